@@ -1,0 +1,111 @@
+//! Time enters Plimsoll here and nowhere else.
+//!
+//! Durations and instants are whole nanoseconds on `CLOCK_MONOTONIC` ([`now_ns`]), the one clock that two
+//! processes of a machine share: the injecting server logs truth on it and the client measures on it. Waiting
+//! is done on a timerfd ([`Timer`]), because the runtime's own timer is a wheel of milliseconds and would add
+//! up to one of them to every open-loop latency.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
+    timerfd_create, timerfd_settime,
+};
+use tokio::io::unix::AsyncFd;
+
+/// Nanoseconds in one second.
+pub const SECOND: u64 = 1_000_000_000;
+/// Nanoseconds in one millisecond.
+pub const MILLISECOND: u64 = 1_000_000;
+
+fn nanos(id: ClockId) -> u64 {
+    let t = clock_gettime(id);
+    t.tv_sec as u64 * SECOND + t.tv_nsec as u64
+}
+
+/// The monotonic clock, in nanoseconds since an arbitrary origin that all processes of the machine share.
+#[inline]
+pub fn now_ns() -> u64 {
+    nanos(ClockId::Monotonic)
+}
+
+/// The calendar time, for signatures, file names and records; never for a latency.
+#[allow(clippy::disallowed_methods)]
+pub fn wall_now() -> jiff::Timestamp {
+    jiff::Timestamp::now()
+}
+
+/// CPU time that this process has used so far, user and system, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    nanos(ClockId::ProcessCPUTime)
+}
+
+/// CPU time that the calling thread has used so far, user and system, in nanoseconds.
+pub fn thread_cpu_ns() -> u64 {
+    nanos(ClockId::ThreadCPUTime)
+}
+
+/// A one-shot timer of nanosecond resolution. It must live inside a runtime with I/O enabled.
+pub struct Timer {
+    fd: AsyncFd<OwnedFd>,
+}
+
+impl Timer {
+    /// Creates the timer, unarmed.
+    ///
+    /// # Errors
+    /// When the process is out of file descriptors.
+    #[allow(unsafe_code)]
+    pub fn new() -> io::Result<Timer> {
+        let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
+        // SAFETY: an `OwnedFd` always names the one open descriptor that it owns, and `AsyncFd` owns the `OwnedFd`.
+        Ok(Timer { fd: unsafe { AsyncFd::register(fd) }? })
+    }
+
+    /// Waits until the monotonic clock reads at least `at_ns`; returns at once when it already does.
+    ///
+    /// # Errors
+    /// When the kernel refuses to arm the timer.
+    pub async fn until(&mut self, at_ns: u64) -> io::Result<()> {
+        while now_ns() < at_ns {
+            let at = Timespec { tv_sec: (at_ns / SECOND) as i64, tv_nsec: (at_ns % SECOND) as i64 };
+            let spec = Itimerspec { it_interval: Timespec { tv_sec: 0, tv_nsec: 0 }, it_value: at };
+            timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &spec)?;
+            let mut ready = self.fd.readable().await?;
+            let mut expirations = [0u8; 8];
+            // A spurious wake-up reads nothing; the loop arms the timer again.
+            let _ = ready.try_io(|fd| Ok(rustix::io::read(fd, &mut expirations)?));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_timer_never_returns_early() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
+        runtime.block_on(async {
+            let mut timer = Timer::new().unwrap();
+            for step in [0, 1_000, 250_000, 2_000_000] {
+                let at = now_ns() + step;
+                timer.until(at).await.unwrap();
+                assert!(now_ns() >= at);
+            }
+            timer.until(0).await.unwrap();
+        });
+    }
+
+    #[test]
+    fn cpu_time_grows_with_work() {
+        let before = (thread_cpu_ns(), process_cpu_ns());
+        let mut x = 1u64;
+        while thread_cpu_ns() == before.0 {
+            x = x.wrapping_mul(3);
+        }
+        assert!(process_cpu_ns() > before.1 && x != 0);
+    }
+}

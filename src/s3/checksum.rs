@@ -1,0 +1,160 @@
+//! The checksums that S3 requests declare: Content-MD5 and the five `x-amz-checksum-*` algorithms.
+
+use aws_lc_rs::digest;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use crc_fast::CrcAlgorithm;
+use md5::{Digest as _, Md5};
+
+/// A checksum algorithm of the S3 API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// CRC-32 (ISO-HDLC), big-endian.
+    Crc32,
+    /// CRC-32C (iSCSI), big-endian.
+    Crc32c,
+    /// CRC-64/NVME, big-endian.
+    Crc64Nvme,
+    /// SHA-1.
+    Sha1,
+    /// SHA-256.
+    Sha256,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Algorithm; 5] =
+        [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme, Algorithm::Sha1, Algorithm::Sha256];
+
+    /// The header (or trailer) that carries it.
+    pub fn header(self) -> &'static str {
+        match self {
+            Algorithm::Crc32 => "x-amz-checksum-crc32",
+            Algorithm::Crc32c => "x-amz-checksum-crc32c",
+            Algorithm::Crc64Nvme => "x-amz-checksum-crc64nvme",
+            Algorithm::Sha1 => "x-amz-checksum-sha1",
+            Algorithm::Sha256 => "x-amz-checksum-sha256",
+        }
+    }
+
+    /// The name in XML and in `x-amz-checksum-algorithm`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Algorithm::Crc32 => "CRC32",
+            Algorithm::Crc32c => "CRC32C",
+            Algorithm::Crc64Nvme => "CRC64NVME",
+            Algorithm::Sha1 => "SHA1",
+            Algorithm::Sha256 => "SHA256",
+        }
+    }
+
+    /// The algorithm of that name, in any case.
+    pub fn from_name(name: &str) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|a| a.name().eq_ignore_ascii_case(name))
+    }
+
+    /// The algorithm whose header has that name.
+    pub fn from_header(header: &str) -> Option<Algorithm> {
+        Algorithm::ALL.into_iter().find(|a| a.header().eq_ignore_ascii_case(header))
+    }
+
+    /// Bytes of its value.
+    pub fn len(self) -> usize {
+        match self {
+            Algorithm::Crc32 | Algorithm::Crc32c => 4,
+            Algorithm::Crc64Nvme => 8,
+            Algorithm::Sha1 => 20,
+            Algorithm::Sha256 => 32,
+        }
+    }
+
+    /// Whether it is a CRC, which may cover a whole multipart object.
+    pub fn is_crc(self) -> bool {
+        self.len() <= 8
+    }
+
+    /// The value over `data`, base64 as on the wire.
+    pub fn of(self, data: &[u8]) -> String {
+        let mut hasher = Hasher::new(self);
+        hasher.update(data);
+        hasher.finish()
+    }
+}
+
+/// A checksum in progress.
+pub enum Hasher {
+    /// One of the CRCs.
+    Crc(crc_fast::Digest, usize),
+    /// One of the SHAs.
+    Sha(digest::Context),
+}
+
+impl Hasher {
+    /// Begins.
+    pub fn new(algorithm: Algorithm) -> Hasher {
+        let crc = |a| Hasher::Crc(crc_fast::Digest::new(a), algorithm.len());
+        match algorithm {
+            Algorithm::Crc32 => crc(CrcAlgorithm::Crc32IsoHdlc),
+            Algorithm::Crc32c => crc(CrcAlgorithm::Crc32Iscsi),
+            Algorithm::Crc64Nvme => crc(CrcAlgorithm::Crc64Nvme),
+            Algorithm::Sha1 => Hasher::Sha(digest::Context::new(&digest::SHA1_FOR_LEGACY_USE_ONLY)),
+            Algorithm::Sha256 => Hasher::Sha(digest::Context::new(&digest::SHA256)),
+        }
+    }
+
+    /// Adds bytes.
+    pub fn update(&mut self, data: &[u8]) {
+        match self {
+            Hasher::Crc(digest, _) => digest.update(data),
+            Hasher::Sha(context) => context.update(data),
+        }
+    }
+
+    /// The value, base64 as on the wire.
+    pub fn finish(self) -> String {
+        match self {
+            Hasher::Crc(digest, len) => STANDARD.encode(&digest.finalize().to_be_bytes()[8 - len..]),
+            Hasher::Sha(context) => STANDARD.encode(context.finish()),
+        }
+    }
+}
+
+/// MD5 of `data`: what ETags and Content-MD5 are made of (RFC 1321).
+pub fn md5(data: &[u8]) -> [u8; 16] {
+    Md5::digest(data).into()
+}
+
+/// Base64, as Content-MD5 wants it.
+pub fn base64(data: &[u8]) -> String {
+    STANDARD.encode(data)
+}
+
+/// Reads base64; `None` when it is not.
+pub fn from_base64(text: &str) -> Option<Vec<u8>> {
+    STANDARD.decode(text).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_values_of_the_catalogue() {
+        // "123456789": check values of the CRC RevEng catalogue; SHA values from FIPS 180-4 tools.
+        let expect = [
+            (Algorithm::Crc32, "y/Q5Jg=="),
+            (Algorithm::Crc32c, "4waSgw=="),
+            (Algorithm::Crc64Nvme, "rosUhgp5mIg="),
+            (Algorithm::Sha1, "98O8HYCOBHMq32eZZczDTKeuNEE="),
+            (Algorithm::Sha256, "FeKw08M4keuw8e9gnsQZQgwg4yDOlMZfvIwzEkSOsiU="),
+        ];
+        for (algorithm, value) in expect {
+            let bytes = from_base64(&algorithm.of(b"123456789")).unwrap();
+            assert_eq!(bytes.len(), algorithm.len());
+            assert_eq!(algorithm.of(b"123456789"), value, "{algorithm:?}");
+            assert_eq!(Algorithm::from_header(algorithm.header()), Some(algorithm));
+            assert_eq!(Algorithm::from_name(algorithm.name()), Some(algorithm));
+        }
+        assert_eq!(crate::s3::encode::hex(&md5(b"")), "d41d8cd98f00b204e9800998ecf8427e");
+    }
+}

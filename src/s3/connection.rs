@@ -1,0 +1,390 @@
+//! One HTTP/1.1 connection that belongs to one worker, with its times taken at the socket.
+//!
+//! hyper speaks the protocol; this file connects (TCP and TLS timed apart), stamps the first and last byte in each
+//! direction, and drives hyper's connection from the very task that waits for the answer, so that an operation
+//! costs one wake-up and no channel to a background task that must be scheduled first.
+
+use std::cell::Cell;
+use std::convert::Infallible;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::client::conn::http1;
+use hyper::{Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use crate::clock::now_ns;
+
+/// When bytes passed the socket, on the monotonic clock; 0 where none did since the last reset.
+#[derive(Debug, Default)]
+pub struct Stamps {
+    /// First byte written.
+    pub first_write: Cell<u64>,
+    /// Last byte written.
+    pub last_write: Cell<u64>,
+    /// First byte read.
+    pub first_read: Cell<u64>,
+    /// Last byte read.
+    pub last_read: Cell<u64>,
+}
+
+impl Stamps {
+    fn reset(&self) {
+        for cell in [&self.first_write, &self.last_write, &self.first_read, &self.last_read] {
+            cell.set(0);
+        }
+    }
+
+    fn mark(first: &Cell<u64>, last: &Cell<u64>) {
+        let now = now_ns();
+        if first.get() == 0 {
+            first.set(now);
+        }
+        last.set(now);
+    }
+}
+
+enum Socket {
+    Plain(TcpStream),
+    Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// A socket that notes when bytes pass.
+struct Stamped {
+    socket: Socket,
+    stamps: Rc<Stamps>,
+}
+
+impl AsyncRead for Stamped {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let result = match &mut self.socket {
+            Socket::Plain(s) => Pin::new(s).poll_read(cx, buf),
+            Socket::Tls(s) => Pin::new(s).poll_read(cx, buf),
+        };
+        if buf.filled().len() > before {
+            Stamps::mark(&self.stamps.first_read, &self.stamps.last_read);
+        }
+        result
+    }
+}
+
+impl Stamped {
+    fn written(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+        if let Poll::Ready(Ok(n)) = &result
+            && *n > 0
+        {
+            Stamps::mark(&self.stamps.first_write, &self.stamps.last_write);
+        }
+        result
+    }
+}
+
+impl AsyncWrite for Stamped {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let result = match &mut self.socket {
+            Socket::Plain(s) => Pin::new(s).poll_write(cx, buf),
+            Socket::Tls(s) => Pin::new(s).poll_write(cx, buf),
+        };
+        self.written(result)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let result = match &mut self.socket {
+            Socket::Plain(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+            Socket::Tls(s) => Pin::new(s).poll_write_vectored(cx, bufs),
+        };
+        self.written(result)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        match &self.socket {
+            Socket::Plain(s) => s.is_write_vectored(),
+            Socket::Tls(s) => s.is_write_vectored(),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.socket {
+            Socket::Plain(s) => Pin::new(s).poll_flush(cx),
+            Socket::Tls(s) => Pin::new(s).poll_flush(cx),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match &mut self.socket {
+            Socket::Plain(s) => Pin::new(s).poll_shutdown(cx),
+            Socket::Tls(s) => Pin::new(s).poll_shutdown(cx),
+        }
+    }
+}
+
+/// A request body: nothing, one piece, or pieces made one after another.
+pub struct Payload {
+    next: Option<Bytes>,
+    more: Option<Box<dyn Iterator<Item = Bytes>>>,
+    remaining: u64,
+}
+
+impl Payload {
+    /// No body.
+    pub fn empty() -> Payload {
+        Payload { next: None, more: None, remaining: 0 }
+    }
+
+    /// One piece.
+    pub fn whole(data: Bytes) -> Payload {
+        Payload { remaining: data.len() as u64, next: Some(data).filter(|d| !d.is_empty()), more: None }
+    }
+
+    /// `len` bytes in pieces.
+    pub fn pieces(len: u64, mut pieces: Box<dyn Iterator<Item = Bytes>>) -> Payload {
+        Payload { next: pieces.next(), more: Some(pieces), remaining: len }
+    }
+}
+
+impl Body for Payload {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(piece) = self.next.take() else { return Poll::Ready(None) };
+        self.remaining = self.remaining.saturating_sub(piece.len() as u64);
+        self.next = self.more.as_mut().and_then(Iterator::next);
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.next.is_none()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.remaining)
+    }
+}
+
+/// Where to connect: one address of the endpoint, and the name its certificate must bear.
+#[derive(Clone)]
+pub struct Target {
+    /// TLS configuration and server name, or plain TCP.
+    pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
+    /// Addresses of the endpoint; connection `i` begins at address `i`.
+    pub addresses: Arc<[SocketAddr]>,
+}
+
+/// Why no connection came about.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    /// TCP.
+    #[error("could not connect to {address}: {source}")]
+    Tcp {
+        /// The address tried.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// TLS.
+    #[error("TLS handshake with {address} failed: {source}")]
+    Tls {
+        /// The address tried.
+        address: SocketAddr,
+        /// What went wrong.
+        source: io::Error,
+    },
+    /// HTTP.
+    #[error("HTTP connection to {address} failed: {source}")]
+    Http {
+        /// The address tried.
+        address: SocketAddr,
+        /// What went wrong.
+        source: hyper::Error,
+    },
+}
+
+/// An open connection. It is used by one request at a time.
+pub struct Connection {
+    sender: http1::SendRequest<Payload>,
+    driver: http1::Connection<TokioIo<Stamped>, Payload>,
+    closed: bool,
+    stamps: Rc<Stamps>,
+    /// Time the TCP handshake took, in nanoseconds.
+    pub connect_ns: u64,
+    /// Time the TLS handshake took, in nanoseconds; 0 without TLS.
+    pub tls_ns: u64,
+}
+
+/// hyper's read buffer: large enough for a small object with its head in one read, and for large bodies few reads.
+const READ_BUFFER: usize = 256 * 1024;
+
+impl Connection {
+    /// Connects to address number `turn` (modulo their count).
+    ///
+    /// # Errors
+    /// See [`ConnectError`].
+    pub async fn open(target: &Target, turn: usize) -> Result<Connection, ConnectError> {
+        let address = target.addresses[turn % target.addresses.len()];
+        let begin = now_ns();
+        let tcp = TcpStream::connect(address).await.map_err(|source| ConnectError::Tcp { address, source })?;
+        tcp.set_nodelay(true).map_err(|source| ConnectError::Tcp { address, source })?;
+        let connected = now_ns();
+        let (socket, tls_ns) = if let Some((config, name)) = &target.tls {
+            let tls = TlsConnector::from(Arc::clone(config)).connect(name.clone(), tcp).await;
+            let tls = tls.map_err(|source| ConnectError::Tls { address, source })?;
+            (Socket::Tls(Box::new(tls)), now_ns() - connected)
+        } else {
+            (Socket::Plain(tcp), 0)
+        };
+        let stamps = Rc::new(Stamps::default());
+        let io = TokioIo::new(Stamped { socket, stamps: Rc::clone(&stamps) });
+        let (sender, driver) = http1::Builder::new()
+            .max_buf_size(READ_BUFFER)
+            .handshake(io)
+            .await
+            .map_err(|source| ConnectError::Http { address, source })?;
+        Ok(Connection { sender, driver, closed: false, stamps, connect_ns: connected - begin, tls_ns })
+    }
+
+    /// When bytes of the current request passed the socket.
+    pub fn stamps(&self) -> &Stamps {
+        &self.stamps
+    }
+
+    /// Whether the peer has closed the connection while it was idle.
+    pub async fn is_closed(&mut self) -> bool {
+        poll_fn(|cx| {
+            self.drive(cx);
+            Poll::Ready(())
+        })
+        .await;
+        self.closed || self.sender.is_closed()
+    }
+
+    fn drive(&mut self, cx: &mut Context<'_>) {
+        if !self.closed {
+            // An error of the driver reaches the request or the body as well, which report it.
+            self.closed = Pin::new(&mut self.driver).poll(cx).is_ready();
+        }
+    }
+
+    /// Sends a request and waits for the head of its answer.
+    ///
+    /// # Errors
+    /// When the connection breaks or the peer does not speak HTTP.
+    pub async fn send(&mut self, request: Request<Payload>) -> Result<Response<Incoming>, hyper::Error> {
+        self.stamps.reset();
+        poll_fn(|cx| {
+            self.drive(cx);
+            self.sender.poll_ready(cx)
+        })
+        .await?;
+        let Connection { sender, driver, closed, .. } = self;
+        let mut answer = pin!(sender.send_request(request));
+        poll_fn(|cx| {
+            if !*closed {
+                *closed = Pin::new(&mut *driver).poll(cx).is_ready();
+            }
+            answer.as_mut().poll(cx)
+        })
+        .await
+    }
+
+    /// The next piece of an answer's body; `None` at its end.
+    ///
+    /// # Errors
+    /// When the connection breaks before the announced length.
+    pub async fn next_piece(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
+        if body.is_end_stream() {
+            return Ok(None);
+        }
+        poll_fn(|cx| {
+            loop {
+                self.drive(cx);
+                return match Pin::new(&mut *body).poll_frame(cx) {
+                    Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
+                        Ok(data) => Poll::Ready(Ok(Some(data))),
+                        Err(_trailers) => continue,
+                    },
+                    Poll::Ready(Some(Err(error))) => Poll::Ready(Err(error)),
+                    Poll::Ready(None) => Poll::Ready(Ok(None)),
+                    Poll::Pending => Poll::Pending,
+                };
+            }
+        })
+        .await
+    }
+}
+
+/// One request of the credential chain, on a connection of its own; blocks, off the measured path.
+pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Response<Bytes>, String> {
+    let work = move || -> Result<http::Response<Bytes>, String> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+        let exchange = async {
+            let uri = request.uri().clone();
+            let host = uri.host().ok_or("no host")?.to_string();
+            let tls = uri.scheme_str() == Some("https");
+            let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
+            let addresses: Arc<[SocketAddr]> = resolve(&host, port).map_err(|e| e.to_string())?.into();
+            let tls = if tls {
+                let name = ServerName::try_from(host.clone()).map_err(|e| e.to_string())?;
+                Some((super::tls::client_config(None).map_err(|e| e.to_string())?, name))
+            } else {
+                None
+            };
+            let target = Target { tls, addresses };
+            let connecting = Connection::open(&target, 0);
+            let second = std::time::Duration::from_secs(1);
+            let connected = tokio::time::timeout(second, connecting).await;
+            let mut connection = connected.map_err(|_| format!("{host} does not answer"))?.map_err(|e| e.to_string())?;
+            let (mut parts, body) = request.into_parts();
+            if !parts.headers.contains_key("host") {
+                let host = uri.authority().map(|a| a.as_str()).unwrap_or_default();
+                parts.headers.insert("host", host.parse().map_err(|_| "bad host")?);
+            }
+            parts.uri = uri.path_and_query().map_or("/", |p| p.as_str()).parse().map_err(|_| "bad path")?;
+            let answer = connection.send(Request::from_parts(parts, Payload::whole(body))).await;
+            let (head, mut incoming) = answer.map_err(|e| e.to_string())?.into_parts();
+            let mut collected = Vec::new();
+            while let Some(piece) = connection.next_piece(&mut incoming).await.map_err(|e| e.to_string())? {
+                collected.extend_from_slice(&piece);
+            }
+            Ok::<_, String>(http::Response::from_parts(head, Bytes::from(collected)))
+        };
+        let limit = std::time::Duration::from_secs(10);
+        runtime.block_on(async { tokio::time::timeout(limit, exchange).await }).map_err(|_| "timed out".to_string())?
+    };
+    std::thread::spawn(work).join().unwrap_or_else(|_| Err("the request panicked".into()))
+}
+
+/// All addresses of a host, in the resolver's order, without repeats.
+///
+/// # Errors
+/// When the name does not resolve.
+pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    use std::net::ToSocketAddrs;
+    // Names under .localhost are the machine itself (RFC 6761, 6.3), whatever the resolver thinks of them.
+    let host = if host.ends_with(".localhost") { "localhost" } else { host };
+    let mut addresses = Vec::new();
+    for address in (host, port).to_socket_addrs()? {
+        if !addresses.contains(&address) {
+            addresses.push(address);
+        }
+    }
+    if addresses.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(addresses) }
+}

@@ -1,0 +1,203 @@
+//! Credentials from the standard AWS chain: environment, profile, SSO, web identity, process, container, instance.
+//!
+//! The chain itself is `reqsign`'s; this file gives it files, environment and HTTP, and keeps the result
+//! fresh off the measured path. A secret never leaves [`Credentials`], whose `Debug` hides it.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, RwLock};
+
+use bytes::Bytes;
+use reqsign_aws_core::DefaultCredentialProvider;
+use reqsign_core::{
+    CommandExecute, CommandOutput, Context, Env, Error as ReqsignError, FileRead, HttpSend, ProvideCredential,
+};
+
+use super::connection::fetch;
+use crate::clock::wall_now;
+
+/// An access key and its secret.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    /// The access key id; not secret, but never written into a result either.
+    pub access_key: String,
+    secret_key: String,
+    /// Session token of temporary credentials.
+    pub session_token: Option<String>,
+    /// When they end, in Unix seconds.
+    pub expires_at: Option<i64>,
+}
+
+impl std::fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Credentials(hidden)")
+    }
+}
+
+impl Credentials {
+    /// Long-lived or temporary credentials.
+    pub fn new(access_key: &str, secret_key: &str, session_token: Option<&str>) -> Credentials {
+        Credentials {
+            access_key: access_key.to_string(),
+            secret_key: secret_key.to_string(),
+            session_token: session_token.map(str::to_string),
+            expires_at: None,
+        }
+    }
+
+    /// The secret, for signing only.
+    pub(crate) fn secret_key(&self) -> &str {
+        &self.secret_key
+    }
+}
+
+/// Why no credentials could be had.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialError {
+    /// The chain came to its end.
+    #[error(
+        "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, \
+         or add ?sign=off to the store for a public bucket"
+    )]
+    Missing,
+    /// A link of the chain failed.
+    #[error("credentials could not be loaded: {0}")]
+    Chain(String),
+    /// The variables that a store names are not set.
+    #[error("store '{store}' reads its credentials from {variable}, which is not set")]
+    Variable {
+        /// Name of the store.
+        store: String,
+        /// Name of the environment variable.
+        variable: String,
+    },
+}
+
+/// Where the signer finds the credentials of the moment. Shared by all connections of a store.
+#[derive(Clone, Debug)]
+pub struct CredentialSource {
+    current: Arc<RwLock<Arc<Credentials>>>,
+    renewable: bool,
+}
+
+impl CredentialSource {
+    /// Credentials that never change.
+    pub fn fixed(credentials: Credentials) -> CredentialSource {
+        CredentialSource { current: Arc::new(RwLock::new(Arc::new(credentials))), renewable: false }
+    }
+
+    /// Walks the standard chain once.
+    ///
+    /// # Errors
+    /// When nothing is found, or a link fails (an expired SSO login, a profile that does not exist).
+    pub async fn from_chain() -> Result<CredentialSource, CredentialError> {
+        let credentials = load().await?;
+        let renewable = credentials.expires_at.is_some();
+        Ok(CredentialSource { current: Arc::new(RwLock::new(Arc::new(credentials))), renewable })
+    }
+
+    /// The credentials to sign with now.
+    pub fn current(&self) -> Arc<Credentials> {
+        Arc::clone(&self.current.read().unwrap_or_else(std::sync::PoisonError::into_inner))
+    }
+
+    /// Seconds until a renewal is due (five minutes before the end), or `None` when they never end.
+    pub fn renewal_due_in_s(&self) -> Option<i64> {
+        let expires_at = self.current().expires_at.filter(|_| self.renewable)?;
+        Some(expires_at - 300 - wall_now().as_second())
+    }
+
+    /// Loads them again from the chain; the connections sign with the new ones from their next request on.
+    ///
+    /// # Errors
+    /// As [`CredentialSource::from_chain`]; the old credentials then stay.
+    pub async fn renew(&self) -> Result<(), CredentialError> {
+        let fresh = Arc::new(load().await?);
+        *self.current.write().unwrap_or_else(std::sync::PoisonError::into_inner) = fresh;
+        Ok(())
+    }
+}
+
+async fn load() -> Result<Credentials, CredentialError> {
+    let context = Context::new()
+        .with_file_read(Files)
+        .with_env(Environment)
+        .with_command_execute(Commands)
+        .with_http_send(Http);
+    let found = DefaultCredentialProvider::new().provide_credential(&context).await;
+    match found {
+        Ok(Some(found)) if !found.access_key_id.is_empty() => Ok(Credentials {
+            access_key: found.access_key_id,
+            secret_key: found.secret_access_key,
+            session_token: found.session_token,
+            expires_at: found.expires_in.map(|t| t.as_second()),
+        }),
+        Ok(_) => Err(CredentialError::Missing),
+        Err(error) => Err(CredentialError::Chain(error.to_string())),
+    }
+}
+
+#[derive(Debug)]
+struct Files;
+
+impl FileRead for Files {
+    async fn file_read(&self, path: &str) -> reqsign_core::Result<Vec<u8>> {
+        std::fs::read(path).map_err(|e| ReqsignError::config_invalid(format!("{path}: {e}")))
+    }
+}
+
+#[derive(Debug)]
+struct Environment;
+
+impl Env for Environment {
+    fn var(&self, key: &str) -> Option<String> {
+        std::env::var(key).ok()
+    }
+
+    fn vars(&self) -> HashMap<String, String> {
+        std::env::vars().collect()
+    }
+
+    fn home_dir(&self) -> Option<PathBuf> {
+        std::env::home_dir()
+    }
+}
+
+#[derive(Debug)]
+struct Commands;
+
+impl CommandExecute for Commands {
+    async fn command_execute(&self, program: &str, args: &[&str]) -> reqsign_core::Result<CommandOutput> {
+        let output = std::process::Command::new(program)
+            .args(args)
+            .output()
+            .map_err(|e| ReqsignError::config_invalid(format!("credential_process {program}: {e}")))?;
+        Ok(CommandOutput {
+            status: output.status.code().unwrap_or(-1),
+            stdout: output.stdout,
+            stderr: output.stderr,
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Http;
+
+impl HttpSend for Http {
+    async fn http_send(&self, request: http::Request<Bytes>) -> reqsign_core::Result<http::Response<Bytes>> {
+        // The chain runs before and between phases; a second for an instance metadata service that is
+        // not there keeps a laptop without credentials from waiting long.
+        fetch(request).await.map_err(|e| ReqsignError::unexpected(format!("credential request failed: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn debug_output_hides_everything() {
+        let shown = format!("{:?}", CredentialSource::fixed(Credentials::new("AKID", "hush", Some("token"))));
+        assert!(!shown.contains("hush") && !shown.contains("token") && !shown.contains("AKID"), "{shown}");
+    }
+}

@@ -1,0 +1,68 @@
+//! Errors as S3 speaks them: a code, a message and a request id, in XML, sometimes inside a 200 body.
+
+use super::xml::Element;
+
+/// What the store answered instead of doing the operation.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{status} {code}: {message}")]
+pub struct S3Error {
+    /// HTTP status.
+    pub status: u16,
+    /// S3 error code, such as `NoSuchKey`; empty when the body held none.
+    pub code: String,
+    /// The store's message; empty when it sent none.
+    pub message: String,
+    /// `x-amz-request-id`, or the body's `RequestId`.
+    pub request_id: String,
+}
+
+impl S3Error {
+    /// Reads an error from a response. `body` may be empty (HEAD) or not XML (a proxy).
+    pub fn parse(status: u16, request_id: &str, body: &[u8]) -> S3Error {
+        let element = Element::parse(body).ok().filter(|root| root.name == "Error");
+        let text = |name: &str| element.as_ref().and_then(|e| e.text_of(name)).unwrap_or("").to_string();
+        let mut error =
+            S3Error { status, code: text("Code"), message: text("Message"), request_id: request_id.to_string() };
+        if error.request_id.is_empty() {
+            error.request_id = text("RequestId");
+        }
+        error
+    }
+
+    /// An error that arrived inside a 200 body, as CompleteMultipartUpload, CopyObject and DeleteObjects may send.
+    pub fn inside_success(request_id: &str, body: &[u8]) -> Option<S3Error> {
+        let head = &body[..body.len().min(512)];
+        if !head.windows(7).any(|w| w == b"<Error>") {
+            return None;
+        }
+        let error = S3Error::parse(200, request_id, body);
+        (!error.code.is_empty()).then_some(error)
+    }
+
+    /// The class under which results count it: `503 SlowDown`, or `502` without a code.
+    pub fn class(&self) -> String {
+        if self.code.is_empty() { self.status.to_string() } else { format!("{} {}", self.status, self.code) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BODY: &[u8] = b"<?xml version=\"1.0\"?>\n<Error><Code>SlowDown</Code><Message>Reduce &amp; wait</Message><RequestId>R1</RequestId></Error>";
+
+    #[test]
+    fn reads_code_message_and_request_id() {
+        let error = S3Error::parse(503, "", BODY);
+        assert_eq!(error.class(), "503 SlowDown");
+        assert_eq!((error.message.as_str(), error.request_id.as_str()), ("Reduce & wait", "R1"));
+        assert_eq!(S3Error::parse(502, "id", b"<html>bad gateway").class(), "502");
+        assert_eq!(S3Error::parse(404, "", b"").class(), "404");
+    }
+
+    #[test]
+    fn an_error_inside_a_200_is_seen() {
+        assert_eq!(S3Error::inside_success("r", BODY).unwrap().code, "SlowDown");
+        assert_eq!(S3Error::inside_success("r", b"<CopyObjectResult><ETag>x</ETag></CopyObjectResult>"), None);
+    }
+}

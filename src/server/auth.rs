@@ -1,0 +1,286 @@
+//! Who sent a request: SigV4 in the `Authorization` header or in a presigned URL, for whatever region and service the
+//! client signed with.
+
+use std::cell::RefCell;
+
+use aws_lc_rs::constant_time::verify_slices_are_equal;
+use aws_lc_rs::hmac;
+use http::request::Parts;
+
+use super::error::ApiError;
+use crate::s3::chunked::ChunkSigner;
+use crate::s3::credentials::Credentials;
+use crate::s3::encode::{decode, encode_path, hex, parse_query};
+use crate::s3::sign::{ALGORITHM, Canonical, UNSIGNED_PAYLOAD, canonical, canonical_query, derive_key, signature};
+
+/// What the signature says about the body.
+pub enum Payload {
+    /// Nothing.
+    Unsigned,
+    /// Its SHA-256, in hexadecimal.
+    Sha256(String),
+    /// It comes `aws-chunked`, each chunk signed when there is a signer.
+    Chunked(Option<Box<ChunkSigner>>),
+}
+
+/// Requests older or newer than this are refused (S3: 15 minutes).
+const SKEW_S: i64 = 15 * 60;
+/// Longest life of a presigned URL (S3: seven days).
+const LONGEST_EXPIRY_S: i64 = 7 * 24 * 3600;
+
+struct Scope<'a> {
+    access_key: &'a str,
+    date: &'a str,
+    region: &'a str,
+    service: &'a str,
+}
+
+impl<'a> Scope<'a> {
+    fn parse(credential: &'a str) -> Option<Scope<'a>> {
+        // The access key may itself hold slashes; the scope is the last four fields.
+        let mut fields = credential.rsplitn(5, '/');
+        let terminator = fields.next()?;
+        let (service, region, date) = (fields.next()?, fields.next()?, fields.next()?);
+        let access_key = fields.next()?;
+        (terminator == "aws4_request" && date.len() == 8 && !access_key.is_empty() && !region.is_empty() && !service.is_empty())
+            .then_some(Scope { access_key, date, region, service })
+    }
+
+    fn text(&self) -> String {
+        format!("{}/{}/{}/aws4_request", self.date, self.region, self.service)
+    }
+}
+
+thread_local! {
+    /// The key last derived on this thread, by scope: nearly all requests of a day share it.
+    static DERIVED: RefCell<Option<(String, String, hmac::Key)>> = const { RefCell::new(None) };
+    static BUFFERS: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
+}
+
+fn key_for(credentials: &Credentials, scope: &Scope<'_>, text: &str) -> hmac::Key {
+    DERIVED.with_borrow_mut(|cached| {
+        if let Some((owner, cached_scope, key)) = cached
+            && cached_scope == text
+            && *owner == credentials.access_key
+        {
+            return key.clone();
+        }
+        let key = derive_key(credentials.secret_key(), scope.date, scope.region, scope.service);
+        *cached = Some((credentials.access_key.clone(), text.to_string(), key.clone()));
+        key
+    })
+}
+
+fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
+    parts.headers.get(name).and_then(|v| std::str::from_utf8(v.as_bytes()).ok())
+}
+
+/// Unix seconds of an `x-amz-date` value.
+fn parse_date_time(text: &str) -> Option<i64> {
+    let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", text).ok()?;
+    Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second())
+}
+
+fn payload_of(declared: &str, signer: impl FnOnce() -> ChunkSigner) -> Result<Payload, ApiError> {
+    match declared {
+        UNSIGNED_PAYLOAD => Ok(Payload::Unsigned),
+        "STREAMING-UNSIGNED-PAYLOAD-TRAILER" => Ok(Payload::Chunked(None)),
+        "STREAMING-AWS4-HMAC-SHA256-PAYLOAD" | "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER" => {
+            Ok(Payload::Chunked(Some(Box::new(signer()))))
+        }
+        hash if hash.len() == 64 && hash.bytes().all(|c| c.is_ascii_hexdigit()) => {
+            Ok(Payload::Sha256(hash.to_ascii_lowercase()))
+        }
+        _ => Err(ApiError::with(
+            "InvalidArgument",
+            "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, \
+             STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.",
+        )),
+    }
+}
+
+/// Verifies the signature of a request that arrived at `now_s` (Unix seconds).
+///
+/// # Errors
+/// The S3 error that names what is wrong with it.
+pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Payload, ApiError> {
+    let query = parts.uri.query().unwrap_or("");
+    match header(parts, "authorization") {
+        Some(authorization) => verify_header(parts, authorization, query, credentials, now_s),
+        None if query.contains("X-Amz-") => verify_presigned(parts, query, credentials, now_s),
+        None => Err(ApiError::with("AccessDenied", "Anonymous access is forbidden for this operation")),
+    }
+}
+
+fn verify_header(
+    parts: &Parts,
+    authorization: &str,
+    query: &str,
+    credentials: &Credentials,
+    now_s: i64,
+) -> Result<Payload, ApiError> {
+    let malformed = |what: &str| {
+        ApiError::with("AuthorizationHeaderMalformed", format!("The authorization header is malformed; {what}"))
+    };
+    let Some(fields) = authorization.strip_prefix(ALGORITHM) else {
+        return Err(ApiError::with(
+            "InvalidRequest",
+            "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.",
+        ));
+    };
+    let field = |name: &str| {
+        fields.split(',').find_map(|f| f.trim().strip_prefix(name)?.strip_prefix('=')).filter(|f| !f.is_empty())
+    };
+    let credential = field("Credential").ok_or_else(|| malformed("missing Credential."))?;
+    let signed = field("SignedHeaders").ok_or_else(|| malformed("missing SignedHeaders."))?;
+    let given = field("Signature").ok_or_else(|| malformed("missing Signature."))?;
+    let scope = Scope::parse(credential).ok_or_else(|| {
+        malformed("the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".")
+    })?;
+    if scope.access_key != credentials.access_key {
+        return Err(ApiError::new("InvalidAccessKeyId"));
+    }
+    let date_time = header(parts, "x-amz-date").ok_or_else(|| {
+        ApiError::with("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header")
+    })?;
+    let at = parse_date_time(date_time).ok_or_else(|| {
+        ApiError::with("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header")
+    })?;
+    if (at - now_s).abs() > SKEW_S {
+        return Err(ApiError::new("RequestTimeTooSkewed"));
+    }
+    if !date_time.starts_with(scope.date) {
+        return Err(malformed("the credential date does not match x-amz-date."));
+    }
+    let declared = header(parts, "x-amz-content-sha256").ok_or_else(|| {
+        ApiError::with("InvalidRequest", "Missing required header for this request: x-amz-content-sha256")
+    })?;
+    let text = scope.text();
+    let key = key_for(credentials, &scope, &text);
+    let canonical_query = if query.is_empty() {
+        String::new()
+    } else {
+        canonical_query(&parse_query(query).ok_or_else(|| ApiError::new("InvalidURI"))?)
+    };
+    let computed = compute(parts, &canonical_query, signed, declared, &key, date_time, &text)?;
+    if verify_slices_are_equal(computed.as_bytes(), given.as_bytes()).is_err() {
+        return Err(ApiError::new("SignatureDoesNotMatch"));
+    }
+    let signer = || ChunkSigner { key, date_time: date_time.into(), scope: text.clone(), previous: computed.clone() };
+    payload_of(declared, signer)
+}
+
+fn verify_presigned(parts: &Parts, query: &str, credentials: &Credentials, now_s: i64) -> Result<Payload, ApiError> {
+    let wrong = |what: &str| ApiError::with("AuthorizationQueryParametersError", what);
+    let mut pairs = parse_query(query).ok_or_else(|| ApiError::new("InvalidURI"))?;
+    let find = |pairs: &[(String, String)], name: &str| {
+        let found = pairs.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.clone());
+        found.ok_or_else(|| {
+            wrong("Query-string authentication version 4 requires the X-Amz-Algorithm, X-Amz-Credential, X-Amz-Signature, X-Amz-Date, X-Amz-SignedHeaders, and X-Amz-Expires parameters.")
+        })
+    };
+    if find(&pairs, "X-Amz-Algorithm")? != ALGORITHM {
+        return Err(wrong("X-Amz-Algorithm only supports \"AWS4-HMAC-SHA256\"."));
+    }
+    let credential = find(&pairs, "X-Amz-Credential")?;
+    let date_time = find(&pairs, "X-Amz-Date")?;
+    let signed = find(&pairs, "X-Amz-SignedHeaders")?;
+    let given = find(&pairs, "X-Amz-Signature")?;
+    let expires = find(&pairs, "X-Amz-Expires")?;
+    let expires: i64 = expires.parse().map_err(|_| wrong("X-Amz-Expires should be a number"))?;
+    if expires < 0 {
+        return Err(wrong("X-Amz-Expires must be non-negative"));
+    }
+    if expires > LONGEST_EXPIRY_S {
+        return Err(wrong("X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds"));
+    }
+    let scope = Scope::parse(&credential).ok_or_else(|| {
+        wrong("Error parsing the X-Amz-Credential parameter; the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".")
+    })?;
+    let at = parse_date_time(&date_time)
+        .ok_or_else(|| wrong("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
+    if !date_time.starts_with(scope.date) {
+        return Err(wrong("Invalid credential date. It must be the date of X-Amz-Date."));
+    }
+    if scope.access_key != credentials.access_key {
+        return Err(ApiError::new("InvalidAccessKeyId"));
+    }
+    if at - now_s > SKEW_S {
+        return Err(ApiError::with("AccessDenied", "Request is not valid yet"));
+    }
+    if at + expires < now_s {
+        return Err(ApiError::with("AccessDenied", "Request has expired"));
+    }
+    pairs.retain(|(name, _)| name != "X-Amz-Signature");
+    let text = scope.text();
+    let key = key_for(credentials, &scope, &text);
+    let declared = header(parts, "x-amz-content-sha256").unwrap_or(UNSIGNED_PAYLOAD).to_string();
+    let computed = compute(parts, &canonical_query(&pairs), &signed, UNSIGNED_PAYLOAD, &key, &date_time, &text)?;
+    if verify_slices_are_equal(computed.as_bytes(), given.as_bytes()).is_err() {
+        // A client may have signed the hash it declares instead of the marker.
+        let other = compute(parts, &canonical_query(&pairs), &signed, &declared, &key, &date_time, &text)?;
+        if verify_slices_are_equal(other.as_bytes(), given.as_bytes()).is_err() {
+            return Err(ApiError::new("SignatureDoesNotMatch"));
+        }
+    }
+    payload_of(&declared, || ChunkSigner { key, date_time, scope: text.clone(), previous: computed })
+}
+
+/// The signature that the request should bear.
+fn compute(
+    parts: &Parts,
+    query: &str,
+    signed_headers: &str,
+    payload: &str,
+    key: &hmac::Key,
+    date_time: &str,
+    scope: &str,
+) -> Result<String, ApiError> {
+    let mut owned: Vec<(&str, String)> = Vec::with_capacity(8);
+    let mut host = false;
+    for name in signed_headers.split(';') {
+        host |= name == "host";
+        let mut values = parts.headers.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes()));
+        let Some(first) = values.next() else {
+            // Proxies and HTTP libraries drop empty headers and `expect`; an absent header signs as empty.
+            owned.push((name, String::new()));
+            continue;
+        };
+        let joined = values.fold(first.into_owned(), |mut all, value| {
+            all.push(',');
+            all.push_str(&value);
+            all
+        });
+        owned.push((name, joined));
+    }
+    if !host {
+        return Err(ApiError::with("AccessDenied", "There were headers present in the request which were not signed: host"));
+    }
+    let unsigned = parts.headers.keys().map(http::HeaderName::as_str).find(|name| {
+        name.starts_with("x-amz-") && *name != "x-amz-content-sha256" && !signed_headers.split(';').any(|s| s == *name)
+    });
+    if let (Some(name), true) = (unsigned, parts.headers.contains_key("authorization")) {
+        let text = format!("There were headers present in the request which were not signed: {name}");
+        return Err(ApiError::with("AccessDenied", text));
+    }
+    let raw = parts.uri.path();
+    let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_' | b'~' | b'/');
+    let encoded;
+    let path = if raw.bytes().all(plain) {
+        raw
+    } else {
+        encoded = encode_path(&decode(raw, false).ok_or_else(|| ApiError::new("InvalidURI"))?);
+        &encoded
+    };
+    let headers: Vec<(&str, &str)> = owned.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let request = Canonical { method: parts.method.as_str(), path, query, headers: &headers, payload };
+    Ok(BUFFERS.with_borrow_mut(|(text, scratch)| {
+        canonical(text, &request);
+        signature(key, date_time, scope, text, scratch)
+    }))
+}
+
+/// Hexadecimal SHA-256 of a body, to hold against what was signed.
+pub fn body_hash(data: &[u8]) -> String {
+    hex(&crate::s3::sign::sha256(data))
+}

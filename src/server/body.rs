@@ -1,0 +1,144 @@
+//! What was sent: the body read within its limits, its framing undone, its declared digests checked.
+
+use bytes::Bytes;
+use http::HeaderMap;
+use http::request::Parts;
+use hyper::body::{Body, Incoming};
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use super::auth::{Payload, body_hash};
+use super::error::ApiError;
+use crate::s3::checksum::{Algorithm, from_base64, md5};
+use crate::s3::chunked::{ChunkError, decode};
+
+/// A body, verified.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// The payload.
+    pub data: Bytes,
+    /// MD5 of the payload, when it was computed on the way.
+    pub md5: Option<[u8; 16]>,
+    /// The checksum that the client declared, and that the payload has.
+    pub checksum: Option<(Algorithm, String)>,
+}
+
+/// Reads the raw body, at most `limit` bytes.
+///
+/// # Errors
+/// When it is longer than the limit, or ends before its announced length.
+pub async fn collect(mut body: Incoming, limit: u64) -> Result<Bytes, ApiError> {
+    if body.is_end_stream() {
+        return Ok(Bytes::new());
+    }
+    let announced = body.size_hint().exact();
+    if announced.unwrap_or(0) > limit {
+        return Err(ApiError::new("EntityTooLarge"));
+    }
+    // Reserve what was announced, but not more than has been seen to arrive at once.
+    let mut data = Vec::with_capacity(announced.unwrap_or(0).min(8 << 20) as usize);
+    loop {
+        let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+        match frame {
+            Some(Ok(frame)) => {
+                if let Ok(piece) = frame.into_data() {
+                    if data.len() as u64 + piece.len() as u64 > limit {
+                        return Err(ApiError::new("EntityTooLarge"));
+                    }
+                    data.extend_from_slice(&piece);
+                }
+            }
+            Some(Err(_)) => return Err(ApiError::new("IncompleteBody")),
+            None => return Ok(Bytes::from(data)),
+        }
+    }
+}
+
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|v| v.to_str().ok())
+}
+
+/// Undoes the framing of `raw` and verifies everything that the request says about it.
+///
+/// # Errors
+/// The S3 error that names what does not match.
+pub fn verify(parts: &Parts, payload: Payload, raw: Bytes) -> Result<Received, ApiError> {
+    let (data, trailers) = match payload {
+        Payload::Unsigned => (raw, Vec::new()),
+        Payload::Sha256(expected) => {
+            if body_hash(&raw) != expected {
+                return Err(ApiError::new("XAmzContentSHA256Mismatch"));
+            }
+            (raw, Vec::new())
+        }
+        Payload::Chunked(mut signer) => {
+            let decoded = decode(&raw, signer.as_deref_mut()).map_err(|error| match error {
+                ChunkError::Signature => ApiError::new("SignatureDoesNotMatch"),
+                ChunkError::Incomplete => ApiError::new("IncompleteBody"),
+                ChunkError::Malformed => ApiError::with("InvalidRequest", "The aws-chunked body is malformed"),
+            })?;
+            if let Some(length) = text(&parts.headers, "x-amz-decoded-content-length")
+                && length.parse() != Ok(decoded.data.len())
+            {
+                return Err(ApiError::new("IncompleteBody"));
+            }
+            (Bytes::from(decoded.data), decoded.trailers)
+        }
+    };
+    let md5 = check_md5(&parts.headers, &data)?;
+    let checksum = check_checksum(&parts.headers, &trailers, &data)?;
+    Ok(Received { data, md5, checksum })
+}
+
+fn check_md5(headers: &HeaderMap, data: &[u8]) -> Result<Option<[u8; 16]>, ApiError> {
+    let Some(declared) = headers.get("content-md5") else { return Ok(None) };
+    let declared = declared.to_str().ok().and_then(from_base64).filter(|d| d.len() == 16);
+    let declared = declared.ok_or_else(|| ApiError::new("InvalidDigest"))?;
+    let computed = md5(data);
+    if declared != computed {
+        return Err(ApiError::with("BadDigest", "The Content-MD5 you specified did not match what we received."));
+    }
+    Ok(Some(computed))
+}
+
+fn check_checksum(
+    headers: &HeaderMap,
+    trailers: &[(String, String)],
+    data: &[u8],
+) -> Result<Option<(Algorithm, String)>, ApiError> {
+    let announced = text(headers, "x-amz-trailer").map(str::to_ascii_lowercase);
+    if let Some(name) = &announced {
+        if Algorithm::from_header(name).is_none() {
+            return Err(ApiError::with("InvalidRequest", "The value specified in the x-amz-trailer header is not supported"));
+        }
+        if !trailers.iter().any(|(n, _)| n == name) {
+            return Err(ApiError::with("MalformedTrailerError", "The request contained trailing data that was not well-formed"));
+        }
+    }
+    let in_headers = headers.iter().filter_map(|(name, value)| {
+        let name = name.as_str();
+        let is_value = name.starts_with("x-amz-checksum-") && name != "x-amz-checksum-algorithm" && name != "x-amz-checksum-type" && name != "x-amz-checksum-mode";
+        is_value.then(|| (name.to_string(), value.to_str().unwrap_or("").to_string()))
+    });
+    let in_trailers = trailers.iter().filter(|(n, _)| n.starts_with("x-amz-checksum-")).cloned();
+    let declared: Vec<(String, String)> = in_headers.chain(in_trailers).collect();
+    let Some((name, value)) = declared.first() else { return Ok(None) };
+    if declared.len() > 1 {
+        return Err(ApiError::with("InvalidRequest", "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."));
+    }
+    let algorithm = Algorithm::from_header(name)
+        .ok_or_else(|| ApiError::with("InvalidRequest", "The algorithm type you specified in x-amz-checksum- header is invalid."))?;
+    if let Some(sdk) = text(headers, "x-amz-sdk-checksum-algorithm")
+        && Algorithm::from_name(sdk) != Some(algorithm)
+    {
+        return Err(ApiError::with("InvalidRequest", "Value for x-amz-sdk-checksum-algorithm header is invalid."));
+    }
+    if from_base64(value).is_none_or(|v| v.len() != algorithm.len()) {
+        return Err(ApiError::with("InvalidRequest", format!("Value for {name} header is invalid.")));
+    }
+    if algorithm.of(data) != *value {
+        let text = format!("The {} you specified did not match the calculated checksum.", algorithm.name());
+        return Err(ApiError::with("BadDigest", text));
+    }
+    Ok(Some((algorithm, value.clone())))
+}

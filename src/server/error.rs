@@ -1,0 +1,85 @@
+//! The errors of the S3 API that this server answers with (S3 API reference, "Error responses").
+
+use hyper::StatusCode;
+
+/// An S3 error: its code decides the status.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {message}")]
+pub struct ApiError {
+    /// Code as in the S3 API.
+    pub code: &'static str,
+    /// Message for people.
+    pub message: String,
+}
+
+/// Code, status and S3's own message.
+const TABLE: &[(&str, u16, &str)] = &[
+    ("AccessDenied", 403, "Access Denied"),
+    ("AuthorizationHeaderMalformed", 400, "The authorization header is malformed."),
+    ("AuthorizationQueryParametersError", 400, "Error parsing the X-Amz-Credential parameter."),
+    ("BadDigest", 400, "The Content-MD5 or checksum value you specified did not match what we received."),
+    ("BucketAlreadyOwnedByYou", 409, "Your previous request to create the named bucket succeeded and you already own it."),
+    ("BucketNotEmpty", 409, "The bucket you tried to delete is not empty."),
+    ("EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed object size."),
+    ("EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed object size."),
+    ("IncompleteBody", 400, "You did not provide the number of bytes specified by the Content-Length HTTP header."),
+    ("InternalError", 500, "We encountered an internal error. Please try again."),
+    ("InvalidAccessKeyId", 403, "The AWS Access Key Id you provided does not exist in our records."),
+    ("InvalidArgument", 400, "Invalid Argument"),
+    ("InvalidBucketName", 400, "The specified bucket is not valid."),
+    ("InvalidDigest", 400, "The Content-MD5 you specified is not valid."),
+    ("InvalidPart", 400, "One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified entity tag may not match the part's entity tag."),
+    ("InvalidPartNumber", 416, "The requested partnumber is not satisfiable"),
+    ("InvalidPartOrder", 400, "The list of parts was not in ascending order. Parts must be ordered by part number."),
+    ("InvalidRange", 416, "The requested range is not satisfiable"),
+    ("InvalidRequest", 400, "Invalid Request"),
+    ("InvalidURI", 400, "Couldn't parse the specified URI."),
+    ("KeyTooLongError", 400, "Your key is too long"),
+    ("MalformedXML", 400, "The XML you provided was not well-formed or did not validate against our published schema"),
+    ("MetadataTooLarge", 400, "Your metadata headers exceed the maximum allowed metadata size"),
+    ("MethodNotAllowed", 405, "The specified method is not allowed against this resource."),
+    ("MissingContentLength", 411, "You must provide the Content-Length HTTP header."),
+    ("NoSuchBucket", 404, "The specified bucket does not exist"),
+    ("NoSuchKey", 404, "The specified key does not exist."),
+    ("NoSuchUpload", 404, "The specified multipart upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed."),
+    ("NotImplemented", 501, "A header you provided implies functionality that is not implemented."),
+    ("NotModified", 304, "Not Modified"),
+    ("PreconditionFailed", 412, "At least one of the pre-conditions you specified did not hold"),
+    ("RequestTimeTooSkewed", 403, "The difference between the request time and the current time is too large."),
+    ("SignatureDoesNotMatch", 403, "The request signature we calculated does not match the signature you provided. Check your key and signing method."),
+    ("SlowDown", 503, "Please reduce your request rate."),
+    ("XAmzContentSHA256Mismatch", 400, "The provided 'x-amz-content-sha256' header does not match what was computed."),
+];
+
+impl ApiError {
+    /// The error with S3's own message.
+    pub fn new(code: &'static str) -> ApiError {
+        let message = TABLE.iter().find(|(c, ..)| *c == code).map_or("", |(.., m)| m);
+        ApiError { code, message: message.to_string() }
+    }
+
+    /// The error with a message of its own.
+    pub fn with(code: &'static str, message: impl Into<String>) -> ApiError {
+        ApiError { code, message: message.into() }
+    }
+
+    /// The HTTP status that goes with the code.
+    pub fn status(&self) -> StatusCode {
+        let status = TABLE.iter().find(|(code, ..)| *code == self.code).map_or(500, |(_, status, _)| *status);
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_a_valid_status_and_a_message() {
+        for (code, status, message) in TABLE {
+            assert!(StatusCode::from_u16(*status).is_ok() && !message.is_empty(), "{code}");
+        }
+        assert_eq!(ApiError::new("NoSuchKey").status(), 404);
+        assert!(TABLE.windows(2).all(|w| w[0].0 < w[1].0), "the table is sorted");
+    }
+}

@@ -1,0 +1,105 @@
+//! One request from arrival to answer: verify, do, and, where asked for, do damage.
+
+use std::cell::RefCell;
+use std::io;
+use std::sync::Arc;
+
+use http::{HeaderValue, Method, Request};
+use hyper::body::Incoming;
+
+use super::Shared;
+use super::body::{Received, collect, verify};
+use super::error::ApiError;
+use super::inject::{Fault, Plan};
+use super::io_stamps::ConnectionStamps;
+use super::ops::{Call, dispatch};
+use super::response::{Answer, error, set};
+use super::truth::{Entry, TAG_HEADER};
+use super::{auth, route};
+use crate::clock::{Timer, now_ns, wall_now};
+
+thread_local! {
+    /// Timers of this thread that no request is waiting on.
+    static TIMERS: RefCell<Vec<Timer>> = const { RefCell::new(Vec::new()) };
+}
+
+async fn wait_until(at_ns: u64) -> io::Result<()> {
+    if now_ns() >= at_ns {
+        return Ok(());
+    }
+    let mut timer = match TIMERS.with_borrow_mut(Vec::pop) {
+        Some(timer) => timer,
+        None => Timer::new()?,
+    };
+    timer.until(at_ns).await?;
+    TIMERS.with_borrow_mut(|timers| timers.push(timer));
+    Ok(())
+}
+
+/// Answers one request.
+///
+/// # Errors
+/// Only when the connection is to be broken.
+pub async fn handle(
+    shared: &Arc<Shared>,
+    stamps: &ConnectionStamps,
+    request: Request<Incoming>,
+) -> io::Result<Answer> {
+    let received_ns = stamps.received_ns();
+    let plan = shared.injector.as_ref().map(|injector| injector.plan(received_ns));
+    let (parts, incoming) = request.into_parts();
+    let request_id = shared.request_id();
+    let sent_bytes = std::cell::Cell::new(0);
+    let outcome = process(shared, &parts, incoming, plan, &sent_bytes).await;
+    let mut answer = match outcome {
+        Ok(answer) => answer,
+        Err(e) => error(&e, parts.uri.path(), &request_id, parts.method != Method::HEAD),
+    };
+    set(answer.headers_mut(), "x-amz-request-id", &request_id);
+    answer.headers_mut().insert("server", HeaderValue::from_static("plimsoll"));
+    if let Some(plan) = plan {
+        match plan.fault {
+            Fault::Truncate => answer.body_mut().truncate(),
+            Fault::Corrupt(at) => answer.body_mut().corrupt(at),
+            Fault::Reset => stamps.break_connection(),
+            Fault::None | Fault::SlowDown => {}
+        }
+        wait_until(plan.answer_at_ns).await?;
+    }
+    let entry = shared.truth.as_ref().map(|_| Entry {
+        tag: parts.headers.get(TAG_HEADER).and_then(|v| v.to_str().ok()).unwrap_or("").to_string(),
+        method: parts.method.to_string(),
+        status: answer.status().as_u16(),
+        received_ns,
+        last_byte_ns: 0,
+        bytes: answer.body().len().max(sent_bytes.get()),
+    });
+    stamps.answered(entry);
+    if plan.is_some_and(|p| p.fault == Fault::Reset) {
+        return Err(io::ErrorKind::ConnectionReset.into());
+    }
+    Ok(answer)
+}
+
+async fn process(
+    shared: &Shared,
+    parts: &http::request::Parts,
+    incoming: Incoming,
+    plan: Option<Plan>,
+    sent_bytes: &std::cell::Cell<u64>,
+) -> Result<Answer, ApiError> {
+    let now_s = wall_now().as_second();
+    let payload = auth::verify(parts, &shared.credentials, now_s)?;
+    let route = route::route(parts)?;
+    let raw = collect(incoming, shared.settings.max_body).await?;
+    if plan.is_some_and(|p| p.fault == Fault::SlowDown) {
+        return Err(ApiError::new("SlowDown"));
+    }
+    let received = if raw.is_empty() && parts.method == Method::GET {
+        Received::default()
+    } else {
+        verify(parts, payload, raw)?
+    };
+    sent_bytes.set(received.data.len() as u64);
+    dispatch(&Call { shared, parts, route: &route, received, now_s })
+}

@@ -1,0 +1,239 @@
+//! The embedded S3-compatible server (`plimsoll serve`): objects in memory, requests verified, faults on demand.
+//!
+//! It exists so that a bare machine has something to measure and so that the instrument can be held against
+//! known truth. A connection lives on one thread; [`route`] turns a request into an operation, [`auth`] verifies who
+//! sent it, [`body`] what was sent, `ops` does it on [`state`], [`inject`] decides what goes wrong, and [`truth`] writes
+//! down when each request came and left. It shares the wire (`s3`) with the client and nothing else: no
+//! measuring code is imported here, and the instrument does not import this.
+
+use std::io;
+use std::net::TcpListener;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::sync::{mpsc, watch};
+use tokio::task::LocalSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+
+pub mod auth;
+pub mod body;
+pub mod conditions;
+pub mod error;
+pub mod handler;
+pub mod inject;
+pub mod io_stamps;
+pub mod ops;
+pub mod response;
+pub mod route;
+pub mod state;
+pub mod truth;
+
+use crate::s3::credentials::Credentials;
+use inject::Injector;
+use io_stamps::{ConnectionStamps, Stamped};
+use state::State;
+use truth::TruthLog;
+
+/// Settings of a server.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// Region that it answers to `GetBucketLocation` with; signatures of any region are accepted.
+    pub region: String,
+    /// Threads that serve connections.
+    pub threads: usize,
+    /// Connections beyond this are closed at once.
+    pub max_connections: usize,
+    /// Largest single upload in bytes (S3: 5 GiB).
+    pub max_body: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+        Settings { region: "us-east-1".into(), threads, max_connections: 16_384, max_body: 5 << 30 }
+    }
+}
+
+/// The parts that a server is made of.
+pub struct Parts {
+    /// Settings.
+    pub settings: Settings,
+    /// The one account.
+    pub credentials: Credentials,
+    /// TLS, when it is spoken.
+    pub tls: Option<Arc<ServerConfig>>,
+    /// What goes wrong on purpose.
+    pub injector: Option<Injector>,
+    /// Where every request is written down.
+    pub truth: Option<TruthLog>,
+}
+
+/// What all connections share.
+pub struct Shared {
+    /// Settings.
+    pub settings: Settings,
+    /// The one account.
+    pub credentials: Credentials,
+    /// Buckets and objects.
+    pub state: State,
+    /// What goes wrong on purpose.
+    pub injector: Option<Injector>,
+    /// Where every request is written down.
+    pub truth: Option<TruthLog>,
+    tls: Option<TlsAcceptor>,
+    requests: AtomicU64,
+    open: AtomicUsize,
+}
+
+impl Shared {
+    /// A fresh request id: 16 hexadecimal digits.
+    pub fn request_id(&self) -> String {
+        format!("{:016X}", self.requests.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+}
+
+/// Serves on `listener` until `shutdown` turns true, then lets open requests finish for at most two seconds.
+///
+/// # Errors
+/// When the listener or a thread cannot be set up.
+pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>) -> io::Result<()> {
+    let shared = Arc::new(Shared {
+        state: State::default(),
+        tls: parts.tls.map(TlsAcceptor::from),
+        settings: parts.settings,
+        credentials: parts.credentials,
+        injector: parts.injector,
+        truth: parts.truth,
+        requests: AtomicU64::new(0),
+        open: AtomicUsize::new(0),
+    });
+    listener.set_nonblocking(true)?;
+    let mut threads = Vec::new();
+    let mut queues = Vec::new();
+    for index in 0..shared.settings.threads.max(1) {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let (shared, shutdown) = (Arc::clone(&shared), shutdown.clone());
+        let thread = std::thread::Builder::new().name(format!("serve-{index}"));
+        threads.push(thread.spawn(move || serve_thread(&shared, receiver, shutdown))?);
+        queues.push(sender);
+    }
+    let result = accept(listener, &shared, &queues, shutdown.clone());
+    drop(queues);
+    for thread in threads {
+        let _ = thread.join();
+    }
+    if let Some(truth) = &shared.truth {
+        truth.flush()?;
+    }
+    result
+}
+
+fn runtime() -> io::Result<tokio::runtime::Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+type Accepted = std::net::TcpStream;
+
+fn accept(
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    queues: &[mpsc::UnboundedSender<Accepted>],
+    mut shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    runtime()?.block_on(async {
+        let listener = tokio::net::TcpListener::from_std(listener)?;
+        let mut turn = 0;
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = shutdown.wait_for(|stop| *stop) => return Ok(()),
+            };
+            match accepted {
+                Ok((stream, _)) if shared.open.load(Ordering::Relaxed) < shared.settings.max_connections => {
+                    shared.open.fetch_add(1, Ordering::Relaxed);
+                    if let Ok(stream) = stream.into_std() {
+                        let _ = queues[turn % queues.len()].send(stream);
+                    }
+                    turn += 1;
+                }
+                Ok((stream, _)) => drop(stream),
+                // Out of descriptors or an aborted handshake: the next connection may do better.
+                Err(_) => tokio::task::yield_now().await,
+            }
+        }
+    })
+}
+
+fn serve_thread(
+    shared: &Arc<Shared>,
+    mut queue: mpsc::UnboundedReceiver<Accepted>,
+    mut shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
+    let runtime = runtime()?;
+    let local = LocalSet::new();
+    let open = Rc::new(std::cell::Cell::new(0usize));
+    let idle = Rc::new(tokio::sync::Notify::new());
+    local.block_on(&runtime, async {
+        loop {
+            let stream = tokio::select! {
+                stream = queue.recv() => stream,
+                _ = shutdown.wait_for(|stop| *stop) => None,
+            };
+            let Some(stream) = stream else { break };
+            let (shared, shutdown) = (Arc::clone(shared), shutdown.clone());
+            let (open, idle) = (Rc::clone(&open), Rc::clone(&idle));
+            open.set(open.get() + 1);
+            tokio::task::spawn_local(async move {
+                // A broken connection is the client's affair; the next one is served as usual.
+                let _ = connection(&shared, stream, shutdown).await;
+                shared.open.fetch_sub(1, Ordering::Relaxed);
+                open.set(open.get() - 1);
+                idle.notify_one();
+            });
+        }
+        let grace = async {
+            while open.get() > 0 {
+                idle.notified().await;
+            }
+        };
+        let _ = tokio::time::timeout(std::time::Duration::from_secs(2), grace).await;
+    });
+    Ok(())
+}
+
+/// Read buffer of a connection; a header block that does not fit is refused (S3 allows 8 KiB of headers).
+const READ_BUFFER: usize = 256 * 1024;
+
+async fn connection(shared: &Arc<Shared>, stream: Accepted, mut shutdown: watch::Receiver<bool>) -> io::Result<()> {
+    let stream = tokio::net::TcpStream::from_std(stream)?;
+    stream.set_nodelay(true)?;
+    let stamps = Rc::new(ConnectionStamps::new(Arc::clone(shared)));
+    let stamped = match &shared.tls {
+        Some(acceptor) => {
+            let handshake = tokio::time::timeout(std::time::Duration::from_secs(10), acceptor.accept(stream));
+            Stamped::tls(handshake.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??, Rc::clone(&stamps))
+        }
+        None => Stamped::plain(stream, Rc::clone(&stamps)),
+    };
+    let service = service_fn(|request| handler::handle(shared, &stamps, request));
+    let serving = http1::Builder::new()
+        .max_buf_size(READ_BUFFER)
+        .header_read_timeout(None)
+        .half_close(false)
+        .serve_connection(TokioIo::new(stamped), service);
+    let mut serving = std::pin::pin!(serving);
+    let served = tokio::select! {
+        served = serving.as_mut() => served,
+        _ = shutdown.wait_for(|stop| *stop) => {
+            serving.as_mut().graceful_shutdown();
+            serving.await
+        }
+    };
+    served.map_err(io::Error::other)
+}
+

@@ -1,0 +1,69 @@
+//! ListBuckets, CreateBucket, HeadBucket, DeleteBucket, GetBucketLocation.
+
+use super::Call;
+use crate::s3::endpoint::is_bucket_name;
+use crate::s3::xml::{Element, XmlWriter};
+use crate::server::error::ApiError;
+use crate::server::response::{Answer, empty, set, xml};
+use crate::server::state::iso_date;
+
+pub fn list(call: &Call<'_>) -> Answer {
+    let prefix = call.route.parameter("prefix").unwrap_or("");
+    let after = call.route.parameter("continuation-token").unwrap_or("");
+    let most = call.route.parameter("max-buckets").and_then(|m| m.parse().ok()).unwrap_or(10_000usize);
+    let all = call.shared.state.buckets();
+    let mut found = all.iter().filter(|(name, _)| name.starts_with(prefix) && name.as_str() > after);
+    let mut writer = XmlWriter::new("ListAllMyBucketsResult");
+    writer.open("Owner").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
+    writer.open("Buckets");
+    let mut last = None;
+    for (name, created) in found.by_ref().take(most) {
+        writer.open("Bucket").text("Name", name).text("CreationDate", &iso_date(*created)).close();
+        last = Some(name);
+    }
+    writer.close();
+    if let (Some(last), true) = (last, found.next().is_some()) {
+        writer.text("ContinuationToken", last);
+    }
+    if !prefix.is_empty() {
+        writer.text("Prefix", prefix);
+    }
+    xml(writer.finish())
+}
+
+pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
+    if !is_bucket_name(&call.route.bucket) {
+        return Err(ApiError::new("InvalidBucketName"));
+    }
+    if !call.received.data.is_empty() {
+        let root = Element::parse(&call.received.data).map_err(|_| ApiError::new("MalformedXML"))?;
+        if root.name != "CreateBucketConfiguration" {
+            return Err(ApiError::new("MalformedXML"));
+        }
+    }
+    call.shared.state.create_bucket(&call.route.bucket)?;
+    let mut answer = empty(200);
+    set(answer.headers_mut(), "location", &format!("/{}", call.route.bucket));
+    Ok(answer)
+}
+
+pub fn head(call: &Call<'_>) -> Result<Answer, ApiError> {
+    call.shared.state.bucket(&call.route.bucket)?;
+    let mut answer = empty(200);
+    set(answer.headers_mut(), "x-amz-bucket-region", &call.shared.settings.region);
+    Ok(answer)
+}
+
+pub fn delete(call: &Call<'_>) -> Result<Answer, ApiError> {
+    call.shared.state.delete_bucket(&call.route.bucket)?;
+    Ok(empty(204))
+}
+
+pub fn location(call: &Call<'_>) -> Result<Answer, ApiError> {
+    call.shared.state.bucket(&call.route.bucket)?;
+    // The API writes the empty string for us-east-1.
+    let region = call.shared.settings.region.as_str();
+    let document = XmlWriter::new("LocationConstraint").finish();
+    let shown = if region == "us-east-1" { "" } else { region };
+    Ok(xml(document.replace("</LocationConstraint>", &format!("{shown}</LocationConstraint>"))))
+}

@@ -1,0 +1,106 @@
+//! CopyObject and UploadPartCopy.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::Call;
+use super::get::{Wanted, parse_range};
+use super::multipart::{store_part, xml_name};
+use crate::clock::wall_now;
+use crate::s3::checksum::{Algorithm, md5};
+use crate::s3::encode::{decode, hex};
+use crate::s3::xml::XmlWriter;
+use crate::server::conditions::{Existing, for_read, for_write};
+use crate::server::error::ApiError;
+use crate::server::response::{Answer, xml};
+use crate::server::state::{Object, StoredChecksum, iso_date};
+
+/// The object that `x-amz-copy-source` names, its conditions checked; also its bucket and key.
+fn source(call: &Call<'_>) -> Result<(Arc<Object>, String, String), ApiError> {
+    let header = call.header("x-amz-copy-source").unwrap_or("");
+    let invalid = || ApiError::with("InvalidArgument", "Invalid copy source object key");
+    let path = header.split("?versionId=").next().unwrap_or("");
+    let path = decode(path, false).ok_or_else(invalid)?;
+    let path = path.strip_prefix('/').unwrap_or(&path);
+    let (bucket, key) = path.split_once('/').ok_or_else(|| ApiError::with("InvalidArgument", "Copy Source must mention the source bucket and key: sourcebucket/sourcekey"))?;
+    if key.is_empty() {
+        return Err(invalid());
+    }
+    let object = call.shared.state.bucket(bucket)?.object(key)?;
+    let existing = Existing { etag: &object.etag, modified_s: object.modified.as_second() };
+    for_read(&call.parts.headers, "x-amz-copy-source-", existing, call.now_s)?;
+    Ok((object, bucket.to_string(), key.to_string()))
+}
+
+fn concat(pieces: &[Bytes]) -> Bytes {
+    match pieces {
+        [one] => one.clone(),
+        many => many.concat().into(),
+    }
+}
+
+pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
+    let target = call.shared.state.bucket(&call.route.bucket)?;
+    let directive = call.header("x-amz-metadata-directive").unwrap_or("COPY");
+    if !matches!(directive, "COPY" | "REPLACE") {
+        return Err(ApiError::with("InvalidArgument", "Unknown metadata directive."));
+    }
+    let replace = directive == "REPLACE";
+    let (from, bucket, key) = source(call)?;
+    if bucket == call.route.bucket && key == call.route.key && !replace {
+        return Err(ApiError::with("InvalidRequest", "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes."));
+    }
+    let headers = if replace { call.object_headers()? } else { from.headers.clone() };
+    let data = concat(&from.pieces);
+    let mut copy = Object::new(vec![data.clone()], hex(&md5(&data)), headers);
+    let asked = match call.header("x-amz-checksum-algorithm") {
+        Some(name) => Some(Algorithm::from_name(name).ok_or_else(|| {
+            ApiError::with("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
+        })?),
+        None => from.checksum.as_ref().map(|c| c.algorithm),
+    };
+    copy.checksum = asked.map(|a| StoredChecksum { algorithm: a, value: a.of(&data), full_object: true });
+    let mut writer = XmlWriter::new("CopyObjectResult");
+    writer.text("LastModified", &iso_date(copy.modified)).text("ETag", &format!("\"{}\"", copy.etag));
+    if let Some(checksum) = &copy.checksum {
+        writer.text(xml_name(checksum.algorithm), &checksum.value).text("ChecksumType", "FULL_OBJECT");
+    }
+    let mut objects = target.objects_mut();
+    let existing = objects.get(&call.route.key).cloned();
+    let existing = existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
+    for_write(&call.parts.headers, existing)?;
+    objects.insert(call.route.key.clone(), Arc::new(copy));
+    Ok(xml(writer.finish()))
+}
+
+pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
+    call.shared.state.bucket(&call.route.bucket)?;
+    let (from, ..) = source(call)?;
+    let pieces = match call.header("x-amz-copy-source-range") {
+        None => from.pieces.clone(),
+        Some(text) => {
+            let invalid = || ApiError::with("InvalidArgument", "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy");
+            let bounds = text.strip_prefix("bytes=").and_then(|r| r.split_once('-')).ok_or_else(invalid)?;
+            let (first, last): (u64, u64) = (bounds.0.parse().map_err(|_| invalid())?, bounds.1.parse().map_err(|_| invalid())?);
+            if last < first {
+                return Err(invalid());
+            }
+            if last >= from.size {
+                let text = format!("Range specified is not valid for source object of size: {}", from.size);
+                return Err(ApiError::with("InvalidArgument", text));
+            }
+            match parse_range(text, from.size) {
+                Wanted::Range(start, end) => from.slice(start, end),
+                _ => return Err(invalid()),
+            }
+        }
+    };
+    let part = store_part(call, concat(&pieces), None)?;
+    let mut writer = XmlWriter::new("CopyPartResult");
+    writer.text("LastModified", &iso_date(wall_now())).text("ETag", &format!("\"{}\"", hex(&part.md5)));
+    if let Some((algorithm, value)) = &part.checksum {
+        writer.text(xml_name(*algorithm), value);
+    }
+    Ok(xml(writer.finish()))
+}

@@ -1,0 +1,160 @@
+//! GetObject and HeadObject: ranges, parts, conditions, checksums on request.
+
+use std::sync::Arc;
+
+use http::header::{CONTENT_LENGTH, ETAG, LAST_MODIFIED};
+use http::{HeaderMap, HeaderValue};
+
+use super::Call;
+use crate::server::conditions::{Existing, for_read};
+use crate::server::error::ApiError;
+use crate::server::response::{Answer, AnswerBody, empty, set};
+use crate::server::state::Object;
+
+/// The part of an object that a request asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// All of it.
+    Whole,
+    /// A half-open range that lies within it.
+    Range(u64, u64),
+    /// A range outside of it.
+    Unsatisfiable,
+}
+
+/// Reads a `Range` header (RFC 9110, 14.2; one range). What is malformed is ignored, as S3 does.
+pub fn parse_range(text: &str, size: u64) -> Wanted {
+    let Some((from, to)) = text.strip_prefix("bytes=").and_then(|r| r.split_once('-')) else { return Wanted::Whole };
+    let (from, to) = (from.trim(), to.trim());
+    let number = |text: &str| text.parse::<u64>().ok();
+    let (start, end) = match (from.is_empty(), to.is_empty()) {
+        (true, true) => return Wanted::Whole,
+        (true, false) => {
+            let Some(suffix) = number(to) else { return Wanted::Whole };
+            if suffix == 0 {
+                return Wanted::Unsatisfiable;
+            }
+            (size.saturating_sub(suffix), size)
+        }
+        (false, open) => {
+            let Some(start) = number(from) else { return Wanted::Whole };
+            if open {
+                (start, size)
+            } else {
+                let Some(last) = number(to) else { return Wanted::Whole };
+                if last < start {
+                    return Wanted::Whole;
+                }
+                (start, last.saturating_add(1).min(size))
+            }
+        }
+    };
+    if start >= size { Wanted::Unsatisfiable } else { Wanted::Range(start, end) }
+}
+
+pub fn get(call: &Call<'_>) -> Result<Answer, ApiError> {
+    answer(call, true)
+}
+
+pub fn head(call: &Call<'_>) -> Result<Answer, ApiError> {
+    answer(call, false)
+}
+
+fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
+    let object = call.shared.state.bucket(&call.route.bucket)?.object(&call.route.key)?;
+    let existing = Existing { etag: &object.etag, modified_s: object.modified.as_second() };
+    for_read(&call.parts.headers, "", existing, call.now_s)?;
+    let wanted = wanted(call, &object)?;
+    let (start, end) = match wanted {
+        Wanted::Whole => (0, object.size),
+        Wanted::Range(start, end) => (start, end),
+        Wanted::Unsatisfiable => return Err(ApiError::new("InvalidRange")),
+    };
+    let mut answer = if with_body {
+        let pieces = if end - start == object.size { object.pieces.clone() } else { object.slice(start, end) };
+        http::Response::new(AnswerBody::new(pieces))
+    } else {
+        let mut answer = empty(200);
+        answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(end - start));
+        answer
+    };
+    describe(call, &object, &mut answer, wanted == Wanted::Whole);
+    if wanted != Wanted::Whole {
+        *answer.status_mut() = http::StatusCode::PARTIAL_CONTENT;
+        let last = end.saturating_sub(1);
+        set(answer.headers_mut(), "content-range", &format!("bytes {start}-{last}/{}", object.size));
+    }
+    Ok(answer)
+}
+
+fn wanted(call: &Call<'_>, object: &Arc<Object>) -> Result<Wanted, ApiError> {
+    let range = call.header("range");
+    let Some(part) = call.route.parameter("partNumber") else {
+        return Ok(range.map_or(Wanted::Whole, |text| parse_range(text, object.size)));
+    };
+    if range.is_some() {
+        return Err(ApiError::with("InvalidRequest", "Cannot specify both Range header and partNumber query parameter"));
+    }
+    let part: usize = part.parse().ok().filter(|p| (1..=10_000).contains(p)).ok_or_else(|| {
+        ApiError::with("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive")
+    })?;
+    let count = if object.multipart { object.pieces.len() } else { 1 };
+    if part > count {
+        return Err(ApiError::new("InvalidPartNumber"));
+    }
+    if !object.multipart {
+        return Ok(if object.size == 0 { Wanted::Whole } else { Wanted::Range(0, object.size) });
+    }
+    let start: u64 = object.pieces[..part - 1].iter().map(|p| p.len() as u64).sum();
+    Ok(Wanted::Range(start, start + object.pieces[part - 1].len() as u64))
+}
+
+/// Adds the headers that describe an object; the `response-*` parameters override the stored ones.
+fn describe(call: &Call<'_>, object: &Object, answer: &mut Answer, whole: bool) {
+    let headers: &mut HeaderMap = answer.headers_mut();
+    for (name, value) in &object.headers {
+        headers.append(name.clone(), value.clone());
+    }
+    headers.insert(ETAG, object.etag_header.clone());
+    headers.insert(LAST_MODIFIED, object.modified_header.clone());
+    headers.insert(http::header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    for (parameter, name) in [
+        ("response-content-type", "content-type"),
+        ("response-content-encoding", "content-encoding"),
+        ("response-content-disposition", "content-disposition"),
+        ("response-content-language", "content-language"),
+        ("response-cache-control", "cache-control"),
+        ("response-expires", "expires"),
+    ] {
+        if let Some(value) = call.route.parameter(parameter) {
+            set(headers, name, value);
+        }
+    }
+    if object.multipart && call.route.parameter("partNumber").is_some() {
+        set(headers, "x-amz-mp-parts-count", &object.pieces.len().to_string());
+    }
+    let wants_checksum = call.header("x-amz-checksum-mode").is_some_and(|m| m.eq_ignore_ascii_case("enabled"));
+    if let (Some(checksum), true, true) = (&object.checksum, wants_checksum, whole) {
+        set(headers, checksum.algorithm.header(), &checksum.value);
+        set(headers, "x-amz-checksum-type", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_as_the_rfc_has_them() {
+        assert_eq!(parse_range("bytes=0-9", 100), Wanted::Range(0, 10));
+        assert_eq!(parse_range("bytes=90-", 100), Wanted::Range(90, 100));
+        assert_eq!(parse_range("bytes=-5", 100), Wanted::Range(95, 100));
+        assert_eq!(parse_range("bytes=-500", 100), Wanted::Range(0, 100));
+        assert_eq!(parse_range("bytes=50-500", 100), Wanted::Range(50, 100));
+        assert_eq!(parse_range("bytes=100-", 100), Wanted::Unsatisfiable);
+        assert_eq!(parse_range("bytes=-0", 100), Wanted::Unsatisfiable);
+        for ignored in ["bytes=9-0", "bytes=a-b", "items=0-1", "bytes=-", "bytes=0-1,3-4"] {
+            assert_eq!(parse_range(ignored, 100), Wanted::Whole, "{ignored}");
+        }
+    }
+}

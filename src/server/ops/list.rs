@@ -1,0 +1,316 @@
+//! ListObjects v1 and v2, ListMultipartUploads, ListParts: prefixes, delimiters and pages.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::Call;
+use crate::s3::encode::{encode_path, hex};
+use crate::s3::xml::XmlWriter;
+use crate::server::error::ApiError;
+use crate::server::response::{Answer, xml};
+use crate::server::state::{Object, Objects, iso_date};
+
+/// Most keys of one page.
+const PAGE: u32 = 1000;
+
+/// A page of a listing: keys and common prefixes in one order, which the page size counts together.
+#[derive(Default)]
+struct Page {
+    objects: Vec<(String, Arc<Object>)>,
+    prefixes: Vec<String>,
+    /// The last key or common prefix of a truncated page: where the next one begins.
+    next: Option<String>,
+}
+
+fn page(objects: &Objects, prefix: &str, delimiter: &str, after: &str, most: usize) -> Page {
+    let mut page = Page::default();
+    if most == 0 {
+        return page;
+    }
+    let mut from = if after > prefix { Bound::Excluded(after.to_string()) } else { Bound::Included(prefix.to_string()) };
+    if after == prefix && !after.is_empty() {
+        from = Bound::Excluded(after.to_string());
+    }
+    let mut last: Option<String> = None;
+    loop {
+        let Some((key, object)) = objects.range::<String, _>((from.clone(), Bound::Unbounded)).next() else { return page };
+        let Some(rest) = key.strip_prefix(prefix) else { return page };
+        let cut = if delimiter.is_empty() { None } else { rest.find(delimiter) };
+        let common = cut.map(|i| format!("{prefix}{}", &rest[..i + delimiter.len()]));
+        if let Some(common) = &common {
+            from = Bound::Excluded(after_all(common));
+            // A page that begins within a common prefix has shown it before.
+            if after.starts_with(common.as_str()) {
+                continue;
+            }
+        } else {
+            from = Bound::Excluded(key.clone());
+        }
+        if page.objects.len() + page.prefixes.len() == most {
+            page.next = last;
+            return page;
+        }
+        match common {
+            Some(common) => {
+                last = Some(common.clone());
+                page.prefixes.push(common);
+            }
+            None => {
+                last = Some(key.clone());
+                page.objects.push((key.clone(), Arc::clone(object)));
+            }
+        }
+    }
+}
+
+/// A string after every key that begins with `prefix`: U+10FFFF is the last character there is.
+fn after_all(prefix: &str) -> String {
+    format!("{prefix}{}", "\u{10ffff}".repeat(4))
+}
+
+/// How keys are written: percent-encoded when the client asked for `encoding-type=url`.
+struct KeyWriter {
+    encode: bool,
+}
+
+impl KeyWriter {
+    fn of(call: &Call<'_>) -> Result<KeyWriter, ApiError> {
+        match call.route.parameter("encoding-type") {
+            None | Some("") => Ok(KeyWriter { encode: false }),
+            Some("url") => Ok(KeyWriter { encode: true }),
+            Some(_) => Err(ApiError::with("InvalidArgument", "Invalid Encoding Method specified in Request")),
+        }
+    }
+
+    fn text(&self, writer: &mut XmlWriter, name: &'static str, key: &str) {
+        if self.encode { writer.text(name, &encode_path(key)) } else { writer.text(name, key) };
+    }
+}
+
+fn contents(writer: &mut XmlWriter, keys: &KeyWriter, page: &Page, owner: bool) {
+    for (key, object) in &page.objects {
+        writer.open("Contents");
+        keys.text(writer, "Key", key);
+        writer.text("LastModified", &iso_date(object.modified)).text("ETag", &format!("\"{}\"", object.etag));
+        writer.text("Size", &object.size.to_string()).text("StorageClass", "STANDARD");
+        if let Some(checksum) = &object.checksum {
+            writer.text("ChecksumAlgorithm", checksum.algorithm.name());
+            writer.text("ChecksumType", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" });
+        }
+        if owner {
+            writer.open("Owner").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
+        }
+        writer.close();
+    }
+    for prefix in &page.prefixes {
+        writer.open("CommonPrefixes");
+        keys.text(writer, "Prefix", prefix);
+        writer.close();
+    }
+}
+
+fn begin(call: &Call<'_>, keys: &KeyWriter, root: &'static str) -> XmlWriter {
+    let mut writer = XmlWriter::new(root);
+    writer.text("Name", &call.route.bucket);
+    keys.text(&mut writer, "Prefix", call.route.parameter("prefix").unwrap_or(""));
+    if let Some(delimiter) = call.route.parameter("delimiter").filter(|d| !d.is_empty()) {
+        keys.text(&mut writer, "Delimiter", delimiter);
+    }
+    if keys.encode {
+        writer.text("EncodingType", "url");
+    }
+    writer
+}
+
+pub fn v1(call: &Call<'_>) -> Result<Answer, ApiError> {
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+    let keys = KeyWriter::of(call)?;
+    let parameter = |name| call.route.parameter(name).unwrap_or("");
+    let most = call.number("max-keys", PAGE, PAGE)?;
+    let page = page(&bucket.objects(), parameter("prefix"), parameter("delimiter"), parameter("marker"), most as usize);
+    let mut writer = begin(call, &keys, "ListBucketResult");
+    keys.text(&mut writer, "Marker", parameter("marker"));
+    if let Some(next) = &page.next {
+        keys.text(&mut writer, "NextMarker", next);
+    }
+    writer.text("MaxKeys", &most.to_string()).text("IsTruncated", if page.next.is_some() { "true" } else { "false" });
+    contents(&mut writer, &keys, &page, true);
+    Ok(xml(writer.finish()))
+}
+
+pub fn v2(call: &Call<'_>) -> Result<Answer, ApiError> {
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+    let keys = KeyWriter::of(call)?;
+    let parameter = |name| call.route.parameter(name).unwrap_or("");
+    let most = call.number("max-keys", PAGE, PAGE)?;
+    let (token, start_after) = (parameter("continuation-token"), parameter("start-after"));
+    let after = if token.is_empty() { start_after } else { token };
+    let page = page(&bucket.objects(), parameter("prefix"), parameter("delimiter"), after, most as usize);
+    let mut writer = begin(call, &keys, "ListBucketResult");
+    if !start_after.is_empty() {
+        keys.text(&mut writer, "StartAfter", start_after);
+    }
+    if !token.is_empty() {
+        writer.text("ContinuationToken", token);
+    }
+    if let Some(next) = &page.next {
+        writer.text("NextContinuationToken", next);
+    }
+    writer.text("KeyCount", &(page.objects.len() + page.prefixes.len()).to_string());
+    writer.text("MaxKeys", &most.to_string()).text("IsTruncated", if page.next.is_some() { "true" } else { "false" });
+    contents(&mut writer, &keys, &page, parameter("fetch-owner") == "true");
+    Ok(xml(writer.finish()))
+}
+
+pub fn uploads(call: &Call<'_>) -> Result<Answer, ApiError> {
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+    let keys = KeyWriter::of(call)?;
+    let parameter = |name| call.route.parameter(name).unwrap_or("");
+    let most = call.number("max-uploads", PAGE, PAGE)?;
+    let (prefix, delimiter) = (parameter("prefix"), parameter("delimiter"));
+    let (key_marker, id_marker) = (parameter("key-marker"), parameter("upload-id-marker"));
+    let uploads = bucket.uploads();
+    if !id_marker.is_empty() && !key_marker.is_empty() && !uploads.contains_key(&(key_marker.into(), id_marker.into())) {
+        return Err(ApiError::with("InvalidArgument", "Invalid uploadId marker"));
+    }
+    let after_marker = |key: &str, id: &str| match key.cmp(key_marker) {
+        std::cmp::Ordering::Greater => true,
+        std::cmp::Ordering::Equal => !id_marker.is_empty() && id > id_marker,
+        std::cmp::Ordering::Less => false,
+    };
+    let mut found = Vec::new();
+    let mut prefixes: Vec<String> = Vec::new();
+    let mut truncated = false;
+    for ((key, id), upload) in uploads.iter() {
+        let Some(rest) = key.strip_prefix(prefix) else { continue };
+        if !(key_marker.is_empty() || after_marker(key, id)) {
+            continue;
+        }
+        let common = rest.find(delimiter).filter(|_| !delimiter.is_empty());
+        let common = common.map(|i| format!("{prefix}{}", &rest[..i + delimiter.len()]));
+        if common.as_ref().is_some_and(|c| prefixes.last() == Some(c)) {
+            continue;
+        }
+        if found.len() + prefixes.len() == most as usize {
+            truncated = true;
+            break;
+        }
+        match common {
+            Some(common) => prefixes.push(common),
+            None => found.push((key, id, upload)),
+        }
+    }
+    let mut writer = XmlWriter::new("ListMultipartUploadsResult");
+    writer.text("Bucket", &call.route.bucket);
+    keys.text(&mut writer, "KeyMarker", key_marker);
+    writer.text("UploadIdMarker", id_marker);
+    if let (Some((key, id, _)), true) = (found.last(), truncated) {
+        keys.text(&mut writer, "NextKeyMarker", key);
+        writer.text("NextUploadIdMarker", id);
+    }
+    keys.text(&mut writer, "Prefix", prefix);
+    if !delimiter.is_empty() {
+        keys.text(&mut writer, "Delimiter", delimiter);
+    }
+    writer.text("MaxUploads", &most.to_string()).text("IsTruncated", if truncated { "true" } else { "false" });
+    for (key, id, upload) in found {
+        writer.open("Upload");
+        keys.text(&mut writer, "Key", key);
+        writer.text("UploadId", id);
+        writer.open("Initiator").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
+        writer.open("Owner").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
+        writer.text("StorageClass", "STANDARD").text("Initiated", &iso_date(upload.initiated));
+        if let Some((algorithm, full_object)) = upload.checksum {
+            writer.text("ChecksumAlgorithm", algorithm.name());
+            writer.text("ChecksumType", if full_object { "FULL_OBJECT" } else { "COMPOSITE" });
+        }
+        writer.close();
+    }
+    for prefix in &prefixes {
+        writer.open("CommonPrefixes");
+        keys.text(&mut writer, "Prefix", prefix);
+        writer.close();
+    }
+    Ok(xml(writer.finish()))
+}
+
+pub fn parts(call: &Call<'_>) -> Result<Answer, ApiError> {
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+    let id = call.route.parameter("uploadId").unwrap_or("");
+    let most = call.number("max-parts", PAGE, PAGE)?;
+    let marker = call.number("part-number-marker", 0, u32::MAX)?;
+    let uploads = bucket.uploads();
+    let upload = uploads.get(&(call.route.key.clone(), id.into())).ok_or_else(|| ApiError::new("NoSuchUpload"))?;
+    let mut rest = upload.parts.range((Bound::Excluded(marker), Bound::Unbounded));
+    let shown: Vec<_> = rest.by_ref().take(most as usize).collect();
+    let truncated = rest.next().is_some();
+    let mut writer = XmlWriter::new("ListPartsResult");
+    writer.text("Bucket", &call.route.bucket).text("Key", &call.route.key).text("UploadId", id);
+    writer.open("Initiator").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
+    writer.open("Owner").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
+    writer.text("StorageClass", "STANDARD").text("PartNumberMarker", &marker.to_string());
+    let last = shown.last().map_or(0, |(number, _)| **number);
+    writer.text("NextPartNumberMarker", &last.to_string()).text("MaxParts", &most.to_string());
+    writer.text("IsTruncated", if truncated { "true" } else { "false" });
+    if let Some((algorithm, full_object)) = upload.checksum {
+        writer.text("ChecksumAlgorithm", algorithm.name());
+        writer.text("ChecksumType", if full_object { "FULL_OBJECT" } else { "COMPOSITE" });
+    }
+    for (number, part) in shown {
+        writer.open("Part").text("PartNumber", &number.to_string());
+        writer.text("LastModified", &iso_date(part.modified)).text("ETag", &format!("\"{}\"", hex(&part.md5)));
+        writer.text("Size", &part.data.len().to_string());
+        if let Some((algorithm, value)) = &part.checksum {
+            writer.text(super::multipart::xml_name(*algorithm), value);
+        }
+        writer.close();
+    }
+    Ok(xml(writer.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(keys: &[&str], prefix: &str, delimiter: &str, after: &str, most: usize) -> (Vec<String>, Vec<String>, Option<String>) {
+        let object = Arc::new(Object::new(Vec::new(), "e".into(), Vec::new()));
+        let objects: Objects = keys.iter().map(|k| ((*k).to_string(), Arc::clone(&object))).collect();
+        let page = page(&objects, prefix, delimiter, after, most);
+        (page.objects.into_iter().map(|o| o.0).collect(), page.prefixes, page.next)
+    }
+
+    const KEYS: [&str; 6] = ["a", "dir/1", "dir/2", "dir2/x", "e/f/g", "z"];
+
+    #[test]
+    fn delimiters_fold_keys() {
+        let (keys, prefixes, next) = listed(&KEYS, "", "/", "", 1000);
+        assert_eq!((keys, prefixes, next), (vec!["a".into(), "z".into()], vec!["dir/".into(), "dir2/".into(), "e/".into()], None));
+        let (keys, prefixes, _) = listed(&KEYS, "dir/", "/", "", 1000);
+        assert_eq!((keys, prefixes), (vec!["dir/1".into(), "dir/2".into()], vec![]));
+    }
+
+    #[test]
+    fn pages_join_without_gap_or_repeat() {
+        for delimiter in ["", "/"] {
+            for size in 1..=6 {
+                let (mut seen, mut after) = (Vec::new(), String::new());
+                loop {
+                    let (keys, prefixes, next) = listed(&KEYS, "", delimiter, &after, size);
+                    assert!(keys.len() + prefixes.len() <= size);
+                    seen.extend(keys);
+                    seen.extend(prefixes);
+                    match next {
+                        Some(next) => after = next,
+                        None => break,
+                    }
+                }
+                let (mut whole, prefixes, _) = listed(&KEYS, "", delimiter, "", 1000);
+                whole.extend(prefixes);
+                whole.sort();
+                seen.sort();
+                assert_eq!(seen, whole, "delimiter '{delimiter}', pages of {size}");
+            }
+        }
+        assert_eq!(listed(&KEYS, "", "", "", 0), (vec![], vec![], None));
+    }
+}

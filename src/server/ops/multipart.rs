@@ -1,0 +1,244 @@
+//! CreateMultipartUpload, UploadPart, CompleteMultipartUpload, AbortMultipartUpload.
+
+use std::sync::Arc;
+
+use crc_fast::{CrcAlgorithm, checksum_combine};
+use http::header::ETAG;
+
+use super::Call;
+use crate::s3::checksum::{Algorithm, base64, from_base64, md5};
+use crate::s3::encode::hex;
+use crate::s3::xml::{Element, XmlWriter};
+use crate::server::conditions::{Existing, for_write};
+use crate::server::error::ApiError;
+use crate::server::response::{Answer, empty, set, xml};
+use crate::server::state::{Object, Part, StoredChecksum, Upload};
+use crate::clock::wall_now;
+
+/// Every part but the last has at least this size (S3: 5 MiB).
+const SMALLEST_PART: usize = 5 << 20;
+
+/// The element that carries a checksum in XML.
+pub fn xml_name(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Crc32 => "ChecksumCRC32",
+        Algorithm::Crc32c => "ChecksumCRC32C",
+        Algorithm::Crc64Nvme => "ChecksumCRC64NVME",
+        Algorithm::Sha1 => "ChecksumSHA1",
+        Algorithm::Sha256 => "ChecksumSHA256",
+    }
+}
+
+fn asked_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiError> {
+    let kind = call.header("x-amz-checksum-type");
+    let Some(name) = call.header("x-amz-checksum-algorithm") else {
+        return match kind {
+            None => Ok(None),
+            Some(_) => Err(ApiError::with("InvalidRequest", "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.")),
+        };
+    };
+    let algorithm = Algorithm::from_name(name).ok_or_else(|| {
+        ApiError::with("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
+    })?;
+    let full = match kind.map(str::to_ascii_uppercase).as_deref() {
+        None => algorithm == Algorithm::Crc64Nvme,
+        Some("FULL_OBJECT") if algorithm.is_crc() => true,
+        Some("COMPOSITE") if algorithm != Algorithm::Crc64Nvme => false,
+        Some(kind @ ("FULL_OBJECT" | "COMPOSITE")) => {
+            let text = format!("The {kind} checksum type cannot be used with the {} checksum algorithm.", algorithm.name().to_lowercase());
+            return Err(ApiError::with("InvalidRequest", text));
+        }
+        Some(_) => return Err(ApiError::with("InvalidRequest", "Value for x-amz-checksum-type header is invalid.")),
+    };
+    Ok(Some((algorithm, full)))
+}
+
+pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+    let checksum = asked_checksum(call)?;
+    let upload = Upload { headers: call.object_headers()?, checksum, initiated: wall_now(), parts: Default::default() };
+    let id = call.shared.state.upload_id();
+    bucket.uploads().insert((call.route.key.clone(), id.clone()), upload);
+    let mut writer = XmlWriter::new("InitiateMultipartUploadResult");
+    writer.text("Bucket", &call.route.bucket).text("Key", &call.route.key).text("UploadId", &id);
+    let mut answer = xml(writer.finish());
+    if let Some((algorithm, full)) = checksum {
+        set(answer.headers_mut(), "x-amz-checksum-algorithm", algorithm.name());
+        set(answer.headers_mut(), "x-amz-checksum-type", if full { "FULL_OBJECT" } else { "COMPOSITE" });
+    }
+    Ok(answer)
+}
+
+/// Part number of the request: 1 to 10,000.
+pub fn part_number(call: &Call<'_>) -> Result<u32, ApiError> {
+    let number = call.route.parameter("partNumber").and_then(|p| p.parse().ok());
+    number.filter(|n| (1..=10_000).contains(n)).ok_or_else(|| {
+        ApiError::with("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive")
+    })
+}
+
+/// Stores a part and returns it.
+pub fn store_part(call: &Call<'_>, data: bytes::Bytes, known_md5: Option<[u8; 16]>) -> Result<Part, ApiError> {
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+    let number = part_number(call)?;
+    let id = call.route.parameter("uploadId").unwrap_or("").to_string();
+    let md5 = known_md5.unwrap_or_else(|| md5(&data));
+    let mut uploads = bucket.uploads();
+    let upload = uploads.get_mut(&(call.route.key.clone(), id)).ok_or_else(|| ApiError::new("NoSuchUpload"))?;
+    let declared = call.received.checksum.clone();
+    if let (Some((algorithm, _)), Some((given, _))) = (upload.checksum, &declared)
+        && algorithm != *given
+    {
+        let text = format!(
+            "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
+            algorithm.name().to_lowercase(),
+            given.name().to_lowercase()
+        );
+        return Err(ApiError::with("InvalidRequest", text));
+    }
+    let checksum = match upload.checksum {
+        Some((algorithm, _)) => Some(declared.unwrap_or_else(|| (algorithm, algorithm.of(&data)))),
+        None => declared,
+    };
+    let part = Part { data, md5, modified: wall_now(), checksum };
+    upload.parts.insert(number, part.clone());
+    Ok(part)
+}
+
+pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
+    let part = store_part(call, call.received.data.clone(), call.received.md5)?;
+    let mut answer = empty(200);
+    set(answer.headers_mut(), "etag", &format!("\"{}\"", hex(&part.md5)));
+    if let Some((algorithm, value)) = &part.checksum {
+        set(answer.headers_mut(), algorithm.header(), value);
+    }
+    Ok(answer)
+}
+
+pub fn abort(call: &Call<'_>) -> Result<Answer, ApiError> {
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+    let id = call.route.parameter("uploadId").unwrap_or("").to_string();
+    let gone = bucket.uploads().remove(&(call.route.key.clone(), id));
+    gone.map(|_| empty(204)).ok_or_else(|| ApiError::new("NoSuchUpload"))
+}
+
+/// The parts that a CompleteMultipartUpload names, in its order.
+fn chosen(body: &[u8], upload: &Upload) -> Result<Vec<Part>, ApiError> {
+    let malformed = || ApiError::new("MalformedXML");
+    let root = Element::parse(body).map_err(|_| malformed())?;
+    if root.name != "CompleteMultipartUpload" {
+        return Err(malformed());
+    }
+    let mut parts = Vec::new();
+    let mut previous = 0;
+    for named in root.all("Part") {
+        let number = named.text_of("PartNumber").ok_or_else(malformed)?;
+        let number: i64 = number.trim().parse().map_err(|_| malformed())?;
+        if number < 1 {
+            return Err(ApiError::with("InvalidArgument", "PartNumber must be >= 1"));
+        }
+        if number <= previous {
+            return Err(ApiError::new("InvalidPartOrder"));
+        }
+        previous = number;
+        let etag = named.text_of("ETag").ok_or_else(malformed)?.trim().trim_matches('"').to_string();
+        let part = upload.parts.get(&(number as u32)).filter(|p| hex(&p.md5) == etag);
+        let part = part.ok_or_else(|| ApiError::new("InvalidPart"))?;
+        for algorithm in Algorithm::ALL {
+            let Some(given) = named.text_of(xml_name(algorithm)) else { continue };
+            match &part.checksum {
+                Some((stored, value)) if *stored == algorithm => {
+                    if value != given {
+                        return Err(ApiError::new("InvalidPart"));
+                    }
+                }
+                _ => {
+                    return Err(ApiError::with(
+                        "BadDigest",
+                        format!("The {} you specified for part {number} did not match what we received.", algorithm.name().to_lowercase()),
+                    ));
+                }
+            }
+        }
+        parts.push(part.clone());
+    }
+    if parts.is_empty() {
+        return Err(malformed());
+    }
+    let all_but_last = &parts[..parts.len() - 1];
+    if all_but_last.iter().any(|p| p.data.len() < SMALLEST_PART) {
+        return Err(ApiError::new("EntityTooSmall"));
+    }
+    Ok(parts)
+}
+
+/// The checksum of the whole object from those of its parts.
+fn combined(parts: &[Part], algorithm: Algorithm, full: bool) -> StoredChecksum {
+    let values: Vec<Vec<u8>> = parts
+        .iter()
+        .map(|p| match &p.checksum {
+            Some((_, value)) => from_base64(value).unwrap_or_default(),
+            None => Vec::new(),
+        })
+        .collect();
+    let value = match (full, algorithm) {
+        (true, Algorithm::Crc32 | Algorithm::Crc32c | Algorithm::Crc64Nvme) => {
+            let kind = match algorithm {
+                Algorithm::Crc32 => CrcAlgorithm::Crc32IsoHdlc,
+                Algorithm::Crc32c => CrcAlgorithm::Crc32Iscsi,
+                _ => CrcAlgorithm::Crc64Nvme,
+            };
+            let number = |bytes: &[u8]| bytes.iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
+            let mut pairs = parts.iter().zip(&values);
+            let first = pairs.next().map_or(0, |(_, v)| number(v));
+            let crc = pairs.fold(first, |crc, (p, v)| checksum_combine(kind, crc, number(v), p.data.len() as u64));
+            base64(&crc.to_be_bytes()[8 - algorithm.len()..])
+        }
+        _ => format!("{}-{}", algorithm.of(&values.concat()), parts.len()),
+    };
+    StoredChecksum { algorithm, value, full_object: full }
+}
+
+pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+    let id = (call.route.key.clone(), call.route.parameter("uploadId").unwrap_or("").to_string());
+    let mut uploads = bucket.uploads();
+    let upload = uploads.get(&id).ok_or_else(|| ApiError::new("NoSuchUpload"))?;
+    let parts = chosen(&call.received.data, upload)?;
+    let size: usize = parts.iter().map(|p| p.data.len()).sum();
+    if let Some(declared) = call.header("x-amz-mp-object-size")
+        && declared.parse() != Ok(size)
+    {
+        return Err(ApiError::with("InvalidRequest", "The provided 'x-amz-mp-object-size' header value does not match what was computed"));
+    }
+    let digests: Vec<u8> = parts.iter().flat_map(|p| p.md5).collect();
+    let etag = format!("{}-{}", hex(&md5(&digests)), parts.len());
+    let mut object = Object::new(parts.iter().map(|p| p.data.clone()).collect(), etag, upload.headers.clone());
+    object.multipart = true;
+    object.checksum = upload.checksum.map(|(algorithm, full)| combined(&parts, algorithm, full));
+    for algorithm in Algorithm::ALL {
+        let given = call.header(algorithm.header());
+        if let (Some(given), Some(computed)) = (given, &object.checksum)
+            && (computed.algorithm != algorithm || computed.value.trim_end_matches(&format!("-{}", parts.len())) != given.trim_end_matches(&format!("-{}", parts.len())))
+        {
+            return Err(ApiError::with("BadDigest", format!("The {} you specified did not match the calculated checksum.", algorithm.name().to_lowercase())));
+        }
+    }
+    let mut objects = bucket.objects_mut();
+    let existing = objects.get(&call.route.key).cloned();
+    let existing = existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
+    for_write(&call.parts.headers, existing)?;
+    let mut writer = XmlWriter::new("CompleteMultipartUploadResult");
+    let host = call.header("host").unwrap_or("localhost");
+    writer.text("Location", &format!("http://{host}/{}/{}", call.route.bucket, call.route.key));
+    writer.text("Bucket", &call.route.bucket).text("Key", &call.route.key).text("ETag", &format!("\"{}\"", object.etag));
+    if let Some(checksum) = &object.checksum {
+        writer.text(xml_name(checksum.algorithm), &checksum.value);
+        writer.text("ChecksumType", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" });
+    }
+    let mut answer = xml(writer.finish());
+    answer.headers_mut().insert(ETAG, object.etag_header.clone());
+    objects.insert(call.route.key.clone(), Arc::new(object));
+    uploads.remove(&id);
+    Ok(answer)
+}

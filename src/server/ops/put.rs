@@ -1,0 +1,42 @@
+//! PutObject.
+
+use std::sync::Arc;
+
+use http::header::ETAG;
+
+use super::Call;
+use crate::s3::checksum::{Algorithm, md5};
+use crate::s3::encode::hex;
+use crate::server::conditions::{Existing, for_write};
+use crate::server::error::ApiError;
+use crate::server::response::{Answer, empty, set};
+use crate::server::state::{Object, StoredChecksum};
+
+pub fn put(call: &Call<'_>) -> Result<Answer, ApiError> {
+    if !call.parts.headers.contains_key("content-length") && !call.parts.headers.contains_key("transfer-encoding") {
+        return Err(ApiError::new("MissingContentLength"));
+    }
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+    let headers = call.object_headers()?;
+    let data = call.received.data.clone();
+    let digest = call.received.md5.unwrap_or_else(|| md5(&data));
+    let mut object = Object::new(vec![data.clone()], hex(&digest), headers);
+    let declared = call.received.checksum.clone().or_else(|| {
+        let algorithm = call.header("x-amz-checksum-algorithm").and_then(Algorithm::from_name)?;
+        Some((algorithm, algorithm.of(&data)))
+    });
+    object.checksum = declared.map(|(algorithm, value)| StoredChecksum { algorithm, value, full_object: true });
+    let mut answer = empty(200);
+    answer.headers_mut().insert(ETAG, object.etag_header.clone());
+    if let Some(checksum) = &object.checksum {
+        set(answer.headers_mut(), checksum.algorithm.header(), &checksum.value);
+        set(answer.headers_mut(), "x-amz-checksum-type", "FULL_OBJECT");
+    }
+    // The conditions and the write happen under one lock, so that of two conditional writers one loses.
+    let mut objects = bucket.objects_mut();
+    let existing = objects.get(&call.route.key).cloned();
+    let existing = existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
+    for_write(&call.parts.headers, existing)?;
+    objects.insert(call.route.key.clone(), Arc::new(object));
+    Ok(answer)
+}

@@ -1,0 +1,149 @@
+//! From method, path and query to one operation of the S3 API.
+
+use http::Method;
+use http::request::Parts;
+
+use super::error::ApiError;
+use crate::s3::encode::{decode, parse_query};
+
+/// The operations that this server offers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Operation {
+    ListBuckets,
+    CreateBucket,
+    HeadBucket,
+    DeleteBucket,
+    GetBucketLocation,
+    ListObjects,
+    ListObjectsV2,
+    ListUploads,
+    DeleteObjects,
+    PutObject,
+    CopyObject,
+    GetObject,
+    HeadObject,
+    DeleteObject,
+    CreateUpload,
+    UploadPart,
+    UploadPartCopy,
+    CompleteUpload,
+    AbortUpload,
+    ListParts,
+}
+
+/// What a request addresses.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Route {
+    /// What to do.
+    pub operation: Operation,
+    /// Bucket; empty for the service.
+    pub bucket: String,
+    /// Key; empty for the bucket.
+    pub key: String,
+    /// Decoded query parameters.
+    pub query: Vec<(String, String)>,
+}
+
+impl Route {
+    /// A query parameter.
+    pub fn parameter(&self, name: &str) -> Option<&str> {
+        self.query.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+}
+
+/// Subresources of the S3 API that name a feature which this server does not have.
+const ABSENT: &[&str] = &[
+    "accelerate", "acl", "analytics", "attributes", "cors", "encryption", "intelligent-tiering", "inventory", "legal-hold",
+    "lifecycle", "logging", "metrics", "notification", "object-lock", "ownershipControls", "policy", "policyStatus",
+    "publicAccessBlock", "replication", "requestPayment", "restore", "retention", "select", "session", "tagging", "torrent",
+    "versionId", "versioning", "versions", "website",
+];
+
+/// Longest key (S3: 1,024 bytes).
+const KEY_LIMIT: usize = 1024;
+
+/// Reads a request's address.
+///
+/// # Errors
+/// `NotImplemented` for a feature that is absent, `MethodNotAllowed`, `InvalidURI`, `KeyTooLongError`.
+pub fn route(parts: &Parts) -> Result<Route, ApiError> {
+    let invalid = || ApiError::new("InvalidURI");
+    let path = decode(parts.uri.path(), false).ok_or_else(invalid)?;
+    let query = parse_query(parts.uri.query().unwrap_or("")).ok_or_else(invalid)?;
+    let path = path.strip_prefix('/').unwrap_or(&path);
+    let (bucket, key) = match virtual_host(parts) {
+        Some(bucket) => (bucket, path),
+        None => {
+            let (bucket, key) = path.split_once('/').unwrap_or((path, ""));
+            (bucket.to_string(), key)
+        }
+    };
+    if key.len() > KEY_LIMIT {
+        return Err(ApiError::new("KeyTooLongError"));
+    }
+    if let Some((name, _)) = query.iter().find(|(name, _)| ABSENT.contains(&name.as_str())) {
+        return Err(ApiError::with("NotImplemented", format!("This server does not offer '{name}'")));
+    }
+    let has = |name: &str| query.iter().any(|(n, _)| n == name);
+    let copy = parts.headers.contains_key("x-amz-copy-source");
+    let operation = match (&parts.method, bucket.is_empty(), key.is_empty()) {
+        (&Method::GET, true, _) => Operation::ListBuckets,
+        (&Method::GET, _, true) if has("location") => Operation::GetBucketLocation,
+        (&Method::GET, _, true) if has("uploads") => Operation::ListUploads,
+        (&Method::GET, _, true) if query.iter().any(|(n, v)| n == "list-type" && v == "2") => Operation::ListObjectsV2,
+        (&Method::GET, _, true) => Operation::ListObjects,
+        (&Method::HEAD, false, true) => Operation::HeadBucket,
+        (&Method::PUT, false, true) => Operation::CreateBucket,
+        (&Method::DELETE, false, true) => Operation::DeleteBucket,
+        (&Method::POST, false, true) if has("delete") => Operation::DeleteObjects,
+        (&Method::GET, _, false) if has("uploadId") => Operation::ListParts,
+        (&Method::GET, _, false) => Operation::GetObject,
+        (&Method::HEAD, false, false) => Operation::HeadObject,
+        (&Method::PUT, false, false) if has("uploadId") && copy => Operation::UploadPartCopy,
+        (&Method::PUT, false, false) if has("uploadId") => Operation::UploadPart,
+        (&Method::PUT, false, false) if copy => Operation::CopyObject,
+        (&Method::PUT, false, false) => Operation::PutObject,
+        (&Method::POST, false, false) if has("uploads") => Operation::CreateUpload,
+        (&Method::POST, false, false) if has("uploadId") => Operation::CompleteUpload,
+        (&Method::DELETE, false, false) if has("uploadId") => Operation::AbortUpload,
+        (&Method::DELETE, false, false) => Operation::DeleteObject,
+        _ => return Err(ApiError::new("MethodNotAllowed")),
+    };
+    Ok(Route { operation, key: key.to_string(), bucket, query })
+}
+
+/// The bucket of a virtual-host request: the server answers to `BUCKET.localhost`.
+fn virtual_host(parts: &Parts) -> Option<String> {
+    let host = parts.headers.get("host")?.to_str().ok()?;
+    let name = host.split(':').next()?;
+    name.strip_suffix(".localhost").filter(|b| !b.is_empty()).map(str::to_string)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routed(method: &str, uri: &str, headers: &[(&'static str, &'static str)]) -> Result<(Operation, String, String), &'static str> {
+        let mut request = http::Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (parts, ()) = request.body(()).unwrap().into_parts();
+        route(&parts).map(|r| (r.operation, r.bucket, r.key)).map_err(|e| e.code)
+    }
+
+    #[test]
+    fn addresses() {
+        let object = |op, bucket: &str, key: &str| Ok((op, bucket.to_string(), key.to_string()));
+        assert_eq!(routed("GET", "/", &[]), object(Operation::ListBuckets, "", ""));
+        assert_eq!(routed("GET", "/b/a%20b/c", &[]), object(Operation::GetObject, "b", "a b/c"));
+        assert_eq!(routed("GET", "/b/?list-type=2", &[]), object(Operation::ListObjectsV2, "b", ""));
+        assert_eq!(routed("PUT", "/k", &[("host", "bkt.localhost:1")]), object(Operation::PutObject, "bkt", "k"));
+        assert_eq!(routed("PUT", "/b/k", &[("x-amz-copy-source", "b/x")]), object(Operation::CopyObject, "b", "k"));
+        assert_eq!(routed("GET", "/b/k?tagging", &[]), Err("NotImplemented"));
+        assert_eq!(routed("POST", "/b/k", &[]), Err("MethodNotAllowed"));
+        assert_eq!(routed("GET", "/b/%zz", &[]), Err("InvalidURI"));
+        assert_eq!(routed("GET", &format!("/b/{}", "k".repeat(1025)), &[]), Err("KeyTooLongError"));
+    }
+}

@@ -1,0 +1,224 @@
+//! The suite that every [`Store`] passes: unit tests run it over memory and wrappers, wire tests over real servers.
+
+use super::{Body, Collect, Failure, Ignore, Lane, Listing, Observer, Reply, Request, Segments, Store};
+use crate::rng::Stream;
+use bytes::Bytes;
+use std::rc::Rc;
+
+/// Runs `store` through everything the instrument relies on, under keys that begin with `prefix`.
+///
+/// # Panics
+/// When the store does not behave; the message says how.
+pub async fn check(store: &dyn Store, prefix: &str) {
+    let mut lane = store.lane(0);
+    let lane = lane.as_mut();
+    round_trip(lane, prefix).await;
+    ranges(lane, prefix).await;
+    overwrite(lane, prefix).await;
+    missing(lane, prefix).await;
+    hostile_keys(lane, prefix).await;
+    listing(lane, prefix).await;
+    clean(lane, prefix).await;
+}
+
+async fn put(lane: &mut dyn Lane, key: &str, data: &[u8]) -> Reply {
+    let body = Body::Whole(Bytes::copy_from_slice(data));
+    lane.execute(Request::Put { key, body }, &mut Ignore).await.unwrap_or_else(|e| panic!("put {key}: {e}"))
+}
+
+async fn get(lane: &mut dyn Lane, key: &str, range: Option<std::ops::Range<u64>>) -> Result<Vec<u8>, Failure> {
+    let mut content = Collect::default();
+    let reply = lane.execute(Request::Get { key, range }, &mut content).await?;
+    assert_eq!(reply.bytes, content.0.len() as u64, "bytes of {key}");
+    Ok(content.0)
+}
+
+async fn list(lane: &mut dyn Lane, prefix: &str, start_after: &str, token: &str, max_keys: u32) -> Listing {
+    let request = Request::List { prefix, start_after, token, max_keys };
+    let reply = lane.execute(request, &mut Ignore).await.unwrap_or_else(|e| panic!("list: {e}"));
+    reply.listing.expect("a list answers with a listing")
+}
+
+fn noise(len: usize) -> Vec<u8> {
+    let stream = Stream::new(1, "conformance");
+    (0..len).map(|i| stream.at(i as u64) as u8).collect()
+}
+
+struct Thirds(Vec<u8>);
+
+impl Segments for Thirds {
+    fn total(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn segment(&self, index: usize) -> Option<Bytes> {
+        self.0.chunks(self.0.len() / 3 + 1).nth(index).map(Bytes::copy_from_slice)
+    }
+}
+
+struct Starts(Vec<u64>);
+
+impl Observer for Starts {
+    fn started(&mut self, at_ns: u64) {
+        self.0.push(at_ns);
+    }
+}
+
+async fn round_trip(lane: &mut dyn Lane, prefix: &str) {
+    for len in [0, 1, 1024, 1_000_000] {
+        let (key, data) = (format!("{prefix}round-{len}"), noise(len));
+        assert_eq!(put(lane, &key, &data).await.bytes, len as u64);
+        assert!(get(lane, &key, None).await.unwrap() == data, "{len} bytes come back");
+        let head = lane.execute(Request::Head { key: &key }, &mut Ignore).await.unwrap();
+        assert_eq!(head.size, Some(len as u64), "head of {len} bytes");
+    }
+    let (key, data) = (format!("{prefix}segmented"), noise(300_001));
+    let body = Body::Segmented(Rc::new(Thirds(data.clone())));
+    let mut starts = Starts(Vec::new());
+    let reply = lane.execute(Request::Put { key: &key, body }, &mut starts).await.unwrap();
+    assert!(get(lane, &key, None).await.unwrap() == data, "a segmented body comes back");
+    let t = reply.timings;
+    assert_eq!(starts.0, [t.start_ns], "the start is told once, as it is recorded");
+    assert!(t.start_ns <= t.body_first_ns && t.body_first_ns <= t.body_last_ns && t.body_last_ns <= t.end_ns);
+}
+
+async fn ranges(lane: &mut dyn Lane, prefix: &str) {
+    let (key, data) = (format!("{prefix}range"), noise(10_000));
+    put(lane, &key, &data).await;
+    for range in [0..1, 17..4_711, 9_999..10_000, 9_000..20_000] {
+        let expected = &data[range.start as usize..(range.end as usize).min(10_000)];
+        assert_eq!(get(lane, &key, Some(range.clone())).await.unwrap(), expected, "range {range:?}");
+    }
+    let failure = get(lane, &key, Some(10_000..10_001)).await.unwrap_err();
+    assert!(failure.is_code("InvalidRange"), "{failure}");
+}
+
+async fn overwrite(lane: &mut dyn Lane, prefix: &str) {
+    let key = format!("{prefix}again");
+    put(lane, &key, b"one").await;
+    put(lane, &key, b"two!").await;
+    assert_eq!(get(lane, &key, None).await.unwrap(), b"two!");
+}
+
+async fn missing(lane: &mut dyn Lane, prefix: &str) {
+    let key = format!("{prefix}absent");
+    let failure = get(lane, &key, None).await.unwrap_err();
+    assert!(failure.is_code("NoSuchKey"), "{failure}");
+    let failure = lane.execute(Request::Head { key: &key }, &mut Ignore).await.unwrap_err();
+    assert_eq!(failure.status(), Some(404), "{failure}");
+    lane.execute(Request::Delete { key: &key }, &mut Ignore).await.expect("deleting nothing is no error");
+}
+
+async fn hostile_keys(lane: &mut dyn Lane, prefix: &str) {
+    for name in ["a b", "a+b", "ü/日本", "a%2Fb", "~-_.!*'()", "q?x=1&y=2", "x=y;z,@:$", "#frag", "\"<&>\"", "a//b"] {
+        let key = format!("{prefix}hostile/{name}");
+        put(lane, &key, name.as_bytes()).await;
+        assert_eq!(get(lane, &key, None).await.unwrap(), name.as_bytes(), "{key}");
+        let hostile = format!("{prefix}hostile/");
+        let listed = list(lane, &hostile, "", "", 1000).await;
+        assert!(listed.objects.iter().any(|o| o.key == key), "{key} is listed as it was written");
+    }
+}
+
+async fn listing(lane: &mut dyn Lane, prefix: &str) {
+    let prefix = format!("{prefix}list/");
+    for i in 0..25 {
+        put(lane, &format!("{prefix}{i:04}"), &[0; 7]).await;
+    }
+    let (mut token, mut keys, mut pages) = (String::new(), Vec::new(), 0);
+    loop {
+        let page = list(lane, &prefix, "", &token, 10).await;
+        assert!(page.objects.len() <= 10 && page.objects.iter().all(|o| o.size == 7));
+        keys.extend(page.objects.into_iter().map(|o| o.key));
+        pages += 1;
+        match page.next_token {
+            Some(next) => token = next,
+            None => break,
+        }
+    }
+    let expected: Vec<String> = (0..25).map(|i| format!("{prefix}{i:04}")).collect();
+    assert_eq!((pages, keys), (3, expected.clone()));
+    let after = list(lane, &prefix, &expected[19], "", 1000).await;
+    assert_eq!(after.objects.len(), 5, "start-after is exclusive");
+    assert!(list(lane, &format!("{prefix}none"), "", "", 1000).await.objects.is_empty());
+}
+
+/// Deletes everything under `prefix`, one by one and in bulk.
+async fn clean(lane: &mut dyn Lane, prefix: &str) {
+    let first = list(lane, prefix, "", "", 1).await.objects.remove(0).key;
+    lane.execute(Request::Delete { key: &first }, &mut Ignore).await.expect("delete");
+    loop {
+        let keys: Vec<String> = list(lane, prefix, "", "", 1000).await.objects.into_iter().map(|o| o.key).collect();
+        if keys.is_empty() {
+            return;
+        }
+        assert!(!keys.contains(&first));
+        lane.execute(Request::DeleteMany { keys: &keys }, &mut Ignore).await.expect("delete many");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::counted::Counted;
+    use crate::store::faulty::{Faults, Faulty};
+    use crate::store::memory::MemoryStore;
+    use crate::store::throttled::Throttled;
+    use std::sync::atomic::Ordering;
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    #[test]
+    fn memory_conforms() {
+        block_on(check(&MemoryStore::default(), "p/"));
+    }
+
+    #[test]
+    fn throttled_conforms_and_holds_its_rate() {
+        block_on(async {
+            check(&Throttled::new(MemoryStore::default(), 1e6), "p/").await;
+            let slow = Throttled::new(MemoryStore::default(), 1_000.0);
+            let (mut lane, begin) = (slow.lane(0), crate::clock::now_ns());
+            for _ in 0..21 {
+                lane.execute(Request::CheckBucket, &mut Ignore).await.unwrap();
+            }
+            assert!(crate::clock::now_ns() - begin >= 20_000_000, "20 intervals of 1 ms");
+        });
+    }
+
+    #[test]
+    fn faulty_without_faults_conforms() {
+        block_on(check(&Faulty::new(MemoryStore::default(), Faults::default(), 1), "p/"));
+    }
+
+    #[test]
+    fn faulty_fails_the_same_operations_for_the_same_seed() {
+        let faults = Faults { slow_down: 0.2, reset: 0.1, corrupt: 0.0 };
+        let outcomes = |seed| {
+            block_on(async move {
+                let mut lane = Faulty::new(MemoryStore::default(), faults, seed).lane(0);
+                let mut classes = Vec::new();
+                for _ in 0..1000 {
+                    let result = lane.execute(Request::CheckBucket, &mut Ignore).await;
+                    classes.push(result.err().map(|f| f.class.to_string()));
+                }
+                classes
+            })
+        };
+        let first = outcomes(7);
+        assert_eq!(first, outcomes(7));
+        assert_ne!(first, outcomes(8));
+        let slow = first.iter().filter(|c| c.as_deref() == Some("503 SlowDown")).count();
+        assert!((150..250).contains(&slow), "{slow}");
+    }
+
+    #[test]
+    fn counted_conforms_and_counts() {
+        let (store, counts) = Counted::new(MemoryStore::default());
+        block_on(check(&store, "p/"));
+        assert!(counts.puts.load(Ordering::Relaxed) > 40);
+        assert_eq!(counts.failures.load(Ordering::Relaxed), 3, "one bad range, two missing keys");
+    }
+}

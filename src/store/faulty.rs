@@ -1,0 +1,107 @@
+//! Wraps a store so that a seeded share of its operations fail, for tests of everything above it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, Store, Timings};
+use crate::clock::now_ns;
+use crate::rng::Stream;
+
+/// Shares of operations that fail, each between 0 and 1; together at most 1.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Faults {
+    /// Answered with 503 SlowDown.
+    pub slow_down: f64,
+    /// Broken connections.
+    pub reset: f64,
+    /// Reads whose content is changed on the way.
+    pub corrupt: f64,
+}
+
+/// A store that fails now and then.
+pub struct Faulty<S> {
+    inner: S,
+    faults: Faults,
+    draws: Stream,
+    count: Arc<AtomicU64>,
+}
+
+impl<S: Store> Faulty<S> {
+    /// Which operations fail depends on the seed and on their order alone.
+    pub fn new(inner: S, faults: Faults, seed: u64) -> Faulty<S> {
+        Faulty { inner, faults, draws: Stream::new(seed, "faulty"), count: Arc::default() }
+    }
+}
+
+impl<S: Store> Store for Faulty<S> {
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+
+    fn lane(&self, index: usize) -> Box<dyn Lane> {
+        Box::new(FaultyLane {
+            inner: self.inner.lane(index),
+            faults: self.faults,
+            draws: self.draws,
+            count: Arc::clone(&self.count),
+        })
+    }
+
+    fn prefix(&self) -> &str {
+        self.inner.prefix()
+    }
+}
+
+struct FaultyLane {
+    inner: Box<dyn Lane>,
+    faults: Faults,
+    draws: Stream,
+    count: Arc<AtomicU64>,
+}
+
+/// Changes the first byte of every piece.
+struct Corrupting<'a>(&'a mut dyn Observer);
+
+impl Observer for Corrupting<'_> {
+    fn started(&mut self, at_ns: u64) {
+        self.0.started(at_ns);
+    }
+
+    fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
+        let mut changed = data.to_vec();
+        if let Some(first) = changed.first_mut() {
+            *first ^= 0xff;
+        }
+        self.0.piece(&changed)
+    }
+}
+
+impl Lane for FaultyLane {
+    fn execute<'a>(
+        &'a mut self,
+        request: Request<'a>,
+        observer: &'a mut dyn Observer,
+    ) -> Local<'a, Result<Reply, Failure>> {
+        let draw = self.draws.unit(self.count.fetch_add(1, Ordering::Relaxed));
+        let Faults { slow_down, reset, corrupt } = self.faults;
+        let fail = |class, message: &str, observer: &mut dyn Observer| {
+            let now = now_ns();
+            observer.started(now);
+            let timings = Timings { start_ns: now, first_byte_ns: now, end_ns: now, ..Timings::default() };
+            Failure::new(class, message, timings)
+        };
+        if draw < slow_down {
+            let class = ErrorClass::Answered("503 SlowDown".into());
+            let failure = fail(class, "Please reduce your request rate.", observer);
+            return Box::pin(std::future::ready(Err(failure)));
+        }
+        if draw < slow_down + reset {
+            let failure = fail(ErrorClass::Reset, "the connection broke", observer);
+            return Box::pin(std::future::ready(Err(failure)));
+        }
+        if draw < slow_down + reset + corrupt {
+            return Box::pin(async move { self.inner.execute(request, &mut Corrupting(observer)).await });
+        }
+        self.inner.execute(request, observer)
+    }
+}

@@ -1,0 +1,130 @@
+//! A store in this process's memory: the reference of the conformance suite, and what unit tests run on.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use bytes::Bytes;
+
+use super::{
+    Description, ErrorClass, Failure, Lane, Listed, Listing, Local, Observer, Reply, Request, Store, Timings,
+};
+use crate::clock::now_ns;
+use crate::s3::checksum::md5;
+use crate::s3::encode::hex;
+
+type Objects = RwLock<BTreeMap<String, (Bytes, String)>>;
+
+/// Objects in memory.
+#[derive(Default, Clone)]
+pub struct MemoryStore {
+    objects: Arc<Objects>,
+}
+
+impl Store for MemoryStore {
+    fn describe(&self) -> Description {
+        Description { url: "memory:".into(), provider: "memory".into(), signing: "none".into(), ..Description::default() }
+    }
+
+    fn lane(&self, _: usize) -> Box<dyn Lane> {
+        Box::new(MemoryLane { objects: Arc::clone(&self.objects) })
+    }
+}
+
+struct MemoryLane {
+    objects: Arc<Objects>,
+}
+
+fn answered(class: &str, message: &str) -> (ErrorClass, String) {
+    (ErrorClass::Answered(class.to_string()), message.to_string())
+}
+
+impl MemoryLane {
+    fn answer(&self, request: &Request<'_>, observer: &mut dyn Observer) -> Result<Reply, (ErrorClass, String)> {
+        let missing = || answered("404 NoSuchKey", "The specified key does not exist.");
+        let read = || self.objects.read().unwrap_or_else(PoisonError::into_inner);
+        let write = || self.objects.write().unwrap_or_else(PoisonError::into_inner);
+        let mut reply = Reply::default();
+        match request {
+            Request::Put { key, body } => {
+                let data: Bytes = body.pieces().fold(Vec::new(), |mut all, piece| {
+                    all.extend_from_slice(&piece);
+                    all
+                }).into();
+                let etag = format!("\"{}\"", hex(&md5(&data)));
+                reply.bytes = data.len() as u64;
+                reply.etag = Some(etag.clone());
+                write().insert((*key).to_string(), (data, etag));
+            }
+            Request::Get { key, range } => {
+                let (data, etag) = read().get(*key).cloned().ok_or_else(missing)?;
+                let whole = 0..data.len() as u64;
+                let range = range.clone().unwrap_or(whole);
+                if range.start >= data.len() as u64 && !data.is_empty() {
+                    return Err(answered("416 InvalidRange", "The requested range is not satisfiable"));
+                }
+                let piece = data.slice(range.start as usize..(range.end as usize).min(data.len()));
+                reply.bytes = piece.len() as u64;
+                reply.etag = Some(etag);
+                observer.piece(&piece).map_err(|offset| {
+                    (ErrorClass::Corrupt, format!("byte {offset} is not what was written"))
+                })?;
+            }
+            Request::Head { key } => {
+                let objects = read();
+                let (data, etag) = objects.get(*key).ok_or_else(|| answered("404 NotFound", "no message"))?;
+                reply.size = Some(data.len() as u64);
+                reply.etag = Some(etag.clone());
+            }
+            Request::List { prefix, start_after, token, max_keys } => {
+                reply.listing = Some(page(&read(), prefix, (*start_after).max(*token), *max_keys as usize));
+            }
+            Request::Delete { key } => {
+                write().remove(*key);
+            }
+            Request::DeleteMany { keys } => {
+                let mut objects = write();
+                keys.iter().for_each(|key| {
+                    objects.remove(key);
+                });
+            }
+            Request::CheckBucket | Request::CreateBucket => {}
+        }
+        Ok(reply)
+    }
+}
+
+fn page(objects: &BTreeMap<String, (Bytes, String)>, prefix: &str, after: &str, max_keys: usize) -> Listing {
+    let from = if after >= prefix { Bound::Excluded(after) } else { Bound::Included(prefix) };
+    let mut found = objects.range::<str, _>((from, Bound::Unbounded)).take_while(|(key, _)| key.starts_with(prefix));
+    let mut listing = Listing::default();
+    for (key, (data, etag)) in found.by_ref().take(max_keys) {
+        listing.objects.push(Listed { key: key.clone(), size: data.len() as u64, etag: etag.clone() });
+    }
+    if found.next().is_some() {
+        listing.next_token = listing.objects.last().map(|o| o.key.clone());
+    }
+    listing
+}
+
+impl Lane for MemoryLane {
+    fn execute<'a>(
+        &'a mut self,
+        request: Request<'a>,
+        observer: &'a mut dyn Observer,
+    ) -> Local<'a, Result<Reply, Failure>> {
+        let start_ns = now_ns();
+        observer.started(start_ns);
+        let result = self.answer(&request, observer);
+        let end_ns = now_ns();
+        let mut timings = Timings { start_ns, first_byte_ns: end_ns, end_ns, ..Timings::default() };
+        if let Ok(Reply { bytes: 1.., .. }) = &result {
+            (timings.body_first_ns, timings.body_last_ns) = (start_ns, end_ns);
+        }
+        let result = match result {
+            Ok(reply) => Ok(Reply { timings, ..reply }),
+            Err((class, message)) => Err(Failure::new(class, message, timings)),
+        };
+        Box::pin(std::future::ready(result))
+    }
+}

@@ -1,0 +1,310 @@
+//! A store is one place that holds objects; this is the seam between the instrument and what it measures.
+//!
+//! [`Store`] is shared by all workers and hands out [`Lane`]s: a lane is one connection's worth of a store, owned
+//! by one worker and used by one operation at a time, so nothing on the hot path is shared. A lane stamps its own
+//! times, because only it knows when the first byte of a request left and the last byte of an answer came.
+//! Behaviour is added by wrapping (`throttled`, `faulty`, `counted`), never by flags, and every implementation passes the
+//! one [`conformance`] suite. It does no statistics and never retries on its own account, but for the one
+//! re-send of a request that a closed connection swallowed (law of measurement, 8).
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Range;
+use std::pin::Pin;
+use std::rc::Rc;
+
+use bytes::Bytes;
+
+pub mod conformance;
+pub mod counted;
+pub mod faulty;
+pub mod memory;
+pub mod s3;
+pub mod throttled;
+pub mod url;
+
+pub use crate::s3::message::{Listed, Listing};
+
+/// A future of one worker's thread.
+pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
+
+/// A body to upload: one piece, or segments made on demand so that a large object never exists in memory.
+#[derive(Clone)]
+pub enum Body {
+    /// The whole object.
+    Whole(Bytes),
+    /// The object in consecutive segments.
+    Segmented(Rc<dyn Segments>),
+}
+
+/// The segments of a large body.
+pub trait Segments {
+    /// Bytes in all.
+    fn total(&self) -> u64;
+    /// Segment `index`, or `None` past the end.
+    fn segment(&self, index: usize) -> Option<Bytes>;
+}
+
+impl Body {
+    /// Bytes in all.
+    pub fn len(&self) -> u64 {
+        match self {
+            Body::Whole(data) => data.len() as u64,
+            Body::Segmented(segments) => segments.total(),
+        }
+    }
+
+    /// Whether it has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The pieces in order.
+    pub fn pieces(&self) -> Box<dyn Iterator<Item = Bytes>> {
+        match self {
+            Body::Whole(data) => Box::new(std::iter::once(data.clone())),
+            Body::Segmented(segments) => {
+                let segments = Rc::clone(segments);
+                let mut index = 0;
+                Box::new(std::iter::from_fn(move || {
+                    index += 1;
+                    segments.segment(index - 1)
+                }))
+            }
+        }
+    }
+}
+
+/// One request to a store.
+#[derive(Clone)]
+pub enum Request<'a> {
+    /// Writes an object.
+    Put {
+        /// Key.
+        key: &'a str,
+        /// Content.
+        body: Body,
+    },
+    /// Reads an object, or a range of its bytes.
+    Get {
+        /// Key.
+        key: &'a str,
+        /// Half-open byte range.
+        range: Option<Range<u64>>,
+    },
+    /// Reads an object's size and tag.
+    Head {
+        /// Key.
+        key: &'a str,
+    },
+    /// Lists one page of keys.
+    List {
+        /// Only keys that begin so.
+        prefix: &'a str,
+        /// Only keys after this one; empty for all.
+        start_after: &'a str,
+        /// Token of the page before; empty for the first.
+        token: &'a str,
+        /// Keys per page, at most 1,000.
+        max_keys: u32,
+    },
+    /// Deletes an object; one that is not there is no error.
+    Delete {
+        /// Key.
+        key: &'a str,
+    },
+    /// Deletes up to 1,000 objects in one request.
+    DeleteMany {
+        /// Keys.
+        keys: &'a [String],
+    },
+    /// Asks whether the bucket is there and may be used.
+    CheckBucket,
+    /// Creates the bucket.
+    CreateBucket,
+}
+
+impl Request<'_> {
+    /// Whether sending it twice has the effect of sending it once.
+    pub fn is_idempotent(&self) -> bool {
+        !matches!(self, Request::CreateBucket)
+    }
+}
+
+/// What the lane tells while an operation runs.
+pub trait Observer {
+    /// The request is prepared and is about to go out: the operation's start, on the monotonic clock.
+    fn started(&mut self, at_ns: u64) {
+        let _ = at_ns;
+    }
+
+    /// The next piece of the object's content.
+    ///
+    /// # Errors
+    /// The offset of the first wrong byte; the operation then fails as [`ErrorClass::Corrupt`].
+    fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
+        let _ = data;
+        Ok(())
+    }
+}
+
+/// An observer that looks away.
+pub struct Ignore;
+
+impl Observer for Ignore {}
+
+/// An observer that keeps the content, for small objects and tests.
+#[derive(Default)]
+pub struct Collect(pub Vec<u8>);
+
+impl Observer for Collect {
+    fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
+        self.0.extend_from_slice(data);
+        Ok(())
+    }
+}
+
+/// The times of one operation, all on the monotonic clock in nanoseconds; 0 where there is none.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Just before the request went out (after signing and hashing).
+    pub start_ns: u64,
+    /// First byte of the answer.
+    pub first_byte_ns: u64,
+    /// First byte of the object's content: sent for a put, received for a get.
+    pub body_first_ns: u64,
+    /// Last byte of the object's content.
+    pub body_last_ns: u64,
+    /// Last byte of the answer: the operation's end.
+    pub end_ns: u64,
+    /// Time the TCP handshake took, when this operation made a connection.
+    pub connect_ns: u64,
+    /// Time the TLS handshake took, when this operation made a connection.
+    pub tls_ns: u64,
+    /// Connections made.
+    pub connections: u32,
+    /// Requests sent again because the reused connection had been closed under them.
+    pub reconnects: u32,
+}
+
+/// What a successful operation brought.
+#[derive(Debug, Default)]
+pub struct Reply {
+    /// Object bytes delivered: sent for a put, received for a get.
+    pub bytes: u64,
+    /// When.
+    pub timings: Timings,
+    /// Entity tag with its quotes, where the store gave one.
+    pub etag: Option<String>,
+    /// Object size that a head reported.
+    pub size: Option<u64>,
+    /// The page, for a list.
+    pub listing: Option<Listing>,
+}
+
+/// Why an operation failed: the class under which it is counted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// The store answered with an error: HTTP status and S3 code, `503 SlowDown`.
+    Answered(String),
+    /// The deadline passed.
+    Timeout,
+    /// No connection came about.
+    Connect,
+    /// TLS failed.
+    Tls,
+    /// The connection broke, or the answer was not HTTP.
+    Reset,
+    /// The content was not what was written.
+    Corrupt,
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ErrorClass::Answered(class) => class,
+            ErrorClass::Timeout => "timeout",
+            ErrorClass::Connect => "connect",
+            ErrorClass::Tls => "tls",
+            ErrorClass::Reset => "reset",
+            ErrorClass::Corrupt => "corrupt",
+        })
+    }
+}
+
+/// A failed operation.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{class}: {message}")]
+pub struct Failure {
+    /// How it is counted.
+    pub class: ErrorClass,
+    /// What a person should read; never holds a secret.
+    pub message: String,
+    /// When.
+    pub timings: Timings,
+}
+
+impl Failure {
+    /// A failure with its times.
+    pub fn new(class: ErrorClass, message: impl Into<String>, timings: Timings) -> Failure {
+        Failure { class, message: message.into(), timings }
+    }
+
+    /// Whether the store answered with that S3 code.
+    pub fn is_code(&self, code: &str) -> bool {
+        matches!(&self.class, ErrorClass::Answered(class) if class.ends_with(&format!(" {code}")))
+    }
+
+    /// The HTTP status, when the store answered.
+    pub fn status(&self) -> Option<u16> {
+        match &self.class {
+            ErrorClass::Answered(class) => class.split(' ').next()?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether another attempt may succeed: throttling, server errors and broken connections.
+    pub fn is_retryable(&self) -> bool {
+        match self.class {
+            ErrorClass::Answered(_) => self.status().is_some_and(|s| s == 429 || s == 408 || s >= 500),
+            ErrorClass::Connect | ErrorClass::Reset => true,
+            ErrorClass::Timeout | ErrorClass::Tls | ErrorClass::Corrupt => false,
+        }
+    }
+}
+
+/// What a run records about a store; it holds no secret.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Description {
+    /// The store as the user wrote it, without credentials.
+    pub url: String,
+    /// Kind of store: `aws-s3`, `generic`, `memory`.
+    pub provider: String,
+    /// Endpoint, `scheme://host:port`; empty where there is none.
+    pub endpoint: String,
+    /// Addresses in use.
+    pub addresses: Vec<String>,
+    /// What the signature covers, for people: `signed payload`, `unsigned payload`, `none`.
+    pub signing: String,
+}
+
+/// One place that holds objects.
+pub trait Store: Send + Sync {
+    /// What to record about it.
+    fn describe(&self) -> Description;
+
+    /// Lane number `index`. It connects with its first operation.
+    fn lane(&self, index: usize) -> Box<dyn Lane>;
+
+    /// The prefix under which the user lets runs write; empty or ending in `/`.
+    fn prefix(&self) -> &str {
+        ""
+    }
+}
+
+/// One connection's worth of a store.
+pub trait Lane {
+    /// Does one operation. The future may be dropped at any time (a deadline); the lane then opens a new
+    /// connection for the next one.
+    fn execute<'a>(&'a mut self, request: Request<'a>, observer: &'a mut dyn Observer) -> Local<'a, Result<Reply, Failure>>;
+}

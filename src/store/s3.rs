@@ -1,0 +1,512 @@
+//! The S3 store: operations of the [`Store`] trait as signed HTTP requests on connections owned by their lanes.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use hyper::header::{AUTHORIZATION, CONTENT_LENGTH, ETAG, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::body::Incoming;
+use tokio_rustls::rustls::pki_types::ServerName;
+
+use super::url::{PayloadSigning, S3Url};
+use super::{Body, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, Store, Timings};
+use crate::clock::now_ns;
+use crate::s3::checksum::{base64, md5};
+use crate::s3::connection::{ConnectError, Connection, Payload, Target, resolve};
+use crate::s3::credentials::CredentialSource;
+use crate::s3::encode::{encode_into, hex_into};
+use crate::s3::error::S3Error;
+use crate::s3::message::{Listing, delete_many_body, delete_many_failure};
+use crate::s3::sign::{EMPTY_SHA256, Signer, UNSIGNED_PAYLOAD};
+use crate::s3::tls::{TlsError, client_config};
+
+/// Why an S3 store could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The endpoint's name does not resolve.
+    #[error("endpoint host '{host}' does not resolve ({reason}); check endpoint= and region= of the store")]
+    Resolve {
+        /// Host name.
+        host: String,
+        /// What the resolver said.
+        reason: String,
+    },
+    /// TLS cannot be set up.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The host cannot be in a certificate.
+    #[error("'{0}' is not a name that a certificate can bear")]
+    ServerName(String),
+}
+
+/// An S3-compatible bucket.
+pub struct S3Store {
+    url: Arc<S3Url>,
+    shown: String,
+    target: Target,
+    credentials: Option<CredentialSource>,
+}
+
+impl S3Store {
+    /// Resolves the endpoint and prepares TLS; connects to nothing yet. `shown` is the URL as the user wrote it;
+    /// `credentials` are `None` for unsigned requests.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(
+        url: S3Url,
+        shown: &str,
+        credentials: Option<CredentialSource>,
+        ca_bundle: Option<&Path>,
+    ) -> Result<S3Store, OpenError> {
+        let host = url.endpoint.host.clone();
+        let addresses: Arc<[SocketAddr]> = resolve(&host, url.endpoint.port)
+            .map_err(|e| OpenError::Resolve { host: host.clone(), reason: e.to_string() })?
+            .into();
+        let tls = if url.endpoint.tls {
+            let name = ServerName::try_from(host.clone()).map_err(|_| OpenError::ServerName(host))?;
+            Some((client_config(ca_bundle)?, name))
+        } else {
+            None
+        };
+        Ok(S3Store { url: Arc::new(url), shown: shown.to_string(), target: Target { tls, addresses }, credentials })
+    }
+}
+
+impl Store for S3Store {
+    fn describe(&self) -> Description {
+        Description {
+            url: self.shown.clone(),
+            provider: self.url.provider.clone(),
+            endpoint: self.url.endpoint.url(),
+            addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
+            signing: match (&self.credentials, self.url.payload) {
+                (None, _) => "none".into(),
+                (Some(_), PayloadSigning::Signed) => "signed payload".into(),
+                (Some(_), PayloadSigning::Unsigned) => "unsigned payload".into(),
+            },
+        }
+    }
+
+    fn lane(&self, index: usize) -> Box<dyn Lane> {
+        let authority = HeaderValue::from_str(&self.url.endpoint.authority);
+        Box::new(S3Lane {
+            turn: index,
+            host: authority.unwrap_or_else(|_| HeaderValue::from_static("")),
+            signer: Signer::new(&self.url.endpoint.region, "s3"),
+            url: Arc::clone(&self.url),
+            target: self.target.clone(),
+            credentials: self.credentials.clone(),
+            connection: None,
+            path: String::new(),
+            query: String::new(),
+        })
+    }
+
+    fn prefix(&self) -> &str {
+        &self.url.prefix
+    }
+}
+
+/// One connection to the bucket with what it needs to sign.
+struct S3Lane {
+    turn: usize,
+    host: HeaderValue,
+    signer: Signer,
+    url: Arc<S3Url>,
+    target: Target,
+    credentials: Option<CredentialSource>,
+    connection: Option<Connection>,
+    path: String,
+    query: String,
+}
+
+/// A request made ready, before the clock starts: it can be sent more than once.
+struct Prepared {
+    method: hyper::Method,
+    uri: hyper::Uri,
+    headers: HeaderMap,
+    body: Option<Body>,
+}
+
+impl Prepared {
+    fn to_http(&self) -> hyper::Request<Payload> {
+        let payload = match &self.body {
+            None => Payload::empty(),
+            Some(Body::Whole(data)) => Payload::whole(data.clone()),
+            Some(body) => Payload::pieces(body.len(), body.pieces()),
+        };
+        let mut request = hyper::Request::new(payload);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+}
+
+fn body_sha256(body: &Body) -> String {
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    match body {
+        Body::Whole(data) => context.update(data),
+        Body::Segmented(_) => body.pieces().for_each(|piece| context.update(&piece)),
+    }
+    let mut out = String::with_capacity(64);
+    hex_into(&mut out, context.finish().as_ref());
+    out
+}
+
+impl S3Lane {
+    /// Writes path and query of a request and returns its method.
+    fn address(&mut self, request: &Request<'_>) -> hyper::Method {
+        self.query.clear();
+        let (method, key) = match request {
+            Request::Put { key, .. } => (hyper::Method::PUT, *key),
+            Request::Get { key, .. } => (hyper::Method::GET, *key),
+            Request::Head { key } => (hyper::Method::HEAD, *key),
+            Request::Delete { key } => (hyper::Method::DELETE, *key),
+            Request::List { prefix, start_after, token, max_keys } => {
+                // Sorted by name, as the signature wants them.
+                for (name, value) in [("continuation-token=", *token), ("list-type=", "2")] {
+                    self.parameter(name, value);
+                }
+                self.parameter("max-keys=", &max_keys.to_string());
+                self.parameter("prefix=", prefix);
+                self.parameter("start-after=", start_after);
+                (hyper::Method::GET, "")
+            }
+            Request::DeleteMany { .. } => {
+                self.query.push_str("delete=");
+                (hyper::Method::POST, "")
+            }
+            Request::CheckBucket => (hyper::Method::HEAD, ""),
+            Request::CreateBucket => (hyper::Method::PUT, ""),
+        };
+        let mut path = std::mem::take(&mut self.path);
+        self.url.endpoint.path_into(&mut path, key);
+        self.path = path;
+        method
+    }
+
+    fn parameter(&mut self, name: &str, value: &str) {
+        if !value.is_empty() {
+            if !self.query.is_empty() {
+                self.query.push('&');
+            }
+            self.query.push_str(name);
+            encode_into(&mut self.query, value.as_bytes(), false);
+        }
+    }
+
+    fn prepare(&mut self, request: &Request<'_>) -> Result<Prepared, String> {
+        let method = self.address(request);
+        let body = match request {
+            Request::Put { body, .. } => Some(body.clone()),
+            Request::DeleteMany { keys } => Some(Body::Whole(Bytes::from(delete_many_body(keys)))),
+            Request::CreateBucket if self.url.endpoint.region != "us-east-1" => {
+                let region = &self.url.endpoint.region;
+                let text = format!(
+                    "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
+                     <LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
+                );
+                Some(Body::Whole(Bytes::from(text)))
+            }
+            _ => None,
+        };
+        let range = match request {
+            Request::Get { range: Some(range), .. } => Some(format!("bytes={}-{}", range.start, range.end - 1)),
+            _ => None,
+        };
+        let digest = match request {
+            Request::DeleteMany { .. } => body.as_ref().and_then(|b| b.pieces().next()).map(|b| base64(&md5(&b))),
+            _ => None,
+        };
+        let mut headers = HeaderMap::with_capacity(8);
+        headers.insert(HOST, self.host.clone());
+        let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
+        let mut extra: Vec<(HeaderName, String)> = Vec::new();
+        if let Some(digest) = digest {
+            extra.push((HeaderName::from_static("content-md5"), digest));
+        }
+        if let Some(range) = range {
+            extra.push((hyper::header::RANGE, range));
+        }
+        for (name, text) in &extra {
+            headers.insert(name, value(text)?);
+        }
+        if let Some(source) = self.credentials.clone() {
+            self.sign(&source.current(), &method, body.as_ref(), &extra, &mut headers)?;
+        }
+        let mut target = std::mem::take(&mut self.path);
+        if !self.query.is_empty() {
+            target.push('?');
+            target.push_str(&self.query);
+        }
+        let uri = hyper::Uri::try_from(target.as_str()).map_err(|e| format!("the key makes no URL: {e}"));
+        self.path = target;
+        Ok(Prepared { method, uri: uri?, headers, body })
+    }
+
+    fn sign(
+        &mut self,
+        credentials: &crate::s3::credentials::Credentials,
+        method: &hyper::Method,
+        body: Option<&Body>,
+        extra: &[(HeaderName, String)],
+        headers: &mut HeaderMap,
+    ) -> Result<(), String> {
+        let hashed;
+        let payload = match body {
+            None => EMPTY_SHA256,
+            Some(body) if body.is_empty() => EMPTY_SHA256,
+            Some(_) if self.url.payload == PayloadSigning::Unsigned => UNSIGNED_PAYLOAD,
+            Some(body) => {
+                hashed = body_sha256(body);
+                &hashed
+            }
+        };
+        let mut signed: [(&str, &str); 8] = [("", ""); 8];
+        let mut count = 0;
+        let mut push = |name, value| {
+            signed[count] = (name, value);
+            count += 1;
+        };
+        for (name, text) in extra.iter().filter(|(name, _)| name.as_str() < "host") {
+            push(name.as_str(), text.as_str());
+        }
+        push("host", &self.url.endpoint.authority);
+        for (name, text) in extra.iter().filter(|(name, _)| name.as_str() > "host") {
+            push(name.as_str(), text.as_str());
+        }
+        push("x-amz-content-sha256", payload);
+        if let Some(token) = &credentials.session_token {
+            push("x-amz-security-token", token);
+        }
+        let done = self.signer.sign(credentials, method.as_str(), &self.path, &self.query, &signed[..count], payload);
+        let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
+        headers.insert(AUTHORIZATION, value(done.authorization)?);
+        headers.insert(HeaderName::from_static("x-amz-date"), value(done.date_time)?);
+        headers.insert(HeaderName::from_static("x-amz-content-sha256"), value(payload)?);
+        if let Some(token) = &credentials.session_token {
+            headers.insert(HeaderName::from_static("x-amz-security-token"), value(token)?);
+        }
+        Ok(())
+    }
+
+    async fn connect(&mut self, timings: &mut Timings) -> Result<Connection, Failure> {
+        let opened = Connection::open(&self.target, self.turn).await;
+        // The next connection of this lane tries the endpoint's next address.
+        self.turn += 1;
+        match opened {
+            Ok(connection) => {
+                timings.connections += 1;
+                timings.connect_ns += connection.connect_ns;
+                timings.tls_ns += connection.tls_ns;
+                Ok(connection)
+            }
+            Err(error) => {
+                timings.end_ns = now_ns();
+                let class = match &error {
+                    ConnectError::Tcp { .. } => ErrorClass::Connect,
+                    ConnectError::Tls { .. } => ErrorClass::Tls,
+                    ConnectError::Http { .. } => ErrorClass::Reset,
+                };
+                Err(Failure::new(class, error.to_string(), *timings))
+            }
+        }
+    }
+
+    async fn run(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+        let prepared = self.prepare(&request).map_err(|message| {
+            let now = now_ns();
+            let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
+            Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)
+        })?;
+        let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
+        observer.started(timings.start_ns);
+        let mut reused = false;
+        let mut connection = match self.connection.take() {
+            Some(mut connection) => {
+                if connection.is_closed().await {
+                    self.connect(&mut timings).await?
+                } else {
+                    reused = true;
+                    connection
+                }
+            }
+            None => self.connect(&mut timings).await?,
+        };
+        let answer = match connection.send(prepared.to_http()).await {
+            Err(_) if reused && connection.stamps().first_read.get() == 0 && request.is_idempotent() => {
+                timings.reconnects += 1;
+                connection = self.connect(&mut timings).await?;
+                connection.send(prepared.to_http()).await
+            }
+            answer => answer,
+        };
+        let (head, mut body) = match answer {
+            Ok(answer) => answer.into_parts(),
+            Err(error) => return Err(broken(&error, &mut timings)),
+        };
+        let mut exchange = Exchange { connection: &mut connection, timings: &mut timings, observer, body: &mut body };
+        let reply = exchange.receive(&request, &head).await;
+        // A body that was not read to its end leaves the connection unusable.
+        if hyper::body::Body::is_end_stream(&body) || matches!(&reply, Ok(_)) {
+            self.connection = Some(connection);
+        }
+        reply
+    }
+}
+
+impl Lane for S3Lane {
+    fn execute<'a>(
+        &'a mut self,
+        request: Request<'a>,
+        observer: &'a mut dyn Observer,
+    ) -> Local<'a, Result<Reply, Failure>> {
+        Box::pin(self.run(request, observer))
+    }
+}
+
+fn broken(error: &hyper::Error, timings: &mut Timings) -> Failure {
+    timings.end_ns = now_ns();
+    let mut message = format!("the connection broke: {error}");
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        message.push_str(&format!(": {inner}"));
+        source = inner.source();
+    }
+    Failure::new(ErrorClass::Reset, message, *timings)
+}
+
+/// Error bodies beyond this are not read further.
+const ERROR_BODY_LIMIT: usize = 64 * 1024;
+
+/// The second half of an operation: reading the answer.
+struct Exchange<'a> {
+    connection: &'a mut Connection,
+    timings: &'a mut Timings,
+    observer: &'a mut dyn Observer,
+    body: &'a mut Incoming,
+}
+
+impl Exchange<'_> {
+    async fn receive(&mut self, request: &Request<'_>, head: &http::response::Parts) -> Result<Reply, Failure> {
+        self.timings.first_byte_ns = self.connection.stamps().first_read.get();
+        let text = |name: HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok());
+        let request_id = text(HeaderName::from_static("x-amz-request-id")).unwrap_or("");
+        if !head.status.is_success() {
+            let body = self.collect(ERROR_BODY_LIMIT).await?;
+            self.end();
+            let mut error = S3Error::parse(head.status.as_u16(), request_id, &body);
+            if error.code.is_empty() && matches!(request, Request::Head { .. } | Request::CheckBucket) {
+                error.code = implied_code(error.status).into();
+            }
+            return Err(self.answered(&error));
+        }
+        let mut reply = Reply { etag: text(ETAG).map(str::to_string), ..Reply::default() };
+        match request {
+            Request::Get { .. } => {
+                reply.bytes = self.stream().await?;
+            }
+            Request::List { .. } => {
+                let body = self.collect(usize::MAX).await?;
+                self.end();
+                let parsed = Listing::parse(&body).map_err(|e| self.corrupt(format!("the listing is {e}")))?;
+                reply.listing = Some(parsed);
+            }
+            Request::DeleteMany { .. } => {
+                let body = self.collect(usize::MAX).await?;
+                self.end();
+                let failure = S3Error::inside_success(request_id, &body).map_or_else(|| delete_many_failure(&body), |e| Ok(Some(e)));
+                if let Some(error) = failure.map_err(|e| self.corrupt(format!("the answer is {e}")))? {
+                    return Err(self.answered(&error));
+                }
+            }
+            Request::Put { body, .. } => {
+                self.timings.body_first_ns = self.connection.stamps().first_write.get();
+                self.timings.body_last_ns = self.connection.stamps().last_write.get();
+                let answer = self.collect(ERROR_BODY_LIMIT).await?;
+                self.end();
+                if let Some(error) = S3Error::inside_success(request_id, &answer) {
+                    return Err(self.answered(&error));
+                }
+                reply.bytes = body.len();
+            }
+            Request::Head { .. } => {
+                reply.size = text(CONTENT_LENGTH).and_then(|v| v.parse().ok());
+                self.collect(0).await?;
+            }
+            Request::Delete { .. } | Request::CheckBucket | Request::CreateBucket => {
+                self.collect(ERROR_BODY_LIMIT).await?;
+            }
+        }
+        self.end();
+        reply.timings = *self.timings;
+        Ok(reply)
+    }
+
+    /// The operation ends with the last byte read, not when this task came round to it.
+    fn end(&mut self) {
+        if self.timings.end_ns == 0 {
+            self.timings.end_ns = self.connection.stamps().last_read.get();
+        }
+    }
+
+    fn answered(&mut self, error: &S3Error) -> Failure {
+        self.end();
+        let mut message = if error.message.is_empty() { "no message".to_string() } else { error.message.clone() };
+        if !error.request_id.is_empty() {
+            message.push_str(&format!(" (request id {})", error.request_id));
+        }
+        Failure::new(ErrorClass::Answered(error.class()), message, *self.timings)
+    }
+
+    fn corrupt(&mut self, message: String) -> Failure {
+        self.end();
+        Failure::new(ErrorClass::Corrupt, message, *self.timings)
+    }
+
+    async fn stream(&mut self) -> Result<u64, Failure> {
+        let mut bytes = 0;
+        let mut wrong = None;
+        while let Some(piece) = self.next().await? {
+            if bytes == 0 {
+                self.timings.body_first_ns = self.connection.stamps().last_read.get();
+            }
+            bytes += piece.len() as u64;
+            if wrong.is_none() {
+                wrong = self.observer.piece(&piece).err();
+            }
+        }
+        self.timings.body_last_ns = self.connection.stamps().last_read.get();
+        match wrong {
+            Some(offset) => Err(self.corrupt(format!("byte {offset} is not what was written"))),
+            None => Ok(bytes),
+        }
+    }
+
+    async fn collect(&mut self, limit: usize) -> Result<Vec<u8>, Failure> {
+        let mut out = Vec::new();
+        while let Some(piece) = self.next().await? {
+            let room = limit.saturating_sub(out.len());
+            out.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        Ok(out)
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        let piece = self.connection.next_piece(self.body).await;
+        piece.map_err(|error| broken(&error, self.timings))
+    }
+}
+
+/// What a bodiless answer (to HEAD) means, in S3's words.
+fn implied_code(status: u16) -> &'static str {
+    match status {
+        403 => "AccessDenied",
+        404 => "NotFound",
+        503 => "SlowDown",
+        _ => "",
+    }
+}

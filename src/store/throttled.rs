@@ -1,0 +1,94 @@
+//! Wraps a store so that it admits at most so many operations per second, one after another, the rest waiting.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, Store, Timings};
+use crate::clock::{SECOND, Timer, now_ns};
+
+/// A store that answers no faster than its rate.
+pub struct Throttled<S> {
+    inner: S,
+    interval_ns: u64,
+    next_ns: Arc<AtomicU64>,
+}
+
+impl<S: Store> Throttled<S> {
+    /// Admits one operation every `1 / per_s` seconds.
+    pub fn new(inner: S, per_s: f64) -> Throttled<S> {
+        Throttled { inner, interval_ns: (SECOND as f64 / per_s) as u64, next_ns: Arc::default() }
+    }
+}
+
+impl<S: Store> Store for Throttled<S> {
+    fn describe(&self) -> Description {
+        self.inner.describe()
+    }
+
+    fn lane(&self, index: usize) -> Box<dyn Lane> {
+        Box::new(ThrottledLane {
+            inner: self.inner.lane(index),
+            interval_ns: self.interval_ns,
+            next_ns: Arc::clone(&self.next_ns),
+            timer: None,
+        })
+    }
+
+    fn prefix(&self) -> &str {
+        self.inner.prefix()
+    }
+}
+
+struct ThrottledLane {
+    inner: Box<dyn Lane>,
+    interval_ns: u64,
+    next_ns: Arc<AtomicU64>,
+    timer: Option<Timer>,
+}
+
+/// Passes everything on but the start, which was already told: waiting for admission is part of the operation.
+struct Started<'a>(&'a mut dyn Observer);
+
+impl Observer for Started<'_> {
+    fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
+        self.0.piece(data)
+    }
+}
+
+impl Lane for ThrottledLane {
+    fn execute<'a>(
+        &'a mut self,
+        request: Request<'a>,
+        observer: &'a mut dyn Observer,
+    ) -> Local<'a, Result<Reply, Failure>> {
+        Box::pin(async move {
+            let start_ns = now_ns();
+            observer.started(start_ns);
+            let mut admitted = start_ns;
+            let interval = self.interval_ns;
+            let _ = self.next_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |next| {
+                admitted = next.max(start_ns);
+                Some(admitted + interval)
+            });
+            let waited = async {
+                if self.timer.is_none() {
+                    self.timer = Some(Timer::new()?);
+                }
+                match &mut self.timer {
+                    Some(timer) => timer.until(admitted).await,
+                    None => Ok(()),
+                }
+            };
+            if let Err(error) = waited.await {
+                let timings = Timings { start_ns, end_ns: now_ns(), ..Timings::default() };
+                return Err(Failure::new(ErrorClass::Connect, format!("no timer: {error}"), timings));
+            }
+            let mut result = self.inner.execute(request, &mut Started(observer)).await;
+            match &mut result {
+                Ok(reply) => reply.timings.start_ns = start_ns,
+                Err(failure) => failure.timings.start_ns = start_ns,
+            }
+            result
+        })
+    }
+}

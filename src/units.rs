@@ -1,0 +1,197 @@
+//! Sizes, durations and rates as people write them, and back. Units are always written.
+
+use crate::clock::SECOND;
+
+/// Why a quantity could not be read. The message names the forms that are accepted.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum UnitError {
+    /// Not a size.
+    #[error("'{0}' is not a size; write bytes with a unit, such as 1KiB, 4 MiB, 10 MB or 512B")]
+    Size(String),
+    /// Not a duration.
+    #[error("'{0}' is not a duration; write a number with a unit, such as 30s, 250ms, 5m or 1h")]
+    Duration(String),
+    /// Not a rate.
+    #[error("'{0}' is not a rate; write operations per time, such as 500/s, 30/m or 0.5/s")]
+    Rate(String),
+}
+
+fn split(text: &str) -> Option<(f64, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.')).unwrap_or(text.len());
+    let number: f64 = text[..end].replace('_', "").parse().ok()?;
+    (number.is_finite() && number >= 0.0).then(|| (number, text[end..].trim()))
+}
+
+/// Reads a size in bytes: `4096`, `1KiB`, `9 GiB` (binary), `10 MB` (decimal).
+///
+/// # Errors
+/// [`UnitError::Size`] for anything else.
+pub fn parse_size(text: &str) -> Result<u64, UnitError> {
+    let fail = || UnitError::Size(text.to_string());
+    let (number, unit) = split(text).ok_or_else(fail)?;
+    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        _ => return Err(fail()),
+    };
+    let bytes = number * factor as f64;
+    if bytes.fract() != 0.0 || bytes > (1u64 << 53) as f64 {
+        return Err(fail());
+    }
+    Ok(bytes as u64)
+}
+
+/// Reads a duration as nanoseconds: `250us`, `10ms`, `30s`, `5m`, `1h`.
+///
+/// # Errors
+/// [`UnitError::Duration`] for anything else; a bare number has no unit and is refused, except `0`.
+pub fn parse_duration(text: &str) -> Result<u64, UnitError> {
+    let fail = || UnitError::Duration(text.to_string());
+    let (number, unit) = split(text).ok_or_else(fail)?;
+    let factor = match unit {
+        "" if number == 0.0 => 1.0,
+        "ns" => 1.0,
+        "us" | "µs" => 1e3,
+        "ms" => 1e6,
+        "s" => 1e9,
+        "m" | "min" => 60e9,
+        "h" => 3_600e9,
+        _ => return Err(fail()),
+    };
+    let ns = (number * factor).round();
+    if ns > 1e17 {
+        return Err(fail());
+    }
+    Ok(ns as u64)
+}
+
+/// Reads a rate as operations per second: `500/s`, `30/m`, `0.5/s`.
+///
+/// # Errors
+/// [`UnitError::Rate`] for anything else, and for a rate of zero.
+pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
+    let fail = || UnitError::Rate(text.to_string());
+    let (number, unit) = split(text).ok_or_else(fail)?;
+    let per_s = match unit.trim_start_matches('/').trim() {
+        "s" | "sec" => number,
+        "m" | "min" => number / 60.0,
+        "h" => number / 3_600.0,
+        _ => return Err(fail()),
+    };
+    if !unit.starts_with('/') || per_s <= 0.0 || per_s > 1e7 {
+        return Err(fail());
+    }
+    Ok(per_s)
+}
+
+/// Writes a size exactly, in the largest binary unit that divides it.
+pub fn format_size(bytes: u64) -> String {
+    for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
+        if bytes != 0 && bytes % (1 << shift) == 0 {
+            return format!("{} {unit}", bytes >> shift);
+        }
+    }
+    format!("{bytes} B")
+}
+
+/// Writes a duration exactly, in the largest unit that divides it.
+pub fn format_duration(ns: u64) -> String {
+    for (unit, size) in [("h", 3_600 * SECOND), ("m", 60 * SECOND), ("s", SECOND), ("ms", 1_000_000), ("us", 1_000)] {
+        if ns != 0 && ns % size == 0 {
+            return format!("{}{unit}", ns / size);
+        }
+    }
+    if ns == 0 { "0s".into() } else { format!("{ns}ns") }
+}
+
+/// Writes a rate as `N/s`.
+pub fn format_rate(per_s: f64) -> String {
+    format!("{per_s}/s")
+}
+
+/// Writes a throughput for people: MB/s, or GB/s from a thousand of them (decimal).
+pub fn format_throughput(bytes_per_s: f64) -> String {
+    if bytes_per_s >= 1e9 {
+        format!("{:.2} GB/s", bytes_per_s / 1e9)
+    } else if bytes_per_s >= 1e8 {
+        format!("{:.0} MB/s", bytes_per_s / 1e6)
+    } else {
+        format!("{:.2} MB/s", bytes_per_s / 1e6)
+    }
+}
+
+/// Writes milliseconds with three significant digits, the resolution of the histograms.
+pub fn format_ms(ms: f64) -> String {
+    let decimals = if ms >= 100.0 { 0 } else if ms >= 10.0 { 1 } else if ms >= 1.0 { 2 } else { 3 };
+    format!("{ms:.decimals$}")
+}
+
+/// Writes a count with its thousands apart: `1 234 567`.
+pub fn format_count(n: u64) -> String {
+    let digits = n.to_string();
+    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
+    for (i, c) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i) % 3 == 0 {
+            out.push(' ');
+        }
+        out.push(c);
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_are_binary_or_decimal_as_written() {
+        assert_eq!(parse_size("1KiB"), Ok(1024));
+        assert_eq!(parse_size(" 9 GiB "), Ok(9 << 30));
+        assert_eq!(parse_size("10 MB"), Ok(10_000_000));
+        assert_eq!(parse_size("1.5MiB"), Ok(1_572_864));
+        assert_eq!(parse_size("0"), Ok(0));
+        for bad in ["", "KiB", "1 XB", "-1", "1.5B", "nan", "99999999 TiB"] {
+            assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations_need_a_unit() {
+        assert_eq!(parse_duration("250ms"), Ok(250_000_000));
+        assert_eq!(parse_duration("1.5s"), Ok(1_500_000_000));
+        assert_eq!(parse_duration("5m"), Ok(300 * SECOND));
+        assert_eq!(parse_duration("0"), Ok(0));
+        for bad in ["30", "s", "-1s", "1 day"] {
+            assert!(parse_duration(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn rates_are_per_second() {
+        assert_eq!(parse_rate("500/s"), Ok(500.0));
+        assert_eq!(parse_rate("30/m"), Ok(0.5));
+        for bad in ["500", "0/s", "/s", "5/d", "5s"] {
+            assert!(parse_rate(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for bytes in [0, 1, 1000, 1024, 1536, 5 << 20, 3 << 40] {
+            assert_eq!(parse_size(&format_size(bytes)), Ok(bytes));
+        }
+        for ns in [0, 7, 1_000, 1_500_000, SECOND, 90 * SECOND, 7_200 * SECOND] {
+            assert_eq!(parse_duration(&format_duration(ns)), Ok(ns));
+        }
+        assert_eq!(parse_rate(&format_rate(0.25)), Ok(0.25));
+        assert_eq!(format_count(1_234_567), "1 234 567");
+    }
+}
