@@ -1,7 +1,29 @@
 //! Plimsoll measures object stores with a known measurement error.
+//!
+//! The modules in the order in which a run passes through them:
+//!
+//! [`experiment`] (what to measure) -> [`workload`] and [`schedule`] (which operations, when) -> [`driver`] (lets them
+//! loose on a [`store`]) -> [`recorder`] (counts) -> [`summary`] (figures) -> [`report`] (shows). [`s3`] is the wire
+//! that the S3 store and the embedded [`server`] share; [`machine`], [`clock`], [`rng`] and [`units`] stand below
+//! everything; [`cli`] stands above.
+#![deny(unsafe_code)]
+#![warn(missing_docs)]
+
+pub mod experiment;
+pub mod workload;
+pub mod schedule;
+pub mod driver;
+pub mod recorder;
+pub mod summary;
+pub mod report;
+
+pub mod store;
+pub mod s3;
+pub mod server;
+
+pub mod machine;
 pub mod clock;
 pub mod rng;
 pub mod units;
-pub mod s3;
-pub mod store;
-pub mod server;
+
+pub mod cli;

@@ -74,6 +74,10 @@ impl Observer for Corrupting<'_> {
         }
         self.0.piece(&changed)
     }
+
+    fn tag(&self) -> Option<&str> {
+        self.0.tag()
+    }
 }
 
 impl Lane for FaultyLane {

@@ -146,6 +146,11 @@ pub trait Observer {
         let _ = data;
         Ok(())
     }
+
+    /// A mark that the request carries to the server's log, where the run is held against it.
+    fn tag(&self) -> Option<&str> {
+        None
+    }
 }
 
 /// An observer that looks away.

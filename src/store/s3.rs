@@ -198,7 +198,7 @@ impl S3Lane {
         }
     }
 
-    fn prepare(&mut self, request: &Request<'_>) -> Result<Prepared, String> {
+    fn prepare(&mut self, request: &Request<'_>, tag: Option<&str>) -> Result<Prepared, String> {
         let method = self.address(request);
         let body = match request {
             Request::Put { body, .. } => Some(body.clone()),
@@ -236,6 +236,9 @@ impl S3Lane {
         }
         if let Some(source) = self.credentials.clone() {
             self.sign(&source.current(), &method, body.as_ref(), &extra, &mut headers)?;
+        }
+        if let Some(tag) = tag {
+            headers.insert(HeaderName::from_static("x-plimsoll-tag"), value(tag)?);
         }
         let mut target = std::mem::take(&mut self.path);
         if !self.query.is_empty() {
@@ -317,7 +320,7 @@ impl S3Lane {
     }
 
     async fn run(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
-        let prepared = self.prepare(&request).map_err(|message| {
+        let prepared = self.prepare(&request, observer.tag()).map_err(|message| {
             let now = now_ns();
             let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
             Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)

@@ -53,6 +53,10 @@ impl Observer for Started<'_> {
     fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
         self.0.piece(data)
     }
+
+    fn tag(&self) -> Option<&str> {
+        self.0.tag()
+    }
 }
 
 impl Lane for ThrottledLane {

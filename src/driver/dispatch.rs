@@ -1,0 +1,165 @@
+//! Hands out operations when they are due: opens and closes the phases of a segment, walks the intended times of open
+//! loops, and drains at the end.
+
+use std::io;
+use std::sync::atomic::Ordering;
+
+use super::worker::{Context, Task};
+use crate::clock::{MILLISECOND, Timer, now_ns, thread_cpu_ns};
+use crate::recorder::Edges;
+use crate::recorder::collector::Message;
+use crate::schedule::arrival::Arrivals;
+use crate::schedule::{Load, Phase};
+
+/// Runs the phases of the context's segment, then waits for what is in flight.
+///
+/// # Errors
+/// When the kernel refuses a timer.
+pub async fn dispatch(context: &Context) -> io::Result<()> {
+    let mut timer = Timer::new()?;
+    let mut drain_ns = 0;
+    for (index, phase) in context.phases.iter().enumerate() {
+        let edges = context.segment.edges[index];
+        timer.until(edges.start_ns).await?;
+        if interrupted(context) {
+            break;
+        }
+        drain_ns = phase.drain_ns;
+        let cpu = thread_cpu_ns();
+        if context.worker.index == 0 {
+            send(context, Message::Begin(context.number(index), edges));
+        }
+        match phase.load {
+            Load::Closed { concurrency } => closed(context, &mut timer, index, concurrency).await?,
+            Load::Open { in_flight, .. } => open(context, &mut timer, index, phase, in_flight).await?,
+        }
+        send(context, Message::Used(context.number(index), thread_cpu_ns() - cpu));
+        let ended = context.edges(index);
+        if context.worker.index == 0 && ended.end_ns != u64::MAX {
+            send(context, Message::End(context.number(index), ended));
+        }
+    }
+    drain(context, &mut timer, drain_ns).await
+}
+
+fn send(context: &Context, message: Message) {
+    // The collector outlives the workers; a failed send means that it panicked, which the driver reports.
+    let _ = context.worker.messages.send(message);
+}
+
+fn interrupted(context: &Context) -> bool {
+    context.worker.control.stopped_at().is_some()
+}
+
+/// Waits until `at_ns`, or until something changed.
+async fn until_or_change(context: &Context, timer: &mut Timer, at_ns: u64) -> io::Result<()> {
+    if at_ns == u64::MAX {
+        context.changed.notified().await;
+        return Ok(());
+    }
+    tokio::select! {
+        result = timer.until(at_ns) => result,
+        () = context.changed.notified() => Ok(()),
+    }
+}
+
+async fn closed(context: &Context, timer: &mut Timer, index: usize, concurrency: usize) -> io::Result<()> {
+    let phase = &context.phases[index];
+    let edges = context.segment.edges[index];
+    let by_time = phase.limit.duration_ns.map_or(u64::MAX, |d| edges.start_ns + d);
+    context.closed.set(Some(index));
+    context.slots.wake_all(context.share(concurrency));
+    while now_ns() < by_time && !interrupted(context) && context.closed.get().is_some() {
+        until_or_change(context, timer, by_time).await?;
+    }
+    context.closed.set(None);
+    Ok(())
+}
+
+async fn open(context: &Context, timer: &mut Timer, index: usize, phase: &Phase, in_flight: usize) -> io::Result<()> {
+    let Load::Open { rate_per_s, arrival, .. } = phase.load else { return Ok(()) };
+    let Edges { start_ns, .. } = context.segment.edges[index];
+    let (worker, workers) = (context.worker.index as u64, context.worker.job.workers as u64);
+    let lanes = context.share(in_flight);
+    let length = phase.limit.duration_ns.unwrap_or(u64::MAX);
+    let count = phase.limit.operations.unwrap_or(u64::MAX);
+    let arrivals = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name);
+    for (number, offset) in (0..count).zip(arrivals) {
+        if offset >= length {
+            break;
+        }
+        if number % workers != worker {
+            continue;
+        }
+        let intended = start_ns + offset;
+        while now_ns() < intended && !interrupted(context) {
+            if intended - now_ns().min(intended) < 20 * MILLISECOND {
+                timer.until(intended).await?;
+            } else {
+                until_or_change(context, timer, intended).await?;
+            }
+        }
+        if interrupted(context) {
+            return Ok(());
+        }
+        let kind = context.sequences.borrow_mut()[index].at(number).kind;
+        context.recorder.borrow_mut().intended(context.number(index), kind);
+        let task = Task { phase: index, number, intended_ns: Some(intended), ready_ns: intended };
+        context.backlog.borrow_mut().push_back(task);
+        context.slots.wake_one(lanes);
+    }
+    let end = if length == u64::MAX { 0 } else { start_ns + length };
+    while now_ns() < end && !interrupted(context) {
+        until_or_change(context, timer, end).await?;
+    }
+    Ok(())
+}
+
+/// Waits for what is in flight and due, at most `drain_ns`; the rest is censored at what it had waited.
+async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Result<()> {
+    let patience = if interrupted(context) { drain_ns.min(2_000 * MILLISECOND) } else { drain_ns };
+    let deadline = now_ns() + patience;
+    let busy = || context.slots.working() > 0 || (!interrupted(context) && !context.backlog.borrow().is_empty());
+    while busy() && now_ns() < deadline {
+        until_or_change(context, timer, deadline).await?;
+    }
+    let now = now_ns();
+    let rest: Vec<Task> = context.backlog.borrow_mut().drain(..).collect();
+    for task in rest {
+        let kind = context.sequences.borrow_mut()[task.phase].at(task.number).kind;
+        let waited = now.saturating_sub(task.intended_ns.unwrap_or(now));
+        context.recorder.borrow_mut().never_begun(context.number(task.phase), kind, waited);
+    }
+    context.slots.call_off_all();
+    while context.slots.working() > 0 {
+        context.changed.notified().await;
+    }
+    Ok(())
+}
+
+/// The next operation for lane `id`, if one is due: from the backlog first, then from a closed loop.
+pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Task> {
+    if let Some(task) = context.backlog.borrow_mut().pop_front() {
+        let ready_ns = task.ready_ns.max(free_since_ns);
+        return Some(Task { ready_ns, ..task });
+    }
+    let index = context.closed.get()?;
+    let phase = &context.phases[index];
+    if id >= context.share(phase.load.lanes()) {
+        return None;
+    }
+    let edges = context.edges(index);
+    let by_time = phase.limit.duration_ns.map_or(u64::MAX, |d| edges.start_ns + d).min(edges.end_ns);
+    let now = now_ns();
+    if now >= by_time {
+        return None;
+    }
+    let number = context.segment.counters[index].fetch_add(1, Ordering::Relaxed);
+    if phase.limit.operations.is_some_and(|most| number >= most) {
+        context.closed.set(None);
+        context.changed.notify_one();
+        return None;
+    }
+    let ready_ns = if free_since_ns > edges.start_ns { free_since_ns } else { now };
+    Some(Task { phase: index, number, intended_ns: None, ready_ns })
+}

@@ -1,0 +1,335 @@
+//! One lane at work: takes the operation that is due, carries it out with its attempts and its deadline, and has it
+//! recorded.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use bytes::Bytes;
+
+use super::dispatch::next_task;
+use super::slots::CallOff;
+use super::worker::{Context, Task};
+use crate::clock::{MILLISECOND, Timer, now_ns};
+use crate::recorder::collector::Message;
+use crate::recorder::{Completed, Outcome};
+use crate::rng::Stream;
+use crate::schedule::Phase;
+use crate::store::{Body, ErrorClass, Failure, Lane, Observer, Reply, Request, Segments, Timings};
+use crate::workload::payload::Cut;
+use crate::workload::{Operation, OperationKind};
+
+/// Carries out operations until the lanes are sent home; gives the lane back.
+pub async fn lane_loop(context: Rc<Context>, id: usize, mut lane: Box<dyn Lane>) -> Box<dyn Lane> {
+    let mut state = LaneState::default();
+    let mut free_since_ns = 0;
+    loop {
+        let task = poll_fn(|cx| {
+            if context.slots.stopped() {
+                return Poll::Ready(None);
+            }
+            match next_task(&context, id, free_since_ns) {
+                Some(task) => Poll::Ready(Some(task)),
+                None => {
+                    context.slots.wait(id, cx);
+                    // A lane that waits is free for whatever comes.
+                    free_since_ns = 0;
+                    Poll::Pending
+                }
+            }
+        });
+        let Some(task) = task.await else { return lane };
+        context.slots.got_work(id);
+        free_since_ns = carry_out(&context, id, lane.as_mut(), task, &mut state).await;
+        context.slots.finished(id);
+        context.changed.notify_one();
+        if state.refused > 0 && task.intended_ns.is_none() {
+            pause_after_refusal(&mut state).await;
+            free_since_ns = now_ns();
+        }
+    }
+}
+
+/// Buffers for keys, reused.
+#[derive(Default)]
+struct Keys {
+    key: String,
+    start_after: String,
+}
+
+/// What a lane keeps from operation to operation.
+#[derive(Default)]
+struct LaneState {
+    keys: Keys,
+    timer: Option<Timer>,
+    refused: u32,
+}
+
+/// A closed loop against a dead server would otherwise spin, a hundred thousand failures a second; after the first
+/// connection failure a lane waits 10 ms before its next operation, then twice as long each time, at most a second.
+async fn pause_after_refusal(state: &mut LaneState) {
+    let pause = (10 * MILLISECOND << state.refused.min(7)) / 2;
+    wait_until(&mut state.timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
+}
+
+async fn wait_until(timer: &mut Option<Timer>, at_ns: u64) {
+    if timer.is_none() {
+        *timer = Timer::new().ok();
+    }
+    if let Some(timer) = timer {
+        let _ = timer.until(at_ns).await;
+    }
+}
+
+/// What is expected of an operation's answer.
+struct Expected {
+    content: Option<Cut>,
+    bytes: Option<u64>,
+    from: u64,
+}
+
+/// Tells the recorder when the operation begins, sets its deadline and compares what comes back.
+struct Watcher<'a> {
+    context: &'a Context,
+    id: usize,
+    kind: OperationKind,
+    timeout_ns: u64,
+    tag: Option<String>,
+    start_ns: u64,
+    expected: &'a Expected,
+    at: u64,
+}
+
+impl Observer for Watcher<'_> {
+    fn started(&mut self, at_ns: u64) {
+        if self.start_ns == 0 {
+            self.start_ns = at_ns;
+            self.context.recorder.borrow_mut().started(self.kind, at_ns);
+            self.context.slots.set_deadline(self.id, at_ns + self.timeout_ns);
+        }
+    }
+
+    fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
+        if let Some(content) = &self.expected.content {
+            content.compare(self.at, data)?;
+        }
+        self.at += data.len() as u64;
+        Ok(())
+    }
+
+    fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+}
+
+struct CutBody(Cut);
+
+impl Segments for CutBody {
+    fn total(&self) -> u64 {
+        self.0.total()
+    }
+
+    fn segment(&self, index: usize) -> Option<Bytes> {
+        self.0.segment(index)
+    }
+}
+
+fn body_of(cut: Cut) -> Body {
+    match cut.segment(1) {
+        None => Body::Whole(cut.segment(0).unwrap_or_default()),
+        Some(_) => Body::Segmented(Rc::new(CutBody(cut))),
+    }
+}
+
+/// Carries out one operation and returns when it ended.
+async fn carry_out(context: &Context, id: usize, lane: &mut dyn Lane, task: Task, state: &mut LaneState) -> u64 {
+    let phase = &context.phases[task.phase];
+    let operation = context.sequences.borrow_mut()[task.phase].at(task.number);
+    let dataset = phase.workload.dataset(operation.target);
+    let job = &context.worker.job;
+    let cut = job.block.cut(dataset.id(), operation.index, operation.version, dataset.size);
+    let (request, expected) = build(phase, &operation, &job.root, cut, &mut state.keys);
+    let mut watcher = Watcher {
+        context,
+        id,
+        kind: operation.kind,
+        timeout_ns: phase.timeout_ns,
+        tag: job.tag.then(|| format!("{}/{}", phase.name, task.number)),
+        start_ns: 0,
+        expected: &expected,
+        at: expected.from,
+    };
+    let mut attempts = 0;
+    let mut spent = Timings::default();
+    let result = loop {
+        attempts += 1;
+        watcher.at = expected.from;
+        let result = attempt(context, id, lane, request.clone(), &mut watcher).await;
+        let result = result.and_then(|reply| check(reply, &expected).map_err(Ended::Failed));
+        match result {
+            Err(Ended::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {
+                add(&mut spent, &failure.timings);
+                let draws = Stream::new(phase.workload.seed, "backoff");
+                // Exponential backoff with full jitter: up to 50 ms, doubling, at most 5 s.
+                let most = (50 * MILLISECOND << attempts.min(7)).min(5_000 * MILLISECOND);
+                let pause = draws.below(task.number * 64 + u64::from(attempts), most);
+                wait_until(&mut state.timer, now_ns() + pause).await;
+            }
+            result => break result,
+        }
+    };
+    let start_ns = watcher.start_ns;
+    settle(context, task, &operation, Ending { result, attempts, spent, start_ns }, state)
+}
+
+/// Why an attempt did not bring a reply.
+enum Ended {
+    Failed(Failure),
+    CalledOff(CallOff),
+}
+
+struct Ending {
+    result: Result<Reply, Ended>,
+    attempts: u32,
+    spent: Timings,
+    start_ns: u64,
+}
+
+fn add(spent: &mut Timings, more: &Timings) {
+    spent.connections += more.connections;
+    spent.reconnects += more.reconnects;
+    spent.connect_ns += more.connect_ns;
+    spent.tls_ns += more.tls_ns;
+}
+
+/// Has the operation recorded; returns when it ended.
+fn settle(context: &Context, task: Task, operation: &Operation, ending: Ending, state: &mut LaneState) -> u64 {
+    let Ending { result, attempts, spent, start_ns } = ending;
+    let timeout = ErrorClass::Timeout;
+    let now = now_ns();
+    let mut timings = match &result {
+        Ok(reply) => reply.timings,
+        Err(Ended::Failed(failure)) => failure.timings,
+        Err(Ended::CalledOff(_)) => Timings { start_ns, end_ns: now, ..Timings::default() },
+    };
+    add(&mut timings, &spent);
+    timings.start_ns = start_ns;
+    if timings.end_ns == 0 {
+        timings.end_ns = now;
+    }
+    state.refused = 0;
+    let outcome = match &result {
+        Ok(reply) => Outcome::Done(reply.bytes),
+        Err(Ended::Failed(failure)) => {
+            if matches!(failure.class, ErrorClass::Connect | ErrorClass::Tls) {
+                state.refused += 1;
+            }
+            tell(context, &failure.class, &failure.message);
+            Outcome::Failed(&failure.class)
+        }
+        Err(Ended::CalledOff(CallOff::Deadline)) => {
+            tell(context, &timeout, "no answer before the operation's deadline");
+            Outcome::Failed(&timeout)
+        }
+        Err(Ended::CalledOff(CallOff::Undrained)) => Outcome::Undrained,
+    };
+    if matches!(outcome, Outcome::Failed(_)) {
+        context.failed.set(context.failed.get() + 1);
+    }
+    context.last_end_ns.set(context.last_end_ns.get().max(timings.end_ns));
+    let completed = Completed {
+        phase: context.number(task.phase),
+        kind: operation.kind,
+        intended_ns: task.intended_ns,
+        ready_ns: task.ready_ns,
+        timings,
+        outcome,
+        attempts,
+    };
+    context.recorder.borrow_mut().completed(&completed);
+    timings.end_ns
+}
+
+/// Passes on the first failure of each class.
+fn tell(context: &Context, class: &ErrorClass, message: &str) {
+    let class = class.to_string();
+    if context.told.borrow_mut().insert(class.clone()) {
+        let _ = context.worker.messages.send(Message::Failure(class, message.to_string()));
+    }
+}
+
+/// One attempt, unless it is called off.
+async fn attempt(
+    context: &Context,
+    id: usize,
+    lane: &mut dyn Lane,
+    request: Request<'_>,
+    watcher: &mut Watcher<'_>,
+) -> Result<Reply, Ended> {
+    let mut execution = pin!(lane.execute(request, watcher));
+    poll_fn(|cx| {
+        if let Some(call_off) = context.slots.called_off(id) {
+            return Poll::Ready(Err(Ended::CalledOff(call_off)));
+        }
+        context.slots.remember(id, cx);
+        execution.as_mut().poll(cx).map(|r| r.map_err(Ended::Failed))
+    })
+    .await
+}
+
+/// Holds a reply against what was expected of it.
+fn check(reply: Reply, expected: &Expected) -> Result<Reply, Failure> {
+    let Some(bytes) = expected.bytes else { return Ok(reply) };
+    let got = reply.size.unwrap_or(reply.bytes);
+    if got == bytes {
+        return Ok(reply);
+    }
+    let message = format!("{got} bytes where {bytes} were written");
+    Err(Failure::new(ErrorClass::Corrupt, message, reply.timings))
+}
+
+/// Builds the request for an operation, and what its answer must be.
+fn build<'a>(
+    phase: &Phase,
+    operation: &Operation,
+    root: &str,
+    cut: Cut,
+    keys: &'a mut Keys,
+) -> (Request<'a>, Expected) {
+    let dataset = phase.workload.dataset(operation.target);
+    let mut expected = Expected { content: None, bytes: None, from: 0 };
+    if operation.kind == OperationKind::List {
+        // Pages begin at a random object, so that a listing of many objects is not always the same one.
+        keys.start_after.clear();
+        if dataset.count > 1000 {
+            dataset.key_into(&mut keys.start_after, root, operation.index);
+        }
+        keys.key = dataset.prefix(root);
+        let (prefix, start_after) = (keys.key.as_str(), keys.start_after.as_str());
+        return (Request::List { prefix, start_after, token: "", max_keys: 1000 }, expected);
+    }
+    dataset.key_into(&mut keys.key, root, operation.index);
+    let key = keys.key.as_str();
+    let request = match operation.kind {
+        OperationKind::Put => Request::Put { key, body: body_of(cut) },
+        OperationKind::Get => {
+            expected.bytes = Some(dataset.size);
+            expected.content = phase.verify.then_some(cut);
+            Request::Get { key, range: None }
+        }
+        OperationKind::GetRange => {
+            let length = phase.workload.range.min(dataset.size);
+            expected.from = operation.range_start;
+            expected.bytes = Some(length);
+            expected.content = phase.verify.then_some(cut);
+            Request::Get { key, range: Some(operation.range_start..operation.range_start + length) }
+        }
+        OperationKind::Head => {
+            expected.bytes = Some(dataset.size);
+            Request::Head { key }
+        }
+        OperationKind::Delete | OperationKind::List => Request::Delete { key },
+    };
+    (request, expected)
+}

@@ -1,0 +1,136 @@
+//! The experiments behind `plimsoll run get|put|mixed|head|list|delete`: a file of two or three phases, written for you.
+
+use std::collections::BTreeMap;
+
+use toml::Spanned;
+
+use super::written::{ExperimentWritten, ObjectsWritten, PhaseWritten};
+
+/// The short forms.
+pub const FORMS: [&str; 6] = ["get", "put", "mixed", "head", "list", "delete"];
+
+/// What the options of a short form say.
+#[derive(Debug, Clone, Default)]
+pub struct Short {
+    /// One of [`FORMS`].
+    pub form: String,
+    /// `--size`.
+    pub size: String,
+    /// `--objects`.
+    pub objects: u64,
+    /// `--concurrency`.
+    pub concurrency: Option<u64>,
+    /// `--rate`.
+    pub rate: Option<String>,
+    /// `--arrival`.
+    pub arrival: Option<String>,
+    /// `--in-flight`.
+    pub in_flight: Option<u64>,
+    /// `--duration`.
+    pub duration: Option<String>,
+    /// `--operations`.
+    pub operations: Option<u64>,
+    /// `--warmup`.
+    pub warmup: Option<String>,
+    /// `--verify`.
+    pub verify: Option<String>,
+    /// `--timeout`.
+    pub timeout: Option<String>,
+    /// `--retries`.
+    pub retries: Option<u32>,
+    /// `--seed`.
+    pub seed: u64,
+}
+
+impl Short {
+    /// The mix of the form; `mixed` is warp's.
+    fn mix(&self) -> BTreeMap<String, u32> {
+        let pairs: &[(&str, u32)] = match self.form.as_str() {
+            "mixed" => &[("get", 45), ("head", 30), ("put", 15), ("delete", 10)],
+            "put" => &[("put", 1)],
+            "head" => &[("head", 1)],
+            "list" => &[("list", 1)],
+            "delete" => &[("delete", 1)],
+            _ => &[("get", 1)],
+        };
+        pairs.iter().map(|(name, weight)| ((*name).to_string(), *weight)).collect()
+    }
+
+    /// Writes the experiment.
+    pub fn to_written(&self) -> ExperimentWritten {
+        let reads = !matches!(self.form.as_str(), "put" | "delete");
+        let mut phases = Vec::new();
+        if reads {
+            phases.push(PhaseWritten {
+                name: "objects".into(),
+                role: Some("prepare".into()),
+                operations: BTreeMap::from([("put".to_string(), 1)]),
+                objects: ObjectsWritten { count: Some(self.objects), size: Some(self.size.clone()), ..Default::default() },
+                concurrency: self.concurrency,
+                timeout: self.timeout.clone(),
+                ..PhaseWritten::default()
+            });
+        }
+        let measure = PhaseWritten {
+            name: self.form.clone(),
+            operations: self.mix(),
+            objects: ObjectsWritten {
+                from: reads.then(|| "objects".into()),
+                count: Some(self.objects),
+                size: Some(self.size.clone()),
+                range: None,
+            },
+            concurrency: self.concurrency,
+            rate: self.rate.clone(),
+            arrival: self.arrival.clone(),
+            in_flight: self.in_flight,
+            duration: self.duration.clone(),
+            stop_after: self.operations,
+            timeout: self.timeout.clone(),
+            retries: self.retries,
+            verify: self.verify.clone(),
+            ..PhaseWritten::default()
+        };
+        // Deletes use their objects up, so writing those is all the warm-up there is.
+        if self.form != "delete" && self.warmup.as_deref().is_some_and(|w| w.trim_start_matches(['0', '.']) != "s" && w != "0") {
+            phases.push(PhaseWritten {
+                name: "warmup".into(),
+                role: Some("warmup".into()),
+                duration: self.warmup.clone(),
+                stop_after: None,
+                ..measure.clone()
+            });
+        }
+        phases.push(measure);
+        ExperimentWritten {
+            name: self.form.clone(),
+            description: format!("short form: plimsoll run {}", self.form),
+            seed: self.seed,
+            stores: Vec::new(),
+            phase: phases.into_iter().map(|p| Spanned::new(0..0, p)).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::resolve::{parse, resolve, to_toml};
+
+    #[test]
+    fn every_form_resolves_and_repeats() {
+        for form in FORMS {
+            let short = Short {
+                form: form.into(),
+                size: "1KiB".into(),
+                objects: 1000,
+                warmup: Some("2s".into()),
+                duration: Some("30s".into()),
+                ..Short::default()
+            };
+            let experiment = resolve(short.to_written()).unwrap_or_else(|e| panic!("{form}: {e:?}"));
+            assert_eq!(experiment.phases.last().unwrap().name, form);
+            assert_eq!(parse("again", &to_toml(&experiment)).unwrap(), experiment, "{form}");
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! One worker's book-keeping: plain additions on memory it owns, handed over once a second.
+
+use super::tally::Tally;
+use super::{Completed, Edges, Outcome};
+use crate::workload::OperationKind;
+
+const KINDS: usize = OperationKind::ALL.len();
+
+/// Integrates the number of operations in flight, window by window.
+#[derive(Debug, Clone, Copy, Default)]
+struct Flow {
+    in_flight: i64,
+    at_ns: u64,
+}
+
+/// The recorder of one worker for one segment of phases.
+pub struct WorkerRecorder {
+    /// Number of the segment's first phase.
+    first: usize,
+    edges: Vec<Edges>,
+    tallies: Vec<Option<Box<Tally>>>,
+    flows: [Flow; KINDS],
+}
+
+/// A tally with its place: phase number and kind of operation.
+pub type Placed = (usize, OperationKind, Box<Tally>);
+
+impl WorkerRecorder {
+    /// A recorder for phases `first..`, with these edges, in order and without gaps.
+    pub fn new(first: usize, edges: Vec<Edges>) -> WorkerRecorder {
+        let start = edges.first().map_or(0, |e| e.start_ns);
+        let flows = [Flow { in_flight: 0, at_ns: start }; KINDS];
+        let tallies = (0..edges.len() * KINDS).map(|_| None).collect();
+        WorkerRecorder { first, edges, tallies, flows }
+    }
+
+    fn tally(&mut self, window: usize, kind: OperationKind) -> &mut Tally {
+        self.tallies[window * KINDS + kind.index()].get_or_insert_default()
+    }
+
+    /// Brings the in-flight integral of a kind up to `now`. Stamps come slightly out of order (an end is taken at the
+    /// socket, a start in the task), so a step may be negative; the sum is the same.
+    fn advance(&mut self, kind: OperationKind, now: u64) {
+        let Flow { in_flight, at_ns } = self.flows[kind.index()];
+        self.flows[kind.index()].at_ns = now;
+        if in_flight == 0 || now == at_ns {
+            return;
+        }
+        let (from, to, sign) = if now > at_ns { (at_ns, now, 1) } else { (now, at_ns, -1) };
+        for window in 0..self.edges.len() {
+            let shared = self.edges[window].overlap(from, to);
+            if shared > 0 {
+                self.tally(window, kind).in_flight_ns += i128::from(sign * in_flight) * i128::from(shared);
+            }
+        }
+    }
+
+    fn window_of(&self, at: u64) -> Option<usize> {
+        self.edges.iter().position(|e| e.contains(at))
+    }
+
+    /// An operation was intended inside its phase's window (open loops).
+    pub fn intended(&mut self, phase: usize, kind: OperationKind) {
+        let window = phase - self.first;
+        self.tally(window, kind).intended += 1;
+    }
+
+    /// An operation begins.
+    pub fn started(&mut self, kind: OperationKind, at_ns: u64) {
+        self.advance(kind, at_ns);
+        self.flows[kind.index()].in_flight += 1;
+        if let Some(window) = self.window_of(at_ns) {
+            self.tally(window, kind).begun += 1;
+        }
+    }
+
+    /// An operation is over.
+    pub fn completed(&mut self, op: &Completed<'_>) {
+        let (start, end) = (op.timings.start_ns, op.timings.end_ns.max(op.timings.start_ns));
+        self.advance(op.kind, end);
+        self.flows[op.kind.index()].in_flight -= 1;
+        let own = op.phase - self.first;
+        for window in own..self.edges.len() {
+            if self.edges[window].start_ns >= end.max(start + 1) {
+                break;
+            }
+            let shared = self.edges[window].overlap(start, end);
+            if shared > 0 {
+                self.tally(window, op.kind).overlap_ns += u128::from(shared);
+            }
+        }
+        if let Outcome::Done(bytes) = op.outcome {
+            self.delivered(op, bytes);
+            if let Some(window) = self.window_of(end) {
+                self.tally(window, op.kind).completed += 1;
+            }
+        }
+        self.count(op, own, start, end);
+    }
+
+    /// What belongs to the operation's own phase.
+    fn count(&mut self, op: &Completed<'_>, own: usize, start: u64, end: u64) {
+        let t = &op.timings;
+        let tally = self.tally(own, op.kind);
+        tally.operations += 1;
+        tally.attempts += u64::from(op.attempts);
+        tally.connections += u64::from(t.connections);
+        tally.reconnects += u64::from(t.reconnects);
+        tally.last_end_ns = tally.last_end_ns.max(end);
+        tally.start_lag.record(start.saturating_sub(op.ready_ns));
+        if t.connections > 0 && t.connect_ns > 0 {
+            tally.connect.record(t.connect_ns);
+        }
+        if t.tls_ns > 0 {
+            tally.tls.record(t.tls_ns);
+        }
+        let response = op.intended_ns.map(|intended| end.saturating_sub(intended));
+        match op.outcome {
+            Outcome::Done(_) => {
+                tally.succeeded += 1;
+                tally.service.record(end - start);
+                if t.first_byte_ns > start {
+                    tally.first_byte.record(t.first_byte_ns - start);
+                }
+                if t.body_last_ns > t.body_first_ns {
+                    tally.body.record(t.body_last_ns - t.body_first_ns);
+                }
+                if let Some(response) = response {
+                    tally.response.record(response);
+                }
+            }
+            Outcome::Failed(class) => {
+                tally.failed.record(end - start);
+                *tally.errors.entry(class.to_string()).or_default() += 1;
+                if let (Some(response), crate::store::ErrorClass::Timeout) = (response, class) {
+                    tally.censored += 1;
+                    tally.censored_waits.record(response);
+                }
+            }
+            Outcome::Undrained => {
+                tally.censored += 1;
+                if let Some(response) = response {
+                    tally.censored_waits.record(response);
+                }
+            }
+        }
+    }
+
+    /// Prorates the bytes of an operation over its body transfer (law of measurement, 6).
+    fn delivered(&mut self, op: &Completed<'_>, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let (from, to) = (op.timings.body_first_ns, op.timings.body_last_ns);
+        if to <= from {
+            if let Some(window) = self.window_of(to) {
+                self.tally(window, op.kind).bytes += bytes as f64;
+            }
+            return;
+        }
+        let span = (to - from) as f64;
+        for window in op.phase - self.first..self.edges.len() {
+            let shared = self.edges[window].overlap(from, to);
+            if shared > 0 {
+                self.tally(window, op.kind).bytes += bytes as f64 * (shared as f64 / span);
+            }
+            if self.edges[window].end_ns >= to {
+                break;
+            }
+        }
+    }
+
+    /// An operation that was intended and never begun: it had waited for `waited_ns` when the phase gave up.
+    pub fn never_begun(&mut self, phase: usize, kind: OperationKind, waited_ns: u64) {
+        let tally = self.tally(phase - self.first, kind);
+        tally.operations += 1;
+        tally.censored += 1;
+        tally.censored_waits.record(waited_ns);
+    }
+
+    /// Ends a window early, after an interruption.
+    pub fn truncate(&mut self, at_ns: u64) {
+        for edges in &mut self.edges {
+            edges.end_ns = edges.end_ns.min(at_ns.max(edges.start_ns));
+        }
+    }
+
+    /// Takes what has been counted since the last call.
+    pub fn take(&mut self, now_ns: u64) -> Vec<Placed> {
+        for kind in OperationKind::ALL {
+            self.advance(kind, now_ns);
+        }
+        let mut out = Vec::new();
+        for window in 0..self.edges.len() {
+            for kind in OperationKind::ALL {
+                if let Some(tally) = self.tallies[window * KINDS + kind.index()].take().filter(|t| !t.is_empty()) {
+                    out.push((self.first + window, kind, tally));
+                }
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{ErrorClass, Timings};
+
+    const GET: OperationKind = OperationKind::Get;
+
+    fn edges(cuts: &[u64]) -> Vec<Edges> {
+        cuts.windows(2).map(|w| Edges { start_ns: w[0], end_ns: w[1] }).collect()
+    }
+
+    fn op(phase: usize, start: u64, end: u64, outcome: Outcome<'_>) -> Completed<'_> {
+        let timings = Timings { start_ns: start, end_ns: end, body_first_ns: start, body_last_ns: end, ..Timings::default() };
+        Completed { phase, kind: GET, intended_ns: None, ready_ns: start, timings, outcome, attempts: 1 }
+    }
+
+    fn run(recorder: &mut WorkerRecorder, ops: &[Completed<'_>], until: u64) -> Vec<Placed> {
+        for op in ops {
+            recorder.started(op.kind, op.timings.start_ns);
+        }
+        for op in ops {
+            recorder.completed(op);
+        }
+        recorder.take(until)
+    }
+
+    #[test]
+    fn an_operation_across_an_edge_is_prorated_and_belongs_to_its_start() {
+        let mut recorder = WorkerRecorder::new(0, edges(&[1000, 2000, 3000]));
+        let placed = run(&mut recorder, &[op(0, 1500, 2500, Outcome::Done(100))], 3000);
+        let [(0, GET, first), (1, GET, second)] = &placed[..] else { panic!("{placed:?}") };
+        assert_eq!((first.operations, first.completed, first.begun, first.bytes), (1, 0, 1, 50.0));
+        assert_eq!((second.operations, second.completed, second.begun, second.bytes), (0, 1, 0, 50.0));
+        assert_eq!((first.overlap_ns, first.in_flight_ns), (500, 500));
+        assert_eq!((second.overlap_ns, second.in_flight_ns), (500, 500));
+        assert_eq!((first.service.len(), second.service.len()), (1, 0));
+    }
+
+    #[test]
+    fn the_integral_equals_the_overlaps_with_failures_included() {
+        let mut recorder = WorkerRecorder::new(3, edges(&[0, 1000, 5000, 9000]));
+        let timeout = ErrorClass::Timeout;
+        let ops = [
+            op(3, 10, 700, Outcome::Done(1)),
+            op(3, 20, 5100, Outcome::Failed(&timeout)),
+            op(4, 1500, 1501, Outcome::Done(1)),
+            op(4, 4000, 9500, Outcome::Done(1)),
+            op(5, 8000, 8000, Outcome::Done(0)),
+        ];
+        let placed = run(&mut recorder, &ops, 10_000);
+        for (phase, _, tally) in &placed {
+            assert_eq!(tally.in_flight_ns, tally.overlap_ns as i128, "phase {phase}");
+        }
+        assert_eq!(placed.iter().map(|(.., t)| t.overlap_ns).sum::<u128>(), 690 + 5080 + 1 + 5000);
+    }
+
+    #[test]
+    fn a_failure_enters_neither_service_nor_throughput() {
+        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]));
+        let slow = ErrorClass::Answered("503 SlowDown".into());
+        let placed = run(&mut recorder, &[op(0, 1, 9, Outcome::Failed(&slow))], 1000);
+        let tally = &placed[0].2;
+        assert_eq!((tally.service.len(), tally.failed.len(), tally.bytes, tally.completed), (0, 1, 0.0, 0));
+        assert_eq!(tally.errors["503 SlowDown"], 1);
+    }
+
+    #[test]
+    fn what_was_never_begun_is_censored_at_its_wait() {
+        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]));
+        recorder.intended(0, GET);
+        recorder.never_begun(0, GET, 5_000_000);
+        let placed = recorder.take(1000);
+        let tally = &placed[0].2;
+        assert_eq!((tally.operations, tally.censored, tally.censored_waits.max_ns()), (1, 1, Some(5_000_000)));
+    }
+}

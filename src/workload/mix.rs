@@ -1,0 +1,144 @@
+//! Shares of the operations: exact in every block of operations, in an order drawn from the seed.
+
+use super::OperationKind;
+use crate::rng::Stream;
+
+/// Weights of the operations, reduced.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Mix {
+    shares: Vec<(OperationKind, u32)>,
+    total: u32,
+}
+
+/// Why a mix was refused.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum MixError {
+    /// No operation has a weight.
+    #[error("operations must give at least one operation a weight above 0, such as {{ get = 1 }}")]
+    Empty,
+    /// The block in which the shares hold would be too long.
+    #[error("the weights of operations add up to {0} after reduction; use smaller ones, such as {{ get = 95, put = 5 }}")]
+    TooFine(u64),
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+impl Mix {
+    /// A mix of weights; `{get: 90, put: 10}` and `{get: 9, put: 1}` are the same.
+    ///
+    /// # Errors
+    /// See [`MixError`].
+    pub fn new(weights: &[(OperationKind, u32)]) -> Result<Mix, MixError> {
+        let mut shares: Vec<_> = weights.iter().copied().filter(|(_, w)| *w > 0).collect();
+        shares.sort();
+        let divisor = shares.iter().fold(0, |d, (_, w)| gcd(d, *w));
+        if divisor == 0 {
+            return Err(MixError::Empty);
+        }
+        shares.iter_mut().for_each(|(_, w)| *w /= divisor);
+        let total: u64 = shares.iter().map(|(_, w)| u64::from(*w)).sum();
+        if total > 10_000 {
+            return Err(MixError::TooFine(total));
+        }
+        Ok(Mix { shares, total: total as u32 })
+    }
+
+    /// Length of a block: the sum of the reduced weights.
+    pub fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// The reduced weight of an operation; 0 when it is not in the mix.
+    pub fn share(&self, kind: OperationKind) -> u32 {
+        self.shares.iter().find(|(k, _)| *k == kind).map_or(0, |(_, w)| *w)
+    }
+
+    /// The operations in the mix with their reduced weights.
+    pub fn shares(&self) -> &[(OperationKind, u32)] {
+        &self.shares
+    }
+}
+
+/// Tells the kind of operation `i`, and how many of that kind came before it.
+pub struct MixCursor {
+    mix: Mix,
+    draws: Stream,
+    block: Option<u64>,
+    order: Vec<(OperationKind, u32)>,
+}
+
+impl MixCursor {
+    /// A cursor over the mix; `draws` decides the order within each block.
+    pub fn new(mix: Mix, draws: Stream) -> MixCursor {
+        MixCursor { mix, draws, block: None, order: Vec::new() }
+    }
+
+    /// Kind and ordinal (within its kind) of operation `i`.
+    pub fn at(&mut self, i: u64) -> (OperationKind, u64) {
+        if let [(kind, 1)] = self.mix.shares[..] {
+            return (kind, i);
+        }
+        let total = u64::from(self.mix.total);
+        let block = i / total;
+        if self.block != Some(block) {
+            self.shuffle(block);
+        }
+        let (kind, within) = self.order[(i % total) as usize];
+        (kind, block * u64::from(self.mix.share(kind)) + u64::from(within))
+    }
+
+    /// Lays out one block (Fisher and Yates), then numbers each kind in that order.
+    fn shuffle(&mut self, block: u64) {
+        self.order.clear();
+        for (kind, weight) in &self.mix.shares {
+            self.order.extend(std::iter::repeat_n((*kind, 0), *weight as usize));
+        }
+        let base = block * u64::from(self.mix.total);
+        for j in (1..self.order.len()).rev() {
+            let k = self.draws.below(base + j as u64, j as u64 + 1) as usize;
+            self.order.swap(j, k);
+        }
+        let mut seen = [0; OperationKind::ALL.len()];
+        for (kind, within) in &mut self.order {
+            *within = seen[kind.index()];
+            seen[kind.index()] += 1;
+        }
+        self.block = Some(block);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_exact_and_ordinals_count_without_gaps() {
+        let mix = Mix::new(&[(OperationKind::Get, 45), (OperationKind::Head, 30), (OperationKind::Put, 15), (OperationKind::Delete, 10)]).unwrap();
+        assert_eq!(mix.total(), 20);
+        let mut cursor = MixCursor::new(mix, Stream::new(1, "mix"));
+        let mut counts = [0u64; 6];
+        for i in 0..2_000 {
+            let (kind, ordinal) = cursor.at(i);
+            assert_eq!(ordinal, counts[kind.index()], "operation {i}");
+            counts[kind.index()] += 1;
+        }
+        assert_eq!(counts, [300, 900, 0, 600, 0, 200]);
+    }
+
+    #[test]
+    fn blocks_differ_in_order() {
+        let mix = Mix::new(&[(OperationKind::Get, 10), (OperationKind::Put, 9)]).unwrap();
+        let mut cursor = MixCursor::new(mix, Stream::new(1, "mix"));
+        let block = |cursor: &mut MixCursor, b: u64| (0..19).map(|i| cursor.at(b * 19 + i).0).collect::<Vec<_>>();
+        assert_ne!(block(&mut cursor, 0), block(&mut cursor, 1));
+        assert_eq!(block(&mut cursor, 0), block(&mut cursor, 0));
+    }
+
+    #[test]
+    fn refused_mixes_say_why() {
+        assert_eq!(Mix::new(&[(OperationKind::Get, 0)]), Err(MixError::Empty));
+        assert!(matches!(Mix::new(&[(OperationKind::Get, 99_991), (OperationKind::Put, 9)]), Err(MixError::TooFine(_))));
+    }
+}

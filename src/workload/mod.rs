@@ -1,0 +1,281 @@
+//! What the operations are: mix, objects, keys and payloads, each a pure function of the seed and an operation's number.
+//!
+//! [`Workload::sequence`] turns operation number `i` of a phase into an [`Operation`]; nothing here knows of time (that is
+//! `schedule`) or of connections (that is `driver`).
+
+use std::fmt;
+
+pub mod mix;
+pub mod payload;
+
+use crate::rng::{Stream, hash_name};
+use mix::{Mix, MixCursor};
+
+/// The operations a workload is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum OperationKind {
+    /// Writes an object.
+    Put,
+    /// Reads a whole object.
+    Get,
+    /// Reads a range of an object.
+    GetRange,
+    /// Reads an object's metadata.
+    Head,
+    /// Lists one page (up to 1,000 keys) of the objects.
+    List,
+    /// Deletes an object.
+    Delete,
+}
+
+impl OperationKind {
+    /// All kinds, in the order of their index.
+    pub const ALL: [OperationKind; 6] = [
+        OperationKind::Put,
+        OperationKind::Get,
+        OperationKind::GetRange,
+        OperationKind::Head,
+        OperationKind::List,
+        OperationKind::Delete,
+    ];
+
+    /// Name in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            OperationKind::Put => "put",
+            OperationKind::Get => "get",
+            OperationKind::GetRange => "get_range",
+            OperationKind::Head => "head",
+            OperationKind::List => "list",
+            OperationKind::Delete => "delete",
+        }
+    }
+
+    /// The kind of that name.
+    pub fn from_name(name: &str) -> Option<OperationKind> {
+        OperationKind::ALL.into_iter().find(|k| k.name() == name)
+    }
+
+    /// Its place in [`OperationKind::ALL`].
+    pub fn index(self) -> usize {
+        self as usize
+    }
+
+    /// Whether it reads objects that must be there before.
+    pub fn reads(self) -> bool {
+        matches!(self, OperationKind::Get | OperationKind::GetRange | OperationKind::Head | OperationKind::List)
+    }
+}
+
+impl fmt::Display for OperationKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A set of objects of one size, numbered from 0.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dataset {
+    /// Name: the phase that writes it.
+    pub name: String,
+    /// Objects in it.
+    pub count: u64,
+    /// Bytes of each.
+    pub size: u64,
+}
+
+impl Dataset {
+    /// Identity from which payloads are cut.
+    pub fn id(&self) -> u64 {
+        hash_name(&self.name)
+    }
+
+    /// Writes the key of object `index` under `root` (the run's own prefix) into `out`, which is cleared first.
+    pub fn key_into(&self, out: &mut String, root: &str, index: u64) {
+        use fmt::Write;
+        out.clear();
+        let _ = write!(out, "{root}{}/{index:08}", self.name);
+    }
+
+    /// The prefix of all its keys.
+    pub fn prefix(&self, root: &str) -> String {
+        format!("{root}{}/", self.name)
+    }
+}
+
+/// Which of a workload's datasets an operation addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Target {
+    /// Objects written before the phase, to be read.
+    Read,
+    /// Objects that the phase itself writes.
+    Written,
+    /// Objects written before the phase, to be deleted.
+    Spare,
+}
+
+/// One operation, resolved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operation {
+    /// What to do.
+    pub kind: OperationKind,
+    /// To which dataset.
+    pub target: Target,
+    /// To which object of it.
+    pub index: u64,
+    /// Which version of its content a put writes or a get expects.
+    pub version: u64,
+    /// First byte of a range read.
+    pub range_start: u64,
+}
+
+/// The workload of one phase.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Workload {
+    /// Seed of the experiment.
+    pub seed: u64,
+    /// Name of the phase: streams are derived from it.
+    pub phase: String,
+    /// Shares of the operations.
+    pub mix: Mix,
+    /// Objects that reads address.
+    pub read: Option<Dataset>,
+    /// Objects that puts write, round and round.
+    pub written: Dataset,
+    /// Objects that the first deletes address; later ones address what was put.
+    pub spare: Option<Dataset>,
+    /// Bytes of a range read.
+    pub range: u64,
+}
+
+impl Workload {
+    /// The dataset behind a target.
+    pub fn dataset(&self, target: Target) -> &Dataset {
+        match target {
+            Target::Read => self.read.as_ref().unwrap_or(&self.written),
+            Target::Written => &self.written,
+            Target::Spare => self.spare.as_ref().unwrap_or(&self.written),
+        }
+    }
+
+    /// Number of operations after which deletes run out of objects, where that happens.
+    pub fn exhausted_after(&self) -> Option<u64> {
+        let only_deletes = self.mix.share(OperationKind::Delete) == self.mix.total();
+        self.spare.as_ref().filter(|_| only_deletes).map(|spare| spare.count)
+    }
+
+    /// The phase's operations by number. Every worker has a sequence of its own, and all give the same answers.
+    pub fn sequence(&self) -> Sequence {
+        Sequence {
+            cursor: MixCursor::new(self.mix.clone(), Stream::new(self.seed, &format!("mix/{}", self.phase))),
+            keys: Stream::new(self.seed, &format!("keys/{}", self.phase)),
+            ranges: Stream::new(self.seed, &format!("ranges/{}", self.phase)),
+            read: self.read.clone(),
+            written_count: self.written.count.max(1),
+            spare_count: self.spare.as_ref().map_or(0, |s| s.count),
+            puts_per_delete: {
+                let deletes = self.mix.share(OperationKind::Delete).max(1);
+                (u64::from(self.mix.share(OperationKind::Put)), u64::from(deletes))
+            },
+            range: self.range,
+        }
+    }
+}
+
+/// Gives the operations of a phase by number.
+pub struct Sequence {
+    cursor: MixCursor,
+    keys: Stream,
+    ranges: Stream,
+    read: Option<Dataset>,
+    written_count: u64,
+    spare_count: u64,
+    puts_per_delete: (u64, u64),
+    range: u64,
+}
+
+impl Sequence {
+    /// Operation number `i`.
+    pub fn at(&mut self, i: u64) -> Operation {
+        let (kind, ordinal) = self.cursor.at(i);
+        let (target, index, version, range_start) = match kind {
+            OperationKind::Put => (Target::Written, ordinal % self.written_count, ordinal / self.written_count, 0),
+            OperationKind::Delete if ordinal < self.spare_count => (Target::Spare, ordinal, 0, 0),
+            OperationKind::Delete => {
+                // The put that comes `spare_count` deletes ago has been answered long since.
+                let (puts, deletes) = self.puts_per_delete;
+                let put = (ordinal - self.spare_count) * puts / deletes;
+                (Target::Written, put % self.written_count, put / self.written_count, 0)
+            }
+            OperationKind::Get | OperationKind::GetRange | OperationKind::Head | OperationKind::List => {
+                let (count, size) = self.read.as_ref().map_or((1, 0), |d| (d.count, d.size));
+                let starts = size.saturating_sub(self.range) + 1;
+                let start = if kind == OperationKind::GetRange { self.ranges.below(i, starts) } else { 0 };
+                (Target::Read, self.keys.below(i, count), 0, start)
+            }
+        };
+        Operation { kind, target, index, version, range_start }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mixed() -> Workload {
+        let dataset = |name: &str, count| Dataset { name: name.into(), count, size: 1024 };
+        let shares = [(OperationKind::Get, 45), (OperationKind::Head, 30), (OperationKind::Put, 15), (OperationKind::Delete, 10)];
+        Workload {
+            seed: 42,
+            phase: "mixed".into(),
+            mix: Mix::new(&shares).unwrap(),
+            read: Some(dataset("objects", 1000)),
+            written: dataset("mixed", 1000),
+            spare: Some(dataset("mixed.spare", 32)),
+            range: 0,
+        }
+    }
+
+    #[test]
+    fn the_sequence_depends_on_the_number_alone() {
+        let workload = mixed();
+        let mut forward = workload.sequence();
+        let straight: Vec<Operation> = (0..5_000).map(|i| forward.at(i)).collect();
+        let mut strided = workload.sequence();
+        for i in (0..5_000).step_by(7).chain((0..5_000).rev().step_by(13)) {
+            assert_eq!(strided.at(i), straight[i as usize]);
+        }
+    }
+
+    #[test]
+    fn every_delete_meets_an_object_that_was_put_before() {
+        let workload = mixed();
+        let mut sequence = workload.sequence();
+        let mut present = std::collections::HashSet::new();
+        let mut deletes = 0;
+        for i in 0..200_000 {
+            let op = sequence.at(i);
+            match op.kind {
+                OperationKind::Put => {
+                    present.insert(op.index);
+                }
+                OperationKind::Delete if op.target == Target::Written => {
+                    assert!(present.remove(&op.index), "operation {i} deletes {} which is not there", op.index);
+                    deletes += 1;
+                }
+                _ => {}
+            }
+        }
+        assert!(deletes > 19_000);
+    }
+
+    #[test]
+    fn reads_stay_inside_their_objects() {
+        let mut workload = mixed();
+        workload.mix = Mix::new(&[(OperationKind::GetRange, 1)]).unwrap();
+        workload.range = 100;
+        let mut sequence = workload.sequence();
+        let starts: Vec<u64> = (0..10_000).map(|i| sequence.at(i).range_start).collect();
+        assert_eq!((starts.iter().min(), starts.iter().max()), (Some(&0), Some(&924)));
+    }
+}

@@ -1,0 +1,142 @@
+//! Object contents: pseudo-random, incompressible, cut from one shared block, so that nothing is generated while the clock
+//! runs and every byte read back can be compared.
+//!
+//! An object is a row of segments of at most 1 MiB; each is a slice of a 2 MiB block at an offset derived from
+//! (seed, dataset, index, version, segment). Two objects differ nearly everywhere, and so do two versions of one.
+
+use bytes::Bytes;
+
+use crate::rng::{Stream, mix};
+
+/// Bytes of a full segment.
+const SEGMENT: u64 = 1 << 20;
+
+/// The shared block of a seed.
+#[derive(Clone, Debug)]
+pub struct Block {
+    data: Bytes,
+    seed: u64,
+}
+
+impl Block {
+    /// Generates the block: two segments long, so that any offset within the first leaves a whole segment.
+    pub fn new(seed: u64) -> Block {
+        let stream = Stream::new(seed, "payload");
+        let words = 2 * SEGMENT / 8;
+        let data: Vec<u8> = (0..words).flat_map(|i| stream.at(i).to_le_bytes()).collect();
+        Block { data: data.into(), seed }
+    }
+
+    /// The content of one version of one object.
+    pub fn cut(&self, dataset_id: u64, index: u64, version: u64, size: u64) -> Cut {
+        let key = mix(mix(mix(self.seed ^ dataset_id) ^ index) ^ version);
+        Cut { data: self.data.clone(), key, size }
+    }
+}
+
+/// The content of one object.
+#[derive(Clone, Debug)]
+pub struct Cut {
+    data: Bytes,
+    key: u64,
+    size: u64,
+}
+
+impl Cut {
+    fn offset(&self, segment: u64) -> usize {
+        (mix(self.key ^ segment.wrapping_mul(0x9e37_79b9_7f4a_7c15)) % SEGMENT) as usize
+    }
+
+    /// Bytes in all.
+    pub fn total(&self) -> u64 {
+        self.size
+    }
+
+    /// Segment `index`, or `None` past the end; the first of an empty object is empty.
+    pub fn segment(&self, index: usize) -> Option<Bytes> {
+        let begin = index as u64 * SEGMENT;
+        let len = self.size.checked_sub(begin).filter(|rest| *rest > 0 || index == 0)?.min(SEGMENT) as usize;
+        let from = self.offset(index as u64);
+        Some(self.data.slice(from..from + len))
+    }
+
+    /// Compares `piece` with the content at `at`.
+    ///
+    /// # Errors
+    /// The offset of the first byte that differs, or of the first beyond the end.
+    pub fn compare(&self, at: u64, piece: &[u8]) -> Result<(), u64> {
+        let (mut at, mut rest) = (at, piece);
+        while !rest.is_empty() {
+            let (segment, within) = (at / SEGMENT, at % SEGMENT);
+            let room = (SEGMENT - within).min(self.size.saturating_sub(at)) as usize;
+            if room == 0 {
+                return Err(at);
+            }
+            let (head, tail) = rest.split_at(rest.len().min(room));
+            let from = self.offset(segment) + within as usize;
+            let expected = &self.data[from..from + head.len()];
+            if head != expected {
+                let wrong = head.iter().zip(expected).position(|(a, b)| a != b).unwrap_or(0);
+                return Err(at + wrong as u64);
+            }
+            at += head.len() as u64;
+            rest = tail;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(cut: &Cut) -> Vec<u8> {
+        (0..).map_while(|i| cut.segment(i)).flatten().collect()
+    }
+
+    #[test]
+    fn what_is_uploaded_compares_equal_in_any_pieces() {
+        let block = Block::new(42);
+        for size in [0, 1, 1024, SEGMENT, SEGMENT + 1, 3 * SEGMENT + 7] {
+            let cut = block.cut(1, 2, 3, size);
+            let content = bytes(&cut);
+            assert_eq!(content.len() as u64, size);
+            for step in [1_000_003, 65_536, 4_001] {
+                let mut at = 0;
+                for piece in content.chunks(step) {
+                    assert_eq!(cut.compare(at, piece), Ok(()), "size {size}, step {step}");
+                    at += piece.len() as u64;
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn one_wrong_byte_is_found_where_it_is() {
+        let cut = Block::new(42).cut(1, 2, 3, 2 * SEGMENT);
+        let mut content = bytes(&cut);
+        content[1_500_000] ^= 1;
+        assert_eq!(cut.compare(0, &content), Err(1_500_000));
+        assert_eq!(cut.compare(2 * SEGMENT, b"x"), Err(2 * SEGMENT), "beyond the end");
+    }
+
+    #[test]
+    fn versions_keys_and_seeds_differ() {
+        let block = Block::new(42);
+        let base = bytes(&block.cut(1, 2, 3, 1024));
+        for other in [block.cut(1, 2, 4, 1024), block.cut(1, 3, 3, 1024), block.cut(2, 2, 3, 1024), Block::new(43).cut(1, 2, 3, 1024)] {
+            let equal = bytes(&other).iter().zip(&base).filter(|(a, b)| a == b).count();
+            assert!(equal < 40, "{equal} of 1024 bytes agree; 4 are expected by chance");
+        }
+    }
+
+    #[test]
+    fn content_does_not_compress() {
+        let content = bytes(&Block::new(42).cut(1, 2, 3, SEGMENT));
+        let mut cells = [0u64; 256];
+        content.iter().for_each(|b| cells[*b as usize] += 1);
+        let expected = SEGMENT as f64 / 256.0;
+        let chi: f64 = cells.iter().map(|&c| (c as f64 - expected).powi(2) / expected).sum();
+        assert!(chi < 350.0, "chi-square over byte values is {chi} with 255 degrees of freedom");
+    }
+}
