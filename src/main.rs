@@ -1,1 +1,5 @@
-fn main() {}
+//! `plimsoll`: see [`plimsoll::cli`].
+
+fn main() {
+    std::process::exit(plimsoll::cli::main());
+}

@@ -1,1 +1,69 @@
-//! x
+//! The command line: arguments become typed settings here, and errors become one line and an exit code.
+
+use clap::{Parser, Subcommand};
+
+pub mod calibrate;
+pub mod clean;
+pub mod exit;
+pub mod list;
+pub mod progress;
+pub mod run;
+pub mod serve;
+pub mod session;
+pub mod show;
+pub mod signals;
+pub mod stores;
+
+use exit::Exit;
+
+/// Measures object stores with a known measurement error.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll", version, max_term_width = 110)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run an experiment: a file, a built-in one, or a short form (get, put, mixed, head, list, delete)
+    Run(Box<run::Arguments>),
+    /// Show a run's results again
+    Show(show::Arguments),
+    /// Delete what a killed run left in its store
+    Clean(clean::Arguments),
+    /// Hold the instrument against servers whose truth is known
+    Calibrate(calibrate::Arguments),
+    /// Serve an S3-compatible store from memory
+    Serve(serve::Arguments),
+    /// List what is built in
+    List(list::Arguments),
+}
+
+/// Runs the command line and returns the exit code: 0 done, 1 a check failed, 2 bad input, 3 store unusable, 130 interrupted.
+pub fn main() -> i32 {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            return if error.use_stderr() { 2 } else { 0 };
+        }
+    };
+    let outcome = match cli.command {
+        Command::Run(arguments) => run::run(&arguments),
+        Command::Show(arguments) => show::show(&arguments),
+        Command::Clean(arguments) => clean::clean(&arguments),
+        Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
+        Command::Serve(arguments) => serve::serve(&arguments),
+        Command::List(arguments) => list::list(&arguments),
+    };
+    match outcome {
+        Ok(()) => 0,
+        Err(Exit { code, message }) => {
+            if !message.is_empty() {
+                eprintln!("plimsoll: {message}");
+            }
+            code
+        }
+    }
+}

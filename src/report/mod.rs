@@ -1,1 +1,7 @@
-//! x
+//! Shows results: the terminal table, JSON, and the files of the run directory. One file per form; each works from
+//! `result.json` or from the recorder's rows alone, so any report can be made again without measuring again.
+
+pub mod directory;
+pub mod intervals;
+pub mod json;
+pub mod terminal;

@@ -205,6 +205,8 @@ pub struct Reply {
     pub size: Option<u64>,
     /// The page, for a list.
     pub listing: Option<Listing>,
+    /// The store's clock (`Date` header) when it answered a list, in Unix seconds.
+    pub store_clock_s: Option<i64>,
 }
 
 /// Why an operation failed: the class under which it is counted.

@@ -417,6 +417,8 @@ impl Exchange<'_> {
                 self.end();
                 let parsed = Listing::parse(&body).map_err(|e| self.corrupt(format!("the listing is {e}")))?;
                 reply.listing = Some(parsed);
+                let date = text(hyper::header::DATE).and_then(|d| jiff::fmt::rfc2822::parse(d).ok());
+                reply.store_clock_s = date.map(|d| d.timestamp().as_second());
             }
             Request::DeleteMany { .. } => {
                 let body = self.collect(usize::MAX).await?;

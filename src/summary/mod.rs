@@ -1,1 +1,9 @@
-//! x
+//! From sums to figures: pure functions from what the recorder counted to what `result.json` says.
+//!
+//! [`window`] makes one window's figures, [`latency`] its percentiles, [`limits`] decides whether the client was the limit.
+//! Nothing here touches a clock, a file or a store.
+
+pub mod latency;
+pub mod limits;
+pub mod result;
+pub mod window;

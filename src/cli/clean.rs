@@ -1,0 +1,51 @@
+//! `plimsoll clean`: deletes what a killed run left in its stores, and nothing else.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::exit::Exit;
+use super::session::reopen;
+use crate::driver::clean::clean as clean_store;
+use crate::report::directory::{read_environment, write_environment};
+
+/// Arguments of `plimsoll clean`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Run directories
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// PEM file of certificate authorities to trust instead of the system's
+    #[arg(long, value_name = "FILE")]
+    ca_bundle: Option<PathBuf>,
+}
+
+/// Cleans up after each run.
+///
+/// # Errors
+/// 2 when a directory is none, 3 when a store cannot be used.
+pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
+    for run in &arguments.runs {
+        let mut environment = read_environment(run).map_err(|e| {
+            Exit::input(format!("{}: not a run directory ({e}); name one, such as plimsoll-runs/<run-id>", run.display()))
+        })?;
+        for facts in &mut environment.stores {
+            if facts.url == "embedded:" || facts.url == "memory:" {
+                facts.uncleaned = false;
+                println!("{}: gone with its run", facts.url);
+                continue;
+            }
+            let store = reopen(facts, arguments.ca_bundle.as_deref())?;
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
+            let cleaned = runtime.block_on(clean_store(store.as_ref(), &facts.root, |_| {}));
+            let cleaned = cleaned.map_err(|f| Exit::store(format!("{}: {f}", facts.url)))?;
+            facts.uncleaned = false;
+            println!("{}: {} objects deleted under {}", facts.url, cleaned.deleted, facts.root);
+            if cleaned.foreign > 0 {
+                println!("{}: {} objects there are not this run's and stay", facts.url, cleaned.foreign);
+            }
+        }
+        write_environment(run, &environment).map_err(|e| Exit::input(format!("{}: {e}", run.display())))?;
+    }
+    Ok(())
+}

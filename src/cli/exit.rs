@@ -1,0 +1,34 @@
+//! How a command ends when it does not end well.
+
+use std::fmt::Display;
+
+/// An exit code with the line that explains it.
+#[derive(Debug)]
+pub struct Exit {
+    /// Exit code of the process.
+    pub code: i32,
+    /// One line for a person; empty when everything was said.
+    pub message: String,
+}
+
+impl Exit {
+    /// 1: measured, but a check failed.
+    pub fn check(message: impl Display) -> Exit {
+        Exit { code: 1, message: message.to_string() }
+    }
+
+    /// 2: bad input; the message names the flag or file:line and the fix.
+    pub fn input(message: impl Display) -> Exit {
+        Exit { code: 2, message: message.to_string() }
+    }
+
+    /// 3: the store could not be used.
+    pub fn store(message: impl Display) -> Exit {
+        Exit { code: 3, message: message.to_string() }
+    }
+
+    /// 130: interrupted; results are kept.
+    pub fn interrupted(message: impl Display) -> Exit {
+        Exit { code: 130, message: message.to_string() }
+    }
+}

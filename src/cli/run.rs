@@ -1,0 +1,205 @@
+//! `plimsoll run`: an experiment or a short form.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::exit::Exit;
+use super::session::{Settings, execute};
+use crate::experiment::short::{FORMS, Short};
+use crate::experiment::written::DEFAULT_SEED;
+use crate::experiment::{Experiment, load, resolve};
+use crate::report::{json, terminal};
+
+/// Arguments of `plimsoll run`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// A built-in experiment (quickstart), a file, or get, put, mixed, head, list, delete
+    experiment: String,
+    /// Store to measure: a URL or a name from plimsoll.toml; may be repeated
+    #[arg(long, value_name = "STORE")]
+    store: Vec<String>,
+    /// Where run directories go
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
+    out: PathBuf,
+    /// Seed of everything random [default: the experiment's, or 42]
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// From where it is measured, for the record: a region, a rack, a city
+    #[arg(long, value_name = "NAME", default_value = "")]
+    vantage: String,
+    /// Print result.json instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Leave the objects in the store; `plimsoll clean RUN` removes them later
+    #[arg(long)]
+    keep: bool,
+    /// Create the bucket when it is missing (it is never deleted)
+    #[arg(long)]
+    create_bucket: bool,
+    /// PEM file of certificate authorities to trust instead of the system's
+    #[arg(long, value_name = "FILE")]
+    ca_bundle: Option<PathBuf>,
+    /// Worker threads [default: by load and cores]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    #[command(flatten)]
+    short: ShortArguments,
+}
+
+/// Options of the short forms; an experiment file says these itself.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Short forms")]
+struct ShortArguments {
+    /// Size of an object [default: 1KiB]
+    #[arg(long)]
+    size: Option<String>,
+    /// Number of objects [default: 1000]
+    #[arg(long, value_name = "N")]
+    objects: Option<u64>,
+    /// Closed loop: operations in flight [default: 16]
+    #[arg(long, value_name = "N", conflicts_with = "rate")]
+    concurrency: Option<u64>,
+    /// Open loop: operations intended per time, such as 500/s
+    #[arg(long)]
+    rate: Option<String>,
+    /// Open loop: constant or poisson [default: constant]
+    #[arg(long, requires = "rate")]
+    arrival: Option<String>,
+    /// Open loop: most operations in flight [default: 1024]
+    #[arg(long, value_name = "N", requires = "rate")]
+    in_flight: Option<u64>,
+    /// Length of the measurement [default: 30s, unless --operations is given]
+    #[arg(long)]
+    duration: Option<String>,
+    /// End after so many operations
+    #[arg(long, value_name = "N")]
+    operations: Option<u64>,
+    /// Length of the warm-up [default: 2s]
+    #[arg(long)]
+    warmup: Option<String>,
+    /// on compares what is read byte for byte, off by length [default: on]
+    #[arg(long)]
+    verify: Option<String>,
+    /// Deadline of one operation [default: 60s]
+    #[arg(long)]
+    timeout: Option<String>,
+    /// Further attempts after throttling, server errors and broken connections [default: 0]
+    #[arg(long, value_name = "N")]
+    retries: Option<u32>,
+}
+
+impl ShortArguments {
+    /// The first option that was given, by its flag.
+    fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--size", self.size.is_some()),
+            ("--objects", self.objects.is_some()),
+            ("--concurrency", self.concurrency.is_some()),
+            ("--rate", self.rate.is_some()),
+            ("--duration", self.duration.is_some()),
+            ("--operations", self.operations.is_some()),
+            ("--warmup", self.warmup.is_some()),
+            ("--verify", self.verify.is_some()),
+            ("--timeout", self.timeout.is_some()),
+            ("--retries", self.retries.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+}
+
+fn resolve_experiment(arguments: &Arguments) -> Result<Experiment, Exit> {
+    let short = &arguments.short;
+    let mut experiment = if FORMS.contains(&arguments.experiment.as_str()) {
+        let written = Short {
+            form: arguments.experiment.clone(),
+            size: short.size.clone().unwrap_or_else(|| "1KiB".into()),
+            objects: short.objects.unwrap_or(1000),
+            concurrency: short.concurrency,
+            rate: short.rate.clone(),
+            arrival: short.arrival.clone(),
+            in_flight: short.in_flight,
+            duration: short.duration.clone(),
+            operations: short.operations,
+            warmup: Some(short.warmup.clone().unwrap_or_else(|| "2s".into())),
+            verify: short.verify.clone(),
+            timeout: short.timeout.clone(),
+            retries: short.retries,
+            seed: arguments.seed.unwrap_or(DEFAULT_SEED),
+        };
+        resolve::resolve(written.to_written()).map_err(|(_, message)| Exit::input(as_flag(&message)))?
+    } else {
+        if let Some(flag) = short.given() {
+            return Err(Exit::input(format!(
+                "{flag} belongs to the short forms ({}); an experiment says this in its file",
+                FORMS.join(", ")
+            )));
+        }
+        let mut experiment = load(&arguments.experiment).map_err(Exit::input)?;
+        if let Some(seed) = arguments.seed {
+            experiment.seed = seed;
+            experiment.phases.iter_mut().for_each(|p| p.workload.seed = seed);
+        }
+        experiment
+    };
+    if !arguments.store.is_empty() {
+        experiment.stores = arguments.store.clone();
+    }
+    if experiment.stores.is_empty() {
+        return Err(Exit::input(
+            "--store is missing; name one, such as --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000', \
+             or --store embedded: to try it on this machine",
+        ));
+    }
+    Ok(experiment)
+}
+
+/// A message about a field of the file, in terms of the flag that set it.
+fn as_flag(message: &str) -> String {
+    let message = message.split_once("': ").map_or(message, |(_, rest)| rest);
+    let mut text = message.to_string();
+    for (field, flag) in [
+        ("objects.size", "--size"),
+        ("objects.count", "--objects"),
+        ("in_flight", "--in-flight"),
+        ("stop_after", "--operations"),
+    ] {
+        text = text.replace(field, flag);
+    }
+    for flag in ["concurrency", "rate", "arrival", "duration", "verify", "timeout"] {
+        if text.starts_with(flag) {
+            text = format!("--{text}");
+        }
+    }
+    text
+}
+
+/// Runs the experiment and prints its result.
+///
+/// # Errors
+/// See [`execute`].
+pub fn run(arguments: &Arguments) -> Result<(), Exit> {
+    let experiment = resolve_experiment(arguments)?;
+    if arguments.workers == Some(0) {
+        return Err(Exit::input("--workers must be at least 1"));
+    }
+    let settings = Settings {
+        out: arguments.out.clone(),
+        vantage: arguments.vantage.clone(),
+        keep: arguments.keep,
+        create_bucket: arguments.create_bucket,
+        ca_bundle: arguments.ca_bundle.clone(),
+        workers: arguments.workers,
+        quiet: arguments.json,
+    };
+    let outcome = execute(&experiment, &settings)?;
+    let text = if arguments.json {
+        json::to_string(&outcome.result)
+    } else {
+        format!("{}results: {}\n", terminal::render(&outcome.result), outcome.path.display())
+    };
+    // A reader that went away (a closed pipe) is no failure of the run.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    outcome.problem.map_or(Ok(()), Err)
+}

@@ -1,0 +1,124 @@
+//! `plimsoll serve`: the embedded server in the foreground.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use clap::Args;
+use tokio::sync::watch;
+
+use super::exit::Exit;
+use crate::s3::credentials::Credentials;
+use crate::s3::tls::server_config;
+use crate::server::inject::{Injector, Spec};
+use crate::server::truth::TruthLog;
+use crate::server::{Parts, Settings, run};
+
+/// Arguments of `plimsoll serve`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Address and port; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
+    listen: String,
+    /// Access key [default: AWS_ACCESS_KEY_ID]
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_ACCESS_KEY", hide_env_values = true)]
+    access_key: Option<String>,
+    /// Secret key; better set in the environment, where no process list shows it [default: AWS_SECRET_ACCESS_KEY]
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_SECRET_KEY", hide_env_values = true)]
+    secret_key: Option<String>,
+    /// PEM file with the certificate chain; with --tls-key, TLS is spoken
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's private key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Region that it says it is in; signatures of any region are accepted
+    #[arg(long, default_value = "us-east-1")]
+    region: String,
+    /// Threads that serve connections [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Connections beyond this are closed at once
+    #[arg(long, value_name = "N", default_value_t = 16_384)]
+    max_connections: usize,
+    /// Faults, separated by commas: latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, slow=100ms@20s+10s,
+    /// capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, corrupt=0.01, seed=1
+    #[arg(long, value_name = "FAULTS")]
+    inject: Option<String>,
+    /// Write down when each request came and left, as CSV
+    #[arg(long, value_name = "FILE")]
+    truth: Option<PathBuf>,
+    /// End when standard input closes, as a child process should
+    #[arg(long, hide = true)]
+    until_stdin_closes: bool,
+}
+
+fn key(given: Option<&String>, variable: &str, flag: &str) -> Result<String, Exit> {
+    let found = given.cloned().or_else(|| std::env::var(variable).ok()).filter(|k| !k.is_empty());
+    found.ok_or_else(|| Exit::input(format!("{flag} is missing; give it, or set {variable}")))
+}
+
+/// Serves until SIGINT or SIGTERM.
+///
+/// # Errors
+/// 2 for bad settings, 3 when the address cannot be used.
+pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
+    let access = key(arguments.access_key.as_ref(), "AWS_ACCESS_KEY_ID", "--access-key")?;
+    let secret = key(arguments.secret_key.as_ref(), "AWS_SECRET_ACCESS_KEY", "--secret-key")?;
+    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => Some(server_config(certificate, key).map_err(Exit::input)?),
+        _ => None,
+    };
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let spec = arguments.inject.as_deref().map(Spec::parse).transpose().map_err(Exit::input)?;
+    let truth = arguments.truth.as_ref().map(|path| {
+        TruthLog::create(path).map_err(|e| Exit::input(format!("--truth {}: {e}", path.display())))
+    });
+    let mut settings = Settings {
+        region: arguments.region.clone(),
+        max_connections: arguments.max_connections,
+        ..Settings::default()
+    };
+    settings.threads = arguments.threads.unwrap_or(settings.threads);
+    let listener = TcpListener::bind(&arguments.listen)
+        .map_err(|e| Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen)))?;
+    let address = listener.local_addr().map_err(Exit::store)?;
+    println!("listening on {scheme}://{address}");
+    let _ = std::io::stdout().flush();
+    let (stop, shutdown) = watch::channel(false);
+    watch_for_end(stop, arguments.until_stdin_closes);
+    let parts = Parts {
+        settings,
+        credentials: Credentials::new(&access, &secret, None),
+        tls,
+        injector: spec.map(Injector::new),
+        truth: truth.transpose()?,
+    };
+    run(listener, parts, &shutdown).map_err(|e| Exit::store(format!("the server ended: {e}")))
+}
+
+fn watch_for_end(stop: watch::Sender<bool>, until_stdin_closes: bool) {
+    let stop = std::sync::Arc::new(stop);
+    if until_stdin_closes {
+        let stop = std::sync::Arc::clone(&stop);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 64];
+            let mut stdin = std::io::stdin();
+            while stdin.read(&mut buffer).is_ok_and(|n| n > 0) {}
+            let _ = stop.send(true);
+        });
+    }
+    std::thread::spawn(move || -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            let _ = stop.send(true);
+            Ok(())
+        })
+    });
+}

@@ -1,0 +1,33 @@
+//! `plimsoll show`: a run's table or JSON, from its directory alone.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::exit::Exit;
+use crate::report::{json, terminal};
+
+/// Arguments of `plimsoll show`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Run directories
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Print result.json instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// Shows each run.
+///
+/// # Errors
+/// When one cannot be read.
+pub fn show(arguments: &Arguments) -> Result<(), Exit> {
+    for run in &arguments.runs {
+        let result = json::read(run).map_err(Exit::input)?;
+        let text = if arguments.json { json::to_string(&result) } else { terminal::render(&result) };
+        let _ = std::io::stdout().write_all(text.as_bytes());
+    }
+    Ok(())
+}

@@ -1,0 +1,196 @@
+//! From a store as written on the command line to an open one: URLs, names from `plimsoll.toml`, the embedded server.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::exit::Exit;
+use crate::clock::wall_now;
+use crate::rng::mix;
+use crate::s3::credentials::{CredentialError, CredentialSource, Credentials};
+use crate::s3::sign::sha256;
+use crate::store::Store;
+use crate::store::memory::MemoryStore;
+use crate::store::s3::S3Store;
+use crate::store::url::{StoreUrl, parse};
+
+/// Bucket that runs on the embedded server use.
+pub const EMBEDDED_BUCKET: &str = "plimsoll";
+
+/// A store, open.
+pub struct Opened {
+    /// As the user wrote it.
+    pub written: String,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Where its credentials come from, when they may need renewal.
+    pub credentials: Option<CredentialSource>,
+    /// Whether its bucket is ours to create.
+    pub own_bucket: bool,
+    /// The embedded server, while the store is open.
+    pub server: Option<EmbeddedServer>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Configuration {
+    #[serde(default)]
+    store: BTreeMap<String, StoreTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct StoreTable {
+    url: String,
+    access_key_env: Option<String>,
+    secret_key_env: Option<String>,
+    session_token_env: Option<String>,
+}
+
+/// The `[store.NAME]` table of `plimsoll.toml` in the working directory.
+fn table(name: &str) -> Result<Option<StoreTable>, Exit> {
+    const FILE: &str = "plimsoll.toml";
+    let Ok(text) = std::fs::read_to_string(FILE) else { return Ok(None) };
+    let mut configuration: Configuration = toml::from_str(&text).map_err(|e| {
+        let line = text[..e.span().map_or(0, |s| s.start).min(text.len())].matches('\n').count() + 1;
+        Exit::input(format!("{FILE}:{line}: {}", e.message().replace('\n', " ")))
+    })?;
+    Ok(configuration.store.remove(name))
+}
+
+fn from_variables(name: &str, table: &StoreTable) -> Result<Option<CredentialSource>, Exit> {
+    let (Some(access), Some(secret)) = (&table.access_key_env, &table.secret_key_env) else { return Ok(None) };
+    let variable = |variable: &String| {
+        std::env::var(variable).ok().filter(|v| !v.is_empty()).ok_or_else(|| {
+            Exit::input(CredentialError::Variable { store: name.to_string(), variable: variable.clone() })
+        })
+    };
+    let token = table.session_token_env.as_ref().map(variable).transpose()?;
+    let credentials = Credentials::new(&variable(access)?, &variable(secret)?, token.as_deref());
+    Ok(Some(CredentialSource::fixed(credentials)))
+}
+
+/// Opens a store.
+///
+/// # Errors
+/// Exit 2 for what is written wrong, 3 for what cannot be reached or has no credentials.
+pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
+    let named = if written.contains(':') { None } else { table(written)? };
+    let url = named.as_ref().map_or(written, |t| t.url.as_str());
+    let environment = |name: &str| std::env::var(name).ok();
+    let resolved = parse(url, &environment).map_err(|e| Exit::input(format!("--store: {e}")))?;
+    let written = written.to_string();
+    match resolved {
+        StoreUrl::Memory => {
+            let store = Arc::new(MemoryStore::default());
+            Ok(Opened { written, store, credentials: None, own_bucket: true, server: None })
+        }
+        StoreUrl::Embedded => {
+            let server = EmbeddedServer::start(&[])?;
+            let store = server.store(&written)?;
+            Ok(Opened { written, store, credentials: None, own_bucket: true, server: Some(server) })
+        }
+        StoreUrl::S3(s3) => {
+            let credentials = match &named {
+                _ if !s3.sign => None,
+                Some(table) => match from_variables(&written, table)? {
+                    Some(source) => Some(source),
+                    None => Some(from_chain()?),
+                },
+                None => Some(from_chain()?),
+            };
+            let store = S3Store::open(*s3, &written, credentials.clone(), ca_bundle).map_err(|e| match e {
+                crate::store::s3::OpenError::Resolve { .. } => Exit::store(e),
+                other => Exit::input(other),
+            })?;
+            Ok(Opened { written, store: Arc::new(store), credentials, own_bucket: false, server: None })
+        }
+    }
+}
+
+fn from_chain() -> Result<CredentialSource, Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
+    runtime.block_on(CredentialSource::from_chain()).map_err(Exit::store)
+}
+
+/// `plimsoll serve` as a process of its own. It ends with this value, or with this process, whichever comes first: it
+/// watches its standard input, which closes in either case.
+pub struct EmbeddedServer {
+    child: Child,
+    /// `http://127.0.0.1:PORT`.
+    pub url: String,
+    credentials: Credentials,
+}
+
+/// A word that nobody can guess, for credentials that live as long as one process.
+fn random_word() -> String {
+    let mut seed = [0u8; 32];
+    let drawn = std::fs::File::open("/dev/urandom").and_then(|mut f| std::io::Read::read_exact(&mut f, &mut seed));
+    if drawn.is_err() {
+        seed[..8].copy_from_slice(&mix(wall_now().as_nanosecond() as u64).to_le_bytes());
+    }
+    crate::s3::encode::hex(&sha256(&seed)[..20])
+}
+
+impl EmbeddedServer {
+    /// Starts the server with further arguments.
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    pub fn start(arguments: &[&str]) -> Result<EmbeddedServer, Exit> {
+        use std::os::unix::process::CommandExt;
+        let program = std::env::current_exe().map_err(|e| Exit::store(format!("the embedded server: {e}")))?;
+        let credentials = Credentials::new(&random_word(), &random_word(), None);
+        let child = Command::new(program)
+            .args(["serve", "--listen", "127.0.0.1:0", "--until-stdin-closes"])
+            .args(arguments)
+            .env("PLIMSOLL_ACCESS_KEY", &credentials.access_key)
+            .env("PLIMSOLL_SECRET_KEY", credentials.secret_key())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // A Ctrl-C on the terminal is for the run, which still needs the server to clean up.
+            .process_group(0)
+            .spawn();
+        let mut child = child.map_err(|e| Exit::store(format!("the embedded server could not be started: {e}")))?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            let _ = BufReader::new(stdout).read_line(&mut line);
+        }
+        match line.trim().strip_prefix("listening on ") {
+            Some(url) => Ok(EmbeddedServer { url: url.to_string(), child, credentials }),
+            None => {
+                let _ = child.kill();
+                Err(Exit::store("the embedded server did not come up; try `plimsoll serve` to see why"))
+            }
+        }
+    }
+
+    /// A store on the server's bucket.
+    ///
+    /// # Errors
+    /// Never, unless the loopback address has gone.
+    pub fn store(&self, shown: &str) -> Result<Arc<dyn Store>, Exit> {
+        let text = format!("s3://{EMBEDDED_BUCKET}?endpoint={}&provider=embedded&region=us-east-1", self.url);
+        let Ok(StoreUrl::S3(url)) = parse(&text, &|_| None) else { return Err(Exit::store("the embedded server's URL")) };
+        let source = CredentialSource::fixed(self.credentials.clone());
+        let store = S3Store::open(*url, shown, Some(source), None).map_err(Exit::store)?;
+        Ok(Arc::new(store))
+    }
+
+    /// Ends the server in good order and waits for it, so that its log is complete.
+    pub fn stop(mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for EmbeddedServer {
+    fn drop(&mut self) {
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,143 @@
+//! The run directory: `experiment.toml`, `environment.json`, `result.json`, `intervals.arrows`. No secret is ever in it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::intervals::{IntervalLog, Place};
+use super::json;
+use crate::machine::Machine;
+use crate::recorder::collector::SecondRow;
+use crate::summary::result::RunResult;
+
+/// Everything outside the experiment that a repeat of the run must know.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct Environment {
+    /// Version of Plimsoll.
+    pub version: String,
+    /// Command line as typed.
+    pub command: Vec<String>,
+    /// From where it was measured.
+    pub vantage: String,
+    /// Process id, while it runs.
+    pub pid: u32,
+    /// The machine.
+    pub machine: Machine,
+    /// Worker threads.
+    pub workers: usize,
+    /// Stores in order.
+    pub stores: Vec<StoreFacts>,
+}
+
+/// One store as the run found it.
+#[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
+pub struct StoreFacts {
+    /// As the user wrote it.
+    pub url: String,
+    /// Kind of store.
+    pub provider: String,
+    /// `scheme://host:port`.
+    pub endpoint: String,
+    /// Addresses in use.
+    pub addresses: Vec<String>,
+    /// What signatures cover.
+    pub signing: String,
+    /// Prefix of all keys of this run.
+    pub root: String,
+    /// TCP handshake before the run, in milliseconds: about one round trip.
+    pub rtt_ms: Option<f64>,
+    /// TLS handshake before the run, in milliseconds.
+    pub tls_ms: Option<f64>,
+    /// Store's clock minus ours, in seconds (the Date header has whole seconds).
+    pub clock_offset_s: Option<i64>,
+    /// Whether the run wrote there and has not cleaned up yet.
+    pub uncleaned: bool,
+}
+
+/// A run directory being written.
+pub struct RunDirectory {
+    path: PathBuf,
+    log: IntervalLog,
+    /// The first error of the disk; later ones are consequences.
+    pub disk_error: Option<io::Error>,
+}
+
+impl RunDirectory {
+    /// Creates `<out>/<run-id>/` with the experiment in it.
+    ///
+    /// # Errors
+    /// When the directory cannot be written.
+    pub fn create(out: &Path, run_id: &str, experiment: &str) -> io::Result<RunDirectory> {
+        let path = out.join(run_id);
+        fs::create_dir_all(&path)?;
+        json::write_whole(&path.join("experiment.toml"), experiment)?;
+        let log = IntervalLog::create(&path.join("intervals.arrows"))?;
+        Ok(RunDirectory { path, log, disk_error: None })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Writes `environment.json`.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    pub fn environment(&self, environment: &Environment) -> io::Result<()> {
+        write_environment(&self.path, environment)
+    }
+
+    /// Adds a row to the interval log; an error is kept, the run goes on.
+    pub fn second(&mut self, place: Place<'_>, row: &SecondRow<'_>) {
+        if self.disk_error.is_none() {
+            self.disk_error = self.log.add(place, row).err();
+        }
+    }
+
+    /// Writes `result.json`; an error is kept, the run goes on.
+    pub fn result(&mut self, result: &RunResult) {
+        let written = json::write_whole(&self.path.join("result.json"), &json::to_string(result));
+        if self.disk_error.is_none() {
+            self.disk_error = written.err();
+        }
+    }
+
+    /// Brings the interval log to the disk.
+    pub fn flush(&mut self) {
+        if self.disk_error.is_none() {
+            self.disk_error = self.log.flush().err();
+        }
+    }
+
+    /// Ends the interval log.
+    ///
+    /// # Errors
+    /// The first error of the disk during the whole run.
+    pub fn finish(self) -> io::Result<()> {
+        match self.disk_error {
+            Some(error) => Err(error),
+            None => self.log.finish(),
+        }
+    }
+}
+
+/// Writes `environment.json` into a run directory.
+///
+/// # Errors
+/// When the disk is full.
+pub fn write_environment(path: &Path, environment: &Environment) -> io::Result<()> {
+    let text = serde_json::to_string_pretty(environment).map_err(io::Error::other)?;
+    json::write_whole(&path.join("environment.json"), &(text + "\n"))
+}
+
+/// Reads `environment.json` of a run directory.
+///
+/// # Errors
+/// When there is none, or it is not one.
+pub fn read_environment(path: &Path) -> io::Result<Environment> {
+    let text = fs::read_to_string(path.join("environment.json"))?;
+    serde_json::from_str(&text).map_err(io::Error::other)
+}

@@ -1,0 +1,154 @@
+//! `intervals.arrows`: an Arrow IPC stream with one row per completion second, store, phase and operation, histograms
+//! included. A stream needs no footer, so what was written before a kill can be read.
+
+use std::fs::File;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow_array::builder::{BinaryBuilder, Float64Builder, StringBuilder, UInt64Builder};
+use arrow_array::{ArrayRef, RecordBatch};
+use arrow_ipc::writer::StreamWriter;
+use arrow_schema::{ArrowError, DataType, Field, Schema};
+
+use crate::recorder::collector::SecondRow;
+
+/// Where a row belongs.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// The store as written.
+    pub store: &'a str,
+    /// Name of the phase.
+    pub phase: &'a str,
+    /// Role of the phase.
+    pub role: &'a str,
+}
+
+/// The columns. Histograms are HdrHistogram V2, compressed, in microseconds; empty where nothing was recorded.
+pub fn schema() -> Schema {
+    let field = |name: &str, kind| Field::new(name, kind, false);
+    Schema::new(vec![
+        field("second", DataType::UInt64),
+        field("store", DataType::Utf8),
+        field("phase", DataType::Utf8),
+        field("role", DataType::Utf8),
+        field("operation", DataType::Utf8),
+        field("operations", DataType::UInt64),
+        field("failed", DataType::UInt64),
+        field("censored", DataType::UInt64),
+        field("bytes", DataType::Float64),
+        field("errors", DataType::Utf8),
+        field("service", DataType::Binary),
+        field("response", DataType::Binary),
+        field("first_byte", DataType::Binary),
+    ])
+}
+
+/// Writes the log, second by second.
+pub struct IntervalLog {
+    writer: StreamWriter<File>,
+    schema: Arc<Schema>,
+    second: u64,
+    rows: Rows,
+}
+
+#[derive(Default)]
+struct Rows {
+    count: usize,
+    seconds: UInt64Builder,
+    stores: StringBuilder,
+    phases: StringBuilder,
+    roles: StringBuilder,
+    kinds: StringBuilder,
+    operations: UInt64Builder,
+    failed: UInt64Builder,
+    censored: UInt64Builder,
+    bytes: Float64Builder,
+    errors: StringBuilder,
+    service: BinaryBuilder,
+    response: BinaryBuilder,
+    first_byte: BinaryBuilder,
+}
+
+fn to_io(error: ArrowError) -> io::Error {
+    match error {
+        ArrowError::IoError(_, source) => source,
+        other => io::Error::other(other),
+    }
+}
+
+impl IntervalLog {
+    /// Creates the file.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn create(path: &Path) -> io::Result<IntervalLog> {
+        let schema = Arc::new(schema());
+        let writer = StreamWriter::try_new(File::create(path)?, &schema).map_err(to_io)?;
+        Ok(IntervalLog { writer, schema, second: 0, rows: Rows::default() })
+    }
+
+    /// Adds a row; the rows of a second go to the file with the first row of the next.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    pub fn add(&mut self, place: Place<'_>, row: &SecondRow<'_>) -> io::Result<()> {
+        if row.second != self.second {
+            self.flush()?;
+            self.second = row.second;
+        }
+        let (rows, tally) = (&mut self.rows, row.tally);
+        rows.count += 1;
+        rows.seconds.append_value(row.second);
+        rows.stores.append_value(place.store);
+        rows.phases.append_value(place.phase);
+        rows.roles.append_value(place.role);
+        rows.kinds.append_value(row.kind.name());
+        rows.operations.append_value(tally.operations);
+        rows.failed.append_value(tally.failures());
+        rows.censored.append_value(tally.censored);
+        rows.bytes.append_value(tally.bytes);
+        rows.errors.append_value(serde_json::to_string(&tally.errors).unwrap_or_default());
+        rows.service.append_value(tally.service.to_bytes());
+        rows.response.append_value(tally.response.to_bytes());
+        rows.first_byte.append_value(tally.first_byte.to_bytes());
+        Ok(())
+    }
+
+    /// Brings all rows to the file.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    pub fn flush(&mut self) -> io::Result<()> {
+        if self.rows.count == 0 {
+            return Ok(());
+        }
+        let mut rows = std::mem::take(&mut self.rows);
+        let columns: Vec<ArrayRef> = vec![
+            Arc::new(rows.seconds.finish()),
+            Arc::new(rows.stores.finish()),
+            Arc::new(rows.phases.finish()),
+            Arc::new(rows.roles.finish()),
+            Arc::new(rows.kinds.finish()),
+            Arc::new(rows.operations.finish()),
+            Arc::new(rows.failed.finish()),
+            Arc::new(rows.censored.finish()),
+            Arc::new(rows.bytes.finish()),
+            Arc::new(rows.errors.finish()),
+            Arc::new(rows.service.finish()),
+            Arc::new(rows.response.finish()),
+            Arc::new(rows.first_byte.finish()),
+        ];
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(to_io)?;
+        self.writer.write(&batch).and_then(|()| self.writer.flush()).map_err(to_io)
+    }
+
+    /// Ends the stream.
+    ///
+    /// # Errors
+    /// When the disk is full.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.flush()?;
+        self.writer.finish().map_err(to_io)
+    }
+}

@@ -1,0 +1,71 @@
+//! `result.json`: written whole and renamed into place, so that a reader never sees half of it.
+
+use std::fs;
+use std::io::{self, Write};
+use std::path::Path;
+
+use crate::summary::result::RunResult;
+
+/// The document, with a final newline.
+pub fn to_string(result: &RunResult) -> String {
+    let mut text = serde_json::to_string_pretty(result).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+/// Writes `contents` to `path` by way of a temporary file beside it.
+///
+/// # Errors
+/// When the disk is full or the directory is gone; the old file then stays.
+pub fn write_whole(path: &Path, contents: &str) -> io::Result<()> {
+    let temporary = path.with_extension("tmp");
+    let written = fs::File::create(&temporary).and_then(|mut file| {
+        file.write_all(contents.as_bytes())?;
+        file.sync_data()
+    });
+    if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
+        let _ = fs::remove_file(&temporary);
+        return Err(error);
+    }
+    Ok(())
+}
+
+/// Why a result could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// No file.
+    #[error("{path}: {source}; name a run directory, such as plimsoll-runs/<run-id>")]
+    Io {
+        /// The file.
+        path: String,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// Not a result.
+    #[error("{path}: not a result of schema {expected}: {reason}")]
+    Shape {
+        /// The file.
+        path: String,
+        /// Schema number that this version reads.
+        expected: u32,
+        /// What is wrong.
+        reason: String,
+    },
+}
+
+/// Reads a result from a run directory or from the file itself.
+///
+/// # Errors
+/// See [`ReadError`].
+pub fn read(path: &Path) -> Result<RunResult, ReadError> {
+    let file = if path.is_dir() { path.join("result.json") } else { path.to_path_buf() };
+    let shown = file.display().to_string();
+    let text = fs::read_to_string(&file).map_err(|source| ReadError::Io { path: shown.clone(), source })?;
+    let expected = crate::summary::result::SCHEMA;
+    let shape = |reason: String| ReadError::Shape { path: shown.clone(), expected, reason };
+    let result: RunResult = serde_json::from_str(&text).map_err(|e| shape(e.to_string()))?;
+    if result.schema != expected {
+        return Err(shape(format!("it has schema {}", result.schema)));
+    }
+    Ok(result)
+}

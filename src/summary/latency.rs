@@ -1,0 +1,124 @@
+//! Percentiles from merged histograms: shown only where enough samples carry them, `> X` where censoring hides them.
+
+use super::result::Percentiles;
+use crate::recorder::histogram::Latencies;
+
+/// The percentiles shown, with their names.
+pub const SHOWN: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// Samples that a percentile needs: ten beyond it (law of measurement, 4).
+pub fn needed(q: f64) -> u64 {
+    (10.0 / (1.0 - q)).round() as u64
+}
+
+fn ms(ns: u64) -> f64 {
+    // Whole microseconds: what the histogram resolves.
+    ((ns + 500) / 1_000) as f64 / 1_000.0
+}
+
+/// Percentiles of fully observed latencies.
+pub fn percentiles(latencies: &Latencies) -> Percentiles {
+    with_censored(latencies, &Latencies::default())
+}
+
+/// Percentiles of latencies of which some (`censored`) are only known to exceed what was waited.
+///
+/// Each censored value may in truth be anything from its wait to infinity. A percentile is shown when both ends agree;
+/// else `above` has the lower bound, which it is known to exceed or equal.
+pub fn with_censored(observed: &Latencies, censored: &Latencies) -> Percentiles {
+    let n = observed.len() + censored.len();
+    let mut out = Percentiles { n, ..Percentiles::default() };
+    if n == 0 {
+        return out;
+    }
+    let mut lowest = observed.clone();
+    lowest.merge(censored);
+    for (name, q) in SHOWN {
+        if n < needed(q) {
+            out.needs.insert(name.into(), needed(q));
+            continue;
+        }
+        let Some(low) = lowest.quantile_ns(q) else { continue };
+        // Censored ones at infinity: the rank counts from the observed ones alone.
+        let rank = (q * n as f64).ceil();
+        let high = if censored.is_empty() {
+            Some(low)
+        } else if rank <= observed.len() as f64 {
+            observed.quantile_ns((rank - 0.5) / observed.len() as f64)
+        } else {
+            None
+        };
+        if high == Some(low) {
+            set(&mut out, name, ms(low));
+        } else {
+            out.above.insert(name.into(), ms(low));
+        }
+    }
+    out.min = lowest.min_ns().map(ms);
+    if censored.is_empty() {
+        out.mean = observed.mean_ns().map(|ns| ns / 1e6);
+        out.max = observed.max_ns().map(ms);
+    } else if let Some(max) = lowest.max_ns() {
+        out.above.insert("max".into(), ms(max));
+    }
+    out
+}
+
+fn set(out: &mut Percentiles, name: &str, value: f64) {
+    let place = match name {
+        "p50" => &mut out.p50,
+        "p90" => &mut out.p90,
+        "p95" => &mut out.p95,
+        "p99" => &mut out.p99,
+        _ => &mut out.p99_9,
+    };
+    *place = Some(value);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn of(values: impl IntoIterator<Item = u64>) -> Latencies {
+        let mut out = Latencies::default();
+        values.into_iter().for_each(|v| out.record(v));
+        out
+    }
+
+    #[test]
+    fn a_percentile_needs_ten_samples_beyond_it() {
+        let shown = percentiles(&of((1..=999).map(|i| i * MS)));
+        assert_eq!((shown.p99, shown.needs["p99"], shown.needs["p99.9"]), (None, 1000, 10_000));
+        assert!(shown.p95.is_some());
+        let shown = percentiles(&of((1..=1000).map(|i| i * MS)));
+        assert!((shown.p99.unwrap() / 990.0 - 1.0).abs() < 0.001);
+        assert_eq!((shown.min, shown.max, shown.mean), (Some(1.0), Some(1000.0), Some(500.5)));
+    }
+
+    #[test]
+    fn among_censored_ones_only_a_bound_is_told() {
+        // 900 answered in 1..900 ms; 100 given up at 500 ms, so every rank beyond 499 is uncertain.
+        let shown = with_censored(&of((1..=900).map(|i| i * MS)), &of(std::iter::repeat_n(500 * MS, 100)));
+        assert_eq!(shown.n, 1000);
+        assert!((shown.above["p50"] / 500.0 - 1.0).abs() < 0.001, "{shown:?}");
+        assert!((shown.above["p90"] - 800.0).abs() < 1.0);
+        assert!(shown.p50.is_none() && shown.p99.is_none() && shown.mean.is_none() && shown.max.is_none());
+    }
+
+    #[test]
+    fn percentiles_below_all_censored_ones_stand() {
+        let shown = with_censored(&of((1..=900).map(|i| i * MS)), &of(std::iter::repeat_n(2_000 * MS, 100)));
+        assert!((shown.p50.unwrap() / 500.0 - 1.0).abs() < 0.001);
+        assert!((shown.p90.unwrap() / 900.0 - 1.0).abs() < 0.001, "the last observed one");
+        assert!((shown.above["p99"] / 2_000.0 - 1.0).abs() < 0.001);
+    }
+
+    #[test]
+    fn nothing_measured_shows_nothing() {
+        assert_eq!(percentiles(&Latencies::default()), Percentiles::default());
+        let all_lost = with_censored(&Latencies::default(), &of(std::iter::repeat_n(MS, 100)));
+        assert!(all_lost.p50.is_none() && all_lost.above.contains_key("p50"));
+    }
+}

@@ -1,0 +1,69 @@
+//! Was it the client? (Law of measurement, 11.)
+
+use super::result::Percentiles;
+use crate::recorder::collector::Usage;
+
+/// Shares beyond which the client, not the store, is taken for the limit.
+const CPU_SHARE: f64 = 0.8;
+const LINK_SHARE: f64 = 0.9;
+const LAG_SHARE_OF_SERVICE: f64 = 0.05;
+const LAG_MS: f64 = 1.0;
+
+/// What the client had to work with.
+#[derive(Debug, Clone, Copy)]
+pub struct Means {
+    /// Cores it may use.
+    pub usable_cores: f64,
+    /// Worker threads.
+    pub workers: usize,
+}
+
+/// Names what limited the client in a window of `window_s` seconds, or `None`.
+pub fn client_limited(
+    usage: &Usage,
+    window_s: f64,
+    means: Means,
+    lag: &Percentiles,
+    service: &Percentiles,
+) -> Option<String> {
+    let mut reasons = Vec::new();
+    let worker = usage.busiest_worker_ns as f64 / 1e9 / window_s;
+    let process = usage.process_cpu_ns as f64 / 1e9 / window_s / means.usable_cores;
+    if worker > CPU_SHARE || process > CPU_SHARE {
+        let (share, of) = if worker > process {
+            (worker, format!("a core by the busiest of {} workers", means.workers))
+        } else {
+            (process, format!("the {:.3} usable cores", means.usable_cores))
+        };
+        reasons.push(format!("cpu: {:.0}% of {of}", share.min(1.0) * 100.0));
+    }
+    let lag_p99 = lag.p99.or(lag.max).unwrap_or(0.0);
+    if lag_p99 > LAG_MS && lag_p99 > LAG_SHARE_OF_SERVICE * service.p50.unwrap_or(0.0) {
+        reasons.push(format!("start lag: p99 {lag_p99:.1} ms"));
+    }
+    if let Some((name, share)) = usage.link.as_ref().filter(|(_, share)| *share > LINK_SHARE) {
+        reasons.push(format!("link: {name} {:.0}% full", share * 100.0));
+    }
+    (!reasons.is_empty()).then(|| reasons.join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_is_named_and_none_is_silent() {
+        let means = Means { usable_cores: 2.0, workers: 2 };
+        let lag = |p99| Percentiles { p99: Some(p99), ..Percentiles::default() };
+        let service = Percentiles { p50: Some(10.0), ..Percentiles::default() };
+        let judge = |usage: Usage, lag_ms: f64| client_limited(&usage, 10.0, means, &lag(lag_ms), &service);
+        assert_eq!(judge(Usage::default(), 0.9), None);
+        assert_eq!(judge(Usage::default(), 1.1).unwrap(), "start lag: p99 1.1 ms");
+        let busy = Usage { busiest_worker_ns: 9_000_000_000, ..Usage::default() };
+        assert_eq!(judge(busy, 0.0).unwrap(), "cpu: 90% of a core by the busiest of 2 workers");
+        let full = Usage { link: Some(("eth0".into(), 0.95)), ..Usage::default() };
+        assert_eq!(judge(full, 0.0).unwrap(), "link: eth0 95% full");
+        let slow_store = Percentiles { p50: Some(100.0), ..Percentiles::default() };
+        assert_eq!(client_limited(&Usage::default(), 10.0, means, &lag(4.0), &slow_store), None, "4 ms of 100 ms");
+    }
+}

@@ -1,0 +1,182 @@
+//! The shape of `result.json`, schema number 1 (`schema/result.schema.json`). Field names carry their units and are the contract.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Schema number of [`RunResult`].
+pub const SCHEMA: u32 = 1;
+
+/// A run's results.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunResult {
+    /// Schema number: 1.
+    pub schema: u32,
+    /// Which run.
+    pub run: RunInfo,
+    /// What the instrument used.
+    pub client: ClientInfo,
+    /// One entry per store, phase and operation.
+    pub windows: Vec<Window>,
+}
+
+/// Which run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RunInfo {
+    /// Identity, and name of its directory.
+    pub id: String,
+    /// Name of the experiment.
+    pub experiment: String,
+    /// Seed of everything random.
+    pub seed: u64,
+    /// When it began, RFC 3339.
+    pub started_at: String,
+    /// Version of Plimsoll.
+    pub version: String,
+    /// Whether it was cut short: interrupted, killed, or a phase failed.
+    pub partial: bool,
+}
+
+/// What the instrument used.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ClientInfo {
+    /// From where it was measured.
+    pub vantage: String,
+    /// Worker threads.
+    pub workers: usize,
+    /// CPU time of the process, user and system, in the measured windows.
+    pub cpu_seconds: f64,
+    /// The same per operation.
+    pub cpu_us_per_operation: f64,
+    /// Largest resident set.
+    pub peak_rss_bytes: u64,
+}
+
+/// The figures of one operation in one phase on one store.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Window {
+    /// The store as written.
+    pub store: String,
+    /// Its provider.
+    pub provider: String,
+    /// Name of the phase.
+    pub phase: String,
+    /// `prepare`, `warmup` or `measure`.
+    pub role: String,
+    /// Repeat of the phase, from 0.
+    pub repeat: u32,
+    /// Block of interleaving, from 0.
+    pub block: u32,
+    /// Group of keys, where the experiment tells groups apart.
+    pub key_group: Option<String>,
+    /// Kind of operation.
+    pub operation: String,
+    /// `closed` or `open`.
+    #[serde(rename = "loop")]
+    pub loop_: String,
+    /// Operations in flight of a closed loop, limit of an open one.
+    pub concurrency: usize,
+    /// Operations intended per second; open loops only.
+    pub offered_per_s: Option<f64>,
+    /// Operations answered well inside the window, per second.
+    pub achieved_per_s: f64,
+    /// Whether the store (or the client) could not keep up; open loops only.
+    pub saturated: bool,
+    /// Length of the window.
+    pub window_s: f64,
+    /// Operations that belong to the window, however they ended.
+    pub operations: u64,
+    /// Requests made for them.
+    pub attempts: u64,
+    /// Object bytes delivered inside the window.
+    pub bytes: u64,
+    /// Operations whose response time is only known to exceed what was waited.
+    pub censored: u64,
+    /// Connections made.
+    pub connections: u64,
+    /// Requests sent again because their reused connection had been closed.
+    pub reconnects: u64,
+    /// What limited the client, when it was the limit; the figures then measure the client.
+    pub client_limited: Option<String>,
+    /// What is wrong with the instrument, when its own books do not balance.
+    pub instrument_error: Option<String>,
+    /// Failed operations by class.
+    pub errors: BTreeMap<String, u64>,
+    /// Time-mean of operations in flight.
+    pub in_flight_mean: f64,
+    /// Object bytes delivered inside the window, per second.
+    pub throughput_bytes_per_s: f64,
+    /// Start to end of successes, in milliseconds.
+    pub service_ms: Percentiles,
+    /// Intended time to end; open loops only.
+    pub response_ms: Option<Percentiles>,
+    /// Start to first byte of the answer.
+    pub first_byte_ms: Percentiles,
+    /// First to last byte of the content.
+    pub body_ms: Percentiles,
+    /// TCP handshakes.
+    pub connect_ms: Percentiles,
+    /// TLS handshakes.
+    pub tls_ms: Percentiles,
+    /// Start to end of failures.
+    pub failed_ms: Percentiles,
+    /// How late the instrument began operations that it could have begun.
+    pub start_lag_ms: Percentiles,
+    /// HdrHistograms (V2, compressed, base64; microseconds) by name.
+    pub histograms: BTreeMap<String, String>,
+}
+
+/// Percentiles in milliseconds. One that too few samples carry, or that lies among censored ones, is null.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Percentiles {
+    /// Samples behind them.
+    pub n: u64,
+    /// Exact arithmetic mean.
+    pub mean: Option<f64>,
+    /// Median.
+    pub p50: Option<f64>,
+    /// 90th percentile.
+    pub p90: Option<f64>,
+    /// 95th percentile.
+    pub p95: Option<f64>,
+    /// 99th percentile.
+    pub p99: Option<f64>,
+    /// 99.9th percentile.
+    #[serde(rename = "p99.9")]
+    pub p99_9: Option<f64>,
+    /// Exact minimum.
+    pub min: Option<f64>,
+    /// Exact maximum; null when something was censored.
+    pub max: Option<f64>,
+    /// Percentiles that lie among censored operations, with the value they exceed.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub above: BTreeMap<String, f64>,
+    /// Percentiles that are not shown, with the number of samples they need.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub needs: BTreeMap<String, u64>,
+}
+
+impl Percentiles {
+    /// A percentile by name: `p50`, `p99.9`.
+    pub fn get(&self, name: &str) -> Option<f64> {
+        match name {
+            "mean" => self.mean,
+            "p50" => self.p50,
+            "p90" => self.p90,
+            "p95" => self.p95,
+            "p99" => self.p99,
+            "p99.9" => self.p99_9,
+            "min" => self.min,
+            "max" => self.max,
+            _ => None,
+        }
+    }
+}
+
+/// The JSON schema of [`RunResult`], as published in `schema/result.schema.json`.
+pub fn schema() -> String {
+    let mut text = serde_json::to_string_pretty(&schemars::schema_for!(RunResult)).unwrap_or_default();
+    text.push('\n');
+    text
+}

@@ -1,0 +1,121 @@
+//! The figures of one window and operation.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::latency::{percentiles, with_censored};
+use super::limits::{Means, client_limited};
+use super::result::Window;
+use crate::recorder::collector::WindowState;
+use crate::recorder::tally::Tally;
+use crate::schedule::Phase;
+use crate::store::Description;
+
+/// Achieved rates below this share of the offered one mean saturation (law of measurement, 3).
+const ACHIEVED_SHARE: f64 = 0.99;
+/// A backlog that grew by more than this share of the window's operations means saturation.
+const BACKLOG_SHARE: f64 = 0.01;
+/// The integral of the in-flight counter and the operations' overlaps may differ by this share (law of measurement, 7).
+const FLOW_TOLERANCE: f64 = 0.005;
+
+/// All windows of one store, in the order of its phases. A phase whose end is not known yet is taken up to `now_ns`.
+pub fn windows(
+    phases: &[Phase],
+    states: &[WindowState],
+    store: &Description,
+    means: Means,
+    now_ns: u64,
+) -> Vec<Window> {
+    let mut out = Vec::new();
+    for (phase, state) in phases.iter().zip(states) {
+        let Some(edges) = state.edges else { continue };
+        let last = state.tallies.values().map(|t| t.last_end_ns).max().unwrap_or(0);
+        let end_ns = match (state.finished, edges.end_ns) {
+            (true, end) => end,
+            (false, u64::MAX) => last.max(edges.start_ns + 1),
+            (false, end) => end.min(now_ns.max(edges.start_ns + 1)),
+        };
+        let window_s = (end_ns - edges.start_ns) as f64 / 1e9;
+        for (kind, tally) in &state.tallies {
+            if tally.operations == 0 && tally.completed == 0 {
+                continue;
+            }
+            let mut window = figures(phase, tally, window_s);
+            window.store = store.url.clone();
+            window.provider = store.provider.clone();
+            window.operation = kind.name().into();
+            window.client_limited =
+                client_limited(&state.usage, window_s, means, &window.start_lag_ms, &window.service_ms);
+            out.push(window);
+        }
+    }
+    out
+}
+
+fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
+    let open = phase.load.is_open();
+    let achieved = tally.completed as f64 / window_s;
+    let offered = tally.intended as f64 / window_s;
+    let backlog = tally.intended.saturating_sub(tally.begun) as f64;
+    let saturated = open
+        && tally.intended > 0
+        && (achieved < ACHIEVED_SHARE * offered || backlog > BACKLOG_SHARE * tally.intended as f64);
+    let mut histograms = BTreeMap::new();
+    for (name, latencies) in [
+        ("service", &tally.service),
+        ("response", &tally.response),
+        ("censored", &tally.censored_waits),
+        ("first_byte", &tally.first_byte),
+        ("failed", &tally.failed),
+    ] {
+        if !latencies.is_empty() {
+            histograms.insert(name.to_string(), STANDARD.encode(latencies.to_bytes()));
+        }
+    }
+    Window {
+        phase: phase.name.clone(),
+        role: phase.role.name().into(),
+        loop_: if open { "open" } else { "closed" }.into(),
+        concurrency: phase.load.lanes(),
+        offered_per_s: open.then_some(offered),
+        achieved_per_s: achieved,
+        saturated,
+        window_s,
+        operations: tally.operations,
+        attempts: tally.attempts,
+        bytes: tally.bytes.round() as u64,
+        censored: tally.censored,
+        connections: tally.connections,
+        reconnects: tally.reconnects,
+        instrument_error: flow_error(tally),
+        errors: tally.errors.clone(),
+        in_flight_mean: tally.in_flight_ns as f64 / 1e9 / window_s,
+        throughput_bytes_per_s: tally.bytes / window_s,
+        service_ms: percentiles(&tally.service),
+        response_ms: open.then(|| with_censored(&tally.response, &tally.censored_waits)),
+        first_byte_ms: percentiles(&tally.first_byte),
+        body_ms: percentiles(&tally.body),
+        connect_ms: percentiles(&tally.connect),
+        tls_ms: percentiles(&tally.tls),
+        failed_ms: percentiles(&tally.failed),
+        start_lag_ms: percentiles(&tally.start_lag),
+        histograms,
+        ..Window::default()
+    }
+}
+
+/// Says so when the books do not balance.
+fn flow_error(tally: &Tally) -> Option<String> {
+    let (integral, overlaps) = (tally.in_flight_ns as f64, tally.overlap_ns as f64);
+    let difference = (integral - overlaps).abs() / integral.max(overlaps).max(1.0);
+    (difference > FLOW_TOLERANCE).then(|| {
+        format!(
+            "the in-flight integral ({:.3} s) and the operations' overlaps ({:.3} s) differ by {:.1}%; this is a defect, please report it",
+            integral / 1e9,
+            overlaps / 1e9,
+            difference * 100.0
+        )
+    })
+}
