@@ -1,0 +1,114 @@
+//! `plimsoll calibrate`: the instrument held against servers whose truth is known.
+//!
+//! Each scenario starts `plimsoll serve` as a process of its own with known faults and a truth log, measures it like any
+//! store, and compares. Truth is what the server logged per operation (first byte received to last byte sent, on the
+//! clock that both processes share), never what was configured; for response times it is the logged end minus the
+//! intended time, which the schedule gives again from its seed.
+
+mod scenario;
+mod truth;
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::exit::Exit;
+use crate::units::format_ms;
+use scenario::SCENARIOS;
+
+/// Arguments of `plimsoll calibrate`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Only scenarios whose name contains this
+    #[arg(long, value_name = "NAME", default_value = "")]
+    only: String,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// One figure beside its truth.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Name of the scenario.
+    pub name: String,
+    /// Which figure: `response p99`, `start lag p99`.
+    pub metric: String,
+    /// What the server's log says; for a bar without a truth (start lag) 0.
+    pub true_ms: f64,
+    /// What was measured; where censoring hides it, the bound that it exceeds.
+    pub measured_ms: f64,
+    /// Measured minus true; 0 where a bound is right.
+    pub error_ms: f64,
+    /// Largest error allowed.
+    pub allowed_ms: f64,
+    /// Whether only a bound was measured (`> X`).
+    pub bound: bool,
+    /// Whether it is within its bar.
+    pub within: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    scenarios: Vec<Row>,
+    client_us_per_operation: f64,
+}
+
+/// Runs the scenarios and prints measured against true.
+///
+/// # Errors
+/// 1 when a figure is out of its bar, 3 when a server cannot be started.
+pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
+    let chosen: Vec<_> = SCENARIOS.iter().filter(|s| s.name.contains(arguments.only.as_str())).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = SCENARIOS.iter().map(|s| s.name).collect();
+        return Err(Exit::input(format!("--only {}: there is no such scenario; there are {}", arguments.only, names.join(", "))));
+    }
+    let mut report = Report { scenarios: Vec::new(), client_us_per_operation: 0.0 };
+    for scenario in chosen {
+        if !arguments.json {
+            eprintln!("{}: {} ({} s)", scenario.name, scenario.what, scenario.seconds);
+        }
+        let measured = scenario::run(scenario)?;
+        if scenario.name == "floor" {
+            report.client_us_per_operation = measured.cpu_us_per_operation;
+        }
+        report.scenarios.extend(measured.rows);
+    }
+    if arguments.json {
+        println!("{}", serde_json::to_string_pretty(&report).map_err(Exit::check)?);
+    } else {
+        print(&report);
+    }
+    let out: Vec<String> =
+        report.scenarios.iter().filter(|r| !r.within).map(|r| format!("{} {}", r.name, r.metric)).collect();
+    if out.is_empty() {
+        return Ok(());
+    }
+    Err(Exit::check(format!("out of its bar: {}; is anything else running on this machine?", out.join(", "))))
+}
+
+fn print(report: &Report) {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["scenario", "figure", "true ms", "measured ms", "error ms", "allowed", ""]);
+    for row in &report.scenarios {
+        let bound = if row.bound { "> " } else { "" };
+        table.add_row([
+            row.name.clone(),
+            row.metric.clone(),
+            if row.true_ms > 0.0 { format_ms(row.true_ms) } else { "-".into() },
+            format!("{bound}{}", format_ms(row.measured_ms)),
+            format!("{:+.3}", row.error_ms),
+            format!("{:.3}", row.allowed_ms),
+            if row.within { "ok" } else { "OUT" }.into(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2).take(4) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table.to_string().lines().for_each(|line| println!("{}", line.trim_end()));
+    if report.client_us_per_operation > 0.0 {
+        println!("\nfloor: {:.1} us of client CPU per operation", report.client_us_per_operation);
+    }
+}
