@@ -37,7 +37,8 @@ pub fn client_limited(
         };
         reasons.push(format!("cpu: {:.0}% of {of}", share.min(1.0) * 100.0));
     }
-    let lag_p99 = lag.p99.or(lag.max).unwrap_or(0.0);
+    // With too few samples for a p99 there is no telling.
+    let lag_p99 = lag.p99.unwrap_or(0.0);
     if lag_p99 > LAG_MS && lag_p99 > LAG_SHARE_OF_SERVICE * service.p50.unwrap_or(0.0) {
         reasons.push(format!("start lag: p99 {lag_p99:.1} ms"));
     }

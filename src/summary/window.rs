@@ -9,6 +9,7 @@ use super::latency::{percentiles, with_censored};
 use super::limits::{Means, client_limited};
 use super::result::Window;
 use crate::recorder::collector::WindowState;
+use crate::recorder::histogram::Latencies;
 use crate::recorder::tally::Tally;
 use crate::schedule::Phase;
 use crate::store::Description;
@@ -38,16 +39,17 @@ pub fn windows(
             (false, end) => end.min(now_ns.max(edges.start_ns + 1)),
         };
         let window_s = (end_ns - edges.start_ns) as f64 / 1e9;
-        for (kind, tally) in &state.tallies {
-            if tally.operations == 0 && tally.completed == 0 {
-                continue;
-            }
+        let mut lag = Latencies::default();
+        state.tallies.values().for_each(|t| lag.merge(&t.start_lag));
+        let lag = percentiles(&lag);
+        // What spills over from the phase before is of other kinds, and of no interest here.
+        for (kind, tally) in state.tallies.iter().filter(|(kind, _)| phase.workload.mix.share(**kind) > 0) {
             let mut window = figures(phase, tally, window_s);
             window.store = store.url.clone();
             window.provider = store.provider.clone();
             window.operation = kind.name().into();
             window.client_limited =
-                client_limited(&state.usage, window_s, means, &window.start_lag_ms, &window.service_ms);
+                client_limited(&state.usage, window_s, means, &lag, &window.service_ms);
             out.push(window);
         }
     }

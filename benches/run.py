@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""What the instrument and its server cost, against wrk on the same server, in turn, each pinned to one core.
+
+    make bench                # builds, then runs this; about ten minutes
+    python3 benches/run.py --only get-1k --runs 3
+
+Costs are user + system time of the whole process, start and clean-up included, divided by the operations that it
+measured. Ratios are medians over the runs of pairs taken one after the other. Needs wrk and taskset.
+"""
+import argparse
+import datetime
+import hashlib
+import hmac
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+import urllib.parse
+import urllib.request
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PLIMSOLL = os.path.join(ROOT, "target", "release", "plimsoll")
+ACCESS, SECRET, BUCKET = "bench", "bench-secret", "bench"
+SERVER_CORE, CLIENT_CORE = "0", "1"
+
+
+def presigned(endpoint, method, path, expires=86400, query=()):
+    """A presigned URL (SigV4, query form), so that wrk needs no signature of its own."""
+    now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
+    scope = f"{now[:8]}/us-east-1/s3/aws4_request"
+    host = endpoint.split("//")[1]
+    pairs = sorted(list(query) + [
+        ("X-Amz-Algorithm", "AWS4-HMAC-SHA256"), ("X-Amz-Credential", f"{ACCESS}/{scope}"), ("X-Amz-Date", now),
+        ("X-Amz-Expires", str(expires)), ("X-Amz-SignedHeaders", "host")])
+    encoded = "&".join(f"{k}={urllib.parse.quote(v, safe='-_.~')}" for k, v in pairs)
+    canonical = f"{method}\n{path}\n{encoded}\nhost:{host}\n\nhost\nUNSIGNED-PAYLOAD"
+    to_sign = f"AWS4-HMAC-SHA256\n{now}\n{scope}\n{hashlib.sha256(canonical.encode()).hexdigest()}"
+    key = ("AWS4" + SECRET).encode()
+    for part in scope.split("/"):
+        key = hmac.new(key, part.encode(), hashlib.sha256).digest()
+    signature = hmac.new(key, to_sign.encode(), hashlib.sha256).hexdigest()
+    return f"{endpoint}{path}?{encoded}&X-Amz-Signature={signature}"
+
+
+class Server:
+    """`plimsoll serve` on a core of its own."""
+
+    def __init__(self):
+        env = dict(os.environ, PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
+        self.process = subprocess.Popen(
+            ["taskset", "-c", SERVER_CORE, PLIMSOLL, "serve", "--listen", "127.0.0.1:0", "--threads", "1"],
+            env=env, stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().split()[-1]
+        self.request("PUT", f"/{BUCKET}")
+
+    def request(self, method, path, body=None):
+        request = urllib.request.Request(presigned(self.url, method, path), data=body, method=method)
+        with urllib.request.urlopen(request) as answer:
+            return answer.read()
+
+    def cpu(self):
+        fields = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def rss_mb(self):
+        return int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{self.process.pid}/status").read())[1]) / 1024
+
+    def stop(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def whole_process(command, env=None):
+    """Runs a command to its end; returns its output, CPU seconds and peak memory in MB."""
+    with tempfile.TemporaryFile("w+") as out:
+        process = subprocess.Popen(["taskset", "-c", CLIENT_CORE] + command, env=env, stdout=out)
+        _, status, usage = os.wait4(process.pid, 0)
+        out.seek(0)
+        text = out.read()
+    if os.waitstatus_to_exitcode(status) != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{text}")
+    return text, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024
+
+
+def measure(server, form, *options):
+    """Runs a short form; returns operations, CPU seconds, peak memory in MB and the window."""
+    env = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="us-east-1")
+    with tempfile.TemporaryDirectory() as out:
+        text, cpu, rss = whole_process(
+            [PLIMSOLL, "run", form, "--store", f"s3://{BUCKET}?endpoint={server.url}", "--json", "--out", out,
+             "--warmup", "0s", *options], env)
+    window = [w for w in json.loads(text)["windows"] if w["role"] == "measure"][0]
+    assert not window["errors"], window["errors"]
+    return window["operations"], cpu, rss, window
+
+
+def wrk(server, path, seconds):
+    url = presigned(server.url, "GET", path)
+    text, cpu, _ = whole_process(["wrk", "-t1", "-c64", f"-d{seconds}s", url])
+    assert "Non-2xx" not in text, text
+    return int(re.search(r"(\d+) requests in", text)[1]), cpu
+
+
+def row(name, bar, values, unit=""):
+    middle = statistics.median(values)
+    low, high = min(values), max(values)
+    verdict = "" if bar is None else ("ok" if middle <= bar else "OVER")
+    shown = "" if bar is None else f"<= {bar:g}"
+    print(f"{name:52} {middle:9.2f} {unit:4} [{low:.2f} .. {high:.2f}]  {shown:8} {verdict}", flush=True)
+
+
+def against_wrk(server, name, size, bar, runs, seconds, form, *options):
+    path = f"/{BUCKET}/wrk-{size}"
+    server.request("PUT", path, os.urandom(size))
+    ratios, ours, theirs = [], [], []
+    for _ in range(runs):
+        operations, cpu = wrk(server, path, seconds)
+        theirs.append(cpu / operations * 1e6)
+        operations, cpu, _, _ = measure(server, form, "--size", f"{size}B", "--concurrency", "64", "--duration",
+                                        f"{seconds}s", *options)
+        ours.append(cpu / operations * 1e6)
+        ratios.append(ours[-1] / theirs[-1])
+    row(f"{name}: client CPU per operation", None, ours, "us")
+    row(f"{name}: wrk, GET unsigned", None, theirs, "us")
+    row(f"{name}: ratio", bar, ratios)
+
+
+def server_cost(server, name, form, runs, seconds):
+    values = []
+    for _ in range(runs):
+        before = server.cpu()
+        operations, _, _, _ = measure(server, form, "--concurrency", "64", "--duration", f"{seconds}s")
+        values.append((server.cpu() - before) / operations * 1e6)
+    row(name, 16, values, "us")
+
+
+def memory(server, runs):
+    small = [measure(server, "get", "--operations", "100000", "--concurrency", "64")[2] for _ in range(runs)]
+    large = [measure(server, "get", "--operations", "10000000", "--concurrency", "64")[2] for _ in range(1)]
+    row("peak memory, 10^5 operations", 48, small, "MB")
+    row("peak memory, 10^7 operations", 48, large, "MB")
+    row("growth from 10^5 to 10^7 operations", 5, [large[0] - statistics.median(small)], "MB")
+
+
+def schedule(server, runs):
+    lags = [measure(server, "get", "--rate", "5000/s", "--duration", "10s")[3]["start_lag_ms"]["p99"]
+            for _ in range(runs)]
+    row("start lag p99 at 5,000/s", 0.5, lags, "ms")
+
+
+def soak(server, minutes):
+    before = server.rss_mb()
+    for form in ("put", "get"):
+        measure(server, form, "--concurrency", "64", "--duration", f"{minutes * 30}s")
+    row(f"server memory grown in {minutes} minutes at full rate", 5, [server.rss_mb() - before], "MB")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--soak", type=int, default=0, metavar="MINUTES", help="also load the server for so long")
+    arguments = parser.parse_args()
+    runs, seconds = arguments.runs, arguments.seconds
+    server = Server()
+    k, m = 1024, 1 << 20
+    benches = {
+        "get-1k": lambda: against_wrk(server, "GET 1 KiB, signed, verified", k, 1.5, runs, seconds, "get"),
+        "put-1k": lambda: against_wrk(server, "PUT 1 KiB, signed payload", k, 1.7, runs, seconds, "put"),
+        "get-1m-off": lambda: against_wrk(server, "GET 1 MiB, --verify off", m, 1.3, runs, seconds, "get",
+                                          "--objects", "64", "--verify", "off"),
+        "get-1m-on": lambda: against_wrk(server, "GET 1 MiB, verified", m, 1.7, runs, seconds, "get",
+                                         "--objects", "64"),
+        "server-get": lambda: server_cost(server, "server CPU per GET 1 KiB", "get", runs, seconds),
+        "server-put": lambda: server_cost(server, "server CPU per PUT 1 KiB", "put", runs, seconds),
+        "schedule": lambda: schedule(server, runs),
+        "memory": lambda: memory(server, runs),
+    }
+    if arguments.soak:
+        benches["soak"] = lambda: soak(server, arguments.soak)
+    try:
+        for name, bench in benches.items():
+            if arguments.only in name:
+                bench()
+    finally:
+        server.stop()
+
+
+if __name__ == "__main__":
+    main()
