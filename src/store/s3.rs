@@ -94,6 +94,7 @@ impl Store for S3Store {
         Box::new(S3Lane {
             turn: index,
             host: authority.unwrap_or_else(|_| HeaderValue::from_static("")),
+            date: HeaderValue::from_static(""),
             signer: Signer::new(&self.url.endpoint.region, "s3"),
             url: Arc::clone(&self.url),
             target: self.target.clone(),
@@ -113,35 +114,25 @@ impl Store for S3Store {
 struct S3Lane {
     turn: usize,
     host: HeaderValue,
+    /// The `x-amz-date` of the last request; it serves for a whole second.
+    date: HeaderValue,
     signer: Signer,
     url: Arc<S3Url>,
     target: Target,
     credentials: Option<CredentialSource>,
-    connection: Option<Connection>,
+    connection: Option<Box<Connection>>,
     path: String,
     query: String,
 }
 
-/// A request made ready, before the clock starts: it can be sent more than once.
-struct Prepared {
-    method: hyper::Method,
-    uri: hyper::Uri,
-    headers: HeaderMap,
-    body: Option<Body>,
-}
+/// A request made ready, before the clock starts.
+type Prepared = hyper::Request<Payload>;
 
-impl Prepared {
-    fn to_http(&self) -> hyper::Request<Payload> {
-        let payload = match &self.body {
-            None => Payload::empty(),
-            Some(Body::Whole(data)) => Payload::whole(data.clone()),
-            Some(body) => Payload::pieces(body.len(), body.pieces()),
-        };
-        let mut request = hyper::Request::new(payload);
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        request
+fn payload_of(body: Option<Body>) -> Payload {
+    match body {
+        None => Payload::empty(),
+        Some(Body::Whole(data)) => Payload::whole(data),
+        Some(body) => Payload::pieces(body.len(), body.pieces()),
     }
 }
 
@@ -247,7 +238,11 @@ impl S3Lane {
         }
         let uri = hyper::Uri::try_from(target.as_str()).map_err(|e| format!("the key makes no URL: {e}"));
         self.path = target;
-        Ok(Prepared { method, uri: uri?, headers, body })
+        let mut prepared = hyper::Request::new(payload_of(body));
+        *prepared.method_mut() = method;
+        *prepared.uri_mut() = uri?;
+        *prepared.headers_mut() = headers;
+        Ok(prepared)
     }
 
     fn sign(
@@ -288,15 +283,23 @@ impl S3Lane {
         let done = self.signer.sign(credentials, method.as_str(), &self.path, &self.query, &signed[..count], payload);
         let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
         headers.insert(AUTHORIZATION, value(done.authorization)?);
-        headers.insert(HeaderName::from_static("x-amz-date"), value(done.date_time)?);
-        headers.insert(HeaderName::from_static("x-amz-content-sha256"), value(payload)?);
+        if self.date.as_bytes() != done.date_time.as_bytes() {
+            self.date = value(done.date_time)?;
+        }
+        headers.insert(HeaderName::from_static("x-amz-date"), self.date.clone());
+        let shown = match payload {
+            EMPTY_SHA256 => HeaderValue::from_static(EMPTY_SHA256),
+            UNSIGNED_PAYLOAD => HeaderValue::from_static(UNSIGNED_PAYLOAD),
+            other => value(other)?,
+        };
+        headers.insert(HeaderName::from_static("x-amz-content-sha256"), shown);
         if let Some(token) = &credentials.session_token {
             headers.insert(HeaderName::from_static("x-amz-security-token"), value(token)?);
         }
         Ok(())
     }
 
-    async fn connect(&mut self, timings: &mut Timings) -> Result<Connection, Failure> {
+    async fn connect(&mut self, timings: &mut Timings) -> Result<Box<Connection>, Failure> {
         let opened = Connection::open(&self.target, self.turn).await;
         // The next connection of this lane tries the endpoint's next address.
         self.turn += 1;
@@ -305,7 +308,7 @@ impl S3Lane {
                 timings.connections += 1;
                 timings.connect_ns += connection.connect_ns;
                 timings.tls_ns += connection.tls_ns;
-                Ok(connection)
+                Ok(Box::new(connection))
             }
             Err(error) => {
                 timings.end_ns = now_ns();
@@ -320,30 +323,28 @@ impl S3Lane {
     }
 
     async fn run(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
-        let prepared = self.prepare(&request, observer.tag()).map_err(|message| {
+        let unfit = |message: String| {
             let now = now_ns();
             let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
             Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)
-        })?;
+        };
+        let prepared = self.prepare(&request, observer.tag()).map_err(unfit)?;
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
         observer.started(timings.start_ns);
         let mut reused = false;
         let mut connection = match self.connection.take() {
-            Some(mut connection) => {
-                if connection.is_closed().await {
-                    self.connect(&mut timings).await?
-                } else {
-                    reused = true;
-                    connection
-                }
+            Some(connection) => {
+                reused = true;
+                connection
             }
             None => self.connect(&mut timings).await?,
         };
-        let answer = match connection.send(prepared.to_http()).await {
+        let answer = match connection.send(prepared).await {
             Err(_) if reused && connection.stamps().first_read.get() == 0 && request.is_idempotent() => {
                 timings.reconnects += 1;
+                let again = self.prepare(&request, observer.tag()).map_err(unfit)?;
                 connection = self.connect(&mut timings).await?;
-                connection.send(prepared.to_http()).await
+                connection.send(again).await
             }
             answer => answer,
         };
@@ -351,7 +352,7 @@ impl S3Lane {
             Ok(answer) => answer.into_parts(),
             Err(error) => return Err(broken(&error, &mut timings)),
         };
-        let mut exchange = Exchange { connection: &mut connection, timings: &mut timings, observer, body: &mut body };
+        let mut exchange = Exchange { connection: connection.as_mut(), timings: &mut timings, observer, body: &mut body };
         let reply = exchange.receive(&request, &head).await;
         // A body that was not read to its end leaves the connection unusable.
         if hyper::body::Body::is_end_stream(&body) || matches!(&reply, Ok(_)) {
@@ -407,7 +408,10 @@ impl Exchange<'_> {
             }
             return Err(self.answered(&error));
         }
-        let mut reply = Reply { etag: text(ETAG).map(str::to_string), ..Reply::default() };
+        let mut reply = Reply::default();
+        if matches!(request, Request::Put { .. } | Request::Head { .. }) {
+            reply.etag = text(ETAG).map(str::to_string);
+        }
         match request {
             Request::Get { .. } => {
                 reply.bytes = self.stream().await?;
