@@ -119,6 +119,7 @@ async fn open(context: &Context, timer: &mut Timer, index: usize, phase: &Phase,
 async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Result<()> {
     let patience = if interrupted(context) { drain_ns.min(2_000 * MILLISECOND) } else { drain_ns };
     let deadline = now_ns() + patience;
+    context.draining.set(true);
     let busy = || context.slots.working() > 0 || (!interrupted(context) && !context.backlog.borrow().is_empty());
     while busy() && now_ns() < deadline {
         until_or_change(context, timer, deadline).await?;
@@ -150,7 +151,8 @@ pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Tas
     }
     let edges = context.edges(index);
     let by_time = phase.limit.duration_ns.map_or(u64::MAX, |d| edges.start_ns + d).min(edges.end_ns);
-    let now = now_ns();
+    // The end of the lane's last operation is as good a clock as any; it is a few microseconds old.
+    let now = if free_since_ns > 0 { free_since_ns } else { now_ns() };
     if now >= by_time {
         return None;
     }

@@ -43,7 +43,10 @@ pub async fn lane_loop(context: Rc<Context>, id: usize, mut lane: Box<dyn Lane>)
         context.slots.got_work(id);
         free_since_ns = carry_out(&context, id, lane.as_mut(), task, &mut state).await;
         context.slots.finished(id);
-        context.changed.notify_one();
+        // Only a drain waits for single operations; waking the dispatcher for each would cost a system call.
+        if context.draining.get() && context.slots.working() == 0 {
+            context.changed.notify_one();
+        }
         if state.refused > 0 && task.intended_ns.is_none() {
             pause_after_refusal(&mut state).await;
             free_since_ns = now_ns();
@@ -207,16 +210,15 @@ fn add(spent: &mut Timings, more: &Timings) {
 fn settle(context: &Context, task: Task, operation: &Operation, ending: Ending, state: &mut LaneState) -> u64 {
     let Ending { result, attempts, spent, start_ns } = ending;
     let timeout = ErrorClass::Timeout;
-    let now = now_ns();
     let mut timings = match &result {
         Ok(reply) => reply.timings,
         Err(Ended::Failed(failure)) => failure.timings,
-        Err(Ended::CalledOff(_)) => Timings { start_ns, end_ns: now, ..Timings::default() },
+        Err(Ended::CalledOff(_)) => Timings { start_ns, end_ns: now_ns(), ..Timings::default() },
     };
     add(&mut timings, &spent);
     timings.start_ns = start_ns;
     if timings.end_ns == 0 {
-        timings.end_ns = now;
+        timings.end_ns = now_ns();
     }
     state.refused = 0;
     let outcome = match &result {

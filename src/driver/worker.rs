@@ -67,6 +67,8 @@ pub struct Context {
     pub sequences: RefCell<Vec<Sequence>>,
     /// Something changed that the dispatcher may be waiting for.
     pub changed: Notify,
+    /// Whether the dispatcher waits for the lanes to finish.
+    pub draining: Cell<bool>,
     /// End of the last operation.
     pub last_end_ns: Cell<u64>,
     /// Failed operations.
@@ -144,6 +146,7 @@ async fn run_segment(worker: &Rc<Worker>, segment: Segment, lanes: &mut Vec<Box<
         closed: Cell::new(None),
         sequences: RefCell::new(phases.iter().map(|p| p.workload.sequence()).collect()),
         changed: Notify::new(),
+        draining: Cell::new(false),
         last_end_ns: Cell::new(0),
         failed: Cell::new(0),
         told: RefCell::default(),

@@ -125,6 +125,9 @@ struct S3Lane {
     query: String,
 }
 
+/// Bodies beyond this are not worth copying behind their head.
+const LARGE_BODY: u64 = 32 * 1024;
+
 /// A request made ready, before the clock starts.
 type Prepared = hyper::Request<Payload>;
 
@@ -299,8 +302,8 @@ impl S3Lane {
         Ok(())
     }
 
-    async fn connect(&mut self, timings: &mut Timings) -> Result<Box<Connection>, Failure> {
-        let opened = Connection::open(&self.target, self.turn).await;
+    async fn connect(&mut self, vectored: bool, timings: &mut Timings) -> Result<Box<Connection>, Failure> {
+        let opened = Connection::open(&self.target, self.turn, vectored).await;
         // The next connection of this lane tries the endpoint's next address.
         self.turn += 1;
         match opened {
@@ -331,19 +334,20 @@ impl S3Lane {
         let prepared = self.prepare(&request, observer.tag()).map_err(unfit)?;
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
         observer.started(timings.start_ns);
+        let vectored = matches!(&request, Request::Put { body, .. } if body.len() > LARGE_BODY);
         let mut reused = false;
         let mut connection = match self.connection.take() {
             Some(connection) => {
                 reused = true;
                 connection
             }
-            None => self.connect(&mut timings).await?,
+            None => self.connect(vectored, &mut timings).await?,
         };
         let answer = match connection.send(prepared).await {
             Err(_) if reused && connection.stamps().first_read.get() == 0 && request.is_idempotent() => {
                 timings.reconnects += 1;
                 let again = self.prepare(&request, observer.tag()).map_err(unfit)?;
-                connection = self.connect(&mut timings).await?;
+                connection = self.connect(vectored, &mut timings).await?;
                 connection.send(again).await
             }
             answer => answer,
@@ -409,7 +413,7 @@ impl Exchange<'_> {
             return Err(self.answered(&error));
         }
         let mut reply = Reply::default();
-        if matches!(request, Request::Put { .. } | Request::Head { .. }) {
+        if matches!(request, Request::Head { .. }) {
             reply.etag = text(ETAG).map(str::to_string);
         }
         match request {
