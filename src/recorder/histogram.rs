@@ -88,6 +88,11 @@ impl Latencies {
         Some((histogram.value_at_quantile(q) * 1_000).min(self.max_ns))
     }
 
+    /// Upper edge in microseconds of the bucket that holds the value of rank `ceil(q * n)`.
+    pub fn bucket_us(&self, q: f64) -> Option<u64> {
+        self.histogram.as_ref().filter(|h| !h.is_empty()).map(|h| h.value_at_quantile(q))
+    }
+
     /// HdrHistogram V2, compressed; empty when nothing was recorded.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();

@@ -270,8 +270,8 @@ impl Gate {
 /// An open connection. It is used by one request at a time.
 pub struct Connection {
     sender: http1::SendRequest<Payload>,
-    driver: http1::Connection<TokioIo<Stamped>, Payload>,
-    closed: bool,
+    /// hyper's end of the connection; gone once it is closed, which fails the requests still in front of it.
+    driver: Option<Driver>,
     gate: Arc<Gate>,
     waker: Waker,
     stamps: Rc<Stamps>,
@@ -317,7 +317,7 @@ impl Connection {
             task: Mutex::new(Waker::noop().clone()),
         });
         let waker = Waker::from(Arc::clone(&gate));
-        Ok(Connection { sender, driver, closed: false, gate, waker, stamps, connect_ns: connected - begin, tls_ns })
+        Ok(Connection { sender, driver: Some(driver), gate, waker, stamps, connect_ns: connected - begin, tls_ns })
     }
 
     /// When bytes of the current request passed the socket.
@@ -331,11 +331,11 @@ impl Connection {
     /// When the connection breaks or the peer does not speak HTTP.
     pub async fn send(&mut self, request: Request<Payload>) -> Result<Response<Incoming>, hyper::Error> {
         self.stamps.reset();
-        let Connection { sender, driver, closed, gate, waker, .. } = self;
+        let Connection { sender, driver, gate, waker, .. } = self;
         if !sender.is_ready() {
             poll_fn(|cx| {
                 gate.poll(waker, cx, |cx| {
-                    drive(driver, closed, cx);
+                    drive(driver, cx);
                     sender.poll_ready(cx)
                 })
             })
@@ -348,7 +348,7 @@ impl Connection {
                 if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                     return Poll::Ready(answer);
                 }
-                drive(driver, closed, cx);
+                drive(driver, cx);
                 answer.as_mut().poll(cx)
             })
         })
@@ -363,13 +363,13 @@ impl Connection {
         if body.is_end_stream() {
             return Ok(None);
         }
-        let Connection { driver, closed, gate, waker, .. } = self;
+        let Connection { driver, gate, waker, .. } = self;
         poll_fn(|cx| {
             gate.poll(waker, cx, |cx| {
                 loop {
                     let mut frame = Pin::new(&mut *body).poll_frame(cx);
                     if frame.is_pending() {
-                        drive(driver, closed, cx);
+                        drive(driver, cx);
                         frame = Pin::new(&mut *body).poll_frame(cx);
                     }
                     return match frame {
@@ -388,10 +388,12 @@ impl Connection {
     }
 }
 
-fn drive(driver: &mut http1::Connection<TokioIo<Stamped>, Payload>, closed: &mut bool, cx: &mut Context<'_>) {
-    if !*closed {
-        // An error of the driver reaches the request or the body as well, which report it.
-        *closed = Pin::new(driver).poll(cx).is_ready();
+type Driver = http1::Connection<TokioIo<Stamped>, Payload>;
+
+fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
+    // An error of the driver reaches the request or the body as well, which report it.
+    if driver.as_mut().is_some_and(|d| Pin::new(d).poll(cx).is_ready()) {
+        *driver = None;
     }
 }
 

@@ -1,0 +1,161 @@
+//! The second half of an operation: reading the answer, and saying what it means.
+
+use bytes::Bytes;
+use hyper::body::Incoming;
+use hyper::header::{CONTENT_LENGTH, ETAG, HeaderName};
+
+use crate::clock::now_ns;
+use crate::s3::connection::Connection;
+use crate::s3::error::S3Error;
+use crate::s3::message::{Listing, delete_many_failure};
+use crate::store::{ErrorClass, Failure, Observer, Reply, Request, Timings};
+
+/// The failure of a connection that broke.
+pub(super) fn broken(error: &hyper::Error, timings: &mut Timings) -> Failure {
+    timings.end_ns = now_ns();
+    let mut message = format!("the connection broke: {error}");
+    let mut source = std::error::Error::source(error);
+    while let Some(inner) = source {
+        message.push_str(&format!(": {inner}"));
+        source = inner.source();
+    }
+    Failure::new(ErrorClass::Reset, message, *timings)
+}
+
+/// Error bodies beyond this are not read further.
+const ERROR_BODY_LIMIT: usize = 64 * 1024;
+
+/// An answer being read.
+pub(super) struct Exchange<'a> {
+    pub(super) connection: &'a mut Connection,
+    pub(super) timings: &'a mut Timings,
+    pub(super) observer: &'a mut dyn Observer,
+    pub(super) body: &'a mut Incoming,
+}
+
+impl Exchange<'_> {
+    /// Reads the answer to `request` to its end.
+    pub(super) async fn receive(&mut self, request: &Request<'_>, head: &http::response::Parts) -> Result<Reply, Failure> {
+        self.timings.first_byte_ns = self.connection.stamps().first_read.get();
+        let text = |name: HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok());
+        let request_id = text(HeaderName::from_static("x-amz-request-id")).unwrap_or("");
+        if !head.status.is_success() {
+            let body = self.collect(ERROR_BODY_LIMIT).await?;
+            self.end();
+            let mut error = S3Error::parse(head.status.as_u16(), request_id, &body);
+            if error.code.is_empty() && matches!(request, Request::Head { .. } | Request::CheckBucket) {
+                error.code = implied_code(error.status).into();
+            }
+            return Err(self.answered(&error));
+        }
+        let mut reply = Reply::default();
+        if matches!(request, Request::Head { .. }) {
+            reply.etag = text(ETAG).map(str::to_string);
+        }
+        match request {
+            Request::Get { .. } => {
+                reply.bytes = self.stream().await?;
+            }
+            Request::List { .. } => {
+                let body = self.collect(usize::MAX).await?;
+                self.end();
+                let parsed = Listing::parse(&body).map_err(|e| self.corrupt(format!("the listing is {e}")))?;
+                reply.listing = Some(parsed);
+                let date = text(hyper::header::DATE).and_then(|d| jiff::fmt::rfc2822::parse(d).ok());
+                reply.store_clock_s = date.map(|d| d.timestamp().as_second());
+            }
+            Request::DeleteMany { .. } => {
+                let body = self.collect(usize::MAX).await?;
+                self.end();
+                let failure = S3Error::inside_success(request_id, &body).map_or_else(|| delete_many_failure(&body), |e| Ok(Some(e)));
+                if let Some(error) = failure.map_err(|e| self.corrupt(format!("the answer is {e}")))? {
+                    return Err(self.answered(&error));
+                }
+            }
+            Request::Put { body, .. } => {
+                self.timings.body_first_ns = self.connection.stamps().first_write.get();
+                self.timings.body_last_ns = self.connection.stamps().last_write.get();
+                let answer = self.collect(ERROR_BODY_LIMIT).await?;
+                self.end();
+                if let Some(error) = S3Error::inside_success(request_id, &answer) {
+                    return Err(self.answered(&error));
+                }
+                reply.bytes = body.len();
+            }
+            Request::Head { .. } => {
+                reply.size = text(CONTENT_LENGTH).and_then(|v| v.parse().ok());
+                self.collect(0).await?;
+            }
+            Request::Delete { .. } | Request::CheckBucket | Request::CreateBucket => {
+                self.collect(ERROR_BODY_LIMIT).await?;
+            }
+        }
+        self.end();
+        reply.timings = *self.timings;
+        Ok(reply)
+    }
+
+    /// The operation ends with the last byte read, not when this task came round to it.
+    fn end(&mut self) {
+        if self.timings.end_ns == 0 {
+            self.timings.end_ns = self.connection.stamps().last_read.get();
+        }
+    }
+
+    fn answered(&mut self, error: &S3Error) -> Failure {
+        self.end();
+        let mut message = if error.message.is_empty() { "no message".to_string() } else { error.message.clone() };
+        if !error.request_id.is_empty() {
+            message.push_str(&format!(" (request id {})", error.request_id));
+        }
+        Failure::new(ErrorClass::Answered(error.class()), message, *self.timings)
+    }
+
+    fn corrupt(&mut self, message: String) -> Failure {
+        self.end();
+        Failure::new(ErrorClass::Corrupt, message, *self.timings)
+    }
+
+    async fn stream(&mut self) -> Result<u64, Failure> {
+        let mut bytes = 0;
+        let mut wrong = None;
+        while let Some(piece) = self.next().await? {
+            if bytes == 0 {
+                self.timings.body_first_ns = self.connection.stamps().last_read.get();
+            }
+            bytes += piece.len() as u64;
+            if wrong.is_none() {
+                wrong = self.observer.piece(&piece).err();
+            }
+        }
+        self.timings.body_last_ns = self.connection.stamps().last_read.get();
+        match wrong {
+            Some(offset) => Err(self.corrupt(format!("byte {offset} is not what was written"))),
+            None => Ok(bytes),
+        }
+    }
+
+    async fn collect(&mut self, limit: usize) -> Result<Vec<u8>, Failure> {
+        let mut out = Vec::new();
+        while let Some(piece) = self.next().await? {
+            let room = limit.saturating_sub(out.len());
+            out.extend_from_slice(&piece[..piece.len().min(room)]);
+        }
+        Ok(out)
+    }
+
+    async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
+        let piece = self.connection.next_piece(self.body).await;
+        piece.map_err(|error| broken(&error, self.timings))
+    }
+}
+
+/// What a bodiless answer (to HEAD) means, in S3's words.
+fn implied_code(status: u16) -> &'static str {
+    match status {
+        403 => "AccessDenied",
+        404 => "NotFound",
+        503 => "SlowDown",
+        _ => "",
+    }
+}

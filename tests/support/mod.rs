@@ -1,0 +1,85 @@
+//! What the wire tests share: a server of ours on a free port, and stores that speak to it.
+#![allow(dead_code)]
+
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use plimsoll::s3::credentials::{CredentialSource, Credentials};
+use plimsoll::s3::tls::server_config;
+use plimsoll::server::inject::{Injector, Spec};
+use plimsoll::server::{Parts, Settings, run};
+use plimsoll::store::s3::S3Store;
+use plimsoll::store::url::{StoreUrl, parse};
+use plimsoll::store::{Ignore, Request, Store};
+use tokio::sync::watch;
+
+pub const ACCESS: &str = "test-access";
+pub const SECRET: &str = "test-secret-never-to-be-written";
+
+pub fn data(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(name)
+}
+
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+}
+
+pub struct Server {
+    pub address: SocketAddr,
+    pub tls: bool,
+    stop: watch::Sender<bool>,
+    thread: Option<std::thread::JoinHandle<std::io::Result<()>>>,
+}
+
+impl Server {
+    pub fn start(inject: &str, tls: bool) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let (stop, shutdown) = watch::channel(false);
+        let config = tls.then(|| server_config(&data("tls/server.pem"), &data("tls/server.key")).unwrap());
+        let parts = Parts {
+            settings: Settings { threads: 1, ..Settings::default() },
+            credentials: Credentials::new(ACCESS, SECRET, None),
+            tls: config,
+            injector: (!inject.is_empty()).then(|| Injector::new(Spec::parse(inject).unwrap())),
+            truth: None,
+        };
+        let thread = std::thread::spawn(move || run(listener, parts, &shutdown));
+        Server { address, tls, stop, thread: Some(thread) }
+    }
+
+    pub fn endpoint(&self) -> String {
+        let scheme = if self.tls { "https" } else { "http" };
+        format!("{scheme}://localhost:{}", self.address.port())
+    }
+
+    pub fn store_with(&self, parameters: &str, credentials: Credentials) -> Arc<dyn Store> {
+        let text = format!("s3://bucket/some/prefix?endpoint={}{parameters}", self.endpoint());
+        let Ok(StoreUrl::S3(url)) = parse(&text, &|_| None) else { panic!("{text}") };
+        let sign = url.sign;
+        let source = sign.then(|| CredentialSource::fixed(credentials));
+        let ca = data("tls/ca.pem");
+        Arc::new(S3Store::open(*url, &text, source, Some(&ca)).unwrap())
+    }
+
+    pub fn store(&self, parameters: &str) -> Arc<dyn Store> {
+        self.store_with(parameters, Credentials::new(ACCESS, SECRET, None))
+    }
+
+    /// A store whose bucket is there.
+    pub fn ready(&self, parameters: &str) -> Arc<dyn Store> {
+        let store = self.store(parameters);
+        block_on(async { store.lane(0).execute(Request::CreateBucket, &mut Ignore).await.map(|_| ()) }).unwrap();
+        store
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.stop.send(true);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("the server thread").expect("the server ends well");
+        }
+    }
+}

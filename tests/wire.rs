@@ -1,0 +1,156 @@
+//! The S3 store against the embedded server, over real sockets.
+
+mod support;
+
+use plimsoll::s3::credentials::Credentials;
+use plimsoll::store::conformance::check;
+use plimsoll::store::{Body, Collect, ErrorClass, Failure, Ignore, Lane, Reply, Request};
+use support::{ACCESS, SECRET, Server, block_on};
+
+fn put<'a>(key: &'a str, content: &'static str) -> Request<'a> {
+    Request::Put { key, body: Body::Whole(content.into()) }
+}
+
+async fn get(lane: &mut dyn Lane, key: &str) -> Result<(Reply, Vec<u8>), Failure> {
+    let mut content = Collect::default();
+    let reply = lane.execute(Request::Get { key, range: None }, &mut content).await?;
+    Ok((reply, content.0))
+}
+
+#[test]
+fn conforms_over_http_with_signed_payloads() {
+    let server = Server::start("", false);
+    block_on(check(server.ready("").as_ref(), "some/prefix/"));
+}
+
+#[test]
+fn conforms_over_tls_with_unsigned_payloads() {
+    let server = Server::start("", true);
+    block_on(check(server.ready("").as_ref(), "some/prefix/"));
+}
+
+#[test]
+fn conforms_with_the_bucket_in_the_host_name() {
+    let server = Server::start("", false);
+    block_on(check(server.ready("&style=virtual").as_ref(), "some/prefix/"));
+}
+
+#[test]
+fn tls_handshake_and_connect_are_timed_apart() {
+    let server = Server::start("", true);
+    let store = server.ready("");
+    block_on(async {
+        let mut lane = store.lane(0);
+        let first = lane.execute(put("k", "x"), &mut Ignore).await.unwrap().timings;
+        assert!(first.connections == 1 && first.connect_ns > 0 && first.tls_ns > 0, "{first:?}");
+        let second = lane.execute(put("k", "x"), &mut Ignore).await.unwrap().timings;
+        assert!(second.connections == 0 && second.tls_ns == 0, "kept alive: {second:?}");
+        assert!(second.start_ns < second.first_byte_ns && second.first_byte_ns <= second.end_ns);
+    });
+}
+
+#[test]
+fn an_untrusted_certificate_is_a_tls_failure() {
+    let server = Server::start("", true);
+    let text = format!("s3://bucket?endpoint={}", server.endpoint());
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else { panic!() };
+    // The server's own certificate is no authority.
+    let ca = support::data("tls/server.pem");
+    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, Some(&ca)).unwrap();
+    let failure = block_on(async {
+        use plimsoll::store::Store;
+        store.lane(0).execute(Request::CheckBucket, &mut Ignore).await.map(|_| ()).unwrap_err()
+    });
+    assert_eq!(failure.class, ErrorClass::Tls, "{failure}");
+}
+
+#[test]
+fn wrong_credentials_are_named_by_code() {
+    let server = Server::start("", false);
+    server.ready("");
+    let code = |credentials| {
+        let store = server.store_with("", credentials);
+        let request = Request::List { prefix: "", start_after: "", token: "", max_keys: 1 };
+        block_on(async { store.lane(0).execute(request, &mut Ignore).await.map(|_| ()).unwrap_err() })
+    };
+    assert!(code(Credentials::new(ACCESS, "wrong", None)).is_code("SignatureDoesNotMatch"));
+    assert!(code(Credentials::new("nobody", SECRET, None)).is_code("InvalidAccessKeyId"));
+    let anonymous = server.store("&sign=off");
+    let failure = block_on(async { anonymous.lane(0).execute(put("k", "v"), &mut Ignore).await.map(|_| ()).unwrap_err() });
+    assert!(failure.is_code("AccessDenied"), "{failure}");
+}
+
+#[test]
+fn a_corrupt_truncated_or_reset_answer_is_a_failure_of_its_own_class() {
+    for (inject, class) in [
+        ("truncate=1", ErrorClass::Reset),
+        ("reset=1", ErrorClass::Reset),
+        ("error=1", ErrorClass::Answered("503 SlowDown".into())),
+    ] {
+        let server = Server::start(inject, false);
+        let store = server.store("");
+        let failure = block_on(async { get(store.lane(0).as_mut(), "k").await.map(|_| ()).unwrap_err() });
+        assert_eq!(failure.class, class, "{inject}: {failure}");
+    }
+}
+
+#[test]
+fn one_lane_survives_a_storm_of_faults() {
+    let server = Server::start("error=0.2,reset=0.2,truncate=0.2,seed=3", false);
+    let store = server.store("");
+    block_on(async {
+        let mut lane = store.lane(0);
+        while lane.execute(Request::CreateBucket, &mut Ignore).await.is_err_and(|f| !f.is_code("BucketAlreadyOwnedByYou")) {}
+        let mut done = 0;
+        for i in 0..300 {
+            let key = format!("k{i}");
+            done += usize::from(lane.execute(put(&key, "content"), &mut Ignore).await.is_ok());
+        }
+        assert!((120..300).contains(&done), "{done} of 300 puts succeeded");
+    });
+}
+
+/// A server that closes idle connections must not cost an operation.
+#[test]
+fn a_connection_closed_while_idle_is_opened_again_and_counted() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        for _ in 0..2 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let mut buffer = [0; 4096];
+            let _ = stream.read(&mut buffer).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").unwrap();
+        }
+    });
+    let text = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&sign=off");
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else { panic!() };
+    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
+    block_on(async {
+        use plimsoll::store::Store;
+        let mut lane = store.lane(0);
+        let (first, _) = get(lane.as_mut(), "k").await.unwrap();
+        let (second, content) = get(lane.as_mut(), "k").await.unwrap();
+        assert_eq!((first.timings.connections, first.timings.reconnects), (1, 0));
+        assert_eq!((second.timings.connections, second.timings.reconnects), (1, 1));
+        assert_eq!(content, b"ok");
+    });
+    server.join().unwrap();
+}
+
+#[test]
+fn refused_connections_say_where() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let text = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&sign=off");
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else { panic!() };
+    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
+    let failure = block_on(async {
+        use plimsoll::store::Store;
+        get(store.lane(0).as_mut(), "k").await.map(|_| ()).unwrap_err()
+    });
+    assert_eq!(failure.class, ErrorClass::Connect);
+    assert!(failure.message.contains(&format!("127.0.0.1:{port}")), "{failure}");
+}
