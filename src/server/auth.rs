@@ -36,14 +36,26 @@ struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    fn parse(credential: &'a str) -> Option<Scope<'a>> {
+    /// Reads a credential; the error says what is wrong with it.
+    fn parse(credential: &'a str) -> Result<Scope<'a>, String> {
         // The access key may itself hold slashes; the scope is the last four fields.
         let mut fields = credential.rsplitn(5, '/');
-        let terminator = fields.next()?;
-        let (service, region, date) = (fields.next()?, fields.next()?, fields.next()?);
-        let access_key = fields.next()?;
-        (terminator == "aws4_request" && date.len() == 8 && !access_key.is_empty() && !region.is_empty() && !service.is_empty())
-            .then_some(Scope { access_key, date, region, service })
+        let mut next = || {
+            fields.next().ok_or_else(|| {
+                "the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".".to_string()
+            })
+        };
+        let (terminator, service, region, date, access_key) = (next()?, next()?, next()?, next()?, next()?);
+        if terminator != "aws4_request" {
+            return Err(format!("incorrect terminal \"{terminator}\". This endpoint uses \"aws4_request\"."));
+        }
+        if !matches!(service, "s3" | "s3express") {
+            return Err(format!("incorrect service \"{service}\". This endpoint belongs to \"s3\"."));
+        }
+        if date.len() != 8 || !date.bytes().all(|c| c.is_ascii_digit()) {
+            return Err(format!("incorrect date format \"{date}\". This date in the credential must be in the format \"yyyyMMdd\"."));
+        }
+        Ok(Scope { access_key, date, region, service })
     }
 
     fn text(&self) -> String {
@@ -124,27 +136,33 @@ fn verify_header(
     };
     let Some(fields) = authorization.strip_prefix(ALGORITHM) else {
         return Err(ApiError::with(
-            "InvalidRequest",
-            "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256.",
+            if authorization.starts_with("AWS ") { "InvalidRequest" } else { "InvalidArgument" },
+            if authorization.starts_with("AWS ") {
+                "The authorization mechanism you have provided is not supported. Please use AWS4-HMAC-SHA256."
+            } else {
+                "Unsupported Authorization Type"
+            },
         ));
     };
+    if let Some(part) = fields.split(',').map(str::trim).find(|part| !part.contains('=')) {
+        return Err(malformed(&format!("the authorization component \"{part}\" is malformed.")));
+    }
     let field = |name: &str| {
-        fields.split(',').find_map(|f| f.trim().strip_prefix(name)?.strip_prefix('=')).filter(|f| !f.is_empty())
+        let found = fields.split(',').find_map(|f| f.trim().strip_prefix(name)?.strip_prefix('='));
+        found.filter(|f| !f.is_empty()).ok_or_else(|| {
+            malformed("the authorization header requires three components: Credential, SignedHeaders, and Signature.")
+        })
     };
-    let credential = field("Credential").ok_or_else(|| malformed("missing Credential."))?;
-    let signed = field("SignedHeaders").ok_or_else(|| malformed("missing SignedHeaders."))?;
-    let given = field("Signature").ok_or_else(|| malformed("missing Signature."))?;
-    let scope = Scope::parse(credential).ok_or_else(|| {
-        malformed("the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".")
-    })?;
+    let (credential, signed, given) = (field("Credential")?, field("SignedHeaders")?, field("Signature")?);
+    let scope = Scope::parse(credential).map_err(|what| malformed(&what))?;
     if scope.access_key != credentials.access_key {
-        return Err(ApiError::new("InvalidAccessKeyId"));
+        return Err(ApiError::new("InvalidAccessKeyId").detail("AWSAccessKeyId", scope.access_key));
     }
     let date_time = header(parts, "x-amz-date").ok_or_else(|| {
-        ApiError::with("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header")
+        ApiError::with("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header.")
     })?;
     let at = parse_date_time(date_time).ok_or_else(|| {
-        ApiError::with("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header")
+        ApiError::with("AccessDenied", "AWS authentication requires a valid Date or x-amz-date header.")
     })?;
     if (at - now_s).abs() > SKEW_S {
         return Err(ApiError::new("RequestTimeTooSkewed"));
@@ -194,22 +212,23 @@ fn verify_presigned(parts: &Parts, query: &str, credentials: &Credentials, now_s
     if expires > LONGEST_EXPIRY_S {
         return Err(wrong("X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds"));
     }
-    let scope = Scope::parse(&credential).ok_or_else(|| {
-        wrong("Error parsing the X-Amz-Credential parameter; the Credential is mal-formed; expecting \"<YOUR-AKID>/YYYYMMDD/REGION/SERVICE/aws4_request\".")
-    })?;
+    let scope = Scope::parse(&credential)
+        .map_err(|what| wrong(&format!("Error parsing the X-Amz-Credential parameter; {what}")))?;
     let at = parse_date_time(&date_time)
         .ok_or_else(|| wrong("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
     if !date_time.starts_with(scope.date) {
-        return Err(wrong("Invalid credential date. It must be the date of X-Amz-Date."));
+        let day = &date_time[..date_time.len().min(8)];
+        let text = format!("Invalid credential date \"{}\". This date is not the same as X-Amz-Date: \"{day}\".", scope.date);
+        return Err(wrong(&text));
     }
     if scope.access_key != credentials.access_key {
-        return Err(ApiError::new("InvalidAccessKeyId"));
+        return Err(ApiError::new("InvalidAccessKeyId").detail("AWSAccessKeyId", scope.access_key));
     }
     if at - now_s > SKEW_S {
         return Err(ApiError::with("AccessDenied", "Request is not valid yet"));
     }
     if at + expires < now_s {
-        return Err(ApiError::with("AccessDenied", "Request has expired"));
+        return Err(ApiError::with("AccessDenied", "Request has expired."));
     }
     pairs.retain(|(name, _)| name != "X-Amz-Signature");
     let text = scope.text();
@@ -260,8 +279,8 @@ fn compute(
         name.starts_with("x-amz-") && *name != "x-amz-content-sha256" && !signed_headers.split(';').any(|s| s == *name)
     });
     if let (Some(name), true) = (unsigned, parts.headers.contains_key("authorization")) {
-        let text = format!("There were headers present in the request which were not signed: {name}");
-        return Err(ApiError::with("AccessDenied", text));
+        let error = ApiError::with("AccessDenied", "There were headers present in the request which were not signed");
+        return Err(error.detail("HeadersNotSigned", name));
     }
     let raw = parts.uri.path();
     let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_' | b'~' | b'/');

@@ -10,6 +10,8 @@ pub struct ApiError {
     pub code: &'static str,
     /// Message for people.
     pub message: String,
+    /// A further element of the answer: name and text.
+    pub detail: Option<(&'static str, String)>,
 }
 
 /// Code, status and S3's own message.
@@ -21,30 +23,31 @@ const TABLE: &[(&str, u16, &str)] = &[
     ("BucketAlreadyOwnedByYou", 409, "Your previous request to create the named bucket succeeded and you already own it."),
     ("BucketNotEmpty", 409, "The bucket you tried to delete is not empty."),
     ("EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed object size."),
-    ("EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed object size."),
+    ("EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed size"),
     ("IncompleteBody", 400, "You did not provide the number of bytes specified by the Content-Length HTTP header."),
     ("InternalError", 500, "We encountered an internal error. Please try again."),
     ("InvalidAccessKeyId", 403, "The AWS Access Key Id you provided does not exist in our records."),
     ("InvalidArgument", 400, "Invalid Argument"),
     ("InvalidBucketName", 400, "The specified bucket is not valid."),
-    ("InvalidDigest", 400, "The Content-MD5 you specified is not valid."),
+    ("InvalidDigest", 400, "The Content-Md5 you specified is not valid."),
     ("InvalidPart", 400, "One or more of the specified parts could not be found.  The part may not have been uploaded, or the specified entity tag may not match the part's entity tag."),
-    ("InvalidPartNumber", 416, "The requested partnumber is not satisfiable"),
+    ("InvalidPartNumber", 416, "The requested partnumber is not satisfiable."),
     ("InvalidPartOrder", 400, "The list of parts was not in ascending order. Parts must be ordered by part number."),
     ("InvalidRange", 416, "The requested range is not satisfiable"),
     ("InvalidRequest", 400, "Invalid Request"),
     ("InvalidURI", 400, "Couldn't parse the specified URI."),
     ("KeyTooLongError", 400, "Your key is too long"),
-    ("MalformedXML", 400, "The XML you provided was not well-formed or did not validate against our published schema"),
+    ("MalformedTrailerError", 400, "The request contained trailing data that was not well-formed"),
+    ("MalformedXML", 400, "The XML you provided was not well-formed or did not validate against our published schema."),
     ("MetadataTooLarge", 400, "Your metadata headers exceed the maximum allowed metadata size"),
     ("MethodNotAllowed", 405, "The specified method is not allowed against this resource."),
     ("MissingContentLength", 411, "You must provide the Content-Length HTTP header."),
-    ("NoSuchBucket", 404, "The specified bucket does not exist"),
+    ("NoSuchBucket", 404, "The specified bucket does not exist."),
     ("NoSuchKey", 404, "The specified key does not exist."),
     ("NoSuchUpload", 404, "The specified multipart upload does not exist. The upload ID may be invalid, or the upload may have been aborted or completed."),
     ("NotImplemented", 501, "A header you provided implies functionality that is not implemented."),
     ("NotModified", 304, "Not Modified"),
-    ("PreconditionFailed", 412, "At least one of the pre-conditions you specified did not hold"),
+    ("PreconditionFailed", 412, "At least one of the pre-conditions you specified did not hold."),
     ("RequestTimeTooSkewed", 403, "The difference between the request time and the current time is too large."),
     ("SignatureDoesNotMatch", 403, "The request signature we calculated does not match the signature you provided. Check your key and signing method."),
     ("SlowDown", 503, "Please reduce your request rate."),
@@ -55,12 +58,18 @@ impl ApiError {
     /// The error with S3's own message.
     pub fn new(code: &'static str) -> ApiError {
         let message = TABLE.iter().find(|(c, ..)| *c == code).map_or("", |(.., m)| m);
-        ApiError { code, message: message.to_string() }
+        ApiError { code, message: message.to_string(), detail: None }
     }
 
     /// The error with a message of its own.
     pub fn with(code: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { code, message: message.into() }
+        ApiError { code, message: message.into(), detail: None }
+    }
+
+    /// Adds an element to the answer.
+    pub fn detail(mut self, name: &'static str, text: &str) -> ApiError {
+        self.detail = Some((name, text.to_string()));
+        self
     }
 
     /// The HTTP status that goes with the code.

@@ -101,6 +101,9 @@ pub fn error(error: &ApiError, resource: &str, request_id: &str, with_body: bool
     let mut answer = if with_body && error.status() != StatusCode::NOT_MODIFIED {
         let mut writer = XmlWriter::bare("Error");
         writer.text("Code", error.code).text("Message", &error.message);
+        if let Some((name, text)) = &error.detail {
+            writer.text(name, text);
+        }
         writer.text("Resource", resource).text("RequestId", request_id);
         xml(writer.finish())
     } else {

@@ -44,6 +44,8 @@ pub struct Object {
     pub checksum: Option<StoredChecksum>,
     /// Whether it came by multipart upload; then each piece is a part.
     pub multipart: bool,
+    /// The upload that made it, so that completing it twice answers twice.
+    pub upload_id: Option<String>,
 }
 
 impl Object {
@@ -62,6 +64,7 @@ impl Object {
             headers,
             checksum: None,
             multipart: false,
+            upload_id: None,
         }
     }
 

@@ -14,7 +14,7 @@ pub fn list(call: &Call<'_>) -> Answer {
     let all = call.shared.state.buckets();
     let mut found = all.iter().filter(|(name, _)| name.starts_with(prefix) && name.as_str() > after);
     let mut writer = XmlWriter::new("ListAllMyBucketsResult");
-    writer.open("Owner").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
+    writer.open("Owner").text("ID", &call.shared.credentials.access_key).close();
     writer.open("Buckets");
     let mut last = None;
     for (name, created) in found.by_ref().take(most) {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::Call;
 use super::get::{Wanted, parse_range};
-use super::multipart::{store_part, xml_name};
+use super::multipart::{part_number, store_part, xml_name};
 use crate::clock::wall_now;
 use crate::s3::checksum::{Algorithm, md5};
 use crate::s3::encode::{decode, hex};
@@ -21,7 +21,8 @@ fn source(call: &Call<'_>) -> Result<(Arc<Object>, String, String), ApiError> {
     let header = call.header("x-amz-copy-source").unwrap_or("");
     let invalid = || ApiError::with("InvalidArgument", "Invalid copy source object key");
     let path = header.split("?versionId=").next().unwrap_or("");
-    let path = decode(path, false).ok_or_else(invalid)?;
+    let encoding = || ApiError::with("InvalidArgument", "Invalid copy source encoding");
+    let path = decode(path, false).ok_or_else(encoding)?;
     let path = path.strip_prefix('/').unwrap_or(&path);
     let (bucket, key) = path.split_once('/').ok_or_else(|| ApiError::with("InvalidArgument", "Copy Source must mention the source bucket and key: sourcebucket/sourcekey"))?;
     if key.is_empty() {
@@ -75,6 +76,7 @@ pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
+    part_number(call)?;
     call.shared.state.bucket(&call.route.bucket)?;
     let (from, ..) = source(call)?;
     let pieces = match call.header("x-amz-copy-source-range") {

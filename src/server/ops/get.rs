@@ -25,7 +25,6 @@ pub enum Wanted {
 /// Reads a `Range` header (RFC 9110, 14.2; one range). What is malformed is ignored, as S3 does.
 pub fn parse_range(text: &str, size: u64) -> Wanted {
     let Some((from, to)) = text.strip_prefix("bytes=").and_then(|r| r.split_once('-')) else { return Wanted::Whole };
-    let (from, to) = (from.trim(), to.trim());
     let number = |text: &str| text.parse::<u64>().ok();
     let (start, end) = match (from.is_empty(), to.is_empty()) {
         (true, true) => return Wanted::Whole,
@@ -61,10 +60,12 @@ pub fn head(call: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
-    let object = call.shared.state.bucket(&call.route.bucket)?.object(&call.route.key)?;
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+    let part = part_number(call)?;
+    let object = bucket.object(&call.route.key)?;
     let existing = Existing { etag: &object.etag, modified_s: object.modified.as_second() };
     for_read(&call.parts.headers, "", existing, call.now_s)?;
-    let wanted = wanted(call, &object)?;
+    let wanted = wanted(call, &object, part)?;
     let (start, end) = match wanted {
         Wanted::Whole => (0, object.size),
         Wanted::Range(start, end) => (start, end),
@@ -87,17 +88,22 @@ fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
     Ok(answer)
 }
 
-fn wanted(call: &Call<'_>, object: &Arc<Object>) -> Result<Wanted, ApiError> {
+/// The part that is asked for, by number.
+fn part_number(call: &Call<'_>) -> Result<Option<usize>, ApiError> {
+    let Some(text) = call.route.parameter("partNumber") else { return Ok(None) };
+    let number = text.parse().ok().filter(|p| (1..=10_000).contains(p));
+    let wrong = "Part number must be an integer between 1 and 10000, inclusive.";
+    number.map(Some).ok_or_else(|| ApiError::with("InvalidArgument", wrong))
+}
+
+fn wanted(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<Wanted, ApiError> {
     let range = call.header("range");
-    let Some(part) = call.route.parameter("partNumber") else {
+    let Some(part) = part else {
         return Ok(range.map_or(Wanted::Whole, |text| parse_range(text, object.size)));
     };
     if range.is_some() {
         return Err(ApiError::with("InvalidRequest", "Cannot specify both Range header and partNumber query parameter"));
     }
-    let part: usize = part.parse().ok().filter(|p| (1..=10_000).contains(p)).ok_or_else(|| {
-        ApiError::with("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive")
-    })?;
     let count = if object.multipart { object.pieces.len() } else { 1 };
     if part > count {
         return Err(ApiError::new("InvalidPartNumber"));

@@ -112,7 +112,9 @@ fn contents(writer: &mut XmlWriter, keys: &KeyWriter, page: &Page, owner: bool) 
 fn begin(call: &Call<'_>, keys: &KeyWriter, root: &'static str) -> XmlWriter {
     let mut writer = XmlWriter::new(root);
     writer.text("Name", &call.route.bucket);
-    keys.text(&mut writer, "Prefix", call.route.parameter("prefix").unwrap_or(""));
+    if let Some(prefix) = call.route.parameter("prefix").filter(|p| !p.is_empty()) {
+        keys.text(&mut writer, "Prefix", prefix);
+    }
     if let Some(delimiter) = call.route.parameter("delimiter").filter(|d| !d.is_empty()) {
         keys.text(&mut writer, "Delimiter", delimiter);
     }
@@ -129,7 +131,9 @@ pub fn v1(call: &Call<'_>) -> Result<Answer, ApiError> {
     let most = call.number("max-keys", PAGE, PAGE)?;
     let page = page(&bucket.objects(), parameter("prefix"), parameter("delimiter"), parameter("marker"), most as usize);
     let mut writer = begin(call, &keys, "ListBucketResult");
-    keys.text(&mut writer, "Marker", parameter("marker"));
+    if !parameter("marker").is_empty() {
+        keys.text(&mut writer, "Marker", parameter("marker"));
+    }
     if let Some(next) = &page.next {
         keys.text(&mut writer, "NextMarker", next);
     }

@@ -43,10 +43,11 @@ impl Call<'_> {
             None | Some("") => Ok(default),
             Some(text) => {
                 let number: i64 = text.parse().map_err(|_| {
-                    ApiError::with("InvalidArgument", format!("Provided {name} not an integer or within integer range"))
+                    ApiError::with("InvalidArgument", format!("Provided {text} not an integer or within integer range"))
                 })?;
                 if number < 0 {
-                    return Err(ApiError::with("InvalidArgument", format!("Argument {name} must be an integer between 0 and 2147483647")));
+                    let text = format!("Argument {text} must be an integer between 0 and 2147483647");
+                    return Err(ApiError::with("InvalidArgument", text));
                 }
                 Ok(number.min(i64::from(most)) as u32)
             }
@@ -65,7 +66,14 @@ impl Call<'_> {
         for (name, value) in &self.parts.headers {
             if let Some(user) = name.as_str().strip_prefix("x-amz-meta-") {
                 user_bytes += user.len() + value.len();
-                out.push((name.clone(), value.clone()));
+                // A name that comes more than once is one entry, its values joined.
+                match out.iter_mut().find(|(n, _): &&mut (HeaderName, HeaderValue)| n == name) {
+                    None => out.push((name.clone(), value.clone())),
+                    Some((_, stored)) => {
+                        let joined = [stored.as_bytes(), b",", value.as_bytes()].concat();
+                        *stored = HeaderValue::from_bytes(&joined).unwrap_or_else(|_| stored.clone());
+                    }
+                }
             } else if name == "content-encoding" {
                 // aws-chunked is framing of the transfer, not a property of the object.
                 let text = value.to_str().unwrap_or("");

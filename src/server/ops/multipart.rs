@@ -73,7 +73,7 @@ pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
 pub fn part_number(call: &Call<'_>) -> Result<u32, ApiError> {
     let number = call.route.parameter("partNumber").and_then(|p| p.parse().ok());
     number.filter(|n| (1..=10_000).contains(n)).ok_or_else(|| {
-        ApiError::with("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive")
+        ApiError::with("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive.")
     })
 }
 
@@ -91,8 +91,8 @@ pub fn store_part(call: &Call<'_>, data: bytes::Bytes, known_md5: Option<[u8; 16
     {
         let text = format!(
             "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
-            algorithm.name().to_lowercase(),
-            given.name().to_lowercase()
+            algorithm.name(),
+            given.name()
         );
         return Err(ApiError::with("InvalidRequest", text));
     }
@@ -203,7 +203,11 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let id = (call.route.key.clone(), call.route.parameter("uploadId").unwrap_or("").to_string());
     let mut uploads = bucket.uploads();
-    let upload = uploads.get(&id).ok_or_else(|| ApiError::new("NoSuchUpload"))?;
+    let Some(upload) = uploads.get(&id) else {
+        // A client that lost the first answer asks again.
+        let done = bucket.object(&call.route.key).ok().filter(|o| o.upload_id.as_ref() == Some(&id.1));
+        return done.map(|object| completed(call, &object)).ok_or_else(|| ApiError::new("NoSuchUpload"));
+    };
     let parts = chosen(&call.received.data, upload)?;
     let size: usize = parts.iter().map(|p| p.data.len()).sum();
     if let Some(declared) = call.header("x-amz-mp-object-size")
@@ -215,6 +219,7 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
     let etag = format!("{}-{}", hex(&md5(&digests)), parts.len());
     let mut object = Object::new(parts.iter().map(|p| p.data.clone()).collect(), etag, upload.headers.clone());
     object.multipart = true;
+    object.upload_id = Some(id.1.clone());
     object.checksum = upload.checksum.map(|(algorithm, full)| combined(&parts, algorithm, full));
     for algorithm in Algorithm::ALL {
         let given = call.header(algorithm.header());
@@ -228,6 +233,14 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
     let existing = objects.get(&call.route.key).cloned();
     let existing = existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
     for_write(&call.parts.headers, existing)?;
+    let answer = completed(call, &object);
+    objects.insert(call.route.key.clone(), Arc::new(object));
+    uploads.remove(&id);
+    Ok(answer)
+}
+
+/// The answer to a CompleteMultipartUpload that made `object`.
+fn completed(call: &Call<'_>, object: &Object) -> Answer {
     let mut writer = XmlWriter::new("CompleteMultipartUploadResult");
     let host = call.header("host").unwrap_or("localhost");
     writer.text("Location", &format!("http://{host}/{}/{}", call.route.bucket, call.route.key));
@@ -238,7 +251,5 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
     }
     let mut answer = xml(writer.finish());
     answer.headers_mut().insert(ETAG, object.etag_header.clone());
-    objects.insert(call.route.key.clone(), Arc::new(object));
-    uploads.remove(&id);
-    Ok(answer)
+    answer
 }

@@ -22,12 +22,15 @@ pub fn put(call: &Call<'_>) -> Result<Answer, ApiError> {
     let digest = call.received.md5.unwrap_or_else(|| md5(&data));
     let mut object = Object::new(vec![data.clone()], hex(&digest), headers);
     let declared = call.received.checksum.clone().or_else(|| {
-        let algorithm = call.header("x-amz-checksum-algorithm").and_then(Algorithm::from_name)?;
+        // S3 computes CRC64NVME for what comes without a checksum.
+        let asked = call.header("x-amz-checksum-algorithm").and_then(Algorithm::from_name);
+        let algorithm = asked.unwrap_or(Algorithm::Crc64Nvme);
         Some((algorithm, algorithm.of(&data)))
     });
     object.checksum = declared.map(|(algorithm, value)| StoredChecksum { algorithm, value, full_object: true });
     let mut answer = empty(200);
     answer.headers_mut().insert(ETAG, object.etag_header.clone());
+    set(answer.headers_mut(), "x-amz-object-size", &object.size.to_string());
     if let Some(checksum) = &object.checksum {
         set(answer.headers_mut(), checksum.algorithm.header(), &checksum.value);
         set(answer.headers_mut(), "x-amz-checksum-type", "FULL_OBJECT");
