@@ -7,10 +7,16 @@ use crate::server::error::ApiError;
 use crate::server::response::{Answer, empty, set, xml};
 use crate::server::state::iso_date;
 
-pub fn list(call: &Call<'_>) -> Answer {
+pub fn list(call: &Call<'_>) -> Result<Answer, ApiError> {
     let prefix = call.route.parameter("prefix").unwrap_or("");
     let after = call.route.parameter("continuation-token").unwrap_or("");
-    let most = call.route.parameter("max-buckets").and_then(|m| m.parse().ok()).unwrap_or(10_000usize);
+    let most = match call.route.parameter("max-buckets").map(str::parse) {
+        None => 10_000usize,
+        Some(Ok(most)) if (1..=10_000).contains(&most) => most,
+        Some(_) => {
+            return Err(ApiError::with("InvalidArgument", "Argument max-buckets must be an integer between 1 and 10000"));
+        }
+    };
     let all = call.shared.state.buckets();
     let mut found = all.iter().filter(|(name, _)| name.starts_with(prefix) && name.as_str() > after);
     let mut writer = XmlWriter::new("ListAllMyBucketsResult");
@@ -18,7 +24,8 @@ pub fn list(call: &Call<'_>) -> Answer {
     writer.open("Buckets");
     let mut last = None;
     for (name, created) in found.by_ref().take(most) {
-        writer.open("Bucket").text("Name", name).text("CreationDate", &iso_date(*created)).close();
+        writer.open("Bucket").text("Name", name).text("CreationDate", &iso_date(*created));
+        writer.text("BucketRegion", &call.shared.settings.region).close();
         last = Some(name);
     }
     writer.close();
@@ -28,7 +35,7 @@ pub fn list(call: &Call<'_>) -> Answer {
     if !prefix.is_empty() {
         writer.text("Prefix", prefix);
     }
-    xml(writer.finish())
+    Ok(xml(writer.finish()))
 }
 
 pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {

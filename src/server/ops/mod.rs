@@ -114,7 +114,7 @@ pub fn dispatch(call: &Call<'_>) -> Result<Answer, ApiError> {
         }
     }
     match call.route.operation {
-        Operation::ListBuckets => Ok(bucket::list(call)),
+        Operation::ListBuckets => bucket::list(call),
         Operation::CreateBucket => bucket::create(call),
         Operation::HeadBucket => bucket::head(call),
         Operation::DeleteBucket => bucket::delete(call),

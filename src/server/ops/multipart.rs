@@ -6,7 +6,7 @@ use crc_fast::{CrcAlgorithm, checksum_combine};
 use http::header::ETAG;
 
 use super::Call;
-use crate::s3::checksum::{Algorithm, base64, from_base64, md5};
+use crate::s3::checksum::{Algorithm, Hasher, base64, from_base64, md5};
 use crate::s3::encode::hex;
 use crate::s3::xml::{Element, XmlWriter};
 use crate::server::conditions::{Existing, for_write};
@@ -220,7 +220,15 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
     let mut object = Object::new(parts.iter().map(|p| p.data.clone()).collect(), etag, upload.headers.clone());
     object.multipart = true;
     object.upload_id = Some(id.1.clone());
-    object.checksum = upload.checksum.map(|(algorithm, full)| combined(&parts, algorithm, full));
+    object.checksum = Some(match upload.checksum {
+        Some((algorithm, full)) => combined(&parts, algorithm, full),
+        // S3 computes CRC64NVME for what comes without a checksum.
+        None => {
+            let mut hasher = Hasher::new(Algorithm::Crc64Nvme);
+            parts.iter().for_each(|p| hasher.update(&p.data));
+            StoredChecksum { algorithm: Algorithm::Crc64Nvme, value: hasher.finish(), full_object: true }
+        }
+    });
     for algorithm in Algorithm::ALL {
         let given = call.header(algorithm.header());
         if let (Some(given), Some(computed)) = (given, &object.checksum)

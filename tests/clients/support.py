@@ -1,0 +1,30 @@
+"""What the black-box tests share: a `plimsoll serve` on a free port."""
+import os
+import subprocess
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+PLIMSOLL = os.environ.get("PLIMSOLL", os.path.join(ROOT, "target", "release", "plimsoll"))
+ACCESS, SECRET = "client-test", "client-test-secret"
+
+
+def environment(**more):
+    """The environment of a client: these credentials and no others."""
+    env = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+    env.update(AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="us-east-1",
+               AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true", **more)
+    return env
+
+
+class Server:
+    def __init__(self, *arguments):
+        env = environment(PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
+        self.process = subprocess.Popen([PLIMSOLL, "serve", "--listen", "127.0.0.1:0", *arguments],
+                                        env=env, stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().split()[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        assert self.process.wait(timeout=10) == 0, "the server ends well"
