@@ -18,13 +18,15 @@ pub struct AnswerBody {
     pieces: VecDeque<Bytes>,
     announced: u64,
     broken: bool,
+    /// Whether what was sent of a broken body has been given a chance to leave.
+    flushed: bool,
 }
 
 impl AnswerBody {
     /// A body of consecutive pieces.
     pub fn new(pieces: Vec<Bytes>) -> AnswerBody {
         let announced = pieces.iter().map(|p| p.len() as u64).sum();
-        AnswerBody { pieces: pieces.into(), announced, broken: false }
+        AnswerBody { pieces: pieces.into(), announced, broken: false, flushed: false }
     }
 
     /// Bytes in all.
@@ -61,7 +63,12 @@ impl Body for AnswerBody {
     type Data = Bytes;
     type Error = io::Error;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        if self.pieces.is_empty() && self.broken && !self.flushed {
+            self.flushed = true;
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         Poll::Ready(match self.pieces.pop_front() {
             Some(piece) => Some(Ok(Frame::data(piece))),
             None if self.broken => Some(Err(io::ErrorKind::ConnectionAborted.into())),
