@@ -110,19 +110,23 @@ fn one_lane_survives_a_storm_of_faults() {
     });
 }
 
-/// A server that closes idle connections must not cost an operation.
+/// A reused connection that closes under a request, before any byte of the answer, must not cost an operation.
 #[test]
-fn a_connection_closed_while_idle_is_opened_again_and_counted() {
+fn a_connection_closed_under_a_request_is_replaced_once_and_counted() {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = std::thread::spawn(move || {
-        for _ in 0..2 {
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut buffer = [0; 4096];
-            let _ = stream.read(&mut buffer).unwrap();
-            stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").unwrap();
-        }
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        let mut buffer = [0; 4096];
+        let (mut first, _) = listener.accept().unwrap();
+        let _ = first.read(&mut buffer).unwrap();
+        first.write_all(answer).unwrap();
+        let _ = first.read(&mut buffer).unwrap();
+        drop(first);
+        let (mut second, _) = listener.accept().unwrap();
+        let _ = second.read(&mut buffer).unwrap();
+        second.write_all(answer).unwrap();
     });
     let text = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&sign=off");
     let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else { panic!() };
@@ -135,6 +139,33 @@ fn a_connection_closed_while_idle_is_opened_again_and_counted() {
         assert_eq!((first.timings.connections, first.timings.reconnects), (1, 0));
         assert_eq!((second.timings.connections, second.timings.reconnects), (1, 1));
         assert_eq!(content, b"ok");
+    });
+    server.join().unwrap();
+}
+
+/// moto closes the connection after every answer; creating a bucket after a listing then found a dead connection.
+#[test]
+fn a_server_that_closes_after_each_answer_costs_no_operation() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        for _ in 0..3 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").unwrap();
+        }
+    });
+    let text = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&sign=off");
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else { panic!() };
+    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
+    block_on(async {
+        use plimsoll::store::Store;
+        let mut lane = store.lane(0);
+        get(lane.as_mut(), "k").await.unwrap();
+        lane.execute(Request::CreateBucket, &mut Ignore).await.unwrap();
+        let (third, _) = get(lane.as_mut(), "k").await.unwrap();
+        assert_eq!((third.timings.connections, third.timings.reconnects), (1, 0));
     });
     server.join().unwrap();
 }

@@ -320,6 +320,11 @@ impl Connection {
         Ok(Connection { sender, driver: Some(driver), gate, waker, stamps, connect_ns: connected - begin, tls_ns })
     }
 
+    /// Whether another request may be sent, as far as is known.
+    pub fn is_open(&self) -> bool {
+        self.driver.is_some() && !self.sender.is_closed()
+    }
+
     /// When bytes of the current request passed the socket.
     pub fn stamps(&self) -> &Stamps {
         &self.stamps

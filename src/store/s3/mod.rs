@@ -343,7 +343,7 @@ impl S3Lane {
         observer.started(timings.start_ns);
         let vectored = matches!(&request, Request::Put { body, .. } if body.len() > LARGE_BODY);
         let mut reused = false;
-        let mut connection = match self.connection.take() {
+        let mut connection = match self.connection.take().filter(|c| c.is_open()) {
             Some(connection) => {
                 reused = true;
                 connection
@@ -365,7 +365,11 @@ impl S3Lane {
         };
         let mut exchange = Exchange { connection: connection.as_mut(), timings: &mut timings, observer, body: &mut body };
         let reply = exchange.receive(&request, &head).await;
-        // A body that was not read to its end leaves the connection unusable.
+        // A body that was not read to its end leaves the connection unusable, and a server may say that it will close it.
+        let closing = head.headers.get(hyper::header::CONNECTION).is_some_and(|v| v == "close");
+        if closing {
+            return reply;
+        }
         if hyper::body::Body::is_end_stream(&body) || matches!(&reply, Ok(_)) {
             self.connection = Some(connection);
         }
