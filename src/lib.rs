@@ -9,20 +9,20 @@
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
-pub mod experiment;
-pub mod workload;
-pub mod schedule;
 pub mod driver;
+pub mod experiment;
 pub mod recorder;
-pub mod summary;
 pub mod report;
+pub mod schedule;
+pub mod summary;
+pub mod workload;
 
-pub mod store;
 pub mod s3;
 pub mod server;
+pub mod store;
 
-pub mod machine;
 pub mod clock;
+pub mod machine;
 pub mod rng;
 pub mod units;
 

@@ -16,8 +16,9 @@ pub fn mix(x: u64) -> u64 {
 
 /// A 64-bit digest of a name, for deriving streams and dataset identities (FNV-1a, then mixed).
 pub fn hash_name(name: &str) -> u64 {
-    let fnv =
-        name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    let fnv = name
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325_u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     mix(fnv)
 }
 
@@ -110,8 +111,7 @@ mod tests {
 
     #[test]
     fn labels_and_seeds_give_other_streams() {
-        let draws =
-            [Stream::new(1, "a").at(0), Stream::new(1, "b").at(0), Stream::new(2, "a").at(0)];
+        let draws = [Stream::new(1, "a").at(0), Stream::new(1, "b").at(0), Stream::new(2, "a").at(0)];
         assert!(draws[0] != draws[1] && draws[0] != draws[2]);
     }
 }

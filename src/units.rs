@@ -95,7 +95,7 @@ pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
 /// Writes a size exactly, in the largest binary unit that divides it.
 pub fn format_size(bytes: u64) -> String {
     for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
-        if bytes != 0 && bytes % (1 << shift) == 0 {
+        if bytes != 0 && bytes.is_multiple_of(1 << shift) {
             return format!("{} {unit}", bytes >> shift);
         }
     }
@@ -104,8 +104,10 @@ pub fn format_size(bytes: u64) -> String {
 
 /// Writes a duration exactly, in the largest unit that divides it.
 pub fn format_duration(ns: u64) -> String {
-    for (unit, size) in [("h", 3_600 * SECOND), ("m", 60 * SECOND), ("s", SECOND), ("ms", 1_000_000), ("us", 1_000)] {
-        if ns != 0 && ns % size == 0 {
+    for (unit, size) in
+        [("h", 3_600 * SECOND), ("m", 60 * SECOND), ("s", SECOND), ("ms", 1_000_000), ("us", 1_000)]
+    {
+        if ns != 0 && ns.is_multiple_of(size) {
             return format!("{}{unit}", ns / size);
         }
     }
@@ -130,7 +132,15 @@ pub fn format_throughput(bytes_per_s: f64) -> String {
 
 /// Writes milliseconds with three significant digits, the resolution of the histograms.
 pub fn format_ms(ms: f64) -> String {
-    let decimals = if ms >= 100.0 { 0 } else if ms >= 10.0 { 1 } else if ms >= 1.0 { 2 } else { 3 };
+    let decimals = if ms >= 100.0 {
+        0
+    } else if ms >= 10.0 {
+        1
+    } else if ms >= 1.0 {
+        2
+    } else {
+        3
+    };
     format!("{ms:.decimals$}")
 }
 
@@ -139,7 +149,7 @@ pub fn format_count(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::with_capacity(digits.len() + digits.len() / 3);
     for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             out.push(' ');
         }
         out.push(c);

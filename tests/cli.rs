@@ -15,7 +15,10 @@ fn plimsoll(arguments: &[&str]) -> Command {
     for (name, _) in std::env::vars().filter(|(n, _)| n.starts_with("AWS_") || n.starts_with("PLIMSOLL_")) {
         command.env_remove(name);
     }
-    command.env("AWS_EC2_METADATA_DISABLED", "true").env("AWS_ACCESS_KEY_ID", ACCESS).env("AWS_SECRET_ACCESS_KEY", SECRET);
+    command
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        .env("AWS_ACCESS_KEY_ID", ACCESS)
+        .env("AWS_SECRET_ACCESS_KEY", SECRET);
     command
 }
 
@@ -43,7 +46,10 @@ fn fails(arguments: &[&str], code: i32, expected: &[&str]) {
         assert!(message.contains(part), "{arguments:?} lacks '{part}'\n{message}");
     }
     assert!(!message.contains(SECRET));
-    assert!(code == 2 && message.starts_with("error:") || message.lines().count() == 1, "one line\n{message}");
+    assert!(
+        code == 2 && message.starts_with("error:") || message.lines().count() == 1,
+        "one line\n{message}"
+    );
 }
 
 fn only_run(out: &Path) -> PathBuf {
@@ -74,16 +80,36 @@ fn a_run_leaves_a_valid_result_and_nothing_in_the_store() {
     let server = Server::start("", false);
     let store = server.ready("");
     let url = format!("s3://bucket/team?endpoint={}", server.endpoint());
-    let schema = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/result.schema.json")).unwrap();
+    let schema =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("schema/result.schema.json"))
+            .unwrap();
     let validator = jsonschema::validator_for(&serde_json::from_str(&schema).unwrap()).unwrap();
     for form in ["get", "put", "mixed", "head", "list", "delete"] {
-        let output = plimsoll(&["run", form, "--store", &url, "--objects", "50", "--operations", "200", "--warmup", "0s", "--json", "--out"])
-            .arg(&out)
-            .output()
-            .unwrap();
+        let output = plimsoll(&[
+            "run",
+            form,
+            "--store",
+            &url,
+            "--objects",
+            "50",
+            "--operations",
+            "200",
+            "--warmup",
+            "0s",
+            "--json",
+            "--out",
+        ])
+        .arg(&out)
+        .output()
+        .unwrap();
         assert_eq!(output.status.code(), Some(0), "{form}: {}", text(&output.stderr));
-        assert!(output.stderr.is_empty(), "{form}: nothing on stderr without a terminal: {}", text(&output.stderr));
-        let value: serde_json::Value = serde_json::from_slice(&output.stdout).expect("stdout is exactly the result");
+        assert!(
+            output.stderr.is_empty(),
+            "{form}: nothing on stderr without a terminal: {}",
+            text(&output.stderr)
+        );
+        let value: serde_json::Value =
+            serde_json::from_slice(&output.stdout).expect("stdout is exactly the result");
         let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{form}: {errors:?}");
         let windows = value["windows"].as_array().unwrap();
@@ -108,10 +134,14 @@ fn an_experiment_with_open_loops_runs_and_shows_again() {
         [[phase]]\nname = 'w'\nrole = 'warmup'\noperations = { get = 1 }\nobjects = { from = 'o' }\nduration = '200ms'\n\
         [[phase]]\nname = 'g'\noperations = { get = 1 }\nobjects = { from = 'o' }\nrate = '300/s'\narrival = 'poisson'\nduration = '1s'\n").unwrap();
     let runs = out.join("runs");
-    let output = plimsoll(&["run", file.to_str().unwrap(), "--out", runs.to_str().unwrap()]).output().unwrap();
+    let output =
+        plimsoll(&["run", file.to_str().unwrap(), "--out", runs.to_str().unwrap()]).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let table = text(&output.stdout);
-    assert!(table.contains("get response") && table.contains("get service") && table.contains("intended time"), "{table}");
+    assert!(
+        table.contains("get response") && table.contains("get service") && table.contains("intended time"),
+        "{table}"
+    );
     let run_directory = only_run(&runs);
     for file in ["experiment.toml", "environment.json", "result.json", "intervals.arrows"] {
         assert!(run_directory.join(file).is_file(), "{file}");
@@ -119,7 +149,12 @@ fn an_experiment_with_open_loops_runs_and_shows_again() {
     let shown = run(&["show", run_directory.to_str().unwrap()]);
     assert!(table.starts_with(&text(&shown.stdout)), "show repeats the table");
     assert_eq!(result(&run_directory)["run"]["partial"], false);
-    let again = run(&["run", run_directory.join("experiment.toml").to_str().unwrap(), "--out", runs.to_str().unwrap()]);
+    let again = run(&[
+        "run",
+        run_directory.join("experiment.toml").to_str().unwrap(),
+        "--out",
+        runs.to_str().unwrap(),
+    ]);
     assert_eq!(again.status.code(), Some(0), "the resolved experiment runs again: {}", text(&again.stderr));
 }
 
@@ -131,7 +166,11 @@ fn bad_input_is_one_line_that_names_the_fix() {
     server.ready("");
     let good = format!("s3://bucket?endpoint={}", server.endpoint());
     fails(&["run", "get"], 2, &["--store is missing"]);
-    fails(&["run", "gett", "--store", &good], 2, &["'gett' is neither a built-in experiment", "plimsoll list experiments"]);
+    fails(
+        &["run", "gett", "--store", &good],
+        2,
+        &["'gett' is neither a built-in experiment", "plimsoll list experiments"],
+    );
     fails(&["run", "get", "--store", "bucket"], 2, &["'bucket' is not a store"]);
     fails(&["run", "get", "--store", &format!("{good}&stile=path")], 2, &["'stile' is unknown"]);
     fails(&["run", "get", "--store", &good, "--size", "1 XB"], 2, &["--size", "1 XB", "1KiB"]);
@@ -146,13 +185,27 @@ fn bad_input_is_one_line_that_names_the_fix() {
     fails(&["run", "get", "--store", &good, "--out", "/dev/null/x"], 2, &["--out /dev/null/x"]);
     let missing = good.replace("bucket?", "nobucket?");
     fails(&["run", "get", "--store", &missing, "--out", out], 3, &["NoSuchBucket", "--create-bucket"]);
-    fails(&["run", "get", "--store", "s3://bucket?endpoint=http://127.0.0.1:1", "--out", out], 3, &["127.0.0.1:1", "is the server running"]);
-    fails(&["run", "get", "--store", "s3://bucket?endpoint=http://no.such.host.invalid", "--out", out], 3, &["no.such.host.invalid", "endpoint="]);
+    fails(
+        &["run", "get", "--store", "s3://bucket?endpoint=http://127.0.0.1:1", "--out", out],
+        3,
+        &["127.0.0.1:1", "is the server running"],
+    );
+    fails(
+        &["run", "get", "--store", "s3://bucket?endpoint=http://no.such.host.invalid", "--out", out],
+        3,
+        &["no.such.host.invalid", "endpoint="],
+    );
     let tls = good.replace("http://", "https://");
     fails(&["run", "get", "--store", &tls, "--out", out], 3, &["TLS", "http://"]);
-    let output = plimsoll(&["run", "get", "--store", &good, "--out", out]).env("AWS_SECRET_ACCESS_KEY", "wrong").output().unwrap();
+    let output = plimsoll(&["run", "get", "--store", &good, "--out", out])
+        .env("AWS_SECRET_ACCESS_KEY", "wrong")
+        .output()
+        .unwrap();
     assert_eq!(output.status.code(), Some(3));
-    assert!(text(&output.stderr).contains("SignatureDoesNotMatch") && text(&output.stderr).contains("check AWS_SECRET_ACCESS_KEY"));
+    assert!(
+        text(&output.stderr).contains("SignatureDoesNotMatch")
+            && text(&output.stderr).contains("check AWS_SECRET_ACCESS_KEY")
+    );
 }
 
 #[test]
@@ -172,14 +225,26 @@ fn storms_resets_and_corruption_are_counted_and_the_run_goes_on() {
         let store = server.store("");
         block_on(async {
             let mut lane = store.lane(0);
-            while lane.execute(Request::CreateBucket, &mut Ignore).await.is_err_and(|f| !f.is_code("BucketAlreadyOwnedByYou")) {}
+            while lane
+                .execute(Request::CreateBucket, &mut Ignore)
+                .await
+                .is_err_and(|f| !f.is_code("BucketAlreadyOwnedByYou"))
+            {}
         });
         let url = format!("s3://bucket?endpoint={}", server.endpoint());
         // The listing before the run may meet a fault as well; a user would try again, and so does this test.
         let value = (0..50)
             .find_map(|i| {
                 let runs = out.join(format!("runs{i}"));
-                let output = run(&["run", file.to_str().unwrap(), "--store", &url, "--keep", "--out", runs.to_str().unwrap()]);
+                let output = run(&[
+                    "run",
+                    file.to_str().unwrap(),
+                    "--store",
+                    &url,
+                    "--keep",
+                    "--out",
+                    runs.to_str().unwrap(),
+                ]);
                 (output.status.code() == Some(code)).then(|| result(&only_run(&runs)))
             })
             .expect("one of fifty runs starts");
@@ -193,17 +258,22 @@ fn storms_resets_and_corruption_are_counted_and_the_run_goes_on() {
             assert!((50..140).contains(&failed), "{inject}: {}", window["errors"]);
         }
         assert_eq!(window["operations"], 300);
-        assert_eq!(window["service_ms"]["n"].as_u64().unwrap() + window["failed_ms"]["n"].as_u64().unwrap(), 300);
+        assert_eq!(
+            window["service_ms"]["n"].as_u64().unwrap() + window["failed_ms"]["n"].as_u64().unwrap(),
+            300
+        );
     }
 }
 
 /// A long run in the background, begun: its objects are in the store.
 fn long_run(url: &str, out: &Path) -> Child {
-    let mut command = plimsoll(&["run", "mixed", "--store", url, "--duration", "10m", "--warmup", "0s", "--out"]);
+    let mut command =
+        plimsoll(&["run", "mixed", "--store", url, "--duration", "10m", "--warmup", "0s", "--out"]);
     let child = command.arg(out).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let measured = || {
         let run = std::fs::read_dir(out).ok()?.flatten().next()?.path();
-        let value: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(run.join("result.json")).ok()?).ok()?;
+        let value: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(run.join("result.json")).ok()?).ok()?;
         let windows = value["windows"].as_array()?.clone();
         windows.iter().find(|w| w["role"] == "measure" && w["operations"].as_u64() > Some(0)).cloned()
     };
@@ -295,11 +365,26 @@ fn a_server_that_is_killed_and_restarted_shows_as_a_gap() {
     };
     let (mut server, address) = serve("127.0.0.1:0");
     let url = format!("s3://bucket?endpoint=http://{address}");
-    let mut command = plimsoll(&["run", "put", "--store", &url, "--create-bucket", "--rate", "400/s", "--duration", "4s", "--warmup", "0s", "--json", "--out"]);
+    let mut command = plimsoll(&[
+        "run",
+        "put",
+        "--store",
+        &url,
+        "--create-bucket",
+        "--rate",
+        "400/s",
+        "--duration",
+        "4s",
+        "--warmup",
+        "0s",
+        "--json",
+        "--out",
+    ]);
     let child = command.arg(&out).stdout(Stdio::piped()).spawn().unwrap();
     let operations = || {
         let run = std::fs::read_dir(&out).ok()?.flatten().next()?.path();
-        let value: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(run.join("result.json")).ok()?).ok()?;
+        let value: serde_json::Value =
+            serde_json::from_str(&std::fs::read_to_string(run.join("result.json")).ok()?).ok()?;
         value["windows"][0]["operations"].as_u64()
     };
     while operations().is_none_or(|n| n < 100) {

@@ -59,7 +59,11 @@ fn modules_import_only_what_the_table_allows() {
         if matches!(module, "cli" | "main" | "lib") {
             continue;
         }
-        let allowed = ALLOWED.iter().find(|(m, _)| *m == module).unwrap_or_else(|| panic!("{module} is not in the table")).1;
+        let allowed = ALLOWED
+            .iter()
+            .find(|(m, _)| *m == module)
+            .unwrap_or_else(|| panic!("{module} is not in the table"))
+            .1;
         for import in imports(&std::fs::read_to_string(&file).unwrap()) {
             if import != module && !allowed.contains(&import.as_str()) {
                 wrong.push(format!("{} imports {import}", relative.display()));
@@ -71,7 +75,8 @@ fn modules_import_only_what_the_table_allows() {
 
 #[test]
 fn the_architecture_page_has_the_same_table() {
-    let page = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")).unwrap();
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("ARCHITECTURE.md")).unwrap();
     for (module, allowed) in ALLOWED {
         let list = if allowed.is_empty() { "nothing".to_string() } else { allowed.join(", ") };
         let row = format!("| `{module}` | {list} |");
@@ -83,6 +88,7 @@ fn the_architecture_page_has_the_same_table() {
 fn files_stay_short_enough_to_read() {
     let mut files = Vec::new();
     sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), &mut files);
-    let long: Vec<_> = files.iter().filter(|f| std::fs::read_to_string(f).unwrap().lines().count() > 500).collect();
+    let long: Vec<_> =
+        files.iter().filter(|f| std::fs::read_to_string(f).unwrap().lines().count() > 500).collect();
     assert!(long.is_empty(), "over 500 lines: {long:?}");
 }

@@ -10,7 +10,10 @@ fn the_published_schema_is_current() {
     if std::env::var_os("UPDATE_SCHEMA").is_some() {
         std::fs::write(&path, schema()).unwrap();
     }
-    assert!(std::fs::read_to_string(&path).unwrap_or_default() == schema(), "run `make schema` and commit the file");
+    assert!(
+        std::fs::read_to_string(&path).unwrap_or_default() == schema(),
+        "run `make schema` and commit the file"
+    );
 }
 
 #[test]

@@ -4,8 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use aws_credential_types::Credentials as AwsCredentials;
 use aws_sigv4::http_request::{
-    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SignatureLocation, SigningSettings,
-    UriPathNormalizationMode, sign,
+    PayloadChecksumKind, PercentEncodingMode, SignableBody, SignableRequest, SignatureLocation,
+    SigningSettings, UriPathNormalizationMode, sign,
 };
 use aws_sigv4::sign::v4;
 use plimsoll::s3::credentials::Credentials;
@@ -37,7 +37,8 @@ struct Case<'a> {
 
 /// What aws-sigv4 answers: the authorization header, or the signature parameter of a presigned URL.
 fn theirs(case: &Case<'_>, expires: Option<Duration>) -> String {
-    let location = if expires.is_some() { SignatureLocation::QueryParams } else { SignatureLocation::Headers };
+    let location =
+        if expires.is_some() { SignatureLocation::QueryParams } else { SignatureLocation::Headers };
     let mut settings = settings(location);
     settings.expires_in = expires;
     let identity = AwsCredentials::new(ACCESS, SECRET, case.token.map(str::to_string), None, "test").into();
@@ -63,8 +64,9 @@ fn theirs(case: &Case<'_>, expires: Option<Duration>) -> String {
 
 fn hostile() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
-        "a", "Z", "0", "-", ".", "_", "~", "/", "//", " ", "+", "%", "%2F", "=", "&", "?", "#", ":", ";", ",", "@", "!",
-        "*", "'", "(", ")", "\"", "<", ">", "\\", "|", "^", "`", "{", "}", "[", "]", "ü", "日", "🦀", "\u{7f}", "..", "./",
+        "a", "Z", "0", "-", ".", "_", "~", "/", "//", " ", "+", "%", "%2F", "=", "&", "?", "#", ":", ";",
+        ",", "@", "!", "*", "'", "(", ")", "\"", "<", ">", "\\", "|", "^", "`", "{", "}", "[", "]", "ü",
+        "日", "🦀", "\u{7f}", "..", "./",
     ]);
     prop::collection::vec(pieces, 1..24).prop_map(|pieces| pieces.concat())
 }

@@ -53,7 +53,9 @@ fn tls_handshake_and_connect_are_timed_apart() {
 fn an_untrusted_certificate_is_a_tls_failure() {
     let server = Server::start("", true);
     let text = format!("s3://bucket?endpoint={}", server.endpoint());
-    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else { panic!() };
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
+        panic!()
+    };
     // The server's own certificate is no authority.
     let ca = support::data("tls/server.pem");
     let store = plimsoll::store::s3::S3Store::open(*url, &text, None, Some(&ca)).unwrap();
@@ -76,7 +78,9 @@ fn wrong_credentials_are_named_by_code() {
     assert!(code(Credentials::new(ACCESS, "wrong", None)).is_code("SignatureDoesNotMatch"));
     assert!(code(Credentials::new("nobody", SECRET, None)).is_code("InvalidAccessKeyId"));
     let anonymous = server.store("&sign=off");
-    let failure = block_on(async { anonymous.lane(0).execute(put("k", "v"), &mut Ignore).await.map(|_| ()).unwrap_err() });
+    let failure = block_on(async {
+        anonymous.lane(0).execute(put("k", "v"), &mut Ignore).await.map(|_| ()).unwrap_err()
+    });
     assert!(failure.is_code("AccessDenied"), "{failure}");
 }
 
@@ -100,7 +104,11 @@ fn one_lane_survives_a_storm_of_faults() {
     let store = server.store("");
     block_on(async {
         let mut lane = store.lane(0);
-        while lane.execute(Request::CreateBucket, &mut Ignore).await.is_err_and(|f| !f.is_code("BucketAlreadyOwnedByYou")) {}
+        while lane
+            .execute(Request::CreateBucket, &mut Ignore)
+            .await
+            .is_err_and(|f| !f.is_code("BucketAlreadyOwnedByYou"))
+        {}
         let mut done = 0;
         for i in 0..300 {
             let key = format!("k{i}");
@@ -129,7 +137,9 @@ fn a_connection_closed_under_a_request_is_replaced_once_and_counted() {
         second.write_all(answer).unwrap();
     });
     let text = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&sign=off");
-    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else { panic!() };
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
+        panic!()
+    };
     let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
     block_on(async {
         use plimsoll::store::Store;
@@ -157,7 +167,9 @@ fn a_server_that_closes_after_each_answer_costs_no_operation() {
         }
     });
     let text = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&sign=off");
-    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else { panic!() };
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
+        panic!()
+    };
     let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
     block_on(async {
         use plimsoll::store::Store;
@@ -176,7 +188,9 @@ fn refused_connections_say_where() {
     let port = listener.local_addr().unwrap().port();
     drop(listener);
     let text = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&sign=off");
-    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else { panic!() };
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
+        panic!()
+    };
     let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
     let failure = block_on(async {
         use plimsoll::store::Store;

@@ -27,7 +27,10 @@ pub struct Arguments {
 pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
     for run in &arguments.runs {
         let mut environment = read_environment(run).map_err(|e| {
-            Exit::input(format!("{}: not a run directory ({e}); name one, such as plimsoll-runs/<run-id>", run.display()))
+            Exit::input(format!(
+                "{}: not a run directory ({e}); name one, such as plimsoll-runs/<run-id>",
+                run.display()
+            ))
         })?;
         for facts in &mut environment.stores {
             if facts.url == "embedded:" || facts.url == "memory:" {
@@ -36,7 +39,8 @@ pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
                 continue;
             }
             let store = reopen(facts, arguments.ca_bundle.as_deref())?;
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
+            let runtime =
+                tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
             let cleaned = runtime.block_on(clean_store(store.as_ref(), &facts.root, |_| {}));
             let cleaned = cleaned.map_err(|f| Exit::store(format!("{}: {f}", facts.url)))?;
             facts.uncleaned = false;

@@ -80,8 +80,9 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         ..Settings::default()
     };
     settings.threads = arguments.threads.unwrap_or(settings.threads);
-    let listener = TcpListener::bind(&arguments.listen)
-        .map_err(|e| Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen)))?;
+    let listener = TcpListener::bind(&arguments.listen).map_err(|e| {
+        Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
+    })?;
     let address = listener.local_addr().map_err(Exit::store)?;
     println!("listening on {scheme}://{address}");
     let _ = std::io::stdout().flush();
@@ -112,7 +113,8 @@ fn watch_for_end(stop: watch::Sender<bool>, until_stdin_closes: bool) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};
-            let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            let (mut interrupt, mut terminate) =
+                (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}

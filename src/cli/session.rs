@@ -76,7 +76,8 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
         opened.push(stores::open(store, settings.ca_bundle.as_deref())?);
     }
     let id = run_id();
-    let workers = settings.workers.unwrap_or_else(|| workers_for(&experiment.phases, usable_cores() as usize));
+    let workers =
+        settings.workers.unwrap_or_else(|| workers_for(&experiment.phases, usable_cores() as usize));
     let mut environment = Environment {
         version: env!("CARGO_PKG_VERSION").into(),
         command: std::env::args().collect(),
@@ -90,7 +91,10 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
         environment.stores.push(preflight(store, &id, settings.create_bucket)?);
     }
     let out_error = |e: std::io::Error| {
-        Exit::input(format!("--out {}: {e}; free some space or choose another directory", settings.out.display()))
+        Exit::input(format!(
+            "--out {}: {e}; free some space or choose another directory",
+            settings.out.display()
+        ))
     };
     let mut directory = RunDirectory::create(&settings.out, &id, &to_toml(experiment)).map_err(out_error)?;
     directory.environment(&environment).map_err(out_error)?;
@@ -130,7 +134,8 @@ fn judge(result: &RunResult) -> Option<Exit> {
     }
     let measured: Vec<&Window> = result.windows.iter().filter(|w| w.role == "measure").collect();
     if !measured.is_empty() && measured.iter().all(|w| w.service_ms.n == 0) {
-        let class = measured.iter().flat_map(|w| w.errors.keys()).next().map_or("no operation", String::as_str);
+        let class =
+            measured.iter().flat_map(|w| w.errors.keys()).next().map_or("no operation", String::as_str);
         return Some(Exit::store(format!("not one measured operation succeeded ({class})")));
     }
     None
@@ -166,11 +171,14 @@ fn all_stores(
         problem = problem.or(outcome.err().map(|e| driver_exit(&e)));
         if !settings.keep {
             progress.say("cleaning up");
-            match block_on(clean(store.store.as_ref(), &root, |n| progress.say(&format!("cleaning up: {n} objects")))) {
+            match block_on(clean(store.store.as_ref(), &root, |n| {
+                progress.say(&format!("cleaning up: {n} objects"))
+            })) {
                 Ok(Ok(_)) => environment.stores[index].uncleaned = false,
                 Ok(Err(failure)) => {
                     let run = state.directory.path().display();
-                    let text = format!("{}: clean-up failed ({failure}); try `plimsoll clean {run}`", store.written);
+                    let text =
+                        format!("{}: clean-up failed ({failure}); try `plimsoll clean {run}`", store.written);
                     problem = problem.or(Some(Exit::store(text)));
                 }
                 Err(exit) => problem = problem.or(Some(exit)),
@@ -242,14 +250,28 @@ fn hint(failure: &Failure) -> &'static str {
     use crate::store::ErrorClass;
     match &failure.class {
         ErrorClass::Connect => "is the server running, and are endpoint= and port right?",
-        ErrorClass::Tls => "is the certificate trusted? name its authority with --ca-bundle, or use http:// if the server speaks no TLS",
-        ErrorClass::Reset => "does the server speak HTTP at this port? TLS servers need https:// in endpoint=",
-        ErrorClass::Answered(_) if failure.is_code("NoSuchBucket") => "create the bucket, or let --create-bucket do it",
-        ErrorClass::Answered(_) if failure.is_code("InvalidAccessKeyId") => "check AWS_ACCESS_KEY_ID, or the profile in use",
-        ErrorClass::Answered(_) if failure.is_code("SignatureDoesNotMatch") => "check AWS_SECRET_ACCESS_KEY and region=",
-        ErrorClass::Answered(_) if failure.is_code("AccessDenied") => "the credentials need s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject here",
+        ErrorClass::Tls => {
+            "is the certificate trusted? name its authority with --ca-bundle, or use http:// if the server speaks no TLS"
+        }
+        ErrorClass::Reset => {
+            "does the server speak HTTP at this port? TLS servers need https:// in endpoint="
+        }
+        ErrorClass::Answered(_) if failure.is_code("NoSuchBucket") => {
+            "create the bucket, or let --create-bucket do it"
+        }
+        ErrorClass::Answered(_) if failure.is_code("InvalidAccessKeyId") => {
+            "check AWS_ACCESS_KEY_ID, or the profile in use"
+        }
+        ErrorClass::Answered(_) if failure.is_code("SignatureDoesNotMatch") => {
+            "check AWS_SECRET_ACCESS_KEY and region="
+        }
+        ErrorClass::Answered(_) if failure.is_code("AccessDenied") => {
+            "the credentials need s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject here"
+        }
         ErrorClass::Answered(_) if failure.is_code("RequestTimeTooSkewed") => "set this machine's clock",
-        ErrorClass::Answered(_) if failure.status() == Some(301) => "the bucket is in another region; set region=",
+        ErrorClass::Answered(_) if failure.status() == Some(301) => {
+            "the bucket is in another region; set region="
+        }
         _ => "",
     }
 }

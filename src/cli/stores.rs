@@ -63,7 +63,9 @@ fn table(name: &str) -> Result<Option<StoreTable>, Exit> {
 }
 
 fn from_variables(name: &str, table: &StoreTable) -> Result<Option<CredentialSource>, Exit> {
-    let (Some(access), Some(secret)) = (&table.access_key_env, &table.secret_key_env) else { return Ok(None) };
+    let (Some(access), Some(secret)) = (&table.access_key_env, &table.secret_key_env) else {
+        return Ok(None);
+    };
     let variable = |variable: &String| {
         std::env::var(variable).ok().filter(|v| !v.is_empty()).ok_or_else(|| {
             Exit::input(CredentialError::Variable { store: name.to_string(), variable: variable.clone() })
@@ -103,10 +105,11 @@ pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
                 },
                 None => Some(from_chain()?),
             };
-            let store = S3Store::open(*s3, &written, credentials.clone(), ca_bundle).map_err(|e| match e {
-                crate::store::s3::OpenError::Resolve { .. } => Exit::store(e),
-                other => Exit::input(other),
-            })?;
+            let store =
+                S3Store::open(*s3, &written, credentials.clone(), ca_bundle).map_err(|e| match e {
+                    crate::store::s3::OpenError::Resolve { .. } => Exit::store(e),
+                    other => Exit::input(other),
+                })?;
             Ok(Opened { written, store: Arc::new(store), credentials, own_bucket: false, server: None })
         }
     }
@@ -129,7 +132,8 @@ pub struct EmbeddedServer {
 /// A word that nobody can guess, for credentials that live as long as one process.
 fn random_word() -> String {
     let mut seed = [0u8; 32];
-    let drawn = std::fs::File::open("/dev/urandom").and_then(|mut f| std::io::Read::read_exact(&mut f, &mut seed));
+    let drawn =
+        std::fs::File::open("/dev/urandom").and_then(|mut f| std::io::Read::read_exact(&mut f, &mut seed));
     if drawn.is_err() {
         seed[..8].copy_from_slice(&mix(wall_now().as_nanosecond() as u64).to_le_bytes());
     }
@@ -143,7 +147,8 @@ impl EmbeddedServer {
     /// When the process cannot be started.
     pub fn start(arguments: &[&str]) -> Result<EmbeddedServer, Exit> {
         use std::os::unix::process::CommandExt;
-        let program = std::env::current_exe().map_err(|e| Exit::store(format!("the embedded server: {e}")))?;
+        let program =
+            std::env::current_exe().map_err(|e| Exit::store(format!("the embedded server: {e}")))?;
         let credentials = Credentials::new(&random_word(), &random_word(), None);
         let child = Command::new(program)
             .args(["serve", "--listen", "127.0.0.1:0", "--until-stdin-closes"])
@@ -155,7 +160,8 @@ impl EmbeddedServer {
             // A Ctrl-C on the terminal is for the run, which still needs the server to clean up.
             .process_group(0)
             .spawn();
-        let mut child = child.map_err(|e| Exit::store(format!("the embedded server could not be started: {e}")))?;
+        let mut child =
+            child.map_err(|e| Exit::store(format!("the embedded server could not be started: {e}")))?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
             let _ = BufReader::new(stdout).read_line(&mut line);
@@ -175,7 +181,9 @@ impl EmbeddedServer {
     /// Never, unless the loopback address has gone.
     pub fn store(&self, shown: &str) -> Result<Arc<dyn Store>, Exit> {
         let text = format!("s3://{EMBEDDED_BUCKET}?endpoint={}&provider=embedded&region=us-east-1", self.url);
-        let Ok(StoreUrl::S3(url)) = parse(&text, &|_| None) else { return Err(Exit::store("the embedded server's URL")) };
+        let Ok(StoreUrl::S3(url)) = parse(&text, &|_| None) else {
+            return Err(Exit::store("the embedded server's URL"));
+        };
         let source = CredentialSource::fixed(self.credentials.clone());
         let store = S3Store::open(*url, shown, Some(source), None).map_err(Exit::store)?;
         Ok(Arc::new(store))

@@ -13,8 +13,13 @@ pub struct Cleaned {
 
 /// Whether a key under a run's root has the shape that runs write: `DATASET/NUMBER`.
 pub fn is_ours(root: &str, key: &str) -> bool {
-    let Some((dataset, number)) = key.strip_prefix(root).and_then(|rest| rest.rsplit_once('/')) else { return false };
-    !dataset.is_empty() && !dataset.contains('/') && number.len() >= 8 && number.bytes().all(|c| c.is_ascii_digit())
+    let Some((dataset, number)) = key.strip_prefix(root).and_then(|rest| rest.rsplit_once('/')) else {
+        return false;
+    };
+    !dataset.is_empty()
+        && !dataset.contains('/')
+        && number.len() >= 8
+        && number.bytes().all(|c| c.is_ascii_digit())
 }
 
 /// The prefix of all keys of a run: `<URL prefix>plimsoll/<run-id>/`.
@@ -78,7 +83,13 @@ mod tests {
         assert_eq!(root, "mine/plimsoll/20261121-1/");
         assert!(is_ours(&root, "mine/plimsoll/20261121-1/objects/00000012"));
         assert!(is_ours(&root, "mine/plimsoll/20261121-1/objects/123456789"));
-        for foreign in ["mine/plimsoll/20261121-1/notes.txt", "mine/plimsoll/20261121-10/objects/00000001", "mine/data", "mine/plimsoll/20261121-1/a/b/00000001", "mine/plimsoll/20261121-1//00000001"] {
+        for foreign in [
+            "mine/plimsoll/20261121-1/notes.txt",
+            "mine/plimsoll/20261121-10/objects/00000001",
+            "mine/data",
+            "mine/plimsoll/20261121-1/a/b/00000001",
+            "mine/plimsoll/20261121-1//00000001",
+        ] {
             assert!(!is_ours(&root, foreign), "{foreign}");
         }
     }

@@ -76,7 +76,13 @@ async fn closed(context: &Context, timer: &mut Timer, index: usize, concurrency:
     Ok(())
 }
 
-async fn open(context: &Context, timer: &mut Timer, index: usize, phase: &Phase, in_flight: usize) -> io::Result<()> {
+async fn open(
+    context: &Context,
+    timer: &mut Timer,
+    index: usize,
+    phase: &Phase,
+    in_flight: usize,
+) -> io::Result<()> {
     let Load::Open { rate_per_s, arrival, .. } = phase.load else { return Ok(()) };
     let Edges { start_ns, .. } = context.segment.edges[index];
     let (worker, workers) = (context.worker.index as u64, context.worker.job.workers as u64);
@@ -120,7 +126,8 @@ async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Resul
     let patience = if interrupted(context) { drain_ns.min(2_000 * MILLISECOND) } else { drain_ns };
     let deadline = now_ns() + patience;
     context.draining.set(true);
-    let busy = || context.slots.working() > 0 || (!interrupted(context) && !context.backlog.borrow().is_empty());
+    let busy =
+        || context.slots.working() > 0 || (!interrupted(context) && !context.backlog.borrow().is_empty());
     while busy() && now_ns() < deadline {
         until_or_change(context, timer, deadline).await?;
     }

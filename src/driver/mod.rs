@@ -26,10 +26,14 @@ use crate::workload::payload::Block;
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
     /// The machine refused a thread or a timer.
-    #[error("the system refused a thread, a timer or a descriptor: {0}; raise `ulimit -n` or lower --concurrency or --in-flight")]
+    #[error(
+        "the system refused a thread, a timer or a descriptor: {0}; raise `ulimit -n` or lower --concurrency or --in-flight"
+    )]
     System(#[from] io::Error),
     /// Objects that later phases need could not be written.
-    #[error("phase '{phase}' could not write its objects: {failed} operations failed, the first with {class}: {message}")]
+    #[error(
+        "phase '{phase}' could not write its objects: {failed} operations failed, the first with {class}: {message}"
+    )]
     Prepare {
         /// Name of the phase.
         phase: String,
@@ -82,7 +86,8 @@ pub struct Job {
 /// Worker threads for these phases on a machine with `cores` cores: no more than there are cores, and never so many that a
 /// worker's share of an in-flight limit becomes too small to act as one limit.
 pub fn workers_for(phases: &[Phase], cores: usize) -> usize {
-    let most = phases.iter().map(|p| if p.load.is_open() { p.load.lanes().div_ceil(64) } else { p.load.lanes() });
+    let most =
+        phases.iter().map(|p| if p.load.is_open() { p.load.lanes().div_ceil(64) } else { p.load.lanes() });
     most.min().unwrap_or(1).clamp(1, cores.max(1))
 }
 
@@ -144,8 +149,14 @@ fn check_prepared(
         let failed: u64 = window.tallies.values().map(crate::recorder::tally::Tally::failures).sum();
         let class = window.tallies.values().flat_map(|t| t.errors.keys()).next();
         if let Some(class) = class {
-            let message = failures.iter().find(|(c, _)| c == class).map(|(_, m)| m.clone()).unwrap_or_default();
-            return Err(DriverError::Prepare { phase: phase.name.clone(), failed, class: class.clone(), message });
+            let message =
+                failures.iter().find(|(c, _)| c == class).map(|(_, m)| m.clone()).unwrap_or_default();
+            return Err(DriverError::Prepare {
+                phase: phase.name.clone(),
+                failed,
+                class: class.clone(),
+                message,
+            });
         }
     }
     Ok(())

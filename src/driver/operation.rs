@@ -72,7 +72,7 @@ struct LaneState {
 /// A closed loop against a dead server would otherwise spin, a hundred thousand failures a second; after the first
 /// connection failure a lane waits 10 ms before its next operation, then twice as long each time, at most a second.
 async fn pause_after_refusal(state: &mut LaneState) {
-    let pause = (10 * MILLISECOND << state.refused.min(7)) / 2;
+    let pause = ((10 * MILLISECOND) << state.refused.min(7)) / 2;
     wait_until(&mut state.timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
 }
 
@@ -146,7 +146,13 @@ fn body_of(cut: Cut) -> Body {
 }
 
 /// Carries out one operation and returns when it ended.
-async fn carry_out(context: &Context, id: usize, lane: &mut dyn Lane, task: Task, state: &mut LaneState) -> u64 {
+async fn carry_out(
+    context: &Context,
+    id: usize,
+    lane: &mut dyn Lane,
+    task: Task,
+    state: &mut LaneState,
+) -> u64 {
     let phase = &context.phases[task.phase];
     let operation = context.sequences.borrow_mut()[task.phase].at(task.number);
     let dataset = phase.workload.dataset(operation.target);
@@ -175,7 +181,7 @@ async fn carry_out(context: &Context, id: usize, lane: &mut dyn Lane, task: Task
                 add(&mut spent, &failure.timings);
                 let draws = Stream::new(phase.workload.seed, "backoff");
                 // Exponential backoff with full jitter: up to 50 ms, doubling, at most 5 s.
-                let most = (50 * MILLISECOND << attempts.min(7)).min(5_000 * MILLISECOND);
+                let most = ((50 * MILLISECOND) << attempts.min(7)).min(5_000 * MILLISECOND);
                 let pause = draws.below(task.number * 64 + u64::from(attempts), most);
                 wait_until(&mut state.timer, now_ns() + pause).await;
             }
@@ -207,7 +213,13 @@ fn add(spent: &mut Timings, more: &Timings) {
 }
 
 /// Has the operation recorded; returns when it ended.
-fn settle(context: &Context, task: Task, operation: &Operation, ending: Ending, state: &mut LaneState) -> u64 {
+fn settle(
+    context: &Context,
+    task: Task,
+    operation: &Operation,
+    ending: Ending,
+    state: &mut LaneState,
+) -> u64 {
     let Ending { result, attempts, spent, start_ns } = ending;
     let timeout = ErrorClass::Timeout;
     let mut timings = match &result {

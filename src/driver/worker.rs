@@ -130,7 +130,11 @@ impl Worker {
     }
 }
 
-async fn run_segment(worker: &Rc<Worker>, segment: Segment, lanes: &mut Vec<Box<dyn Lane>>) -> io::Result<SegmentDone> {
+async fn run_segment(
+    worker: &Rc<Worker>,
+    segment: Segment,
+    lanes: &mut Vec<Box<dyn Lane>>,
+) -> io::Result<SegmentDone> {
     let job = &worker.job;
     let phases: Vec<Phase> = job.phases[segment.first..segment.first + segment.edges.len()].to_vec();
     let share = |lanes: usize| lanes / job.workers + usize::from(worker.index < lanes % job.workers);

@@ -31,7 +31,9 @@ pub const BUILT_IN: &[(&str, &str)] = &[("quickstart", include_str!("../../exper
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
     /// There is no such experiment.
-    #[error("'{name}' is neither a built-in experiment ({known}) nor a file that can be read ({reason}); see `plimsoll list experiments`")]
+    #[error(
+        "'{name}' is neither a built-in experiment ({known}) nor a file that can be read ({reason}); see `plimsoll list experiments`"
+    )]
     NotFound {
         /// As written.
         name: String,

@@ -36,7 +36,11 @@ const MOST_LANES: u64 = 65_536;
 /// [`ExperimentError::At`].
 pub fn parse(file: &str, text: &str) -> Result<Experiment, ExperimentError> {
     let line_of = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
-    let at = |offset: usize, message: String| ExperimentError::At { file: file.into(), line: line_of(offset), message };
+    let at = |offset: usize, message: String| ExperimentError::At {
+        file: file.into(),
+        line: line_of(offset),
+        message,
+    };
     let written: ExperimentWritten = toml::from_str(text)
         .map_err(|e| at(e.span().map_or(0, |s| s.start), e.message().replace('\n', " ")))?;
     resolve(written).map_err(|(offset, message)| at(offset, message))
@@ -55,9 +59,8 @@ pub fn resolve(written: ExperimentWritten) -> Located<Experiment> {
     let mut phases: Vec<Phase> = Vec::new();
     for spanned in &written.phase {
         let offset = spanned.span().start;
-        let phase = resolve_phase(spanned.get_ref(), written.seed, &phases).map_err(|message| {
-            (offset, format!("phase '{}': {message}", spanned.get_ref().name))
-        })?;
+        let phase = resolve_phase(spanned.get_ref(), written.seed, &phases)
+            .map_err(|message| (offset, format!("phase '{}': {message}", spanned.get_ref().name)))?;
         phases.push(phase);
     }
     let spares: Vec<Phase> = phases.iter().filter_map(|p| spare_phase(p, &phases)).collect();
@@ -68,7 +71,9 @@ pub fn resolve(written: ExperimentWritten) -> Located<Experiment> {
 }
 
 fn is_name(text: &str) -> bool {
-    !text.is_empty() && text.len() <= 64 && text.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
+    !text.is_empty()
+        && text.len() <= 64
+        && text.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
 fn resolve_phase(written: &PhaseWritten, seed: u64, before: &[Phase]) -> Result<Phase, String> {
@@ -88,17 +93,26 @@ fn resolve_phase(written: &PhaseWritten, seed: u64, before: &[Phase]) -> Result<
     if role == Role::Prepare && mix.share(OperationKind::Put) != mix.total() {
         return Err("a prepare phase only writes: operations = { put = 1 }".into());
     }
-    if mix.share(OperationKind::Delete) > mix.share(OperationKind::Put) && mix.share(OperationKind::Delete) != mix.total() {
-        return Err("more deletes than puts run out of objects; give put at least the weight of delete".into());
+    if mix.share(OperationKind::Delete) > mix.share(OperationKind::Put)
+        && mix.share(OperationKind::Delete) != mix.total()
+    {
+        return Err(
+            "more deletes than puts run out of objects; give put at least the weight of delete".into()
+        );
     }
     let load = resolve_load(written)?;
-    let (read, written_set, spare) = resolve_objects(written, &mix, load.lanes() as u64, load.is_open(), before)?;
+    let (read, written_set, spare) =
+        resolve_objects(written, &mix, load.lanes() as u64, load.is_open(), before)?;
     let range = resolve_range(written, &mix, read.as_ref())?;
     let duration = |name: &str, text: &Option<String>, default: u64| match text {
         None => Ok(default),
         Some(text) => parse_duration(text).map_err(|e| format!("{name}: {e}")),
     };
-    let stop_after = if role == Role::Prepare { Some(written.stop_after.unwrap_or(written_set.count)) } else { written.stop_after };
+    let stop_after = if role == Role::Prepare {
+        Some(written.stop_after.unwrap_or(written_set.count))
+    } else {
+        written.stop_after
+    };
     let duration_ns = match (&written.duration, stop_after) {
         (None, Some(_)) => None,
         (text, _) => Some(duration("duration", text, DEFAULT_DURATION_NS)?),
@@ -115,7 +129,8 @@ fn resolve_phase(written: &PhaseWritten, seed: u64, before: &[Phase]) -> Result<
     if timeout_ns == 0 {
         return Err("timeout must be above 0".into());
     }
-    let workload = Workload { seed, phase: written.name.clone(), mix, read, written: written_set, spare, range };
+    let workload =
+        Workload { seed, phase: written.name.clone(), mix, read, written: written_set, spare, range };
     let operations = match (stop_after, workload.exhausted_after()) {
         (Some(asked), Some(there)) => Some(asked.min(there)),
         (asked, there) => asked.or(there),
@@ -152,9 +167,13 @@ fn resolve_load(written: &PhaseWritten) -> Result<Load, String> {
     };
     let Some(rate) = &written.rate else {
         if written.arrival.is_some() || written.in_flight.is_some() {
-            return Err("arrival and in_flight belong to an open loop; add rate = \"500/s\" or drop them".into());
+            return Err(
+                "arrival and in_flight belong to an open loop; add rate = \"500/s\" or drop them".into()
+            );
         }
-        return Ok(Load::Closed { concurrency: lanes("concurrency", written.concurrency, DEFAULT_CONCURRENCY)? });
+        return Ok(Load::Closed {
+            concurrency: lanes("concurrency", written.concurrency, DEFAULT_CONCURRENCY)?,
+        });
     };
     if written.concurrency.is_some() {
         return Err("a phase has either concurrency (closed loop) or rate (open loop), not both".into());
@@ -162,9 +181,15 @@ fn resolve_load(written: &PhaseWritten) -> Result<Load, String> {
     let rate_per_s = parse_rate(rate).map_err(|e| format!("rate: {e}"))?;
     let arrival = match written.arrival.as_deref() {
         None => Arrival::Constant,
-        Some(name) => Arrival::from_name(name).ok_or_else(|| format!("arrival '{name}' must be constant or poisson"))?,
+        Some(name) => {
+            Arrival::from_name(name).ok_or_else(|| format!("arrival '{name}' must be constant or poisson"))?
+        }
     };
-    Ok(Load::Open { rate_per_s, arrival, in_flight: lanes("in_flight", written.in_flight, DEFAULT_IN_FLIGHT)? })
+    Ok(Load::Open {
+        rate_per_s,
+        arrival,
+        in_flight: lanes("in_flight", written.in_flight, DEFAULT_IN_FLIGHT)?,
+    })
 }
 
 type Datasets = (Option<Dataset>, Dataset, Option<Dataset>);
@@ -188,7 +213,9 @@ fn resolve_objects(
         }
     };
     if read.is_none() && mix.shares().iter().any(|(kind, _)| kind.reads()) {
-        return Err("what it reads must be written first; add a prepare phase and name it in objects.from".into());
+        return Err(
+            "what it reads must be written first; add a prepare phase and name it in objects.from".into()
+        );
     }
     let default_size = read.as_ref().map_or(DEFAULT_SIZE, |d| d.size);
     let size = match &objects.size {
@@ -196,7 +223,10 @@ fn resolve_objects(
         Some(text) => parse_size(text).map_err(|e| format!("objects.size: {e}"))?,
     };
     if size > 5 << 30 {
-        return Err(format!("objects.size: {} is more than one request can carry (5 GiB)", format_size(size)));
+        return Err(format!(
+            "objects.size: {} is more than one request can carry (5 GiB)",
+            format_size(size)
+        ));
     }
     let count = objects.count.unwrap_or_else(|| read.as_ref().map_or(DEFAULT_OBJECTS, |d| d.count));
     if count == 0 {
@@ -228,9 +258,10 @@ fn resolve_range(written: &PhaseWritten, mix: &Mix, read: Option<&Dataset>) -> R
     };
     let range = parse_size(text).map_err(|e| format!("objects.range: {e}"))?;
     match read {
-        Some(read) if range == 0 || range > read.size => {
-            Err(format!("objects.range must be between 1 B and the objects' size, {}", format_size(read.size)))
-        }
+        Some(read) if range == 0 || range > read.size => Err(format!(
+            "objects.range must be between 1 B and the objects' size, {}",
+            format_size(read.size)
+        )),
         _ => Ok(range),
     }
 }
@@ -271,9 +302,12 @@ pub fn to_toml(experiment: &Experiment) -> String {
         let w = &p.workload;
         let (rate, arrival, in_flight, concurrency) = match p.load {
             Load::Closed { concurrency } => (None, None, None, Some(concurrency as u64)),
-            Load::Open { rate_per_s, arrival, in_flight } => {
-                (Some(format_rate(rate_per_s)), Some(arrival.name().to_string()), Some(in_flight as u64), None)
-            }
+            Load::Open { rate_per_s, arrival, in_flight } => (
+                Some(format_rate(rate_per_s)),
+                Some(arrival.name().to_string()),
+                Some(in_flight as u64),
+                None,
+            ),
         };
         PhaseWritten {
             name: p.name.clone(),
@@ -323,10 +357,14 @@ mod tests {
 
     #[test]
     fn a_phase_that_deletes_gets_its_objects_beforehand() {
-        let text = "name='x'\n[[phase]]\nname='gone'\noperations={delete=1}\nobjects={count=50}\nduration='1s'\n";
+        let text =
+            "name='x'\n[[phase]]\nname='gone'\noperations={delete=1}\nobjects={count=50}\nduration='1s'\n";
         let experiment = parse("f", text).unwrap();
         let [spare, gone] = &experiment.phases[..] else { panic!() };
-        assert_eq!((spare.name.as_str(), spare.role, spare.limit.operations), ("gone.spare", Role::Prepare, Some(50)));
+        assert_eq!(
+            (spare.name.as_str(), spare.role, spare.limit.operations),
+            ("gone.spare", Role::Prepare, Some(50))
+        );
         assert_eq!(gone.limit.operations, Some(50), "it ends when the objects are gone");
         assert_eq!(experiment, parse("f", &to_toml(&experiment)).unwrap());
     }

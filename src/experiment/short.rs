@@ -65,7 +65,11 @@ impl Short {
                 name: "objects".into(),
                 role: Some("prepare".into()),
                 operations: BTreeMap::from([("put".to_string(), 1)]),
-                objects: ObjectsWritten { count: Some(self.objects), size: Some(self.size.clone()), ..Default::default() },
+                objects: ObjectsWritten {
+                    count: Some(self.objects),
+                    size: Some(self.size.clone()),
+                    ..Default::default()
+                },
                 concurrency: self.concurrency,
                 timeout: self.timeout.clone(),
                 ..PhaseWritten::default()
@@ -92,7 +96,9 @@ impl Short {
             ..PhaseWritten::default()
         };
         // Deletes use their objects up, so writing those is all the warm-up there is.
-        if self.form != "delete" && self.warmup.as_deref().is_some_and(|w| w.trim_start_matches(['0', '.']) != "s" && w != "0") {
+        if self.form != "delete"
+            && self.warmup.as_deref().is_some_and(|w| w.trim_start_matches(['0', '.']) != "s" && w != "0")
+        {
             phases.push(PhaseWritten {
                 name: "warmup".into(),
                 role: Some("warmup".into()),

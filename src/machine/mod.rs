@@ -51,8 +51,11 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
 
 /// The quota of this process's control group, in cores (cgroup v2 `cpu.max`, v1 `cpu.cfs_quota_us`).
 fn cgroup_quota() -> Option<f64> {
-    let group = read("/proc/self/cgroup").and_then(|t| Some(t.lines().find_map(|l| l.strip_prefix("0::"))?.to_string()));
-    let v2 = group.and_then(|g| read(format!("/sys/fs/cgroup{g}/cpu.max"))).or_else(|| read("/sys/fs/cgroup/cpu.max"));
+    let group = read("/proc/self/cgroup")
+        .and_then(|t| Some(t.lines().find_map(|l| l.strip_prefix("0::"))?.to_string()));
+    let v2 = group
+        .and_then(|g| read(format!("/sys/fs/cgroup{g}/cpu.max")))
+        .or_else(|| read("/sys/fs/cgroup/cpu.max"));
     if let Some(text) = v2 {
         let (quota, period) = text.split_once(' ')?;
         return Some(quota.parse::<f64>().ok()? / period.parse::<f64>().ok()?);
@@ -74,9 +77,10 @@ impl Machine {
         let info = read("/proc/cpuinfo").unwrap_or_default();
         let cpu = info.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(": "));
         let memory = read("/proc/meminfo").unwrap_or_default();
-        let memory_kib: u64 = memory.lines().find_map(|l| l.strip_prefix("MemTotal:")).map_or(0, |l| {
-            l.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0)
-        });
+        let memory_kib: u64 = memory
+            .lines()
+            .find_map(|l| l.strip_prefix("MemTotal:"))
+            .map_or(0, |l| l.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0));
         let vendor = read("/sys/class/dmi/id/sys_vendor");
         let instance_type = match vendor.as_deref() {
             // On EC2 Nitro the firmware's product name is the instance type.

@@ -95,7 +95,12 @@ pub struct Collector<'a> {
 
 impl<'a> Collector<'a> {
     /// A collector for `phases` phases run by `workers` workers from `origin_ns` on.
-    pub fn new(origin_ns: u64, phases: usize, workers: usize, listener: &'a mut dyn Listener) -> Collector<'a> {
+    pub fn new(
+        origin_ns: u64,
+        phases: usize,
+        workers: usize,
+        listener: &'a mut dyn Listener,
+    ) -> Collector<'a> {
         Collector {
             origin_ns,
             workers,

@@ -9,7 +9,8 @@ pub const LONGEST_US: u64 = 3_600_000_000;
 /// An empty histogram of the one shape that all share.
 pub fn empty() -> Histogram<u64> {
     // The bounds are constants that the crate accepts; a fresh default would only differ in range.
-    Histogram::new_with_bounds(1, LONGEST_US, 3).unwrap_or_else(|_| unreachable!("1 us to 1 h with 3 digits is a valid shape"))
+    Histogram::new_with_bounds(1, LONGEST_US, 3)
+        .unwrap_or_else(|_| unreachable!("1 us to 1 h with 3 digits is a valid shape"))
 }
 
 /// Nanoseconds as recorded: whole microseconds, rounded to nearest, between 1 and an hour.
@@ -125,7 +126,10 @@ mod tests {
 
     #[test]
     fn rounding_is_to_the_nearest_microsecond() {
-        assert_eq!([micros(0), micros(499), micros(1_499), micros(1_500), micros(u64::MAX / 2)], [1, 1, 1, 2, LONGEST_US]);
+        assert_eq!(
+            [micros(0), micros(499), micros(1_499), micros(1_500), micros(u64::MAX / 2)],
+            [1, 1, 1, 2, LONGEST_US]
+        );
     }
 
     #[test]

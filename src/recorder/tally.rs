@@ -81,15 +81,29 @@ impl Tally {
 
     fn histograms(&self) -> [&Latencies; 9] {
         [
-            &self.service, &self.failed, &self.response, &self.censored_waits, &self.first_byte, &self.body,
-            &self.connect, &self.tls, &self.start_lag,
+            &self.service,
+            &self.failed,
+            &self.response,
+            &self.censored_waits,
+            &self.first_byte,
+            &self.body,
+            &self.connect,
+            &self.tls,
+            &self.start_lag,
         ]
     }
 
     fn histograms_mut(&mut self) -> [&mut Latencies; 9] {
         [
-            &mut self.service, &mut self.failed, &mut self.response, &mut self.censored_waits, &mut self.first_byte,
-            &mut self.body, &mut self.connect, &mut self.tls, &mut self.start_lag,
+            &mut self.service,
+            &mut self.failed,
+            &mut self.response,
+            &mut self.censored_waits,
+            &mut self.first_byte,
+            &mut self.body,
+            &mut self.connect,
+            &mut self.tls,
+            &mut self.start_lag,
         ]
     }
 
@@ -100,6 +114,12 @@ impl Tally {
 
     /// Whether anything at all was counted.
     pub fn is_empty(&self) -> bool {
-        self.operations == 0 && self.begun == 0 && self.completed == 0 && self.intended == 0 && self.overlap_ns == 0 && self.in_flight_ns == 0 && self.bytes == 0.0
+        self.operations == 0
+            && self.begun == 0
+            && self.completed == 0
+            && self.intended == 0
+            && self.overlap_ns == 0
+            && self.in_flight_ns == 0
+            && self.bytes == 0.0
     }
 }

@@ -193,7 +193,9 @@ impl WorkerRecorder {
         let mut out = Vec::new();
         for window in 0..self.edges.len() {
             for kind in OperationKind::ALL {
-                if let Some(tally) = self.tallies[window * KINDS + kind.index()].take().filter(|t| !t.is_empty()) {
+                if let Some(tally) =
+                    self.tallies[window * KINDS + kind.index()].take().filter(|t| !t.is_empty())
+                {
                     out.push((self.first + window, kind, tally));
                 }
             }
@@ -214,7 +216,13 @@ mod tests {
     }
 
     fn op(phase: usize, start: u64, end: u64, outcome: Outcome<'_>) -> Completed<'_> {
-        let timings = Timings { start_ns: start, end_ns: end, body_first_ns: start, body_last_ns: end, ..Timings::default() };
+        let timings = Timings {
+            start_ns: start,
+            end_ns: end,
+            body_first_ns: start,
+            body_last_ns: end,
+            ..Timings::default()
+        };
         Completed { phase, kind: GET, intended_ns: None, ready_ns: start, timings, outcome, attempts: 1 }
     }
 
@@ -275,6 +283,9 @@ mod tests {
         recorder.never_begun(0, GET, 5_000_000);
         let placed = recorder.take(1000);
         let tally = &placed[0].2;
-        assert_eq!((tally.operations, tally.censored, tally.censored_waits.max_ns()), (1, 1, Some(5_000_000)));
+        assert_eq!(
+            (tally.operations, tally.censored, tally.censored_waits.max_ns()),
+            (1, 1, Some(5_000_000))
+        );
     }
 }

@@ -78,9 +78,14 @@ fn remarks(window: &Window) -> Vec<String> {
     let mut out = Vec::new();
     if !window.errors.is_empty() {
         let failed: u64 = window.errors.values().sum();
-        let classes: Vec<String> = window.errors.iter().map(|(c, n)| format!("{c} x {}", format_count(*n))).collect();
+        let classes: Vec<String> =
+            window.errors.iter().map(|(c, n)| format!("{c} x {}", format_count(*n))).collect();
         let of = format_count(window.operations);
-        out.push(format!("{place}: {} of {of} operations failed: {}", format_count(failed), classes.join(", ")));
+        out.push(format!(
+            "{place}: {} of {of} operations failed: {}",
+            format_count(failed),
+            classes.join(", ")
+        ));
     }
     if window.saturated {
         out.push(format!(
@@ -90,11 +95,17 @@ fn remarks(window: &Window) -> Vec<String> {
         ));
     }
     if window.censored > 0 {
-        let text = format!("{place}: {} operations were not answered in time; '> X' means beyond X", format_count(window.censored));
+        let text = format!(
+            "{place}: {} operations were not answered in time; '> X' means beyond X",
+            format_count(window.censored)
+        );
         out.push(text);
     }
     if window.reconnects > 0 {
-        out.push(format!("{place}: {} requests were sent again on a new connection", format_count(window.reconnects)));
+        out.push(format!(
+            "{place}: {} requests were sent again on a new connection",
+            format_count(window.reconnects)
+        ));
     }
     if let Some(why) = &window.client_limited {
         out.push(format!("{place}: limited by this client, not by the store ({why})"));
@@ -109,7 +120,10 @@ fn remarks(window: &Window) -> Vec<String> {
 pub fn render(result: &RunResult) -> String {
     let mut out = String::new();
     let partial = if result.run.partial { "  (partial: it did not run to its end)" } else { "" };
-    out.push_str(&format!("{}  seed {}  {}{partial}\n", result.run.experiment, result.run.seed, result.run.started_at));
+    out.push_str(&format!(
+        "{}  seed {}  {}{partial}\n",
+        result.run.experiment, result.run.seed, result.run.started_at
+    ));
     let mut stores: Vec<&str> = Vec::new();
     for window in &result.windows {
         if !stores.contains(&window.store.as_str()) {
@@ -158,7 +172,14 @@ mod tests {
     use super::*;
 
     fn window() -> Window {
-        let service = Percentiles { n: 1000, p50: Some(5.1), p90: Some(6.0), p99: Some(12.34), max: Some(101.0), ..Percentiles::default() };
+        let service = Percentiles {
+            n: 1000,
+            p50: Some(5.1),
+            p90: Some(6.0),
+            p99: Some(12.34),
+            max: Some(101.0),
+            ..Percentiles::default()
+        };
         Window {
             store: "s3://bucket".into(),
             phase: "get".into(),
@@ -191,7 +212,9 @@ mod tests {
         let above = [("p99".to_string(), 900.0)].into_iter().collect();
         open.response_ms = Some(Percentiles { p50: Some(7.0), above, ..Percentiles::default() });
         let text = render(&RunResult { windows: vec![open], ..RunResult::default() });
-        for expected in ["get response", "get service", "> 900", "503 SlowDown x 7", "500/s offered, 100/s achieved"] {
+        for expected in
+            ["get response", "get service", "> 900", "503 SlowDown x 7", "500/s offered, 100/s achieved"]
+        {
             assert!(text.contains(expected), "{expected}\n{text}");
         }
     }

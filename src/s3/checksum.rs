@@ -59,7 +59,7 @@ impl Algorithm {
     }
 
     /// Bytes of its value.
-    pub fn len(self) -> usize {
+    pub fn size(self) -> usize {
         match self {
             Algorithm::Crc32 | Algorithm::Crc32c => 4,
             Algorithm::Crc64Nvme => 8,
@@ -70,7 +70,7 @@ impl Algorithm {
 
     /// Whether it is a CRC, which may cover a whole multipart object.
     pub fn is_crc(self) -> bool {
-        self.len() <= 8
+        self.size() <= 8
     }
 
     /// The value over `data`, base64 as on the wire.
@@ -84,7 +84,7 @@ impl Algorithm {
 /// A checksum in progress.
 pub enum Hasher {
     /// One of the CRCs.
-    Crc(crc_fast::Digest, usize),
+    Crc(Box<crc_fast::Digest>, usize),
     /// One of the SHAs.
     Sha(digest::Context),
 }
@@ -92,7 +92,7 @@ pub enum Hasher {
 impl Hasher {
     /// Begins.
     pub fn new(algorithm: Algorithm) -> Hasher {
-        let crc = |a| Hasher::Crc(crc_fast::Digest::new(a), algorithm.len());
+        let crc = |a| Hasher::Crc(Box::new(crc_fast::Digest::new(a)), algorithm.size());
         match algorithm {
             Algorithm::Crc32 => crc(CrcAlgorithm::Crc32IsoHdlc),
             Algorithm::Crc32c => crc(CrcAlgorithm::Crc32Iscsi),
@@ -150,7 +150,7 @@ mod tests {
         ];
         for (algorithm, value) in expect {
             let bytes = from_base64(&algorithm.of(b"123456789")).unwrap();
-            assert_eq!(bytes.len(), algorithm.len());
+            assert_eq!(bytes.len(), algorithm.size());
             assert_eq!(algorithm.of(b"123456789"), value, "{algorithm:?}");
             assert_eq!(Algorithm::from_header(algorithm.header()), Some(algorithm));
             assert_eq!(Algorithm::from_name(algorithm.name()), Some(algorithm));

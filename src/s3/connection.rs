@@ -70,7 +70,11 @@ struct Stamped {
 }
 
 impl AsyncRead for Stamped {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let result = match &mut self.socket {
             Socket::Plain(s) => Pin::new(s).poll_read(cx, buf),
@@ -165,7 +169,10 @@ impl Body for Payload {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         let Some(piece) = self.next.take() else { return Poll::Ready(None) };
         self.remaining = self.remaining.saturating_sub(piece.len() as u64);
         self.next = self.more.as_mut().and_then(Iterator::next);
@@ -246,7 +253,12 @@ impl Wake for Gate {
 
 impl Gate {
     /// Polls until nothing inside asks for another round.
-    fn poll<T>(&self, waker: &Waker, cx: &Context<'_>, mut step: impl FnMut(&mut Context<'_>) -> Poll<T>) -> Poll<T> {
+    fn poll<T>(
+        &self,
+        waker: &Waker,
+        cx: &Context<'_>,
+        mut step: impl FnMut(&mut Context<'_>) -> Poll<T>,
+    ) -> Poll<T> {
         {
             let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
             if !task.will_wake(cx.waker()) {
@@ -293,7 +305,8 @@ impl Connection {
     pub async fn open(target: &Target, turn: usize, vectored: bool) -> Result<Connection, ConnectError> {
         let address = target.addresses[turn % target.addresses.len()];
         let begin = now_ns();
-        let tcp = TcpStream::connect(address).await.map_err(|source| ConnectError::Tcp { address, source })?;
+        let tcp =
+            TcpStream::connect(address).await.map_err(|source| ConnectError::Tcp { address, source })?;
         tcp.set_nodelay(true).map_err(|source| ConnectError::Tcp { address, source })?;
         let connected = now_ns();
         let (socket, tls_ns) = if let Some((config, name)) = &target.tls {
@@ -317,7 +330,15 @@ impl Connection {
             task: Mutex::new(Waker::noop().clone()),
         });
         let waker = Waker::from(Arc::clone(&gate));
-        Ok(Connection { sender, driver: Some(driver), gate, waker, stamps, connect_ns: connected - begin, tls_ns })
+        Ok(Connection {
+            sender,
+            driver: Some(driver),
+            gate,
+            waker,
+            stamps,
+            connect_ns: connected - begin,
+            tls_ns,
+        })
     }
 
     /// Whether another request may be sent, as far as is known.
@@ -405,7 +426,8 @@ fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
 /// One request of the credential chain, on a connection of its own; blocks, off the measured path.
 pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Response<Bytes>, String> {
     let work = move || -> Result<http::Response<Bytes>, String> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
+        let runtime =
+            tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
         let exchange = async {
             let uri = request.uri().clone();
             let host = uri.host().ok_or("no host")?.to_string();
@@ -422,7 +444,8 @@ pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Respons
             let connecting = Connection::open(&target, 0, true);
             let second = std::time::Duration::from_secs(1);
             let connected = tokio::time::timeout(second, connecting).await;
-            let mut connection = connected.map_err(|_| format!("{host} does not answer"))?.map_err(|e| e.to_string())?;
+            let mut connection =
+                connected.map_err(|_| format!("{host} does not answer"))?.map_err(|e| e.to_string())?;
             let (mut parts, body) = request.into_parts();
             if !parts.headers.contains_key("host") {
                 let host = uri.authority().map(|a| a.as_str()).unwrap_or_default();
@@ -438,7 +461,9 @@ pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Respons
             Ok::<_, String>(http::Response::from_parts(head, Bytes::from(collected)))
         };
         let limit = std::time::Duration::from_secs(10);
-        runtime.block_on(async { tokio::time::timeout(limit, exchange).await }).map_err(|_| "timed out".to_string())?
+        runtime
+            .block_on(async { tokio::time::timeout(limit, exchange).await })
+            .map_err(|_| "timed out".to_string())?
     };
     std::thread::spawn(work).join().unwrap_or_else(|_| Err("the request panicked".into()))
 }

@@ -36,7 +36,8 @@ pub fn encode_query(text: &str) -> String {
 /// Decodes `%XX`; `plus_is_space` also turns `+` into a space, as form encoding does.
 /// `None` for a broken escape or bytes that are not UTF-8.
 pub fn decode(text: &str, plus_is_space: bool) -> Option<String> {
-    if !text.contains('%') && !(plus_is_space && text.contains('+')) {
+    let escaped = text.contains('%') || (plus_is_space && text.contains('+'));
+    if !escaped {
         return Some(text.to_string());
     }
     let bytes = text.as_bytes();
@@ -103,6 +104,9 @@ mod tests {
         assert_eq!(decode("a%2", false), None);
         assert_eq!(decode("a%zz", false), None);
         assert_eq!(decode("a+b", false).as_deref(), Some("a+b"));
-        assert_eq!(parse_query("a=1&b&c=%20"), Some(vec![("a".into(), "1".into()), ("b".into(), String::new()), ("c".into(), " ".into())]));
+        assert_eq!(
+            parse_query("a=1&b&c=%20"),
+            Some(vec![("a".into(), "1".into()), ("b".into(), String::new()), ("c".into(), " ".into())])
+        );
     }
 }

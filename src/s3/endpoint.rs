@@ -40,7 +40,9 @@ pub enum EndpointError {
     #[error("endpoint '{0}' must be scheme://host or scheme://host:port, nothing behind it")]
     Shape(String),
     /// Not a bucket name.
-    #[error("'{0}' is not a bucket name: 3 to 63 of a-z, 0-9, '-' and '.', beginning and ending with a letter or digit")]
+    #[error(
+        "'{0}' is not a bucket name: 3 to 63 of a-z, 0-9, '-' and '.', beginning and ending with a letter or digit"
+    )]
     Bucket(String),
 }
 
@@ -136,7 +138,10 @@ mod tests {
     #[test]
     fn both_styles_place_the_bucket() {
         let by_path = Endpoint::new("http://127.0.0.1:9000", "data", Style::Path, "us-east-1").unwrap();
-        assert_eq!((by_path.authority.as_str(), path(&by_path, "a b/c")), ("127.0.0.1:9000", "/data/a%20b/c".into()));
+        assert_eq!(
+            (by_path.authority.as_str(), path(&by_path, "a b/c")),
+            ("127.0.0.1:9000", "/data/a%20b/c".into())
+        );
         assert_eq!(path(&by_path, ""), "/data");
         let aws = Endpoint::aws("data", "eu-west-1").unwrap();
         assert_eq!((aws.authority.as_str(), aws.port), ("data.s3.eu-west-1.amazonaws.com", 443));
@@ -149,7 +154,10 @@ mod tests {
     #[test]
     fn bad_endpoints_are_named() {
         for bad in ["http://", "http://host/path", "http://host:port", "https://u@host", "http://a b"] {
-            assert!(matches!(Endpoint::new(bad, "data", Style::Path, "r"), Err(EndpointError::Shape(_))), "{bad}");
+            assert!(
+                matches!(Endpoint::new(bad, "data", Style::Path, "r"), Err(EndpointError::Shape(_))),
+                "{bad}"
+            );
         }
         assert!(matches!(Endpoint::new("host", "data", Style::Path, "r"), Err(EndpointError::Scheme(_))));
         for bad in ["ab", "Upper", "-a-", "a..b", "10.0.0.1", "a_b"] {

@@ -21,8 +21,12 @@ impl S3Error {
     pub fn parse(status: u16, request_id: &str, body: &[u8]) -> S3Error {
         let element = Element::parse(body).ok().filter(|root| root.name == "Error");
         let text = |name: &str| element.as_ref().and_then(|e| e.text_of(name)).unwrap_or("").to_string();
-        let mut error =
-            S3Error { status, code: text("Code"), message: text("Message"), request_id: request_id.to_string() };
+        let mut error = S3Error {
+            status,
+            code: text("Code"),
+            message: text("Message"),
+            request_id: request_id.to_string(),
+        };
         if error.request_id.is_empty() {
             error.request_id = text("RequestId");
         }
@@ -63,6 +67,9 @@ mod tests {
     #[test]
     fn an_error_inside_a_200_is_seen() {
         assert_eq!(S3Error::inside_success("r", BODY).unwrap().code, "SlowDown");
-        assert_eq!(S3Error::inside_success("r", b"<CopyObjectResult><ETag>x</ETag></CopyObjectResult>"), None);
+        assert_eq!(
+            S3Error::inside_success("r", b"<CopyObjectResult><ETag>x</ETag></CopyObjectResult>"),
+            None
+        );
     }
 }

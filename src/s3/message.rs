@@ -37,13 +37,17 @@ impl Listing {
         }
         let objects = root.all("Contents").map(|object| {
             let text = |name: &str| object.text_of(name).unwrap_or("");
-            let size = text("Size").parse().map_err(|_| XmlError::Malformed("Size is not a number".into()))?;
+            let size =
+                text("Size").parse().map_err(|_| XmlError::Malformed("Size is not a number".into()))?;
             Ok(Listed { key: text("Key").to_string(), size, etag: text("ETag").to_string() })
         });
         let truncated = root.text_of("IsTruncated") == Some("true");
         Ok(Listing {
             objects: objects.collect::<Result<_, XmlError>>()?,
-            common_prefixes: root.all("CommonPrefixes").filter_map(|p| Some(p.text_of("Prefix")?.to_string())).collect(),
+            common_prefixes: root
+                .all("CommonPrefixes")
+                .filter_map(|p| Some(p.text_of("Prefix")?.to_string()))
+                .collect(),
             next_token: root.text_of("NextContinuationToken").filter(|_| truncated).map(str::to_string),
         })
     }

@@ -93,7 +93,13 @@ pub fn canonical(out: &mut String, request: &Canonical<'_>) {
 
 /// The signature, in hexadecimal, of a canonical request. `scope` is `DATE/REGION/SERVICE/aws4_request`,
 /// `buffer` is scratch space.
-pub fn signature(key: &hmac::Key, date_time: &str, scope: &str, canonical: &str, buffer: &mut String) -> String {
+pub fn signature(
+    key: &hmac::Key,
+    date_time: &str,
+    scope: &str,
+    canonical: &str,
+    buffer: &mut String,
+) -> String {
     buffer.clear();
     for part in [ALGORITHM, "\n", date_time, "\n", scope, "\n"] {
         buffer.push_str(part);
@@ -209,7 +215,8 @@ impl Signer {
         let signature = signature(key, &self.date_time, &self.scope, &self.canonical, &mut self.to_sign);
         let out = &mut self.authorization;
         out.clear();
-        for part in [ALGORITHM, " Credential=", &credentials.access_key, "/", &self.scope, ", SignedHeaders="] {
+        for part in [ALGORITHM, " Credential=", &credentials.access_key, "/", &self.scope, ", SignedHeaders="]
+        {
             out.push_str(part);
         }
         signed_headers_into(out, headers);
@@ -264,7 +271,8 @@ mod tests {
     /// The example of the S3 documentation, "Authenticating Requests: Using the Authorization Header".
     #[test]
     fn signs_the_documented_get_example() {
-        let credentials = Credentials::new("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", None);
+        let credentials =
+            Credentials::new("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", None);
         let mut signer = Signer::new("us-east-1", "s3");
         let headers = [
             ("host", "examplebucket.s3.amazonaws.com"),
@@ -285,7 +293,8 @@ mod tests {
     /// The example of the S3 documentation, "Authenticating Requests: Using Query Parameters".
     #[test]
     fn presigns_the_documented_example() {
-        let credentials = Credentials::new("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", None);
+        let credentials =
+            Credentials::new("AKIAIOSFODNN7EXAMPLE", "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", None);
         let mut signer = Signer::new("us-east-1", "s3");
         let query = signer.presign_at(
             &credentials,
@@ -309,8 +318,10 @@ mod tests {
         let mut signer = Signer::new("us-east-1", "s3");
         let a = Credentials::new("A", "one", None);
         let b = Credentials::new("B", "two", None);
-        let first = signer.sign_at(&a, 0, "GET", "/", "", &[("host", "h")], EMPTY_SHA256).authorization.to_string();
-        let second = signer.sign_at(&b, 0, "GET", "/", "", &[("host", "h")], EMPTY_SHA256).authorization.to_string();
+        let first =
+            signer.sign_at(&a, 0, "GET", "/", "", &[("host", "h")], EMPTY_SHA256).authorization.to_string();
+        let second =
+            signer.sign_at(&b, 0, "GET", "/", "", &[("host", "h")], EMPTY_SHA256).authorization.to_string();
         let tail = |text: &str| text.rsplit('=').next().unwrap().to_string();
         assert_ne!(tail(&first), tail(&second));
     }

@@ -84,7 +84,11 @@ mod tests {
         assert!((span_s - 100.0).abs() < 1.0, "{span_s}");
         // Counts per 10 ms of a Poisson process have variance equal to their mean.
         let mut counts = vec![0f64; 9_900];
-        times.iter().filter_map(|t| usize::try_from(t / 10_000_000).ok()).filter(|c| *c < 9_900).for_each(|c| counts[c] += 1.0);
+        times
+            .iter()
+            .filter_map(|t| usize::try_from(t / 10_000_000).ok())
+            .filter(|c| *c < 9_900)
+            .for_each(|c| counts[c] += 1.0);
         let mean = counts.iter().sum::<f64>() / counts.len() as f64;
         let variance = counts.iter().map(|c| (c - mean).powi(2)).sum::<f64>() / counts.len() as f64;
         assert!((variance / mean - 1.0).abs() < 0.06, "{variance} / {mean}");

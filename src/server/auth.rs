@@ -11,7 +11,9 @@ use super::error::ApiError;
 use crate::s3::chunked::ChunkSigner;
 use crate::s3::credentials::Credentials;
 use crate::s3::encode::{decode, encode_path, hex, parse_query};
-use crate::s3::sign::{ALGORITHM, Canonical, UNSIGNED_PAYLOAD, canonical, canonical_query, derive_key, signature};
+use crate::s3::sign::{
+    ALGORITHM, Canonical, UNSIGNED_PAYLOAD, canonical, canonical_query, derive_key, signature,
+};
 
 /// What the signature says about the body.
 pub enum Payload {
@@ -53,7 +55,9 @@ impl<'a> Scope<'a> {
             return Err(format!("incorrect service \"{service}\". This endpoint belongs to \"s3\"."));
         }
         if date.len() != 8 || !date.bytes().all(|c| c.is_ascii_digit()) {
-            return Err(format!("incorrect date format \"{date}\". This date in the credential must be in the format \"yyyyMMdd\"."));
+            return Err(format!(
+                "incorrect date format \"{date}\". This date in the credential must be in the format \"yyyyMMdd\"."
+            ));
         }
         Ok(Scope { access_key, date, region, service })
     }
@@ -132,7 +136,10 @@ fn verify_header(
     now_s: i64,
 ) -> Result<Payload, ApiError> {
     let malformed = |what: &str| {
-        ApiError::with("AuthorizationHeaderMalformed", format!("The authorization header is malformed; {what}"))
+        ApiError::with(
+            "AuthorizationHeaderMalformed",
+            format!("The authorization header is malformed; {what}"),
+        )
     };
     let Some(fields) = authorization.strip_prefix(ALGORITHM) else {
         return Err(ApiError::with(
@@ -184,11 +191,17 @@ fn verify_header(
     if verify_slices_are_equal(computed.as_bytes(), given.as_bytes()).is_err() {
         return Err(ApiError::new("SignatureDoesNotMatch"));
     }
-    let signer = || ChunkSigner { key, date_time: date_time.into(), scope: text.clone(), previous: computed.clone() };
+    let signer =
+        || ChunkSigner { key, date_time: date_time.into(), scope: text.clone(), previous: computed.clone() };
     payload_of(declared, signer)
 }
 
-fn verify_presigned(parts: &Parts, query: &str, credentials: &Credentials, now_s: i64) -> Result<Payload, ApiError> {
+fn verify_presigned(
+    parts: &Parts,
+    query: &str,
+    credentials: &Credentials,
+    now_s: i64,
+) -> Result<Payload, ApiError> {
     let wrong = |what: &str| ApiError::with("AuthorizationQueryParametersError", what);
     let mut pairs = parse_query(query).ok_or_else(|| ApiError::new("InvalidURI"))?;
     let find = |pairs: &[(String, String)], name: &str| {
@@ -210,7 +223,9 @@ fn verify_presigned(parts: &Parts, query: &str, credentials: &Credentials, now_s
         return Err(wrong("X-Amz-Expires must be non-negative"));
     }
     if expires > LONGEST_EXPIRY_S {
-        return Err(wrong("X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds"));
+        return Err(wrong(
+            "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds",
+        ));
     }
     let scope = Scope::parse(&credential)
         .map_err(|what| wrong(&format!("Error parsing the X-Amz-Credential parameter; {what}")))?;
@@ -218,7 +233,10 @@ fn verify_presigned(parts: &Parts, query: &str, credentials: &Credentials, now_s
         .ok_or_else(|| wrong("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
     if !date_time.starts_with(scope.date) {
         let day = &date_time[..date_time.len().min(8)];
-        let text = format!("Invalid credential date \"{}\". This date is not the same as X-Amz-Date: \"{day}\".", scope.date);
+        let text = format!(
+            "Invalid credential date \"{}\". This date is not the same as X-Amz-Date: \"{day}\".",
+            scope.date
+        );
         return Err(wrong(&text));
     }
     if scope.access_key != credentials.access_key {
@@ -234,7 +252,8 @@ fn verify_presigned(parts: &Parts, query: &str, credentials: &Credentials, now_s
     let text = scope.text();
     let key = key_for(credentials, &scope, &text);
     let declared = header(parts, "x-amz-content-sha256").unwrap_or(UNSIGNED_PAYLOAD).to_string();
-    let computed = compute(parts, &canonical_query(&pairs), &signed, UNSIGNED_PAYLOAD, &key, &date_time, &text)?;
+    let computed =
+        compute(parts, &canonical_query(&pairs), &signed, UNSIGNED_PAYLOAD, &key, &date_time, &text)?;
     if verify_slices_are_equal(computed.as_bytes(), given.as_bytes()).is_err() {
         // A client may have signed the hash it declares instead of the marker.
         let other = compute(parts, &canonical_query(&pairs), &signed, &declared, &key, &date_time, &text)?;
@@ -273,13 +292,19 @@ fn compute(
         owned.push((name, joined));
     }
     if !host {
-        return Err(ApiError::with("AccessDenied", "There were headers present in the request which were not signed: host"));
+        return Err(ApiError::with(
+            "AccessDenied",
+            "There were headers present in the request which were not signed: host",
+        ));
     }
     let unsigned = parts.headers.keys().map(http::HeaderName::as_str).find(|name| {
-        name.starts_with("x-amz-") && *name != "x-amz-content-sha256" && !signed_headers.split(';').any(|s| s == *name)
+        name.starts_with("x-amz-")
+            && *name != "x-amz-content-sha256"
+            && !signed_headers.split(';').any(|s| s == *name)
     });
     if let (Some(name), true) = (unsigned, parts.headers.contains_key("authorization")) {
-        let error = ApiError::with("AccessDenied", "There were headers present in the request which were not signed");
+        let error =
+            ApiError::with("AccessDenied", "There were headers present in the request which were not signed");
         return Err(error.detail("HeadersNotSigned", name));
     }
     let raw = parts.uri.path();

@@ -75,7 +75,9 @@ pub fn verify(parts: &Parts, payload: Payload, raw: Bytes) -> Result<Received, A
             let decoded = decode(&raw, signer.as_deref_mut()).map_err(|error| match error {
                 ChunkError::Signature => ApiError::new("SignatureDoesNotMatch"),
                 ChunkError::Incomplete => ApiError::new("IncompleteBody"),
-                ChunkError::Malformed => ApiError::with("InvalidRequest", "The aws-chunked body is malformed"),
+                ChunkError::Malformed => {
+                    ApiError::with("InvalidRequest", "The aws-chunked body is malformed")
+                }
             })?;
             if let Some(length) = text(&parts.headers, "x-amz-decoded-content-length")
                 && length.parse() != Ok(decoded.data.len())
@@ -87,7 +89,8 @@ pub fn verify(parts: &Parts, payload: Payload, raw: Bytes) -> Result<Received, A
     };
     let md5 = check_md5(&parts.headers, &data)?;
     // With CompleteMultipartUpload the checksum headers speak of the object, not of the list of parts.
-    let of_object = parts.method == http::Method::POST && parts.uri.query().is_some_and(|q| q.contains("uploadId"));
+    let of_object =
+        parts.method == http::Method::POST && parts.uri.query().is_some_and(|q| q.contains("uploadId"));
     let checksum = if of_object { None } else { check_checksum(&parts.headers, &trailers, &data)? };
     Ok(Received { data, md5, checksum })
 }
@@ -98,7 +101,10 @@ fn check_md5(headers: &HeaderMap, data: &[u8]) -> Result<Option<[u8; 16]>, ApiEr
     let declared = declared.ok_or_else(|| ApiError::new("InvalidDigest"))?;
     let computed = md5(data);
     if declared != computed {
-        return Err(ApiError::with("BadDigest", "The Content-MD5 you specified did not match what we received."));
+        return Err(ApiError::with(
+            "BadDigest",
+            "The Content-MD5 you specified did not match what we received.",
+        ));
     }
     Ok(Some(computed))
 }
@@ -111,31 +117,50 @@ fn check_checksum(
     let announced = text(headers, "x-amz-trailer").map(str::to_ascii_lowercase);
     if let Some(name) = &announced {
         if Algorithm::from_header(name).is_none() {
-            return Err(ApiError::with("InvalidRequest", "The value specified in the x-amz-trailer header is not supported"));
+            return Err(ApiError::with(
+                "InvalidRequest",
+                "The value specified in the x-amz-trailer header is not supported",
+            ));
         }
         if !trailers.iter().any(|(n, _)| n == name) {
-            return Err(ApiError::with("MalformedTrailerError", "The request contained trailing data that was not well-formed"));
+            return Err(ApiError::with(
+                "MalformedTrailerError",
+                "The request contained trailing data that was not well-formed",
+            ));
         }
     }
     let in_headers = headers.iter().filter_map(|(name, value)| {
         let name = name.as_str();
-        let is_value = name.starts_with("x-amz-checksum-") && name != "x-amz-checksum-algorithm" && name != "x-amz-checksum-type" && name != "x-amz-checksum-mode";
+        let is_value = name.starts_with("x-amz-checksum-")
+            && name != "x-amz-checksum-algorithm"
+            && name != "x-amz-checksum-type"
+            && name != "x-amz-checksum-mode";
         is_value.then(|| (name.to_string(), value.to_str().unwrap_or("").to_string()))
     });
     let in_trailers = trailers.iter().filter(|(n, _)| n.starts_with("x-amz-checksum-")).cloned();
     let declared: Vec<(String, String)> = in_headers.chain(in_trailers).collect();
     let Some((name, value)) = declared.first() else { return Ok(None) };
     if declared.len() > 1 {
-        return Err(ApiError::with("InvalidRequest", "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed."));
+        return Err(ApiError::with(
+            "InvalidRequest",
+            "Expecting a single x-amz-checksum- header. Multiple checksum Types are not allowed.",
+        ));
     }
-    let algorithm = Algorithm::from_header(name)
-        .ok_or_else(|| ApiError::with("InvalidRequest", "The algorithm type you specified in x-amz-checksum- header is invalid."))?;
+    let algorithm = Algorithm::from_header(name).ok_or_else(|| {
+        ApiError::with(
+            "InvalidRequest",
+            "The algorithm type you specified in x-amz-checksum- header is invalid.",
+        )
+    })?;
     if let Some(sdk) = text(headers, "x-amz-sdk-checksum-algorithm")
         && Algorithm::from_name(sdk) != Some(algorithm)
     {
-        return Err(ApiError::with("InvalidRequest", "Value for x-amz-sdk-checksum-algorithm header is invalid."));
+        return Err(ApiError::with(
+            "InvalidRequest",
+            "Value for x-amz-sdk-checksum-algorithm header is invalid.",
+        ));
     }
-    if from_base64(value).is_none_or(|v| v.len() != algorithm.len()) {
+    if from_base64(value).is_none_or(|v| v.len() != algorithm.size()) {
         return Err(ApiError::with("InvalidRequest", format!("Value for {name} header is invalid.")));
     }
     if algorithm.of(data) != *value {

@@ -21,7 +21,9 @@ fn matches(list: &str, etag: &str) -> bool {
 /// Seconds of an HTTP date; what is none is ignored, as the RFC demands.
 fn date(text: &str) -> Option<i64> {
     let rfc2822 = jiff::fmt::rfc2822::parse(text).ok();
-    rfc2822.map(|z| z.timestamp().as_second()).or_else(|| text.parse::<jiff::Timestamp>().ok().map(|t| t.as_second()))
+    rfc2822
+        .map(|z| z.timestamp().as_second())
+        .or_else(|| text.parse::<jiff::Timestamp>().ok().map(|t| t.as_second()))
 }
 
 /// Outcome of a read's conditions: go on, or answer with that error.
@@ -109,7 +111,10 @@ mod tests {
             [(n.parse().unwrap(), http::HeaderValue::from_static(v))].into_iter().collect()
         };
         assert!(for_write(&headers("if-none-match", "*"), None).is_ok());
-        assert_eq!(for_write(&headers("if-none-match", "*"), Some(OBJECT)).unwrap_err().code, "PreconditionFailed");
+        assert_eq!(
+            for_write(&headers("if-none-match", "*"), Some(OBJECT)).unwrap_err().code,
+            "PreconditionFailed"
+        );
         assert_eq!(for_write(&headers("if-match", "abc"), None).unwrap_err().code, "NoSuchKey");
         assert!(for_write(&headers("if-match", "abc"), Some(OBJECT)).is_ok());
     }

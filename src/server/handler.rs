@@ -72,7 +72,7 @@ pub async fn handle(
         status: answer.status().as_u16(),
         received_ns,
         last_byte_ns: 0,
-        bytes: answer.body().len().max(sent_bytes.get()),
+        bytes: answer.body().size().max(sent_bytes.get()),
     });
     stamps.answered(entry);
     if plan.is_some_and(|p| p.fault == Fault::Reset) {

@@ -85,7 +85,8 @@ impl Spec {
             match name.trim() {
                 "latency" => spec.latency = Some(parse_latency(value)?),
                 "stall" => {
-                    let (stop, every) = value.split_once('/').ok_or_else(|| wrong("stall", "stall=1s/10s"))?;
+                    let (stop, every) =
+                        value.split_once('/').ok_or_else(|| wrong("stall", "stall=1s/10s"))?;
                     let (stop, every) = (parse_duration(stop)?, parse_duration(every)?);
                     if stop >= every {
                         return Err(wrong("stall", "a stall shorter than its period, such as stall=1s/10s"));
@@ -94,8 +95,10 @@ impl Spec {
                 }
                 "slow" => {
                     let parts = value.split_once('@').and_then(|(l, rest)| Some((l, rest.split_once('+')?)));
-                    let (latency, (from, length)) = parts.ok_or_else(|| wrong("slow", "slow=100ms@20s+10s"))?;
-                    spec.slow = Some((parse_duration(latency)?, parse_duration(from)?, parse_duration(length)?));
+                    let (latency, (from, length)) =
+                        parts.ok_or_else(|| wrong("slow", "slow=100ms@20s+10s"))?;
+                    spec.slow =
+                        Some((parse_duration(latency)?, parse_duration(from)?, parse_duration(length)?));
                 }
                 "capacity" => spec.capacity = Some(parse_rate(value)?),
                 "rate" => spec.rate = Some(parse_rate(value)?),
@@ -103,7 +106,9 @@ impl Spec {
                 "reset" => spec.reset = share("reset")?,
                 "truncate" => spec.truncate = share("truncate")?,
                 "corrupt" => spec.corrupt = share("corrupt")?,
-                "seed" => spec.seed = value.parse().map_err(|_| wrong("seed", "a whole number, such as seed=1"))?,
+                "seed" => {
+                    spec.seed = value.parse().map_err(|_| wrong("seed", "a whole number, such as seed=1"))?
+                }
                 _ => return Err(InjectError::Unknown(pair.into())),
             }
         }
@@ -178,10 +183,11 @@ impl Injector {
     /// Decides about a request that arrived at `received_ns`.
     pub fn plan(&self, received_ns: u64) -> Plan {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
-        let origin = match self.origin_ns.compare_exchange(0, received_ns, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => received_ns,
-            Err(origin) => origin,
-        };
+        let origin =
+            match self.origin_ns.compare_exchange(0, received_ns, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => received_ns,
+                Err(origin) => origin,
+            };
         let since = received_ns.saturating_sub(origin);
         let fault = self.fault(number, received_ns);
         let latency = match (self.spec.slow, self.spec.latency) {

@@ -132,7 +132,11 @@ impl Stamped {
 }
 
 impl AsyncRead for Stamped {
-    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let result = match &mut self.socket {
             Socket::Plain(s) => Pin::new(s).poll_read(cx, buf),

@@ -209,14 +209,21 @@ fn serve_thread(
 /// Read buffer of a connection; a header block that does not fit is refused (S3 allows 8 KiB of headers).
 const READ_BUFFER: usize = 256 * 1024;
 
-async fn connection(shared: &Arc<Shared>, stream: Accepted, mut shutdown: watch::Receiver<bool>) -> io::Result<()> {
+async fn connection(
+    shared: &Arc<Shared>,
+    stream: Accepted,
+    mut shutdown: watch::Receiver<bool>,
+) -> io::Result<()> {
     let stream = tokio::net::TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
     let stamps = Rc::new(ConnectionStamps::new(Arc::clone(shared)));
     let stamped = match &shared.tls {
         Some(acceptor) => {
             let handshake = tokio::time::timeout(std::time::Duration::from_secs(10), acceptor.accept(stream));
-            Stamped::tls(handshake.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??, Rc::clone(&stamps))
+            Stamped::tls(
+                handshake.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??,
+                Rc::clone(&stamps),
+            )
         }
         None => Stamped::plain(stream, Rc::clone(&stamps)),
     };
@@ -236,4 +243,3 @@ async fn connection(shared: &Arc<Shared>, stream: Accepted, mut shutdown: watch:
     };
     served.map_err(io::Error::other)
 }
-

@@ -30,7 +30,7 @@ impl AnswerBody {
     }
 
     /// Bytes in all.
-    pub fn len(&self) -> u64 {
+    pub fn size(&self) -> u64 {
         self.announced
     }
 
@@ -81,7 +81,8 @@ impl Body for AnswerBody {
     }
 
     fn size_hint(&self) -> SizeHint {
-        let sent = if self.broken { self.announced } else { self.pieces.iter().map(|p| p.len() as u64).sum() };
+        let sent =
+            if self.broken { self.announced } else { self.pieces.iter().map(|p| p.len() as u64).sum() };
         SizeHint::with_exact(sent)
     }
 }

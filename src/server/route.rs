@@ -54,10 +54,36 @@ impl Route {
 
 /// Subresources of the S3 API that name a feature which this server does not have.
 const ABSENT: &[&str] = &[
-    "accelerate", "acl", "analytics", "attributes", "cors", "encryption", "intelligent-tiering", "inventory", "legal-hold",
-    "lifecycle", "logging", "metrics", "notification", "object-lock", "ownershipControls", "policy", "policyStatus",
-    "publicAccessBlock", "replication", "requestPayment", "restore", "retention", "select", "session", "tagging", "torrent",
-    "versionId", "versioning", "versions", "website",
+    "accelerate",
+    "acl",
+    "analytics",
+    "attributes",
+    "cors",
+    "encryption",
+    "intelligent-tiering",
+    "inventory",
+    "legal-hold",
+    "lifecycle",
+    "logging",
+    "metrics",
+    "notification",
+    "object-lock",
+    "ownershipControls",
+    "policy",
+    "policyStatus",
+    "publicAccessBlock",
+    "replication",
+    "requestPayment",
+    "restore",
+    "retention",
+    "select",
+    "session",
+    "tagging",
+    "torrent",
+    "versionId",
+    "versioning",
+    "versions",
+    "website",
 ];
 
 /// Longest key (S3: 1,024 bytes).
@@ -91,7 +117,9 @@ pub fn route(parts: &Parts) -> Result<Route, ApiError> {
         (&Method::GET, true, _) => Operation::ListBuckets,
         (&Method::GET, _, true) if has("location") => Operation::GetBucketLocation,
         (&Method::GET, _, true) if has("uploads") => Operation::ListUploads,
-        (&Method::GET, _, true) if query.iter().any(|(n, v)| n == "list-type" && v == "2") => Operation::ListObjectsV2,
+        (&Method::GET, _, true) if query.iter().any(|(n, v)| n == "list-type" && v == "2") => {
+            Operation::ListObjectsV2
+        }
         (&Method::GET, _, true) => Operation::ListObjects,
         (&Method::HEAD, false, true) => Operation::HeadBucket,
         (&Method::PUT, false, true) => Operation::CreateBucket,
@@ -124,7 +152,11 @@ fn virtual_host(parts: &Parts) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn routed(method: &str, uri: &str, headers: &[(&'static str, &'static str)]) -> Result<(Operation, String, String), &'static str> {
+    fn routed(
+        method: &str,
+        uri: &str,
+        headers: &[(&'static str, &'static str)],
+    ) -> Result<(Operation, String, String), &'static str> {
         let mut request = http::Request::builder().method(method).uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -139,8 +171,14 @@ mod tests {
         assert_eq!(routed("GET", "/", &[]), object(Operation::ListBuckets, "", ""));
         assert_eq!(routed("GET", "/b/a%20b/c", &[]), object(Operation::GetObject, "b", "a b/c"));
         assert_eq!(routed("GET", "/b/?list-type=2", &[]), object(Operation::ListObjectsV2, "b", ""));
-        assert_eq!(routed("PUT", "/k", &[("host", "bkt.localhost:1")]), object(Operation::PutObject, "bkt", "k"));
-        assert_eq!(routed("PUT", "/b/k", &[("x-amz-copy-source", "b/x")]), object(Operation::CopyObject, "b", "k"));
+        assert_eq!(
+            routed("PUT", "/k", &[("host", "bkt.localhost:1")]),
+            object(Operation::PutObject, "bkt", "k")
+        );
+        assert_eq!(
+            routed("PUT", "/b/k", &[("x-amz-copy-source", "b/x")]),
+            object(Operation::CopyObject, "b", "k")
+        );
         assert_eq!(routed("GET", "/b/k?tagging", &[]), Err("NotImplemented"));
         assert_eq!(routed("POST", "/b/k", &[]), Err("MethodNotAllowed"));
         assert_eq!(routed("GET", "/b/%zz", &[]), Err("InvalidURI"));

@@ -53,7 +53,8 @@ impl Object {
     pub fn new(pieces: Vec<Bytes>, etag: String, headers: Vec<(HeaderName, HeaderValue)>) -> Object {
         let modified = wall_now();
         let size = pieces.iter().map(|p| p.len() as u64).sum();
-        let header = |text: String| HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        let header =
+            |text: String| HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""));
         Object {
             pieces,
             size,

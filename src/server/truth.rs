@@ -49,7 +49,11 @@ impl TruthLog {
     pub fn write(&self, e: &Entry) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let tag: String = e.tag.chars().filter(|c| !c.is_control() && *c != ',').collect();
-        let _ = writeln!(file, "{tag},{},{},{},{},{}", e.method, e.status, e.received_ns, e.last_byte_ns, e.bytes);
+        let _ = writeln!(
+            file,
+            "{tag},{},{},{},{},{}",
+            e.method, e.status, e.received_ns, e.last_byte_ns, e.bytes
+        );
     }
 
     /// Brings everything to the file.

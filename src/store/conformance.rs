@@ -26,7 +26,11 @@ async fn put(lane: &mut dyn Lane, key: &str, data: &[u8]) -> Reply {
     lane.execute(Request::Put { key, body }, &mut Ignore).await.unwrap_or_else(|e| panic!("put {key}: {e}"))
 }
 
-async fn get(lane: &mut dyn Lane, key: &str, range: Option<std::ops::Range<u64>>) -> Result<Vec<u8>, Failure> {
+async fn get(
+    lane: &mut dyn Lane,
+    key: &str,
+    range: Option<std::ops::Range<u64>>,
+) -> Result<Vec<u8>, Failure> {
     let mut content = Collect::default();
     let reply = lane.execute(Request::Get { key, range }, &mut content).await?;
     assert_eq!(reply.bytes, content.0.len() as u64, "bytes of {key}");
@@ -110,7 +114,9 @@ async fn missing(lane: &mut dyn Lane, prefix: &str) {
 }
 
 async fn hostile_keys(lane: &mut dyn Lane, prefix: &str) {
-    for name in ["a b", "a+b", "ü/日本", "a%2Fb", "~-_.!*'()", "q?x=1&y=2", "x=y;z,@:$", "#frag", "\"<&>\"", "a//b"] {
+    for name in
+        ["a b", "a+b", "ü/日本", "a%2Fb", "~-_.!*'()", "q?x=1&y=2", "x=y;z,@:$", "#frag", "\"<&>\"", "a//b"]
+    {
         let key = format!("{prefix}hostile/{name}");
         put(lane, &key, name.as_bytes()).await;
         assert_eq!(get(lane, &key, None).await.unwrap(), name.as_bytes(), "{key}");
@@ -148,7 +154,8 @@ async fn clean(lane: &mut dyn Lane, prefix: &str) {
     let first = list(lane, prefix, "", "", 1).await.objects.remove(0).key;
     lane.execute(Request::Delete { key: &first }, &mut Ignore).await.expect("delete");
     loop {
-        let keys: Vec<String> = list(lane, prefix, "", "", 1000).await.objects.into_iter().map(|o| o.key).collect();
+        let keys: Vec<String> =
+            list(lane, prefix, "", "", 1000).await.objects.into_iter().map(|o| o.key).collect();
         if keys.is_empty() {
             return;
         }

@@ -23,7 +23,12 @@ pub struct MemoryStore {
 
 impl Store for MemoryStore {
     fn describe(&self) -> Description {
-        Description { url: "memory:".into(), provider: "memory".into(), signing: "none".into(), ..Description::default() }
+        Description {
+            url: "memory:".into(),
+            provider: "memory".into(),
+            signing: "none".into(),
+            ..Description::default()
+        }
     }
 
     fn lane(&self, _: usize) -> Box<dyn Lane> {
@@ -40,17 +45,24 @@ fn answered(class: &str, message: &str) -> (ErrorClass, String) {
 }
 
 impl MemoryLane {
-    fn answer(&self, request: &Request<'_>, observer: &mut dyn Observer) -> Result<Reply, (ErrorClass, String)> {
+    fn answer(
+        &self,
+        request: &Request<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Reply, (ErrorClass, String)> {
         let missing = || answered("404 NoSuchKey", "The specified key does not exist.");
         let read = || self.objects.read().unwrap_or_else(PoisonError::into_inner);
         let write = || self.objects.write().unwrap_or_else(PoisonError::into_inner);
         let mut reply = Reply::default();
         match request {
             Request::Put { key, body } => {
-                let data: Bytes = body.pieces().fold(Vec::new(), |mut all, piece| {
-                    all.extend_from_slice(&piece);
-                    all
-                }).into();
+                let data: Bytes = body
+                    .pieces()
+                    .fold(Vec::new(), |mut all, piece| {
+                        all.extend_from_slice(&piece);
+                        all
+                    })
+                    .into();
                 let etag = format!("\"{}\"", hex(&md5(&data)));
                 reply.bytes = data.len() as u64;
                 reply.etag = Some(etag.clone());
@@ -96,7 +108,8 @@ impl MemoryLane {
 
 fn page(objects: &BTreeMap<String, (Bytes, String)>, prefix: &str, after: &str, max_keys: usize) -> Listing {
     let from = if after >= prefix { Bound::Excluded(after) } else { Bound::Included(prefix) };
-    let mut found = objects.range::<str, _>((from, Bound::Unbounded)).take_while(|(key, _)| key.starts_with(prefix));
+    let mut found =
+        objects.range::<str, _>((from, Bound::Unbounded)).take_while(|(key, _)| key.starts_with(prefix));
     let mut listing = Listing::default();
     for (key, (data, etag)) in found.by_ref().take(max_keys) {
         listing.objects.push(Listed { key: key.clone(), size: data.len() as u64, etag: etag.clone() });

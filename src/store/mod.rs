@@ -313,5 +313,9 @@ pub trait Store: Send + Sync {
 pub trait Lane {
     /// Does one operation. The future may be dropped at any time (a deadline); the lane then opens a new
     /// connection for the next one.
-    fn execute<'a>(&'a mut self, request: Request<'a>, observer: &'a mut dyn Observer) -> Local<'a, Result<Reply, Failure>>;
+    fn execute<'a>(
+        &'a mut self,
+        request: Request<'a>,
+        observer: &'a mut dyn Observer,
+    ) -> Local<'a, Result<Reply, Failure>>;
 }

@@ -81,7 +81,9 @@ pub fn parse(text: &str, environment: Lookup<'_>) -> Result<StoreUrl, UrlError> 
         "embedded:" => return Ok(StoreUrl::Embedded),
         _ => {}
     }
-    let rest = text.strip_prefix("s3://").ok_or_else(|| UrlError::Scheme(text.split('?').next().unwrap_or("").to_string()))?;
+    let rest = text
+        .strip_prefix("s3://")
+        .ok_or_else(|| UrlError::Scheme(text.split('?').next().unwrap_or("").to_string()))?;
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
     if bucket.contains('@') {
@@ -108,7 +110,9 @@ pub fn parse(text: &str, environment: Lookup<'_>) -> Result<StoreUrl, UrlError> 
     let endpoint = match &custom {
         Some(url) => Endpoint::new(url, bucket, parameters.style.unwrap_or(Style::Path), &region)?,
         None => match parameters.style {
-            Some(style) => Endpoint::new(&format!("https://s3.{region}.amazonaws.com"), bucket, style, &region)?,
+            Some(style) => {
+                Endpoint::new(&format!("https://s3.{region}.amazonaws.com"), bucket, style, &region)?
+            }
             None => Endpoint::aws(bucket, &region)?,
         },
     };
@@ -191,7 +195,10 @@ mod tests {
         assert_eq!((url.endpoint.port, url.payload), (9000, PayloadSigning::Signed));
         let aws = s3("s3://bucket");
         assert_eq!(aws.endpoint.authority, "bucket.s3.us-east-1.amazonaws.com");
-        assert_eq!((aws.payload, aws.provider.as_str(), aws.prefix.as_str()), (PayloadSigning::Unsigned, "aws-s3", ""));
+        assert_eq!(
+            (aws.payload, aws.provider.as_str(), aws.prefix.as_str()),
+            (PayloadSigning::Unsigned, "aws-s3", "")
+        );
         assert_eq!(parse("memory:", &|_| None), Ok(StoreUrl::Memory));
     }
 
@@ -203,7 +210,10 @@ mod tests {
             _ => None,
         };
         let Ok(StoreUrl::S3(url)) = parse("s3://bucket", &environment) else { panic!() };
-        assert_eq!((url.endpoint.authority.as_str(), url.endpoint.region.as_str()), ("s3.example.org", "eu-west-1"));
+        assert_eq!(
+            (url.endpoint.authority.as_str(), url.endpoint.region.as_str()),
+            ("s3.example.org", "eu-west-1")
+        );
     }
 
     #[test]

@@ -4,7 +4,8 @@ use super::result::Percentiles;
 use crate::recorder::histogram::Latencies;
 
 /// The percentiles shown, with their names.
-pub const SHOWN: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
+pub const SHOWN: [(&str, f64); 5] =
+    [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// Samples that a percentile needs: ten beyond it (law of measurement, 4).
 pub fn needed(q: f64) -> u64 {

@@ -65,6 +65,10 @@ mod tests {
         let full = Usage { link: Some(("eth0".into(), 0.95)), ..Usage::default() };
         assert_eq!(judge(full, 0.0).unwrap(), "link: eth0 95% full");
         let slow_store = Percentiles { p50: Some(100.0), ..Percentiles::default() };
-        assert_eq!(client_limited(&Usage::default(), 10.0, means, &lag(4.0), &slow_store), None, "4 ms of 100 ms");
+        assert_eq!(
+            client_limited(&Usage::default(), 10.0, means, &lag(4.0), &slow_store),
+            None,
+            "4 ms of 100 ms"
+        );
     }
 }

@@ -48,8 +48,7 @@ pub fn windows(
             window.store = store.url.clone();
             window.provider = store.provider.clone();
             window.operation = kind.name().into();
-            window.client_limited =
-                client_limited(&state.usage, window_s, means, &lag, &window.service_ms);
+            window.client_limited = client_limited(&state.usage, window_s, means, &lag, &window.service_ms);
             out.push(window);
         }
     }

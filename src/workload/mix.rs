@@ -17,7 +17,9 @@ pub enum MixError {
     #[error("operations must give at least one operation a weight above 0, such as {{ get = 1 }}")]
     Empty,
     /// The block in which the shares hold would be too long.
-    #[error("the weights of operations add up to {0} after reduction; use smaller ones, such as {{ get = 95, put = 5 }}")]
+    #[error(
+        "the weights of operations add up to {0} after reduction; use smaller ones, such as {{ get = 95, put = 5 }}"
+    )]
     TooFine(u64),
 }
 
@@ -115,7 +117,13 @@ mod tests {
 
     #[test]
     fn shares_are_exact_and_ordinals_count_without_gaps() {
-        let mix = Mix::new(&[(OperationKind::Get, 45), (OperationKind::Head, 30), (OperationKind::Put, 15), (OperationKind::Delete, 10)]).unwrap();
+        let mix = Mix::new(&[
+            (OperationKind::Get, 45),
+            (OperationKind::Head, 30),
+            (OperationKind::Put, 15),
+            (OperationKind::Delete, 10),
+        ])
+        .unwrap();
         assert_eq!(mix.total(), 20);
         let mut cursor = MixCursor::new(mix, Stream::new(1, "mix"));
         let mut counts = [0u64; 6];
@@ -131,7 +139,8 @@ mod tests {
     fn blocks_differ_in_order() {
         let mix = Mix::new(&[(OperationKind::Get, 10), (OperationKind::Put, 9)]).unwrap();
         let mut cursor = MixCursor::new(mix, Stream::new(1, "mix"));
-        let block = |cursor: &mut MixCursor, b: u64| (0..19).map(|i| cursor.at(b * 19 + i).0).collect::<Vec<_>>();
+        let block =
+            |cursor: &mut MixCursor, b: u64| (0..19).map(|i| cursor.at(b * 19 + i).0).collect::<Vec<_>>();
         assert_ne!(block(&mut cursor, 0), block(&mut cursor, 1));
         assert_eq!(block(&mut cursor, 0), block(&mut cursor, 0));
     }
@@ -139,6 +148,9 @@ mod tests {
     #[test]
     fn refused_mixes_say_why() {
         assert_eq!(Mix::new(&[(OperationKind::Get, 0)]), Err(MixError::Empty));
-        assert!(matches!(Mix::new(&[(OperationKind::Get, 99_991), (OperationKind::Put, 9)]), Err(MixError::TooFine(_))));
+        assert!(matches!(
+            Mix::new(&[(OperationKind::Get, 99_991), (OperationKind::Put, 9)]),
+            Err(MixError::TooFine(_))
+        ));
     }
 }

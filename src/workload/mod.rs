@@ -63,7 +63,10 @@ impl OperationKind {
 
     /// Whether it reads objects that must be there before.
     pub fn reads(self) -> bool {
-        matches!(self, OperationKind::Get | OperationKind::GetRange | OperationKind::Head | OperationKind::List)
+        matches!(
+            self,
+            OperationKind::Get | OperationKind::GetRange | OperationKind::Head | OperationKind::List
+        )
     }
 }
 
@@ -199,7 +202,9 @@ impl Sequence {
     pub fn at(&mut self, i: u64) -> Operation {
         let (kind, ordinal) = self.cursor.at(i);
         let (target, index, version, range_start) = match kind {
-            OperationKind::Put => (Target::Written, ordinal % self.written_count, ordinal / self.written_count, 0),
+            OperationKind::Put => {
+                (Target::Written, ordinal % self.written_count, ordinal / self.written_count, 0)
+            }
             OperationKind::Delete if ordinal < self.spare_count => (Target::Spare, ordinal, 0, 0),
             OperationKind::Delete => {
                 // The put that comes `spare_count` deletes ago has been answered long since.
@@ -224,7 +229,12 @@ mod tests {
 
     fn mixed() -> Workload {
         let dataset = |name: &str, count| Dataset { name: name.into(), count, size: 1024 };
-        let shares = [(OperationKind::Get, 45), (OperationKind::Head, 30), (OperationKind::Put, 15), (OperationKind::Delete, 10)];
+        let shares = [
+            (OperationKind::Get, 45),
+            (OperationKind::Head, 30),
+            (OperationKind::Put, 15),
+            (OperationKind::Delete, 10),
+        ];
         Workload {
             seed: 42,
             phase: "mixed".into(),
@@ -260,7 +270,11 @@ mod tests {
                     present.insert(op.index);
                 }
                 OperationKind::Delete if op.target == Target::Written => {
-                    assert!(present.remove(&op.index), "operation {i} deletes {} which is not there", op.index);
+                    assert!(
+                        present.remove(&op.index),
+                        "operation {i} deletes {} which is not there",
+                        op.index
+                    );
                     deletes += 1;
                 }
                 _ => {}

@@ -124,7 +124,12 @@ mod tests {
     fn versions_keys_and_seeds_differ() {
         let block = Block::new(42);
         let base = bytes(&block.cut(1, 2, 3, 1024));
-        for other in [block.cut(1, 2, 4, 1024), block.cut(1, 3, 3, 1024), block.cut(2, 2, 3, 1024), Block::new(43).cut(1, 2, 3, 1024)] {
+        for other in [
+            block.cut(1, 2, 4, 1024),
+            block.cut(1, 3, 3, 1024),
+            block.cut(2, 2, 3, 1024),
+            Block::new(43).cut(1, 2, 3, 1024),
+        ] {
             let equal = bytes(&other).iter().zip(&base).filter(|(a, b)| a == b).count();
             assert!(equal < 40, "{equal} of 1024 bytes agree; 4 are expected by chance");
         }

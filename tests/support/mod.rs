@@ -70,7 +70,8 @@ impl Server {
     /// A store whose bucket is there.
     pub fn ready(&self, parameters: &str) -> Arc<dyn Store> {
         let store = self.store(parameters);
-        block_on(async { store.lane(0).execute(Request::CreateBucket, &mut Ignore).await.map(|_| ()) }).unwrap();
+        block_on(async { store.lane(0).execute(Request::CreateBucket, &mut Ignore).await.map(|_| ()) })
+            .unwrap();
         store
     }
 }

@@ -62,7 +62,11 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
     let chosen: Vec<_> = SCENARIOS.iter().filter(|s| s.name.contains(arguments.only.as_str())).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = SCENARIOS.iter().map(|s| s.name).collect();
-        return Err(Exit::input(format!("--only {}: there is no such scenario; there are {}", arguments.only, names.join(", "))));
+        return Err(Exit::input(format!(
+            "--only {}: there is no such scenario; there are {}",
+            arguments.only,
+            names.join(", ")
+        )));
     }
     let mut report = Report { scenarios: Vec::new(), client_us_per_operation: 0.0 };
     for scenario in chosen {

@@ -103,7 +103,8 @@ impl Listener for Silent {
 
 /// The phases of a scenario: objects, two seconds of warm-up under the same load, the measurement.
 fn phases(scenario: &Scenario) -> Result<Vec<Phase>, Exit> {
-    let measured = format!("operations = {{ get = 1 }}\nobjects = {{ from = 'objects' }}\n{}\n", scenario.load);
+    let measured =
+        format!("operations = {{ get = 1 }}\nobjects = {{ from = 'objects' }}\n{}\n", scenario.load);
     let length = scenario.load.lines().find(|l| l.starts_with("duration")).unwrap_or_default();
     let warmup = measured.replace(length, "duration = '2s'");
     let text = format!(
@@ -118,7 +119,8 @@ fn phases(scenario: &Scenario) -> Result<Vec<Phase>, Exit> {
 /// # Errors
 /// When the server or its log cannot be had.
 pub fn run(scenario: &Scenario) -> Result<Measured, Exit> {
-    let log = std::env::temp_dir().join(format!("plimsoll-truth-{}-{}.csv", std::process::id(), scenario.name));
+    let log =
+        std::env::temp_dir().join(format!("plimsoll-truth-{}-{}.csv", std::process::id(), scenario.name));
     let outcome = measure(scenario, &log);
     let _ = std::fs::remove_file(&log);
     outcome
@@ -146,11 +148,14 @@ fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, Exit>
     let entries = read(log).map_err(|e| Exit::store(format!("the server's log: {e}")))?;
     let means = Means { usable_cores: usable_cores(), workers };
     let shown = windows(&phases, &states, &description, means, now_ns());
-    let shown = shown.iter().find(|w| w.phase == "measured").ok_or_else(|| Exit::check("nothing was measured"))?;
+    let shown =
+        shown.iter().find(|w| w.phase == "measured").ok_or_else(|| Exit::check("nothing was measured"))?;
     if let Some(error) = &shown.instrument_error {
         return Err(Exit::check(error));
     }
-    let (Some(phase), Some(state)) = (phases.last(), states.last()) else { return Err(Exit::check("no phase")) };
+    let (Some(phase), Some(state)) = (phases.last(), states.last()) else {
+        return Err(Exit::check("no phase"));
+    };
     let start_ns = state.edges.map_or(0, |e| e.start_ns);
     let mut truth = truth::of(phase, start_ns, &entries);
     let empty = Latencies::default();
@@ -161,10 +166,8 @@ fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, Exit>
         rows.extend(compare(scenario.name, "service", &service, &mut truth.service));
     }
     if !truth.response.is_empty() {
-        let response = with_censored(
-            tally.map_or(&empty, |t| &t.response),
-            tally.map_or(&empty, |t| &t.censored_waits),
-        );
+        let response =
+            with_censored(tally.map_or(&empty, |t| &t.response), tally.map_or(&empty, |t| &t.censored_waits));
         rows.extend(compare(scenario.name, "response", &response, &mut truth.response));
     }
     if scenario.name == "floor" {
@@ -209,7 +212,8 @@ fn compare(name: &str, what: &str, measured: &Percentiles, truth: &mut [u64]) ->
         let floor = if percentile == "p99.9" { 1.0 } else { 0.5 };
         let allowed_ms = f64::max(0.02 * true_ms, floor);
         let bound = measured.get(percentile).is_none();
-        let measured_ms = measured.get(percentile).or(measured.above.get(percentile).copied()).unwrap_or(f64::NAN);
+        let measured_ms =
+            measured.get(percentile).or(measured.above.get(percentile).copied()).unwrap_or(f64::NAN);
         // A bound is right when the truth is not below it.
         let error_ms = if bound { f64::max(measured_ms - true_ms, 0.0) } else { measured_ms - true_ms };
         rows.push(Row {

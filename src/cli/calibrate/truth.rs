@@ -25,7 +25,9 @@ pub fn of(phase: &Phase, start_ns: u64, log: &[Entry]) -> Truth {
     let mine: Vec<(u64, &Entry)> =
         log.iter().filter(answered).filter_map(|e| Some((number(e, &phase.name)?, e))).collect();
     let service = mine.iter().map(|(_, e)| e.last_byte_ns.saturating_sub(e.received_ns)).collect();
-    let Load::Open { rate_per_s, arrival, .. } = phase.load else { return Truth { service, response: Vec::new() } };
+    let Load::Open { rate_per_s, arrival, .. } = phase.load else {
+        return Truth { service, response: Vec::new() };
+    };
     let length = phase.limit.duration_ns.unwrap_or(u64::MAX);
     let intended: Vec<u64> = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name)
         .take_while(|offset| *offset < length)

@@ -14,7 +14,10 @@ pub fn list(call: &Call<'_>) -> Result<Answer, ApiError> {
         None => 10_000usize,
         Some(Ok(most)) if (1..=10_000).contains(&most) => most,
         Some(_) => {
-            return Err(ApiError::with("InvalidArgument", "Argument max-buckets must be an integer between 1 and 10000"));
+            return Err(ApiError::with(
+                "InvalidArgument",
+                "Argument max-buckets must be an integer between 1 and 10000",
+            ));
         }
     };
     let all = call.shared.state.buckets();

@@ -24,7 +24,12 @@ fn source(call: &Call<'_>) -> Result<(Arc<Object>, String, String), ApiError> {
     let encoding = || ApiError::with("InvalidArgument", "Invalid copy source encoding");
     let path = decode(path, false).ok_or_else(encoding)?;
     let path = path.strip_prefix('/').unwrap_or(&path);
-    let (bucket, key) = path.split_once('/').ok_or_else(|| ApiError::with("InvalidArgument", "Copy Source must mention the source bucket and key: sourcebucket/sourcekey"))?;
+    let (bucket, key) = path.split_once('/').ok_or_else(|| {
+        ApiError::with(
+            "InvalidArgument",
+            "Copy Source must mention the source bucket and key: sourcebucket/sourcekey",
+        )
+    })?;
     if key.is_empty() {
         return Err(invalid());
     }
@@ -50,7 +55,10 @@ pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
     let replace = directive == "REPLACE";
     let (from, bucket, key) = source(call)?;
     if bucket == call.route.bucket && key == call.route.key && !replace {
-        return Err(ApiError::with("InvalidRequest", "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes."));
+        return Err(ApiError::with(
+            "InvalidRequest",
+            "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.",
+        ));
     }
     let headers = if replace { call.object_headers()? } else { from.headers.clone() };
     let data = concat(&from.pieces);
@@ -69,7 +77,8 @@ pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
     }
     let mut objects = target.objects_mut();
     let existing = objects.get(&call.route.key).cloned();
-    let existing = existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
+    let existing =
+        existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
     for_write(&call.parts.headers, existing)?;
     objects.insert(call.route.key.clone(), Arc::new(copy));
     Ok(xml(writer.finish()))
@@ -82,9 +91,15 @@ pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
     let pieces = match call.header("x-amz-copy-source-range") {
         None => from.pieces.clone(),
         Some(text) => {
-            let invalid = || ApiError::with("InvalidArgument", "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy");
+            let invalid = || {
+                ApiError::with(
+                    "InvalidArgument",
+                    "The x-amz-copy-source-range value must be of the form bytes=first-last where first and last are the zero-based offsets of the first and last bytes to copy",
+                )
+            };
             let bounds = text.strip_prefix("bytes=").and_then(|r| r.split_once('-')).ok_or_else(invalid)?;
-            let (first, last): (u64, u64) = (bounds.0.parse().map_err(|_| invalid())?, bounds.1.parse().map_err(|_| invalid())?);
+            let (first, last): (u64, u64) =
+                (bounds.0.parse().map_err(|_| invalid())?, bounds.1.parse().map_err(|_| invalid())?);
             if last < first {
                 return Err(invalid());
             }

@@ -14,7 +14,8 @@ pub fn one(call: &Call<'_>) -> Result<Answer, ApiError> {
     let mut objects = bucket.objects_mut();
     if call.header("if-match").is_some() {
         let existing = objects.get(&call.route.key).cloned();
-        let existing = existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
+        let existing =
+            existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
         for_write(&call.parts.headers, existing)?;
     }
     objects.remove(&call.route.key);
@@ -24,12 +25,17 @@ pub fn one(call: &Call<'_>) -> Result<Answer, ApiError> {
 pub fn many(call: &Call<'_>) -> Result<Answer, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     if call.received.md5.is_none() && call.received.checksum.is_none() {
-        return Err(ApiError::with("InvalidRequest", "Missing required header for this request: Content-MD5 OR x-amz-checksum-*"));
+        return Err(ApiError::with(
+            "InvalidRequest",
+            "Missing required header for this request: Content-MD5 OR x-amz-checksum-*",
+        ));
     }
     let malformed = || ApiError::new("MalformedXML");
     let root = Element::parse(&call.received.data).map_err(|_| malformed())?;
     let keys: Option<Vec<&str>> = root.all("Object").map(|object| object.text_of("Key")).collect();
-    let keys = keys.filter(|keys| root.name == "Delete" && (1..=MOST_KEYS).contains(&keys.len())).ok_or_else(malformed)?;
+    let keys = keys
+        .filter(|keys| root.name == "Delete" && (1..=MOST_KEYS).contains(&keys.len()))
+        .ok_or_else(malformed)?;
     let quiet = root.text_of("Quiet").is_some_and(|q| q.eq_ignore_ascii_case("true"));
     let mut writer = XmlWriter::new("DeleteResult");
     let mut objects = bucket.objects_mut();

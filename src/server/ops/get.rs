@@ -24,7 +24,9 @@ pub enum Wanted {
 
 /// Reads a `Range` header (RFC 9110, 14.2; one range). What is malformed is ignored, as S3 does.
 pub fn parse_range(text: &str, size: u64) -> Wanted {
-    let Some((from, to)) = text.strip_prefix("bytes=").and_then(|r| r.split_once('-')) else { return Wanted::Whole };
+    let Some((from, to)) = text.strip_prefix("bytes=").and_then(|r| r.split_once('-')) else {
+        return Wanted::Whole;
+    };
     let number = |text: &str| text.parse::<u64>().ok();
     let (start, end) = match (from.is_empty(), to.is_empty()) {
         (true, true) => return Wanted::Whole,
@@ -72,7 +74,8 @@ fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
         Wanted::Unsatisfiable => return Err(ApiError::new("InvalidRange")),
     };
     let mut answer = if with_body {
-        let pieces = if end - start == object.size { object.pieces.clone() } else { object.slice(start, end) };
+        let pieces =
+            if end - start == object.size { object.pieces.clone() } else { object.slice(start, end) };
         http::Response::new(AnswerBody::new(pieces))
     } else {
         let mut answer = empty(200);
@@ -102,7 +105,10 @@ fn wanted(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<
         return Ok(range.map_or(Wanted::Whole, |text| parse_range(text, object.size)));
     };
     if range.is_some() {
-        return Err(ApiError::with("InvalidRequest", "Cannot specify both Range header and partNumber query parameter"));
+        return Err(ApiError::with(
+            "InvalidRequest",
+            "Cannot specify both Range header and partNumber query parameter",
+        ));
     }
     let count = if object.multipart { object.pieces.len() } else { 1 };
     if part > count {
@@ -139,7 +145,8 @@ fn describe(call: &Call<'_>, object: &Object, answer: &mut Answer, whole: bool) 
     if object.multipart && call.route.parameter("partNumber").is_some() {
         set(headers, "x-amz-mp-parts-count", &object.pieces.len().to_string());
     }
-    let wants_checksum = call.header("x-amz-checksum-mode").is_some_and(|m| m.eq_ignore_ascii_case("enabled"));
+    let wants_checksum =
+        call.header("x-amz-checksum-mode").is_some_and(|m| m.eq_ignore_ascii_case("enabled"));
     if let (Some(checksum), true, true) = (&object.checksum, wants_checksum, whole) {
         set(headers, checksum.algorithm.header(), &checksum.value);
         set(headers, "x-amz-checksum-type", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" });

@@ -27,13 +27,16 @@ fn page(objects: &Objects, prefix: &str, delimiter: &str, after: &str, most: usi
     if most == 0 {
         return page;
     }
-    let mut from = if after > prefix { Bound::Excluded(after.to_string()) } else { Bound::Included(prefix.to_string()) };
+    let mut from =
+        if after > prefix { Bound::Excluded(after.to_string()) } else { Bound::Included(prefix.to_string()) };
     if after == prefix && !after.is_empty() {
         from = Bound::Excluded(after.to_string());
     }
     let mut last: Option<String> = None;
     loop {
-        let Some((key, object)) = objects.range::<String, _>((from.clone(), Bound::Unbounded)).next() else { return page };
+        let Some((key, object)) = objects.range::<String, _>((from.clone(), Bound::Unbounded)).next() else {
+            return page;
+        };
         let Some(rest) = key.strip_prefix(prefix) else { return page };
         let cut = if delimiter.is_empty() { None } else { rest.find(delimiter) };
         let common = cut.map(|i| format!("{prefix}{}", &rest[..i + delimiter.len()]));
@@ -83,7 +86,11 @@ impl KeyWriter {
     }
 
     fn text(&self, writer: &mut XmlWriter, name: &'static str, key: &str) {
-        if self.encode { writer.text(name, &encode_path(key)) } else { writer.text(name, key) };
+        if self.encode {
+            writer.text(name, &encode_path(key))
+        } else {
+            writer.text(name, key)
+        };
     }
 }
 
@@ -129,7 +136,13 @@ pub fn v1(call: &Call<'_>) -> Result<Answer, ApiError> {
     let keys = KeyWriter::of(call)?;
     let parameter = |name| call.route.parameter(name).unwrap_or("");
     let most = call.number("max-keys", PAGE, PAGE)?;
-    let page = page(&bucket.objects(), parameter("prefix"), parameter("delimiter"), parameter("marker"), most as usize);
+    let page = page(
+        &bucket.objects(),
+        parameter("prefix"),
+        parameter("delimiter"),
+        parameter("marker"),
+        most as usize,
+    );
     let mut writer = begin(call, &keys, "ListBucketResult");
     if !parameter("marker").is_empty() {
         keys.text(&mut writer, "Marker", parameter("marker"));
@@ -137,7 +150,9 @@ pub fn v1(call: &Call<'_>) -> Result<Answer, ApiError> {
     if let Some(next) = &page.next {
         keys.text(&mut writer, "NextMarker", next);
     }
-    writer.text("MaxKeys", &most.to_string()).text("IsTruncated", if page.next.is_some() { "true" } else { "false" });
+    writer
+        .text("MaxKeys", &most.to_string())
+        .text("IsTruncated", if page.next.is_some() { "true" } else { "false" });
     contents(&mut writer, &keys, &page, true);
     Ok(xml(writer.finish()))
 }
@@ -161,7 +176,9 @@ pub fn v2(call: &Call<'_>) -> Result<Answer, ApiError> {
         writer.text("NextContinuationToken", next);
     }
     writer.text("KeyCount", &(page.objects.len() + page.prefixes.len()).to_string());
-    writer.text("MaxKeys", &most.to_string()).text("IsTruncated", if page.next.is_some() { "true" } else { "false" });
+    writer
+        .text("MaxKeys", &most.to_string())
+        .text("IsTruncated", if page.next.is_some() { "true" } else { "false" });
     contents(&mut writer, &keys, &page, parameter("fetch-owner") == "true");
     Ok(xml(writer.finish()))
 }
@@ -174,7 +191,10 @@ pub fn uploads(call: &Call<'_>) -> Result<Answer, ApiError> {
     let (prefix, delimiter) = (parameter("prefix"), parameter("delimiter"));
     let (key_marker, id_marker) = (parameter("key-marker"), parameter("upload-id-marker"));
     let uploads = bucket.uploads();
-    if !id_marker.is_empty() && !key_marker.is_empty() && !uploads.contains_key(&(key_marker.into(), id_marker.into())) {
+    if !id_marker.is_empty()
+        && !key_marker.is_empty()
+        && !uploads.contains_key(&(key_marker.into(), id_marker.into()))
+    {
         return Err(ApiError::with("InvalidArgument", "Invalid uploadId marker"));
     }
     let after_marker = |key: &str, id: &str| match key.cmp(key_marker) {
@@ -216,7 +236,9 @@ pub fn uploads(call: &Call<'_>) -> Result<Answer, ApiError> {
     if !delimiter.is_empty() {
         keys.text(&mut writer, "Delimiter", delimiter);
     }
-    writer.text("MaxUploads", &most.to_string()).text("IsTruncated", if truncated { "true" } else { "false" });
+    writer
+        .text("MaxUploads", &most.to_string())
+        .text("IsTruncated", if truncated { "true" } else { "false" });
     for (key, id, upload) in found {
         writer.open("Upload");
         keys.text(&mut writer, "Key", key);
@@ -244,7 +266,8 @@ pub fn parts(call: &Call<'_>) -> Result<Answer, ApiError> {
     let most = call.number("max-parts", PAGE, PAGE)?;
     let marker = call.number("part-number-marker", 0, u32::MAX)?;
     let uploads = bucket.uploads();
-    let upload = uploads.get(&(call.route.key.clone(), id.into())).ok_or_else(|| ApiError::new("NoSuchUpload"))?;
+    let upload =
+        uploads.get(&(call.route.key.clone(), id.into())).ok_or_else(|| ApiError::new("NoSuchUpload"))?;
     let mut rest = upload.parts.range((Bound::Excluded(marker), Bound::Unbounded));
     let shown: Vec<_> = rest.by_ref().take(most as usize).collect();
     let truncated = rest.next().is_some();
@@ -262,7 +285,9 @@ pub fn parts(call: &Call<'_>) -> Result<Answer, ApiError> {
     }
     for (number, part) in shown {
         writer.open("Part").text("PartNumber", &number.to_string());
-        writer.text("LastModified", &iso_date(part.modified)).text("ETag", &format!("\"{}\"", hex(&part.md5)));
+        writer
+            .text("LastModified", &iso_date(part.modified))
+            .text("ETag", &format!("\"{}\"", hex(&part.md5)));
         writer.text("Size", &part.data.len().to_string());
         if let Some((algorithm, value)) = &part.checksum {
             writer.text(super::multipart::xml_name(*algorithm), value);
@@ -276,7 +301,13 @@ pub fn parts(call: &Call<'_>) -> Result<Answer, ApiError> {
 mod tests {
     use super::*;
 
-    fn listed(keys: &[&str], prefix: &str, delimiter: &str, after: &str, most: usize) -> (Vec<String>, Vec<String>, Option<String>) {
+    fn listed(
+        keys: &[&str],
+        prefix: &str,
+        delimiter: &str,
+        after: &str,
+        most: usize,
+    ) -> (Vec<String>, Vec<String>, Option<String>) {
         let object = Arc::new(Object::new(Vec::new(), "e".into(), Vec::new()));
         let objects: Objects = keys.iter().map(|k| ((*k).to_string(), Arc::clone(&object))).collect();
         let page = page(&objects, prefix, delimiter, after, most);
@@ -288,7 +319,10 @@ mod tests {
     #[test]
     fn delimiters_fold_keys() {
         let (keys, prefixes, next) = listed(&KEYS, "", "/", "", 1000);
-        assert_eq!((keys, prefixes, next), (vec!["a".into(), "z".into()], vec!["dir/".into(), "dir2/".into(), "e/".into()], None));
+        assert_eq!(
+            (keys, prefixes, next),
+            (vec!["a".into(), "z".into()], vec!["dir/".into(), "dir2/".into(), "e/".into()], None)
+        );
         let (keys, prefixes, _) = listed(&KEYS, "dir/", "/", "", 1000);
         assert_eq!((keys, prefixes), (vec!["dir/1".into(), "dir/2".into()], vec![]));
     }

@@ -43,7 +43,10 @@ impl Call<'_> {
             None | Some("") => Ok(default),
             Some(text) => {
                 let number: i64 = text.parse().map_err(|_| {
-                    ApiError::with("InvalidArgument", format!("Provided {text} not an integer or within integer range"))
+                    ApiError::with(
+                        "InvalidArgument",
+                        format!("Provided {text} not an integer or within integer range"),
+                    )
                 })?;
                 if number < 0 {
                     let text = format!("Argument {text} must be an integer between 0 and 2147483647");
@@ -59,8 +62,14 @@ impl Call<'_> {
     /// # Errors
     /// `MetadataTooLarge` beyond 2 KiB of user metadata.
     fn object_headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, ApiError> {
-        const KEPT: [&str; 6] =
-            ["content-type", "content-encoding", "content-disposition", "content-language", "cache-control", "expires"];
+        const KEPT: [&str; 6] = [
+            "content-type",
+            "content-encoding",
+            "content-disposition",
+            "content-language",
+            "cache-control",
+            "expires",
+        ];
         let mut out = Vec::new();
         let mut user_bytes = 0;
         for (name, value) in &self.parts.headers {
@@ -77,7 +86,8 @@ impl Call<'_> {
             } else if name == "content-encoding" {
                 // aws-chunked is framing of the transfer, not a property of the object.
                 let text = value.to_str().unwrap_or("");
-                let rest: Vec<&str> = text.split(',').map(str::trim).filter(|e| *e != "aws-chunked" && !e.is_empty()).collect();
+                let rest: Vec<&str> =
+                    text.split(',').map(str::trim).filter(|e| *e != "aws-chunked" && !e.is_empty()).collect();
                 if let (false, Ok(value)) = (rest.is_empty(), HeaderValue::from_str(&rest.join(","))) {
                     out.push((name.clone(), value));
                 }
@@ -97,10 +107,20 @@ impl Call<'_> {
 
 /// Request headers that ask for a feature which this server does not have.
 const ABSENT_HEADERS: &[&str] = &[
-    "x-amz-server-side-encryption", "x-amz-server-side-encryption-customer-algorithm", "x-amz-tagging",
-    "x-amz-object-lock-mode", "x-amz-object-lock-legal-hold", "x-amz-object-lock-retain-until-date",
-    "x-amz-website-redirect-location", "x-amz-write-offset-bytes", "x-amz-bucket-object-lock-enabled",
-    "x-amz-grant-full-control", "x-amz-grant-read", "x-amz-grant-read-acp", "x-amz-grant-write", "x-amz-grant-write-acp",
+    "x-amz-server-side-encryption",
+    "x-amz-server-side-encryption-customer-algorithm",
+    "x-amz-tagging",
+    "x-amz-object-lock-mode",
+    "x-amz-object-lock-legal-hold",
+    "x-amz-object-lock-retain-until-date",
+    "x-amz-website-redirect-location",
+    "x-amz-write-offset-bytes",
+    "x-amz-bucket-object-lock-enabled",
+    "x-amz-grant-full-control",
+    "x-amz-grant-read",
+    "x-amz-grant-read-acp",
+    "x-amz-grant-write",
+    "x-amz-grant-write-acp",
 ];
 
 /// Does what was asked.
@@ -110,7 +130,10 @@ const ABSENT_HEADERS: &[&str] = &[
 pub fn dispatch(call: &Call<'_>) -> Result<Answer, ApiError> {
     for name in ABSENT_HEADERS {
         if let Some(value) = call.header(name).filter(|v| *v != "false" && *v != "AES256") {
-            return Err(ApiError::with("NotImplemented", format!("This server does not offer {name}: {value}")));
+            return Err(ApiError::with(
+                "NotImplemented",
+                format!("This server does not offer {name}: {value}"),
+            ));
         }
     }
     match call.route.operation {

@@ -6,6 +6,7 @@ use crc_fast::{CrcAlgorithm, checksum_combine};
 use http::header::ETAG;
 
 use super::Call;
+use crate::clock::wall_now;
 use crate::s3::checksum::{Algorithm, Hasher, base64, from_base64, md5};
 use crate::s3::encode::hex;
 use crate::s3::xml::{Element, XmlWriter};
@@ -13,7 +14,6 @@ use crate::server::conditions::{Existing, for_write};
 use crate::server::error::ApiError;
 use crate::server::response::{Answer, empty, set, xml};
 use crate::server::state::{Object, Part, StoredChecksum, Upload};
-use crate::clock::wall_now;
 
 /// Every part but the last has at least this size (S3: 5 MiB).
 const SMALLEST_PART: usize = 5 << 20;
@@ -34,7 +34,10 @@ fn asked_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiError
     let Some(name) = call.header("x-amz-checksum-algorithm") else {
         return match kind {
             None => Ok(None),
-            Some(_) => Err(ApiError::with("InvalidRequest", "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.")),
+            Some(_) => Err(ApiError::with(
+                "InvalidRequest",
+                "The x-amz-checksum-type header can only be used with the x-amz-checksum-algorithm header.",
+            )),
         };
     };
     let algorithm = Algorithm::from_name(name).ok_or_else(|| {
@@ -45,10 +48,15 @@ fn asked_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiError
         Some("FULL_OBJECT") if algorithm.is_crc() => true,
         Some("COMPOSITE") if algorithm != Algorithm::Crc64Nvme => false,
         Some(kind @ ("FULL_OBJECT" | "COMPOSITE")) => {
-            let text = format!("The {kind} checksum type cannot be used with the {} checksum algorithm.", algorithm.name().to_lowercase());
+            let text = format!(
+                "The {kind} checksum type cannot be used with the {} checksum algorithm.",
+                algorithm.name().to_lowercase()
+            );
             return Err(ApiError::with("InvalidRequest", text));
         }
-        Some(_) => return Err(ApiError::with("InvalidRequest", "Value for x-amz-checksum-type header is invalid.")),
+        Some(_) => {
+            return Err(ApiError::with("InvalidRequest", "Value for x-amz-checksum-type header is invalid."));
+        }
     };
     Ok(Some((algorithm, full)))
 }
@@ -56,7 +64,12 @@ fn asked_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiError
 pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let checksum = asked_checksum(call)?;
-    let upload = Upload { headers: call.object_headers()?, checksum, initiated: wall_now(), parts: Default::default() };
+    let upload = Upload {
+        headers: call.object_headers()?,
+        checksum,
+        initiated: wall_now(),
+        parts: Default::default(),
+    };
     let id = call.shared.state.upload_id();
     bucket.uploads().insert((call.route.key.clone(), id.clone()), upload);
     let mut writer = XmlWriter::new("InitiateMultipartUploadResult");
@@ -78,13 +91,18 @@ pub fn part_number(call: &Call<'_>) -> Result<u32, ApiError> {
 }
 
 /// Stores a part and returns it.
-pub fn store_part(call: &Call<'_>, data: bytes::Bytes, known_md5: Option<[u8; 16]>) -> Result<Part, ApiError> {
+pub fn store_part(
+    call: &Call<'_>,
+    data: bytes::Bytes,
+    known_md5: Option<[u8; 16]>,
+) -> Result<Part, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let number = part_number(call)?;
     let id = call.route.parameter("uploadId").unwrap_or("").to_string();
     let md5 = known_md5.unwrap_or_else(|| md5(&data));
     let mut uploads = bucket.uploads();
-    let upload = uploads.get_mut(&(call.route.key.clone(), id)).ok_or_else(|| ApiError::new("NoSuchUpload"))?;
+    let upload =
+        uploads.get_mut(&(call.route.key.clone(), id)).ok_or_else(|| ApiError::new("NoSuchUpload"))?;
     let declared = call.received.checksum.clone();
     if let (Some((algorithm, _)), Some((given, _))) = (upload.checksum, &declared)
         && algorithm != *given
@@ -155,7 +173,10 @@ fn chosen(body: &[u8], upload: &Upload) -> Result<Vec<Part>, ApiError> {
                 _ => {
                     return Err(ApiError::with(
                         "BadDigest",
-                        format!("The {} you specified for part {number} did not match what we received.", algorithm.name().to_lowercase()),
+                        format!(
+                            "The {} you specified for part {number} did not match what we received.",
+                            algorithm.name().to_lowercase()
+                        ),
                     ));
                 }
             }
@@ -191,8 +212,9 @@ fn combined(parts: &[Part], algorithm: Algorithm, full: bool) -> StoredChecksum 
             let number = |bytes: &[u8]| bytes.iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
             let mut pairs = parts.iter().zip(&values);
             let first = pairs.next().map_or(0, |(_, v)| number(v));
-            let crc = pairs.fold(first, |crc, (p, v)| checksum_combine(kind, crc, number(v), p.data.len() as u64));
-            base64(&crc.to_be_bytes()[8 - algorithm.len()..])
+            let crc =
+                pairs.fold(first, |crc, (p, v)| checksum_combine(kind, crc, number(v), p.data.len() as u64));
+            base64(&crc.to_be_bytes()[8 - algorithm.size()..])
         }
         _ => format!("{}-{}", algorithm.of(&values.concat()), parts.len()),
     };
@@ -213,11 +235,15 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
     if let Some(declared) = call.header("x-amz-mp-object-size")
         && declared.parse() != Ok(size)
     {
-        return Err(ApiError::with("InvalidRequest", "The provided 'x-amz-mp-object-size' header value does not match what was computed"));
+        return Err(ApiError::with(
+            "InvalidRequest",
+            "The provided 'x-amz-mp-object-size' header value does not match what was computed",
+        ));
     }
     let digests: Vec<u8> = parts.iter().flat_map(|p| p.md5).collect();
     let etag = format!("{}-{}", hex(&md5(&digests)), parts.len());
-    let mut object = Object::new(parts.iter().map(|p| p.data.clone()).collect(), etag, upload.headers.clone());
+    let mut object =
+        Object::new(parts.iter().map(|p| p.data.clone()).collect(), etag, upload.headers.clone());
     object.multipart = true;
     object.upload_id = Some(id.1.clone());
     object.checksum = Some(match upload.checksum {
@@ -232,14 +258,23 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
     for algorithm in Algorithm::ALL {
         let given = call.header(algorithm.header());
         if let (Some(given), Some(computed)) = (given, &object.checksum)
-            && (computed.algorithm != algorithm || computed.value.trim_end_matches(&format!("-{}", parts.len())) != given.trim_end_matches(&format!("-{}", parts.len())))
+            && (computed.algorithm != algorithm
+                || computed.value.trim_end_matches(&format!("-{}", parts.len()))
+                    != given.trim_end_matches(&format!("-{}", parts.len())))
         {
-            return Err(ApiError::with("BadDigest", format!("The {} you specified did not match the calculated checksum.", algorithm.name().to_lowercase())));
+            return Err(ApiError::with(
+                "BadDigest",
+                format!(
+                    "The {} you specified did not match the calculated checksum.",
+                    algorithm.name().to_lowercase()
+                ),
+            ));
         }
     }
     let mut objects = bucket.objects_mut();
     let existing = objects.get(&call.route.key).cloned();
-    let existing = existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
+    let existing =
+        existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
     for_write(&call.parts.headers, existing)?;
     let answer = completed(call, &object);
     objects.insert(call.route.key.clone(), Arc::new(object));
@@ -252,7 +287,10 @@ fn completed(call: &Call<'_>, object: &Object) -> Answer {
     let mut writer = XmlWriter::new("CompleteMultipartUploadResult");
     let host = call.header("host").unwrap_or("localhost");
     writer.text("Location", &format!("http://{host}/{}/{}", call.route.bucket, call.route.key));
-    writer.text("Bucket", &call.route.bucket).text("Key", &call.route.key).text("ETag", &format!("\"{}\"", object.etag));
+    writer
+        .text("Bucket", &call.route.bucket)
+        .text("Key", &call.route.key)
+        .text("ETag", &format!("\"{}\"", object.etag));
     if let Some(checksum) = &object.checksum {
         writer.text(xml_name(checksum.algorithm), &checksum.value);
         writer.text("ChecksumType", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" });

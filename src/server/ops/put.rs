@@ -13,7 +13,9 @@ use crate::server::response::{Answer, empty, set};
 use crate::server::state::{Object, StoredChecksum};
 
 pub fn put(call: &Call<'_>) -> Result<Answer, ApiError> {
-    if !call.parts.headers.contains_key("content-length") && !call.parts.headers.contains_key("transfer-encoding") {
+    if !call.parts.headers.contains_key("content-length")
+        && !call.parts.headers.contains_key("transfer-encoding")
+    {
         return Err(ApiError::new("MissingContentLength"));
     }
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
@@ -27,7 +29,8 @@ pub fn put(call: &Call<'_>) -> Result<Answer, ApiError> {
         let algorithm = asked.unwrap_or(Algorithm::Crc64Nvme);
         Some((algorithm, algorithm.of(&data)))
     });
-    object.checksum = declared.map(|(algorithm, value)| StoredChecksum { algorithm, value, full_object: true });
+    object.checksum =
+        declared.map(|(algorithm, value)| StoredChecksum { algorithm, value, full_object: true });
     let mut answer = empty(200);
     answer.headers_mut().insert(ETAG, object.etag_header.clone());
     set(answer.headers_mut(), "x-amz-object-size", &object.size.to_string());
@@ -38,7 +41,8 @@ pub fn put(call: &Call<'_>) -> Result<Answer, ApiError> {
     // The conditions and the write happen under one lock, so that of two conditional writers one loses.
     let mut objects = bucket.objects_mut();
     let existing = objects.get(&call.route.key).cloned();
-    let existing = existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
+    let existing =
+        existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
     for_write(&call.parts.headers, existing)?;
     objects.insert(call.route.key.clone(), Arc::new(object));
     Ok(answer)

@@ -35,7 +35,11 @@ pub(super) struct Exchange<'a> {
 
 impl Exchange<'_> {
     /// Reads the answer to `request` to its end.
-    pub(super) async fn receive(&mut self, request: &Request<'_>, head: &http::response::Parts) -> Result<Reply, Failure> {
+    pub(super) async fn receive(
+        &mut self,
+        request: &Request<'_>,
+        head: &http::response::Parts,
+    ) -> Result<Reply, Failure> {
         self.timings.first_byte_ns = self.connection.stamps().first_read.get();
         let text = |name: HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok());
         let request_id = text(HeaderName::from_static("x-amz-request-id")).unwrap_or("");
@@ -59,7 +63,8 @@ impl Exchange<'_> {
             Request::List { .. } => {
                 let body = self.collect(usize::MAX).await?;
                 self.end();
-                let parsed = Listing::parse(&body).map_err(|e| self.corrupt(format!("the listing is {e}")))?;
+                let parsed =
+                    Listing::parse(&body).map_err(|e| self.corrupt(format!("the listing is {e}")))?;
                 reply.listing = Some(parsed);
                 let date = text(hyper::header::DATE).and_then(|d| jiff::fmt::rfc2822::parse(d).ok());
                 reply.store_clock_s = date.map(|d| d.timestamp().as_second());
@@ -67,7 +72,8 @@ impl Exchange<'_> {
             Request::DeleteMany { .. } => {
                 let body = self.collect(usize::MAX).await?;
                 self.end();
-                let failure = S3Error::inside_success(request_id, &body).map_or_else(|| delete_many_failure(&body), |e| Ok(Some(e)));
+                let failure = S3Error::inside_success(request_id, &body)
+                    .map_or_else(|| delete_many_failure(&body), |e| Ok(Some(e)));
                 if let Some(error) = failure.map_err(|e| self.corrupt(format!("the answer is {e}")))? {
                     return Err(self.answered(&error));
                 }
@@ -104,7 +110,8 @@ impl Exchange<'_> {
 
     fn answered(&mut self, error: &S3Error) -> Failure {
         self.end();
-        let mut message = if error.message.is_empty() { "no message".to_string() } else { error.message.clone() };
+        let mut message =
+            if error.message.is_empty() { "no message".to_string() } else { error.message.clone() };
         if !error.request_id.is_empty() {
             message.push_str(&format!(" (request id {})", error.request_id));
         }

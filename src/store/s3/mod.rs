@@ -73,7 +73,12 @@ impl S3Store {
         } else {
             None
         };
-        Ok(S3Store { url: Arc::new(url), shown: shown.to_string(), target: Target { tls, addresses }, credentials })
+        Ok(S3Store {
+            url: Arc::new(url),
+            shown: shown.to_string(),
+            target: Target { tls, addresses },
+            credentials,
+        })
     }
 }
 
@@ -211,11 +216,15 @@ impl S3Lane {
             _ => None,
         };
         let range = match request {
-            Request::Get { range: Some(range), .. } => Some(format!("bytes={}-{}", range.start, range.end - 1)),
+            Request::Get { range: Some(range), .. } => {
+                Some(format!("bytes={}-{}", range.start, range.end - 1))
+            }
             _ => None,
         };
         let digest = match request {
-            Request::DeleteMany { .. } => body.as_ref().and_then(|b| b.pieces().next()).map(|b| base64(&md5(&b))),
+            Request::DeleteMany { .. } => {
+                body.as_ref().and_then(|b| b.pieces().next()).map(|b| base64(&md5(&b)))
+            }
             _ => None,
         };
         let mut headers = HeaderMap::with_capacity(8);
@@ -290,7 +299,14 @@ impl S3Lane {
         if let Some(token) = &credentials.session_token {
             push("x-amz-security-token", token);
         }
-        let done = self.signer.sign(credentials, method.as_str(), &self.path, &self.query, &signed[..count], payload);
+        let done = self.signer.sign(
+            credentials,
+            method.as_str(),
+            &self.path,
+            &self.query,
+            &signed[..count],
+            payload,
+        );
         let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
         headers.insert(AUTHORIZATION, value(done.authorization)?);
         if self.date.as_bytes() != done.date_time.as_bytes() {
@@ -363,14 +379,15 @@ impl S3Lane {
             Ok(answer) => answer.into_parts(),
             Err(error) => return Err(broken(&error, &mut timings)),
         };
-        let mut exchange = Exchange { connection: connection.as_mut(), timings: &mut timings, observer, body: &mut body };
+        let mut exchange =
+            Exchange { connection: connection.as_mut(), timings: &mut timings, observer, body: &mut body };
         let reply = exchange.receive(&request, &head).await;
         // A body that was not read to its end leaves the connection unusable, and a server may say that it will close it.
         let closing = head.headers.get(hyper::header::CONNECTION).is_some_and(|v| v == "close");
         if closing {
             return reply;
         }
-        if hyper::body::Body::is_end_stream(&body) || matches!(&reply, Ok(_)) {
+        if hyper::body::Body::is_end_stream(&body) || reply.is_ok() {
             self.connection = Some(connection);
         }
         reply

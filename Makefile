@@ -1,0 +1,52 @@
+# The same targets on a laptop and in CI.
+.PHONY: build test lint test-servers bench schema dev clean-tools
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+VERSITYGW := $(shell go env GOPATH 2>/dev/null)/bin/versitygw
+MINIO := $(shell go env GOPATH 2>/dev/null)/bin/minio
+
+build:
+	cargo build --release
+
+# Everything that must hold: unit, property, wire and black-box tests, then real S3 clients against `plimsoll serve`.
+test: $(VENV)/ready build
+	cargo test
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) -m pytest -q tests/clients
+
+lint:
+	cargo fmt --check
+	cargo clippy --all-targets -- -D warnings
+
+# Every short form against versitygw, MinIO and moto, and versitygw's own suite against `plimsoll serve`.
+test-servers: $(VENV)/servers $(VERSITYGW) $(MINIO) build
+	PATH="$(abspath $(VENV))/bin:$$(go env GOPATH)/bin:$$PATH" $(PYTHON) tests/clients/servers.py
+	PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) tests/protocol/run.py
+
+# Ratios against wrk, pinned cores, median of five; about ten minutes on a quiet machine (needs wrk and taskset).
+bench: build
+	python3 benches/run.py
+	target/release/plimsoll calibrate
+
+# Rewrites schema/result.schema.json from the code.
+schema:
+	UPDATE_SCHEMA=1 cargo test --test schema
+
+# The inner loop.
+dev: lint
+	cargo test
+
+$(VENV)/ready: tests/clients/requirements.txt
+	python3 -m venv $(VENV)
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check -r tests/clients/requirements.txt
+	touch $@
+
+$(VENV)/servers: $(VENV)/ready
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check 'moto[server]==5.*'
+	touch $@
+
+$(VERSITYGW):
+	go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+
+$(MINIO):
+	go install github.com/minio/minio@latest
