@@ -27,7 +27,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
     /// From where it is measured, for the record: a region, a rack, a city
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     vantage: String,
     /// Print result.json instead of the table
     #[arg(long)]

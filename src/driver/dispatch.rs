@@ -4,7 +4,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
-use super::worker::{Context, Task};
+use super::context::{Context, Task};
 use crate::clock::{MILLISECOND, Timer, now_ns, thread_cpu_ns};
 use crate::recorder::Edges;
 use crate::recorder::collector::Message;

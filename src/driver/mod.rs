@@ -5,6 +5,7 @@
 //! ([`operation`]). Workers share one thing on the hot path: the counter that numbers the operations of a closed loop.
 
 pub mod clean;
+pub mod context;
 pub mod dispatch;
 pub mod operation;
 pub mod slots;
@@ -193,7 +194,7 @@ fn drive(
     for index in 0..job.workers {
         let (orders, inbox) = channel();
         let (outbox, reports) = channel();
-        let worker = worker::Worker {
+        let worker = context::Worker {
             index,
             origin_ns,
             job: Arc::clone(job),

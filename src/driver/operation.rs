@@ -8,9 +8,9 @@ use std::task::Poll;
 
 use bytes::Bytes;
 
+use super::context::{Context, Task};
 use super::dispatch::next_task;
 use super::slots::CallOff;
-use super::worker::{Context, Task};
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::recorder::collector::Message;
 use crate::recorder::{Completed, Outcome};
@@ -176,6 +176,15 @@ async fn carry_out(
         watcher.at = expected.from;
         let result = attempt(context, id, lane, request.clone(), &mut watcher).await;
         let result = result.and_then(|reply| check(reply, &expected).map_err(Ended::Failed));
+        if phase.retries > 0 {
+            let times = match &result {
+                Ok(reply) => reply.timings,
+                Err(Ended::Failed(failure)) => failure.timings,
+                Err(Ended::CalledOff(_)) => Timings::default(),
+            };
+            let took = times.end_ns.saturating_sub(times.start_ns);
+            context.recorder.borrow_mut().attempted(context.number(task.phase), operation.kind, took);
+        }
         match result {
             Err(Ended::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {
                 add(&mut spent, &failure.timings);

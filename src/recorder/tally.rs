@@ -53,6 +53,8 @@ pub struct Tally {
     pub tls: Latencies,
     /// Start since the instrument could have started.
     pub start_lag: Latencies,
+    /// Single attempts, where the phase retries.
+    pub attempt: Latencies,
 }
 
 impl Tally {
@@ -79,7 +81,7 @@ impl Tally {
         }
     }
 
-    fn histograms(&self) -> [&Latencies; 9] {
+    fn histograms(&self) -> [&Latencies; 10] {
         [
             &self.service,
             &self.failed,
@@ -90,10 +92,11 @@ impl Tally {
             &self.connect,
             &self.tls,
             &self.start_lag,
+            &self.attempt,
         ]
     }
 
-    fn histograms_mut(&mut self) -> [&mut Latencies; 9] {
+    fn histograms_mut(&mut self) -> [&mut Latencies; 10] {
         [
             &mut self.service,
             &mut self.failed,
@@ -104,6 +107,7 @@ impl Tally {
             &mut self.connect,
             &mut self.tls,
             &mut self.start_lag,
+            &mut self.attempt,
         ]
     }
 

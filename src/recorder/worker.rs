@@ -170,6 +170,11 @@ impl WorkerRecorder {
         }
     }
 
+    /// One attempt of an operation that may have several is over.
+    pub fn attempted(&mut self, phase: usize, kind: OperationKind, took_ns: u64) {
+        self.tally(phase - self.first, kind).attempt.record(took_ns);
+    }
+
     /// An operation that was intended and never begun: it had waited for `waited_ns` when the phase gave up.
     pub fn never_begun(&mut self, phase: usize, kind: OperationKind, waited_ns: u64) {
         let tally = self.tally(phase - self.first, kind);

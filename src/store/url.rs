@@ -42,7 +42,9 @@ pub struct S3Url {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UrlError {
     /// Not a kind of store.
-    #[error("'{0}' is not a store; write s3://bucket/prefix?endpoint=http://host:port, memory: or embedded:")]
+    #[error(
+        "'{0}' is not a store; write s3://bucket/prefix?endpoint=http://host:port, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
+    )]
     Scheme(String),
     /// A parameter that no store has.
     #[error("store parameter '{0}' is unknown; known are endpoint, region, provider, style, payload, sign")]

@@ -99,6 +99,8 @@ pub struct Window {
     pub reconnects: u64,
     /// What limited the client, when it was the limit; the figures then measure the client.
     pub client_limited: Option<String>,
+    /// Share of CPU time that the hypervisor gave to other machines, where it is told.
+    pub client_steal: Option<f64>,
     /// What is wrong with the instrument, when its own books do not balance.
     pub instrument_error: Option<String>,
     /// Failed operations by class.
@@ -121,6 +123,8 @@ pub struct Window {
     pub tls_ms: Percentiles,
     /// Start to end of failures.
     pub failed_ms: Percentiles,
+    /// Single attempts, where the phase retries.
+    pub attempt_ms: Percentiles,
     /// How late the instrument began operations that it could have begun.
     pub start_lag_ms: Percentiles,
     /// HdrHistograms (V2, compressed, base64; microseconds) by name.

@@ -48,6 +48,7 @@ pub fn windows(
             window.store = store.url.clone();
             window.provider = store.provider.clone();
             window.operation = kind.name().into();
+            window.client_steal = state.usage.steal;
             window.client_limited = client_limited(&state.usage, window_s, means, &lag, &window.service_ms);
             out.push(window);
         }
@@ -101,6 +102,7 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         connect_ms: percentiles(&tally.connect),
         tls_ms: percentiles(&tally.tls),
         failed_ms: percentiles(&tally.failed),
+        attempt_ms: percentiles(&tally.attempt),
         start_lag_ms: percentiles(&tally.start_lag),
         histograms,
         ..Window::default()

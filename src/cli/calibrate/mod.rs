@@ -20,7 +20,7 @@ use scenario::SCENARIOS;
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Only scenarios whose name contains this
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     only: String,
     /// Print JSON instead of the table
     #[arg(long)]
