@@ -284,6 +284,7 @@ pub struct Connection {
     sender: http1::SendRequest<Payload>,
     /// hyper's end of the connection; gone once it is closed, which fails the requests still in front of it.
     driver: Option<Driver>,
+    vectored: bool,
     gate: Arc<Gate>,
     waker: Waker,
     stamps: Rc<Stamps>,
@@ -333,6 +334,7 @@ impl Connection {
         Ok(Connection {
             sender,
             driver: Some(driver),
+            vectored,
             gate,
             waker,
             stamps,
@@ -344,6 +346,11 @@ impl Connection {
     /// Whether another request may be sent, as far as is known.
     pub fn is_open(&self) -> bool {
         self.driver.is_some() && !self.sender.is_closed()
+    }
+
+    /// Whether bodies are written from where they lie.
+    pub fn is_vectored(&self) -> bool {
+        self.vectored
     }
 
     /// When bytes of the current request passed the socket.

@@ -358,6 +358,10 @@ impl S3Lane {
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
         observer.started(timings.start_ns);
         let vectored = matches!(&request, Request::Put { body, .. } if body.len() > LARGE_BODY);
+        if vectored && self.connection.as_ref().is_some_and(|c| !c.is_vectored()) {
+            // A connection made for small bodies would copy every large one.
+            self.connection = None;
+        }
         let mut reused = false;
         let mut connection = match self.connection.take().filter(|c| c.is_open()) {
             Some(connection) => {
