@@ -400,6 +400,7 @@ fn a_server_that_is_killed_and_restarted_shows_as_a_gap() {
     // The bucket went with the old server, so after the gap every put is answered NoSuchBucket: by the new one.
     assert!(errors.contains_key("404 NoSuchBucket"), "{errors:?}");
     assert_eq!(window["operations"], 1600, "the schedule went on: {window}");
+    assert_eq!(output.status.code(), Some(0), "a bucket that is gone needs no cleaning");
     server.kill().unwrap();
     server.wait().unwrap();
 }

@@ -35,7 +35,7 @@ pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
         for facts in &mut environment.stores {
             if facts.url == "embedded:" || facts.url == "memory:" {
                 facts.uncleaned = false;
-                println!("{}: gone with its run", facts.url);
+                println!("{} is gone with its run", facts.url);
                 continue;
             }
             let store = reopen(facts, arguments.ca_bundle.as_deref())?;

@@ -166,7 +166,8 @@ fn all_stores(
         });
         let progress = Progress::new(&store.written, &phases, settings.quiet);
         let first = state.result.windows.len();
-        let mut reporter = Reporter { state, job: &job, progress: &progress, first };
+        let cpu_before_s = state.result.client.cpu_seconds;
+        let mut reporter = Reporter { state, job: &job, progress: &progress, first, cpu_before_s };
         let outcome = run(&job, origin_ns, control, &mut reporter);
         problem = problem.or(outcome.err().map(|e| driver_exit(&e)));
         if !settings.keep {
@@ -175,6 +176,10 @@ fn all_stores(
                 progress.say(&format!("cleaning up: {n} objects"))
             })) {
                 Ok(Ok(_)) => environment.stores[index].uncleaned = false,
+                // A bucket that went away in the meantime took the objects with it.
+                Ok(Err(failure)) if failure.is_code("NoSuchBucket") => {
+                    environment.stores[index].uncleaned = false
+                }
                 Ok(Err(failure)) => {
                     let run = state.directory.path().display();
                     let text =
@@ -306,6 +311,8 @@ struct Reporter<'a, 'b> {
     progress: &'a Progress,
     /// Windows of earlier stores.
     first: usize,
+    /// CPU seconds of earlier stores' measured windows.
+    cpu_before_s: f64,
 }
 
 impl Listener for Reporter<'_, '_> {
@@ -325,7 +332,7 @@ impl Listener for Reporter<'_, '_> {
         self.state.result.windows.extend(fresh);
         let measured = |w: &&Window| w.role == "measure";
         self.state.operations = self.state.result.windows.iter().filter(measured).map(|w| w.operations).sum();
-        self.state.result.client.cpu_seconds = self
+        let cpu_here_s: f64 = self
             .job
             .phases
             .iter()
@@ -333,6 +340,7 @@ impl Listener for Reporter<'_, '_> {
             .filter(|(p, _)| p.role == crate::schedule::Role::Measure)
             .map(|(_, s)| s.usage.process_cpu_ns as f64 / 1e9)
             .sum();
+        self.state.result.client.cpu_seconds = self.cpu_before_s + cpu_here_s;
         self.state.write();
     }
 
