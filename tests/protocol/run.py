@@ -24,10 +24,10 @@ FEATURES = [
     (r"[Aa]cl|Ownership|ownership", "access control lists and object ownership"),
     (r"Policy|policy", "bucket policies"),
     (r"WORM|ObjectLock|Retention|LegalHold|object_lock|legal_hold|retain|retention|bucket_lock|racey_success", "object lock"),
-    (r"[Tt]agging|[Tt]ags|tag_count|duplicate_keys|x-amz-tagging", "tags"),
+    (r"Tagging|_tagging|_tags|tag_count|duplicate_keys|NotImplemented: .*tagging", "tags"),
     (r"Cors|Preflight", "CORS"),
     (r"[Ww]ebsite|redirect", "static websites"),
-    (r"[Vv]ersion", "versioning"),
+    (r"Versioning|Versions|versionId|version_id", "versioning"),
     (r"Attributes", "GetObjectAttributes"),
     (r"owner", "x-amz-expected-bucket-owner"),
     (r"sha512|SHA512|xxhash|XXHASH|MD5, SHA1|checksum- header is invalid|x-amz-trailer header is not supported|multiple_.*checksums",
@@ -47,7 +47,8 @@ FEATURES = [
 
 
 def feature(name, message):
-    line = f"{name}: {message}"
+    # A message quotes documents, whose prologue says "version".
+    line = f"{name}: " + message.replace('<?xml version="1.0" encoding="UTF-8"?>', "another document")
     return next((f for pattern, f in FEATURES if re.search(pattern, line)), "detail of the answer")
 
 
@@ -81,6 +82,7 @@ def main():
             for group in sorted(groups):
                 file.write(f"\n[{group}]\n")
                 for name, message in sorted(groups[group]):
+                    message = message.replace('<?xml version="1.0" encoding="UTF-8"?>', "another document")
                     message = re.sub(r"RequestID: \w+, HostID: , |0x[0-9a-f]+", "", message)
                     file.write(name + ("\n" if len(groups[group]) > 12 else f": {message[:160]}\n"))
     with open(listed_path) as file:
