@@ -157,7 +157,11 @@ fn verify_header(
     let field = |name: &str| {
         let found = fields.split(',').find_map(|f| f.trim().strip_prefix(name)?.strip_prefix('='));
         found.filter(|f| !f.is_empty()).ok_or_else(|| {
-            malformed("the authorization header requires three components: Credential, SignedHeaders, and Signature.")
+            if fields.split(',').count() < 3 {
+                malformed("the authorization header requires three components: Credential, SignedHeaders, and Signature.")
+            } else {
+                malformed(&format!("missing {name}."))
+            }
         })
     };
     let (credential, signed, given) = (field("Credential")?, field("SignedHeaders")?, field("Signature")?);

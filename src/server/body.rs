@@ -74,10 +74,7 @@ pub fn verify(parts: &Parts, payload: Payload, raw: Bytes) -> Result<Received, A
         Payload::Chunked(mut signer) => {
             let decoded = decode(&raw, signer.as_deref_mut()).map_err(|error| match error {
                 ChunkError::Signature => ApiError::new("SignatureDoesNotMatch"),
-                ChunkError::Incomplete => ApiError::new("IncompleteBody"),
-                ChunkError::Malformed => {
-                    ApiError::with("InvalidRequest", "The aws-chunked body is malformed")
-                }
+                ChunkError::Incomplete | ChunkError::Malformed => ApiError::new("IncompleteBody"),
             })?;
             if let Some(length) = text(&parts.headers, "x-amz-decoded-content-length")
                 && length.parse() != Ok(decoded.data.len())
@@ -96,9 +93,10 @@ pub fn verify(parts: &Parts, payload: Payload, raw: Bytes) -> Result<Received, A
 }
 
 fn check_md5(headers: &HeaderMap, data: &[u8]) -> Result<Option<[u8; 16]>, ApiError> {
-    let Some(declared) = headers.get("content-md5") else { return Ok(None) };
-    let declared = declared.to_str().ok().and_then(from_base64).filter(|d| d.len() == 16);
-    let declared = declared.ok_or_else(|| ApiError::new("InvalidDigest"))?;
+    let Some(header) = headers.get("content-md5") else { return Ok(None) };
+    let declared = header.to_str().ok().and_then(from_base64).filter(|d| d.len() == 16);
+    let shown = String::from_utf8_lossy(header.as_bytes());
+    let declared = declared.ok_or_else(|| ApiError::new("InvalidDigest").detail("Content-MD5", &shown))?;
     let computed = md5(data);
     if declared != computed {
         return Err(ApiError::with(
@@ -123,10 +121,7 @@ fn check_checksum(
             ));
         }
         if !trailers.iter().any(|(n, _)| n == name) {
-            return Err(ApiError::with(
-                "MalformedTrailerError",
-                "The request contained trailing data that was not well-formed",
-            ));
+            return Err(ApiError::new("MalformedTrailerError"));
         }
     }
     let in_headers = headers.iter().filter_map(|(name, value)| {
@@ -161,7 +156,13 @@ fn check_checksum(
         ));
     }
     if from_base64(value).is_none_or(|v| v.len() != algorithm.size()) {
-        return Err(ApiError::with("InvalidRequest", format!("Value for {name} header is invalid.")));
+        return Err(ApiError::with(
+            "InvalidRequest",
+            format!(
+                "Value for {name}{} header is invalid.",
+                if trailers.is_empty() { "" } else { " trailing" }
+            ),
+        ));
     }
     if algorithm.of(data) != *value {
         let text = format!("The {} you specified did not match the calculated checksum.", algorithm.name());

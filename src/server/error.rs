@@ -31,7 +31,7 @@ const TABLE: &[(&str, u16, &str)] = &[
     (
         "IncompleteBody",
         400,
-        "You did not provide the number of bytes specified by the Content-Length HTTP header.",
+        "You did not provide the number of bytes specified by the Content-Length HTTP header",
     ),
     ("InternalError", 500, "We encountered an internal error. Please try again."),
     ("InvalidAccessKeyId", 403, "The AWS Access Key Id you provided does not exist in our records."),
@@ -53,7 +53,11 @@ const TABLE: &[(&str, u16, &str)] = &[
     ("InvalidRequest", 400, "Invalid Request"),
     ("InvalidURI", 400, "Couldn't parse the specified URI."),
     ("KeyTooLongError", 400, "Your key is too long"),
-    ("MalformedTrailerError", 400, "The request contained trailing data that was not well-formed"),
+    (
+        "MalformedTrailerError",
+        400,
+        "The request contained trailing data that was not well-formed or did not conform to our published schema.",
+    ),
     (
         "MalformedXML",
         400,
