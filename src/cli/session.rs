@@ -347,11 +347,6 @@ impl Listener for Reporter<'_, '_> {
     fn failure(&mut self, _: &str, _: &str) {}
 }
 
-/// Whether a path is a run directory.
-pub fn is_run(path: &Path) -> bool {
-    path.join("environment.json").is_file()
-}
-
 /// The store of a finished run, by its place in the environment, opened again.
 ///
 /// # Errors

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use toml::Spanned;
 
+use crate::units::parse_duration;
+
 use super::written::{ExperimentWritten, ObjectsWritten, PhaseWritten};
 
 /// The short forms.
@@ -96,9 +98,8 @@ impl Short {
             ..PhaseWritten::default()
         };
         // Deletes use their objects up, so writing those is all the warm-up there is.
-        if self.form != "delete"
-            && self.warmup.as_deref().is_some_and(|w| w.trim_start_matches(['0', '.']) != "s" && w != "0")
-        {
+        let no_warmup = self.warmup.as_deref().is_none_or(|w| parse_duration(w) == Ok(0));
+        if self.form != "delete" && !no_warmup {
             phases.push(PhaseWritten {
                 name: "warmup".into(),
                 role: Some("warmup".into()),
@@ -122,6 +123,21 @@ impl Short {
 mod tests {
     use super::*;
     use crate::experiment::resolve::{parse, resolve, to_toml};
+
+    /// `--warmup 0ms` was refused as a phase of no length.
+    #[test]
+    fn a_warm_up_of_nothing_is_none_in_any_unit() {
+        for (warmup, phases) in [("0", 2), ("0s", 2), ("0ms", 2), ("0.0s", 2), ("1ms", 3)] {
+            let short = Short {
+                form: "get".into(),
+                size: "1KiB".into(),
+                objects: 10,
+                warmup: Some(warmup.into()),
+                ..Short::default()
+            };
+            assert_eq!(resolve(short.to_written()).unwrap().phases.len(), phases, "{warmup}");
+        }
+    }
 
     #[test]
     fn every_form_resolves_and_repeats() {
