@@ -66,18 +66,63 @@ impl Stream {
     }
 }
 
+/// Goodness of fit for the tests of every generator.
+#[cfg(test)]
+pub(crate) mod chi_square {
+    /// Asserts that counts fit shares: chi-square with p > 0.001 (Wilson and Hilferty's normal approximation). Neighbouring cells
+    /// are joined until each expects at least ten.
+    pub(crate) fn assert_fits(observed: &[u64], shares: &[f64]) {
+        assert_eq!(observed.len(), shares.len());
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "shares add up to one");
+        let n = observed.iter().sum::<u64>() as f64;
+        let (mut chi, mut cells) = (0.0, 0);
+        let (mut seen, mut expected) = (0.0, 0.0);
+        for (i, (count, share)) in observed.iter().zip(shares).enumerate() {
+            seen += *count as f64;
+            expected += share * n;
+            if expected >= 10.0 && shares[i + 1..].iter().sum::<f64>() * n >= 10.0 || i + 1 == shares.len() {
+                chi += (seen - expected) * (seen - expected) / expected;
+                cells += 1;
+                (seen, expected) = (0.0, 0.0);
+            }
+        }
+        assert!(cells > 1, "one cell shows nothing");
+        let df = f64::from(cells - 1);
+        let z = ((chi / df).cbrt() - (1.0 - 2.0 / (9.0 * df))) / (2.0 / (9.0 * df)).sqrt();
+        assert!(z < 3.09, "chi-square {chi:.1} with {df} degrees of freedom: p < 0.001");
+        assert!(z > -3.09, "chi-square {chi:.1} with {df} degrees of freedom is too good to be random");
+    }
+
+    /// Distribution function of the standard normal (Abramowitz and Stegun 7.1.26; error below 2e-7).
+    pub(crate) fn normal_cdf(x: f64) -> f64 {
+        let t = 1.0 / (1.0 + 0.327_591_1 * x.abs() / std::f64::consts::SQRT_2);
+        let poly = t
+            * (0.254_829_592
+                + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
+        let tail = poly * (-x * x / 2.0).exp() / 2.0;
+        if x >= 0.0 { 1.0 - tail } else { tail }
+    }
+
+    /// Its inverse, by bisection.
+    pub(crate) fn normal_quantile(p: f64) -> f64 {
+        let (mut low, mut high) = (-10.0, 10.0);
+        for _ in 0..100 {
+            let middle = (low + high) / 2.0;
+            if normal_cdf(middle) < p { low = middle } else { high = middle }
+        }
+        (low + high) / 2.0
+    }
+
+    #[test]
+    #[should_panic(expected = "p < 0.001")]
+    fn a_loaded_die_is_found() {
+        assert_fits(&[1150, 850, 1000, 1000, 1000, 1000], &[1.0 / 6.0; 6]);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Chi-square of `observed` against equal cells, as a z score (Wilson and Hilferty).
-    fn chi_square_z(observed: &[u64]) -> f64 {
-        let n: u64 = observed.iter().sum();
-        let expected = n as f64 / observed.len() as f64;
-        let chi: f64 = observed.iter().map(|&o| (o as f64 - expected).powi(2) / expected).sum();
-        let df = (observed.len() - 1) as f64;
-        ((chi / df).cbrt() - (1.0 - 2.0 / (9.0 * df))) / (2.0 / (9.0 * df)).sqrt()
-    }
 
     #[test]
     fn splitmix_matches_its_published_vector() {
@@ -93,7 +138,7 @@ mod tests {
         let stream = Stream::new(42, "keys");
         let mut cells = [0u64; 100];
         (0..100_000).for_each(|i| cells[stream.below(i, 100) as usize] += 1);
-        assert!(chi_square_z(&cells) < 3.1, "{}", chi_square_z(&cells));
+        chi_square::assert_fits(&cells, &[0.01; 100]);
     }
 
     #[test]

@@ -6,7 +6,9 @@ use clap::Args;
 
 use super::exit::Exit;
 use super::session::reopen;
-use crate::driver::clean::clean as clean_store;
+use crate::driver::Shard;
+use crate::driver::clean::{Owned, clean as clean_store};
+use crate::experiment::load;
 use crate::report::directory::{read_environment, write_environment};
 
 /// Arguments of `plimsoll clean`.
@@ -32,6 +34,9 @@ pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
                 run.display()
             ))
         })?;
+        let experiment = load(&run.join("experiment.toml").to_string_lossy(), &[]).map_err(Exit::input)?;
+        let shard = environment.shard.map_or_else(Shard::default, |(index, of)| Shard { index, of });
+        let owned = Owned::by(experiment.phases.iter().map(|p| &p.workload.written), shard);
         for facts in &mut environment.stores {
             if facts.url == "embedded:" || facts.url == "memory:" {
                 facts.uncleaned = false;
@@ -41,10 +46,13 @@ pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
             let store = reopen(facts, arguments.ca_bundle.as_deref())?;
             let runtime =
                 tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
-            let cleaned = runtime.block_on(clean_store(store.as_ref(), &facts.root, |_| {}));
+            let cleaned = runtime.block_on(clean_store(store.as_ref(), &facts.root, &owned, |_| {}));
             let cleaned = cleaned.map_err(|f| Exit::store(format!("{}: {f}", facts.url)))?;
             facts.uncleaned = false;
             println!("{}: {} objects deleted under {}", facts.url, cleaned.deleted, facts.root);
+            if cleaned.aborted > 0 {
+                println!("{}: {} unfinished uploads aborted", facts.url, cleaned.aborted);
+            }
             if cleaned.foreign > 0 {
                 println!("{}: {} objects there are not this run's and stay", facts.url, cleaned.foreign);
             }

@@ -27,7 +27,7 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
     match arguments.what {
         What::Experiments => {
             for (name, _) in BUILT_IN {
-                println!("{name:16} {}", load(name).map_err(Exit::input)?.description);
+                println!("{name:16} {}", load(name, &[]).map_err(Exit::input)?.description);
             }
         }
     }

@@ -4,12 +4,17 @@ use clap::{Parser, Subcommand};
 
 pub mod calibrate;
 pub mod clean;
+pub mod dry_run;
 pub mod exit;
+pub mod keys;
 pub mod list;
+pub mod preflight;
 pub mod progress;
+pub mod reporter;
 pub mod run;
 pub mod serve;
 pub mod session;
+pub mod shard;
 pub mod show;
 pub mod signals;
 pub mod stores;

@@ -1,69 +1,185 @@
-//! The live line on a terminal: which phase, how far, how fast, how long still. Nothing at all where there is no terminal.
+//! What a person sees while a run goes on. On a terminal one live line: phase, progress, rate, throughput, percentiles of the last seconds,
+//! errors by class, time left; what goes wrong is written above it as it happens, and `q` ends the run. Without a terminal a plain
+//! line per phase. All of it goes to standard error, and none with `--json`.
 
+use std::collections::{BTreeMap, VecDeque};
 use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
+use super::keys::Keys;
 use crate::clock::{SECOND, now_ns};
-use crate::recorder::collector::WindowState;
-use crate::schedule::Phase;
+use crate::driver::Control;
+use crate::recorder::collector::{SecondRow, WindowState};
+use crate::recorder::histogram::Latencies;
+use crate::schedule::plan::Stint;
+use crate::summary::result::Window;
 use crate::units::{format_count, format_ms, format_throughput};
 
-/// The live line of one store's run.
+/// Percentiles and rates of the live line are those of so many seconds.
+const LAST_SECONDS: u64 = 5;
+
+/// One second of the stint that is under way.
+#[derive(Default)]
+struct Second {
+    second: u64,
+    service: Latencies,
+    completed: u64,
+    bytes: f64,
+}
+
+#[derive(Default)]
+struct Live {
+    stint: usize,
+    last: VecDeque<Second>,
+    errors: BTreeMap<String, u64>,
+    announced: Option<usize>,
+}
+
+/// The progress of a run.
 pub struct Progress {
     bar: Option<ProgressBar>,
-    phases: Vec<(String, Option<u64>)>,
+    plain: bool,
+    stores: Vec<String>,
+    live: Mutex<Live>,
+    total_ns: u64,
+    _keys: Option<Keys>,
 }
 
 impl Progress {
-    /// A line on standard error, when that is a terminal and `quiet` is not set.
-    pub fn new(store: &str, phases: &[Phase], quiet: bool) -> Progress {
-        let bar = (std::io::stderr().is_terminal() && !quiet).then(|| {
-            let total: u64 = phases.iter().filter_map(|p| p.limit.duration_ns).sum();
-            let bar = ProgressBar::with_draw_target(Some(total / 1_000_000), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{prefix} [{bar:24}] {msg}");
+    /// A live line on standard error when that is a terminal, plain lines when it is not, nothing when `quiet`.
+    pub fn new(stores: &[String], stints: &[Stint], quiet: bool, control: Arc<Control>) -> Progress {
+        let terminal = std::io::stderr().is_terminal();
+        let total_ns: u64 = stints.iter().filter_map(|s| s.phase.limit.duration_ns).sum();
+        let bar = (terminal && !quiet).then(|| {
+            let bar = ProgressBar::with_draw_target(Some(total_ns / 1_000_000), ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("[{bar:20}] {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-            bar.set_prefix(store.chars().take(32).collect::<String>());
             bar.set_message("starting");
             bar.enable_steady_tick(Duration::from_millis(250));
             bar
         });
-        let phases = phases.iter().map(|p| (p.name.clone(), p.limit.duration_ns)).collect();
-        Progress { bar, phases }
+        let keys = bar.as_ref().and_then(|_| Keys::listen(control));
+        let stores = stores.iter().map(|s| s.split('?').next().unwrap_or(s).to_string()).collect();
+        Progress { bar, plain: !terminal && !quiet, stores, live: Mutex::default(), total_ns, _keys: keys }
     }
 
-    /// Shows the sums as they stand.
-    pub fn show(&self, windows: &[WindowState]) {
-        let Some(bar) = &self.bar else { return };
-        let Some(current) = windows.iter().rposition(|w| w.edges.is_some()) else { return };
-        let (name, _) = &self.phases[current];
-        let started = windows[current].edges.map_or(0, |e| e.start_ns);
-        let now = now_ns();
-        let before: u64 = self.phases[..current].iter().filter_map(|(_, d)| *d).sum();
-        let here = self.phases[current].1.map_or(0, |d| now.saturating_sub(started).min(d));
-        let total: u64 = self.phases.iter().filter_map(|(_, d)| *d).sum();
-        let left = total.saturating_sub(before + here) / SECOND;
-        let tallies = windows[current].tallies.values();
-        let (mut done, mut bytes, mut failed) = (0, 0.0, 0);
-        let mut service = crate::recorder::histogram::Latencies::default();
-        for tally in tallies {
-            done += tally.succeeded;
-            bytes += tally.bytes;
-            failed += tally.failures();
-            service.merge(&tally.service);
+    fn live(&self) -> MutexGuard<'_, Live> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hears one second of a stint.
+    pub fn second(&self, row: &SecondRow<'_>) {
+        let mut live = self.live();
+        if live.stint != row.phase {
+            *live = Live { stint: row.phase, announced: live.announced, ..Live::default() };
         }
-        let seconds = (now.saturating_sub(started) as f64 / SECOND as f64).max(0.001);
-        let quantile = |q| service.quantile_ns(q).map_or("-".into(), |ns| format_ms(ns as f64 / 1e6));
-        let errors = if failed > 0 { format!(", {} FAILED", format_count(failed)) } else { String::new() };
+        if live.last.back().is_none_or(|last| last.second != row.second) {
+            live.last.push_back(Second { second: row.second, ..Second::default() });
+            while live.last.len() as u64 > LAST_SECONDS {
+                live.last.pop_front();
+            }
+        }
+        if let Some(last) = live.last.back_mut() {
+            last.service.merge(&row.tally.service);
+            last.completed += row.tally.completed;
+            last.bytes += row.tally.bytes;
+        }
+        for (class, n) in &row.tally.errors {
+            *live.errors.entry(class.clone()).or_default() += n;
+        }
+    }
+
+    /// Shows where the run stands.
+    pub fn show(&self, states: &[WindowState], stints: &[Stint]) {
+        let Some(current) = states.iter().rposition(|w| w.edges.is_some()) else { return };
+        let stint = &stints[current];
+        let name = self.name(stint);
+        if self.plain && self.live().announced != Some(current) {
+            self.live().announced = Some(current);
+            if stint.recorded {
+                let length =
+                    stint.phase.limit.duration_ns.map_or(String::new(), |d| format!(", {} s", d / SECOND));
+                eprintln!("{}: {name}{length}", stint.phase.role.name());
+            }
+        }
+        let Some(bar) = &self.bar else { return };
+        let started = states[current].edges.map_or(0, |e| e.start_ns);
+        let duration = |s: &Stint| s.phase.limit.duration_ns.unwrap_or(0);
+        let before: u64 = stints[..current].iter().map(duration).sum();
+        let here = now_ns().saturating_sub(started).min(duration(stint));
+        let left = self.total_ns.saturating_sub(before + here) / SECOND;
         bar.set_position((before + here) / 1_000_000);
-        bar.set_message(format!(
-            "{name}: {:.0}/s, {}, p50 {} p99 {} ms{errors}, {left} s left",
-            done as f64 / seconds,
+        bar.set_message(format!("{name}: {}, {left} s left (q stops)", self.figures(current)));
+    }
+
+    fn figures(&self, current: usize) -> String {
+        let live = self.live();
+        if live.stint != current || live.last.is_empty() {
+            return "starting".into();
+        }
+        let seconds = live.last.len() as f64;
+        let mut service = Latencies::default();
+        live.last.iter().for_each(|s| service.merge(&s.service));
+        let completed: u64 = live.last.iter().map(|s| s.completed).sum();
+        let bytes: f64 = live.last.iter().map(|s| s.bytes).sum();
+        let quantile = |q| service.quantile_ns(q).map_or("-".into(), |ns| format_ms(ns as f64 / 1e6));
+        let errors: Vec<String> =
+            live.errors.iter().map(|(c, n)| format!("{c} x {}", format_count(*n))).collect();
+        let errors =
+            if errors.is_empty() { String::new() } else { format!(", FAILED {}", errors.join(", ")) };
+        format!(
+            "{:.0}/s, {}, p50 {} p99 {} ms{errors}",
+            completed as f64 / seconds,
             format_throughput(bytes / seconds),
             quantile(0.5),
-            quantile(0.99),
-        ));
+            quantile(0.99)
+        )
+    }
+
+    fn name(&self, stint: &Stint) -> String {
+        let mut name = stint.phase.name.clone();
+        if stint.step.is_some() {
+            name.push_str(&format!(" at {}", stint.phase.load.describe()));
+        }
+        if stint.repeat > 0 {
+            name.push_str(&format!(", repeat {}", stint.repeat + 1));
+        }
+        if self.stores.len() > 1 {
+            name.push_str(&format!(" on {}", self.stores[stint.store]));
+        }
+        if stint.recorded { name } else { format!("{name} (re-warm)") }
+    }
+
+    /// Writes a line above the live one.
+    fn note(&self, text: &str) {
+        match &self.bar {
+            Some(bar) => bar.println(text),
+            None if self.plain => eprintln!("{text}"),
+            None => {}
+        }
+    }
+
+    /// The first failure of a class.
+    pub fn failure(&self, class: &str, message: &str) {
+        self.note(&format!("! {class}: {message}"));
+    }
+
+    /// Stamps of windows that are over.
+    pub fn stamps(&self, windows: &[Window]) {
+        for window in windows {
+            if let Some(why) = &window.client_limited {
+                self.note(&format!(
+                    "! {} {}: limited by this client ({why})",
+                    window.phase, window.operation
+                ));
+            }
+            if window.saturated {
+                self.note(&format!("! {} {}: saturated", window.phase, window.operation));
+            }
+        }
     }
 
     /// Says what is going on outside of phases.

@@ -5,8 +5,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::dry_run;
 use super::exit::Exit;
 use super::session::{Settings, execute};
+use super::shard::{Sharding, parse_shard, parse_start};
+use crate::driver::Shard;
 use crate::experiment::short::{FORMS, Short};
 use crate::experiment::written::DEFAULT_SEED;
 use crate::experiment::{Experiment, load, resolve};
@@ -44,8 +47,33 @@ pub struct Arguments {
     /// Worker threads [default: by load and cores]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
+    /// Change a value of the experiment: seed=7, phase.get.duration=60s; may be repeated
+    #[arg(long, value_name = "PATH=VALUE")]
+    set: Vec<String>,
+    /// Show the resolved plan with operations, bytes and time, and touch nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Log every operation to operations.arrows
+    #[arg(long, value_name = "WHAT")]
+    record: Option<Record>,
+    /// Carry out one part of several: 1/4 is the first of four hosts; `plimsoll merge` puts their runs together
+    #[arg(long, value_name = "I/N", requires = "start_at", value_parser = parse_shard)]
+    shard: Option<Shard>,
+    /// When all shards begin to measure: 2026-11-21T12:00:00Z, Unix seconds, or +30s
+    #[arg(long, value_name = "TIME", requires = "shard", value_parser = parse_start)]
+    start_at: Option<jiff::Timestamp>,
+    /// This host's clock minus the reference clock, for the record, such as 0.012 or -0.003 (seconds)
+    #[arg(long, value_name = "SECONDS", requires = "shard", allow_hyphen_values = true)]
+    clock_offset: Option<f64>,
     #[command(flatten)]
     short: ShortArguments,
+}
+
+/// What is logged beside histograms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Record {
+    /// Every operation
+    Operations,
 }
 
 /// Options of the short forms; an experiment file says these itself.
@@ -111,7 +139,7 @@ impl ShortArguments {
 
 fn resolve_experiment(arguments: &Arguments) -> Result<Experiment, Exit> {
     let short = &arguments.short;
-    let mut experiment = if FORMS.contains(&arguments.experiment.as_str()) {
+    let mut experiment: Experiment = if FORMS.contains(&arguments.experiment.as_str()) {
         let written = Short {
             form: arguments.experiment.clone(),
             size: short.size.clone().unwrap_or_else(|| "1KiB".into()),
@@ -128,7 +156,12 @@ fn resolve_experiment(arguments: &Arguments) -> Result<Experiment, Exit> {
             retries: short.retries,
             seed: arguments.seed.unwrap_or(DEFAULT_SEED),
         };
-        resolve::resolve(written.to_written()).map_err(|(_, message)| Exit::input(as_flag(&message)))?
+        if let Some(set) = arguments.set.first() {
+            return Err(Exit::input(format!(
+                "--set {set} changes experiment files; short forms have their own flags (--help)"
+            )));
+        }
+        resolve::resolve(written.to_written()).map_err(|problem| Exit::input(as_flag(&problem.message)))?
     } else {
         if let Some(flag) = short.given() {
             return Err(Exit::input(format!(
@@ -136,17 +169,14 @@ fn resolve_experiment(arguments: &Arguments) -> Result<Experiment, Exit> {
                 FORMS.join(", ")
             )));
         }
-        let mut experiment = load(&arguments.experiment).map_err(Exit::input)?;
-        if let Some(seed) = arguments.seed {
-            experiment.seed = seed;
-            experiment.phases.iter_mut().for_each(|p| p.workload.seed = seed);
-        }
-        experiment
+        let mut sets = arguments.set.clone();
+        sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
+        load(&arguments.experiment, &sets).map_err(Exit::input)?
     };
     if !arguments.store.is_empty() {
         experiment.stores = arguments.store.clone();
     }
-    if experiment.stores.is_empty() {
+    if experiment.stores.is_empty() && !arguments.dry_run {
         return Err(Exit::input(
             "--store is missing; name one, such as --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000', \
              or --store embedded: to try it on this machine",
@@ -184,7 +214,19 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.workers == Some(0) {
         return Err(Exit::input("--workers must be at least 1"));
     }
+    if arguments.dry_run {
+        let text = dry_run::render(&experiment);
+        let _ = std::io::stdout().write_all(text.as_bytes());
+        return Ok(());
+    }
+    let sharding = arguments.shard.zip(arguments.start_at).map(|(shard, start_at)| Sharding {
+        shard,
+        start_at,
+        host_offset_s: arguments.clock_offset,
+    });
     let settings = Settings {
+        record_operations: arguments.record.is_some(),
+        sharding,
         out: arguments.out.clone(),
         vantage: arguments.vantage.clone(),
         keep: arguments.keep,
@@ -197,7 +239,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let text = if arguments.json {
         json::to_string(&outcome.result)
     } else {
-        format!("{}results: {}\n", terminal::render(&outcome.result), outcome.path.display())
+        format!(
+            "{}results: {}\n",
+            terminal::render(&outcome.result, terminal::Detail::default()),
+            outcome.path.display()
+        )
     };
     // A reader that went away (a closed pipe) is no failure of the run.
     let _ = std::io::stdout().write_all(text.as_bytes());

@@ -1,27 +1,29 @@
-//! One run from resolved experiment to finished directory: opens stores, drives phases, writes as it goes, cleans up.
+//! One run from resolved experiment to finished directory: opens stores, lays out the plan, drives it, cleans up.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::exit::Exit;
+use super::preflight::{find_objects, preflight};
 use super::progress::Progress;
+use super::reporter::Reporter;
+use super::shard::{self, Sharding};
 use super::stores::Opened;
 use super::{signals, stores};
 use crate::clock::{now_ns, wall_now};
-use crate::driver::clean::{clean, root};
-use crate::driver::{Control, DriverError, Job, run, workers_for};
+use crate::driver::clean::{Owned, clean};
+use crate::driver::{Control, DriverError, Job, Site, run, workers_for};
 use crate::experiment::Experiment;
-use crate::experiment::resolve::to_toml;
-use crate::machine::{Machine, peak_rss_bytes, usable_cores};
-use crate::recorder::collector::{Listener, SecondRow, WindowState};
+use crate::experiment::back::to_toml;
+use crate::machine::{Machine, usable_cores};
 use crate::report::directory::{Environment, RunDirectory, StoreFacts};
-use crate::report::intervals::Place;
 use crate::rng::mix;
-use crate::schedule::Phase;
-use crate::store::{Failure, Ignore, Request, Store};
+use crate::schedule::Role;
+use crate::schedule::plan::{Stint, plan};
+use crate::store::Store;
 use crate::summary::limits::Means;
 use crate::summary::result::{ClientInfo, RunInfo, RunResult, SCHEMA, Window};
-use crate::summary::window::windows;
 use crate::workload::payload::Block;
 
 /// Settings of a run beside the experiment.
@@ -41,6 +43,10 @@ pub struct Settings {
     pub workers: Option<usize>,
     /// No live line.
     pub quiet: bool,
+    /// Logs every operation.
+    pub record_operations: bool,
+    /// The part of the experiment that this process carries out.
+    pub sharding: Option<Sharding>,
 }
 
 /// What a run came to.
@@ -60,7 +66,11 @@ pub fn run_id() -> String {
     format!("{}-{salt:04x}", now.strftime("%Y%m%dT%H%M%S"))
 }
 
-fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Exit> {
+/// Runs a future to its end on a runtime of its own.
+///
+/// # Errors
+/// When the system refuses the runtime.
+pub fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Exit> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
     Ok(runtime.block_on(future))
 }
@@ -71,60 +81,126 @@ fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Exit> {
 /// When nothing could be measured: bad settings (2) or an unusable store (3). Trouble later is in [`Outcome::problem`], and
 /// what was measured is kept.
 pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, Exit> {
+    if let Some(sharding) = &settings.sharding {
+        shard::check(experiment, sharding.shard)?;
+    }
     let mut opened = Vec::new();
     for store in &experiment.stores {
         opened.push(stores::open(store, settings.ca_bundle.as_deref())?);
     }
-    let id = run_id();
-    let workers =
-        settings.workers.unwrap_or_else(|| workers_for(&experiment.phases, usable_cores() as usize));
-    let mut environment = Environment {
-        version: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args().collect(),
-        vantage: settings.vantage.clone(),
-        pid: std::process::id(),
-        machine: Machine::read(),
-        workers,
-        stores: Vec::new(),
-    };
+    let group = settings.sharding.as_ref().map_or_else(run_id, |s| s.group(experiment));
+    let id = settings.sharding.as_ref().map_or_else(|| group.clone(), |s| s.run_id(&group));
+    let mut environment = environment(settings);
     for store in &opened {
-        environment.stores.push(preflight(store, &id, settings.create_bucket)?);
+        environment.stores.push(preflight(store, &group, settings.create_bucket)?);
     }
+    let stints = stints_of(experiment, &opened)?;
+    let sharding = settings.sharding.as_ref();
+    let of_shard = sharding.map(|s| s.shard).unwrap_or_default();
+    let workers = settings.workers.unwrap_or_else(|| workers_for(&stints, usable_cores() as usize, of_shard));
+    environment.workers = workers;
     let out_error = |e: std::io::Error| {
         Exit::input(format!(
             "--out {}: {e}; free some space or choose another directory",
             settings.out.display()
         ))
     };
-    let mut directory = RunDirectory::create(&settings.out, &id, &to_toml(experiment)).map_err(out_error)?;
+    let mut directory =
+        RunDirectory::create(&settings.out, &id, &to_toml(experiment), settings.record_operations)
+            .map_err(out_error)?;
     directory.environment(&environment).map_err(out_error)?;
     let control = Arc::new(Control::default());
     signals::listen(Arc::clone(&control), opened.iter().filter_map(|o| o.credentials.clone()).collect());
-    let mut state = State {
-        result: RunResult {
-            schema: SCHEMA,
-            run: RunInfo {
-                id,
-                experiment: experiment.name.clone(),
-                seed: experiment.seed,
-                started_at: wall_now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
-                version: env!("CARGO_PKG_VERSION").into(),
-                partial: true,
-            },
-            client: ClientInfo { vantage: settings.vantage.clone(), workers, ..ClientInfo::default() },
-            windows: Vec::new(),
-        },
-        directory: &mut directory,
-        means: Means { usable_cores: usable_cores(), workers },
-        operations: 0,
-    };
-    let problem = all_stores(experiment, settings, &opened, &mut environment, &mut state, &control);
-    state.result.run.partial = problem.is_some();
-    let result = state.finish();
+    let progress = Progress::new(&experiment.stores, &stints, settings.quiet, Arc::clone(&control));
+    let roots = environment.stores.iter().map(|facts| facts.root.clone());
+    let sites: Vec<Site> =
+        opened.iter().zip(roots).map(|(o, root)| Site { store: Arc::clone(&o.store), root }).collect();
+    let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites));
+    let job = Arc::new(Job {
+        sites,
+        stints: stints.into(),
+        workers,
+        block: Block::new(experiment.seed),
+        tag: false,
+        log: settings.record_operations,
+        shard: of_shard,
+        start_at_ns: sharding.map(Sharding::start_ns),
+        prepared: prepared.clone().map(|p| Box::new(move || p.announce()) as Box<dyn Fn() + Send + Sync>),
+    });
+    let means = Means { usable_cores: usable_cores(), workers };
+    let origin_ns = now_ns();
+    environment.origin_unix_s = wall_now().as_nanosecond() as f64 / 1e9;
+    let blank = blank_result(experiment, settings, &id, workers);
+    let mut reporter = Reporter::new(&job, &control, &mut directory, &progress, means, blank);
+    let outcome = run(&job, origin_ns, &control, &mut reporter);
+    let mut problem = outcome.err().map(|e| driver_exit(&e));
+    if let Some(prepared) = &prepared {
+        reporter.result.run.shards = vec![prepared.info(&id, &reporter.result, &environment)];
+        prepared.wait_for_the_others(&control);
+    }
+    if !settings.keep {
+        problem = problem.or(clean_up(experiment, &job, &mut environment, &progress, &id));
+    }
+    progress.end();
+    if control.stopped_at().is_some() {
+        problem = Some(Exit::interrupted("interrupted; results are kept and marked partial"));
+    }
+    let result = reporter.finish(problem.is_some());
     let path = directory.path().to_path_buf();
     let cleaned = directory.environment(&environment).and_then(|()| directory.finish());
     let problem = problem.or_else(|| cleaned.err().map(out_error)).or_else(|| judge(&result));
     Ok(Outcome { result, path, problem })
+}
+
+fn environment(settings: &Settings) -> Environment {
+    Environment {
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: std::env::args().collect(),
+        vantage: settings.vantage.clone(),
+        pid: std::process::id(),
+        machine: Machine::read(),
+        shard: settings.sharding.as_ref().map(|s| (s.shard.index, s.shard.of)),
+        ..Environment::default()
+    }
+}
+
+fn blank_result(experiment: &Experiment, settings: &Settings, id: &str, workers: usize) -> RunResult {
+    RunResult {
+        schema: SCHEMA,
+        run: RunInfo {
+            id: id.to_string(),
+            experiment: experiment.name.clone(),
+            seed: experiment.seed,
+            started_at: wall_now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            partial: true,
+            ..RunInfo::default()
+        },
+        client: ClientInfo { vantage: settings.vantage.clone(), workers, ..ClientInfo::default() },
+        ..RunResult::default()
+    }
+}
+
+/// The plan, with what was found of existing datasets in each store.
+fn stints_of(experiment: &Experiment, opened: &[Opened]) -> Result<Vec<Stint>, Exit> {
+    let mut stints = plan(&experiment.phases, experiment.layout(), opened.len());
+    let mut found = HashMap::new();
+    for stint in &mut stints {
+        let Some(read) = &mut stint.phase.workload.read else { continue };
+        let Some(existing) = &mut read.existing else { continue };
+        let place = (stint.store, existing.location.clone(), read.count);
+        let objects = match found.get(&place) {
+            Some(objects) => Arc::clone(objects),
+            None => {
+                let objects = find_objects(&opened[stint.store], existing, read.count)?;
+                found.insert(place, Arc::clone(&objects));
+                objects
+            }
+        };
+        read.count = objects.len();
+        existing.found = Some(objects);
+    }
+    Ok(stints)
 }
 
 /// Problems that only the figures show.
@@ -141,60 +217,29 @@ fn judge(result: &RunResult) -> Option<Exit> {
     None
 }
 
-/// Runs every store in turn; what has been measured is in `state` whatever happens.
-fn all_stores(
+/// Deletes what the run wrote; returns the first problem.
+fn clean_up(
     experiment: &Experiment,
-    settings: &Settings,
-    opened: &[Opened],
+    job: &Job,
     environment: &mut Environment,
-    state: &mut State<'_>,
-    control: &Arc<Control>,
+    progress: &Progress,
+    id: &str,
 ) -> Option<Exit> {
-    let phases: Arc<[Phase]> = experiment.phases.clone().into();
-    let block = Block::new(experiment.seed);
-    let origin_ns = now_ns();
     let mut problem = None;
-    for (index, store) in opened.iter().enumerate() {
-        let root = environment.stores[index].root.clone();
-        let job = Arc::new(Job {
-            store: Arc::clone(&store.store),
-            phases: Arc::clone(&phases),
-            root: root.clone(),
-            workers: environment.workers,
-            block: block.clone(),
-            tag: false,
-        });
-        let progress = Progress::new(&store.written, &phases, settings.quiet);
-        let first = state.result.windows.len();
-        let cpu_before_s = state.result.client.cpu_seconds;
-        let mut reporter = Reporter { state, job: &job, progress: &progress, first, cpu_before_s };
-        let outcome = run(&job, origin_ns, control, &mut reporter);
-        problem = problem.or(outcome.err().map(|e| driver_exit(&e)));
-        if !settings.keep {
-            progress.say("cleaning up");
-            match block_on(clean(store.store.as_ref(), &root, |n| {
-                progress.say(&format!("cleaning up: {n} objects"))
-            })) {
-                Ok(Ok(_)) => environment.stores[index].uncleaned = false,
-                // A bucket that went away in the meantime took the objects with it.
-                Ok(Err(failure)) if failure.is_code("NoSuchBucket") => {
-                    environment.stores[index].uncleaned = false
-                }
-                Ok(Err(failure)) => {
-                    let run = state.directory.path().display();
-                    let text =
-                        format!("{}: clean-up failed ({failure}); try `plimsoll clean {run}`", store.written);
-                    problem = problem.or(Some(Exit::store(text)));
-                }
-                Err(exit) => problem = problem.or(Some(exit)),
+    progress.say("cleaning up");
+    let owned = Owned::by(experiment.phases.iter().map(|p| &p.workload.written), job.shard);
+    for (site, facts) in job.sites.iter().zip(&mut environment.stores) {
+        let say = |n| progress.say(&format!("cleaning up: {n} objects"));
+        match block_on(clean(site.store.as_ref(), &site.root, &owned, say)) {
+            Ok(Ok(_)) => facts.uncleaned = false,
+            // A bucket that went away in the meantime took the objects with it.
+            Ok(Err(failure)) if failure.is_code("NoSuchBucket") => facts.uncleaned = false,
+            Ok(Err(failure)) => {
+                let text =
+                    format!("{}: clean-up failed ({failure}); try `plimsoll clean` with run {id}", facts.url);
+                problem = problem.or(Some(Exit::store(text)));
             }
-        }
-        progress.end();
-        if control.stopped_at().is_some() {
-            return Some(Exit::interrupted("interrupted; results are kept and marked partial"));
-        }
-        if problem.is_some() {
-            break;
+            Err(exit) => problem = problem.or(Some(exit)),
         }
     }
     problem
@@ -208,143 +253,9 @@ fn driver_exit(error: &DriverError) -> Exit {
     }
 }
 
-/// Asks the store whether it may be used, and notes what it looks like from here.
-fn preflight(opened: &Opened, id: &str, create_bucket: bool) -> Result<StoreFacts, Exit> {
-    let store = opened.store.as_ref();
-    let root = root(store.prefix(), id);
-    let unusable = |failure: &Failure| {
-        let hint = hint(failure);
-        Exit::store(format!("{}: {failure}{}{hint}", opened.written, if hint.is_empty() { "" } else { "; " }))
-    };
-    let facts = block_on(async {
-        let mut lane = store.lane(0);
-        let list = Request::List { prefix: &root, start_after: "", token: "", max_keys: 1 };
-        let mut listed = lane.execute(list.clone(), &mut Ignore).await;
-        if let Err(failure) = &listed
-            && failure.is_code("NoSuchBucket")
-            && (opened.own_bucket || create_bucket)
-        {
-            lane.execute(Request::CreateBucket, &mut Ignore).await.map_err(|f| unusable(&f))?;
-            listed = lane.execute(list, &mut Ignore).await.map(|mut second| {
-                // The connection was made by the first request, whose times are the ones that count.
-                second.timings.connect_ns = failure.timings.connect_ns;
-                second.timings.tls_ns = failure.timings.tls_ns;
-                second
-            });
-        }
-        listed.map_err(|f| unusable(&f))
-    })??;
-    let description = store.describe();
-    let ms = |ns: u64| (ns > 0).then_some(ns as f64 / 1e6);
-    Ok(StoreFacts {
-        url: opened.written.clone(),
-        provider: description.provider,
-        endpoint: description.endpoint,
-        addresses: description.addresses,
-        signing: description.signing,
-        root,
-        rtt_ms: ms(facts.timings.connect_ns),
-        tls_ms: ms(facts.timings.tls_ns),
-        clock_offset_s: facts.store_clock_s.map(|s| s - wall_now().as_second()),
-        uncleaned: true,
-    })
-}
-
-/// What usually helps.
-fn hint(failure: &Failure) -> &'static str {
-    use crate::store::ErrorClass;
-    match &failure.class {
-        ErrorClass::Connect => "is the server running, and are endpoint= and port right?",
-        ErrorClass::Tls => {
-            "is the certificate trusted? name its authority with --ca-bundle, or use http:// if the server speaks no TLS"
-        }
-        ErrorClass::Reset => {
-            "does the server speak HTTP at this port? TLS servers need https:// in endpoint="
-        }
-        ErrorClass::Answered(_) if failure.is_code("NoSuchBucket") => {
-            "create the bucket, or let --create-bucket do it"
-        }
-        ErrorClass::Answered(_) if failure.is_code("InvalidAccessKeyId") => {
-            "check AWS_ACCESS_KEY_ID, or the profile in use"
-        }
-        ErrorClass::Answered(_) if failure.is_code("SignatureDoesNotMatch") => {
-            "check AWS_SECRET_ACCESS_KEY and region="
-        }
-        ErrorClass::Answered(_) if failure.is_code("AccessDenied") => {
-            "the credentials need s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject here"
-        }
-        ErrorClass::Answered(_) if failure.is_code("RequestTimeTooSkewed") => "set this machine's clock",
-        ErrorClass::Answered(_) if failure.status() == Some(301) => {
-            "the bucket is in another region; set region="
-        }
-        _ => "",
-    }
-}
-
-/// What grows while the run goes on.
-struct State<'a> {
-    result: RunResult,
-    directory: &'a mut RunDirectory,
-    means: Means,
-    operations: u64,
-}
-
-impl State<'_> {
-    fn finish(mut self) -> RunResult {
-        self.write();
-        self.result
-    }
-
-    fn write(&mut self) {
-        let client = &mut self.result.client;
-        client.peak_rss_bytes = peak_rss_bytes();
-        client.cpu_us_per_operation =
-            if self.operations > 0 { client.cpu_seconds * 1e6 / self.operations as f64 } else { 0.0 };
-        self.directory.result(&self.result);
-    }
-}
-
-/// Hears the collector of one store and keeps the directory up to date.
-struct Reporter<'a, 'b> {
-    state: &'a mut State<'b>,
-    job: &'a Job,
-    progress: &'a Progress,
-    /// Windows of earlier stores.
-    first: usize,
-    /// CPU seconds of earlier stores' measured windows.
-    cpu_before_s: f64,
-}
-
-impl Listener for Reporter<'_, '_> {
-    fn second(&mut self, row: &SecondRow<'_>) {
-        let phase = &self.job.phases[row.phase];
-        let store = self.job.store.describe().url;
-        let place = Place { store: &store, phase: &phase.name, role: phase.role.name() };
-        self.state.directory.second(place, row);
-    }
-
-    fn snapshot(&mut self, sums: &[WindowState]) {
-        self.progress.show(sums);
-        self.state.directory.flush();
-        let described = self.job.store.describe();
-        let fresh = windows(&self.job.phases, sums, &described, self.state.means, now_ns());
-        self.state.result.windows.truncate(self.first);
-        self.state.result.windows.extend(fresh);
-        let measured = |w: &&Window| w.role == "measure";
-        self.state.operations = self.state.result.windows.iter().filter(measured).map(|w| w.operations).sum();
-        let cpu_here_s: f64 = self
-            .job
-            .phases
-            .iter()
-            .zip(sums)
-            .filter(|(p, _)| p.role == crate::schedule::Role::Measure)
-            .map(|(_, s)| s.usage.process_cpu_ns as f64 / 1e9)
-            .sum();
-        self.state.result.client.cpu_seconds = self.cpu_before_s + cpu_here_s;
-        self.state.write();
-    }
-
-    fn failure(&mut self, _: &str, _: &str) {}
+/// Whether an experiment writes anything before it measures.
+pub fn prepares(experiment: &Experiment) -> bool {
+    experiment.phases.iter().any(|p| p.role == Role::Prepare)
 }
 
 /// The store of a finished run, by its place in the environment, opened again.

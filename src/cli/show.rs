@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::exit::Exit;
+use crate::report::terminal::Detail;
 use crate::report::{json, terminal};
 
 /// Arguments of `plimsoll show`.
@@ -17,6 +18,9 @@ pub struct Arguments {
     /// Print result.json instead of the table
     #[arg(long)]
     json: bool,
+    /// Show the latency distribution of every row
+    #[arg(long)]
+    distribution: bool,
 }
 
 /// Shows each run.
@@ -26,7 +30,11 @@ pub struct Arguments {
 pub fn show(arguments: &Arguments) -> Result<(), Exit> {
     for run in &arguments.runs {
         let result = json::read(run).map_err(Exit::input)?;
-        let text = if arguments.json { json::to_string(&result) } else { terminal::render(&result) };
+        let text = if arguments.json {
+            json::to_string(&result)
+        } else {
+            terminal::render(&result, Detail { distribution: arguments.distribution })
+        };
         let _ = std::io::stdout().write_all(text.as_bytes());
     }
     Ok(())

@@ -1,25 +1,47 @@
 //! Removes what a run wrote, and nothing else.
 
+use super::Shard;
 use crate::store::{Failure, Ignore, Lane, Request, Store};
+use crate::workload::Dataset;
+use crate::workload::size::Size;
 
 /// What was found and removed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cleaned {
     /// Objects deleted.
     pub deleted: u64,
+    /// Unfinished multipart uploads aborted.
+    pub aborted: u64,
     /// Keys under the run's prefix that the run did not write; they stay.
     pub foreign: u64,
 }
 
-/// Whether a key under a run's root has the shape that runs write: `DATASET/NUMBER`.
-pub fn is_ours(root: &str, key: &str) -> bool {
-    let Some((dataset, number)) = key.strip_prefix(root).and_then(|rest| rest.rsplit_once('/')) else {
-        return false;
-    };
-    !dataset.is_empty()
-        && !dataset.contains('/')
-        && number.len() >= 8
-        && number.bytes().all(|c| c.is_ascii_digit())
+/// What a run may have written: the objects of its datasets, and of those every N-th where it was one shard of N.
+#[derive(Debug, Clone)]
+pub struct Owned {
+    datasets: Vec<Dataset>,
+    shard: Shard,
+}
+
+impl Owned {
+    /// What a run with these datasets wrote.
+    pub fn by<'a>(datasets: impl Iterator<Item = &'a Dataset>, shard: Shard) -> Owned {
+        let mut datasets: Vec<Dataset> = datasets.cloned().collect();
+        let seed = datasets.first().map_or(0, |d| d.seed);
+        datasets.push(markers(seed, shard.of));
+        Owned { datasets, shard }
+    }
+
+    /// Whether the run wrote the object with this key.
+    pub fn holds(&self, root: &str, key: &str) -> bool {
+        let index = self.datasets.iter().find_map(|d| d.index_of(root, key));
+        index.is_some_and(|index| index % self.shard.of == self.shard.index)
+    }
+}
+
+/// The objects by which shards tell each other that they have prepared.
+pub fn markers(seed: u64, of: u64) -> Dataset {
+    Dataset::new("shard-prepared", seed, of, Size::Fixed(0))
 }
 
 /// The prefix of all keys of a run: `<URL prefix>plimsoll/<run-id>/`.
@@ -27,13 +49,19 @@ pub fn root(prefix: &str, run_id: &str) -> String {
     format!("{prefix}plimsoll/{run_id}/")
 }
 
-/// Deletes every object under `root` that the run wrote; `progress` hears the number so far.
+/// Deletes every object under `root` that the run wrote, and aborts its unfinished uploads; `progress` hears the number so far.
 ///
 /// # Errors
 /// When the store refuses a listing or a delete.
-pub async fn clean(store: &dyn Store, root: &str, mut progress: impl FnMut(u64)) -> Result<Cleaned, Failure> {
+pub async fn clean(
+    store: &dyn Store,
+    root: &str,
+    owned: &Owned,
+    mut progress: impl FnMut(u64),
+) -> Result<Cleaned, Failure> {
     let mut lane = store.lane(0);
-    let mut cleaned = Cleaned::default();
+    let mut cleaned =
+        Cleaned { aborted: abort_uploads(lane.as_mut(), root, owned).await?, ..Cleaned::default() };
     let mut start_after = String::new();
     let mut one_by_one = false;
     loop {
@@ -42,7 +70,7 @@ pub async fn clean(store: &dyn Store, root: &str, mut progress: impl FnMut(u64))
         // Listings in key order go on after the last key; deleted ones do not come again either way.
         let last = page.objects.last().map(|o| o.key.clone());
         let (ours, foreign): (Vec<String>, Vec<String>) =
-            page.objects.into_iter().map(|o| o.key).partition(|key| is_ours(root, key));
+            page.objects.into_iter().map(|o| o.key).partition(|key| owned.holds(root, key));
         cleaned.foreign += foreign.len() as u64;
         if !ours.is_empty() {
             delete(lane.as_mut(), &ours, &mut one_by_one).await?;
@@ -52,6 +80,28 @@ pub async fn clean(store: &dyn Store, root: &str, mut progress: impl FnMut(u64))
         match last {
             Some(last) if page.next_token.is_some() => start_after = last,
             _ => return Ok(cleaned),
+        }
+    }
+}
+
+/// Aborts what a kill left half uploaded. Only runs that write in parts ask, because not every store can list uploads.
+async fn abort_uploads(lane: &mut dyn Lane, root: &str, owned: &Owned) -> Result<u64, Failure> {
+    if owned.datasets.iter().all(|d| d.part_size == 0) {
+        return Ok(0);
+    }
+    let mut aborted = 0;
+    loop {
+        let reply = lane.execute(Request::ListUploads { prefix: root }, &mut Ignore).await?;
+        let ours: Vec<_> = reply.uploads.into_iter().filter(|(key, _)| owned.holds(root, key)).collect();
+        if ours.is_empty() {
+            return Ok(aborted);
+        }
+        for (key, upload_id) in &ours {
+            match lane.execute(Request::AbortMultipart { key, upload_id }, &mut Ignore).await {
+                Ok(_) => aborted += 1,
+                Err(failure) if failure.is_code("NoSuchUpload") => return Ok(aborted),
+                Err(failure) => return Err(failure),
+            }
         }
     }
 }
@@ -77,21 +127,31 @@ mod tests {
     use crate::store::memory::MemoryStore;
     use crate::store::{Body, Collect};
 
+    fn owned(shard: Shard) -> Owned {
+        let datasets = ["objects", "d"].map(|name| Dataset::new(name, 42, 10_000, Size::Fixed(1)));
+        Owned::by(datasets.iter(), shard)
+    }
+
     #[test]
     fn only_what_a_run_writes_is_ours() {
         let root = root("mine/", "20261121-1");
         assert_eq!(root, "mine/plimsoll/20261121-1/");
-        assert!(is_ours(&root, "mine/plimsoll/20261121-1/objects/00000012"));
-        assert!(is_ours(&root, "mine/plimsoll/20261121-1/objects/123456789"));
+        let all = owned(Shard::default());
+        assert!(all.holds(&root, "mine/plimsoll/20261121-1/objects/00000012"));
+        assert!(all.holds(&root, "mine/plimsoll/20261121-1/objects/123456789"));
         for foreign in [
             "mine/plimsoll/20261121-1/notes.txt",
             "mine/plimsoll/20261121-10/objects/00000001",
             "mine/data",
             "mine/plimsoll/20261121-1/a/b/00000001",
+            "mine/plimsoll/20261121-1/others/00000001",
             "mine/plimsoll/20261121-1//00000001",
         ] {
-            assert!(!is_ours(&root, foreign), "{foreign}");
+            assert!(!all.holds(&root, foreign), "{foreign}");
         }
+        let third = owned(Shard { index: 2, of: 8 });
+        assert!(third.holds(&root, "mine/plimsoll/20261121-1/objects/00000010"));
+        assert!(!third.holds(&root, "mine/plimsoll/20261121-1/objects/00000011"), "another shard's");
     }
 
     #[test]
@@ -105,12 +165,15 @@ mod tests {
             for key in foreign.into_iter().chain(ours.iter().map(String::as_str)) {
                 lane.execute(Request::Put { key, body: Body::Whole("x".into()) }, &mut Ignore).await.unwrap();
             }
-            let cleaned = clean(&store, "plimsoll/run/", |_| {}).await.unwrap();
-            assert_eq!(cleaned, Cleaned { deleted: 2500, foreign: 1 });
+            let cleaned = clean(&store, "plimsoll/run/", &owned(Shard::default()), |_| {}).await.unwrap();
+            assert_eq!(cleaned, Cleaned { deleted: 2500, aborted: 0, foreign: 1 });
             for key in foreign {
                 lane.execute(Request::Get { key, range: None }, &mut Collect::default()).await.unwrap();
             }
-            assert_eq!(clean(&store, "plimsoll/run/", |_| {}).await.unwrap().deleted, 0);
+            assert_eq!(
+                clean(&store, "plimsoll/run/", &owned(Shard::default()), |_| {}).await.unwrap().deleted,
+                0
+            );
         });
     }
 }

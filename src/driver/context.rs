@@ -1,7 +1,7 @@
 //! What the tasks of one worker share, and the operation that is due: the ground that dispatcher and lanes both stand on.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
@@ -15,6 +15,7 @@ use crate::recorder::Edges;
 use crate::recorder::collector::Message;
 use crate::recorder::worker::WorkerRecorder;
 use crate::schedule::Phase;
+use crate::schedule::plan::Stint;
 use crate::workload::Sequence;
 
 /// What a worker thread needs.
@@ -29,6 +30,16 @@ pub struct Worker {
     pub control: Arc<Control>,
     /// To the collector.
     pub messages: Sender<Message>,
+    /// The next operation number of each open loop, by store and phase: blocks go on where the one before ended.
+    pub numbers: RefCell<HashMap<(usize, usize), u64>>,
+}
+
+impl Worker {
+    /// Lanes that this worker contributes to a limit of `lanes` for all workers of all shards.
+    pub fn share(&self, lanes: usize) -> usize {
+        let here = self.job.shard.share(lanes);
+        here / self.job.workers + usize::from(self.index < here % self.job.workers)
+    }
 }
 
 /// An operation that is due.
@@ -48,8 +59,10 @@ pub struct Task {
 pub struct Context {
     /// The worker.
     pub worker: Rc<Worker>,
-    /// Phases of the segment.
+    /// Phases of the segment, one per stint.
     pub phases: Vec<Phase>,
+    /// Stints of the segment.
+    pub stints: Vec<Stint>,
     /// The order.
     pub segment: Segment,
     /// The recorder.
@@ -77,14 +90,23 @@ pub struct Context {
 impl Context {
     /// Lanes that this worker contributes to a limit of `lanes`.
     pub fn share(&self, lanes: usize) -> usize {
-        let (index, workers) = (self.worker.index, self.worker.job.workers);
-        lanes / workers + usize::from(index < lanes % workers)
+        self.worker.share(lanes)
     }
 
-    /// Edges of a phase of the segment, cut short by an interruption.
+    /// When a phase of the segment was ended before its time: by an interruption, or by the rule that ends its ramp.
+    pub fn ended_at(&self, phase: usize) -> Option<u64> {
+        let stint = &self.stints[phase];
+        let cut = if stint.may_be_cut() { self.worker.control.cut_at(stint.ramp_of()) } else { None };
+        match (self.worker.control.stopped_at(), cut) {
+            (Some(stopped), Some(cut)) => Some(stopped.min(cut)),
+            (stopped, cut) => stopped.or(cut),
+        }
+    }
+
+    /// Edges of a phase of the segment, cut short where it was ended before its time.
     pub fn edges(&self, phase: usize) -> Edges {
         let edges = self.segment.edges[phase];
-        match self.worker.control.stopped_at() {
+        match self.ended_at(phase) {
             Some(at) => Edges { end_ns: edges.end_ns.min(at.max(edges.start_ns)), ..edges },
             None => edges,
         }
@@ -95,10 +117,19 @@ impl Context {
         self.segment.first + phase
     }
 
+    /// Sends the collector what was logged of single operations.
+    pub fn report_log(&self) {
+        let logged = self.recorder.borrow_mut().take_log();
+        if !logged.is_empty() {
+            let _ = self.worker.messages.send(Message::Logged(logged));
+        }
+    }
+
     /// Sends the collector what was counted.
     pub fn report(&self, until_ns: u64) {
         let placed = self.recorder.borrow_mut().take(now_ns());
         let worker = self.worker.index;
+        self.report_log();
         let _ = self.worker.messages.send(Message::Counted { worker, until_ns, placed });
     }
 }

@@ -8,8 +8,8 @@ use super::context::{Context, Task};
 use crate::clock::{MILLISECOND, Timer, now_ns, thread_cpu_ns};
 use crate::recorder::Edges;
 use crate::recorder::collector::Message;
+use crate::schedule::Load;
 use crate::schedule::arrival::Arrivals;
-use crate::schedule::{Load, Phase};
 
 /// Runs the phases of the context's segment, then waits for what is in flight.
 ///
@@ -21,7 +21,7 @@ pub async fn dispatch(context: &Context) -> io::Result<()> {
     for (index, phase) in context.phases.iter().enumerate() {
         let edges = context.segment.edges[index];
         timer.until(edges.start_ns).await?;
-        if interrupted(context) {
+        if context.ended_at(index).is_some() {
             break;
         }
         drain_ns = phase.drain_ns;
@@ -31,7 +31,7 @@ pub async fn dispatch(context: &Context) -> io::Result<()> {
         }
         match phase.load {
             Load::Closed { concurrency } => closed(context, &mut timer, index, concurrency).await?,
-            Load::Open { in_flight, .. } => open(context, &mut timer, index, phase, in_flight).await?,
+            Load::Open { in_flight, .. } => open(context, &mut timer, index, in_flight).await?,
         }
         send(context, Message::Used(context.number(index), thread_cpu_ns() - cpu));
         let ended = context.edges(index);
@@ -69,36 +69,38 @@ async fn closed(context: &Context, timer: &mut Timer, index: usize, concurrency:
     let by_time = phase.limit.duration_ns.map_or(u64::MAX, |d| edges.start_ns + d);
     context.closed.set(Some(index));
     context.slots.wake_all(context.share(concurrency));
-    while now_ns() < by_time && !interrupted(context) && context.closed.get().is_some() {
+    while now_ns() < by_time && context.ended_at(index).is_none() && context.closed.get().is_some() {
         until_or_change(context, timer, by_time).await?;
     }
     context.closed.set(None);
     Ok(())
 }
 
-async fn open(
-    context: &Context,
-    timer: &mut Timer,
-    index: usize,
-    phase: &Phase,
-    in_flight: usize,
-) -> io::Result<()> {
+async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usize) -> io::Result<()> {
+    let (phase, stint) = (&context.phases[index], &context.stints[index]);
     let Load::Open { rate_per_s, arrival, .. } = phase.load else { return Ok(()) };
     let Edges { start_ns, .. } = context.segment.edges[index];
-    let (worker, workers) = (context.worker.index as u64, context.worker.job.workers as u64);
+    let (worker, shard) = (context.worker.index as u64, context.worker.job.shard);
+    let workers = context.worker.job.workers as u64;
+    let (mine, of) = (shard.index + shard.of * worker, shard.of * workers);
     let lanes = context.share(in_flight);
     let length = phase.limit.duration_ns.unwrap_or(u64::MAX);
     let count = phase.limit.operations.unwrap_or(u64::MAX);
-    let arrivals = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name);
-    for (number, offset) in (0..count).zip(arrivals) {
+    let place = (stint.store, stint.number);
+    let first = context.worker.numbers.borrow().get(&place).copied().unwrap_or(0);
+    let mut next = first;
+    let arrivals = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name, first);
+    for (number, offset) in (first..first.saturating_add(count)).zip(arrivals) {
         if offset >= length {
             break;
         }
-        if number % workers != worker {
+        next = number + 1;
+        // After an early end the rest is only counted, so that all workers agree where the next block begins.
+        if number % of != mine || context.ended_at(index).is_some() {
             continue;
         }
         let intended = start_ns + offset;
-        while now_ns() < intended && !interrupted(context) {
+        while now_ns() < intended && context.ended_at(index).is_none() {
             if intended - now_ns().min(intended) < 20 * MILLISECOND {
                 timer.until(intended).await?;
             } else {
@@ -108,14 +110,18 @@ async fn open(
         if interrupted(context) {
             return Ok(());
         }
+        if context.ended_at(index).is_some() {
+            continue;
+        }
         let kind = context.sequences.borrow_mut()[index].at(number).kind;
         context.recorder.borrow_mut().intended(context.number(index), kind);
         let task = Task { phase: index, number, intended_ns: Some(intended), ready_ns: intended };
         context.backlog.borrow_mut().push_back(task);
         context.slots.wake_one(lanes);
     }
+    context.worker.numbers.borrow_mut().insert(place, next);
     let end = if length == u64::MAX { 0 } else { start_ns + length };
-    while now_ns() < end && !interrupted(context) {
+    while now_ns() < end && context.ended_at(index).is_none() {
         until_or_change(context, timer, end).await?;
     }
     Ok(())
@@ -135,8 +141,14 @@ async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Resul
     let rest: Vec<Task> = context.backlog.borrow_mut().drain(..).collect();
     for task in rest {
         let kind = context.sequences.borrow_mut()[task.phase].at(task.number).kind;
-        let waited = now.saturating_sub(task.intended_ns.unwrap_or(now));
-        context.recorder.borrow_mut().never_begun(context.number(task.phase), kind, waited);
+        let intended = task.intended_ns.unwrap_or(now);
+        context.recorder.borrow_mut().never_begun(
+            context.number(task.phase),
+            task.number,
+            kind,
+            intended,
+            now,
+        );
     }
     context.slots.call_off_all();
     while context.slots.working() > 0 {
@@ -163,8 +175,9 @@ pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Tas
     if now >= by_time {
         return None;
     }
-    let number = context.segment.counters[index].fetch_add(1, Ordering::Relaxed);
-    if phase.limit.operations.is_some_and(|most| number >= most) {
+    let shard = context.worker.job.shard;
+    let number = shard.index + shard.of * context.segment.counters[index].fetch_add(1, Ordering::Relaxed);
+    if context.segment.limits[index].is_some_and(|most| number >= most) {
         context.closed.set(None);
         context.changed.notify_one();
         return None;

@@ -7,19 +7,25 @@
 pub mod clean;
 pub mod context;
 pub mod dispatch;
+pub mod multipart;
 pub mod operation;
 pub mod slots;
 pub mod worker;
 
+use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
+use std::sync::PoisonError;
+use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::clock::{MILLISECOND, now_ns};
 use crate::recorder::Edges;
 use crate::recorder::collector::{Collector, Listener, Message, WindowState};
-use crate::schedule::{Phase, Role, segments};
+use crate::recorder::log::Logged;
+use crate::schedule::Role;
+use crate::schedule::plan::{Stint, segments};
 use crate::store::Store;
 use crate::workload::payload::Block;
 
@@ -50,10 +56,14 @@ pub enum DriverError {
     Panic,
 }
 
-/// How a run is told to stop early; shared with the signal handler.
+/// A ramp: store, phase and repeat.
+pub type RampOf = (usize, usize, u32);
+
+/// How a run is told to stop early, or a ramp to end; shared with the signal handler and with whoever watches the figures.
 #[derive(Debug, Default)]
 pub struct Control {
     stop_at_ns: AtomicU64,
+    cuts: RwLock<HashMap<RampOf, u64>>,
 }
 
 impl Control {
@@ -66,33 +76,84 @@ impl Control {
     pub fn stopped_at(&self) -> Option<u64> {
         Some(self.stop_at_ns.load(Ordering::Relaxed)).filter(|at| *at != 0)
     }
+
+    /// Ends a ramp now; the step that it is in does not count.
+    pub fn cut(&self, ramp: RampOf) {
+        self.cuts.write().unwrap_or_else(PoisonError::into_inner).entry(ramp).or_insert_with(now_ns);
+    }
+
+    /// When a ramp was told to end.
+    pub fn cut_at(&self, ramp: RampOf) -> Option<u64> {
+        self.cuts.read().unwrap_or_else(PoisonError::into_inner).get(&ramp).copied()
+    }
 }
 
-/// One store and what to do to it.
-pub struct Job {
+/// Which part of an experiment this process carries out: operations number `index`, `index + of`, `index + 2 of` and so on,
+/// and that share of every limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shard {
+    /// Number of the shard, from 0.
+    pub index: u64,
+    /// Number of shards.
+    pub of: u64,
+}
+
+impl Default for Shard {
+    fn default() -> Shard {
+        Shard { index: 0, of: 1 }
+    }
+}
+
+impl Shard {
+    /// Lanes that this shard contributes to a limit of `lanes`.
+    pub fn share(self, lanes: usize) -> usize {
+        let (index, of) = (self.index as usize, self.of as usize);
+        lanes / of + usize::from(index < lanes % of)
+    }
+}
+
+/// A store and where in it the run may write.
+#[derive(Clone)]
+pub struct Site {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Phases in order.
-    pub phases: Arc<[Phase]>,
     /// Prefix of all keys of this run, ending in `/`.
     pub root: String,
+}
+
+/// Stores and what to do to them.
+pub struct Job {
+    /// The stores.
+    pub sites: Vec<Site>,
+    /// Stints in order.
+    pub stints: Arc<[Stint]>,
     /// Worker threads.
     pub workers: usize,
     /// Contents.
     pub block: Block,
     /// Whether each request carries its operation's number, for the injecting server's log.
     pub tag: bool,
+    /// Whether every operation is logged.
+    pub log: bool,
+    /// The part of the experiment that is ours.
+    pub shard: Shard,
+    /// When the first stint that is not `prepare` begins, at the earliest; further stretches then follow a timetable.
+    pub start_at_ns: Option<u64>,
+    /// Called once everything is prepared.
+    pub prepared: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// Worker threads for these phases on a machine with `cores` cores: no more than there are cores, and never so many that a
+/// Worker threads for these stints on a machine with `cores` cores: no more than there are cores, and never so many that a
 /// worker's share of an in-flight limit becomes too small to act as one limit.
-pub fn workers_for(phases: &[Phase], cores: usize) -> usize {
-    let most =
-        phases.iter().map(|p| if p.load.is_open() { p.load.lanes().div_ceil(64) } else { p.load.lanes() });
+pub fn workers_for(stints: &[Stint], cores: usize, shard: Shard) -> usize {
+    let most = stints.iter().map(|s| {
+        let lanes = shard.share(s.phase.load.lanes());
+        if s.phase.load.is_open() { lanes.div_ceil(64) } else { lanes }
+    });
     most.min().unwrap_or(1).clamp(1, cores.max(1))
 }
 
-/// Runs all phases and returns their sums. `origin_ns` is second 0 of the interval log.
+/// Runs all stints and returns their sums. `origin_ns` is second 0 of the interval log.
 ///
 /// # Errors
 /// See [`DriverError`]; the sums so far have reached the listener.
@@ -104,18 +165,18 @@ pub fn run(
 ) -> Result<Vec<WindowState>, DriverError> {
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
-        let phases = job.phases.len();
+        let stints = job.stints.len();
         let workers = job.workers;
         let collecting = scope.spawn(move || {
             let mut watch = Watch { inner: listener, failures: Vec::new() };
-            let windows = Collector::new(origin_ns, phases, workers, &mut watch).run(&receiver);
+            let windows = Collector::new(origin_ns, stints, workers, &mut watch).run(&receiver);
             (windows, watch.failures)
         });
         let outcome = drive(job, origin_ns, control, &sender);
         drop(sender);
         let (windows, failures) = collecting.join().map_err(|_| DriverError::Panic)?;
         outcome?;
-        check_prepared(&job.phases, &windows, &failures)?;
+        check_prepared(&job.stints, &windows, &failures)?;
         Ok(windows)
     })
 }
@@ -135,6 +196,18 @@ impl Listener for Watch<'_> {
         self.inner.snapshot(windows);
     }
 
+    fn finished(&mut self, windows: &[WindowState]) {
+        self.inner.finished(windows);
+    }
+
+    fn closed(&mut self, stint: usize, window: &WindowState) -> bool {
+        self.inner.closed(stint, window)
+    }
+
+    fn logged(&mut self, operations: &[Logged]) {
+        self.inner.logged(operations);
+    }
+
     fn failure(&mut self, class: &str, message: &str) {
         self.failures.push((class.to_string(), message.to_string()));
         self.inner.failure(class, message);
@@ -142,11 +215,12 @@ impl Listener for Watch<'_> {
 }
 
 fn check_prepared(
-    phases: &[Phase],
+    stints: &[Stint],
     windows: &[WindowState],
     failures: &[(String, String)],
 ) -> Result<(), DriverError> {
-    for (phase, window) in phases.iter().zip(windows).filter(|(p, _)| p.role == Role::Prepare) {
+    let phases = stints.iter().map(|s| &s.phase);
+    for (phase, window) in phases.zip(windows).filter(|(p, _)| p.role == Role::Prepare) {
         let failed: u64 = window.tallies.values().map(crate::recorder::tally::Tally::failures).sum();
         let class = window.tallies.values().flat_map(|t| t.errors.keys()).next();
         if let Some(class) = class {
@@ -163,15 +237,19 @@ fn check_prepared(
     Ok(())
 }
 
-/// One segment of phases, as sent to every worker.
+/// One segment of stints, as sent to every worker.
 #[derive(Clone)]
 pub struct Segment {
-    /// Number of the first phase.
+    /// Number of the first stint.
     pub first: usize,
-    /// Edges of the phases.
+    /// Number of the store.
+    pub store: usize,
+    /// Edges of the stints.
     pub edges: Vec<Edges>,
-    /// Next operation number of each phase, for closed loops.
-    pub counters: Arc<[AtomicU64]>,
+    /// What each stint's closed loop counts its operations with; stints of one phase on one store share theirs.
+    pub counters: Vec<Arc<AtomicU64>>,
+    /// First operation number that a stint's closed loop must not begin.
+    pub limits: Vec<Option<u64>>,
 }
 
 /// What a worker says when it has done a segment.
@@ -200,20 +278,34 @@ fn drive(
             job: Arc::clone(job),
             control: Arc::clone(control),
             messages: messages.clone(),
+            numbers: std::cell::RefCell::default(),
         };
         let thread = std::thread::Builder::new().name(format!("worker-{index}"));
         let thread = thread.spawn(move || worker.run(&inbox, &outbox))?;
         hands.push(Hand { orders: Some(orders), reports, thread: Some(thread) });
     }
     let mut result = Ok(());
-    for range in segments(&job.phases) {
+    let mut counters = Counters::default();
+    let (mut measuring, mut planned_ns) = (false, None);
+    for range in segments(&job.stints) {
         if control.stopped_at().is_some() {
             break;
         }
-        let prepare = job.phases[range.start].role == Role::Prepare;
-        match run_segment(job, range, control, messages, &hands) {
-            Ok(failed) if failed > 0 && prepare => break,
-            Ok(_) => {}
+        let first = &job.stints[range.start];
+        if first.may_be_cut() && control.cut_at(first.ramp_of()).is_some() {
+            continue;
+        }
+        let prepare = first.phase.role == Role::Prepare;
+        if !measuring && !prepare {
+            measuring = true;
+            if let Some(prepared) = &job.prepared {
+                prepared();
+            }
+            planned_ns = job.start_at_ns;
+        }
+        match run_segment(job, range, planned_ns, control, messages, &hands, &mut counters) {
+            Ok(done) if done.failed > 0 && prepare => break,
+            Ok(done) => planned_ns = done.next_ns.filter(|_| measuring && job.start_at_ns.is_some()),
             Err(error) => {
                 result = Err(error);
                 break;
@@ -241,27 +333,58 @@ struct Hand {
 /// Time between the order and the first operation: enough for every worker to have taken the order.
 const LEAD_NS: u64 = 10 * MILLISECOND;
 
-/// Runs one segment on all workers; returns the number of failed operations.
-fn run_segment(
-    job: &Job,
-    range: std::ops::Range<usize>,
-    control: &Control,
-    messages: &Sender<Message>,
-    hands: &[Hand],
-) -> Result<u64, DriverError> {
-    let mut at = now_ns() + LEAD_NS;
-    let mut edges = Vec::new();
-    for phase in &job.phases[range.clone()] {
+/// With a timetable, time between two stretches for the first to be drained.
+const TIMETABLE_GAP_NS: u64 = 1_000 * MILLISECOND;
+
+/// Operation counters by store and phase.
+type Counters = HashMap<(usize, usize), Arc<AtomicU64>>;
+
+/// A segment is over.
+struct Done {
+    failed: u64,
+    /// When the next one begins, where a timetable can say so.
+    next_ns: Option<u64>,
+}
+
+/// Lays out one segment from `at` on.
+fn lay_out(job: &Job, range: std::ops::Range<usize>, mut at: u64, counters: &mut Counters) -> Segment {
+    let stints = &job.stints[range.clone()];
+    let mut segment = Segment {
+        first: range.start,
+        store: stints[0].store,
+        edges: Vec::new(),
+        counters: Vec::new(),
+        limits: Vec::new(),
+    };
+    for stint in stints {
+        let limit = stint.phase.limit;
         // Where a number of operations ends the phase, its window ends with the last of them.
-        let end_ns = match (phase.limit.operations, phase.limit.duration_ns) {
+        let end_ns = match (limit.operations, limit.duration_ns) {
             (None, Some(duration)) => at + duration,
             _ => u64::MAX,
         };
-        edges.push(Edges { start_ns: at, end_ns });
+        segment.edges.push(Edges { start_ns: at, end_ns });
         at = end_ns;
+        let counter = counters.entry((stint.store, stint.number)).or_default();
+        let first = job.shard.of * counter.load(Ordering::Relaxed);
+        segment.limits.push(limit.operations.map(|operations| first + operations));
+        segment.counters.push(Arc::clone(counter));
     }
-    let counters: Arc<[AtomicU64]> = range.clone().map(|_| AtomicU64::new(0)).collect();
-    let segment = Segment { first: range.start, edges: edges.clone(), counters };
+    segment
+}
+
+/// Runs one segment on all workers.
+fn run_segment(
+    job: &Job,
+    range: std::ops::Range<usize>,
+    planned_ns: Option<u64>,
+    control: &Control,
+    messages: &Sender<Message>,
+    hands: &[Hand],
+    counters: &mut Counters,
+) -> Result<Done, DriverError> {
+    let at = planned_ns.unwrap_or(0).max(now_ns() + LEAD_NS);
+    let segment = lay_out(job, range.clone(), at, counters);
     for hand in hands {
         let sent = hand.orders.as_ref().map(|orders| orders.send(segment.clone()));
         if !matches!(sent, Some(Ok(()))) {
@@ -279,9 +402,18 @@ fn run_segment(
     if let Some(error) = error {
         return Err(error.into());
     }
-    if let [Edges { start_ns, end_ns: u64::MAX }] = edges[..] {
+    if let [Edges { start_ns, end_ns: u64::MAX }] = segment.edges[..] {
         let end_ns = control.stopped_at().unwrap_or(last_end_ns).max(start_ns + 1);
         let _ = messages.send(Message::End(range.start, Edges { start_ns, end_ns }));
     }
-    Ok(failed)
+    for (counter, limit) in segment.counters.iter().zip(&segment.limits) {
+        // Lanes that found the limit reached have counted beyond it; a repeat goes on at the limit.
+        if let Some(limit) = limit {
+            let most = limit.saturating_sub(job.shard.index).div_ceil(job.shard.of);
+            counter.fetch_min(most, Ordering::Relaxed);
+        }
+    }
+    let _ = messages.send(Message::Closed(range));
+    let ended = segment.edges.last().map(|e| e.end_ns).filter(|end| *end != u64::MAX);
+    Ok(Done { failed, next_ns: ended.map(|end| end + TIMETABLE_GAP_NS) })
 }

@@ -10,6 +10,7 @@ use bytes::Bytes;
 
 use super::context::{Context, Task};
 use super::dispatch::next_task;
+use super::multipart;
 use super::slots::CallOff;
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::recorder::collector::Message;
@@ -63,7 +64,7 @@ struct Keys {
 
 /// What a lane keeps from operation to operation.
 #[derive(Default)]
-struct LaneState {
+pub struct LaneState {
     keys: Keys,
     timer: Option<Timer>,
     refused: u32,
@@ -93,15 +94,42 @@ struct Expected {
 }
 
 /// Tells the recorder when the operation begins, sets its deadline and compares what comes back.
-struct Watcher<'a> {
+pub struct Watcher<'a> {
     context: &'a Context,
     id: usize,
+    task: Task,
     kind: OperationKind,
     timeout_ns: u64,
     tag: Option<String>,
     start_ns: u64,
     expected: &'a Expected,
     at: u64,
+}
+
+impl<'a> Watcher<'a> {
+    /// The operation's phase.
+    pub fn phase(&self) -> &'a Phase {
+        &self.context.phases[self.task.phase]
+    }
+
+    /// Sets the deadline anew, for the next of the operation's requests.
+    pub fn extend(&self, timeout_ns: u64) {
+        self.context.slots.set_deadline(self.id, now_ns() + timeout_ns);
+    }
+}
+
+/// What the requests of one operation took.
+#[derive(Default)]
+pub struct Tries {
+    attempts: u32,
+    spent: Timings,
+}
+
+impl Tries {
+    /// Adds the connections that a request made before the last one.
+    pub fn add(&mut self, more: &Timings) {
+        add(&mut self.spent, more);
+    }
 }
 
 impl Observer for Watcher<'_> {
@@ -157,11 +185,15 @@ async fn carry_out(
     let operation = context.sequences.borrow_mut()[task.phase].at(task.number);
     let dataset = phase.workload.dataset(operation.target);
     let job = &context.worker.job;
-    let cut = job.block.cut(dataset.id(), operation.index, operation.version, dataset.size);
-    let (request, expected) = build(phase, &operation, &job.root, cut, &mut state.keys);
+    let size = dataset.size_of(operation.index, operation.version);
+    let cut = job.block.cut(dataset.id(), operation.index, operation.version, size);
+    let in_parts = operation.kind == OperationKind::Put && dataset.part_size > 0 && size > dataset.part_size;
+    let site = &job.sites[context.segment.store];
+    let (request, expected) = build(phase, &operation, &site.root, cut.clone(), &mut state.keys);
     let mut watcher = Watcher {
         context,
         id,
+        task,
         kind: operation.kind,
         timeout_ns: phase.timeout_ns,
         tag: job.tag.then(|| format!("{}/{}", phase.name, task.number)),
@@ -169,13 +201,50 @@ async fn carry_out(
         expected: &expected,
         at: expected.from,
     };
+    let mut tries = Tries::default();
+    let result = if in_parts {
+        let Request::Put { key, .. } = request else { unreachable!("only a put is written in parts") };
+        let key = key.to_string();
+        multipart::put(context, lane, &key, (cut, dataset.part_size), &mut watcher, &mut tries, state).await
+    } else {
+        let mut timer = state.timer.take();
+        let result = tried_with(context, lane, request, &mut watcher, &mut tries, &mut timer).await;
+        state.timer = timer;
+        result
+    };
+    let start_ns = watcher.start_ns;
+    let Tries { attempts, spent } = tries;
+    settle(context, task, &operation, Ending { result, attempts, spent, start_ns }, state)
+}
+
+/// One request with its attempts.
+pub async fn tried(
+    context: &Context,
+    lane: &mut dyn Lane,
+    request: Request<'_>,
+    watcher: &mut Watcher<'_>,
+    tries: &mut Tries,
+    state: &mut LaneState,
+) -> Result<Reply, Ended> {
+    tried_with(context, lane, request, watcher, tries, &mut state.timer).await
+}
+
+async fn tried_with(
+    context: &Context,
+    lane: &mut dyn Lane,
+    request: Request<'_>,
+    watcher: &mut Watcher<'_>,
+    tries: &mut Tries,
+    timer: &mut Option<Timer>,
+) -> Result<Reply, Ended> {
+    let (task, phase) = (watcher.task, watcher.phase());
     let mut attempts = 0;
-    let mut spent = Timings::default();
-    let result = loop {
+    loop {
         attempts += 1;
-        watcher.at = expected.from;
-        let result = attempt(context, id, lane, request.clone(), &mut watcher).await;
-        let result = result.and_then(|reply| check(reply, &expected).map_err(Ended::Failed));
+        tries.attempts += 1;
+        watcher.at = watcher.expected.from;
+        let result = attempt(context, watcher.id, lane, request.clone(), watcher).await;
+        let result = result.and_then(|reply| check(reply, watcher.expected).map_err(Ended::Failed));
         if phase.retries > 0 {
             let times = match &result {
                 Ok(reply) => reply.timings,
@@ -183,27 +252,27 @@ async fn carry_out(
                 Err(Ended::CalledOff(_)) => Timings::default(),
             };
             let took = times.end_ns.saturating_sub(times.start_ns);
-            context.recorder.borrow_mut().attempted(context.number(task.phase), operation.kind, took);
+            context.recorder.borrow_mut().attempted(context.number(task.phase), watcher.kind, took);
         }
         match result {
             Err(Ended::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {
-                add(&mut spent, &failure.timings);
+                tries.add(&failure.timings);
                 let draws = Stream::new(phase.workload.seed, "backoff");
                 // Exponential backoff with full jitter: up to 50 ms, doubling, at most 5 s.
                 let most = ((50 * MILLISECOND) << attempts.min(7)).min(5_000 * MILLISECOND);
-                let pause = draws.below(task.number * 64 + u64::from(attempts), most);
-                wait_until(&mut state.timer, now_ns() + pause).await;
+                let pause = draws.below(task.number * 64 + u64::from(tries.attempts), most);
+                wait_until(timer, now_ns() + pause).await;
             }
-            result => break result,
+            result => return result,
         }
-    };
-    let start_ns = watcher.start_ns;
-    settle(context, task, &operation, Ending { result, attempts, spent, start_ns }, state)
+    }
 }
 
 /// Why an attempt did not bring a reply.
-enum Ended {
+pub enum Ended {
+    /// It failed.
     Failed(Failure),
+    /// It was called off.
     CalledOff(CallOff),
 }
 
@@ -263,6 +332,7 @@ fn settle(
     context.last_end_ns.set(context.last_end_ns.get().max(timings.end_ns));
     let completed = Completed {
         phase: context.number(task.phase),
+        number: task.number,
         kind: operation.kind,
         intended_ns: task.intended_ns,
         ready_ns: task.ready_ns,
@@ -334,22 +404,24 @@ fn build<'a>(
     }
     dataset.key_into(&mut keys.key, root, operation.index);
     let key = keys.key.as_str();
+    // What others wrote can only be held against its length.
+    let compared = phase.verify && dataset.existing.is_none();
     let request = match operation.kind {
         OperationKind::Put => Request::Put { key, body: body_of(cut) },
         OperationKind::Get => {
-            expected.bytes = Some(dataset.size);
-            expected.content = phase.verify.then_some(cut);
+            expected.bytes = Some(cut.total());
+            expected.content = compared.then_some(cut);
             Request::Get { key, range: None }
         }
         OperationKind::GetRange => {
-            let length = phase.workload.range.min(dataset.size);
+            let length = phase.workload.range.min(cut.total());
             expected.from = operation.range_start;
             expected.bytes = Some(length);
-            expected.content = phase.verify.then_some(cut);
+            expected.content = compared.then_some(cut);
             Request::Get { key, range: Some(operation.range_start..operation.range_start + length) }
         }
         OperationKind::Head => {
-            expected.bytes = Some(dataset.size);
+            expected.bytes = Some(cut.total());
             Request::Head { key }
         }
         OperationKind::Delete | OperationKind::List => Request::Delete { key },

@@ -21,10 +21,14 @@ impl Worker {
     pub fn run(self, orders: &Receiver<Segment>, reports: &Sender<SegmentDone>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let worker = Rc::new(self);
-        let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
+        // Lanes by store; they keep their connections while other stores have their turn.
+        let mut lanes: Vec<Vec<Box<dyn Lane>>> = worker.job.sites.iter().map(|_| Vec::new()).collect();
         while let Ok(segment) = orders.recv() {
             let done = match &runtime {
-                Ok(runtime) => LocalSet::new().block_on(runtime, run_segment(&worker, segment, &mut lanes)),
+                Ok(runtime) => {
+                    let lanes = &mut lanes[segment.store];
+                    LocalSet::new().block_on(runtime, run_segment(&worker, segment, lanes))
+                }
                 Err(e) => Err(io::Error::new(e.kind(), e.to_string())),
             };
             let done = done.unwrap_or_else(|e| SegmentDone { last_end_ns: 0, failed: 0, error: Some(e) });
@@ -46,15 +50,15 @@ async fn run_segment(
     lanes: &mut Vec<Box<dyn Lane>>,
 ) -> io::Result<SegmentDone> {
     let job = &worker.job;
-    let phases: Vec<Phase> = job.phases[segment.first..segment.first + segment.edges.len()].to_vec();
-    let share = |lanes: usize| lanes / job.workers + usize::from(worker.index < lanes % job.workers);
-    let count = phases.iter().map(|p| share(p.load.lanes())).max().unwrap_or(0);
+    let stints = job.stints[segment.first..segment.first + segment.edges.len()].to_vec();
+    let phases: Vec<Phase> = stints.iter().map(|s| s.phase.clone()).collect();
+    let count = phases.iter().map(|p| worker.share(p.load.lanes())).max().unwrap_or(0);
     while lanes.len() < count {
-        lanes.push(job.store.lane(worker.index + lanes.len() * job.workers));
+        lanes.push(job.sites[segment.store].store.lane(worker.index + lanes.len() * job.workers));
     }
     let context = Rc::new(Context {
         worker: Rc::clone(worker),
-        recorder: RefCell::new(WorkerRecorder::new(segment.first, segment.edges.clone())),
+        recorder: RefCell::new(WorkerRecorder::new(segment.first, segment.edges.clone(), job.log)),
         slots: Slots::new(count),
         backlog: RefCell::default(),
         closed: Cell::new(None),
@@ -65,6 +69,7 @@ async fn run_segment(
         failed: Cell::new(0),
         told: RefCell::default(),
         phases,
+        stints,
         segment,
     });
     let mut tasks = Vec::new();
@@ -81,7 +86,7 @@ async fn run_segment(
         }
     }
     ticking.abort();
-    if let Some(at) = worker.control.stopped_at() {
+    if let Some(at) = context.ended_at(context.stints.len() - 1) {
         context.recorder.borrow_mut().truncate(at);
     }
     context.report(now_ns());
@@ -105,7 +110,7 @@ async fn tick(context: Rc<Context>) -> io::Result<()> {
         let now = now_ns();
         if now >= next {
             context.slots.expire(now);
-            if context.worker.control.stopped_at().is_some() {
+            if context.ended_at(context.stints.len() - 1).is_some() {
                 context.changed.notify_one();
             }
             next = now + step;
@@ -113,6 +118,8 @@ async fn tick(context: Rc<Context>) -> io::Result<()> {
         if now >= report_at {
             context.report(report_at);
             report_at += SECOND;
+        } else if context.recorder.borrow().log_is_long() {
+            context.report_log();
         }
     }
 }

@@ -1,13 +1,20 @@
 //! What to measure: experiment files and the short forms of `plimsoll run`, both resolved into the same phases.
 //!
 //! [`written`] is the file as people write it, [`resolve`] turns it into an [`Experiment`] with every default filled in;
-//! after that nothing is validated again. [`short`] writes the experiments behind `run get`, `run put` and the like.
+//! after that nothing is validated again; [`back`] is the way back. [`short`] writes the experiments behind `run get`, `run put` and the
+//! like, [`locate`] finds the line of an error and does what `--set` asks.
 
+pub mod back;
+pub mod choices;
+pub mod estimate;
+pub mod locate;
+pub mod objects;
 pub mod resolve;
 pub mod short;
 pub mod written;
 
 use crate::schedule::Phase;
+use crate::schedule::plan::{Layout, Order};
 
 /// An experiment, resolved.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,14 +25,52 @@ pub struct Experiment {
     pub description: String,
     /// Seed of everything random.
     pub seed: u64,
-    /// Stores as written; run one after another.
+    /// Stores as written.
     pub stores: Vec<String>,
+    /// How often the phases that are not `prepare` are gone through.
+    pub repeats: u32,
+    /// Order of several stores.
+    pub order: Order,
+    /// Longest block of interleaving, in nanoseconds.
+    pub block_ns: u64,
+    /// Unrecorded warm-up after a change of store, in nanoseconds.
+    pub rewarm_ns: u64,
     /// Phases in order.
     pub phases: Vec<Phase>,
 }
 
+impl Experiment {
+    /// How its phases are laid out over stores.
+    pub fn layout(&self) -> Layout {
+        let Experiment { repeats, order, block_ns, rewarm_ns, seed, .. } = *self;
+        Layout { repeats, order, block_ns, rewarm_ns, seed }
+    }
+}
+
+/// Something wrong in an experiment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Which field: `phase.get.objects.size`; empty for the whole.
+    pub path: String,
+    /// What is wrong with it and how to fix it.
+    pub message: String,
+}
+
+impl Problem {
+    /// A problem with a field.
+    pub fn new(path: &str, message: impl Into<String>) -> Problem {
+        Problem { path: path.into(), message: message.into() }
+    }
+}
+
 /// The built-in experiments: name and text.
-pub const BUILT_IN: &[(&str, &str)] = &[("quickstart", include_str!("../../experiments/quickstart.toml"))];
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("quickstart", include_str!("../../experiments/quickstart.toml")),
+    ("throughput", include_str!("../../experiments/throughput.toml")),
+    ("prefixes", include_str!("../../experiments/prefixes.toml")),
+    ("micro", include_str!("../../experiments/micro.toml")),
+    ("ramp", include_str!("../../experiments/ramp.toml")),
+];
 
 /// Why an experiment was refused.
 #[derive(Debug, thiserror::Error)]
@@ -52,20 +97,31 @@ pub enum ExperimentError {
         /// What is wrong and how to fix it.
         message: String,
     },
+    /// A value of `--set` does not fit.
+    #[error("--set {set}: {message}")]
+    Set {
+        /// As written.
+        set: String,
+        /// What is wrong and how to fix it.
+        message: String,
+    },
+    /// `--set` could not be done.
+    #[error(transparent)]
+    Path(#[from] locate::SetError),
 }
 
-/// Reads a built-in experiment or a file.
+/// Reads a built-in experiment or a file, with the values of `--set`.
 ///
 /// # Errors
 /// See [`ExperimentError`].
-pub fn load(name: &str) -> Result<Experiment, ExperimentError> {
+pub fn load(name: &str, sets: &[String]) -> Result<Experiment, ExperimentError> {
     if let Some((name, text)) = BUILT_IN.iter().find(|(n, _)| *n == name) {
-        return resolve::parse(&format!("{name} (built in)"), text);
+        return resolve::parse(&format!("{name} (built in)"), text, sets);
     }
     let text = std::fs::read_to_string(name).map_err(|e| ExperimentError::NotFound {
         name: name.to_string(),
         known: BUILT_IN.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", "),
         reason: e.to_string(),
     })?;
-    resolve::parse(name, &text)
+    resolve::parse(name, &text, sets)
 }

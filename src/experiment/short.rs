@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use toml::Spanned;
-
 use crate::units::parse_duration;
 
-use super::written::{ExperimentWritten, ObjectsWritten, PhaseWritten};
+use super::written::{
+    ConcurrencyWritten, ExperimentWritten, ObjectsWritten, PhaseWritten, RateWritten, SizeWritten,
+};
 
 /// The short forms.
 pub const FORMS: [&str; 6] = ["get", "put", "mixed", "head", "list", "delete"];
@@ -69,10 +69,10 @@ impl Short {
                 operations: BTreeMap::from([("put".to_string(), 1)]),
                 objects: ObjectsWritten {
                     count: Some(self.objects),
-                    size: Some(self.size.clone()),
+                    size: Some(SizeWritten::Fixed(self.size.clone())),
                     ..Default::default()
                 },
-                concurrency: self.concurrency,
+                concurrency: self.concurrency.map(ConcurrencyWritten::Fixed),
                 timeout: self.timeout.clone(),
                 ..PhaseWritten::default()
             });
@@ -83,11 +83,11 @@ impl Short {
             objects: ObjectsWritten {
                 from: reads.then(|| "objects".into()),
                 count: Some(self.objects),
-                size: Some(self.size.clone()),
-                range: None,
+                size: Some(SizeWritten::Fixed(self.size.clone())),
+                ..Default::default()
             },
-            concurrency: self.concurrency,
-            rate: self.rate.clone(),
+            concurrency: self.concurrency.map(ConcurrencyWritten::Fixed),
+            rate: self.rate.clone().map(RateWritten::Fixed),
             arrival: self.arrival.clone(),
             in_flight: self.in_flight,
             duration: self.duration.clone(),
@@ -114,7 +114,8 @@ impl Short {
             description: format!("short form: plimsoll run {}", self.form),
             seed: self.seed,
             stores: Vec::new(),
-            phase: phases.into_iter().map(|p| Spanned::new(0..0, p)).collect(),
+            phase: phases,
+            ..ExperimentWritten::default()
         }
     }
 }
@@ -122,7 +123,8 @@ impl Short {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::resolve::{parse, resolve, to_toml};
+    use crate::experiment::back::to_toml;
+    use crate::experiment::resolve::{parse, resolve};
 
     /// `--warmup 0ms` was refused as a phase of no length.
     #[test]
@@ -152,7 +154,7 @@ mod tests {
             };
             let experiment = resolve(short.to_written()).unwrap_or_else(|e| panic!("{form}: {e:?}"));
             assert_eq!(experiment.phases.last().unwrap().name, form);
-            assert_eq!(parse("again", &to_toml(&experiment)).unwrap(), experiment, "{form}");
+            assert_eq!(parse("again", &to_toml(&experiment), &[]).unwrap(), experiment, "{form}");
         }
     }
 }

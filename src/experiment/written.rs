@@ -1,12 +1,15 @@
-//! The experiment file as written: every field optional that has a default, nothing interpreted.
+//! The experiment file as written: every field optional that has a default, nothing interpreted. Its JSON schema is
+//! `schema/experiment.schema.json`.
 
 use std::collections::BTreeMap;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use toml::Spanned;
+
+pub use super::choices::{ConcurrencyWritten, NamingWritten, PopularityWritten, RateWritten, SizeWritten};
 
 /// The file.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentWritten {
     /// Name of the experiment.
@@ -17,12 +20,24 @@ pub struct ExperimentWritten {
     /// Seed of everything random.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// Stores to run on, one after another; `--store` replaces them.
+    /// Stores to run on; `--store` replaces them.
     #[serde(default)]
     pub stores: Vec<String>,
+    /// How often warm-up and measured phases are gone through (1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub repeats: Option<u32>,
+    /// Order of several stores: `interleaved` (the default) or `sequential`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
+    /// Longest block of interleaving (10s).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block: Option<String>,
+    /// Unrecorded warm-up after a change of store (1s).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rewarm: Option<String>,
     /// Phases in order.
     #[serde(default)]
-    pub phase: Vec<Spanned<PhaseWritten>>,
+    pub phase: Vec<PhaseWritten>,
 }
 
 /// Seed where none is written.
@@ -33,50 +48,85 @@ fn default_seed() -> u64 {
 }
 
 /// One phase.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseWritten {
     /// Unique name.
     pub name: String,
     /// `prepare`, `warmup` or `measure` (the default).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
     /// Weights by operation: `{ get = 45, put = 15 }`.
     pub operations: BTreeMap<String, u32>,
     /// Objects it works on.
     #[serde(default)]
     pub objects: ObjectsWritten,
-    /// Closed loop: operations in flight (16).
-    pub concurrency: Option<u64>,
-    /// Open loop: intended operations per second, `500/s`.
-    pub rate: Option<String>,
+    /// Closed loop: operations in flight (16), or how they rise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<ConcurrencyWritten>,
+    /// Open loop: intended operations per second, `500/s`, or how they rise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<RateWritten>,
     /// Open loop: `constant` (the default) or `poisson`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub arrival: Option<String>,
     /// Open loop: most operations in flight (1024).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u64>,
     /// Length of the phase (30s, unless `stop_after` is given).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
     /// Ends the phase after so many operations.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_after: Option<u64>,
     /// Deadline of one operation (60s).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
     /// How long unanswered operations are waited for at the end (10s).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<String>,
     /// Further attempts after throttling, server errors and broken connections (0; 5 in prepare phases).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
     /// `on` (the default) compares what is read byte for byte, `off` by length.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
 }
 
 /// The objects of a phase.
-#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsWritten {
     /// The prepare phase that wrote what this one reads.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Objects to write, round and round (1000, or as many as `from` has).
+    /// Objects that were there before, only read: `s3://bucket/prefix`, or a prefix in each store's own bucket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dataset: Option<String>,
+    /// Objects to write, round and round (1000, or as many as `from` has); with `dataset` the most to read (100000).
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
     /// Size of what is written (1 KiB, or as in `from`).
-    pub size: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<SizeWritten>,
+    /// Writes objects larger than this in parts of this size, by multipart upload (at least 5 MiB).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part_size: Option<String>,
     /// Bytes of a `get_range`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<String>,
+    /// How often the objects that are read come up (`uniform`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub popularity: Option<PopularityWritten>,
+    /// What keys look like (`sequential`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub naming: Option<NamingWritten>,
+}
+
+/// The JSON schema of an experiment file, as published in `schema/experiment.schema.json`.
+pub fn schema() -> String {
+    let mut text =
+        serde_json::to_string_pretty(&schemars::schema_for!(ExperimentWritten)).unwrap_or_default();
+    text.push('\n');
+    text
 }

@@ -5,6 +5,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::Edges;
+use super::log::Logged;
 use super::tally::Tally;
 use super::worker::Placed;
 use crate::clock::SECOND;
@@ -39,6 +40,10 @@ pub enum Message {
         /// The tallies.
         placed: Vec<Placed>,
     },
+    /// Nothing more comes for these stints.
+    Closed(std::ops::Range<usize>),
+    /// Single operations, where the run logs them.
+    Logged(Vec<Logged>),
     /// CPU time in nanoseconds that a worker's thread used during a phase.
     Used(usize, u64),
     /// A failure worth telling a person: class and message; only the first of each class is sent.
@@ -77,6 +82,23 @@ pub trait Listener {
 
     /// All sums as they stand, about once a second.
     fn snapshot(&mut self, windows: &[WindowState]);
+
+    /// All sums, for the last time.
+    fn finished(&mut self, windows: &[WindowState]) {
+        self.snapshot(windows);
+    }
+
+    /// A stint is over and all of it is in `window`. Whoever returns true has taken what it needs; the sums are then dropped, so
+    /// that memory does not grow with the number of stints.
+    fn closed(&mut self, stint: usize, window: &WindowState) -> bool {
+        let _ = (stint, window);
+        false
+    }
+
+    /// Single operations, where the run logs them.
+    fn logged(&mut self, operations: &[Logged]) {
+        let _ = operations;
+    }
 
     /// The first failure of a class.
     fn failure(&mut self, class: &str, message: &str);
@@ -122,7 +144,7 @@ impl<'a> Collector<'a> {
             }
         }
         self.flush(u64::MAX);
-        self.listener.snapshot(&self.windows);
+        self.listener.finished(&self.windows);
         self.windows
     }
 
@@ -133,6 +155,14 @@ impl<'a> Collector<'a> {
                 self.samples[phase] = Some(Sample::take());
             }
             Message::End(phase, edges) => self.end(phase, edges),
+            Message::Logged(operations) => self.listener.logged(&operations),
+            Message::Closed(range) => {
+                for stint in range {
+                    if self.listener.closed(stint, &self.windows[stint]) {
+                        self.windows[stint].tallies.clear();
+                    }
+                }
+            }
             Message::Used(phase, cpu_ns) => {
                 let usage = &mut self.windows[phase].usage;
                 usage.busiest_worker_ns = usage.busiest_worker_ns.max(cpu_ns);

@@ -51,6 +51,20 @@ impl Latencies {
         self.sum_ns += other.sum_ns;
     }
 
+    /// Replaces what was read from buckets by what is known exactly, in milliseconds; `None` leaves it as it is.
+    pub fn sharpen(&mut self, min_ms: Option<f64>, max_ms: Option<f64>, mean_ms: Option<f64>) {
+        let ns = |ms: f64| (ms * 1e6).round() as u64;
+        if let Some(min) = min_ms {
+            self.min_ns = ns(min);
+        }
+        if let Some(max) = max_ms {
+            self.max_ns = ns(max);
+        }
+        if let Some(mean) = mean_ms {
+            self.sum_ns = (mean * 1e6 * self.len() as f64).round() as u128;
+        }
+    }
+
     /// Number of values.
     pub fn len(&self) -> u64 {
         self.histogram.as_ref().map_or(0, |h| h.len())

@@ -6,6 +6,7 @@
 
 pub mod collector;
 pub mod histogram;
+pub mod log;
 pub mod tally;
 pub mod worker;
 
@@ -47,8 +48,10 @@ pub enum Outcome<'a> {
 /// One operation, over.
 #[derive(Debug, Clone, Copy)]
 pub struct Completed<'a> {
-    /// Number of its phase.
+    /// Number of its phase (of its stint).
     pub phase: usize,
+    /// Its number within its phase.
+    pub number: u64,
     /// What it was.
     pub kind: OperationKind,
     /// When it was meant to begin; open loops only.

@@ -1,5 +1,6 @@
 //! One worker's book-keeping: plain additions on memory it owns, handed over once a second.
 
+use super::log::{Ended, LONG, Logged};
 use super::tally::Tally;
 use super::{Completed, Edges, Outcome};
 use crate::workload::OperationKind;
@@ -20,18 +21,19 @@ pub struct WorkerRecorder {
     edges: Vec<Edges>,
     tallies: Vec<Option<Box<Tally>>>,
     flows: [Flow; KINDS],
+    log: Option<Vec<Logged>>,
 }
 
 /// A tally with its place: phase number and kind of operation.
 pub type Placed = (usize, OperationKind, Box<Tally>);
 
 impl WorkerRecorder {
-    /// A recorder for phases `first..`, with these edges, in order and without gaps.
-    pub fn new(first: usize, edges: Vec<Edges>) -> WorkerRecorder {
+    /// A recorder for phases `first..`, with these edges, in order and without gaps; `log` asks for the operation log.
+    pub fn new(first: usize, edges: Vec<Edges>, log: bool) -> WorkerRecorder {
         let start = edges.first().map_or(0, |e| e.start_ns);
         let flows = [Flow { in_flight: 0, at_ns: start }; KINDS];
         let tallies = (0..edges.len() * KINDS).map(|_| None).collect();
-        WorkerRecorder { first, edges, tallies, flows }
+        WorkerRecorder { first, edges, tallies, flows, log: log.then(Vec::new) }
     }
 
     fn tally(&mut self, window: usize, kind: OperationKind) -> &mut Tally {
@@ -96,6 +98,35 @@ impl WorkerRecorder {
             }
         }
         self.count(op, own, start, end);
+        if let Some(log) = &mut self.log {
+            let (bytes, ended) = match op.outcome {
+                Outcome::Done(bytes) => (bytes, Ended::Ok),
+                Outcome::Failed(class) => (0, Ended::Failed(class.to_string().into())),
+                Outcome::Undrained => (0, Ended::Undrained),
+            };
+            log.push(Logged {
+                stint: op.phase,
+                number: op.number,
+                kind: op.kind,
+                intended_ns: op.intended_ns,
+                start_ns: start,
+                first_byte_ns: op.timings.first_byte_ns,
+                end_ns: end,
+                bytes,
+                attempts: op.attempts,
+                ended,
+            });
+        }
+    }
+
+    /// Whether the operation log should be handed over now.
+    pub fn log_is_long(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.len() > LONG)
+    }
+
+    /// Takes the operation log.
+    pub fn take_log(&mut self) -> Vec<Logged> {
+        self.log.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
     /// What belongs to the operation's own phase.
@@ -175,12 +206,33 @@ impl WorkerRecorder {
         self.tally(phase - self.first, kind).attempt.record(took_ns);
     }
 
-    /// An operation that was intended and never begun: it had waited for `waited_ns` when the phase gave up.
-    pub fn never_begun(&mut self, phase: usize, kind: OperationKind, waited_ns: u64) {
+    /// An operation that was intended and never begun: it had waited since `intended_ns` when the phase gave up at `now_ns`.
+    pub fn never_begun(
+        &mut self,
+        phase: usize,
+        number: u64,
+        kind: OperationKind,
+        intended_ns: u64,
+        now_ns: u64,
+    ) {
+        if let Some(log) = &mut self.log {
+            log.push(Logged {
+                stint: phase,
+                number,
+                kind,
+                intended_ns: Some(intended_ns),
+                start_ns: 0,
+                first_byte_ns: 0,
+                end_ns: now_ns,
+                bytes: 0,
+                attempts: 0,
+                ended: Ended::NeverBegun,
+            });
+        }
         let tally = self.tally(phase - self.first, kind);
         tally.operations += 1;
         tally.censored += 1;
-        tally.censored_waits.record(waited_ns);
+        tally.censored_waits.record(now_ns.saturating_sub(intended_ns));
     }
 
     /// Ends a window early, after an interruption.
@@ -228,7 +280,16 @@ mod tests {
             body_last_ns: end,
             ..Timings::default()
         };
-        Completed { phase, kind: GET, intended_ns: None, ready_ns: start, timings, outcome, attempts: 1 }
+        Completed {
+            phase,
+            number: 0,
+            kind: GET,
+            intended_ns: None,
+            ready_ns: start,
+            timings,
+            outcome,
+            attempts: 1,
+        }
     }
 
     fn run(recorder: &mut WorkerRecorder, ops: &[Completed<'_>], until: u64) -> Vec<Placed> {
@@ -243,7 +304,7 @@ mod tests {
 
     #[test]
     fn an_operation_across_an_edge_is_prorated_and_belongs_to_its_start() {
-        let mut recorder = WorkerRecorder::new(0, edges(&[1000, 2000, 3000]));
+        let mut recorder = WorkerRecorder::new(0, edges(&[1000, 2000, 3000]), false);
         let placed = run(&mut recorder, &[op(0, 1500, 2500, Outcome::Done(100))], 3000);
         let [(0, GET, first), (1, GET, second)] = &placed[..] else { panic!("{placed:?}") };
         assert_eq!((first.operations, first.completed, first.begun, first.bytes), (1, 0, 1, 50.0));
@@ -255,7 +316,7 @@ mod tests {
 
     #[test]
     fn the_integral_equals_the_overlaps_with_failures_included() {
-        let mut recorder = WorkerRecorder::new(3, edges(&[0, 1000, 5000, 9000]));
+        let mut recorder = WorkerRecorder::new(3, edges(&[0, 1000, 5000, 9000]), false);
         let timeout = ErrorClass::Timeout;
         let ops = [
             op(3, 10, 700, Outcome::Done(1)),
@@ -273,7 +334,7 @@ mod tests {
 
     #[test]
     fn a_failure_enters_neither_service_nor_throughput() {
-        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]));
+        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
         let slow = ErrorClass::Answered("503 SlowDown".into());
         let placed = run(&mut recorder, &[op(0, 1, 9, Outcome::Failed(&slow))], 1000);
         let tally = &placed[0].2;
@@ -283,9 +344,9 @@ mod tests {
 
     #[test]
     fn what_was_never_begun_is_censored_at_its_wait() {
-        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]));
+        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
         recorder.intended(0, GET);
-        recorder.never_begun(0, GET, 5_000_000);
+        recorder.never_begun(0, 7, GET, 1, 5_000_001);
         let placed = recorder.take(1000);
         let tally = &placed[0].2;
         assert_eq!(

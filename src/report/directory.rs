@@ -8,8 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::intervals::{IntervalLog, Place};
 use super::json;
+use super::operations::OperationLog;
 use crate::machine::Machine;
 use crate::recorder::collector::SecondRow;
+use crate::recorder::log::Logged;
 use crate::summary::result::RunResult;
 
 /// Everything outside the experiment that a repeat of the run must know.
@@ -27,6 +29,12 @@ pub struct Environment {
     pub machine: Machine,
     /// Worker threads.
     pub workers: usize,
+    /// When second 0 of the interval log began by the client's clock, in Unix seconds.
+    #[serde(default)]
+    pub origin_unix_s: f64,
+    /// Number (from 0) and count, when the run is one shard of several.
+    #[serde(default)]
+    pub shard: Option<(u64, u64)>,
     /// Stores in order.
     pub stores: Vec<StoreFacts>,
 }
@@ -60,6 +68,7 @@ pub struct StoreFacts {
 pub struct RunDirectory {
     path: PathBuf,
     log: IntervalLog,
+    operations: Option<OperationLog>,
     /// The first error of the disk; later ones are consequences.
     pub disk_error: Option<io::Error>,
 }
@@ -69,12 +78,14 @@ impl RunDirectory {
     ///
     /// # Errors
     /// When the directory cannot be written.
-    pub fn create(out: &Path, run_id: &str, experiment: &str) -> io::Result<RunDirectory> {
+    pub fn create(out: &Path, run_id: &str, experiment: &str, operations: bool) -> io::Result<RunDirectory> {
         let path = out.join(run_id);
         fs::create_dir_all(&path)?;
         json::write_whole(&path.join("experiment.toml"), experiment)?;
         let log = IntervalLog::create(&path.join("intervals.arrows"))?;
-        Ok(RunDirectory { path, log, disk_error: None })
+        let operations =
+            if operations { Some(OperationLog::create(&path.join("operations.arrows"))?) } else { None };
+        Ok(RunDirectory { path, log, operations, disk_error: None })
     }
 
     /// Where it is.
@@ -97,6 +108,15 @@ impl RunDirectory {
         }
     }
 
+    /// Adds an operation to the operation log, where there is one; an error is kept, the run goes on.
+    pub fn operation(&mut self, place: Place<'_>, operation: &Logged) {
+        if let Some(log) = &mut self.operations
+            && self.disk_error.is_none()
+        {
+            self.disk_error = log.add(place, operation).err();
+        }
+    }
+
     /// Writes `result.json`; an error is kept, the run goes on.
     pub fn result(&mut self, result: &RunResult) {
         let written = json::write_whole(&self.path.join("result.json"), &json::to_string(result));
@@ -108,7 +128,8 @@ impl RunDirectory {
     /// Brings the interval log to the disk.
     pub fn flush(&mut self) {
         if self.disk_error.is_none() {
-            self.disk_error = self.log.flush().err();
+            let operations = self.operations.as_mut().map_or(Ok(()), OperationLog::flush);
+            self.disk_error = self.log.flush().and(operations).err();
         }
     }
 
@@ -119,7 +140,10 @@ impl RunDirectory {
     pub fn finish(self) -> io::Result<()> {
         match self.disk_error {
             Some(error) => Err(error),
-            None => self.log.finish(),
+            None => {
+                self.operations.map_or(Ok(()), OperationLog::finish)?;
+                self.log.finish()
+            }
         }
     }
 }

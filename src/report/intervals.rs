@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::builder::{BinaryBuilder, Float64Builder, StringBuilder, UInt64Builder};
+use arrow_array::builder::{BinaryBuilder, Float64Builder, StringBuilder, UInt32Builder, UInt64Builder};
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{ArrowError, DataType, Field, Schema};
@@ -22,6 +22,12 @@ pub struct Place<'a> {
     pub phase: &'a str,
     /// Role of the phase.
     pub role: &'a str,
+    /// Repeat, from 0.
+    pub repeat: u32,
+    /// Block of interleaving, from 0.
+    pub block: u32,
+    /// Step of a ramp, from 0.
+    pub step: Option<u32>,
 }
 
 /// The columns. Histograms are HdrHistogram V2, compressed, in microseconds; empty where nothing was recorded.
@@ -32,7 +38,13 @@ pub fn schema() -> Schema {
         field("store", DataType::Utf8),
         field("phase", DataType::Utf8),
         field("role", DataType::Utf8),
+        field("repeat", DataType::UInt32),
+        field("block", DataType::UInt32),
+        Field::new("step", DataType::UInt32, true),
         field("operation", DataType::Utf8),
+        field("intended", DataType::UInt64),
+        field("begun", DataType::UInt64),
+        field("completed", DataType::UInt64),
         field("operations", DataType::UInt64),
         field("failed", DataType::UInt64),
         field("censored", DataType::UInt64),
@@ -59,7 +71,13 @@ struct Rows {
     stores: StringBuilder,
     phases: StringBuilder,
     roles: StringBuilder,
+    repeats: UInt32Builder,
+    blocks: UInt32Builder,
+    steps: UInt32Builder,
     kinds: StringBuilder,
+    intended: UInt64Builder,
+    begun: UInt64Builder,
+    completed: UInt64Builder,
     operations: UInt64Builder,
     failed: UInt64Builder,
     censored: UInt64Builder,
@@ -70,7 +88,7 @@ struct Rows {
     first_byte: BinaryBuilder,
 }
 
-fn to_io(error: ArrowError) -> io::Error {
+pub(super) fn to_io(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, source) => source,
         other => io::Error::other(other),
@@ -103,7 +121,13 @@ impl IntervalLog {
         rows.stores.append_value(place.store);
         rows.phases.append_value(place.phase);
         rows.roles.append_value(place.role);
+        rows.repeats.append_value(place.repeat);
+        rows.blocks.append_value(place.block);
+        rows.steps.append_option(place.step);
         rows.kinds.append_value(row.kind.name());
+        rows.intended.append_value(tally.intended);
+        rows.begun.append_value(tally.begun);
+        rows.completed.append_value(tally.completed);
         rows.operations.append_value(tally.operations);
         rows.failed.append_value(tally.failures());
         rows.censored.append_value(tally.censored);
@@ -129,7 +153,13 @@ impl IntervalLog {
             Arc::new(rows.stores.finish()),
             Arc::new(rows.phases.finish()),
             Arc::new(rows.roles.finish()),
+            Arc::new(rows.repeats.finish()),
+            Arc::new(rows.blocks.finish()),
+            Arc::new(rows.steps.finish()),
             Arc::new(rows.kinds.finish()),
+            Arc::new(rows.intended.finish()),
+            Arc::new(rows.begun.finish()),
+            Arc::new(rows.completed.finish()),
             Arc::new(rows.operations.finish()),
             Arc::new(rows.failed.finish()),
             Arc::new(rows.censored.finish()),

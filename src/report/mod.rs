@@ -4,4 +4,5 @@
 pub mod directory;
 pub mod intervals;
 pub mod json;
+pub mod operations;
 pub mod terminal;

@@ -53,6 +53,38 @@ impl Listing {
     }
 }
 
+/// The body of a CompleteMultipartUpload request for parts 1, 2, 3 and so on.
+pub fn complete_body(etags: &[String]) -> String {
+    let mut writer = XmlWriter::new("CompleteMultipartUpload");
+    for (index, etag) in etags.iter().enumerate() {
+        writer.open("Part").text("ETag", etag).text("PartNumber", &(index + 1).to_string()).close();
+    }
+    writer.finish()
+}
+
+/// The upload id of an InitiateMultipartUploadResult.
+///
+/// # Errors
+/// When the answer is not such a document.
+pub fn upload_id(body: &[u8]) -> Result<String, XmlError> {
+    let root = Element::parse(body)?;
+    let id = root.text_of("UploadId").filter(|id| !id.is_empty());
+    id.map(str::to_string).ok_or_else(|| XmlError::Malformed(format!("{} holds no UploadId", root.name)))
+}
+
+/// Keys and upload ids of a ListMultipartUploadsResult.
+///
+/// # Errors
+/// When the answer is not such a document.
+pub fn uploads(body: &[u8]) -> Result<Vec<(String, String)>, XmlError> {
+    let root = Element::parse(body)?;
+    let pair = |upload: &Element| {
+        let text = |name: &str| upload.text_of(name).unwrap_or("").to_string();
+        (text("Key"), text("UploadId"))
+    };
+    Ok(root.all("Upload").map(pair).collect())
+}
+
 /// The body of a DeleteObjects request, quiet: only failures are answered.
 pub fn delete_many_body(keys: &[String]) -> String {
     let mut writer = XmlWriter::new("Delete");

@@ -36,15 +36,16 @@ pub struct Arrivals {
     arrival: Arrival,
     gap_ns: f64,
     gaps: Stream,
+    first: u64,
     number: u64,
     at_ns: f64,
 }
 
 impl Arrivals {
-    /// Intended times of phase `phase` at `rate_per_s`.
-    pub fn new(arrival: Arrival, rate_per_s: f64, seed: u64, phase: &str) -> Arrivals {
+    /// Intended times of phase `phase` at `rate_per_s`, from operation `first` on; times count from the stint that begins with it.
+    pub fn new(arrival: Arrival, rate_per_s: f64, seed: u64, phase: &str, first: u64) -> Arrivals {
         let gaps = Stream::new(seed, &format!("arrivals/{phase}"));
-        Arrivals { arrival, gap_ns: SECOND as f64 / rate_per_s, gaps, number: 0, at_ns: 0.0 }
+        Arrivals { arrival, gap_ns: SECOND as f64 / rate_per_s, gaps, first, number: first, at_ns: 0.0 }
     }
 }
 
@@ -54,7 +55,7 @@ impl Iterator for Arrivals {
     fn next(&mut self) -> Option<u64> {
         let at = match self.arrival {
             // Multiplied, not added up, so that a long run does not drift.
-            Arrival::Constant => self.number as f64 * self.gap_ns,
+            Arrival::Constant => (self.number - self.first) as f64 * self.gap_ns,
             Arrival::Poisson => {
                 self.at_ns += self.gaps.exponential(self.number) * self.gap_ns;
                 self.at_ns
@@ -71,14 +72,14 @@ mod tests {
 
     #[test]
     fn constant_arrivals_do_not_drift() {
-        let mut arrivals = Arrivals::new(Arrival::Constant, 3.0, 1, "p");
+        let mut arrivals = Arrivals::new(Arrival::Constant, 3.0, 1, "p", 0);
         assert_eq!(arrivals.by_ref().take(4).collect::<Vec<_>>(), [0, 333_333_333, 666_666_667, SECOND]);
         assert_eq!(arrivals.nth(2_999_999 - 4), Some(999_999_666_666_667));
     }
 
     #[test]
     fn poisson_arrivals_have_rate_and_variance() {
-        let times: Vec<u64> = Arrivals::new(Arrival::Poisson, 1_000.0, 7, "p").take(100_000).collect();
+        let times: Vec<u64> = Arrivals::new(Arrival::Poisson, 1_000.0, 7, "p", 0).take(100_000).collect();
         assert!(times.windows(2).all(|w| w[0] <= w[1]));
         let span_s = *times.last().unwrap() as f64 / SECOND as f64;
         assert!((span_s - 100.0).abs() < 1.0, "{span_s}");
@@ -96,7 +97,7 @@ mod tests {
 
     #[test]
     fn the_seed_decides() {
-        let times = |seed| Arrivals::new(Arrival::Poisson, 10.0, seed, "p").take(10).collect::<Vec<_>>();
+        let times = |seed| Arrivals::new(Arrival::Poisson, 10.0, seed, "p", 0).take(10).collect::<Vec<_>>();
         assert_eq!(times(1), times(1));
         assert_ne!(times(1), times(2));
     }

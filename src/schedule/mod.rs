@@ -1,11 +1,15 @@
 //! When the operations happen: phases, their loads and limits, and the intended times of open loops.
 //!
-//! A [`Phase`] holds one workload under one load. Phases that are limited by time alone run back to back without a pause
-//! ([`segments`]); one that is limited by a number of operations ends when the last of them is answered.
+//! A [`Phase`] holds one workload under one load, or under one that rises ([`ramp`]); [`plan`] lays phases out over stores, blocks and
+//! repeats. Stints that are limited by time alone run back to back without a pause; one that is limited by a number of
+//! operations ends when the last of them is answered.
 
 pub mod arrival;
+pub mod plan;
+pub mod ramp;
 
 use arrival::Arrival;
+use ramp::Ramp;
 
 use crate::workload::Workload;
 
@@ -59,6 +63,14 @@ impl Load {
         }
     }
 
+    /// For people: `64 in flight`, `500/s`.
+    pub fn describe(&self) -> String {
+        match self {
+            Load::Closed { concurrency } => format!("{concurrency} in flight"),
+            Load::Open { rate_per_s, .. } => format!("{rate_per_s}/s"),
+        }
+    }
+
     /// Whether it is an open loop.
     pub fn is_open(&self) -> bool {
         matches!(self, Load::Open { .. })
@@ -83,8 +95,10 @@ pub struct Phase {
     pub role: Role,
     /// What it does.
     pub workload: Workload,
-    /// How it is let loose.
+    /// How it is let loose; the first step, where the load rises.
     pub load: Load,
+    /// How the load rises.
+    pub ramp: Option<Ramp>,
     /// When it ends.
     pub limit: Limit,
     /// Deadline of one operation, in nanoseconds.
@@ -95,17 +109,4 @@ pub struct Phase {
     pub retries: u32,
     /// Whether contents read are compared byte for byte.
     pub verify: bool,
-}
-
-/// Groups phases that run back to back without a drain: neighbours that are limited by time alone.
-pub fn segments(phases: &[Phase]) -> Vec<std::ops::Range<usize>> {
-    let timed = |p: &Phase| p.limit.operations.is_none();
-    let mut out: Vec<std::ops::Range<usize>> = Vec::new();
-    for (i, phase) in phases.iter().enumerate() {
-        match out.last_mut() {
-            Some(last) if timed(phase) && timed(&phases[last.end - 1]) => last.end = i + 1,
-            _ => out.push(i..i + 1),
-        }
-    }
-    out
 }

@@ -18,6 +18,7 @@ pub async fn check(store: &dyn Store, prefix: &str) {
     missing(lane, prefix).await;
     hostile_keys(lane, prefix).await;
     listing(lane, prefix).await;
+    multipart(lane, prefix).await;
     clean(lane, prefix).await;
 }
 
@@ -147,6 +148,31 @@ async fn listing(lane: &mut dyn Lane, prefix: &str) {
     let after = list(lane, &prefix, &expected[19], "", 1000).await;
     assert_eq!(after.objects.len(), 5, "start-after is exclusive");
     assert!(list(lane, &format!("{prefix}none"), "", "", 1000).await.objects.is_empty());
+}
+
+async fn multipart(lane: &mut dyn Lane, prefix: &str) {
+    let key = format!("{prefix}parts");
+    let mut do_it = async |request: Request<'_>| {
+        lane.execute(request, &mut Ignore).await.unwrap_or_else(|e| panic!("multipart: {e}"))
+    };
+    let upload_id =
+        do_it(Request::CreateMultipart { key: &key }).await.upload_id.expect("an upload has a name");
+    let listed = do_it(Request::ListUploads { prefix }).await.uploads;
+    assert_eq!(listed, [(key.clone(), upload_id.clone())]);
+    let parts = [noise(5 << 20), noise(1000)];
+    let mut etags = Vec::new();
+    for (number, part) in (1..).zip(&parts) {
+        let body = Body::Whole(Bytes::copy_from_slice(part));
+        let reply = do_it(Request::UploadPart { key: &key, upload_id: &upload_id, number, body }).await;
+        assert_eq!(reply.bytes, part.len() as u64);
+        etags.push(reply.etag.expect("a part has a tag"));
+    }
+    do_it(Request::CompleteMultipart { key: &key, upload_id: &upload_id, etags: &etags }).await;
+    let abandoned =
+        do_it(Request::CreateMultipart { key: &key }).await.upload_id.expect("an upload has a name");
+    do_it(Request::AbortMultipart { key: &key, upload_id: &abandoned }).await;
+    assert!(do_it(Request::ListUploads { prefix }).await.uploads.is_empty(), "nothing is left unfinished");
+    assert!(get(lane, &key, None).await.unwrap() == parts.concat(), "the parts are the object");
 }
 
 /// Deletes everything under `prefix`, one by one and in bulk.

@@ -52,6 +52,10 @@ impl<S: Store> Store for Counted<S> {
     fn prefix(&self) -> &str {
         self.inner.prefix()
     }
+
+    fn container(&self) -> &str {
+        self.inner.container()
+    }
 }
 
 struct CountedLane {
@@ -72,7 +76,7 @@ impl Lane for CountedLane {
             Request::List { .. } => Some(&self.counts.lists),
             Request::Delete { .. } => Some(&self.counts.deletes),
             Request::DeleteMany { .. } => Some(&self.counts.delete_many),
-            Request::CheckBucket | Request::CreateBucket => None,
+            _ => None,
         };
         if let Some(counter) = counter {
             counter.fetch_add(1, Ordering::Relaxed);

@@ -50,6 +50,10 @@ impl<S: Store> Store for Faulty<S> {
     fn prefix(&self) -> &str {
         self.inner.prefix()
     }
+
+    fn container(&self) -> &str {
+        self.inner.container()
+    }
 }
 
 struct FaultyLane {

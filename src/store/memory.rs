@@ -2,23 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use bytes::Bytes;
 
 use super::{
-    Description, ErrorClass, Failure, Lane, Listed, Listing, Local, Observer, Reply, Request, Store, Timings,
+    Body, Description, ErrorClass, Failure, Lane, Listed, Listing, Local, Observer, Reply, Request, Store,
+    Timings,
 };
 use crate::clock::now_ns;
 use crate::s3::checksum::md5;
 use crate::s3::encode::hex;
 
 type Objects = RwLock<BTreeMap<String, (Bytes, String)>>;
+/// Parts by key, upload and number.
+type Uploads = Mutex<BTreeMap<(String, String), BTreeMap<u32, Bytes>>>;
 
 /// Objects in memory.
 #[derive(Default, Clone)]
 pub struct MemoryStore {
     objects: Arc<Objects>,
+    uploads: Arc<Uploads>,
 }
 
 impl Store for MemoryStore {
@@ -32,12 +36,20 @@ impl Store for MemoryStore {
     }
 
     fn lane(&self, _: usize) -> Box<dyn Lane> {
-        Box::new(MemoryLane { objects: Arc::clone(&self.objects) })
+        Box::new(MemoryLane { objects: Arc::clone(&self.objects), uploads: Arc::clone(&self.uploads) })
     }
 }
 
 struct MemoryLane {
     objects: Arc<Objects>,
+    uploads: Arc<Uploads>,
+}
+
+/// The pieces of a body in one.
+fn gather(body: &Body) -> Bytes {
+    let mut all = Vec::with_capacity(body.len() as usize);
+    body.pieces().for_each(|piece| all.extend_from_slice(&piece));
+    all.into()
 }
 
 fn answered(class: &str, message: &str) -> (ErrorClass, String) {
@@ -56,13 +68,7 @@ impl MemoryLane {
         let mut reply = Reply::default();
         match request {
             Request::Put { key, body } => {
-                let data: Bytes = body
-                    .pieces()
-                    .fold(Vec::new(), |mut all, piece| {
-                        all.extend_from_slice(&piece);
-                        all
-                    })
-                    .into();
+                let data = gather(body);
                 let etag = format!("\"{}\"", hex(&md5(&data)));
                 reply.bytes = data.len() as u64;
                 reply.etag = Some(etag.clone());
@@ -101,6 +107,47 @@ impl MemoryLane {
                 });
             }
             Request::CheckBucket | Request::CreateBucket => {}
+            _ => return self.multipart(request),
+        }
+        Ok(reply)
+    }
+}
+
+impl MemoryLane {
+    fn multipart(&self, request: &Request<'_>) -> Result<Reply, (ErrorClass, String)> {
+        let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
+        let missing = || answered("404 NoSuchUpload", "The specified upload does not exist.");
+        let id = |key: &str, upload_id: &str| (key.to_string(), upload_id.to_string());
+        let mut reply = Reply::default();
+        match request {
+            Request::CreateMultipart { key } => {
+                let upload_id = format!("upload-{:x}", now_ns());
+                uploads.insert(id(key, &upload_id), BTreeMap::new());
+                reply.upload_id = Some(upload_id);
+            }
+            Request::UploadPart { key, upload_id, number, body } => {
+                let data = gather(body);
+                reply.bytes = data.len() as u64;
+                reply.etag = Some(format!("\"{}\"", hex(&md5(&data))));
+                uploads.get_mut(&id(key, upload_id)).ok_or_else(missing)?.insert(*number, data);
+            }
+            Request::CompleteMultipart { key, upload_id, etags } => {
+                let parts = uploads.remove(&id(key, upload_id)).ok_or_else(missing)?;
+                let chosen = parts.into_values().take(etags.len());
+                let data: Bytes = chosen.flatten().collect::<Vec<u8>>().into();
+                let etag = format!("\"{}-{}\"", hex(&md5(&data)), etags.len());
+                self.objects
+                    .write()
+                    .unwrap_or_else(PoisonError::into_inner)
+                    .insert((*key).to_string(), (data, etag));
+            }
+            Request::AbortMultipart { key, upload_id } => {
+                uploads.remove(&id(key, upload_id)).ok_or_else(missing)?;
+            }
+            Request::ListUploads { prefix } => {
+                reply.uploads = uploads.keys().filter(|(key, _)| key.starts_with(prefix)).cloned().collect();
+            }
+            _ => {}
         }
         Ok(reply)
     }

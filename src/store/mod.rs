@@ -118,6 +118,43 @@ pub enum Request<'a> {
         /// Keys.
         keys: &'a [String],
     },
+    /// Begins a multipart upload.
+    CreateMultipart {
+        /// Key of the object to be.
+        key: &'a str,
+    },
+    /// Writes one part.
+    UploadPart {
+        /// Key of the object to be.
+        key: &'a str,
+        /// The upload, as its creation named it.
+        upload_id: &'a str,
+        /// Number of the part, from 1.
+        number: u32,
+        /// Content.
+        body: Body,
+    },
+    /// Makes the object of its parts.
+    CompleteMultipart {
+        /// Key.
+        key: &'a str,
+        /// The upload.
+        upload_id: &'a str,
+        /// Entity tags of parts 1, 2, 3 and so on.
+        etags: &'a [String],
+    },
+    /// Gives an upload up and frees its parts.
+    AbortMultipart {
+        /// Key.
+        key: &'a str,
+        /// The upload.
+        upload_id: &'a str,
+    },
+    /// Lists uploads that are neither completed nor aborted, up to 1,000.
+    ListUploads {
+        /// Only keys that begin so.
+        prefix: &'a str,
+    },
     /// Asks whether the bucket is there and may be used.
     CheckBucket,
     /// Creates the bucket.
@@ -127,7 +164,8 @@ pub enum Request<'a> {
 impl Request<'_> {
     /// Whether sending it twice has the effect of sending it once.
     pub fn is_idempotent(&self) -> bool {
-        !matches!(self, Request::CreateBucket)
+        use Request::{CompleteMultipart, CreateBucket, CreateMultipart};
+        !matches!(self, CreateBucket | CreateMultipart { .. } | CompleteMultipart { .. })
     }
 }
 
@@ -205,6 +243,10 @@ pub struct Reply {
     pub size: Option<u64>,
     /// The page, for a list.
     pub listing: Option<Listing>,
+    /// Name of the multipart upload that was begun.
+    pub upload_id: Option<String>,
+    /// Unfinished multipart uploads: keys and upload ids.
+    pub uploads: Vec<(String, String)>,
     /// The store's clock (`Date` header) when it answered a list, in Unix seconds.
     pub store_clock_s: Option<i64>,
 }
@@ -305,6 +347,11 @@ pub trait Store: Send + Sync {
 
     /// The prefix under which the user lets runs write; empty or ending in `/`.
     fn prefix(&self) -> &str {
+        ""
+    }
+
+    /// The bucket, directory or table that it is; empty where there is none.
+    fn container(&self) -> &str {
         ""
     }
 }

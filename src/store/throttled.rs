@@ -37,6 +37,10 @@ impl<S: Store> Store for Throttled<S> {
     fn prefix(&self) -> &str {
         self.inner.prefix()
     }
+
+    fn container(&self) -> &str {
+        self.inner.container()
+    }
 }
 
 struct ThrottledLane {

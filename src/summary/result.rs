@@ -17,8 +17,57 @@ pub struct RunResult {
     pub run: RunInfo,
     /// What the instrument used.
     pub client: ClientInfo,
-    /// One entry per store, phase and operation.
+    /// One entry per store, phase, repeat, block, step and operation.
     pub windows: Vec<Window>,
+    /// One entry per ramp and operation: where it led.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ramps: Vec<RampFigures>,
+}
+
+/// Where a ramp led.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct RampFigures {
+    /// The store as written.
+    pub store: String,
+    /// Name of the phase.
+    pub phase: String,
+    /// Repeat, from 0.
+    pub repeat: u32,
+    /// Kind of operation.
+    pub operation: String,
+    /// Steps that count.
+    pub steps: u32,
+    /// Why there are no more.
+    pub ended: String,
+    /// Mean throughput of the steps within 5% of the best one, where content moves.
+    pub plateau_bytes_per_s: Option<f64>,
+    /// The same in operations per second.
+    pub plateau_per_s: f64,
+    /// Operations in flight at which the plateau begins (asymptotic bounds, see docs/method.md).
+    pub knee_in_flight: Option<f64>,
+}
+
+/// One host's part of a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct ShardInfo {
+    /// Number of the shard, from 1.
+    pub shard: u64,
+    /// Number of shards.
+    pub of: u64,
+    /// Run id of the shard.
+    pub run: String,
+    /// When it was meant to begin measuring, in Unix seconds.
+    pub start_at_unix_s: f64,
+    /// How late its first window began by its own clock, in seconds.
+    pub start_late_s: Option<f64>,
+    /// Store's clock minus its own, in seconds; the Date header has whole seconds, so within one.
+    pub clock_offset_s: Option<f64>,
+    /// Its clock minus the reference clock, in seconds, where `--clock-offset` said so.
+    pub host_offset_s: Option<f64>,
+    /// Shards that had prepared their objects when it began; fewer than `of` means that reads may have missed some.
+    pub prepared: Option<u64>,
+    /// Whether it was cut short.
+    pub partial: bool,
 }
 
 /// Which run.
@@ -36,6 +85,15 @@ pub struct RunInfo {
     pub version: String,
     /// Whether it was cut short: interrupted, killed, or a phase failed.
     pub partial: bool,
+    /// What is missing from a merged run or may be wrong with it: shards that never came, late ones, clocks that disagree.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub degraded: Option<String>,
+    /// The shards that it consists of; one when it is a shard itself.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub shards: Vec<ShardInfo>,
+    /// Where it came from, when it was not measured by Plimsoll.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported: Option<String>,
 }
 
 /// What the instrument used.
@@ -68,6 +126,12 @@ pub struct Window {
     pub repeat: u32,
     /// Block of interleaving, from 0.
     pub block: u32,
+    /// Step of a ramp, from 0.
+    #[serde(default)]
+    pub step: Option<u32>,
+    /// When the window began by the client's clock, in Unix seconds.
+    #[serde(default)]
+    pub start_unix_s: f64,
     /// Group of keys, where the experiment tells groups apart.
     pub key_group: Option<String>,
     /// Kind of operation.

@@ -12,7 +12,10 @@ use crate::recorder::collector::WindowState;
 use crate::recorder::histogram::Latencies;
 use crate::recorder::tally::Tally;
 use crate::schedule::Phase;
+use crate::schedule::plan::Stint;
 use crate::store::Description;
+use crate::workload::OperationKind;
+use crate::workload::naming::Naming;
 
 /// Achieved rates below this share of the offered one mean saturation (law of measurement, 3).
 const ACHIEVED_SHARE: f64 = 0.99;
@@ -21,39 +24,61 @@ const BACKLOG_SHARE: f64 = 0.01;
 /// The integral of the in-flight counter and the operations' overlaps may differ by this share (law of measurement, 7).
 const FLOW_TOLERANCE: f64 = 0.005;
 
-/// All windows of one store, in the order of its phases. A phase whose end is not known yet is taken up to `now_ns`.
-pub fn windows(
-    phases: &[Phase],
-    states: &[WindowState],
-    store: &Description,
-    means: Means,
-    now_ns: u64,
-) -> Vec<Window> {
-    let mut out = Vec::new();
-    for (phase, state) in phases.iter().zip(states) {
-        let Some(edges) = state.edges else { continue };
-        let last = state.tallies.values().map(|t| t.last_end_ns).max().unwrap_or(0);
-        let end_ns = match (state.finished, edges.end_ns) {
-            (true, end) => end,
-            (false, u64::MAX) => last.max(edges.start_ns + 1),
-            (false, end) => end.min(now_ns.max(edges.start_ns + 1)),
-        };
-        let window_s = (end_ns - edges.start_ns) as f64 / 1e9;
-        let mut lag = Latencies::default();
-        state.tallies.values().for_each(|t| lag.merge(&t.start_lag));
-        let lag = percentiles(&lag);
-        // What spills over from the phase before is of other kinds, and of no interest here.
-        for (kind, tally) in state.tallies.iter().filter(|(kind, _)| phase.workload.mix.share(**kind) > 0) {
-            let mut window = figures(phase, tally, window_s);
-            window.store = store.url.clone();
-            window.provider = store.provider.clone();
-            window.operation = kind.name().into();
-            window.client_steal = state.usage.steal;
-            window.client_limited = client_limited(&state.usage, window_s, means, &lag, &window.service_ms);
-            out.push(window);
-        }
-    }
-    out
+/// What a window's figures depend on beside the counts.
+#[derive(Debug, Clone, Copy)]
+pub struct Setting<'a> {
+    /// The store.
+    pub store: &'a Description,
+    /// What the client had to work with.
+    pub means: Means,
+    /// Operations in flight that this host contributes to a limit.
+    pub lanes: usize,
+    /// Unix time of the monotonic clock's zero, in seconds.
+    pub epoch_unix_s: f64,
+    /// A stint whose end is not known yet is taken up to here.
+    pub now_ns: u64,
+}
+
+/// The windows of one stint, one per operation of its mix.
+pub fn windows(stint: &Stint, state: &WindowState, setting: Setting<'_>) -> Vec<Window> {
+    let (phase, now_ns) = (&stint.phase, setting.now_ns);
+    let Some(edges) = state.edges else { return Vec::new() };
+    let last = state.tallies.values().map(|t| t.last_end_ns).max().unwrap_or(0);
+    let end_ns = match (state.finished, edges.end_ns) {
+        (true, end) => end,
+        (false, u64::MAX) => last.max(edges.start_ns + 1),
+        (false, end) => end.min(now_ns.max(edges.start_ns + 1)),
+    };
+    let window_s = (end_ns - edges.start_ns) as f64 / 1e9;
+    let mut lag = Latencies::default();
+    state.tallies.values().for_each(|t| lag.merge(&t.start_lag));
+    let lag = percentiles(&lag);
+    // What spills over from the phase before is of other kinds, and of no interest here.
+    let own = state.tallies.iter().filter(|(kind, _)| phase.workload.mix.share(**kind) > 0);
+    own.map(|(kind, tally)| {
+        let mut window = figures(phase, tally, window_s);
+        window.store = setting.store.url.clone();
+        window.provider = setting.store.provider.clone();
+        window.operation = kind.name().into();
+        window.repeat = stint.repeat;
+        window.block = stint.block;
+        window.step = stint.step;
+        window.concurrency = setting.lanes;
+        window.key_group = key_group(phase, *kind);
+        window.start_unix_s = setting.epoch_unix_s + edges.start_ns as f64 / 1e9;
+        window.client_steal = state.usage.steal;
+        window.client_limited =
+            client_limited(&state.usage, window_s, setting.means, &lag, &window.service_ms);
+        window
+    })
+    .collect()
+}
+
+/// What the keys are called that an operation addresses, where they are not the usual ones.
+fn key_group(phase: &Phase, kind: OperationKind) -> Option<String> {
+    let dataset = if kind.reads() { phase.workload.read.as_ref() } else { Some(&phase.workload.written) };
+    let naming = &dataset.filter(|d| d.existing.is_none())?.naming;
+    if *naming == Naming::default() { None } else { naming.group().or_else(|| Some(naming.to_string())) }
 }
 
 fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
@@ -70,7 +95,12 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         ("response", &tally.response),
         ("censored", &tally.censored_waits),
         ("first_byte", &tally.first_byte),
+        ("body", &tally.body),
+        ("connect", &tally.connect),
+        ("tls", &tally.tls),
         ("failed", &tally.failed),
+        ("attempt", &tally.attempt),
+        ("start_lag", &tally.start_lag),
     ] {
         if !latencies.is_empty() {
             histograms.insert(name.to_string(), STANDARD.encode(latencies.to_bytes()));
@@ -80,7 +110,6 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         phase: phase.name.clone(),
         role: phase.role.name().into(),
         loop_: if open { "open" } else { "closed" }.into(),
-        concurrency: phase.load.lanes(),
         offered_per_s: open.then_some(offered),
         achieved_per_s: achieved,
         saturated,
@@ -107,6 +136,15 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         histograms,
         ..Window::default()
     }
+}
+
+/// Whether every operation that had a part in the window is over, so that its figures will not change any more.
+pub fn settled(state: &WindowState) -> bool {
+    state.finished
+        && state
+            .tallies
+            .values()
+            .all(|t| (t.in_flight_ns - t.overlap_ns as i128).abs() * 1000 <= t.in_flight_ns)
 }
 
 /// Says so when the books do not balance.

@@ -5,11 +5,18 @@
 
 use std::fmt;
 
+pub mod dataset;
 pub mod mix;
+pub mod naming;
 pub mod payload;
+pub mod popularity;
+pub mod size;
 
-use crate::rng::{Stream, hash_name};
+pub use dataset::Dataset;
+
+use crate::rng::Stream;
 use mix::{Mix, MixCursor};
+use popularity::{Picker, Popularity};
 
 /// The operations a workload is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -76,36 +83,6 @@ impl fmt::Display for OperationKind {
     }
 }
 
-/// A set of objects of one size, numbered from 0.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Dataset {
-    /// Name: the phase that writes it.
-    pub name: String,
-    /// Objects in it.
-    pub count: u64,
-    /// Bytes of each.
-    pub size: u64,
-}
-
-impl Dataset {
-    /// Identity from which payloads are cut.
-    pub fn id(&self) -> u64 {
-        hash_name(&self.name)
-    }
-
-    /// Writes the key of object `index` under `root` (the run's own prefix) into `out`, which is cleared first.
-    pub fn key_into(&self, out: &mut String, root: &str, index: u64) {
-        use fmt::Write;
-        out.clear();
-        let _ = write!(out, "{root}{}/{index:08}", self.name);
-    }
-
-    /// The prefix of all its keys.
-    pub fn prefix(&self, root: &str) -> String {
-        format!("{root}{}/", self.name)
-    }
-}
-
 /// Which of a workload's datasets an operation addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
@@ -149,6 +126,8 @@ pub struct Workload {
     pub spare: Option<Dataset>,
     /// Bytes of a range read.
     pub range: u64,
+    /// How often the objects that are read come up.
+    pub popularity: Popularity,
 }
 
 impl Workload {
@@ -161,17 +140,19 @@ impl Workload {
         }
     }
 
-    /// Number of operations after which deletes run out of objects, where that happens.
-    pub fn exhausted_after(&self) -> Option<u64> {
-        let only_deletes = self.mix.share(OperationKind::Delete) == self.mix.total();
-        self.spare.as_ref().filter(|_| only_deletes).map(|spare| spare.count)
+    /// Whether it deletes and does nothing else, so that it runs out of objects.
+    pub fn only_deletes(&self) -> bool {
+        self.mix.share(OperationKind::Delete) == self.mix.total()
     }
 
     /// The phase's operations by number. Every worker has a sequence of its own, and all give the same answers.
     pub fn sequence(&self) -> Sequence {
         Sequence {
             cursor: MixCursor::new(self.mix.clone(), Stream::new(self.seed, &format!("mix/{}", self.phase))),
-            keys: Stream::new(self.seed, &format!("keys/{}", self.phase)),
+            picker: {
+                let count = self.read.as_ref().map_or(1, |d| d.count);
+                Picker::new(self.popularity, count, self.seed, &self.phase)
+            },
             ranges: Stream::new(self.seed, &format!("ranges/{}", self.phase)),
             read: self.read.clone(),
             written_count: self.written.count.max(1),
@@ -188,7 +169,7 @@ impl Workload {
 /// Gives the operations of a phase by number.
 pub struct Sequence {
     cursor: MixCursor,
-    keys: Stream,
+    picker: Picker,
     ranges: Stream,
     read: Option<Dataset>,
     written_count: u64,
@@ -213,10 +194,15 @@ impl Sequence {
                 (Target::Written, put % self.written_count, put / self.written_count, 0)
             }
             OperationKind::Get | OperationKind::GetRange | OperationKind::Head | OperationKind::List => {
-                let (count, size) = self.read.as_ref().map_or((1, 0), |d| (d.count, d.size));
-                let starts = size.saturating_sub(self.range) + 1;
-                let start = if kind == OperationKind::GetRange { self.ranges.below(i, starts) } else { 0 };
-                (Target::Read, self.keys.below(i, count), 0, start)
+                let index = self.picker.pick(i, ordinal);
+                let start = match &self.read {
+                    Some(read) if kind == OperationKind::GetRange => {
+                        let starts = read.size_of(index, 0).saturating_sub(self.range) + 1;
+                        self.ranges.below(i, starts)
+                    }
+                    _ => 0,
+                };
+                (Target::Read, index, 0, start)
             }
         };
         Operation { kind, target, index, version, range_start }
@@ -225,10 +211,11 @@ impl Sequence {
 
 #[cfg(test)]
 mod tests {
+    use super::size::Size;
     use super::*;
 
     fn mixed() -> Workload {
-        let dataset = |name: &str, count| Dataset { name: name.into(), count, size: 1024 };
+        let dataset = |name: &str, count| Dataset::new(name, 42, count, Size::Fixed(1024));
         let shares = [
             (OperationKind::Get, 45),
             (OperationKind::Head, 30),
@@ -243,6 +230,7 @@ mod tests {
             written: dataset("mixed", 1000),
             spare: Some(dataset("mixed.spare", 32)),
             range: 0,
+            popularity: Popularity::Uniform,
         }
     }
 

@@ -43,6 +43,9 @@ pub struct Cut {
 }
 
 impl Cut {
+    /// Bytes of a full segment.
+    pub const SEGMENT: u64 = SEGMENT;
+
     fn offset(&self, segment: u64) -> usize {
         (mix(self.key ^ segment.wrapping_mul(0x9e37_79b9_7f4a_7c15)) % SEGMENT) as usize
     }
@@ -58,6 +61,15 @@ impl Cut {
         let len = self.size.checked_sub(begin).filter(|rest| *rest > 0 || index == 0)?.min(SEGMENT) as usize;
         let from = self.offset(index as u64);
         Some(self.data.slice(from..from + len))
+    }
+
+    /// What lies from `at` to the end of its segment or to `end`, whichever comes first; `None` from `end` on.
+    pub fn piece(&self, at: u64, end: u64) -> Option<Bytes> {
+        let end = end.min(self.size).min((at / SEGMENT + 1) * SEGMENT);
+        (at < end).then(|| {
+            let from = self.offset(at / SEGMENT) + (at % SEGMENT) as usize;
+            self.data.slice(from..from + (end - at) as usize)
+        })
     }
 
     /// Compares `piece` with the content at `at`.

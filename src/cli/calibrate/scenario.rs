@@ -7,18 +7,19 @@ use super::truth::{self, quantile_ms};
 use crate::cli::exit::Exit;
 use crate::cli::stores::EmbeddedServer;
 use crate::clock::now_ns;
-use crate::driver::{Job, run as drive};
+use crate::driver::{Job, Shard, Site, run as drive};
 use crate::experiment::resolve::parse;
 use crate::machine::usable_cores;
 use crate::recorder::collector::{Listener, SecondRow, WindowState};
 use crate::recorder::histogram::Latencies;
 use crate::schedule::Phase;
+use crate::schedule::plan::{Layout, Order, Stint, plan};
 use crate::server::truth::read;
 use crate::store::{Ignore, Request, Store};
 use crate::summary::latency::{SHOWN, needed, percentiles, with_censored};
 use crate::summary::limits::Means;
 use crate::summary::result::Percentiles;
-use crate::summary::window::windows;
+use crate::summary::window::{Setting, windows};
 use crate::workload::OperationKind;
 use crate::workload::payload::Block;
 
@@ -111,7 +112,7 @@ fn phases(scenario: &Scenario) -> Result<Vec<Phase>, Exit> {
         "name = 'calibrate'\n[[phase]]\nname = 'objects'\nrole = 'prepare'\noperations = {{ put = 1 }}\nobjects = {OBJECTS}\n\
          [[phase]]\nname = 'warmup'\nrole = 'warmup'\n{warmup}[[phase]]\nname = 'measured'\n{measured}"
     );
-    Ok(parse(scenario.name, &text).map_err(Exit::check)?.phases)
+    Ok(parse(scenario.name, &text, &[]).map_err(Exit::check)?.phases)
 }
 
 /// Runs one scenario.
@@ -127,35 +128,42 @@ pub fn run(scenario: &Scenario) -> Result<Measured, Exit> {
 }
 
 fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, Exit> {
-    let phases: Arc<[Phase]> = phases(scenario)?.into();
+    let phases = phases(scenario)?;
+    let layout = Layout { repeats: 1, order: Order::Sequential, block_ns: 1, rewarm_ns: 0, seed: 42 };
+    let stints: Arc<[Stint]> = plan(&phases, layout, 1).into();
     let server = EmbeddedServer::start(&["--inject", scenario.inject, "--truth", &log.to_string_lossy()])?;
     let store = server.store("calibrate")?;
     create_bucket(store.as_ref())?;
     // One worker: the server needs the other cores, and no scenario needs more.
     let workers = 1;
     let job = Arc::new(Job {
-        store,
-        phases: Arc::clone(&phases),
-        root: "plimsoll/calibrate/".into(),
+        sites: vec![Site { store, root: "plimsoll/calibrate/".into() }],
+        stints: Arc::clone(&stints),
         workers,
         block: Block::new(42),
         tag: true,
+        log: false,
+        shard: Shard::default(),
+        start_at_ns: None,
+        prepared: None,
     });
     let states = drive(&job, now_ns(), &Arc::default(), &mut Silent).map_err(Exit::store)?;
-    let description = job.store.describe();
+    let description = job.sites[0].store.describe();
     drop(job);
     server.stop();
     let entries = read(log).map_err(|e| Exit::store(format!("the server's log: {e}")))?;
     let means = Means { usable_cores: usable_cores(), workers };
-    let shown = windows(&phases, &states, &description, means, now_ns());
-    let shown =
-        shown.iter().find(|w| w.phase == "measured").ok_or_else(|| Exit::check("nothing was measured"))?;
+    let (Some(stint), Some(state)) = (stints.last(), states.last()) else {
+        return Err(Exit::check("no phase"));
+    };
+    let lanes = stint.phase.load.lanes();
+    let setting = Setting { store: &description, means, lanes, epoch_unix_s: 0.0, now_ns: now_ns() };
+    let shown = windows(stint, state, setting);
+    let shown = shown.first().ok_or_else(|| Exit::check("nothing was measured"))?;
     if let Some(error) = &shown.instrument_error {
         return Err(Exit::check(error));
     }
-    let (Some(phase), Some(state)) = (phases.last(), states.last()) else {
-        return Err(Exit::check("no phase"));
-    };
+    let phase = &stint.phase;
     let start_ns = state.edges.map_or(0, |e| e.start_ns);
     let mut truth = truth::of(phase, start_ns, &entries);
     let empty = Latencies::default();

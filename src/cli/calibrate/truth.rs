@@ -29,7 +29,7 @@ pub fn of(phase: &Phase, start_ns: u64, log: &[Entry]) -> Truth {
         return Truth { service, response: Vec::new() };
     };
     let length = phase.limit.duration_ns.unwrap_or(u64::MAX);
-    let intended: Vec<u64> = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name)
+    let intended: Vec<u64> = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name, 0)
         .take_while(|offset| *offset < length)
         .map(|offset| start_ns + offset)
         .collect();
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn what_never_reached_the_server_is_carried_on() {
         let text = "name='t'\n[[phase]]\nname='p'\noperations={put=1}\nrate='10/s'\nduration='1s'\n";
-        let phase = parse("t", text).unwrap().phases.remove(0);
+        let phase = parse("t", text, &[]).unwrap().phases.remove(0);
         let second = 1_000_000_000;
         // The server answers one operation every 200 ms and is given up after five.
         let entry = |n: u64| Entry {

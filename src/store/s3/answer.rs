@@ -7,7 +7,7 @@ use hyper::header::{CONTENT_LENGTH, ETAG, HeaderName};
 use crate::clock::now_ns;
 use crate::s3::connection::Connection;
 use crate::s3::error::S3Error;
-use crate::s3::message::{Listing, delete_many_failure};
+use crate::s3::message::{Listing, delete_many_failure, upload_id, uploads};
 use crate::store::{ErrorClass, Failure, Observer, Reply, Request, Timings};
 
 /// The failure of a connection that broke.
@@ -78,7 +78,7 @@ impl Exchange<'_> {
                     return Err(self.answered(&error));
                 }
             }
-            Request::Put { body, .. } => {
+            Request::Put { body, .. } | Request::UploadPart { body, .. } => {
                 self.timings.body_first_ns = self.connection.stamps().first_write.get();
                 self.timings.body_last_ns = self.connection.stamps().last_write.get();
                 let answer = self.collect(ERROR_BODY_LIMIT).await?;
@@ -87,12 +87,37 @@ impl Exchange<'_> {
                     return Err(self.answered(&error));
                 }
                 reply.bytes = body.len();
+                if matches!(request, Request::UploadPart { .. }) {
+                    reply.etag = text(ETAG).map(str::to_string);
+                }
+            }
+            Request::CreateMultipart { .. }
+            | Request::CompleteMultipart { .. }
+            | Request::ListUploads { .. } => {
+                let body = self.collect(usize::MAX).await?;
+                self.end();
+                if let Some(error) = S3Error::inside_success(request_id, &body) {
+                    return Err(self.answered(&error));
+                }
+                let unreadable = |e| format!("the answer is {e}");
+                match request {
+                    Request::CreateMultipart { .. } => {
+                        reply.upload_id = Some(upload_id(&body).map_err(|e| self.corrupt(unreadable(e)))?);
+                    }
+                    Request::ListUploads { .. } => {
+                        reply.uploads = uploads(&body).map_err(|e| self.corrupt(unreadable(e)))?;
+                    }
+                    _ => {}
+                }
             }
             Request::Head { .. } => {
                 reply.size = text(CONTENT_LENGTH).and_then(|v| v.parse().ok());
                 self.collect(0).await?;
             }
-            Request::Delete { .. } | Request::CheckBucket | Request::CreateBucket => {
+            Request::Delete { .. }
+            | Request::AbortMultipart { .. }
+            | Request::CheckBucket
+            | Request::CreateBucket => {
                 self.collect(ERROR_BODY_LIMIT).await?;
             }
         }

@@ -20,7 +20,7 @@ use crate::s3::checksum::{base64, md5};
 use crate::s3::connection::{ConnectError, Connection, Payload, Target, resolve};
 use crate::s3::credentials::CredentialSource;
 use crate::s3::encode::{encode_into, hex_into};
-use crate::s3::message::delete_many_body;
+use crate::s3::message::{complete_body, delete_many_body};
 use crate::s3::sign::{EMPTY_SHA256, Signer, UNSIGNED_PAYLOAD};
 use crate::s3::tls::{TlsError, client_config};
 
@@ -116,6 +116,10 @@ impl Store for S3Store {
     fn prefix(&self) -> &str {
         &self.url.prefix
     }
+
+    fn container(&self) -> &str {
+        &self.url.endpoint.bucket
+    }
 }
 
 /// One connection to the bucket with what it needs to sign.
@@ -181,6 +185,28 @@ impl S3Lane {
                 self.query.push_str("delete=");
                 (hyper::Method::POST, "")
             }
+            Request::CreateMultipart { key } => {
+                self.query.push_str("uploads=");
+                (hyper::Method::POST, *key)
+            }
+            Request::UploadPart { key, upload_id, number, .. } => {
+                self.parameter("partNumber=", &number.to_string());
+                self.parameter("uploadId=", upload_id);
+                (hyper::Method::PUT, *key)
+            }
+            Request::CompleteMultipart { key, upload_id, .. } => {
+                self.parameter("uploadId=", upload_id);
+                (hyper::Method::POST, *key)
+            }
+            Request::AbortMultipart { key, upload_id } => {
+                self.parameter("uploadId=", upload_id);
+                (hyper::Method::DELETE, *key)
+            }
+            Request::ListUploads { prefix } => {
+                self.parameter("prefix=", prefix);
+                self.query.push_str(if self.query.is_empty() { "uploads=" } else { "&uploads=" });
+                (hyper::Method::GET, "")
+            }
             Request::CheckBucket => (hyper::Method::HEAD, ""),
             Request::CreateBucket => (hyper::Method::PUT, ""),
         };
@@ -203,7 +229,9 @@ impl S3Lane {
     fn prepare(&mut self, request: &Request<'_>, tag: Option<&str>) -> Result<Prepared, String> {
         let method = self.address(request);
         let body = match request {
-            Request::Put { body, .. } => Some(body.clone()),
+            Request::Put { body, .. } | Request::UploadPart { body, .. } => Some(body.clone()),
+            Request::CompleteMultipart { etags, .. } => Some(Body::Whole(Bytes::from(complete_body(etags)))),
+            Request::CreateMultipart { .. } => Some(Body::Whole(Bytes::new())),
             Request::DeleteMany { keys } => Some(Body::Whole(Bytes::from(delete_many_body(keys)))),
             Request::CreateBucket if self.url.endpoint.region != "us-east-1" => {
                 let region = &self.url.endpoint.region;
@@ -357,7 +385,7 @@ impl S3Lane {
         let prepared = self.prepare(&request, observer.tag()).map_err(unfit)?;
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
         observer.started(timings.start_ns);
-        let vectored = matches!(&request, Request::Put { body, .. } if body.len() > LARGE_BODY);
+        let vectored = matches!(&request, Request::Put { body, .. } | Request::UploadPart { body, .. } if body.len() > LARGE_BODY);
         if vectored && self.connection.as_ref().is_some_and(|c| !c.is_vectored()) {
             // A connection made for small bodies would copy every large one.
             self.connection = None;

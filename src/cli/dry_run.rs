@@ -1,0 +1,128 @@
+//! `plimsoll run --dry-run`: the resolved plan with operations, bytes and time, and nothing touched.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use crate::experiment::Experiment;
+use crate::experiment::estimate::{duration_ns, of_phase};
+use crate::schedule::Phase;
+use crate::schedule::plan::{Order, plan};
+use crate::units::{format_count, format_duration, format_size};
+
+/// Bytes for people: exact below 10 KiB, else three digits in the largest binary unit.
+fn bytes(n: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units
+        .iter()
+        .find(|(_, shift)| n >= 10 << *shift || (n >= 1 << *shift && n.is_multiple_of(1 << *shift)))
+    {
+        Some((unit, shift)) if n.is_multiple_of(1 << *shift) => format!("{} {unit}", n >> shift),
+        Some((unit, shift)) => format!("{:.1} {unit}", n as f64 / (1u64 << shift) as f64),
+        None => format_size(n),
+    }
+}
+
+fn load(phase: &Phase) -> String {
+    let Some(ramp) = phase.ramp else { return phase.load.describe() };
+    let unit = if phase.load.is_open() { "/s" } else { " in flight" };
+    let every = format_duration(ramp.every_ns);
+    format!("{}..{}{unit} by {}, {every} each, stop: {}", ramp.from, ramp.to, ramp.step, ramp.stop.name())
+}
+
+fn objects(phase: &Phase) -> String {
+    let w = &phase.workload;
+    let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
+    let dataset = w.read.as_ref().filter(|_| reads).unwrap_or(&w.written);
+    match &dataset.existing {
+        Some(existing) => {
+            format!("{} (there already, at most {})", existing.location, format_count(dataset.count))
+        }
+        None => {
+            let parts = if dataset.part_size > 0 {
+                format!(" in parts of {}", format_size(dataset.part_size))
+            } else {
+                String::new()
+            };
+            let size = match &dataset.size {
+                crate::workload::size::Size::Fixed(n) => format_size(*n),
+                other => format!("{other}"),
+            };
+            format!("{} x {size}{parts} in {}/{}", format_count(dataset.count), dataset.name, dataset.naming)
+        }
+    }
+}
+
+/// The plan as text.
+pub fn render(experiment: &Experiment) -> String {
+    let mut out = format!("{}  seed {}\n", experiment.name, experiment.seed);
+    if !experiment.description.is_empty() {
+        out.push_str(&format!("{}\n", experiment.description));
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["phase", "role", "operations", "load", "objects", "count", "written", "read", "time"]);
+    for phase in &experiment.phases {
+        let estimate = of_phase(phase, experiment.repeats);
+        let mix: Vec<String> =
+            phase.workload.mix.shares().iter().map(|(kind, n)| format!("{kind} {n}")).collect();
+        let known = |n: Option<u64>, show: fn(u64) -> String| n.map_or("store decides".into(), show);
+        table.add_row([
+            phase.name.clone(),
+            phase.role.name().into(),
+            mix.join(" "),
+            load(phase),
+            objects(phase),
+            known(estimate.operations, format_count),
+            known(estimate.bytes_written, bytes),
+            known(estimate.bytes_read, bytes),
+            estimate.duration_ns.map_or("until done".into(), format_duration),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(5) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    out.push('\n');
+    table.to_string().lines().for_each(|line| out.push_str(&format!("{}\n", line.trim_end())));
+    out.push('\n');
+    out.push_str(&format!(
+        "{} repeat{} on {} store{}: at least {} on each",
+        experiment.repeats,
+        if experiment.repeats == 1 { "" } else { "s" },
+        experiment.stores.len().max(1),
+        if experiment.stores.len() > 1 { "s" } else { "" },
+        format_duration(duration_ns(experiment))
+    ));
+    if experiment.stores.len() > 1 {
+        out.push_str(&format!(", {}\n\n", order(experiment)));
+        out.push_str(&sequence(experiment));
+    } else {
+        out.push('\n');
+    }
+    out
+}
+
+fn order(experiment: &Experiment) -> String {
+    match experiment.order {
+        Order::Sequential => "one store after another".into(),
+        Order::Interleaved => format!(
+            "in turns of at most {}, {} of unrecorded re-warming after each change",
+            format_duration(experiment.block_ns),
+            format_duration(experiment.rewarm_ns)
+        ),
+    }
+}
+
+/// Which store has its turn when.
+fn sequence(experiment: &Experiment) -> String {
+    let letter = |store: usize| char::from(b'A' + (store % 26) as u8);
+    let mut out = String::new();
+    for (number, store) in experiment.stores.iter().enumerate() {
+        out.push_str(&format!("{} = {}\n", letter(number), store.split('?').next().unwrap_or(store)));
+    }
+    let stints = plan(&experiment.phases, experiment.layout(), experiment.stores.len());
+    for (number, phase) in experiment.phases.iter().enumerate() {
+        let turns: String =
+            stints.iter().filter(|s| s.number == number && s.recorded).map(|s| letter(s.store)).collect();
+        out.push_str(&format!("{}: {turns}\n", phase.name));
+    }
+    out
+}

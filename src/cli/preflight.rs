@@ -1,0 +1,128 @@
+//! Before a run: is the store there, may it be used, how far away is it, and what is in it that the run shall read?
+
+use std::sync::Arc;
+
+use super::exit::Exit;
+use super::session::block_on;
+use super::stores::Opened;
+use crate::clock::wall_now;
+use crate::driver::clean::root;
+use crate::report::directory::StoreFacts;
+use crate::store::{Failure, Ignore, Request, Store};
+use crate::workload::dataset::{Existing, Found};
+
+/// Asks the store whether it may be used, and notes what it looks like from here.
+pub fn preflight(opened: &Opened, id: &str, create_bucket: bool) -> Result<StoreFacts, Exit> {
+    let store = opened.store.as_ref();
+    let root = root(store.prefix(), id);
+    let unusable = |failure: &Failure| {
+        let hint = hint(failure);
+        Exit::store(format!("{}: {failure}{}{hint}", opened.written, if hint.is_empty() { "" } else { "; " }))
+    };
+    let facts = block_on(async {
+        let mut lane = store.lane(0);
+        let list = Request::List { prefix: &root, start_after: "", token: "", max_keys: 1 };
+        let mut listed = lane.execute(list.clone(), &mut Ignore).await;
+        if let Err(failure) = &listed
+            && failure.is_code("NoSuchBucket")
+            && (opened.own_bucket || create_bucket)
+        {
+            lane.execute(Request::CreateBucket, &mut Ignore).await.map_err(|f| unusable(&f))?;
+            listed = lane.execute(list, &mut Ignore).await.map(|mut second| {
+                // The connection was made by the first request, whose times are the ones that count.
+                second.timings.connect_ns = failure.timings.connect_ns;
+                second.timings.tls_ns = failure.timings.tls_ns;
+                second
+            });
+        }
+        listed.map_err(|f| unusable(&f))
+    })??;
+    let description = store.describe();
+    let ms = |ns: u64| (ns > 0).then_some(ns as f64 / 1e6);
+    Ok(StoreFacts {
+        url: opened.written.clone(),
+        provider: description.provider,
+        endpoint: description.endpoint,
+        addresses: description.addresses,
+        signing: description.signing,
+        root,
+        rtt_ms: ms(facts.timings.connect_ns),
+        tls_ms: ms(facts.timings.tls_ns),
+        clock_offset_s: facts.store_clock_s.map(|s| s - wall_now().as_second()),
+        uncleaned: true,
+    })
+}
+
+/// What usually helps.
+pub fn hint(failure: &Failure) -> &'static str {
+    use crate::store::ErrorClass;
+    match &failure.class {
+        ErrorClass::Connect => "is the server running, and are endpoint= and port right?",
+        ErrorClass::Tls => {
+            "is the certificate trusted? name its authority with --ca-bundle, or use http:// if the server speaks no TLS"
+        }
+        ErrorClass::Reset => {
+            "does the server speak HTTP at this port? TLS servers need https:// in endpoint="
+        }
+        ErrorClass::Answered(_) if failure.is_code("NoSuchBucket") => {
+            "create the bucket, or let --create-bucket do it"
+        }
+        ErrorClass::Answered(_) if failure.is_code("InvalidAccessKeyId") => {
+            "check AWS_ACCESS_KEY_ID, or the profile in use"
+        }
+        ErrorClass::Answered(_) if failure.is_code("SignatureDoesNotMatch") => {
+            "check AWS_SECRET_ACCESS_KEY and region="
+        }
+        ErrorClass::Answered(_) if failure.is_code("AccessDenied") => {
+            "the credentials need s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject here"
+        }
+        ErrorClass::Answered(_) if failure.is_code("RequestTimeTooSkewed") => "set this machine's clock",
+        ErrorClass::Answered(_) if failure.status() == Some(301) => {
+            "the bucket is in another region; set region="
+        }
+        _ => "",
+    }
+}
+
+/// Lists the objects of an existing dataset, `most` of them at most.
+///
+/// # Errors
+/// 2 when there are none or they are in another bucket, 3 when the store refuses the listing.
+pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<Arc<Found>, Exit> {
+    let store = opened.store.as_ref();
+    let place = |text: String| Exit::input(format!("objects.dataset = '{}': {text}", existing.location));
+    if let Some(bucket) = existing.bucket().filter(|bucket| *bucket != store.container()) {
+        return Err(place(format!(
+            "store {} is not in bucket '{bucket}'; name the prefix alone to read it in each store's own bucket",
+            opened.written
+        )));
+    }
+    let found = block_on(list_all(store, existing.prefix(), most))?;
+    let found = found.map_err(|f| Exit::store(format!("{}: {f}; {}", opened.written, hint(&f))))?;
+    if found.is_empty() {
+        return Err(place(format!("store {} holds no objects there", opened.written)));
+    }
+    Ok(Arc::new(found))
+}
+
+async fn list_all(store: &dyn Store, prefix: &str, most: u64) -> Result<Found, Failure> {
+    let mut lane = store.lane(0);
+    let (mut found, mut token) = (Found::default(), String::new());
+    loop {
+        let request = Request::List { prefix, start_after: "", token: &token, max_keys: 1000 };
+        let page = lane.execute(request, &mut Ignore).await?.listing.unwrap_or_default();
+        for object in page.objects {
+            // Consoles mark folders with empty objects whose names end in a slash.
+            if !(object.size == 0 && object.key.ends_with('/')) {
+                found.push(&object.key, object.size);
+            }
+            if found.len() == most {
+                return Ok(found);
+            }
+        }
+        match page.next_token {
+            Some(next) => token = next,
+            None => return Ok(found),
+        }
+    }
+}

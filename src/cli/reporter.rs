@@ -1,0 +1,281 @@
+//! Hears the collector while a run goes on: keeps the run directory up to date, ends ramps at their plateau, shows the live line.
+
+use std::collections::BTreeMap;
+
+use super::progress::Progress;
+use crate::clock::now_ns;
+use crate::driver::{Control, Job, RampOf};
+use crate::machine::peak_rss_bytes;
+use crate::recorder::collector::{Listener, SecondRow, WindowState};
+use crate::recorder::log::Logged;
+use crate::report::directory::RunDirectory;
+use crate::report::intervals::Place;
+use crate::schedule::Role;
+use crate::schedule::ramp::plateau;
+use crate::store::Description;
+use crate::summary::limits::Means;
+use crate::summary::merge::by_phase;
+use crate::summary::ramp::figures;
+use crate::summary::result::{RunResult, Window};
+use crate::summary::window::{Setting, settled, windows};
+
+/// How a ramp ended.
+struct RampEnd {
+    steps: usize,
+    why: &'static str,
+}
+
+/// What grows while the run goes on.
+pub struct Reporter<'a> {
+    job: &'a Job,
+    control: &'a Control,
+    directory: &'a mut RunDirectory,
+    progress: &'a Progress,
+    means: Means,
+    epoch_unix_s: f64,
+    described: Vec<Description>,
+    /// Windows of stints that are over, and the CPU seconds of those that are measured.
+    closed: BTreeMap<usize, Vec<Window>>,
+    cpu_closed_s: f64,
+    /// Throughput and link share of ramp steps that are over and settled, by stint.
+    settled: BTreeMap<usize, (f64, Option<f64>)>,
+    ends: BTreeMap<RampOf, RampEnd>,
+    written_at_ns: u64,
+    write_took_ns: u64,
+    /// The result so far.
+    pub result: RunResult,
+}
+
+impl<'a> Reporter<'a> {
+    /// A reporter that fills `result`.
+    pub fn new(
+        job: &'a Job,
+        control: &'a Control,
+        directory: &'a mut RunDirectory,
+        progress: &'a Progress,
+        means: Means,
+        result: RunResult,
+    ) -> Reporter<'a> {
+        let wall_s = crate::clock::wall_now().as_nanosecond() as f64 / 1e9;
+        Reporter {
+            job,
+            control,
+            directory,
+            progress,
+            means,
+            epoch_unix_s: wall_s - now_ns() as f64 / 1e9,
+            described: job.sites.iter().map(|s| s.store.describe()).collect(),
+            closed: BTreeMap::new(),
+            cpu_closed_s: 0.0,
+            settled: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            written_at_ns: 0,
+            write_took_ns: 0,
+            result,
+        }
+    }
+
+    fn windows(&self, index: usize, state: &WindowState) -> Vec<Window> {
+        let stint = &self.job.stints[index];
+        if !stint.recorded {
+            return Vec::new();
+        }
+        let setting = Setting {
+            store: &self.described[stint.store],
+            means: self.means,
+            lanes: self.job.shard.share(stint.phase.load.lanes()),
+            epoch_unix_s: self.epoch_unix_s,
+            now_ns: now_ns(),
+        };
+        windows(stint, state, setting)
+    }
+
+    /// Whether a step of a ramp counts: the one that was cut short does not.
+    fn counts(&self, index: usize) -> bool {
+        let stint = &self.job.stints[index];
+        let end = self.ends.get(&stint.ramp_of()).filter(|_| stint.may_be_cut());
+        end.is_none_or(|end| stint.step.is_none_or(|step| (step as usize) < end.steps))
+    }
+
+    /// Ends the ramp that is under way, when its settled steps say so.
+    fn judge_ramp(&mut self, states: &[WindowState]) {
+        let Some(current) = states.iter().rposition(|w| w.edges.is_some()) else { return };
+        let stint = &self.job.stints[current];
+        let ramp = stint.ramp_of();
+        if !stint.may_be_cut() || self.ends.contains_key(&ramp) {
+            return;
+        }
+        let steps: Vec<usize> = (0..=current)
+            .filter(|i| {
+                let s = &self.job.stints[*i];
+                s.recorded && s.step.is_some() && s.ramp_of() == ramp
+            })
+            .collect();
+        let mut throughputs = Vec::new();
+        let mut link = None;
+        for index in &steps {
+            if !self.settled.contains_key(index) && settled(&states[*index]) {
+                let (carried, share) = self.carried(*index, &states[*index]);
+                self.settled.insert(*index, (carried, share));
+            }
+            let Some((carried, share)) = self.settled.get(index) else { break };
+            throughputs.push(*carried);
+            link = *share;
+        }
+        for steps in 1..=throughputs.len() {
+            let share = link.filter(|_| steps == throughputs.len());
+            if let Some(reason) = plateau(&throughputs[..steps], share) {
+                self.ends.insert(ramp, RampEnd { steps, why: reason.describe() });
+                self.control.cut(ramp);
+                return;
+            }
+        }
+    }
+
+    /// What a step carried, all operations together, and how full the link was.
+    fn carried(&self, index: usize, state: &WindowState) -> (f64, Option<f64>) {
+        let windows = self.windows(index, state);
+        let bytes: f64 = windows.iter().map(|w| w.throughput_bytes_per_s).sum();
+        let operations: f64 = windows.iter().map(|w| w.achieved_per_s).sum();
+        (if bytes > 0.0 { bytes } else { operations }, state.usage.link.as_ref().map(|(_, share)| *share))
+    }
+
+    fn gather(&mut self, states: &[WindowState]) {
+        let mut all = Vec::new();
+        let mut cpu_s = self.cpu_closed_s;
+        for (index, state) in states.iter().enumerate() {
+            if !self.counts(index) {
+                continue;
+            }
+            match self.closed.get(&index) {
+                Some(windows) => all.extend(windows.iter().cloned()),
+                None => {
+                    all.extend(self.windows(index, state));
+                    cpu_s += self.cpu_s(index, state);
+                }
+            }
+        }
+        let measured: u64 = all.iter().filter(|w| w.role == "measure").map(|w| w.operations).sum();
+        let client = &mut self.result.client;
+        client.cpu_seconds = cpu_s;
+        client.cpu_us_per_operation = if measured > 0 { cpu_s * 1e6 / measured as f64 } else { 0.0 };
+        client.peak_rss_bytes = peak_rss_bytes();
+        self.result.ramps = self.ramps(&all);
+        self.result.windows = all;
+    }
+
+    fn cpu_s(&self, index: usize, state: &WindowState) -> f64 {
+        let stint = &self.job.stints[index];
+        let counts = stint.recorded && stint.phase.role == Role::Measure;
+        if counts { state.usage.process_cpu_ns as f64 / 1e9 } else { 0.0 }
+    }
+
+    fn ramps(&self, all: &[Window]) -> Vec<crate::summary::result::RampFigures> {
+        let steps: Vec<Window> =
+            all.iter().filter(|w| w.step.is_some()).map(|w| Window { step: None, ..w.clone() }).collect();
+        let mut out = Vec::new();
+        for group in by_phase(&steps) {
+            let mut repeats: Vec<u32> = group.iter().map(|w| w.repeat).collect();
+            repeats.dedup();
+            for repeat in repeats {
+                let of_repeat: Vec<&Window> = group.iter().copied().filter(|w| w.repeat == repeat).collect();
+                let end = self.ends.iter().find(|((store, number, r), _)| {
+                    let place = |s: &&crate::schedule::plan::Stint| s.store == *store && s.number == *number;
+                    *r == repeat
+                        && self.described[*store].url == of_repeat[0].store
+                        && self
+                            .job
+                            .stints
+                            .iter()
+                            .find(place)
+                            .is_some_and(|s| s.phase.name == of_repeat[0].phase)
+                });
+                let why = end.map_or("no plateau was reached", |(_, end)| end.why);
+                out.extend(figures(&of_repeat, why));
+            }
+        }
+        out
+    }
+
+    fn write(&mut self) {
+        let began = now_ns();
+        self.directory.result(&self.result);
+        self.written_at_ns = now_ns();
+        self.write_took_ns = self.written_at_ns - began;
+    }
+
+    /// Writes the result for the last time and gives it back.
+    pub fn finish(mut self, partial: bool) -> RunResult {
+        self.result.run.partial = partial;
+        self.result.client.peak_rss_bytes = peak_rss_bytes();
+        self.write();
+        self.result
+    }
+}
+
+fn place_of<'a>(job: &'a Job, described: &'a [Description], index: usize) -> Place<'a> {
+    let stint = &job.stints[index];
+    Place {
+        store: &described[stint.store].url,
+        phase: &stint.phase.name,
+        role: stint.phase.role.name(),
+        repeat: stint.repeat,
+        block: stint.block,
+        step: stint.step,
+    }
+}
+
+impl Listener for Reporter<'_> {
+    fn second(&mut self, row: &SecondRow<'_>) {
+        let stint = &self.job.stints[row.phase];
+        if stint.recorded {
+            self.progress.second(row);
+            let place = place_of(self.job, &self.described, row.phase);
+            self.directory.second(place, row);
+        }
+    }
+
+    fn snapshot(&mut self, states: &[WindowState]) {
+        self.judge_ramp(states);
+        self.progress.show(states, &self.job.stints);
+        self.directory.flush();
+        // With many windows writing takes its time; it must never take much of the machine's.
+        if now_ns() - self.written_at_ns >= 30 * self.write_took_ns {
+            self.gather(states);
+            self.write();
+        }
+    }
+
+    fn closed(&mut self, index: usize, state: &WindowState) -> bool {
+        // A prepare phase keeps its counts, because the driver looks for failures in them.
+        if self.job.stints[index].phase.role == Role::Prepare || state.edges.is_none() {
+            return false;
+        }
+        if self.job.stints[index].step.is_some() && settled(state) {
+            let carried = self.carried(index, state);
+            self.settled.entry(index).or_insert(carried);
+        }
+        self.cpu_closed_s += self.cpu_s(index, state);
+        let windows = self.windows(index, state);
+        self.progress.stamps(&windows);
+        self.closed.insert(index, windows);
+        true
+    }
+
+    fn logged(&mut self, operations: &[Logged]) {
+        for operation in operations.iter().filter(|o| self.job.stints[o.stint].recorded) {
+            let place = place_of(self.job, &self.described, operation.stint);
+            self.directory.operation(place, operation);
+        }
+    }
+
+    fn finished(&mut self, states: &[WindowState]) {
+        self.judge_ramp(states);
+        self.directory.flush();
+        self.gather(states);
+    }
+
+    fn failure(&mut self, class: &str, message: &str) {
+        self.progress.failure(class, message);
+    }
+}

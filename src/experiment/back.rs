@@ -1,0 +1,133 @@
+//! The way back: a resolved experiment as TOML that resolves to itself. It is what a run directory keeps, and what `--dry-run` shows.
+
+use super::Experiment;
+use super::choices::{ConcurrencyRamp, HotspotWritten, LognormalWritten, RateRamp};
+use super::written::{
+    ConcurrencyWritten, ExperimentWritten, NamingWritten, ObjectsWritten, PhaseWritten, PopularityWritten,
+    RateWritten, SizeWritten,
+};
+use crate::schedule::{Load, Phase};
+use crate::units::{format_duration, format_rate, format_size};
+use crate::workload::Workload;
+use crate::workload::naming::Naming;
+use crate::workload::popularity::Popularity;
+use crate::workload::size::Size;
+
+/// The experiment with everything written out.
+pub fn to_toml(experiment: &Experiment) -> String {
+    let written = ExperimentWritten {
+        name: experiment.name.clone(),
+        description: experiment.description.clone(),
+        seed: experiment.seed,
+        stores: experiment.stores.clone(),
+        repeats: Some(experiment.repeats),
+        order: Some(experiment.order.name().into()),
+        block: Some(format_duration(experiment.block_ns)),
+        rewarm: Some(format_duration(experiment.rewarm_ns)),
+        phase: experiment.phases.iter().map(|p| phase(p, experiment.repeats)).collect(),
+    };
+    toml::to_string(&written).unwrap_or_else(|e| format!("# could not be written: {e}\n"))
+}
+
+fn phase(p: &Phase, repeats: u32) -> PhaseWritten {
+    let w = &p.workload;
+    let (mut rate, mut arrival, mut in_flight, mut concurrency) = (None, None, None, None);
+    match p.load {
+        Load::Closed { concurrency: n } => concurrency = Some(ConcurrencyWritten::Fixed(n as u64)),
+        Load::Open { rate_per_s, arrival: spread, in_flight: most } => {
+            rate = Some(RateWritten::Fixed(format_rate(rate_per_s)));
+            arrival = Some(spread.name().to_string());
+            in_flight = Some(most as u64);
+        }
+    }
+    if let Some(ramp) = p.ramp {
+        let (every, stop) = (format_duration(ramp.every_ns), Some(ramp.stop.name().to_string()));
+        if p.load.is_open() {
+            let [from, step, to] = [ramp.from, ramp.step, ramp.to].map(format_rate);
+            rate = Some(RateWritten::Ramp(RateRamp { from, step, every, to, stop }));
+        } else {
+            let [from, step, to] = [ramp.from, ramp.step, ramp.to].map(|n| n as u64);
+            concurrency =
+                Some(ConcurrencyWritten::Ramp(ConcurrencyRamp { from, step, every, to: Some(to), stop }));
+        }
+    }
+    PhaseWritten {
+        name: p.name.clone(),
+        role: Some(p.role.name().into()),
+        operations: w.mix.shares().iter().map(|(k, n)| (k.name().to_string(), *n)).collect(),
+        objects: objects(w, repeats),
+        concurrency,
+        rate,
+        arrival,
+        in_flight,
+        duration: p.limit.duration_ns.filter(|_| p.ramp.is_none()).map(format_duration),
+        stop_after: p.limit.operations,
+        timeout: Some(format_duration(p.timeout_ns)),
+        drain: Some(format_duration(p.drain_ns)),
+        retries: Some(p.retries),
+        verify: Some(if p.verify { "on" } else { "off" }.into()),
+    }
+}
+
+fn objects(w: &Workload, repeats: u32) -> ObjectsWritten {
+    let existing = w.read.as_ref().and_then(|d| d.existing.as_ref());
+    let written = &w.written;
+    let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
+    let count = match (&w.spare, existing, &w.read) {
+        (Some(spare), _, _) if w.only_deletes() => spare.count / u64::from(repeats.max(1)),
+        (_, Some(_), Some(read)) => read.count,
+        _ => written.count,
+    };
+    ObjectsWritten {
+        from: w.read.as_ref().filter(|_| existing.is_none()).map(|d| d.name.clone()),
+        dataset: existing.map(|e| e.location.clone()),
+        count: Some(count),
+        size: existing.is_none().then(|| size(&written.size)),
+        part_size: (written.part_size > 0).then(|| format_size(written.part_size)),
+        range: (w.range > 0).then(|| format_size(w.range)),
+        popularity: (reads && w.read.is_some()).then(|| popularity(w.popularity)),
+        naming: existing.is_none().then(|| naming(&written.naming)),
+    }
+}
+
+fn size(size: &Size) -> SizeWritten {
+    match size {
+        Size::Fixed(bytes) => SizeWritten::Fixed(format_size(*bytes)),
+        Size::Uniform(min, max) => SizeWritten::Uniform { uniform: [format_size(*min), format_size(*max)] },
+        Size::Lognormal { median, sigma, min, max } => SizeWritten::Lognormal {
+            lognormal: LognormalWritten {
+                median: format_size(*median),
+                sigma: *sigma,
+                min: Some(format_size(*min)),
+                max: Some(format_size(*max)),
+            },
+        },
+        Size::Weighted(list) => {
+            SizeWritten::Weighted { weighted: list.iter().map(|(b, w)| (format_size(*b), *w)).collect() }
+        }
+    }
+}
+
+fn popularity(popularity: Popularity) -> PopularityWritten {
+    match popularity {
+        Popularity::Uniform => PopularityWritten::Name("uniform".into()),
+        Popularity::Sequential => PopularityWritten::Name("sequential".into()),
+        Popularity::Zipfian { theta } => PopularityWritten::Zipfian { zipfian: theta },
+        Popularity::Latest { theta } => PopularityWritten::Latest { latest: theta },
+        Popularity::Hotspot { objects, operations } => {
+            PopularityWritten::Hotspot { hotspot: HotspotWritten { objects, operations } }
+        }
+    }
+}
+
+fn naming(naming: &Naming) -> NamingWritten {
+    if *naming == Naming::default() {
+        return NamingWritten::Name("sequential".into());
+    }
+    if *naming == Naming::hex() {
+        return NamingWritten::Name("hex".into());
+    }
+    let prefixes = Some(naming.prefix_count()).filter(|n| *n > 0);
+    let plain = prefixes.is_some_and(|n| *naming == Naming::prefixes(n));
+    NamingWritten::Table { prefixes, template: (!plain).then(|| naming.to_string()) }
+}

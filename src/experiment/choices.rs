@@ -1,0 +1,259 @@
+//! Fields that may be written in several ways: a plain value, or a table that says more. What fits none of them is refused with
+//! all of them.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use toml::Value;
+
+/// A size or a distribution of sizes.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum SizeWritten {
+    /// All the same: `"1 MiB"`.
+    Fixed(String),
+    /// `{ uniform = ["1 KiB", "1 MiB"] }`.
+    Uniform {
+        /// Smallest and largest.
+        uniform: [String; 2],
+    },
+    /// `{ lognormal = { median = "1 MiB", sigma = 1.0, max = "1 GiB" } }`.
+    Lognormal {
+        /// Its parameters.
+        lognormal: LognormalWritten,
+    },
+    /// `{ weighted = { "4 KiB" = 70, "1 MiB" = 30 } }`.
+    Weighted {
+        /// Weight by size.
+        weighted: BTreeMap<String, u32>,
+    },
+}
+
+/// Parameters of a lognormal size distribution.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LognormalWritten {
+    /// Median.
+    pub median: String,
+    /// Standard deviation of the logarithm.
+    pub sigma: f64,
+    /// Smallest size (1 B).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<String>,
+    /// Largest size (5 GiB).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<String>,
+}
+
+/// A popularity by name, or with its parameters.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum PopularityWritten {
+    /// `uniform`, `sequential`, `zipfian`, `latest` or `hotspot`.
+    Name(String),
+    /// `{ zipfian = 0.99 }`.
+    Zipfian {
+        /// Exponent.
+        zipfian: f64,
+    },
+    /// `{ latest = 0.99 }`.
+    Latest {
+        /// Exponent.
+        latest: f64,
+    },
+    /// `{ hotspot = { objects = 0.2, operations = 0.8 } }`.
+    Hotspot {
+        /// Its shares.
+        hotspot: HotspotWritten,
+    },
+}
+
+/// Shares of a hotspot.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HotspotWritten {
+    /// Share of the objects that are hot.
+    pub objects: f64,
+    /// Share of the operations that go to them.
+    pub operations: f64,
+}
+
+/// How keys are named.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum NamingWritten {
+    /// `sequential` or `hex`.
+    Name(String),
+    /// `{ prefixes = 16 }`, `{ template = "logs/{hex}/{index}.bin" }`, or both.
+    Table {
+        /// Number of prefixes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        prefixes: Option<u64>,
+        /// Template of a key.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        template: Option<String>,
+    },
+}
+
+/// Operations in flight.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ConcurrencyWritten {
+    /// Always so many.
+    Fixed(u64),
+    /// Rising.
+    Ramp(ConcurrencyRamp),
+}
+
+/// A rising number of operations in flight.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConcurrencyRamp {
+    /// First step.
+    pub from: u64,
+    /// What each step adds.
+    pub step: u64,
+    /// Length of a step.
+    pub every: String,
+    /// Most (512 where the ramp ends at its plateau).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<u64>,
+    /// `plateau` (the default) or `never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<String>,
+}
+
+/// Intended operations per time.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum RateWritten {
+    /// Always so many.
+    Fixed(String),
+    /// Rising.
+    Ramp(RateRamp),
+}
+
+/// A rising rate.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RateRamp {
+    /// First step.
+    pub from: String,
+    /// What each step adds.
+    pub step: String,
+    /// Length of a step.
+    pub every: String,
+    /// Most.
+    pub to: String,
+    /// `plateau` (the default) or `never`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop: Option<String>,
+}
+
+/// The forms of each field, for people.
+const SIZE: &str = "write a size, such as \"1 MiB\", or { uniform = [\"1 KiB\", \"1 MiB\"] }, { lognormal = { median = \"1 MiB\", sigma = 1.0 } } \
+                    or { weighted = { \"4 KiB\" = 70, \"1 MiB\" = 30 } }";
+const POPULARITY: &str = "write \"uniform\", \"sequential\", \"zipfian\", \"latest\" or \"hotspot\", or { zipfian = 0.99 }, { latest = 0.99 } or \
+                          { hotspot = { objects = 0.2, operations = 0.8 } }";
+const NAMING: &str =
+    "write \"sequential\" or \"hex\", or { prefixes = 16 } or { template = \"logs/{hex}/{index}.bin\" }";
+const CONCURRENCY: &str =
+    "write a whole number, such as 64, or { from = 8, step = 32, every = \"5m\", stop = \"plateau\" }";
+const RATE: &str = "write a rate, such as \"500/s\", or { from = \"100/s\", step = \"100/s\", to = \"2000/s\", every = \"30s\", stop = \"plateau\" }";
+
+/// Reads `value` as the one field of a table that `name` says, or says why not.
+fn field<'de, T: Deserialize<'de>>(table: &toml::Table, name: &str) -> Option<Result<T, String>> {
+    let value = (table.len() == 1).then(|| table.get(name)).flatten()?;
+    Some(value.clone().try_into::<T>().map_err(|e| format!("{name}: {}", e.message().trim())))
+}
+
+fn size(value: Value) -> Result<SizeWritten, String> {
+    match value {
+        Value::String(text) => Ok(SizeWritten::Fixed(text)),
+        Value::Table(table) => (field(&table, "uniform")
+            .map(|f| f.map(|uniform| SizeWritten::Uniform { uniform })))
+        .or_else(|| {
+            field(&table, "lognormal").map(|f| f.map(|lognormal| SizeWritten::Lognormal { lognormal }))
+        })
+        .or_else(|| field(&table, "weighted").map(|f| f.map(|weighted| SizeWritten::Weighted { weighted })))
+        .unwrap_or_else(|| Err(SIZE.into()))
+        .map_err(|e| if e == SIZE { e } else { format!("{e}; {SIZE}") }),
+        other => Err(format!("{other} has no unit; {SIZE}")),
+    }
+}
+
+fn popularity(value: Value) -> Result<PopularityWritten, String> {
+    match value {
+        Value::String(text) => Ok(PopularityWritten::Name(text)),
+        Value::Table(table) => field(&table, "zipfian")
+            .map(|f| f.map(|zipfian| PopularityWritten::Zipfian { zipfian }))
+            .or_else(|| field(&table, "latest").map(|f| f.map(|latest| PopularityWritten::Latest { latest })))
+            .or_else(|| {
+                field(&table, "hotspot").map(|f| f.map(|hotspot| PopularityWritten::Hotspot { hotspot }))
+            })
+            .unwrap_or_else(|| Err(POPULARITY.into())),
+        _ => Err(POPULARITY.into()),
+    }
+}
+
+fn naming(value: Value) -> Result<NamingWritten, String> {
+    let table = match value {
+        Value::String(text) => return Ok(NamingWritten::Name(text)),
+        Value::Table(table) => table,
+        _ => return Err(NAMING.into()),
+    };
+    if table.is_empty() || table.keys().any(|key| key != "prefixes" && key != "template") {
+        return Err(NAMING.into());
+    }
+    let (mut prefixes, mut template) = (None, None);
+    for (key, value) in table {
+        match value {
+            Value::Integer(n) if key == "prefixes" && n > 0 => prefixes = Some(n as u64),
+            Value::String(text) if key == "template" => template = Some(text),
+            _ => return Err(NAMING.into()),
+        }
+    }
+    Ok(NamingWritten::Table { prefixes, template })
+}
+
+fn concurrency(value: Value) -> Result<ConcurrencyWritten, String> {
+    match value {
+        Value::Integer(n) if n >= 0 => Ok(ConcurrencyWritten::Fixed(n as u64)),
+        Value::Table(table) => table
+            .try_into()
+            .map(ConcurrencyWritten::Ramp)
+            .map_err(|e: toml::de::Error| format!("{}; {CONCURRENCY}", e.message().trim())),
+        _ => Err(CONCURRENCY.into()),
+    }
+}
+
+fn rate(value: Value) -> Result<RateWritten, String> {
+    match value {
+        Value::String(text) => Ok(RateWritten::Fixed(text)),
+        Value::Table(table) => table
+            .try_into()
+            .map(RateWritten::Ramp)
+            .map_err(|e: toml::de::Error| format!("{}; {RATE}", e.message().trim())),
+        other => Err(format!("{other} has no unit; {RATE}")),
+    }
+}
+
+macro_rules! read_with {
+    ($($kind:ty => $read:path),* $(,)?) => {$(
+        impl<'de> Deserialize<'de> for $kind {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<$kind, D::Error> {
+                $read(Value::deserialize(deserializer)?).map_err(D::Error::custom)
+            }
+        }
+    )*};
+}
+
+read_with! {
+    SizeWritten => size,
+    PopularityWritten => popularity,
+    NamingWritten => naming,
+    ConcurrencyWritten => concurrency,
+    RateWritten => rate,
+}

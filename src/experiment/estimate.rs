@@ -1,0 +1,119 @@
+//! What a run will do, before it does it: operations, bytes and time per phase, as far as a plan can know them. A closed loop limited
+//! by time does as many operations as the store lets it, so its counts are open.
+
+use super::Experiment;
+use crate::schedule::{Load, Phase, Role};
+use crate::workload::size::Size;
+use crate::workload::{Dataset, OperationKind};
+
+/// Sizes of more objects than this are taken at their mean.
+const COUNTED_OBJECTS: u64 = 20_000_000;
+
+/// One phase on one store, all repeats together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PhaseEstimate {
+    /// Operations; `None` where the store decides.
+    pub operations: Option<u64>,
+    /// Object bytes written.
+    pub bytes_written: Option<u64>,
+    /// Object bytes read.
+    pub bytes_read: Option<u64>,
+    /// Length, in nanoseconds; `None` where a number of operations ends the phase.
+    pub duration_ns: Option<u64>,
+}
+
+/// Operations of one pass through a phase.
+fn operations(phase: &Phase) -> Option<u64> {
+    let by_time = |rate_per_s: f64, ns: u64| (rate_per_s * ns as f64 / 1e9).round() as u64;
+    let timed = match (phase.load, phase.ramp, phase.limit.duration_ns) {
+        (Load::Open { .. }, Some(ramp), _) => {
+            Some((0..ramp.steps()).map(|step| by_time(ramp.load(step), ramp.every_ns)).sum())
+        }
+        (Load::Open { rate_per_s, .. }, None, Some(ns)) => Some(by_time(rate_per_s, ns)),
+        _ => None,
+    };
+    match (timed, phase.limit.operations) {
+        (Some(timed), Some(most)) => Some(timed.min(most)),
+        (None, Some(most)) if phase.limit.duration_ns.is_none() => Some(most),
+        (timed, _) => timed,
+    }
+}
+
+/// Bytes of the first `puts` objects written.
+fn written_bytes(dataset: &Dataset, puts: u64) -> u64 {
+    match &dataset.size {
+        Size::Fixed(bytes) => bytes * puts,
+        size if puts > COUNTED_OBJECTS => (size.mean() * puts as f64).round() as u64,
+        _ => (0..puts).map(|i| dataset.size_of(i % dataset.count, i / dataset.count)).sum(),
+    }
+}
+
+/// Estimates one phase.
+pub fn of_phase(phase: &Phase, repeats: u32) -> PhaseEstimate {
+    let passes = if phase.role == Role::Prepare { 1 } else { u64::from(repeats) };
+    let once = operations(phase);
+    let workload = &phase.workload;
+    let share = |kind| f64::from(workload.mix.share(kind)) / f64::from(workload.mix.total());
+    let of_kind = |kind| once.map(|n| (n as f64 * share(kind)).round() as u64 * passes);
+    let read_mean = workload.read.as_ref().filter(|d| d.existing.is_none()).map(|d| d.size.mean());
+    let reads = of_kind(OperationKind::Get).map(|n| read_mean.map(|mean| (mean * n as f64).round() as u64));
+    let ranges = of_kind(OperationKind::GetRange).map(|n| n * workload.range);
+    let bytes_read = match (share(OperationKind::Get) > 0.0, reads, ranges) {
+        (true, Some(Some(whole)), Some(ranges)) => Some(whole + ranges),
+        (true, _, _) => None,
+        (false, _, ranges) if share(OperationKind::GetRange) > 0.0 => ranges,
+        _ => Some(0),
+    };
+    PhaseEstimate {
+        operations: once.map(|n| n * passes),
+        bytes_written: match share(OperationKind::Put) > 0.0 {
+            true => of_kind(OperationKind::Put).map(|puts| written_bytes(&workload.written, puts)),
+            false => Some(0),
+        },
+        bytes_read,
+        duration_ns: phase.limit.duration_ns.map(|ns| ns * passes),
+    }
+}
+
+/// Measured and warming time on one store, at least: phases that a number of operations ends are not in it.
+pub fn duration_ns(experiment: &Experiment) -> u64 {
+    experiment.phases.iter().filter_map(|p| of_phase(p, experiment.repeats).duration_ns).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::resolve::parse;
+
+    #[test]
+    fn what_a_plan_can_know_is_exact() {
+        let text = "name='x'\nrepeats=2\n\
+            [[phase]]\nname='o'\nrole='prepare'\noperations={put=1}\nobjects={count=10, size='1 MiB'}\n\
+            [[phase]]\nname='open'\noperations={get=3, put=1}\nobjects={from='o', size='1 KiB'}\nrate='100/s'\nduration='10s'\n\
+            [[phase]]\nname='closed'\noperations={get=1}\nobjects={from='o'}\nduration='10s'\n";
+        let experiment = parse("f", text, &[]).unwrap();
+        let [objects, open, closed] = &experiment.phases[..] else { panic!() };
+        let mib = 1 << 20;
+        let of = |phase| of_phase(phase, 2);
+        assert_eq!(
+            of(objects),
+            PhaseEstimate {
+                operations: Some(10),
+                bytes_written: Some(10 * mib),
+                bytes_read: Some(0),
+                duration_ns: None
+            }
+        );
+        assert_eq!(
+            of(open),
+            PhaseEstimate {
+                operations: Some(2000),
+                bytes_written: Some(500 * 1024),
+                bytes_read: Some(1500 * mib),
+                duration_ns: Some(20_000_000_000)
+            }
+        );
+        assert_eq!((of(closed).operations, of(closed).bytes_read), (None, None), "the store decides");
+        assert_eq!(duration_ns(&experiment), 40_000_000_000);
+    }
+}

@@ -1,0 +1,319 @@
+//! The objects of a phase: what it reads, what it writes, what it deletes.
+
+use super::Problem;
+use super::written::{NamingWritten, ObjectsWritten, PhaseWritten, PopularityWritten, SizeWritten};
+use crate::schedule::{Phase, Role};
+use crate::units::{format_size, parse_size};
+use crate::workload::dataset::Existing;
+use crate::workload::mix::Mix;
+use crate::workload::naming::Naming;
+use crate::workload::popularity::{DEFAULT_THETA, Popularity};
+use crate::workload::size::Size;
+use crate::workload::{Dataset, OperationKind};
+
+/// Objects, where nothing is written.
+pub const DEFAULT_OBJECTS: u64 = 1000;
+/// Bytes of an object, where nothing is written.
+pub const DEFAULT_SIZE: u64 = 1024;
+/// Most objects of an existing dataset, where nothing is written.
+pub const DEFAULT_EXISTING: u64 = 100_000;
+/// The largest body of one request: 5 GiB (S3 user guide, "Uploading objects").
+pub const MOST_BYTES_PER_REQUEST: u64 = 5 << 30;
+/// The largest object: 5 TiB (as above).
+const MOST_BYTES: u64 = 5 << 40;
+/// The smallest part but the last, and the most parts (S3 user guide, "Amazon S3 multipart upload limits").
+const LEAST_PART: u64 = 5 << 20;
+const MOST_PARTS: u64 = 10_000;
+
+/// What a phase works on.
+pub struct Datasets {
+    /// Objects that reads address.
+    pub read: Option<Dataset>,
+    /// Objects that puts write.
+    pub written: Dataset,
+    /// Objects that the first deletes address.
+    pub spare: Option<Dataset>,
+    /// How often the objects that are read come up.
+    pub popularity: Popularity,
+}
+
+/// Finds the objects of a phase.
+///
+/// # Errors
+/// What is wrong and how to fix it.
+pub fn resolve_objects(
+    written: &PhaseWritten,
+    mix: &Mix,
+    lanes: u64,
+    open: bool,
+    seed: u64,
+    repeats: u32,
+    before: &[Phase],
+) -> Result<Datasets, Problem> {
+    let objects = &written.objects;
+    let read = resolve_read(objects, seed, before)?;
+    if read.is_none() && mix.shares().iter().any(|(kind, _)| kind.reads()) {
+        let text = "what it reads must be written first; add a prepare phase and name it in objects.from, or name objects that are there \
+                    already in objects.dataset";
+        return Err(Problem::new("objects", text));
+    }
+    let writes =
+        mix.shares().iter().any(|(kind, _)| matches!(kind, OperationKind::Put | OperationKind::Delete));
+    let existing = read.as_ref().is_some_and(|d| d.existing.is_some());
+    if existing && writes {
+        let text = "objects.dataset is only read; drop put and delete, or write objects of the run's own (objects.from)";
+        return Err(Problem::new("operations", text));
+    }
+    let size = match (&objects.size, &read) {
+        (None, Some(read)) => read.size.clone(),
+        (None, None) => Size::Fixed(DEFAULT_SIZE),
+        (Some(size), _) => resolve_size(size)?,
+    };
+    let part_size = match &objects.part_size {
+        None => 0,
+        Some(text) => bytes("objects.part_size", text)?,
+    };
+    if !existing {
+        check_size(&size, part_size)?;
+    }
+    let count = objects.count.unwrap_or_else(|| read.as_ref().map_or(DEFAULT_OBJECTS, |d| d.count));
+    if count == 0 {
+        return Err(Problem::new("objects.count", "objects.count must be above 0"));
+    }
+    let naming = resolve_naming(objects.naming.as_ref())?;
+    let popularity = resolve_popularity(objects.popularity.as_ref())?;
+    if objects.popularity.is_some() && read.is_none() {
+        let text = "objects.popularity belongs to phases that read; this one reads nothing, and puts take objects in turn";
+        return Err(Problem::new("objects.popularity", text));
+    }
+    let only_deletes = mix.share(OperationKind::Delete) == mix.total();
+    let spare_count = match (only_deletes, open) {
+        (true, _) => count * u64::from(repeats),
+        (false, true) => 64,
+        // Twice the lanes: the put that a delete meets was begun at least a full round earlier.
+        (false, false) => (2 * lanes).max(16),
+    };
+    let dataset = |name: &str, count| Dataset {
+        naming: naming.clone(),
+        part_size,
+        ..Dataset::new(name, seed, count, size.clone())
+    };
+    let spare = (mix.share(OperationKind::Delete) > 0)
+        .then(|| dataset(&format!("{}.spare", written.name), spare_count));
+    // A ring shorter than the distance between put and delete would overwrite what is about to be deleted.
+    let ring = if spare.is_some() { count.max(8 * spare_count) } else { count };
+    Ok(Datasets { read, written: dataset(&written.name, ring), spare, popularity })
+}
+
+fn resolve_read(objects: &ObjectsWritten, seed: u64, before: &[Phase]) -> Result<Option<Dataset>, Problem> {
+    match (&objects.from, &objects.dataset) {
+        (None, None) => Ok(None),
+        (Some(_), Some(_)) => Err(Problem::new(
+            "objects.dataset",
+            "a phase reads either objects.from or objects.dataset, not both",
+        )),
+        (Some(from), None) => {
+            let source = before.iter().find(|p| p.name == *from && p.role == Role::Prepare);
+            let missing = || {
+                let known: Vec<&str> =
+                    before.iter().filter(|p| p.role == Role::Prepare).map(|p| p.name.as_str()).collect();
+                let known = if known.is_empty() {
+                    "there is none".into()
+                } else {
+                    format!("there are {}", known.join(", "))
+                };
+                let text = format!(
+                    "objects.from = '{from}' must name a prepare phase that stands before this one; {known}"
+                );
+                Problem::new("objects.from", text)
+            };
+            Ok(Some(source.ok_or_else(missing)?.workload.written.clone()))
+        }
+        (None, Some(location)) => {
+            if location.contains('?') || location.split_once("://").is_some_and(|(_, place)| place.is_empty())
+            {
+                let text = format!(
+                    "objects.dataset '{location}' must be s3://bucket/prefix, or a prefix in the store's bucket"
+                );
+                return Err(Problem::new("objects.dataset", text));
+            }
+            let count = objects.count.unwrap_or(DEFAULT_EXISTING);
+            let mut dataset = Dataset::new(location, seed, count, Size::Fixed(DEFAULT_SIZE));
+            dataset.existing = Some(Existing { location: location.clone(), found: None });
+            Ok(Some(dataset))
+        }
+    }
+}
+
+fn bytes(field: &str, text: &str) -> Result<u64, Problem> {
+    parse_size(text).map_err(|e| Problem::new(field, format!("{field}: {e}")))
+}
+
+fn resolve_size(written: &SizeWritten) -> Result<Size, Problem> {
+    const FIELD: &str = "objects.size";
+    match written {
+        SizeWritten::Fixed(text) => Ok(Size::Fixed(bytes(FIELD, text)?)),
+        SizeWritten::Uniform { uniform: [min, max] } => {
+            let (min, max) = (bytes(FIELD, min)?, bytes(FIELD, max)?);
+            if min > max {
+                let text =
+                    "objects.size.uniform must have its smaller size first, such as [\"1 KiB\", \"1 MiB\"]";
+                return Err(Problem::new(FIELD, text));
+            }
+            Ok(Size::Uniform(min, max))
+        }
+        SizeWritten::Lognormal { lognormal } => {
+            let median = bytes(FIELD, &lognormal.median)?;
+            let min = lognormal.min.as_deref().map_or(Ok(1), |t| bytes(FIELD, t))?;
+            let max = lognormal.max.as_deref().map_or(Ok(MOST_BYTES_PER_REQUEST), |t| bytes(FIELD, t))?;
+            let sigma = lognormal.sigma;
+            if !(sigma > 0.0 && sigma <= 10.0) {
+                return Err(Problem::new(
+                    FIELD,
+                    format!("objects.size.lognormal.sigma = {sigma} must be above 0 and at most 10"),
+                ));
+            }
+            if !(min <= median && median <= max && median > 0) {
+                let text = "objects.size.lognormal: median must be above 0 and lie between min and max";
+                return Err(Problem::new(FIELD, text));
+            }
+            Ok(Size::Lognormal { median, sigma, min, max })
+        }
+        SizeWritten::Weighted { weighted } => {
+            let mut list = Vec::new();
+            for (size, weight) in weighted.iter().filter(|(_, weight)| **weight > 0) {
+                list.push((bytes(FIELD, size)?, *weight));
+            }
+            list.sort_unstable();
+            if list.is_empty() {
+                let text = "objects.size.weighted needs at least one size with a weight above 0";
+                return Err(Problem::new(FIELD, text));
+            }
+            Ok(Size::Weighted(list))
+        }
+    }
+}
+
+fn check_size(size: &Size, part_size: u64) -> Result<(), Problem> {
+    let largest = size.largest();
+    if part_size == 0 {
+        if largest > MOST_BYTES_PER_REQUEST {
+            let text = format!(
+                "objects.size: {} is more than one request can carry (5 GiB); add objects.part_size = \"64 MiB\"",
+                format_size(largest)
+            );
+            return Err(Problem::new("objects.size", text));
+        }
+        return Ok(());
+    }
+    if !(LEAST_PART..=MOST_BYTES_PER_REQUEST).contains(&part_size) {
+        let text = format!("objects.part_size: {} must be between 5 MiB and 5 GiB", format_size(part_size));
+        return Err(Problem::new("objects.part_size", text));
+    }
+    if largest > MOST_BYTES {
+        return Err(Problem::new(
+            "objects.size",
+            format!("objects.size: {} is more than 5 TiB", format_size(largest)),
+        ));
+    }
+    if largest.div_ceil(part_size) > MOST_PARTS {
+        let needed = largest.div_ceil(MOST_PARTS).div_ceil(1 << 20) << 20;
+        let text = format!(
+            "objects.part_size: {} in parts of {} are more than 10,000 parts; use at least {}",
+            format_size(largest),
+            format_size(part_size),
+            format_size(needed)
+        );
+        return Err(Problem::new("objects.part_size", text));
+    }
+    Ok(())
+}
+
+fn resolve_naming(written: Option<&NamingWritten>) -> Result<Naming, Problem> {
+    let problem = |text: String| Problem::new("objects.naming", format!("objects.naming: {text}"));
+    match written {
+        None => Ok(Naming::default()),
+        Some(NamingWritten::Name(name)) => match name.as_str() {
+            "sequential" => Ok(Naming::default()),
+            "hex" => Ok(Naming::hex()),
+            other => Err(problem(format!(
+                "'{other}' must be sequential or hex, or a table such as {{ prefixes = 16 }} or {{ template = \"logs/{{hex}}/{{index}}\" }}"
+            ))),
+        },
+        Some(NamingWritten::Table { prefixes: Some(0), .. }) => {
+            Err(problem("prefixes must be above 0".into()))
+        }
+        Some(NamingWritten::Table { prefixes: Some(count), template: None }) => Ok(Naming::prefixes(*count)),
+        Some(NamingWritten::Table { prefixes, template }) => {
+            let template = template.as_deref().unwrap_or("{index}");
+            Naming::template(template, prefixes.unwrap_or(0)).map_err(|e| problem(e.to_string()))
+        }
+    }
+}
+
+fn resolve_popularity(written: Option<&PopularityWritten>) -> Result<Popularity, Problem> {
+    let problem = |text: String| Problem::new("objects.popularity", format!("objects.popularity: {text}"));
+    let exponent = |theta: f64| {
+        let fit = theta > 0.0 && theta <= 10.0;
+        fit.then_some(theta)
+            .ok_or_else(|| problem(format!("the exponent {theta} must be above 0 and at most 10")))
+    };
+    match written {
+        None => Ok(Popularity::Uniform),
+        Some(PopularityWritten::Name(name)) => match name.as_str() {
+            "uniform" => Ok(Popularity::Uniform),
+            "sequential" => Ok(Popularity::Sequential),
+            "zipfian" => Ok(Popularity::Zipfian { theta: DEFAULT_THETA }),
+            "latest" => Ok(Popularity::Latest { theta: DEFAULT_THETA }),
+            // YCSB's hotspotdatafraction and hotspotopnfraction.
+            "hotspot" => Ok(Popularity::Hotspot { objects: 0.2, operations: 0.8 }),
+            other => {
+                Err(problem(format!("'{other}' must be uniform, sequential, zipfian, latest or hotspot")))
+            }
+        },
+        Some(PopularityWritten::Zipfian { zipfian }) => {
+            Ok(Popularity::Zipfian { theta: exponent(*zipfian)? })
+        }
+        Some(PopularityWritten::Latest { latest }) => Ok(Popularity::Latest { theta: exponent(*latest)? }),
+        Some(PopularityWritten::Hotspot { hotspot }) => {
+            let inside = |share: f64| share > 0.0 && share < 1.0;
+            if !inside(hotspot.objects) || !inside(hotspot.operations) {
+                return Err(problem(
+                    "hotspot shares must lie between 0 and 1, such as { objects = 0.2, operations = 0.8 }"
+                        .into(),
+                ));
+            }
+            Ok(Popularity::Hotspot { objects: hotspot.objects, operations: hotspot.operations })
+        }
+    }
+}
+
+/// Finds the length of a range read; 0 without one.
+///
+/// # Errors
+/// When it does not fit the objects.
+pub fn resolve_range(written: &PhaseWritten, mix: &Mix, read: Option<&Dataset>) -> Result<u64, Problem> {
+    let Some(text) = &written.objects.range else {
+        let needed = mix.share(OperationKind::GetRange) > 0;
+        return if needed {
+            Err(Problem::new("operations", "get_range needs objects.range, such as \"1 MiB\""))
+        } else {
+            Ok(0)
+        };
+    };
+    let range = bytes("objects.range", text)?;
+    if range == 0 {
+        return Err(Problem::new("objects.range", "objects.range must be above 0"));
+    }
+    match read {
+        Some(read) if read.existing.is_none() && range > read.size.smallest() => {
+            let text = format!(
+                "objects.range: {} is more than the smallest object has, {}",
+                format_size(range),
+                format_size(read.size.smallest())
+            );
+            Err(Problem::new("objects.range", text))
+        }
+        _ => Ok(range),
+    }
+}

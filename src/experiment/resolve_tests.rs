@@ -1,0 +1,210 @@
+use super::*;
+use crate::experiment::BUILT_IN;
+use crate::experiment::back::to_toml;
+
+#[test]
+fn built_in_experiments_resolve_to_themselves() {
+    for (name, text) in BUILT_IN {
+        let experiment = parse(name, text, &[]).unwrap();
+        let again = parse("resolved", &to_toml(&experiment), &[]).unwrap();
+        assert_eq!(experiment, again, "{name}");
+    }
+}
+
+#[test]
+fn a_phase_that_deletes_gets_its_objects_beforehand() {
+    let text = "name='x'\n[[phase]]\nname='gone'\noperations={delete=1}\nobjects={count=50}\nduration='1s'\n";
+    let experiment = parse("f", text, &[]).unwrap();
+    let [spare, gone] = &experiment.phases[..] else { panic!() };
+    assert_eq!(
+        (spare.name.as_str(), spare.role, spare.limit.operations),
+        ("gone.spare", Role::Prepare, Some(50))
+    );
+    assert_eq!(gone.limit.operations, Some(50), "it ends when the objects are gone");
+    assert_eq!(experiment, parse("f", &to_toml(&experiment), &[]).unwrap());
+}
+
+/// Each of these files is wrong in one place; the message names that line and what to write instead.
+#[test]
+fn errors_name_the_line_and_the_fix() {
+    let error = |text: &str| parse("e.toml", text, &[]).unwrap_err().to_string();
+    // The phase begins on line 3, what stands in it on line 5.
+    let phase = |body: &str| error(&format!("name = 'x'\n\n[[phase]]\nname = 'p'\n{body}\n"));
+    let put = "operations = { put = 1 }\n";
+    for (body, line, expected) in [
+        (
+            "operations = { get = 1 }",
+            3,
+            "phase 'p': what it reads must be written first; add a prepare phase",
+        ),
+        (
+            "operations = { put = 0 }",
+            5,
+            "phase 'p': operations must give at least one operation a weight above 0",
+        ),
+        ("operations = { post = 1 }", 5, "operation 'post' is unknown; known are put, get,"),
+        ("operations = { put = 99991, get = 9 }\nobjects = { dataset = 'd' }", 5, "use smaller ones"),
+        ("operations = { put = 1, delete = 2 }", 5, "give put at least the weight of delete"),
+        ("rate = '5'", 6, "rate: '5' is not a rate; write operations per time"),
+        ("rate = 5", 6, "5 has no unit; write a rate, such as \"500/s\""),
+        (
+            "rate = '5/s'\nconcurrency = 3",
+            6,
+            "either concurrency (closed loop) or rate (open loop), not both",
+        ),
+        ("in_flight = 3", 6, "add rate = \"500/s\" or drop them"),
+        ("arrival = 'poisson'", 6, "add rate"),
+        ("rate = '5/s'\narrival = 'burst'", 7, "arrival 'burst' must be constant or poisson"),
+        ("concurrency = 0", 6, "must be between 1 and"),
+        ("concurrency = 'many'", 6, "write a whole number, such as 64"),
+        ("concurrency = { from = 1, step = 1, every = '1s', stop = 'soon' }", 6, "must be plateau or never"),
+        ("concurrency = { from = 1, step = 1, every = '1s', stop = 'never' }", 6, "needs concurrency.to"),
+        ("concurrency = { from = 1, step = 0, every = '1s' }", 6, "concurrency.step must be above 0"),
+        (
+            "concurrency = { from = 9, step = 1, to = 3, every = '1s' }",
+            6,
+            "must not be below concurrency.from",
+        ),
+        ("concurrency = { from = 1, step = 1, every = '1s' }\nduration = '9s'", 7, "its steps say how long"),
+        ("concurrency = { start = 1 }", 6, "unknown field `start`"),
+        ("duration = '30'", 6, "is not a duration; write a number with a unit"),
+        ("duration = 3", 6, "expected a string; write it in quotes"),
+        ("duration = '0s'", 6, "duration must be above 0"),
+        ("stop_after = 0", 6, "stop_after must be above 0"),
+        ("timeout = '0s'", 6, "timeout must be above 0"),
+        (
+            "objects = { from = 'q' }",
+            6,
+            "must name a prepare phase that stands before this one; there is none",
+        ),
+        ("objects = { size = '6 GiB' }", 6, "add objects.part_size"),
+        ("objects = { size = 5 }", 6, "5 has no unit; write a size, such as \"1 MiB\""),
+        ("objects = { size = { uniform = ['2 KiB', '1 KiB'] } }", 6, "smaller size first"),
+        ("objects = { size = { uniform = ['2 KiB'] } }", 6, "write a size, such as"),
+        ("objects = { size = { lognormal = { median = '1 KiB', sigma = -1.0 } } }", 6, "must be above 0"),
+        ("objects = { size = { weighted = { '1 KiB' = 0 } } }", 6, "at least one size with a weight above 0"),
+        ("objects = { size = { normal = 3 } }", 6, "{ lognormal = "),
+        ("objects = { size = '100 MiB', part_size = '1 MiB' }", 6, "between 5 MiB and 5 GiB"),
+        ("objects = { size = '1 TiB', part_size = '5 MiB' }", 6, "use at least 105 MiB"),
+        ("objects = { count = 0 }", 6, "objects.count must be above 0"),
+        ("objects = { popularity = 'uniform' }", 6, "this one reads nothing"),
+        ("objects = { popularity = 'zipf' }", 6, "must be uniform, sequential, zipfian, latest or hotspot"),
+        ("objects = { popularity = { zipfian = 0.0 } }", 6, "must be above 0 and at most 10"),
+        (
+            "objects = { popularity = { hotspot = { objects = 2.0, operations = 0.5 } } }",
+            6,
+            "between 0 and 1",
+        ),
+        ("objects = { naming = 'uuid' }", 6, "must be sequential or hex"),
+        ("objects = { naming = { template = 'a' } }", 6, "{index} exactly once"),
+        ("objects = { naming = { template = '{prefix}/{index}' } }", 6, "prefixes = 16"),
+        ("objects = { dataset = 's3://b/x' }", 5, "objects.dataset is only read; drop put"),
+        ("verify = 'maybe'", 6, "must be on or off"),
+        ("role = 'main'", 6, "prepare, warmup or measure"),
+        ("concurency = 3", 6, "unknown field `concurency`"),
+        ("objects = { sizes = '1 KiB' }", 6, "unknown field `sizes`"),
+    ] {
+        let body = if body.contains("operations") && !body.contains("hotspot") {
+            body.to_string()
+        } else {
+            format!("{put}{body}")
+        };
+        let message = phase(&body);
+        assert!(
+            message.starts_with(&format!("e.toml:{line}: ")) && message.contains(expected),
+            "{body}\n -> {message}"
+        );
+    }
+    for (text, line, expected) in [
+        ("name = 'x'", 1, "at least one [[phase]]"),
+        ("name = ", 1, "e.toml:1"),
+        ("name = 'x'\nrepeats = 0\n[[phase]]\nname='p'\noperations={put=1}", 2, "between 1 and 10000"),
+        (
+            "name = 'x'\norder = 'random'\n[[phase]]\nname='p'\noperations={put=1}",
+            2,
+            "interleaved or sequential",
+        ),
+        ("name = 'x'\nblock = '0s'\n[[phase]]\nname='p'\noperations={put=1}", 2, "block must be above 0"),
+        ("[[phase]]\nname='p'\noperations={put=1}", 1, "missing field `name`"),
+        (
+            "name='x'\n[[phase]]\nname='p'\noperations={put=1}\n[[phase]]\nname='p'\noperations={put=1}",
+            6,
+            "taken by an earlier phase",
+        ),
+        ("name='x'\n[[phase]]\nname='a/b'\noperations={put=1}", 3, "letters, digits"),
+        ("name='x'\n[[phase]]\noperations={put=1}", 2, "missing field `name`"),
+    ] {
+        let message = error(text);
+        assert!(
+            message.starts_with(&format!("e.toml:{line}: ")) && message.contains(expected),
+            "{text}\n -> {message}"
+        );
+    }
+}
+
+#[test]
+fn set_changes_any_value_and_errors_name_it() {
+    let text = "name='x'\n[[phase]]\nname='p'\noperations={put=1}\nobjects={count=5}\n";
+    let with =
+        |sets: &[&str]| parse("e.toml", text, &sets.iter().map(|s| (*s).to_string()).collect::<Vec<_>>());
+    let changed =
+        with(&["seed=9", "phase.p.objects.size=1MiB", "phase.p.concurrency=3", "stores=['memory:']"])
+            .unwrap();
+    let phase = &changed.phases[0];
+    assert_eq!((changed.seed, phase.workload.seed, changed.stores.len()), (9, 9, 1));
+    assert_eq!(
+        (phase.workload.written.size.largest(), phase.workload.written.count, phase.load.lanes()),
+        (1 << 20, 5, 3)
+    );
+    for (set, expected) in [
+        (
+            "phase.p.objects.size=big",
+            "--set phase.p.objects.size=big: phase 'p': objects.size: 'big' is not a size",
+        ),
+        ("phase.q.rate=5/s", "there is no phase 'q'; there are p"),
+        ("phase.p.colour=red", "--set phase.p.colour=red: unknown field `colour`"),
+        ("seed=abc", "--set seed=abc: invalid type"),
+        ("seed", "is not path=value"),
+    ] {
+        let message = with(&[set]).unwrap_err().to_string();
+        assert!(message.contains(expected), "{set} -> {message}");
+    }
+    // What --set did not touch is still the file's.
+    let broken =
+        parse("e.toml", &text.replace("count=5", "count=0"), &["seed=1".into()]).unwrap_err().to_string();
+    assert!(broken.starts_with("e.toml:5:"), "{broken}");
+}
+
+/// Every distribution and every way of naming survives the way to a run directory and back.
+#[test]
+fn everything_that_can_be_written_resolves_to_itself() {
+    for (objects, popularity) in [
+        ("size = { uniform = ['1 KiB', '3 KiB'] }", "'sequential'"),
+        ("size = { lognormal = { median = '10 KiB', sigma = 0.7, max = '1 MiB' } }", "{ zipfian = 1.2 }"),
+        ("size = { weighted = { '4 KiB' = 3, '1 MiB' = 1 } }, naming = 'hex'", "'latest'"),
+        ("naming = { prefixes = 7 }", "{ hotspot = { objects = 0.1, operations = 0.9 } }"),
+        ("naming = { template = 'a-{hex}/{prefix}/{index}.x', prefixes = 3 }", "'uniform'"),
+        ("size = '20 MiB', part_size = '6 MiB'", "'zipfian'"),
+    ] {
+        let text = format!(
+            "name='x'\nrepeats=2\nblock='3s'\n[[phase]]\nname='o'\nrole='prepare'\noperations={{put=1}}\nobjects={{ {objects} }}\n\
+             [[phase]]\nname='m'\noperations={{get=1}}\nobjects={{ from='o', popularity={popularity}, {objects} }}\nduration='5s'\n\
+             [[phase]]\nname='r'\noperations={{get=1}}\nobjects={{ from='o' }}\nrate={{ from='1/s', step='2/s', to='9/s', every='1s', stop='never' }}\n"
+        );
+        let experiment = parse("f", &text, &[]).unwrap_or_else(|e| panic!("{objects}: {e}"));
+        assert_eq!(experiment, parse("f", &to_toml(&experiment), &[]).unwrap(), "{objects}");
+    }
+    let text =
+        "name='x'\n[[phase]]\nname='m'\noperations={get=1}\nobjects={ dataset='s3://b/p/', count=9 }\n";
+    let experiment = parse("f", text, &[]).unwrap();
+    assert_eq!(experiment, parse("f", &to_toml(&experiment), &[]).unwrap());
+}
+
+/// The plan of ten million operations with drawn sizes is there in less than a second; see `make bench` for the figure.
+#[test]
+fn a_large_plan_needs_no_list_of_operations() {
+    let text = "name='x'\n[[phase]]\nname='o'\nrole='prepare'\noperations={put=1}\n\
+                objects={ count=10_000_000, size={ lognormal={ median='10 KiB', sigma=1.0 } } }\n";
+    let experiment = parse("f", text, &[]).unwrap();
+    assert_eq!(experiment.phases[0].limit.operations, Some(10_000_000));
+}

@@ -1,0 +1,202 @@
+//! What a person reads in a terminal: one [`table`] per store, [`ramp`] steps and knee, a verdict on key [`groups`], latency
+//! [`distribution`]s, and whatever is wrong with the figures.
+
+pub mod distribution;
+pub mod groups;
+pub mod ramp;
+pub mod table;
+
+use table::{lines, table};
+
+use crate::summary::merge::overall;
+use crate::summary::result::{RunResult, Window};
+use crate::units::format_count;
+
+/// What is wrong with a window, one line each.
+fn remarks(window: &Window) -> Vec<String> {
+    let place = format!("{} {}", window.phase, window.operation);
+    let mut out = Vec::new();
+    if !window.errors.is_empty() {
+        let failed: u64 = window.errors.values().sum();
+        let classes: Vec<String> =
+            window.errors.iter().map(|(c, n)| format!("{c} x {}", format_count(*n))).collect();
+        let of = format_count(window.operations);
+        out.push(format!(
+            "{place}: {} of {of} operations failed: {}",
+            format_count(failed),
+            classes.join(", ")
+        ));
+    }
+    if window.saturated {
+        out.push(format!(
+            "{place}: saturated; {:.0}/s offered, {:.0}/s achieved",
+            window.offered_per_s.unwrap_or(0.0),
+            window.achieved_per_s
+        ));
+    }
+    if window.censored > 0 {
+        let text = format!(
+            "{place}: {} operations were not answered in time; '> X' means beyond X",
+            format_count(window.censored)
+        );
+        out.push(text);
+    }
+    if window.reconnects > 0 {
+        out.push(format!(
+            "{place}: {} requests were sent again on a new connection",
+            format_count(window.reconnects)
+        ));
+    }
+    if let Some(why) = &window.client_limited {
+        out.push(format!("{place}: limited by this client, not by the store ({why})"));
+    }
+    if let Some(why) = &window.instrument_error {
+        out.push(format!("{place}: INSTRUMENT ERROR: {why}"));
+    }
+    out
+}
+
+/// Windows of at most so many rows are shown with their distributions without being asked.
+const FEW: usize = 4;
+
+/// What else a report shows.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Detail {
+    /// The latency distribution of every row.
+    pub distribution: bool,
+}
+
+/// The whole report as text.
+pub fn render(result: &RunResult, detail: Detail) -> String {
+    let mut out = String::new();
+    let run = &result.run;
+    let partial = if run.partial { "  (partial: it did not run to its end)" } else { "" };
+    out.push_str(&format!("{}  seed {}  {}{partial}\n", run.experiment, run.seed, run.started_at));
+    if let Some(imported) = &run.imported {
+        out.push_str(&format!("imported: {imported}\n"));
+    }
+    if run.shards.len() > 1 {
+        out.push_str(&format!("merged from {} shards\n", run.shards.len()));
+    }
+    if let Some(degraded) = &run.degraded {
+        out.push_str(&format!("! DEGRADED: {degraded}\n"));
+    }
+    let mut stores: Vec<&str> = result.windows.iter().map(|w| w.store.as_str()).collect();
+    let mut seen = std::collections::HashSet::new();
+    stores.retain(|store| seen.insert(*store));
+    for store in stores {
+        out.push_str(&format!("\n{store}\n"));
+        out.push_str(&of_store(result, store, detail));
+    }
+    if run.imported.is_none() {
+        out.push_str(&client(result));
+    }
+    out
+}
+
+fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
+    let mut out = String::new();
+    let own: Vec<Window> = result.windows.iter().filter(|w| w.store == store).cloned().collect();
+    let merged = overall(&own);
+    let measured: Vec<&Window> = merged.iter().filter(|w| w.role == "measure").collect();
+    let plain: Vec<&Window> = measured.iter().copied().filter(|w| w.step.is_none()).collect();
+    if measured.is_empty() {
+        return "\nno measured phase was reached\n".into();
+    }
+    if !plain.is_empty() {
+        out.push_str(&format!("\n{}", lines(&table(&plain))));
+    }
+    out.push_str(&ramp::render(&merged, result.ramps.iter().filter(|r| r.store == store)));
+    out.push_str(&groups::render(&own));
+    let open = measured.iter().any(|w| w.response_ms.is_some());
+    let closed = measured.iter().any(|w| w.response_ms.is_none());
+    out.push_str("\nlatency in ms");
+    if closed {
+        out.push_str("; closed loop: service time only");
+    }
+    if open {
+        out.push_str("; open loop: response counts from the intended time");
+    }
+    out.push_str("; '-': too few samples");
+    let (repeats, blocks) = (own.iter().map(|w| w.repeat).max(), own.iter().map(|w| w.block).max());
+    for (what, n) in [("repeats", repeats), ("blocks", blocks)] {
+        if let Some(n) = n.filter(|n| *n > 0) {
+            out.push_str(&format!("; {} {what} as one", n + 1));
+        }
+    }
+    out.push('\n');
+    if detail.distribution || plain.len() <= FEW {
+        plain.iter().for_each(|w| out.push_str(&distribution::render(w)));
+    }
+    for window in &measured {
+        remarks(window).iter().for_each(|line| out.push_str(&format!("! {line}\n")));
+    }
+    out
+}
+
+fn client(result: &RunResult) -> String {
+    let client = &result.client;
+    format!(
+        "\nclient: {:.1} us CPU per operation, {:.1} s CPU, peak memory {:.0} MB, {} worker{}{}\n",
+        client.cpu_us_per_operation,
+        client.cpu_seconds,
+        client.peak_rss_bytes as f64 / 1e6,
+        client.workers,
+        if client.workers == 1 { "" } else { "s" },
+        if client.vantage.is_empty() { String::new() } else { format!(", vantage {}", client.vantage) },
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::result::Percentiles;
+
+    fn window() -> Window {
+        let service = Percentiles {
+            n: 1000,
+            p50: Some(5.1),
+            p90: Some(6.0),
+            p99: Some(12.34),
+            max: Some(101.0),
+            ..Percentiles::default()
+        };
+        Window {
+            store: "s3://bucket".into(),
+            phase: "get".into(),
+            role: "measure".into(),
+            operation: "get".into(),
+            loop_: "closed".into(),
+            concurrency: 16,
+            achieved_per_s: 100.0,
+            operations: 1000,
+            throughput_bytes_per_s: 102_400.0,
+            service_ms: service,
+            ..Window::default()
+        }
+    }
+
+    #[test]
+    fn a_closed_loop_says_service_time_only() {
+        let text = render(&RunResult { windows: vec![window()], ..RunResult::default() }, Detail::default());
+        assert!(text.contains("service time only") && !text.contains("intended time"), "{text}");
+        assert!(text.contains("12.3") && text.contains("16 in flight"), "{text}");
+        assert!(text.contains("-  101"), "p99.9 has too few samples\n{text}");
+    }
+
+    #[test]
+    fn an_open_loop_shows_both_times_and_what_is_beyond() {
+        let mut open = window();
+        open.offered_per_s = Some(500.0);
+        open.saturated = true;
+        open.errors.insert("503 SlowDown".into(), 7);
+        let above = [("p99".to_string(), 900.0)].into_iter().collect();
+        open.response_ms = Some(Percentiles { p50: Some(7.0), above, ..Percentiles::default() });
+        let text = render(&RunResult { windows: vec![open], ..RunResult::default() }, Detail::default());
+        for expected in
+            ["get response", "get service", "> 900", "503 SlowDown x 7", "500/s offered, 100/s achieved"]
+        {
+            assert!(text.contains(expected), "{expected}\n{text}");
+        }
+    }
+}

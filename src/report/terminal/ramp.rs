@@ -1,0 +1,77 @@
+//! A ramp as people know it from R2-bench: one row per step, then plateau and knee.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::table::lines;
+use crate::summary::result::{RampFigures, Window};
+use crate::units::format_count;
+
+const COLUMNS: [&str; 8] = [
+    "Phase",
+    "Duration",
+    "Requests",
+    "Data(GiB)",
+    "Throughput(Mbit/s)",
+    "Req/s",
+    "Latency(ms)",
+    "Concurrency",
+];
+
+/// One row: seconds, requests, GiB and Mbit/s of payload, requests per second, mean latency, time-mean in flight.
+pub fn row(name: String, windows: &[&Window]) -> Vec<String> {
+    let window_s: f64 = windows.iter().map(|w| w.window_s).fold(0.0, f64::max);
+    let sum = |value: fn(&Window) -> f64| windows.iter().map(|w| value(w)).sum::<f64>();
+    let operations: u64 = windows.iter().map(|w| w.operations).sum();
+    let (n, total_ms) = windows.iter().fold((0u64, 0.0), |(n, total), w| {
+        (n + w.service_ms.n, total + w.service_ms.mean.unwrap_or(0.0) * w.service_ms.n as f64)
+    });
+    vec![
+        name,
+        format!("{window_s:.1}"),
+        format_count(operations),
+        format!("{:.3}", sum(|w| w.bytes as f64) / (1u64 << 30) as f64),
+        format!("{:.2}", sum(|w| w.throughput_bytes_per_s) * 8.0 / 1e6),
+        format!("{:.2}", sum(|w| w.achieved_per_s)),
+        if n > 0 { format!("{:.1}", total_ms / n as f64) } else { "-".into() },
+        format!("{:.1}", sum(|w| w.in_flight_mean)),
+    ]
+}
+
+/// The table of all steps with the warm-up before them, and what they lead to; empty without a ramp.
+pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigures>) -> String {
+    let Some(first) = windows.iter().position(|w| w.step.is_some()) else { return String::new() };
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(COLUMNS);
+    let mut at = 0;
+    while at < windows.len() {
+        let window = &windows[at];
+        // Operations of one phase and step stand side by side.
+        let same = |w: &&Window| (&w.phase, w.step) == (&window.phase, window.step);
+        let group: Vec<&Window> = windows[at..].iter().take_while(same).collect();
+        at += group.len();
+        let warms = window.role == "warmup" && at <= first;
+        match window.step {
+            Some(step) => table.add_row(row(format!("{}_{}", window.phase, step + 1), &group)),
+            None if warms => table.add_row(row(window.phase.clone(), &group)),
+            None => continue,
+        };
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut out = format!("\n{}", lines(&table));
+    for ramp in ramps {
+        let plateau = match ramp.plateau_bytes_per_s {
+            Some(bytes) => format!("{:.2} Gbit/s", bytes * 8.0 / 1e9),
+            None => format!("{:.0}/s", ramp.plateau_per_s),
+        };
+        let knee = ramp.knee_in_flight.map_or("no knee".into(), |n| format!("knee at {n:.1} in flight"));
+        out.push_str(&format!(
+            "\n{} {}: plateau {plateau}, {knee} ({})\n",
+            ramp.phase, ramp.operation, ramp.ended
+        ));
+    }
+    out.push_str("\nConcurrency is the time-mean of operations in flight; Mbit/s are decimal, GiB binary\n");
+    out
+}

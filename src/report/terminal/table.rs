@@ -1,0 +1,90 @@
+//! The table that a person reads: blocks and repeats as one row each.
+
+use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+
+use crate::summary::result::{Percentiles, Window};
+use crate::units::{format_count, format_ms, format_throughput};
+
+const COLUMNS: [&str; 14] = [
+    "phase",
+    "operation",
+    "load",
+    "count",
+    "failed",
+    "per second",
+    "throughput",
+    "Gbit/s",
+    "mean",
+    "p50",
+    "p90",
+    "p99",
+    "p99.9",
+    "max",
+];
+
+/// A latency cell: the value, `> X` among censored ones, `-` without enough samples.
+fn cell(percentiles: &Percentiles, name: &str) -> String {
+    match (percentiles.get(name), percentiles.above.get(name)) {
+        (Some(ms), _) => format_ms(ms),
+        (None, Some(ms)) => format!("> {}", format_ms(*ms)),
+        (None, None) => "-".into(),
+    }
+}
+
+fn latency_cells(percentiles: &Percentiles) -> [String; 6] {
+    ["mean", "p50", "p90", "p99", "p99.9", "max"].map(|name| cell(percentiles, name))
+}
+
+fn load(window: &Window) -> String {
+    match window.offered_per_s {
+        None => format!("{} in flight", window.concurrency),
+        Some(rate) => format!("open, {rate:.0}/s"),
+    }
+}
+
+/// The columns before the latencies.
+fn figures(window: &Window, phase: &str, what: String) -> Vec<String> {
+    let moves = window.throughput_bytes_per_s > 0.0;
+    let failed: u64 = window.errors.values().sum();
+    vec![
+        phase.to_string(),
+        what,
+        load(window),
+        format_count(window.operations),
+        format_count(failed),
+        format!("{:.0}", window.achieved_per_s),
+        if moves { format_throughput(window.throughput_bytes_per_s) } else { "-".into() },
+        if moves { format!("{:.3}", window.throughput_bytes_per_s * 8.0 / 1e9) } else { "-".into() },
+    ]
+}
+
+/// The table of these windows.
+pub fn table(windows: &[&Window]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(COLUMNS);
+    let mut previous = "";
+    for window in windows {
+        let phase = if window.phase == previous { "" } else { &window.phase };
+        previous = &window.phase;
+        let (what, latencies) = match &window.response_ms {
+            None => (window.operation.clone(), &window.service_ms),
+            Some(response) => (format!("{} response", window.operation), response),
+        };
+        table.add_row(figures(window, phase, what).into_iter().chain(latency_cells(latencies)));
+        if window.response_ms.is_some() {
+            let blank = [String::new(), format!("{} service", window.operation)];
+            let rest = std::iter::repeat_n(String::new(), 6);
+            table.add_row(blank.into_iter().chain(rest).chain(latency_cells(&window.service_ms)));
+        }
+    }
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+/// The lines of a table without the spaces at their ends.
+pub fn lines(table: &Table) -> String {
+    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}

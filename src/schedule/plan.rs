@@ -1,0 +1,316 @@
+//! From phases to stints: what runs on which store, in which order, for how long. A pure function; the driver carries it out.
+//!
+//! A [`Stint`] is one stretch of one phase on one store: the whole phase, a block of it (several stores, interleaved), or a step of
+//! its ramp. With several stores in interleaved order, each measured phase is cut into blocks and the stores take turns, their
+//! order rotated from block to block; a change of store drains, then re-warms unrecorded (law of measurement, 12).
+
+use std::ops::Range;
+
+use super::ramp::Stop;
+use super::{Limit, Load, Phase, Role};
+use crate::rng::Stream;
+
+/// In which order the stores take their turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// In turns, block by block.
+    Interleaved,
+    /// One store after another.
+    Sequential,
+}
+
+impl Order {
+    /// Name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Order::Interleaved => "interleaved",
+            Order::Sequential => "sequential",
+        }
+    }
+
+    /// The order of that name.
+    pub fn from_name(name: &str) -> Option<Order> {
+        [Order::Interleaved, Order::Sequential].into_iter().find(|o| o.name() == name)
+    }
+}
+
+/// How phases are laid out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    /// How often the phases that are not `prepare` are gone through.
+    pub repeats: u32,
+    /// Order of several stores.
+    pub order: Order,
+    /// Longest block of interleaving, in nanoseconds.
+    pub block_ns: u64,
+    /// Unrecorded warm-up after a change of store, in nanoseconds.
+    pub rewarm_ns: u64,
+    /// Decides who begins.
+    pub seed: u64,
+}
+
+/// One stretch of one phase on one store.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Stint {
+    /// The phase, with the load and the limit of this stint.
+    pub phase: Phase,
+    /// Number of the store.
+    pub store: usize,
+    /// Number of the phase in the experiment; stints of one phase on one store go on numbering their operations.
+    pub number: usize,
+    /// Repeat, from 0.
+    pub repeat: u32,
+    /// Block of interleaving, from 0.
+    pub block: u32,
+    /// Step of a ramp, from 0.
+    pub step: Option<u32>,
+    /// Whether it is recorded; a re-warm is not.
+    pub recorded: bool,
+}
+
+impl Stint {
+    fn of(phase: &Phase, number: usize, store: usize, repeat: u32) -> Stint {
+        Stint { phase: phase.clone(), store, number, repeat, block: 0, step: None, recorded: true }
+    }
+
+    /// Whether a rule may end the ramp that this is a step of.
+    pub fn may_be_cut(&self) -> bool {
+        self.phase.ramp.is_some_and(|ramp| ramp.stop != Stop::Never)
+    }
+
+    /// Which ramp it is a step of: store, phase and repeat.
+    pub fn ramp_of(&self) -> (usize, usize, u32) {
+        (self.store, self.number, self.repeat)
+    }
+}
+
+/// The load of one step of a phase's ramp, or the phase's load.
+fn step_load(phase: &Phase, step: u32) -> Load {
+    let Some(ramp) = phase.ramp else { return phase.load };
+    match phase.load {
+        Load::Closed { .. } => Load::Closed { concurrency: ramp.load(step).round() as usize },
+        Load::Open { arrival, in_flight, .. } => {
+            Load::Open { rate_per_s: ramp.load(step), arrival, in_flight }
+        }
+    }
+}
+
+/// The stints of a phase on one store, uncut: one, or one per step of its ramp.
+fn whole(phase: &Phase, number: usize, store: usize, repeat: u32) -> Vec<Stint> {
+    let Some(ramp) = phase.ramp else { return vec![Stint::of(phase, number, store, repeat)] };
+    let step = |step| {
+        let mut stint = Stint::of(phase, number, store, repeat);
+        stint.phase.load = step_load(phase, step);
+        stint.phase.limit = Limit { duration_ns: Some(ramp.every_ns), operations: None };
+        stint.step = Some(step);
+        stint
+    };
+    (0..ramp.steps()).map(step).collect()
+}
+
+/// The blocks of a phase on one store: its ramp's steps, or pieces of equal length of at most `block_ns`.
+fn blocks(phase: &Phase, number: usize, store: usize, repeat: u32, block_ns: u64) -> Vec<Stint> {
+    let stints = whole(phase, number, store, repeat);
+    let (true, None, Some(length)) = (phase.ramp.is_none(), phase.limit.operations, phase.limit.duration_ns)
+    else {
+        return stints;
+    };
+    let count = length.div_ceil(block_ns.max(1)).max(1);
+    let block = |b: u64| {
+        let mut stint = Stint::of(phase, number, store, repeat);
+        // The remainder goes to the first blocks, so that the lengths add up.
+        let piece = length / count + u64::from(b < length % count);
+        stint.phase.limit.duration_ns = Some(piece);
+        stint
+    };
+    (0..count).map(block).collect()
+}
+
+/// An unrecorded stretch of the same workload under the same load.
+fn rewarm(stint: &Stint, length_ns: u64) -> Stint {
+    let mut warm = stint.clone();
+    warm.phase.role = Role::Warmup;
+    warm.phase.limit = Limit { duration_ns: Some(length_ns), operations: None };
+    warm.recorded = false;
+    warm
+}
+
+/// Lays the phases out over `stores` stores.
+pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<Stint> {
+    let numbered = || phases.iter().enumerate();
+    let prepare = |store: usize| {
+        numbered()
+            .filter(|(_, p)| p.role == Role::Prepare)
+            .map(move |(number, phase)| Stint::of(phase, number, store, 0))
+    };
+    let mut out = Vec::new();
+    if stores == 1 || layout.order == Order::Sequential {
+        for store in 0..stores {
+            out.extend(prepare(store));
+            for repeat in 0..layout.repeats {
+                for (number, phase) in numbered().filter(|(_, p)| p.role != Role::Prepare) {
+                    out.extend(whole(phase, number, store, repeat));
+                }
+            }
+        }
+        return out;
+    }
+    (0..stores).for_each(|store| out.extend(prepare(store)));
+    let first = Stream::new(layout.seed, "order").below(0, stores as u64) as usize;
+    let mut turn = first;
+    for repeat in 0..layout.repeats {
+        for (number, phase) in numbered().filter(|(_, p)| p.role != Role::Prepare) {
+            let of_store: Vec<Vec<Stint>> =
+                (0..stores).map(|store| blocks(phase, number, store, repeat, layout.block_ns)).collect();
+            for block in 0..of_store[0].len() {
+                for place in 0..stores {
+                    let mut stint = of_store[(turn + place) % stores][block].clone();
+                    stint.block = block as u32;
+                    let changed = out.last().is_none_or(|last: &Stint| last.store != stint.store);
+                    let warms = changed && layout.rewarm_ns > 0 && stint.phase.limit.operations.is_none();
+                    if warms && phase.role == Role::Measure {
+                        out.push(rewarm(&stint, layout.rewarm_ns));
+                    }
+                    out.push(stint);
+                }
+                turn += 1;
+            }
+        }
+    }
+    out
+}
+
+/// Groups stints that run back to back without a drain: neighbours on one store that are limited by time alone. A ramp that
+/// a rule may end closes its group, because nothing can be laid out behind an end that is not known.
+pub fn segments(stints: &[Stint]) -> Vec<Range<usize>> {
+    let timed = |s: &Stint| s.phase.limit.operations.is_none();
+    let mut out: Vec<Range<usize>> = Vec::new();
+    for (i, stint) in stints.iter().enumerate() {
+        let joins = |last: &Range<usize>| {
+            let before = &stints[last.end - 1];
+            let open_end = before.may_be_cut() && before.ramp_of() != stint.ramp_of();
+            timed(stint) && timed(before) && before.store == stint.store && !open_end
+        };
+        match out.last_mut() {
+            Some(last) if joins(last) => last.end = i + 1,
+            _ => out.push(i..i + 1),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SECOND;
+    use crate::schedule::ramp::Ramp;
+    use crate::workload::mix::Mix;
+    use crate::workload::popularity::Popularity;
+    use crate::workload::size::Size;
+    use crate::workload::{Dataset, OperationKind, Workload};
+
+    fn phase(name: &str, role: Role, limit: Limit) -> Phase {
+        let workload = Workload {
+            seed: 1,
+            phase: name.into(),
+            mix: Mix::new(&[(OperationKind::Put, 1)]).unwrap(),
+            read: None,
+            written: Dataset::new(name, 1, 10, Size::Fixed(1)),
+            spare: None,
+            range: 0,
+            popularity: Popularity::Uniform,
+        };
+        let load = Load::Closed { concurrency: 4 };
+        Phase {
+            name: name.into(),
+            role,
+            workload,
+            load,
+            ramp: None,
+            limit,
+            timeout_ns: 1,
+            drain_ns: 1,
+            retries: 0,
+            verify: true,
+        }
+    }
+
+    fn timed(name: &str, role: Role, seconds: u64) -> Phase {
+        phase(name, role, Limit { duration_ns: Some(seconds * SECOND), operations: None })
+    }
+
+    fn phases() -> Vec<Phase> {
+        let objects = phase("objects", Role::Prepare, Limit { duration_ns: None, operations: Some(10) });
+        vec![objects, timed("warm", Role::Warmup, 2), timed("get", Role::Measure, 40)]
+    }
+
+    fn layout(order: Order) -> Layout {
+        Layout { repeats: 1, order, block_ns: 10 * SECOND, rewarm_ns: SECOND, seed: 1 }
+    }
+
+    #[test]
+    fn one_store_runs_phases_as_written_and_back_to_back() {
+        let stints = plan(&phases(), layout(Order::Interleaved), 1);
+        assert_eq!(
+            stints.iter().map(|s| s.phase.name.as_str()).collect::<Vec<_>>(),
+            ["objects", "warm", "get"]
+        );
+        assert_eq!(segments(&stints), [0..1, 1..3]);
+    }
+
+    #[test]
+    fn two_stores_take_turns_in_the_order_abba() {
+        let stints = plan(&phases(), layout(Order::Interleaved), 2);
+        let measured: Vec<(usize, u32)> = stints
+            .iter()
+            .filter(|s| s.recorded && s.phase.role == Role::Measure)
+            .map(|s| (s.store, s.block))
+            .collect();
+        let (a, b) = (measured[0].0, measured[1].0);
+        assert_ne!(a, b);
+        let expected = [(a, 0), (b, 0), (b, 1), (a, 1), (a, 2), (b, 2), (b, 3), (a, 3)];
+        assert_eq!(measured, expected);
+        let length: u64 = stints
+            .iter()
+            .filter(|s| s.store == 0 && s.recorded && s.phase.role == Role::Measure)
+            .filter_map(|s| s.phase.limit.duration_ns)
+            .sum();
+        assert_eq!(length, 40 * SECOND, "blocks add up to the phase");
+        for pair in stints.windows(2).filter(|w| w[1].phase.role == Role::Measure && w[1].recorded) {
+            let rewarmed = !pair[0].recorded && pair[0].store == pair[1].store;
+            assert!(rewarmed || pair[0].store == pair[1].store, "a change of store re-warms");
+        }
+        for segment in segments(&stints) {
+            assert!(stints[segment].windows(2).all(|w| w[0].store == w[1].store), "a change of store drains");
+        }
+    }
+
+    #[test]
+    fn sequential_order_finishes_one_store_first() {
+        let stints = plan(&phases(), layout(Order::Sequential), 2);
+        assert_eq!(stints.iter().map(|s| s.store).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
+    }
+
+    #[test]
+    fn a_ramp_becomes_steps_that_run_back_to_back() {
+        let mut ramp = timed("ramp", Role::Measure, 0);
+        ramp.ramp = Some(Ramp { from: 8.0, step: 32.0, to: 104.0, every_ns: SECOND, stop: Stop::Plateau });
+        let stints = plan(
+            &[timed("warm", Role::Warmup, 1), ramp, timed("after", Role::Measure, 1)],
+            layout(Order::Interleaved),
+            1,
+        );
+        let lanes: Vec<usize> = stints.iter().map(|s| s.phase.load.lanes()).collect();
+        assert_eq!(lanes, [4, 8, 40, 72, 104, 4]);
+        assert_eq!(segments(&stints), [0..5, 5..6], "what follows waits for the ramp's end");
+    }
+
+    #[test]
+    fn repeats_go_through_everything_but_prepare_again() {
+        let stints = plan(&phases(), Layout { repeats: 3, ..layout(Order::Interleaved) }, 1);
+        let names: Vec<(&str, u32)> = stints.iter().map(|s| (s.phase.name.as_str(), s.repeat)).collect();
+        let expected =
+            [("objects", 0), ("warm", 0), ("get", 0), ("warm", 1), ("get", 1), ("warm", 2), ("get", 2)];
+        assert_eq!(names, expected);
+    }
+}

@@ -1,0 +1,196 @@
+//! Several windows of one phase and operation as one: blocks and repeats one after another, or shards side by side. Histograms are
+//! added bucket by bucket; nothing is averaged but means, and those by their counts.
+
+use std::collections::BTreeMap;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::latency::{percentiles, with_censored};
+use super::result::{Percentiles, Window};
+use crate::recorder::histogram::Latencies;
+
+/// How the windows lie to each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// One after another: blocks, repeats.
+    Consecutive,
+    /// At the same time: shards.
+    Parallel,
+}
+
+/// The latencies behind a window's histogram, with their extremes and mean exact where the window has them.
+pub fn latencies(window: &Window, histogram: &str, shown: Option<&Percentiles>) -> Latencies {
+    let bytes =
+        window.histograms.get(histogram).and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
+    let mut out = Latencies::from_bytes(&bytes).unwrap_or_default();
+    if let Some(shown) = shown.filter(|p| p.n == out.len()) {
+        out.sharpen(shown.min, shown.max, shown.mean);
+    }
+    out
+}
+
+/// Mean of `value` weighted by the windows' lengths.
+fn over_time(windows: &[&Window], value: impl Fn(&Window) -> f64) -> f64 {
+    let total: f64 = windows.iter().map(|w| w.window_s).sum();
+    if total > 0.0 { windows.iter().map(|w| value(w) * w.window_s).sum::<f64>() / total } else { 0.0 }
+}
+
+/// The figure that all windows come to: their mean over time, or their sum side by side.
+fn rate(windows: &[&Window], how: How, value: impl Fn(&Window) -> f64) -> f64 {
+    match how {
+        How::Consecutive => over_time(windows, value),
+        How::Parallel => windows.iter().map(|w| value(w)).sum(),
+    }
+}
+
+/// Keeps a text that all windows share, and joins those that differ.
+fn joined(windows: &[&Window], value: impl Fn(&Window) -> Option<&String>) -> Option<String> {
+    let mut texts: Vec<&str> = windows.iter().filter_map(|w| value(w)).map(String::as_str).collect();
+    texts.dedup();
+    (!texts.is_empty()).then(|| texts.join("; "))
+}
+
+/// One window for all of `windows`, which must be of one store, phase and operation; `None` when there are none.
+pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
+    let first = *windows.first()?;
+    if windows.len() == 1 {
+        return Some(first.clone());
+    }
+    let sum = |value: fn(&Window) -> u64| windows.iter().map(|w| value(w)).sum::<u64>();
+    let longest = windows.iter().map(|w| w.window_s).fold(0.0, f64::max);
+    let mut out = Window {
+        window_s: if how == How::Consecutive { windows.iter().map(|w| w.window_s).sum() } else { longest },
+        concurrency: match how {
+            How::Consecutive => first.concurrency,
+            How::Parallel => windows.iter().map(|w| w.concurrency).sum(),
+        },
+        offered_per_s: first.offered_per_s.map(|_| rate(windows, how, |w| w.offered_per_s.unwrap_or(0.0))),
+        achieved_per_s: rate(windows, how, |w| w.achieved_per_s),
+        throughput_bytes_per_s: rate(windows, how, |w| w.throughput_bytes_per_s),
+        in_flight_mean: rate(windows, how, |w| w.in_flight_mean),
+        saturated: windows.iter().any(|w| w.saturated),
+        operations: sum(|w| w.operations),
+        attempts: sum(|w| w.attempts),
+        bytes: sum(|w| w.bytes),
+        censored: sum(|w| w.censored),
+        connections: sum(|w| w.connections),
+        reconnects: sum(|w| w.reconnects),
+        client_limited: joined(windows, |w| w.client_limited.as_ref()),
+        instrument_error: joined(windows, |w| w.instrument_error.as_ref()),
+        client_steal: windows.iter().filter_map(|w| w.client_steal).reduce(f64::max),
+        start_unix_s: windows.iter().map(|w| w.start_unix_s).fold(f64::INFINITY, f64::min),
+        errors: BTreeMap::new(),
+        histograms: BTreeMap::new(),
+        ..first.clone()
+    };
+    for (class, n) in windows.iter().flat_map(|w| &w.errors) {
+        *out.errors.entry(class.clone()).or_default() += n;
+    }
+    let mut all = |name: &str, shown: fn(&Window) -> Option<&Percentiles>| {
+        let mut merged = Latencies::default();
+        windows.iter().for_each(|w| merged.merge(&latencies(w, name, shown(w))));
+        if !merged.is_empty() {
+            out.histograms.insert(name.to_string(), STANDARD.encode(merged.to_bytes()));
+        }
+        merged
+    };
+    let service = all("service", |w| Some(&w.service_ms));
+    let response = all("response", |w| w.response_ms.as_ref());
+    let censored = all("censored", |_| None);
+    let [first_byte, body, connect, tls, failed, attempt, lag] = [
+        all("first_byte", |w| Some(&w.first_byte_ms)),
+        all("body", |w| Some(&w.body_ms)),
+        all("connect", |w| Some(&w.connect_ms)),
+        all("tls", |w| Some(&w.tls_ms)),
+        all("failed", |w| Some(&w.failed_ms)),
+        all("attempt", |w| Some(&w.attempt_ms)),
+        all("start_lag", |w| Some(&w.start_lag_ms)),
+    ];
+    out.service_ms = percentiles(&service);
+    out.response_ms = first.response_ms.is_some().then(|| with_censored(&response, &censored));
+    out.first_byte_ms = percentiles(&first_byte);
+    out.body_ms = percentiles(&body);
+    out.connect_ms = percentiles(&connect);
+    out.tls_ms = percentiles(&tls);
+    out.failed_ms = percentiles(&failed);
+    out.attempt_ms = percentiles(&attempt);
+    out.start_lag_ms = percentiles(&lag);
+    Some(out)
+}
+
+/// Windows by what they are of: store, phase, step, key group and operation, in order of first appearance; each with its blocks
+/// and repeats.
+pub fn by_phase(windows: &[Window]) -> Vec<Vec<&Window>> {
+    let mut out: Vec<Vec<&Window>> = Vec::new();
+    let same = |a: &Window, b: &Window| {
+        (&a.store, &a.phase, a.step, &a.key_group, &a.operation)
+            == (&b.store, &b.phase, b.step, &b.key_group, &b.operation)
+    };
+    for window in windows {
+        match out.iter_mut().find(|group| same(group[0], window)) {
+            Some(group) => group.push(window),
+            None => out.push(vec![window]),
+        }
+    }
+    out
+}
+
+/// The windows that a person reads: blocks and repeats as one.
+pub fn overall(windows: &[Window]) -> Vec<Window> {
+    by_phase(windows).iter().filter_map(|group| merge(group, How::Consecutive)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::Stream;
+
+    fn window(values_us: &[u64], window_s: f64) -> (Window, Latencies) {
+        let mut latencies = Latencies::default();
+        values_us.iter().for_each(|us| latencies.record(us * 1_000 + 123));
+        let histograms = BTreeMap::from([("service".to_string(), STANDARD.encode(latencies.to_bytes()))]);
+        let window = Window {
+            operations: values_us.len() as u64,
+            achieved_per_s: values_us.len() as f64 / window_s,
+            window_s,
+            service_ms: percentiles(&latencies),
+            in_flight_mean: 4.0,
+            concurrency: 4,
+            histograms,
+            ..Window::default()
+        };
+        (window, latencies)
+    }
+
+    #[test]
+    fn percentiles_of_merged_windows_are_those_of_all_values() {
+        let draws = Stream::new(5, "m");
+        let list = |from: u64, n: u64| {
+            (from..from + n).map(|i| (draws.exponential(i) * 5e3) as u64 + 1).collect::<Vec<_>>()
+        };
+        let (a, b) = (list(0, 3000), list(3000, 8000));
+        let ((wa, mut whole), (wb, lb)) = (window(&a, 10.0), window(&b, 20.0));
+        whole.merge(&lb);
+        for how in [How::Consecutive, How::Parallel] {
+            let merged = merge(&[&wa, &wb], how).unwrap();
+            let exact = percentiles(&whole);
+            assert_eq!((merged.service_ms.p50, merged.service_ms.p99_9), (exact.p50, exact.p99_9));
+            assert_eq!((merged.service_ms.min, merged.service_ms.max), (exact.min, exact.max));
+            assert!((merged.service_ms.mean.unwrap() - exact.mean.unwrap()).abs() < 1e-6);
+        }
+        let (after, beside) =
+            (merge(&[&wa, &wb], How::Consecutive).unwrap(), merge(&[&wa, &wb], How::Parallel).unwrap());
+        assert_eq!((after.window_s, beside.window_s), (30.0, 20.0));
+        assert!((after.achieved_per_s - 11_000.0 / 30.0).abs() < 1e-9);
+        assert!((beside.achieved_per_s - 700.0).abs() < 1e-9);
+        assert_eq!((after.in_flight_mean, beside.in_flight_mean, beside.concurrency), (4.0, 8.0, 8));
+    }
+
+    #[test]
+    fn one_window_stays_as_it_is() {
+        let (window, _) = window(&[1, 2, 3], 1.0);
+        assert_eq!(merge(&[&window], How::Parallel), Some(window));
+        assert_eq!(merge(&[], How::Parallel), None);
+    }
+}

@@ -1,0 +1,72 @@
+//! Where a ramp leads: the plateau, and the knee before it.
+
+use super::result::{RampFigures, Window};
+
+/// Steps whose throughput reaches this share of the best one make up the plateau.
+const PLATEAU_SHARE: f64 = 0.95;
+
+/// What a step carried: bytes per second, or operations per second where no content moves.
+pub fn carried(window: &Window) -> f64 {
+    if window.throughput_bytes_per_s > 0.0 { window.throughput_bytes_per_s } else { window.achieved_per_s }
+}
+
+/// The figures of a ramp from its steps' windows (one operation), `ended` saying why there are no more.
+///
+/// The plateau is the mean of what the steps within 5% of the best one carried. The knee is the number of operations in flight at
+/// which the store, were it as quick per operation as it is at its quickest, would reach the plateau: `N* = X_max * min(N / X)`, the
+/// crossing of the two asymptotes of a closed system (Denning and Buzen, "The operational analysis of queueing network models", ACM
+/// Computing Surveys 10(3), 1978). N is the time-mean in flight.
+pub fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
+    let first = steps.first()?;
+    let best = steps.iter().map(|w| carried(w)).fold(0.0, f64::max);
+    if best <= 0.0 {
+        return None;
+    }
+    let flat: Vec<f64> = steps.iter().map(|w| carried(w)).filter(|x| *x >= PLATEAU_SHARE * best).collect();
+    let plateau = flat.iter().sum::<f64>() / flat.len() as f64;
+    let quickest = steps
+        .iter()
+        .filter(|w| w.in_flight_mean > 0.0 && carried(w) > 0.0)
+        .map(|w| w.in_flight_mean / carried(w))
+        .fold(f64::INFINITY, f64::min);
+    Some(RampFigures {
+        store: first.store.clone(),
+        phase: first.phase.clone(),
+        repeat: first.repeat,
+        operation: first.operation.clone(),
+        steps: steps.len() as u32,
+        ended: ended.into(),
+        plateau_bytes_per_s: (first.throughput_bytes_per_s > 0.0).then_some(plateau),
+        plateau_per_s: steps
+            .iter()
+            .filter(|w| carried(w) >= PLATEAU_SHARE * best)
+            .map(|w| w.achieved_per_s)
+            .sum::<f64>()
+            / flat.len() as f64,
+        knee_in_flight: quickest.is_finite().then_some(plateau * quickest),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A closed system with 20 ms per operation and a limit of 2,000 operations of 1 MB per second: the knee is at 40.
+    #[test]
+    fn a_known_knee_is_found_between_steps() {
+        let step = |n: f64| {
+            let per_s = (n / 0.020).min(2_000.0);
+            Window {
+                in_flight_mean: n,
+                achieved_per_s: per_s,
+                throughput_bytes_per_s: per_s * 1e6,
+                ..Window::default()
+            }
+        };
+        let steps: Vec<Window> = [8.0, 24.0, 56.0, 72.0].map(step).to_vec();
+        let found = figures(&steps.iter().collect::<Vec<_>>(), "plateau").unwrap();
+        assert!((found.knee_in_flight.unwrap() - 40.0).abs() < 1e-6, "{found:?}");
+        assert!((found.plateau_bytes_per_s.unwrap() - 2e9).abs() < 1.0);
+        assert_eq!(figures(&[], ""), None);
+    }
+}

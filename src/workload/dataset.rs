@@ -1,0 +1,188 @@
+//! Sets of objects, numbered from 0: those that a run writes, and those that were there before.
+
+use std::sync::Arc;
+
+use super::naming::{Naming, names_seed};
+use super::size::Size;
+use crate::rng::{Stream, hash_name};
+
+/// A set of objects.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Dataset {
+    /// Name: the phase that writes it.
+    pub name: String,
+    /// Seed of the experiment: sizes and names are drawn from it.
+    pub seed: u64,
+    /// Objects in it.
+    pub count: u64,
+    /// Bytes of each.
+    pub size: Size,
+    /// How they are named.
+    pub naming: Naming,
+    /// Bytes of a part where objects are written in parts; 0 where each is written by one request.
+    pub part_size: u64,
+    /// Where the objects were before the run, when it did not write them.
+    pub existing: Option<Existing>,
+}
+
+/// Objects that were there before the run and are only read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Existing {
+    /// As written: `s3://bucket/prefix`, or a prefix in the store's own bucket.
+    pub location: String,
+    /// What was found there; `None` until it was listed.
+    pub found: Option<Arc<Found>>,
+}
+
+/// Keys and sizes of objects, packed.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Found {
+    keys: String,
+    ends: Vec<u64>,
+    sizes: Vec<u64>,
+}
+
+impl Found {
+    /// Adds an object.
+    pub fn push(&mut self, key: &str, size: u64) {
+        self.keys.push_str(key);
+        self.ends.push(self.keys.len() as u64);
+        self.sizes.push(size);
+    }
+
+    /// Number of objects.
+    pub fn len(&self) -> u64 {
+        self.sizes.len() as u64
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sizes.is_empty()
+    }
+
+    /// The whole key of object `index`.
+    pub fn key(&self, index: u64) -> &str {
+        let index = index as usize;
+        let begin = if index == 0 { 0 } else { self.ends[index - 1] as usize };
+        &self.keys[begin..self.ends[index] as usize]
+    }
+
+    /// Bytes of object `index`.
+    pub fn size(&self, index: u64) -> u64 {
+        self.sizes[index as usize]
+    }
+}
+
+impl Dataset {
+    /// A dataset of objects of one size with sequential names.
+    pub fn new(name: &str, seed: u64, count: u64, size: Size) -> Dataset {
+        let (naming, name) = (Naming::default(), name.to_string());
+        Dataset { name, seed, count, size, naming, part_size: 0, existing: None }
+    }
+
+    /// Identity from which payloads are cut.
+    pub fn id(&self) -> u64 {
+        hash_name(&self.name)
+    }
+
+    fn found(&self) -> Option<&Found> {
+        self.existing.as_ref()?.found.as_deref()
+    }
+
+    /// Bytes of one version of object `index`.
+    pub fn size_of(&self, index: u64, version: u64) -> u64 {
+        match (self.found(), &self.size) {
+            (Some(found), _) => found.size(index),
+            (None, Size::Fixed(bytes)) => *bytes,
+            (None, size) => {
+                // The name's digest keeps the sizes of two datasets apart.
+                let stream = Stream::new(self.seed ^ self.id(), "sizes");
+                size.draw(stream, version.wrapping_mul(self.count.max(1)).wrapping_add(index))
+            }
+        }
+    }
+
+    /// Writes the key of object `index` into `out`, which is cleared first; `root` is the run's own prefix.
+    pub fn key_into(&self, out: &mut String, root: &str, index: u64) {
+        out.clear();
+        if let Some(found) = self.found() {
+            out.push_str(found.key(index));
+            return;
+        }
+        for piece in [root, &self.name, "/"] {
+            out.push_str(piece);
+        }
+        self.naming.name_into(out, names_seed(self.seed, self.id()), index);
+    }
+
+    /// The prefix of all its keys.
+    pub fn prefix(&self, root: &str) -> String {
+        match &self.existing {
+            Some(existing) => existing.prefix().to_string(),
+            None => format!("{root}{}/", self.name),
+        }
+    }
+
+    /// The number of the object with this key, when it is one that the dataset writes.
+    pub fn index_of(&self, root: &str, key: &str) -> Option<u64> {
+        let name = key.strip_prefix(root)?.strip_prefix(&self.name)?.strip_prefix('/')?;
+        self.naming.index_of(names_seed(self.seed, self.id()), name)
+    }
+}
+
+impl Existing {
+    /// The bucket, when the location names one.
+    pub fn bucket(&self) -> Option<&str> {
+        let place = self.location.split_once("://")?.1;
+        Some(place.split_once('/').map_or(place, |(bucket, _)| bucket))
+    }
+
+    /// The prefix within the bucket.
+    pub fn prefix(&self) -> &str {
+        match self.location.split_once("://") {
+            Some((_, place)) => place.split_once('/').map_or("", |(_, prefix)| prefix),
+            None => &self.location,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_found_again_under_their_root_only() {
+        let mut dataset = Dataset::new("objects", 42, 10, Size::Fixed(1));
+        dataset.naming = Naming::hex();
+        let mut key = String::new();
+        dataset.key_into(&mut key, "p/plimsoll/r/", 7);
+        assert!(key.starts_with("p/plimsoll/r/objects/") && key.ends_with("/00000007"));
+        assert_eq!(dataset.index_of("p/plimsoll/r/", &key), Some(7));
+        assert_eq!(dataset.index_of("p/plimsoll/r2/", &key), None);
+        assert_eq!(dataset.index_of("p/plimsoll/r/", "p/plimsoll/r/objects2/00000007"), None);
+    }
+
+    #[test]
+    fn what_was_there_before_keeps_its_keys_and_sizes() {
+        let mut found = Found::default();
+        [("a/x", 3), ("a/yy", 0), ("a/zzz", 1 << 40)].iter().for_each(|(key, size)| found.push(key, *size));
+        let mut dataset = Dataset::new("there", 42, 3, Size::Fixed(1));
+        dataset.existing = Some(Existing { location: "s3://b/a/".into(), found: Some(Arc::new(found)) });
+        let mut key = String::new();
+        dataset.key_into(&mut key, "root/", 1);
+        assert_eq!((key.as_str(), dataset.size_of(1, 0), dataset.size_of(2, 0)), ("a/yy", 0, 1 << 40));
+        assert_eq!(dataset.prefix("root/"), "a/");
+        assert_eq!(dataset.existing.as_ref().and_then(Existing::bucket), Some("b"));
+    }
+
+    #[test]
+    fn sizes_depend_on_object_and_version_alone() {
+        let dataset = Dataset::new("d", 42, 100, Size::Uniform(1, 1 << 20));
+        assert_eq!(dataset.size_of(5, 2), dataset.clone().size_of(5, 2));
+        assert_ne!(dataset.size_of(5, 2), dataset.size_of(5, 3));
+        assert_ne!(
+            dataset.size_of(5, 0),
+            Dataset::new("e", 42, 100, Size::Uniform(1, 1 << 20)).size_of(5, 0)
+        );
+    }
+}

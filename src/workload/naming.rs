@@ -1,0 +1,217 @@
+//! What keys look like below a dataset's prefix: a template whose placeholders are functions of the object's number, so that any
+//! key can be made again, and recognised as ours when it is found.
+
+use std::fmt;
+
+use crate::rng::{Stream, mix};
+
+/// A piece of a template.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Part {
+    Text(String),
+    /// The object's number, at least eight digits.
+    Index,
+    /// Eight pseudo-random hex digits.
+    Hex,
+    /// One of several prefixes, in turn: `p0000`.
+    Prefix,
+}
+
+/// How the objects of a dataset are named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Naming {
+    parts: Vec<Part>,
+    prefixes: u64,
+}
+
+/// Why a template was refused.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum NamingError {
+    /// Keys would collide.
+    #[error("the template '{0}' must hold {{index}} exactly once, or keys would collide")]
+    NoIndex(String),
+    /// A placeholder that is none.
+    #[error("the template holds '{{{0}}}'; known are {{index}}, {{hex}} and {{prefix}}")]
+    Placeholder(String),
+    /// Not a key.
+    #[error(
+        "the template '{0}' must be 1 to 200 printable characters, not begin with '/' and not hold '//' or '..'"
+    )]
+    Key(String),
+    /// `{prefix}` without a number of them.
+    #[error("the template holds {{prefix}}; say how many there are with prefixes = 16")]
+    Prefixes,
+}
+
+impl Default for Naming {
+    fn default() -> Naming {
+        Naming { parts: vec![Part::Index], prefixes: 0 }
+    }
+}
+
+impl Naming {
+    /// `HHHHHHHH/NUMBER`: a random 8-hex prefix per object.
+    pub fn hex() -> Naming {
+        Naming { parts: vec![Part::Hex, Part::Text("/".into()), Part::Index], prefixes: 0 }
+    }
+
+    /// `pNNNN/NUMBER`: `count` prefixes, objects dealt to them in turn.
+    pub fn prefixes(count: u64) -> Naming {
+        Naming { parts: vec![Part::Prefix, Part::Text("/".into()), Part::Index], prefixes: count }
+    }
+
+    /// A template such as `logs/{hex}/{index}.bin`, with `prefixes` prefixes where it holds `{prefix}`.
+    ///
+    /// # Errors
+    /// See [`NamingError`].
+    pub fn template(text: &str, prefixes: u64) -> Result<Naming, NamingError> {
+        let fit = (1..=200).contains(&text.len())
+            && text.chars().all(|c| !c.is_control())
+            && !text.starts_with('/')
+            && !text.contains("//")
+            && !text.contains("..");
+        if !fit {
+            return Err(NamingError::Key(text.into()));
+        }
+        let mut parts = Vec::new();
+        let mut rest = text;
+        while let Some((before, after)) = rest.split_once('{') {
+            if !before.is_empty() {
+                parts.push(Part::Text(before.into()));
+            }
+            let (name, after) =
+                after.split_once('}').ok_or_else(|| NamingError::Placeholder(after.into()))?;
+            parts.push(match name {
+                "index" => Part::Index,
+                "hex" => Part::Hex,
+                "prefix" => Part::Prefix,
+                other => return Err(NamingError::Placeholder(other.into())),
+            });
+            rest = after;
+        }
+        if !rest.is_empty() {
+            parts.push(Part::Text(rest.into()));
+        }
+        if parts.iter().filter(|p| **p == Part::Index).count() != 1 {
+            return Err(NamingError::NoIndex(text.into()));
+        }
+        if parts.contains(&Part::Prefix) && prefixes == 0 {
+            return Err(NamingError::Prefixes);
+        }
+        Ok(Naming { parts, prefixes })
+    }
+
+    /// Number of `{prefix}` values; 0 without any.
+    pub fn prefix_count(&self) -> u64 {
+        self.prefixes
+    }
+
+    /// Appends the name of object `index` to `out`.
+    pub fn name_into(&self, out: &mut String, seed: u64, index: u64) {
+        use fmt::Write;
+        for part in &self.parts {
+            let _ = match part {
+                Part::Text(text) => {
+                    out.push_str(text);
+                    Ok(())
+                }
+                Part::Index => write!(out, "{index:08}"),
+                Part::Hex => write!(out, "{:08x}", Stream::new(seed, "naming").at(index) as u32),
+                Part::Prefix => write!(out, "p{:04}", index % self.prefixes.max(1)),
+            };
+        }
+    }
+
+    /// The number of the object that has this name, if one has.
+    pub fn index_of(&self, seed: u64, name: &str) -> Option<u64> {
+        // What stands before and after the number has a known length, but for prefixes beyond p9999.
+        let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
+        let mut at = 0;
+        for part in &self.parts {
+            let rest = name.get(at..)?;
+            at += match part {
+                Part::Text(text) => text.len(),
+                Part::Hex => 8,
+                Part::Prefix => 1 + digits(rest.get(1..)?),
+                Part::Index => {
+                    // A text of digits behind the number would be taken for a part of it; the round trip below decides.
+                    let index = rest.get(..digits(rest))?.parse().ok()?;
+                    let mut again = String::new();
+                    self.name_into(&mut again, seed, index);
+                    return (again == name).then_some(index);
+                }
+            };
+        }
+        None
+    }
+
+    /// What a report calls the keys: `one prefix`, `16 prefixes`, `random prefixes`; `None` for names out of a template.
+    pub fn group(&self) -> Option<String> {
+        match &self.parts[..] {
+            [Part::Index] => Some("one prefix".into()),
+            [Part::Hex, ..] => Some("random prefixes".into()),
+            [Part::Prefix, ..] => Some(format!("{} sequential prefixes", self.prefixes)),
+            _ => None,
+        }
+    }
+}
+
+/// The template, as it is written.
+impl fmt::Display for Naming {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for part in &self.parts {
+            match part {
+                Part::Text(text) => f.write_str(text)?,
+                Part::Index => f.write_str("{index}")?,
+                Part::Hex => f.write_str("{hex}")?,
+                Part::Prefix => f.write_str("{prefix}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Seed of a dataset's names.
+pub fn names_seed(seed: u64, dataset_id: u64) -> u64 {
+    mix(seed ^ dataset_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(naming: &Naming, index: u64) -> String {
+        let mut out = String::new();
+        naming.name_into(&mut out, 42, index);
+        out
+    }
+
+    #[test]
+    fn names_are_distinct_and_recognised() {
+        let template = Naming::template("logs/{prefix}-{hex}/{index}.bin", 3).unwrap();
+        for naming in [Naming::default(), Naming::hex(), Naming::prefixes(16), template] {
+            let names: std::collections::HashSet<String> = (0..2000).map(|i| name(&naming, i)).collect();
+            assert_eq!(names.len(), 2000);
+            for index in [0, 7, 99_999_999, 100_000_000, u64::from(u32::MAX)] {
+                assert_eq!(naming.index_of(42, &name(&naming, index)), Some(index), "{naming}");
+            }
+            for foreign in
+                ["", "x", "0000001", "00000001x", "p0001/00000002", "deadbeef/00000001", "é0000001"]
+            {
+                assert_eq!(naming.index_of(42, foreign), None, "{naming} {foreign}");
+            }
+        }
+        assert_eq!(name(&Naming::prefixes(4), 6), "p0002/00000006");
+        assert_eq!(name(&Naming::default(), 12), "00000012");
+    }
+
+    #[test]
+    fn refused_templates_say_why() {
+        let refused = |text: &str| Naming::template(text, 0).unwrap_err().to_string();
+        assert!(refused("data").contains("{index} exactly once"));
+        assert!(refused("{index}{index}").contains("exactly once"));
+        assert!(refused("{number}").contains("known are {index}"));
+        assert!(refused("../{index}").contains("must be 1 to 200"));
+        assert!(refused("{prefix}/{index}").contains("prefixes = 16"));
+    }
+}

@@ -1,0 +1,238 @@
+//! Which object a read addresses: uniform, sequential, zipfian, latest or hotspot, as in YCSB; each a pure function of a
+//! stream and an operation's number, so that no worker needs to know what another has drawn.
+
+use crate::rng::{Stream, mix};
+
+/// Exponent of the zipfian distributions where none is written, as in YCSB.
+pub const DEFAULT_THETA: f64 = 0.99;
+
+/// How often the objects of a dataset are addressed.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub enum Popularity {
+    /// All alike.
+    #[default]
+    Uniform,
+    /// One after another, round and round.
+    Sequential,
+    /// The object of rank k with a weight of `1 / k^theta`; ranks are spread over the objects by a permutation.
+    Zipfian {
+        /// Exponent, above 0.
+        theta: f64,
+    },
+    /// As zipfian, but the object written last has rank 1, the one before it rank 2.
+    Latest {
+        /// Exponent, above 0.
+        theta: f64,
+    },
+    /// A share of the operations goes to a share of the objects (the first ones), the rest to the others.
+    Hotspot {
+        /// Share of the objects that are hot, above 0 and below 1.
+        objects: f64,
+        /// Share of the operations that go to them.
+        operations: f64,
+    },
+}
+
+/// Picks objects out of `count`.
+#[derive(Debug, Clone)]
+pub struct Picker {
+    popularity: Popularity,
+    count: u64,
+    zipf: Option<Zipf>,
+    scatter: Scatter,
+    draws: Stream,
+}
+
+/// Draws of one operation lie so far apart; more than that many rejections in a row do not happen (each is below 1 in 4).
+const DRAWS_PER_OPERATION: u64 = 64;
+
+impl Picker {
+    /// A picker among `count` objects.
+    pub fn new(popularity: Popularity, count: u64, seed: u64, phase: &str) -> Picker {
+        let zipf = match popularity {
+            Popularity::Zipfian { theta } | Popularity::Latest { theta } => {
+                Some(Zipf::new(count.max(1), theta))
+            }
+            _ => None,
+        };
+        let label = |what: &str| format!("{what}/{phase}");
+        let scatter = Scatter::new(count.max(1), Stream::new(seed, &label("scatter")).at(0));
+        Picker { popularity, count: count.max(1), zipf, scatter, draws: Stream::new(seed, &label("keys")) }
+    }
+
+    /// The object that operation `i` addresses, the `ordinal`-th of its kind.
+    pub fn pick(&self, i: u64, ordinal: u64) -> u64 {
+        let rank = || self.zipf.as_ref().map_or(0, |zipf| zipf.rank(self.draws, i * DRAWS_PER_OPERATION) - 1);
+        match self.popularity {
+            Popularity::Uniform => self.draws.below(i, self.count),
+            Popularity::Sequential => ordinal % self.count,
+            Popularity::Zipfian { .. } => self.scatter.at(rank()),
+            Popularity::Latest { .. } => self.count - 1 - rank(),
+            Popularity::Hotspot { objects, operations } => {
+                let hot = ((self.count as f64 * objects).round() as u64).clamp(1, self.count);
+                if hot == self.count || self.draws.unit(2 * i) < operations {
+                    self.draws.below(2 * i + 1, hot)
+                } else {
+                    hot + self.draws.below(2 * i + 1, self.count - hot)
+                }
+            }
+        }
+    }
+}
+
+/// Zipf's distribution over `1..=n` by rejection-inversion: exact, and without a table whatever `n` is (Hörmann and Derflinger,
+/// "Rejection-inversion to generate variates from monotone discrete distributions", ACM TOMACS 6(3), 1996).
+#[derive(Debug, Clone)]
+struct Zipf {
+    n: f64,
+    theta: f64,
+    low: f64,
+    high: f64,
+    squeeze: f64,
+}
+
+impl Zipf {
+    fn new(n: u64, theta: f64) -> Zipf {
+        let mut zipf = Zipf { n: n as f64, theta, low: 0.0, high: 0.0, squeeze: 0.0 };
+        zipf.low = zipf.integral(1.5) - 1.0;
+        zipf.high = zipf.integral(zipf.n + 0.5);
+        zipf.squeeze = 2.0 - zipf.inverse(zipf.integral(2.5) - zipf.weight(2.0));
+        zipf
+    }
+
+    fn weight(&self, x: f64) -> f64 {
+        (-self.theta * x.ln()).exp()
+    }
+
+    /// Integral of `x^-theta` from 1 to `x`, exact at theta = 1 too.
+    fn integral(&self, x: f64) -> f64 {
+        let log = x.ln();
+        let t = (1.0 - self.theta) * log;
+        log * if t.abs() > 1e-8 { t.exp_m1() / t } else { 1.0 + t / 2.0 }
+    }
+
+    fn inverse(&self, y: f64) -> f64 {
+        let t = (y * (1.0 - self.theta)).max(-1.0);
+        (y * if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t / 2.0 }).exp()
+    }
+
+    /// A rank from the draws `first..first + DRAWS_PER_OPERATION`.
+    fn rank(&self, draws: Stream, first: u64) -> u64 {
+        for attempt in 0..DRAWS_PER_OPERATION {
+            let u = self.high + draws.unit(first + attempt) * (self.low - self.high);
+            let x = self.inverse(u);
+            let k = x.round().clamp(1.0, self.n);
+            if k - x <= self.squeeze || u >= self.integral(k + 0.5) - self.weight(k) {
+                return k as u64;
+            }
+        }
+        1
+    }
+}
+
+/// A permutation of `0..n`: four Feistel rounds over the next even number of bits, walked until inside.
+#[derive(Debug, Clone, Copy)]
+struct Scatter {
+    n: u64,
+    half_bits: u32,
+    key: u64,
+}
+
+impl Scatter {
+    fn new(n: u64, key: u64) -> Scatter {
+        let bits = 64 - (n - 1).leading_zeros();
+        Scatter { n, half_bits: bits.div_ceil(2).max(1), key }
+    }
+
+    fn at(&self, index: u64) -> u64 {
+        let mask = (1u64 << self.half_bits) - 1;
+        let mut x = index;
+        loop {
+            let (mut left, mut right) = (x >> self.half_bits, x & mask);
+            for round in 0..4 {
+                (left, right) = (right, left ^ (mix(self.key ^ mix(right + (round << 56))) & mask));
+            }
+            x = (left << self.half_bits) | right;
+            if x < self.n {
+                return x;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::chi_square::assert_fits;
+
+    const DRAWS: u64 = 300_000;
+
+    fn counts(popularity: Popularity, n: u64) -> Vec<u64> {
+        let picker = Picker::new(popularity, n, 42, "get");
+        let mut out = vec![0; n as usize];
+        (0..DRAWS).for_each(|i| out[picker.pick(i, i) as usize] += 1);
+        out
+    }
+
+    fn zipf_shares(n: u64, theta: f64) -> Vec<f64> {
+        let weights: Vec<f64> = (1..=n).map(|k| (k as f64).powf(-theta)).collect();
+        let total: f64 = weights.iter().sum();
+        weights.iter().map(|w| w / total).collect()
+    }
+
+    #[test]
+    fn uniform_fits() {
+        assert_fits(&counts(Popularity::Uniform, 1000), &[0.001; 1000]);
+    }
+
+    #[test]
+    fn sequential_takes_each_in_turn() {
+        assert!(counts(Popularity::Sequential, 1000).iter().all(|c| *c == 300));
+    }
+
+    #[test]
+    fn latest_fits_at_every_exponent() {
+        for theta in [0.5, 0.99, 1.0, 1.5] {
+            let mut seen = counts(Popularity::Latest { theta }, 1000);
+            seen.reverse();
+            assert_fits(&seen, &zipf_shares(1000, theta));
+        }
+    }
+
+    #[test]
+    fn zipfian_fits_once_its_scatter_is_undone() {
+        let (n, theta) = (1000, DEFAULT_THETA);
+        let seen = counts(Popularity::Zipfian { theta }, n);
+        let picker = Picker::new(Popularity::Zipfian { theta }, n, 42, "get");
+        let by_rank: Vec<u64> = (0..n).map(|rank| seen[picker.scatter.at(rank) as usize]).collect();
+        assert_fits(&by_rank, &zipf_shares(n, theta));
+        assert_ne!(by_rank, seen, "the popular ones are spread");
+    }
+
+    #[test]
+    fn hotspot_fits() {
+        let seen = counts(Popularity::Hotspot { objects: 0.2, operations: 0.8 }, 100);
+        let shares: Vec<f64> = (0..100).map(|i| if i < 20 { 0.04 } else { 0.0025 }).collect();
+        assert_fits(&seen, &shares);
+    }
+
+    #[test]
+    fn the_scatter_is_a_permutation_of_any_length() {
+        for n in [1, 2, 3, 17, 1000, 4096, 10_007] {
+            let scatter = Scatter::new(n, 7);
+            let mut seen: Vec<u64> = (0..n).map(|i| scatter.at(i)).collect();
+            seen.sort_unstable();
+            assert!(seen.into_iter().eq(0..n), "{n}");
+        }
+    }
+
+    #[test]
+    fn ranks_stay_inside_at_the_edges() {
+        for (n, theta) in [(1, 0.99), (2, 3.0), (u64::from(u32::MAX), 0.99)] {
+            let zipf = Zipf::new(n, theta);
+            assert!(
+                (0..10_000).map(|i| zipf.rank(Stream::new(1, "z"), i * 64)).all(|k| (1..=n).contains(&k))
+            );
+        }
+    }
+}

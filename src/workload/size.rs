@@ -1,0 +1,139 @@
+//! How large objects are: a pure function of one stream and a counter.
+
+use std::fmt;
+
+use crate::rng::Stream;
+
+/// A distribution of object sizes, in bytes.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Size {
+    /// All the same.
+    Fixed(u64),
+    /// Every whole number of bytes between the two, ends included, equally likely.
+    Uniform(u64, u64),
+    /// `median * exp(sigma * z)` with z standard normal, rounded; what falls outside `min..=max` is moved to the bound.
+    Lognormal {
+        /// Median of the distribution before it is bounded.
+        median: u64,
+        /// Standard deviation of the logarithm.
+        sigma: f64,
+        /// Smallest size.
+        min: u64,
+        /// Largest size.
+        max: u64,
+    },
+    /// Listed sizes with their weights, in ascending order of size.
+    Weighted(Vec<(u64, u32)>),
+}
+
+impl Size {
+    /// Size number `i` of the stream.
+    pub fn draw(&self, stream: Stream, i: u64) -> u64 {
+        match self {
+            Size::Fixed(bytes) => *bytes,
+            Size::Uniform(min, max) => min + stream.below(i, max - min + 1),
+            Size::Lognormal { median, sigma, min, max } => {
+                let bytes = *median as f64 * (sigma * stream.normal(i)).exp();
+                (bytes.round() as u64).clamp(*min, *max)
+            }
+            Size::Weighted(list) => {
+                let total: u64 = list.iter().map(|(_, w)| u64::from(*w)).sum();
+                let mut rest = stream.below(i, total);
+                for (bytes, weight) in list {
+                    if rest < u64::from(*weight) {
+                        return *bytes;
+                    }
+                    rest -= u64::from(*weight);
+                }
+                list.last().map_or(0, |(bytes, _)| *bytes)
+            }
+        }
+    }
+
+    /// The smallest size that can come.
+    pub fn smallest(&self) -> u64 {
+        match self {
+            Size::Fixed(bytes) => *bytes,
+            Size::Uniform(min, _) | Size::Lognormal { min, .. } => *min,
+            Size::Weighted(list) => list.first().map_or(0, |(bytes, _)| *bytes),
+        }
+    }
+
+    /// The largest size that can come.
+    pub fn largest(&self) -> u64 {
+        match self {
+            Size::Fixed(bytes) => *bytes,
+            Size::Uniform(_, max) | Size::Lognormal { max, .. } => *max,
+            Size::Weighted(list) => list.last().map_or(0, |(bytes, _)| *bytes),
+        }
+    }
+
+    /// Expected size in bytes. For a lognormal distribution its unbounded mean, `median * exp(sigma^2 / 2)`, moved into the bounds.
+    pub fn mean(&self) -> f64 {
+        match self {
+            Size::Fixed(bytes) => *bytes as f64,
+            Size::Uniform(min, max) => (*min as f64 + *max as f64) / 2.0,
+            Size::Lognormal { median, sigma, min, max } => {
+                (*median as f64 * (sigma * sigma / 2.0).exp()).clamp(*min as f64, *max as f64)
+            }
+            Size::Weighted(list) => {
+                let total: f64 = list.iter().map(|(_, w)| f64::from(*w)).sum();
+                list.iter().map(|(bytes, w)| *bytes as f64 * f64::from(*w)).sum::<f64>() / total
+            }
+        }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Size::Fixed(bytes) => write!(f, "{bytes} B"),
+            Size::Uniform(min, max) => write!(f, "uniform {min}..{max} B"),
+            Size::Lognormal { median, sigma, .. } => write!(f, "lognormal {median} B, sigma {sigma}"),
+            Size::Weighted(list) => write!(f, "{} weighted sizes", list.len()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rng::chi_square::assert_fits;
+
+    const DRAWS: u64 = 200_000;
+
+    fn cells(size: &Size, count: usize, cell: impl Fn(u64) -> usize) -> Vec<u64> {
+        let stream = Stream::new(42, "sizes");
+        let mut out = vec![0; count];
+        (0..DRAWS).for_each(|i| out[cell(size.draw(stream, i))] += 1);
+        out
+    }
+
+    #[test]
+    fn uniform_sizes_fit() {
+        let size = Size::Uniform(1000, 1999);
+        assert_fits(&cells(&size, 100, |b| (b as usize - 1000) / 10), &[0.01; 100]);
+        assert_eq!((size.mean(), size.smallest(), size.largest()), (1499.5, 1000, 1999));
+    }
+
+    #[test]
+    fn weighted_sizes_fit() {
+        let size = Size::Weighted(vec![(4096, 70), (65_536, 25), (1 << 20, 5)]);
+        let at = |b: u64| [4096, 65_536, 1 << 20].iter().position(|s| *s == b).unwrap();
+        assert_fits(&cells(&size, 3, at), &[0.70, 0.25, 0.05]);
+    }
+
+    #[test]
+    fn lognormal_sizes_fit() {
+        let size = Size::Lognormal { median: 100_000, sigma: 1.0, min: 10_000, max: 1_000_000 };
+        // Edges at the 5th, 10th, ... percentile of the unbounded distribution; the bounds (2.3 sigma out) fall into the end cells.
+        let edges: Vec<f64> = (1..20)
+            .map(|k| 100_000.0 * crate::rng::chi_square::normal_quantile(f64::from(k) / 20.0).exp())
+            .collect();
+        let cell = |b: u64| edges.iter().filter(|e| b as f64 > **e).count();
+        assert_fits(&cells(&size, 20, cell), &[0.05; 20]);
+        let bounded = cells(&size, 3, |b| usize::from(b == 10_000) + 2 * usize::from(b == 1_000_000));
+        let tail = 1.0 - crate::rng::chi_square::normal_cdf(10f64.ln());
+        assert_fits(&bounded, &[1.0 - 2.0 * tail, tail, tail]);
+    }
+}
