@@ -70,6 +70,8 @@ pub fn resolve_objects(
         (Some(size), _) => resolve_size(size)?,
     };
     let part_size = match &objects.part_size {
+        // Who writes what another phase wrote writes it the same way.
+        None if objects.size.is_none() => read.as_ref().map_or(0, |d| d.part_size),
         None => 0,
         Some(text) => bytes("objects.part_size", text)?,
     };

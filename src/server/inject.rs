@@ -25,6 +25,8 @@ pub struct Spec {
     pub stall: Option<(u64, u64)>,
     /// From `.1` for `.2` nanoseconds, latency is `.0` instead.
     pub slow: Option<(u64, u64, u64)>,
+    /// Latency grows steadily to `.0` times what it was, over `.1` nanoseconds, and stays there.
+    pub drift: Option<(f64, u64)>,
     /// Requests per second served one after another; more of them queue.
     pub capacity: Option<f64>,
     /// Requests per second; more of them are answered 503 SlowDown.
@@ -50,7 +52,7 @@ pub enum InjectError {
     /// No such fault.
     #[error(
         "--inject '{0}' is unknown; known are latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, slow=100ms@20s+10s, \
-         capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, corrupt=0.01, seed=1"
+         drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, corrupt=0.01, seed=1"
     )]
     Unknown(String),
     /// A value that does not fit.
@@ -99,6 +101,16 @@ impl Spec {
                         parts.ok_or_else(|| wrong("slow", "slow=100ms@20s+10s"))?;
                     spec.slow =
                         Some((parse_duration(latency)?, parse_duration(from)?, parse_duration(length)?));
+                }
+                "drift" => {
+                    let parts = value.split_once('/').and_then(|(f, t)| Some((f.strip_suffix('x')?, t)));
+                    let (factor, time) = parts.ok_or_else(|| wrong("drift", "drift=2x/60s"))?;
+                    let factor: f64 = factor.parse().map_err(|_| wrong("drift", "drift=2x/60s"))?;
+                    let time = parse_duration(time)?;
+                    if !(0.0..=1000.0).contains(&factor) || time == 0 {
+                        return Err(wrong("drift", "a factor and a time above 0, such as drift=2x/60s"));
+                    }
+                    spec.drift = Some((factor, time));
                 }
                 "capacity" => spec.capacity = Some(parse_rate(value)?),
                 "rate" => spec.rate = Some(parse_rate(value)?),
@@ -198,7 +210,11 @@ impl Injector {
             }
             _ => 0,
         };
-        let mut answer_at_ns = received_ns + latency;
+        let factor = self
+            .spec
+            .drift
+            .map_or(1.0, |(factor, time)| 1.0 + (factor - 1.0) * (since as f64 / time as f64).min(1.0));
+        let mut answer_at_ns = received_ns + (latency as f64 * factor) as u64;
         if let Some(per_s) = self.spec.capacity {
             let service = (SECOND as f64 / per_s) as u64;
             let next = |queue: u64| Some(queue.max(received_ns) + service);
@@ -271,6 +287,13 @@ mod tests {
     }
 
     #[test]
+    fn drift_slows_steadily_and_stays() {
+        let plan = injector("latency=10ms,drift=2x/60s");
+        let delay = |at: u64| plan.plan(SECOND + at).answer_at_ns - SECOND - at;
+        assert_eq!([0, 30, 60, 90].map(|s| delay(s * SECOND)), [10 * MS, 15 * MS, 20 * MS, 20 * MS]);
+    }
+
+    #[test]
     fn capacity_makes_a_queue() {
         let plan = injector("capacity=100/s");
         let answers: Vec<u64> = (0..4).map(|_| plan.plan(SECOND).answer_at_ns - SECOND).collect();
@@ -316,6 +339,7 @@ mod tests {
         assert!(message("jitter=1").contains("known are latency=5ms"));
         assert!(message("error=2").contains("between 0 and 1"));
         assert!(message("stall=10s/1s").contains("shorter than its period"));
+        assert!(message("drift=2").contains("drift=2x/60s"));
         assert!(message("slow=1s").contains("slow=100ms@20s+10s"));
         assert!(message("latency=lognormal(5ms)").contains("SIGMA"));
     }
