@@ -4,34 +4,10 @@ mod support;
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output, Stdio};
 
 use plimsoll::store::{Body, Collect, Ignore, Request};
-use support::{ACCESS, SECRET, Server, block_on};
-
-fn plimsoll(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
-    command.args(arguments);
-    for (name, _) in std::env::vars().filter(|(n, _)| n.starts_with("AWS_") || n.starts_with("PLIMSOLL_")) {
-        command.env_remove(name);
-    }
-    command
-        .env("AWS_EC2_METADATA_DISABLED", "true")
-        .env("AWS_ACCESS_KEY_ID", ACCESS)
-        .env("AWS_SECRET_ACCESS_KEY", SECRET);
-    command
-}
-
-fn scratch(name: &str) -> PathBuf {
-    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&path);
-    std::fs::create_dir_all(&path).unwrap();
-    path
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
+use support::{ACCESS, SECRET, Server, block_on, plimsoll, scratch, text};
 
 fn run(arguments: &[&str]) -> Output {
     plimsoll(arguments).stdin(Stdio::null()).output().unwrap()

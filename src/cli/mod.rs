@@ -8,6 +8,7 @@ pub mod dry_run;
 pub mod exit;
 pub mod keys;
 pub mod list;
+pub mod merge;
 pub mod preflight;
 pub mod progress;
 pub mod reporter;
@@ -35,6 +36,8 @@ enum Command {
     Run(Box<run::Arguments>),
     /// Show a run's results again
     Show(show::Arguments),
+    /// Put the runs of several shards together
+    Merge(merge::Arguments),
     /// Delete what a killed run left in its store
     Clean(clean::Arguments),
     /// Hold the instrument against servers whose truth is known
@@ -57,6 +60,7 @@ pub fn main() -> i32 {
     let outcome = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Show(arguments) => show::show(&arguments),
+        Command::Merge(arguments) => merge::merge(&arguments),
         Command::Clean(arguments) => clean::clean(&arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),

@@ -14,6 +14,7 @@ use crate::rng::mix;
 use crate::s3::credentials::{CredentialError, CredentialSource, Credentials};
 use crate::s3::sign::sha256;
 use crate::store::Store;
+use crate::store::file::FileStore;
 use crate::store::memory::MemoryStore;
 use crate::store::s3::S3Store;
 use crate::store::url::{StoreUrl, parse};
@@ -90,6 +91,10 @@ pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
         StoreUrl::Memory => {
             let store = Arc::new(MemoryStore::default());
             Ok(Opened { written, store, credentials: None, own_bucket: true, server: None })
+        }
+        StoreUrl::File(root, steps) => {
+            let store = Arc::new(FileStore::new(root, &written, steps));
+            Ok(Opened { written, store, credentials: None, own_bucket: false, server: None })
         }
         StoreUrl::Embedded => {
             let server = EmbeddedServer::start(&[])?;

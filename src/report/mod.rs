@@ -5,4 +5,5 @@ pub mod directory;
 pub mod intervals;
 pub mod json;
 pub mod operations;
+pub mod read;
 pub mod terminal;

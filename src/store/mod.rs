@@ -18,6 +18,7 @@ use bytes::Bytes;
 pub mod conformance;
 pub mod counted;
 pub mod faulty;
+pub mod file;
 pub mod memory;
 pub mod s3;
 pub mod throttled;

@@ -2,6 +2,7 @@
 
 use crate::s3::encode::decode;
 use crate::s3::endpoint::{Endpoint, EndpointError, Style};
+use crate::store::file::Steps;
 
 /// Whether a put's body is covered by the signature.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub enum PayloadSigning {
 pub enum StoreUrl {
     /// An S3-compatible bucket.
     S3(Box<S3Url>),
+    /// A directory.
+    File(std::path::PathBuf, Steps),
     /// In this process's memory; for tests of the instrument, not for measurements.
     Memory,
     /// `plimsoll serve`, started as a process of its own for the length of the run.
@@ -43,7 +46,7 @@ pub struct S3Url {
 pub enum UrlError {
     /// Not a kind of store.
     #[error(
-        "'{0}' is not a store; write s3://bucket/prefix?endpoint=http://host:port, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
+        "'{0}' is not a store; write s3://bucket/prefix?endpoint=http://host:port, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
     )]
     Scheme(String),
     /// A parameter that no store has.
@@ -65,6 +68,12 @@ pub enum UrlError {
     /// Credentials where none belong.
     #[error("a store URL must not hold credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")]
     Secret,
+    /// Not a directory of its own.
+    #[error("file://{0} must name a directory by its whole path, such as file:///mnt/efs/bench")]
+    Directory(String),
+    /// A parameter that directories do not have.
+    #[error("store parameter '{0}' is unknown; a directory has fsync, rename and dirsync, each on or off")]
+    FileParameter(String),
     /// The prefix cannot be a key.
     #[error("the prefix '{0}' must be UTF-8 of at most 512 bytes, without broken %-escapes")]
     Prefix(String),
@@ -82,6 +91,9 @@ pub fn parse(text: &str, environment: Lookup<'_>) -> Result<StoreUrl, UrlError> 
         "memory:" => return Ok(StoreUrl::Memory),
         "embedded:" => return Ok(StoreUrl::Embedded),
         _ => {}
+    }
+    if let Some(rest) = text.strip_prefix("file://") {
+        return parse_file(rest);
     }
     let rest = text
         .strip_prefix("s3://")
@@ -127,6 +139,31 @@ pub fn parse(text: &str, environment: Lookup<'_>) -> Result<StoreUrl, UrlError> 
         payload: parameters.payload.unwrap_or(default_payload),
         sign: parameters.sign.unwrap_or(true),
     })))
+}
+
+/// `file:///directory?fsync=on&rename=on&dirsync=off`.
+fn parse_file(rest: &str) -> Result<StoreUrl, UrlError> {
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    if !path.starts_with('/') || path.len() < 2 {
+        return Err(UrlError::Directory(path.into()));
+    }
+    let mut steps = Steps::default();
+    for pair in query.split('&').filter(|p| !p.is_empty()) {
+        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let (name, step) = match name {
+            "fsync" => ("fsync", &mut steps.fsync),
+            "rename" => ("rename", &mut steps.rename),
+            "dirsync" => ("dirsync", &mut steps.dirsync),
+            other => return Err(UrlError::FileParameter(other.into())),
+        };
+        *step = match value {
+            "on" => true,
+            "off" => false,
+            _ => return Err(UrlError::Value { name, value: value.into(), allowed: "on, off" }),
+        };
+    }
+    let path = decode(path, false).unwrap_or_else(|| path.to_string());
+    Ok(StoreUrl::File(path.into(), steps))
 }
 
 #[derive(Default)]
@@ -202,6 +239,18 @@ mod tests {
             (PayloadSigning::Unsigned, "aws-s3", "")
         );
         assert_eq!(parse("memory:", &|_| None), Ok(StoreUrl::Memory));
+    }
+
+    #[test]
+    fn directories_have_their_steps() {
+        let steps = Steps { fsync: false, rename: true, dirsync: true };
+        let url = parse("file:///mnt/efs?fsync=off&dirsync=on", &|_| None);
+        assert_eq!(url, Ok(StoreUrl::File("/mnt/efs".into(), steps)));
+        let message = |text: &str| parse(text, &|_| None).unwrap_err().to_string();
+        assert!(message("file://mnt/efs").contains("file:///mnt/efs"));
+        assert!(message("file:///").contains("whole path"));
+        assert!(message("file:///a?sync=on").contains("fsync, rename and dirsync"));
+        assert!(message("file:///a?fsync=yes").contains("on, off"));
     }
 
     #[test]

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::latency::{percentiles, with_censored};
 use super::result::{Percentiles, Window};
+use super::window::falls_short;
 use crate::recorder::histogram::Latencies;
 
 /// How the windows lie to each other.
@@ -69,7 +70,7 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
         achieved_per_s: rate(windows, how, |w| w.achieved_per_s),
         throughput_bytes_per_s: rate(windows, how, |w| w.throughput_bytes_per_s),
         in_flight_mean: rate(windows, how, |w| w.in_flight_mean),
-        saturated: windows.iter().any(|w| w.saturated),
+        saturated: false,
         operations: sum(|w| w.operations),
         attempts: sum(|w| w.attempts),
         bytes: sum(|w| w.bytes),
@@ -84,6 +85,11 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
         histograms: BTreeMap::new(),
         ..first.clone()
     };
+    let of = |per_s: f64| per_s * out.window_s;
+    out.saturated = windows.iter().all(|w| w.saturated)
+        || out
+            .offered_per_s
+            .is_some_and(|offered| falls_short(of(offered), of(out.achieved_per_s), out.in_flight_mean));
     for (class, n) in windows.iter().flat_map(|w| &w.errors) {
         *out.errors.entry(class.clone()).or_default() += n;
     }

@@ -9,4 +9,5 @@ pub mod limits;
 pub mod merge;
 pub mod ramp;
 pub mod result;
+pub mod shards;
 pub mod window;

@@ -86,9 +86,11 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
     let achieved = tally.completed as f64 / window_s;
     let offered = tally.intended as f64 / window_s;
     let backlog = tally.intended.saturating_sub(tally.begun) as f64;
+    let in_flight_mean = tally.in_flight_ns as f64 / 1e9 / window_s;
     let saturated = open
         && tally.intended > 0
-        && (achieved < ACHIEVED_SHARE * offered || backlog > BACKLOG_SHARE * tally.intended as f64);
+        && (falls_short(tally.intended as f64, tally.completed as f64, in_flight_mean)
+            || backlog > (BACKLOG_SHARE * tally.intended as f64).max(1.0));
     let mut histograms = BTreeMap::new();
     for (name, latencies) in [
         ("service", &tally.service),
@@ -122,7 +124,7 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         reconnects: tally.reconnects,
         instrument_error: flow_error(tally),
         errors: tally.errors.clone(),
-        in_flight_mean: tally.in_flight_ns as f64 / 1e9 / window_s,
+        in_flight_mean,
         throughput_bytes_per_s: tally.bytes / window_s,
         service_ms: percentiles(&tally.service),
         response_ms: open.then(|| with_censored(&tally.response, &tally.censored_waits)),
@@ -145,6 +147,14 @@ pub fn settled(state: &WindowState) -> bool {
             .tallies
             .values()
             .all(|t| (t.in_flight_ns - t.overlap_ns as i128).abs() * 1000 <= t.in_flight_ns)
+}
+
+/// Whether fewer operations were completed than offered, by more than 1% and by more than chance at the window's edges explains:
+/// what is in flight at its end is not completed in it, what was in flight at its beginning is, and the difference of the two varies
+/// by about the square root of twice the mean (a Poisson count each).
+pub fn falls_short(intended: f64, completed: f64, in_flight_mean: f64) -> bool {
+    let chance = 1.0 + 3.0 * (2.0 * in_flight_mean).sqrt();
+    completed < ACHIEVED_SHARE * intended && intended - completed > chance
 }
 
 /// Says so when the books do not balance.

@@ -3,6 +3,7 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::Arc;
 
 use plimsoll::s3::credentials::{CredentialSource, Credentials};
@@ -25,6 +26,32 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
+/// The binary, with the credentials of these tests and no others.
+pub fn plimsoll(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
+    command.args(arguments);
+    for (name, _) in std::env::vars().filter(|(n, _)| n.starts_with("AWS_") || n.starts_with("PLIMSOLL_")) {
+        command.env_remove(name);
+    }
+    command
+        .env("AWS_EC2_METADATA_DISABLED", "true")
+        .env("AWS_ACCESS_KEY_ID", ACCESS)
+        .env("AWS_SECRET_ACCESS_KEY", SECRET);
+    command
+}
+
+/// An empty directory of its own.
+pub fn scratch(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
+
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
 pub struct Server {
     pub address: SocketAddr,
     pub tls: bool,
@@ -34,7 +61,11 @@ pub struct Server {
 
 impl Server {
     pub fn start(inject: &str, tls: bool) -> Server {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Server::start_on("127.0.0.1:0", inject, tls)
+    }
+
+    pub fn start_on(address: &str, inject: &str, tls: bool) -> Server {
+        let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, shutdown) = watch::channel(false);
         let config = tls.then(|| server_config(&data("tls/server.pem"), &data("tls/server.key")).unwrap());

@@ -1,0 +1,161 @@
+//! `plimsoll merge`: the runs of several shards as one run directory.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::exit::Exit;
+use crate::recorder::collector::SecondRow;
+use crate::recorder::tally::Tally;
+use crate::report::directory::{Environment, RunDirectory, read_environment};
+use crate::report::intervals::Place;
+use crate::report::read::{Interval, intervals};
+use crate::report::{json, terminal};
+use crate::summary::result::RunResult;
+use crate::summary::shards::merge_runs;
+use crate::workload::OperationKind;
+
+/// Arguments of `plimsoll merge`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Run directories of the shards
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Where the merged run directory goes
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
+    out: PathBuf,
+    /// Print result.json instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+/// One shard's run, read.
+struct Shard {
+    path: PathBuf,
+    result: RunResult,
+    environment: Environment,
+    experiment: String,
+}
+
+fn read(path: &Path) -> Result<Shard, Exit> {
+    let of = |e: std::io::Error| Exit::input(format!("{}: {e}; name a run directory", path.display()));
+    let result = json::read(path).map_err(Exit::input)?;
+    if result.run.shards.len() != 1 {
+        return Err(Exit::input(format!(
+            "{}: not a shard; only runs made with --shard can be merged",
+            path.display()
+        )));
+    }
+    Ok(Shard {
+        path: path.to_path_buf(),
+        environment: read_environment(path).map_err(of)?,
+        experiment: std::fs::read_to_string(path.join("experiment.toml")).map_err(of)?,
+        result,
+    })
+}
+
+/// The name that all shards of a run share: the run id before its last dot.
+fn group(id: &str) -> &str {
+    id.rsplit_once('.').map_or(id, |(group, _)| group)
+}
+
+fn check(shards: &[Shard]) -> Result<(), Exit> {
+    let first = &shards[0];
+    let mut numbers = BTreeMap::new();
+    for shard in shards {
+        let differs = |what: &str| {
+            Exit::input(format!(
+                "{} and {} are not shards of one run: their {what} differ",
+                first.path.display(),
+                shard.path.display()
+            ))
+        };
+        if shard.experiment != first.experiment {
+            return Err(differs("experiments"));
+        }
+        if group(&shard.result.run.id) != group(&first.result.run.id) {
+            return Err(differs("start times or numbers of shards"));
+        }
+        if let Some(other) = numbers.insert(shard.result.run.shards[0].shard, &shard.path) {
+            return Err(Exit::input(format!(
+                "{} and {} are the same shard",
+                other.display(),
+                shard.path.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Merges shards and prints the result.
+///
+/// # Errors
+/// 2 when the runs are not shards of one run, or the directory cannot be written.
+pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
+    let shards: Vec<Shard> = arguments.runs.iter().map(|run| read(run)).collect::<Result<_, _>>()?;
+    check(&shards)?;
+    let id = group(&shards[0].result.run.id).to_string();
+    let results: Vec<RunResult> = shards.iter().map(|s| s.result.clone()).collect();
+    let merged = merge_runs(&id, &results).ok_or_else(|| Exit::input("there is nothing to merge"))?;
+    let full = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
+    let mut directory =
+        RunDirectory::create(&arguments.out, &id, &shards[0].experiment, false).map_err(full)?;
+    let origin = shards.iter().map(|s| s.environment.origin_unix_s).fold(f64::INFINITY, f64::min);
+    let environment = Environment {
+        command: std::env::args().collect(),
+        origin_unix_s: origin,
+        shard: None,
+        ..shards[0].environment.clone()
+    };
+    directory.environment(&environment).map_err(full)?;
+    write_intervals(&shards, origin, &mut directory)?;
+    directory.result(&merged);
+    let path = directory.path().to_path_buf();
+    directory.finish().map_err(full)?;
+    let text = if arguments.json {
+        json::to_string(&merged)
+    } else {
+        format!("{}results: {}\n", terminal::render(&merged, terminal::Detail::default()), path.display())
+    };
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+/// Adds up the seconds of all shards on the time axis of the first; hosts' clocks are taken as they are, less what they were told to be
+/// off.
+fn write_intervals(shards: &[Shard], origin: f64, directory: &mut RunDirectory) -> Result<(), Exit> {
+    let mut rows: BTreeMap<(u64, usize), (Interval, Tally)> = BTreeMap::new();
+    let mut places: Vec<Interval> = Vec::new();
+    for shard in shards {
+        let offset = shard.result.run.shards[0].host_offset_s.unwrap_or(0.0);
+        let shift = (shard.environment.origin_unix_s - offset - origin).max(0.0);
+        for row in intervals(&shard.path).map_err(Exit::input)? {
+            let second = (row.second as f64 + shift).round() as u64;
+            let same = |p: &Interval| {
+                (&p.store, &p.phase, p.repeat, p.block, p.step, &p.operation)
+                    == (&row.store, &row.phase, row.repeat, row.block, row.step, &row.operation)
+            };
+            let place = places.iter().position(same).unwrap_or_else(|| {
+                places.push(row.clone());
+                places.len() - 1
+            });
+            let entry = rows.entry((second, place)).or_insert_with(|| (row.clone(), Tally::default()));
+            entry.1.merge(&row.tally);
+        }
+    }
+    for ((second, place), (row, tally)) in &rows {
+        let Some(kind) = OperationKind::from_name(&row.operation) else { continue };
+        let place_of = Place {
+            store: &row.store,
+            phase: &row.phase,
+            role: &row.role,
+            repeat: row.repeat,
+            block: row.block,
+            step: row.step,
+        };
+        directory.second(place_of, &SecondRow { second: *second, phase: *place, kind, tally });
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! Reads the Arrow streams of a run directory back, also those that a kill left without an end.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::Path;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_ipc::reader::StreamReader;
+
+use super::intervals::to_io;
+use crate::recorder::histogram::Latencies;
+use crate::recorder::tally::Tally;
+
+/// One row of `intervals.arrows`.
+#[derive(Debug, Clone)]
+pub struct Interval {
+    /// Seconds since the run's origin.
+    pub second: u64,
+    /// The store as written.
+    pub store: String,
+    /// Name of the phase.
+    pub phase: String,
+    /// Role of the phase.
+    pub role: String,
+    /// Repeat, from 0.
+    pub repeat: u32,
+    /// Block of interleaving, from 0.
+    pub block: u32,
+    /// Step of a ramp, from 0.
+    pub step: Option<u32>,
+    /// Kind of operation.
+    pub operation: String,
+    /// What was counted.
+    pub tally: Tally,
+}
+
+/// All complete batches of a stream. A stream that ends in the middle of a batch is read up to there.
+///
+/// # Errors
+/// When there is no such file, or it is not an Arrow stream.
+pub fn batches(path: &Path) -> io::Result<Vec<RecordBatch>> {
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    let file = File::open(path).map_err(named)?;
+    let reader = StreamReader::try_new(BufReader::new(file), None).map_err(|e| named(to_io(e)))?;
+    Ok(reader.map_while(Result::ok).collect())
+}
+
+fn missing(column: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("intervals.arrows has no column {column}; it is of another version"),
+    )
+}
+
+/// The rows of a run's `intervals.arrows`.
+///
+/// # Errors
+/// As [`batches`], and when it was written by another version.
+pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
+    let mut out = Vec::new();
+    for batch in batches(&run.join("intervals.arrows"))? {
+        let column = |name: &str| batch.column_by_name(name).ok_or_else(|| missing(name));
+        let number = |name: &str| {
+            Ok::<_, io::Error>(column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| missing(name))?)
+        };
+        let small = |name: &str| {
+            Ok::<_, io::Error>(column(name)?.as_primitive_opt::<UInt32Type>().ok_or_else(|| missing(name))?)
+        };
+        let text = |name: &str| {
+            Ok::<_, io::Error>(column(name)?.as_string_opt::<i32>().ok_or_else(|| missing(name))?)
+        };
+        let binary = |name: &str| {
+            Ok::<_, io::Error>(column(name)?.as_binary_opt::<i32>().ok_or_else(|| missing(name))?)
+        };
+        let bytes = column("bytes")?.as_primitive_opt::<Float64Type>().ok_or_else(|| missing("bytes"))?;
+        let (seconds, steps, errors) = (number("second")?, small("step")?, text("errors")?);
+        let (stores, phases, roles, kinds) =
+            (text("store")?, text("phase")?, text("role")?, text("operation")?);
+        let (repeats, blocks) = (small("repeat")?, small("block")?);
+        let [intended, begun, completed, operations, censored] = [
+            number("intended")?,
+            number("begun")?,
+            number("completed")?,
+            number("operations")?,
+            number("censored")?,
+        ];
+        let [service, response, first_byte] =
+            [binary("service")?, binary("response")?, binary("first_byte")?];
+        for i in 0..batch.num_rows() {
+            let errors: BTreeMap<String, u64> = serde_json::from_str(errors.value(i)).unwrap_or_default();
+            let failed: u64 = errors.values().sum();
+            let tally = Tally {
+                intended: intended.value(i),
+                begun: begun.value(i),
+                completed: completed.value(i),
+                operations: operations.value(i),
+                succeeded: operations.value(i).saturating_sub(failed),
+                censored: censored.value(i),
+                bytes: bytes.value(i),
+                errors,
+                service: Latencies::from_bytes(service.value(i)).unwrap_or_default(),
+                response: Latencies::from_bytes(response.value(i)).unwrap_or_default(),
+                first_byte: Latencies::from_bytes(first_byte.value(i)).unwrap_or_default(),
+                ..Tally::default()
+            };
+            out.push(Interval {
+                second: seconds.value(i),
+                store: stores.value(i).into(),
+                phase: phases.value(i).into(),
+                role: roles.value(i).into(),
+                repeat: repeats.value(i),
+                block: blocks.value(i),
+                step: (!steps.is_null(i)).then(|| steps.value(i)),
+                operation: kinds.value(i).into(),
+                tally,
+            });
+        }
+    }
+    Ok(out)
+}
