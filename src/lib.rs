@@ -5,12 +5,13 @@
 //! [`experiment`] (what to measure) -> [`workload`] and [`schedule`] (which operations, when) -> [`driver`] (lets them
 //! loose on a [`store`]) -> [`recorder`] (counts) -> [`summary`] (figures) -> [`report`] (shows). [`s3`] is the wire
 //! that the S3 store and the embedded [`server`] share; [`machine`], [`clock`], [`rng`] and [`units`] stand below
-//! everything; [`cli`] stands above.
+//! everything; [`cli`] stands above. [`import`] puts the logs of other tools through the same recorder.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
 pub mod driver;
 pub mod experiment;
+pub mod import;
 pub mod recorder;
 pub mod report;
 pub mod schedule;

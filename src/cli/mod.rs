@@ -6,6 +6,8 @@ pub mod calibrate;
 pub mod clean;
 pub mod dry_run;
 pub mod exit;
+pub mod export;
+pub mod import;
 pub mod keys;
 pub mod list;
 pub mod merge;
@@ -38,6 +40,10 @@ enum Command {
     Show(show::Arguments),
     /// Put the runs of several shards together
     Merge(merge::Arguments),
+    /// Write a run as Parquet, CSV, Markdown or HdrHistogram log
+    Export(export::Arguments),
+    /// Turn another tool's log into a run directory
+    Import(import::Arguments),
     /// Delete what a killed run left in its store
     Clean(clean::Arguments),
     /// Hold the instrument against servers whose truth is known
@@ -61,6 +67,8 @@ pub fn main() -> i32 {
         Command::Run(arguments) => run::run(&arguments),
         Command::Show(arguments) => show::show(&arguments),
         Command::Merge(arguments) => merge::merge(&arguments),
+        Command::Import(arguments) => import::import(&arguments),
+        Command::Export(arguments) => export::export(&arguments),
         Command::Clean(arguments) => clean::clean(&arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),

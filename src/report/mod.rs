@@ -2,6 +2,7 @@
 //! `result.json` or from the recorder's rows alone, so any report can be made again without measuring again.
 
 pub mod directory;
+pub mod export;
 pub mod intervals;
 pub mod json;
 pub mod operations;

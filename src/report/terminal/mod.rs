@@ -13,7 +13,7 @@ use crate::summary::result::{RunResult, Window};
 use crate::units::format_count;
 
 /// What is wrong with a window, one line each.
-fn remarks(window: &Window) -> Vec<String> {
+pub fn remarks(window: &Window) -> Vec<String> {
     let place = format!("{} {}", window.phase, window.operation);
     let mut out = Vec::new();
     if !window.errors.is_empty() {

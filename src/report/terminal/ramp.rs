@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::table::lines;
+use crate::summary::merge::{How, merge};
 use crate::summary::result::{RampFigures, Window};
 use crate::units::format_count;
 
@@ -37,6 +38,18 @@ pub fn row(name: String, windows: &[&Window]) -> Vec<String> {
     ]
 }
 
+/// Warm-up and steps as one, window after window.
+fn all(windows: &[Window], first_step: usize) -> Vec<Vec<String>> {
+    let counts = |(i, w): &(usize, &Window)| w.step.is_some() || (w.role == "warmup" && *i < first_step);
+    let counted: Vec<&Window> = windows.iter().enumerate().filter(counts).map(|(_, w)| w).collect();
+    // Windows of several operations lie side by side, not one after another.
+    let one = counted.iter().all(|w| w.operation == counted[0].operation);
+    match merge(&counted, How::Consecutive).filter(|_| one) {
+        Some(window) => vec![row("ALL".into(), &[&window])],
+        None => Vec::new(),
+    }
+}
+
 /// The table of all steps with the warm-up before them, and what they lead to; empty without a ramp.
 pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigures>) -> String {
     let Some(first) = windows.iter().position(|w| w.step.is_some()) else { return String::new() };
@@ -57,10 +70,16 @@ pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigure
             None => continue,
         };
     }
+    table.add_rows(all(windows, first));
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mut out = format!("\n{}", lines(&table));
+    let named: Vec<Window> = windows
+        .iter()
+        .filter_map(|w| Some(Window { phase: format!("{}_{}", w.phase, w.step? + 1), ..w.clone() }))
+        .collect();
+    out.push_str(&format!("\n{}", lines(&super::table::table(&named.iter().collect::<Vec<_>>()))));
     for ramp in ramps {
         let plateau = match ramp.plateau_bytes_per_s {
             Some(bytes) => format!("{:.2} Gbit/s", bytes * 8.0 / 1e9),

@@ -1,0 +1,69 @@
+//! `plimsoll export`: runs in other tools' formats.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::exit::Exit;
+use crate::report::export::csv::Csv;
+use crate::report::export::hlog::Hlog;
+use crate::report::export::markdown::{Markdown, render};
+use crate::report::export::parquet::Parquet;
+use crate::report::export::{Exporter, Run};
+use crate::report::json;
+
+/// Arguments of `plimsoll export`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Run directories
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Which format
+    #[arg(long, value_enum)]
+    format: Format,
+    /// Directory for the files [default: each run's own; markdown goes to standard output]
+    #[arg(long, value_name = "DIR")]
+    to: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// intervals.parquet, and operations.parquet where operations were recorded
+    Parquet,
+    /// windows.csv and intervals.csv
+    Csv,
+    /// Tables for a pull request comment
+    Markdown,
+    /// HdrHistogram interval logs
+    Hlog,
+}
+
+/// Exports each run.
+///
+/// # Errors
+/// 2 when a run cannot be read or a file cannot be written.
+pub fn export(arguments: &Arguments) -> Result<(), Exit> {
+    if arguments.to.is_some() && arguments.runs.len() > 1 {
+        return Err(Exit::input("--to takes the files of one run; name one run, or leave --to out"));
+    }
+    for path in &arguments.runs {
+        let run = Run { path: path.clone(), result: json::read(path).map_err(Exit::input)? };
+        if arguments.format == Format::Markdown && arguments.to.is_none() {
+            let _ = std::io::stdout().write_all(render(&run.result).as_bytes());
+            continue;
+        }
+        let exporter: &dyn Exporter = match arguments.format {
+            Format::Parquet => &Parquet,
+            Format::Csv => &Csv,
+            Format::Markdown => &Markdown,
+            Format::Hlog => &Hlog,
+        };
+        let to = arguments.to.as_ref().unwrap_or(path);
+        std::fs::create_dir_all(to).map_err(|e| Exit::input(format!("--to {}: {e}", to.display())))?;
+        for file in exporter.export(&run, to).map_err(Exit::input)? {
+            println!("{}", file.display());
+        }
+    }
+    Ok(())
+}

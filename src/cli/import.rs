@@ -1,0 +1,207 @@
+//! `plimsoll import`: another tool's log as a run directory with exact percentiles.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::exit::Exit;
+use super::session::run_id;
+use crate::import::r2_bench::PhaseRow;
+use crate::import::{Imported, Log, r2_bench, replay, warp};
+use crate::machine::Machine;
+use crate::recorder::collector::SecondRow;
+use crate::report::directory::{Environment, RunDirectory};
+use crate::report::intervals::Place;
+use crate::report::{json, terminal};
+use crate::store::Description;
+use crate::summary::limits::Means;
+use crate::summary::merge::by_phase;
+use crate::summary::ramp::figures;
+use crate::summary::result::{Percentiles, RunInfo, RunResult, SCHEMA, Window};
+use crate::summary::window::{Setting, windows};
+
+/// Arguments of `plimsoll import`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Which tool wrote it
+    #[arg(value_enum)]
+    tool: Tool,
+    /// Its log: warp's .csv.zst, R2-bench's .parquet
+    file: PathBuf,
+    /// Where the run directory goes
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
+    out: PathBuf,
+    /// Print result.json instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Tool {
+    /// warp's operation log (--benchdata)
+    Warp,
+    /// R2-bench's per-request Parquet
+    R2Bench,
+}
+
+/// Imports a log and prints what it says.
+///
+/// # Errors
+/// 2 when the file is not what it should be, or the directory cannot be written.
+pub fn import(arguments: &Arguments) -> Result<(), Exit> {
+    let (log, theirs) = match arguments.tool {
+        Tool::Warp => (warp::read(&arguments.file).map_err(Exit::input)?, None),
+        Tool::R2Bench => {
+            let (log, table) = r2_bench::read(&arguments.file).map_err(Exit::input)?;
+            (log, Some(table))
+        }
+    };
+    let imported = replay(&log);
+    let result = result_of(&log, &imported, if arguments.tool == Tool::Warp { "warp" } else { "r2-bench" });
+    let full = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
+    let text = format!("# {}: there is no experiment to repeat\nname = \"imported\"\n", log.origin);
+    let mut directory = RunDirectory::create(&arguments.out, &result.run.id, &text, true).map_err(full)?;
+    let environment = Environment {
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: std::env::args().collect(),
+        machine: Machine::default(),
+        origin_unix_s: log.origin_unix_s,
+        ..Environment::default()
+    };
+    directory.environment(&environment).map_err(full)?;
+    write_rows(&log, &imported, &mut directory);
+    directory.result(&result);
+    let path = directory.path().to_path_buf();
+    directory.finish().map_err(full)?;
+    let text = if arguments.json {
+        json::to_string(&result)
+    } else {
+        tables(&log, theirs.as_deref(), &result, &path)
+    };
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    Ok(())
+}
+
+fn result_of(log: &Log, imported: &Imported, provider: &str) -> RunResult {
+    let store = Description { url: log.store.clone(), provider: provider.into(), ..Description::default() };
+    let mut all: Vec<Window> = Vec::new();
+    for (stint, state) in imported.stints.iter().zip(&imported.states) {
+        let setting = Setting {
+            store: &store,
+            means: Means { usable_cores: 1.0, workers: 1 },
+            lanes: stint.phase.load.lanes(),
+            epoch_unix_s: log.origin_unix_s,
+            now_ns: 0,
+        };
+        all.extend(windows(stint, state, setting));
+    }
+    let transfers_known = log.records.iter().any(|r| r.first_byte_ns > 0);
+    for window in &mut all {
+        // Nobody noted how late the tool was, nor, in some logs, when bodies began.
+        window.start_lag_ms = Percentiles::default();
+        window.histograms.remove("start_lag");
+        if !transfers_known {
+            window.body_ms = Percentiles::default();
+            window.histograms.remove("body");
+        }
+    }
+    let steps: Vec<Window> = all
+        .iter()
+        .filter(|w| w.step.is_some() && w.role == "measure")
+        .map(|w| Window { step: None, ..w.clone() })
+        .collect();
+    let ramps = by_phase(&steps)
+        .iter()
+        .filter_map(|group| figures(group, "ended by the tool that measured"))
+        .collect();
+    let started = jiff::Timestamp::from_nanosecond((log.origin_unix_s * 1e9) as i128).unwrap_or_default();
+    RunResult {
+        schema: SCHEMA,
+        run: RunInfo {
+            id: run_id(),
+            experiment: "imported".into(),
+            started_at: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            imported: Some(log.origin.clone()),
+            ..RunInfo::default()
+        },
+        windows: all,
+        ramps,
+        ..RunResult::default()
+    }
+}
+
+fn write_rows(log: &Log, imported: &Imported, directory: &mut RunDirectory) {
+    let place = |index: usize| {
+        let stint = &imported.stints[index];
+        Place {
+            store: &log.store,
+            phase: &stint.phase.name,
+            role: stint.phase.role.name(),
+            repeat: 0,
+            block: 0,
+            step: stint.step,
+        }
+    };
+    for (second, stint, kind, tally) in &imported.seconds {
+        directory.second(place(*stint), &SecondRow { second: *second, phase: *stint, kind: *kind, tally });
+    }
+    for operation in &imported.operations {
+        directory.operation(place(operation.stint), operation);
+    }
+}
+
+/// The table as R2-bench prints it.
+fn as_published(rows: &[PhaseRow]) -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "Phase",
+        "Duration",
+        "Requests",
+        "Data (GB)",
+        "Throughput",
+        "Req/s",
+        "Latency (ms)",
+        "Concurrency",
+    ]);
+    for row in rows {
+        table.add_row([
+            row.phase.clone(),
+            format!("{:.1}", row.duration_s),
+            row.requests.to_string(),
+            format!("{:.3}", row.data_gib),
+            format!("{:.2}", row.mbit_per_s),
+            format!("{:.2}", row.per_s),
+            format!("{:.1}", row.latency_ms),
+            format!("{:.0}", row.concurrency),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}
+
+fn tables(log: &Log, theirs: Option<&[PhaseRow]>, result: &RunResult, path: &std::path::Path) -> String {
+    let mut out = String::new();
+    if let Some(rows) = theirs {
+        out.push_str(
+            "As R2-bench computes it: duration from first to last completion, all bytes of what was begun in the phase, \
+             concurrency averaged over requests (GB are GiB, throughput in Mbit/s):\n\n",
+        );
+        out.push_str(&terminal::table::lines(&as_published(rows)));
+        out.push_str(
+            "\nBy Plimsoll's law: a phase lasts from its first start to the next phase's, bytes are prorated over their transfer, \
+             concurrency is the time-mean in flight:\n\n",
+        );
+    }
+    for (name, n) in &log.left_out {
+        out.push_str(&format!("! {n} rows of operation '{name}' were left out\n"));
+    }
+    out.push_str(&terminal::render(result, terminal::Detail::default()));
+    out.push_str(&format!("results: {}\n", path.display()));
+    out
+}

@@ -1,0 +1,278 @@
+//! Logs of other tools as runs of ours: every request of theirs goes through our recorder, so that windows, percentiles and throughput
+//! follow our law of measurement. What a closed loop never measured, no import can bring back: coordinated omission stays.
+
+use std::path::Path;
+
+use crate::recorder::collector::WindowState;
+use crate::recorder::log::{Ended, Logged};
+use crate::recorder::tally::Tally;
+use crate::recorder::worker::WorkerRecorder;
+use crate::recorder::{Completed, Edges, Outcome};
+use crate::schedule::plan::Stint;
+use crate::schedule::{Limit, Load, Phase, Role};
+use crate::store::{ErrorClass, Timings};
+use crate::workload::mix::Mix;
+use crate::workload::popularity::Popularity;
+use crate::workload::size::Size;
+use crate::workload::{Dataset, OperationKind, Workload};
+
+pub mod r2_bench;
+pub mod warp;
+
+/// Why a log could not be imported.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The file cannot be read.
+    #[error("{file}: {reason}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// Why.
+        reason: String,
+    },
+    /// A line or row is not what the tool writes.
+    #[error("{file}:{line}: {reason}")]
+    At {
+        /// The file.
+        file: String,
+        /// Line or row, from 1.
+        line: u64,
+        /// What is wrong.
+        reason: String,
+    },
+    /// Nothing to import.
+    #[error("{0}: there is no operation in it that Plimsoll knows (GET, PUT, HEAD, LIST, DELETE)")]
+    Empty(String),
+}
+
+impl ImportError {
+    fn unreadable(file: &Path, reason: impl std::fmt::Display) -> ImportError {
+        ImportError::Unreadable { file: file.display().to_string(), reason: reason.to_string() }
+    }
+
+    fn at(file: &Path, line: u64, reason: impl Into<String>) -> ImportError {
+        ImportError::At { file: file.display().to_string(), line, reason: reason.into() }
+    }
+}
+
+/// One request of another tool. Times in nanoseconds since the log's origin.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Record {
+    /// Place of its phase in [`Log::phases`].
+    pub phase: u16,
+    /// What it was.
+    pub kind: OperationKind,
+    /// Place of its error in [`Log::errors`], when it failed.
+    pub error: Option<u16>,
+    /// Start.
+    pub start_ns: u64,
+    /// First byte of the answer; 0 where the tool did not note it.
+    pub first_byte_ns: u64,
+    /// End.
+    pub end_ns: u64,
+    /// Object bytes.
+    pub bytes: u64,
+}
+
+/// A log, read.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Log {
+    /// Which tool and file, and what to keep in mind.
+    pub origin: String,
+    /// What was measured, as far as the log tells.
+    pub store: String,
+    /// Unix time of the log's origin, in seconds.
+    pub origin_unix_s: f64,
+    /// Names of the phases in order of time.
+    pub phases: Vec<String>,
+    /// Classes of errors.
+    pub errors: Vec<String>,
+    /// Requests by start.
+    pub records: Vec<Record>,
+    /// Rows that were left out, and why.
+    pub left_out: Vec<(String, u64)>,
+}
+
+/// A log as windows and seconds.
+pub struct Imported {
+    /// One stint per phase.
+    pub stints: Vec<Stint>,
+    /// The sums of each.
+    pub states: Vec<WindowState>,
+    /// Sums by second of the end, stint and kind.
+    pub seconds: Vec<(u64, usize, OperationKind, Tally)>,
+    /// Every operation.
+    pub operations: Vec<Logged>,
+}
+
+/// `ramp_3` is step 2 of the phase `ramp`.
+fn step_of(name: &str) -> (String, Option<u32>) {
+    match name.rsplit_once('_').map(|(phase, n)| (phase, n.parse::<u32>())) {
+        Some((phase, Ok(n))) if n > 0 => (phase.to_string(), Some(n - 1)),
+        _ => (name.to_string(), None),
+    }
+}
+
+/// Phases by start: each lasts from its first start to the next phase's first start, the last one to the last end.
+fn edges(log: &Log) -> Vec<Edges> {
+    let first =
+        |phase: usize| log.records.iter().filter(|r| usize::from(r.phase) == phase).map(|r| r.start_ns).min();
+    let starts: Vec<u64> = (0..log.phases.len()).map(|p| first(p).unwrap_or(0)).collect();
+    let last = log.records.iter().map(|r| r.end_ns).max().unwrap_or(0);
+    let end = |phase: usize| starts.get(phase + 1).copied().unwrap_or(last + 1);
+    starts
+        .iter()
+        .enumerate()
+        .map(|(p, start)| Edges { start_ns: *start, end_ns: end(p).max(start + 1) })
+        .collect()
+}
+
+/// Most requests of a phase that were under way at once.
+fn most_in_flight(records: &[Record], phase: usize) -> usize {
+    let own = records.iter().filter(|r| usize::from(r.phase) == phase);
+    let mut events: Vec<(u64, i64)> = own.flat_map(|r| [(r.start_ns, 1), (r.end_ns, -1)]).collect();
+    events.sort_unstable();
+    let (mut now, mut most) = (0, 0);
+    for (_, change) in events {
+        now += change;
+        most = most.max(now);
+    }
+    most.max(1) as usize
+}
+
+fn stint(log: &Log, number: usize) -> Stint {
+    let (name, step) = step_of(&log.phases[number]);
+    let mut kinds: Vec<(OperationKind, u32)> = Vec::new();
+    for record in log.records.iter().filter(|r| usize::from(r.phase) == number) {
+        if kinds.iter().all(|(kind, _)| *kind != record.kind) {
+            kinds.push((record.kind, 1));
+        }
+    }
+    let mix = Mix::new(&kinds).or_else(|_| Mix::new(&[(OperationKind::Get, 1)]));
+    let workload = Workload {
+        seed: 0,
+        phase: name.clone(),
+        mix: mix.unwrap_or_else(|_| unreachable!("one get is a mix")),
+        read: None,
+        written: Dataset::new(&name, 0, 1, Size::Fixed(0)),
+        spare: None,
+        range: 0,
+        popularity: Popularity::Uniform,
+    };
+    let role = if name == "warmup" { Role::Warmup } else { Role::Measure };
+    let phase = Phase {
+        role,
+        name,
+        workload,
+        load: Load::Closed { concurrency: most_in_flight(&log.records, number) },
+        ramp: None,
+        limit: Limit { duration_ns: None, operations: None },
+        timeout_ns: 0,
+        drain_ns: 0,
+        retries: 0,
+        verify: false,
+    };
+    Stint { phase, store: 0, number, repeat: 0, block: 0, step, recorded: true }
+}
+
+/// Puts a log through the recorder.
+pub fn replay(log: &Log) -> Imported {
+    let edges = edges(log);
+    let mut recorder = WorkerRecorder::new(0, edges.clone(), true);
+    let mut states: Vec<WindowState> = edges
+        .iter()
+        .map(|e| WindowState { edges: Some(*e), finished: true, ..WindowState::default() })
+        .collect();
+    let mut seconds = Vec::new();
+    // Starts and ends in order of time; an end before a start of the same instant, as in a closed loop.
+    let starts = log.records.iter().enumerate().map(|(i, r)| (r.start_ns, true, i));
+    let ends = log.records.iter().enumerate().map(|(i, r)| (r.end_ns, false, i));
+    let mut events: Vec<(u64, bool, usize)> = starts.chain(ends).collect();
+    events.sort_unstable_by_key(|(at, starts, i)| (*at, *starts && log.records[*i].end_ns > *at, *i));
+    let mut second = 0;
+    let mut operations = Vec::new();
+    let mut flush = |recorder: &mut WorkerRecorder, second: u64, until: u64| {
+        for (stint, kind, tally) in recorder.take(until) {
+            states[stint].tallies.entry(kind).or_default().merge(&tally);
+            seconds.push((second, stint, kind, *tally));
+        }
+        operations.append(&mut recorder.take_log());
+    };
+    for (at, starts, i) in events {
+        if at / 1_000_000_000 != second {
+            flush(&mut recorder, second, (second + 1) * 1_000_000_000);
+            second = at / 1_000_000_000;
+        }
+        let record = &log.records[i];
+        if starts {
+            recorder.started(record.kind, record.start_ns);
+        } else {
+            complete(&mut recorder, log, record, i as u64);
+        }
+    }
+    let end = edges.last().map_or(0, |e| e.end_ns);
+    flush(&mut recorder, second, end);
+    Imported { stints: (0..log.phases.len()).map(|p| stint(log, p)).collect(), states, seconds, operations }
+}
+
+fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u64) {
+    let class = record.error.map(|e| ErrorClass::Answered(log.errors[usize::from(e)].clone()));
+    // Where the first byte is not known, the transfer is taken to fill the whole operation.
+    let body_first = if record.first_byte_ns > 0 { record.first_byte_ns } else { record.start_ns };
+    let timings = Timings {
+        start_ns: record.start_ns,
+        first_byte_ns: record.first_byte_ns,
+        body_first_ns: body_first,
+        body_last_ns: record.end_ns,
+        end_ns: record.end_ns,
+        ..Timings::default()
+    };
+    recorder.completed(&Completed {
+        phase: usize::from(record.phase),
+        number,
+        kind: record.kind,
+        intended_ns: None,
+        ready_ns: record.start_ns,
+        timings,
+        outcome: class.as_ref().map_or(Outcome::Done(record.bytes), Outcome::Failed),
+        attempts: 1,
+    });
+}
+
+/// Names of failures that the operation log carries; they are the tool's own.
+pub fn failed(operation: &Logged) -> bool {
+    matches!(operation.ended, Ended::Failed(_))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn phases_go_by_start_and_bytes_by_time() {
+        const S: u64 = 1_000_000_000;
+        let record = |phase, start_s: u64, end_s: u64| Record {
+            phase,
+            kind: OperationKind::GetRange,
+            error: None,
+            start_ns: start_s * S,
+            first_byte_ns: 0,
+            end_ns: end_s * S,
+            bytes: 1000,
+        };
+        let log = Log {
+            phases: vec!["warmup".into(), "ramp_1".into()],
+            records: vec![record(0, 0, 4), record(0, 4, 12), record(1, 10, 20)],
+            ..Log::default()
+        };
+        let imported = replay(&log);
+        let tally = |i: usize| &imported.states[i].tallies[&OperationKind::GetRange];
+        assert_eq!((tally(0).operations, tally(1).operations), (2, 1));
+        // Of the request from 4 to 12 s, six of eight seconds lie before the edge at 10 s.
+        assert!((tally(0).bytes - 1750.0).abs() < 1e-6 && (tally(1).bytes - 1250.0).abs() < 1e-6);
+        assert_eq!((imported.stints[1].phase.name.as_str(), imported.stints[1].step), ("ramp", Some(0)));
+        assert_eq!(imported.operations.len(), 3);
+        let in_flight_s = tally(0).in_flight_ns / i128::from(S);
+        assert_eq!(in_flight_s, 10, "one request at a time for ten seconds");
+    }
+}

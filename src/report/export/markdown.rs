@@ -1,0 +1,128 @@
+//! `report.md`: tables and remarks for a comment on a pull request.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::{Exporter, Run, named};
+use crate::report::terminal::remarks;
+use crate::summary::merge::overall;
+use crate::summary::result::{Percentiles, RunResult, Window};
+use crate::units::{format_count, format_ms, format_throughput};
+
+/// GitHub-flavoured Markdown.
+pub struct Markdown;
+
+fn cell(percentiles: &Percentiles, name: &str) -> String {
+    match (percentiles.get(name), percentiles.above.get(name)) {
+        (Some(ms), _) => format_ms(ms),
+        (None, Some(ms)) => format!("> {}", format_ms(*ms)),
+        (None, None) => "–".into(),
+    }
+}
+
+/// Text that ends no cell and begins no markup.
+fn plain(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('`', "'")
+}
+
+fn row(window: &Window) -> String {
+    let (latencies, what) = match &window.response_ms {
+        Some(response) => (response, " (response)"),
+        None => (&window.service_ms, ""),
+    };
+    let load = match window.offered_per_s {
+        Some(rate) => format!("{rate:.0}/s offered"),
+        None => format!("{} in flight", window.concurrency),
+    };
+    let step = window.step.map_or(String::new(), |step| format!("_{}", step + 1));
+    let throughput = if window.throughput_bytes_per_s > 0.0 {
+        format_throughput(window.throughput_bytes_per_s)
+    } else {
+        "–".into()
+    };
+    format!(
+        "| {}{step} | {}{what} | {load} | {} | {} | {:.0} | {throughput} | {} | {} | {} | {} |\n",
+        plain(&window.phase),
+        window.operation,
+        format_count(window.operations),
+        format_count(window.errors.values().sum()),
+        window.achieved_per_s,
+        cell(latencies, "p50"),
+        cell(latencies, "p99"),
+        cell(latencies, "p99.9"),
+        cell(latencies, "max"),
+    )
+}
+
+/// The document.
+pub fn render(result: &RunResult) -> String {
+    let run = &result.run;
+    let mut out =
+        format!("### Plimsoll: {} (seed {}, {})\n", plain(&run.experiment), run.seed, run.started_at);
+    for (what, text) in [("imported", &run.imported), ("**degraded**", &run.degraded)] {
+        if let Some(text) = text {
+            out.push_str(&format!("\n{what}: {}\n", plain(text)));
+        }
+    }
+    if run.partial {
+        out.push_str("\n**partial**: the run did not come to its end\n");
+    }
+    let merged = overall(&result.windows);
+    let mut stores: Vec<&str> = Vec::new();
+    merged.iter().for_each(|w| {
+        if !stores.contains(&w.store.as_str()) {
+            stores.push(&w.store)
+        }
+    });
+    for store in stores {
+        let windows: Vec<&Window> =
+            merged.iter().filter(|w| w.store == store && w.role == "measure").collect();
+        out.push_str(&format!("\n**{}**\n\n", plain(store)));
+        out.push_str("| phase | operation | load | count | failed | per second | throughput | p50 ms | p99 ms | p99.9 ms | max ms |\n");
+        out.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
+        windows.iter().for_each(|w| out.push_str(&row(w)));
+        let notes: Vec<String> = windows.iter().flat_map(|w| remarks(w)).collect();
+        if !notes.is_empty() {
+            out.push('\n');
+            notes.iter().for_each(|note| out.push_str(&format!("- {}\n", plain(note))));
+        }
+        for ramp in result.ramps.iter().filter(|r| r.store == store) {
+            let knee = ramp.knee_in_flight.map_or("no knee".into(), |n| format!("knee at {n:.1} in flight"));
+            out.push_str(&format!("- {} {}: {knee}; {}\n", plain(&ramp.phase), ramp.operation, ramp.ended));
+        }
+    }
+    if merged.iter().any(|w| w.response_ms.is_none()) {
+        out.push_str("\nClosed loops show service time only. ");
+    }
+    out.push_str("–: too few samples.\n");
+    out
+}
+
+impl Exporter for Markdown {
+    fn export(&self, run: &Run, to: &Path) -> io::Result<Vec<PathBuf>> {
+        let file = to.join("report.md");
+        std::fs::write(&file, render(&run.result)).map_err(named(&file))?;
+        Ok(vec![file])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_cannot_break_the_table() {
+        let window = Window {
+            store: "s3://b|<script>".into(),
+            phase: "get".into(),
+            role: "measure".into(),
+            operation: "get".into(),
+            ..Window::default()
+        };
+        let text = render(&RunResult { windows: vec![window], ..RunResult::default() });
+        assert!(text.contains("s3://b\\|&lt;script>") && text.contains("service time only"), "{text}");
+        let columns = |line: &str| line.matches(" | ").count();
+        let rows: Vec<&str> = text.lines().filter(|l| l.starts_with('|')).collect();
+        assert!(rows.len() == 3 && columns(rows[0]) == columns(rows[2]), "{text}");
+    }
+}
