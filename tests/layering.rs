@@ -16,7 +16,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("experiment", &["clock", "schedule", "units", "workload"]),
     ("recorder", &["clock", "machine", "store", "workload", "rng"]),
     ("driver", &["clock", "recorder", "rng", "schedule", "store", "workload"]),
-    ("summary", &["recorder", "schedule", "store"]),
+    ("import", &["recorder", "schedule", "store", "workload"]),
+    ("summary", &["recorder", "rng", "schedule", "store", "workload"]),
     ("report", &["machine", "recorder", "summary", "units"]),
     ("server", &["clock", "rng", "s3", "units"]),
 ];

@@ -6,6 +6,7 @@ use crate::experiment::Experiment;
 use crate::experiment::estimate::{duration_ns, of_phase};
 use crate::schedule::Phase;
 use crate::schedule::plan::{Order, plan};
+use crate::schedule::ramp::Stop;
 use crate::units::{format_count, format_duration, format_size};
 
 /// Bytes for people: exact below 10 KiB, else three digits in the largest binary unit.
@@ -84,13 +85,16 @@ pub fn render(experiment: &Experiment) -> String {
     table.to_string().lines().for_each(|line| out.push_str(&format!("{}\n", line.trim_end())));
     out.push('\n');
     out.push_str(&format!(
-        "{} repeat{} on {} store{}: at least {} on each",
+        "{} repeat{} on {} store{}: {} of timed phases on each",
         experiment.repeats,
         if experiment.repeats == 1 { "" } else { "s" },
         experiment.stores.len().max(1),
         if experiment.stores.len() > 1 { "s" } else { "" },
         format_duration(duration_ns(experiment))
     ));
+    if experiment.phases.iter().any(|p| p.ramp.is_some_and(|ramp| ramp.stop == Stop::Plateau)) {
+        out.push_str(" (a ramp may reach its plateau sooner)");
+    }
     if experiment.stores.len() > 1 {
         out.push_str(&format!(", {}\n\n", order(experiment)));
         out.push_str(&sequence(experiment));

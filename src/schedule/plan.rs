@@ -108,14 +108,21 @@ fn whole(phase: &Phase, number: usize, store: usize, repeat: u32) -> Vec<Stint> 
     (0..ramp.steps()).map(step).collect()
 }
 
-/// The blocks of a phase on one store: its ramp's steps, or pieces of equal length of at most `block_ns`.
-fn blocks(phase: &Phase, number: usize, store: usize, repeat: u32, block_ns: u64) -> Vec<Stint> {
+/// The blocks of a phase on one store: its ramp's steps, or pieces of equal length of at most `block_ns`. Their number is a multiple of
+/// the number of stores, so that each store has each place in the order equally often and a steady drift favours none.
+fn blocks(
+    phase: &Phase,
+    number: usize,
+    store: usize,
+    repeat: u32,
+    (block_ns, stores): (u64, usize),
+) -> Vec<Stint> {
     let stints = whole(phase, number, store, repeat);
     let (true, None, Some(length)) = (phase.ramp.is_none(), phase.limit.operations, phase.limit.duration_ns)
     else {
         return stints;
     };
-    let count = length.div_ceil(block_ns.max(1)).max(1);
+    let count = length.div_ceil(block_ns.max(1)).max(1).next_multiple_of(stores as u64);
     let block = |b: u64| {
         let mut stint = Stint::of(phase, number, store, repeat);
         // The remainder goes to the first blocks, so that the lengths add up.
@@ -160,8 +167,9 @@ pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<Stint> {
     let mut turn = first;
     for repeat in 0..layout.repeats {
         for (number, phase) in numbered().filter(|(_, p)| p.role != Role::Prepare) {
-            let of_store: Vec<Vec<Stint>> =
-                (0..stores).map(|store| blocks(phase, number, store, repeat, layout.block_ns)).collect();
+            let of_store: Vec<Vec<Stint>> = (0..stores)
+                .map(|store| blocks(phase, number, store, repeat, (layout.block_ns, stores)))
+                .collect();
             for block in 0..of_store[0].len() {
                 for place in 0..stores {
                     let mut stint = of_store[(turn + place) % stores][block].clone();
@@ -282,6 +290,18 @@ mod tests {
         }
         for segment in segments(&stints) {
             assert!(stints[segment].windows(2).all(|w| w[0].store == w[1].store), "a change of store drains");
+        }
+    }
+
+    #[test]
+    fn every_store_has_every_place_equally_often() {
+        for (stores, seconds) in [(2, 30), (3, 25), (4, 10), (5, 60)] {
+            let stints = plan(&[timed("get", Role::Measure, seconds)], layout(Order::Interleaved), stores);
+            let turns: Vec<usize> = stints.iter().filter(|s| s.recorded).map(|s| s.store).collect();
+            let places = |store| {
+                turns.iter().enumerate().filter(move |(_, s)| **s == store).map(|(i, _)| i).sum::<usize>()
+            };
+            assert!((1..stores).all(|store| places(store) == places(0)), "{stores} stores: {turns:?}");
         }
     }
 

@@ -211,6 +211,7 @@ impl Sequence {
 
 #[cfg(test)]
 mod tests {
+    use super::naming::Naming;
     use super::size::Size;
     use super::*;
 
@@ -242,6 +243,61 @@ mod tests {
         let mut strided = workload.sequence();
         for i in (0..5_000).step_by(7).chain((0..5_000).rev().step_by(13)) {
             assert_eq!(strided.at(i), straight[i as usize]);
+        }
+    }
+
+    /// The operations of a phase, every field, as bytes.
+    fn bytes_of(workload: &Workload, numbers: impl Iterator<Item = u64>) -> Vec<(u64, String)> {
+        let mut sequence = workload.sequence();
+        let mut key = String::new();
+        let line = |i| {
+            let op = sequence.at(i);
+            let dataset = workload.dataset(op.target);
+            dataset.key_into(&mut key, "root/", op.index);
+            (i, format!("{op:?} {key} {}", dataset.size_of(op.index, op.version)))
+        };
+        numbers.map(line).collect()
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_sequence_byte_for_byte_on_any_number_of_workers() {
+        for (popularity, size, naming) in [
+            (Popularity::Uniform, Size::Fixed(1024), Naming::default()),
+            (Popularity::Sequential, Size::Uniform(200, 5000), Naming::hex()),
+            (
+                Popularity::Zipfian { theta: 0.99 },
+                Size::Weighted(vec![(200, 3), (9000, 1)]),
+                Naming::prefixes(7),
+            ),
+            (
+                Popularity::Latest { theta: 1.2 },
+                Size::Lognormal { median: 4096, sigma: 1.0, min: 200, max: 1 << 20 },
+                Naming::template("{hex}-{index}", 0).unwrap(),
+            ),
+            (Popularity::Hotspot { objects: 0.1, operations: 0.9 }, Size::Fixed(300), Naming::default()),
+        ] {
+            let mut workload = mixed();
+            workload.mix = Mix::new(&[
+                (OperationKind::Get, 5),
+                (OperationKind::GetRange, 3),
+                (OperationKind::Put, 3),
+                (OperationKind::Delete, 1),
+            ])
+            .unwrap();
+            (workload.popularity, workload.range) = (popularity, 100);
+            let dress = |d: &mut Dataset| (d.size, d.naming) = (size.clone(), naming.clone());
+            workload.read.iter_mut().chain(&mut workload.spare).for_each(dress);
+            dress(&mut workload.written);
+            let whole = bytes_of(&workload, 0..3_000);
+            for workers in [2, 3, 16] {
+                let mut merged: Vec<_> = (0..workers)
+                    .flat_map(|w| bytes_of(&workload.clone(), (w..3_000).step_by(workers as usize)))
+                    .collect();
+                merged.sort();
+                assert!(merged == whole, "{popularity:?} on {workers} workers");
+            }
+            workload.seed += 1;
+            assert!(bytes_of(&workload, 0..3_000) != whole, "{popularity:?}: another seed, another sequence");
         }
     }
 

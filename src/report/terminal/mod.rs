@@ -1,9 +1,10 @@
-//! What a person reads in a terminal: one [`table`] per store, [`ramp`] steps and knee, a verdict on key [`groups`], latency
-//! [`distribution`]s, and whatever is wrong with the figures.
+//! What a person reads in a terminal: one [`table`] per store, [`ramp`] steps and knee, a verdict on key [`groups`], several
+//! [`stores`] side by side, latency [`distribution`]s, and whatever is wrong with the figures.
 
 pub mod distribution;
 pub mod groups;
 pub mod ramp;
+pub mod stores;
 pub mod table;
 
 use table::{lines, table};
@@ -88,6 +89,7 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
         out.push_str(&format!("\n{store}\n"));
         out.push_str(&of_store(result, store, detail));
     }
+    out.push_str(&stores::render(&result.windows));
     if run.imported.is_none() {
         out.push_str(&client(result));
     }

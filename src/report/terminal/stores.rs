@@ -1,0 +1,127 @@
+//! Several stores of one run side by side: how much, how fast, and by what ratio, paired block by block where they were interleaved.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::table::lines;
+use crate::summary::merge::{How, merge};
+use crate::summary::result::Window;
+use crate::units::format_ms;
+
+/// One place of comparison: a phase, a step and an operation.
+type Place<'a> = (&'a str, Option<u32>, &'a str);
+
+fn place(window: &Window) -> Place<'_> {
+    (&window.phase, window.step, &window.operation)
+}
+
+/// Geometric mean, and lowest and highest, of the ratios of a figure in windows of the same repeat and block.
+fn paired(
+    first: &[&Window],
+    other: &[&Window],
+    figure: impl Fn(&Window) -> Option<f64>,
+) -> Option<(f64, f64, f64)> {
+    let mut logs = Vec::new();
+    for a in first {
+        let b = other.iter().find(|b| (b.repeat, b.block) == (a.repeat, a.block));
+        let values = b.and_then(|b| Some((figure(a)?, figure(b)?))).filter(|(x, y)| *x > 0.0 && *y > 0.0);
+        logs.extend(values.map(|(x, y)| (y / x).ln()));
+    }
+    let mean = (logs.iter().sum::<f64>() / logs.len() as f64).exp();
+    let (low, high) =
+        logs.iter().fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), x| (l.min(*x), h.max(*x)));
+    (!logs.is_empty()).then(|| (mean, low.exp(), high.exp()))
+}
+
+/// The comparison of all stores with the first; empty with one store.
+pub fn render(windows: &[Window]) -> String {
+    let measured: Vec<&Window> = windows.iter().filter(|w| w.role == "measure").collect();
+    let mut stores: Vec<&str> = Vec::new();
+    let mut places: Vec<Place<'_>> = Vec::new();
+    for window in &measured {
+        if !stores.contains(&window.store.as_str()) {
+            stores.push(&window.store);
+        }
+        if !places.contains(&place(window)) {
+            places.push(place(window));
+        }
+    }
+    if stores.len() < 2 {
+        return String::new();
+    }
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "phase",
+        "operation",
+        "store",
+        "per second",
+        "mean",
+        "p50",
+        "p99",
+        "rate ratio",
+        "mean ratio",
+    ]);
+    for at in places {
+        let of = |store: &str| -> Vec<&Window> {
+            measured.iter().copied().filter(|w| place(w) == at && w.store == store).collect()
+        };
+        let first = of(stores[0]);
+        for store in &stores {
+            let own = of(store);
+            let Some(all) = merge(&own, How::Consecutive) else { continue };
+            let shown = all.response_ms.as_ref().unwrap_or(&all.service_ms);
+            let ms = |name: &str| shown.get(name).map_or("-".into(), format_ms);
+            let ratio = |figure: fn(&Window) -> Option<f64>| match paired(&first, &own, figure) {
+                Some((mean, low, high)) if own.len() > 1 => format!("{mean:.3} [{low:.2}..{high:.2}]"),
+                Some((mean, _, _)) => format!("{mean:.3}"),
+                None => "-".into(),
+            };
+            let name = at.1.map_or(at.0.to_string(), |step| format!("{}_{}", at.0, step + 1));
+            table.add_row([
+                name,
+                at.2.to_string(),
+                store.split('?').next().unwrap_or(store).to_string(),
+                format!("{:.0}", all.achieved_per_s),
+                ms("mean"),
+                ms("p50"),
+                ms("p99"),
+                ratio(|w| Some(w.achieved_per_s)),
+                ratio(|w| w.response_ms.as_ref().unwrap_or(&w.service_ms).mean),
+            ]);
+        }
+    }
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!(
+        "\nside by side\n\n{}\nratios to the first store: geometric mean over blocks and repeats [lowest..highest]; no confidence interval\n",
+        lines(&table)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_paired_by_block() {
+        let window = |store: &str, block, rate| Window {
+            store: store.into(),
+            phase: "get".into(),
+            role: "measure".into(),
+            operation: "get".into(),
+            block,
+            achieved_per_s: rate,
+            window_s: 1.0,
+            ..Window::default()
+        };
+        // Both stores slow down alike; the second is always half as fast.
+        let all: Vec<Window> = [(0, 100.0), (1, 50.0), (2, 10.0)]
+            .into_iter()
+            .flat_map(|(block, rate)| [window("a", block, rate), window("b", block, rate / 2.0)])
+            .collect();
+        let text = render(&all);
+        assert!(text.contains("0.500 [0.50..0.50]") && text.contains("1.000 [1.00..1.00]"), "{text}");
+        assert!(render(&all[..1]).is_empty());
+    }
+}
