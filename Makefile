@@ -42,7 +42,7 @@ $(VENV)/ready: tests/clients/requirements.txt
 	touch $@
 
 $(VENV)/servers: $(VENV)/ready
-	$(PYTHON) -m pip install --quiet --disable-pip-version-check 'moto[server]==5.*'
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check 'moto[server]==5.*' 'jsonschema>=4'
 	touch $@
 
 $(VERSITYGW):

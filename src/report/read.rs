@@ -63,18 +63,10 @@ pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
     let mut out = Vec::new();
     for batch in batches(&run.join("intervals.arrows"))? {
         let column = |name: &str| batch.column_by_name(name).ok_or_else(|| missing(name));
-        let number = |name: &str| {
-            Ok::<_, io::Error>(column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| missing(name))?)
-        };
-        let small = |name: &str| {
-            Ok::<_, io::Error>(column(name)?.as_primitive_opt::<UInt32Type>().ok_or_else(|| missing(name))?)
-        };
-        let text = |name: &str| {
-            Ok::<_, io::Error>(column(name)?.as_string_opt::<i32>().ok_or_else(|| missing(name))?)
-        };
-        let binary = |name: &str| {
-            Ok::<_, io::Error>(column(name)?.as_binary_opt::<i32>().ok_or_else(|| missing(name))?)
-        };
+        let number = |name: &str| column(name)?.as_primitive_opt::<UInt64Type>().ok_or_else(|| missing(name));
+        let small = |name: &str| column(name)?.as_primitive_opt::<UInt32Type>().ok_or_else(|| missing(name));
+        let text = |name: &str| column(name)?.as_string_opt::<i32>().ok_or_else(|| missing(name));
+        let binary = |name: &str| column(name)?.as_binary_opt::<i32>().ok_or_else(|| missing(name));
         let bytes = column("bytes")?.as_primitive_opt::<Float64Type>().ok_or_else(|| missing("bytes"))?;
         let (seconds, steps, errors) = (number("second")?, small("step")?, text("errors")?);
         let (stores, phases, roles, kinds) =

@@ -170,9 +170,11 @@ pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<Stint> {
             let of_store: Vec<Vec<Stint>> = (0..stores)
                 .map(|store| blocks(phase, number, store, repeat, (layout.block_ns, stores)))
                 .collect();
-            for block in 0..of_store[0].len() {
+            let count = of_store.first().map_or(0, Vec::len);
+            for block in 0..count {
                 for place in 0..stores {
-                    let mut stint = of_store[(turn + place) % stores][block].clone();
+                    let Some(stint) = of_store[(turn + place) % stores].get(block) else { continue };
+                    let mut stint = stint.clone();
                     stint.block = block as u32;
                     let changed = out.last().is_none_or(|last: &Stint| last.store != stint.store);
                     let warms = changed && layout.rewarm_ns > 0 && stint.phase.limit.operations.is_none();

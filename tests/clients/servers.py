@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every short form against real servers: versitygw, MinIO and moto. No operation may fail.
+"""Every short form and every built-in experiment against real servers: versitygw, MinIO, moto and our own. No operation may fail, and
+every result.json must fit its schema.
 
     make test-servers        # installs the servers, then runs this
 
@@ -15,9 +16,28 @@ import tempfile
 import urllib.error
 import urllib.request
 
+import jsonschema
+
 from support import ACCESS, PLIMSOLL, SECRET, environment
 
 FORMS = ["get", "put", "mixed", "head", "list", "delete"]
+
+# The built-in experiments, each small enough for a test.
+EXPERIMENTS = {
+    "quickstart": [f"phase.{p}.duration=1s" for p in
+                   ["warmup-1k", "put-1k", "get-1k", "mixed-1k", "get-1k-open", "mixed-1k-open", "warmup-1m", "put-1m", "get-1m",
+                    "mixed-1m", "get-1m-open"]] + ["phase.get-1k-open.rate=100/s", "phase.mixed-1k-open.rate=100/s",
+                                                   "phase.get-1m-open.rate=20/s", "phase.objects-1m.objects.count=20"],
+    "throughput": ["phase.objects.objects.count=50", "phase.warmup-put.duration=500ms", "phase.put.duration=2s",
+                   "phase.warmup-get.duration=500ms", "phase.get.duration=2s"],
+    "prefixes": [f"phase.{p}-objects.objects.count=100" for p in ["one", "sequential", "random"]] +
+                [f"phase.{p}.duration=1s" for p in ["warmup", "one", "sequential", "random"]],
+    "micro": ["phase.download.stop_after=2000"],
+    "ramp": ["phase.load.objects.size=64MiB", "phase.load.objects.part_size=8MiB", "phase.warmup.objects.range=1MiB",
+             "phase.warmup.duration=1s", "phase.ramp.objects.range=1MiB",
+             "phase.ramp.concurrency={ from = 2, step = 4, to = 10, every = '1s' }"],
+}
+SCHEMA = os.path.join(os.path.dirname(PLIMSOLL), "..", "..", "schema", "result.schema.json")
 
 
 def free_port():
@@ -31,8 +51,10 @@ def wait_for(port, process):
         try:
             urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
             return
-        except urllib.error.HTTPError:
-            return
+        except urllib.error.HTTPError as answer:
+            # A server that is still coming up says 503.
+            if answer.code != 503:
+                return
         except OSError:
             continue
     sys.exit(f"the server ended with {process.returncode}")
@@ -52,8 +74,40 @@ def commands(folder, port):
                       {"ROOT_ACCESS_KEY": ACCESS, "ROOT_SECRET_KEY": SECRET}),
         "minio": ([find("minio"), "server", "--address", listen, folder],
                   {"MINIO_ROOT_USER": ACCESS, "MINIO_ROOT_PASSWORD": SECRET, "MINIO_UPDATE": "off"}),
+        "plimsoll": ([PLIMSOLL, "serve", "--listen", listen], {"PLIMSOLL_ACCESS_KEY": ACCESS, "PLIMSOLL_SECRET_KEY": SECRET}),
         "moto": ([find("moto_server"), "-H", "127.0.0.1", "-p", str(port)], {}),
     }
+
+
+def run(name, arguments, port, out, buckets=("plimsoll-test",)):
+    """Runs, prints a line, returns the number of problems."""
+    stores = [s for b in buckets for s in ("--store", f"s3://{b}?endpoint=http://127.0.0.1:{port}")]
+    done = subprocess.run([PLIMSOLL, "run", *arguments, *stores, "--create-bucket", "--json", "--out", out], env=environment(),
+                          capture_output=True, text=True, timeout=600)
+    what = arguments[0]
+    if done.returncode != 0:
+        print(f"{name:10} {what:10} exit {done.returncode}: {done.stderr.strip()}", flush=True)
+        return 1
+    result = json.loads(done.stdout)
+    with open(SCHEMA) as schema:
+        invalid = [e.message for e in jsonschema.Draft202012Validator(json.load(schema)).iter_errors(result)]
+    errors = {k: v for w in result["windows"] for k, v in w["errors"].items()}
+    count = sum(w["operations"] for w in result["windows"])
+    note = " ".join(a for a in arguments[1:] if a in ("--rate", "--concurrency"))
+    knees = "".join(f", knee at {r['knee_in_flight']:.1f}" for r in result.get("ramps", []))
+    print(f"{name:10} {what:10} {note:13} {count:7} operations, errors: {errors or 'none'}{knees}"
+          f"{', INVALID ' + invalid[0] if invalid else ''}", flush=True)
+    return bool(errors) + bool(invalid)
+
+
+def experiments(name, port, out):
+    failed = 0
+    for experiment, sets in EXPERIMENTS.items():
+        failed += run(name, [experiment, *(a for s in sets for a in ("--set", s))], port, out)
+    sets = [a for s in EXPERIMENTS["throughput"] for a in ("--set", s)]
+    failed += run(name, ["throughput", *sets, "--set", "block=1s", "--set", "rewarm=200ms"], port, out,
+                  ("plimsoll-test", "plimsoll-test-2"))
+    return failed
 
 
 def check(name):
@@ -67,19 +121,10 @@ def check(name):
             wait_for(port, server)
             for form in FORMS:
                 for load in (["--concurrency", "8"], ["--rate", "50/s", "--arrival", "poisson"]):
-                    done = subprocess.run(
-                        [PLIMSOLL, "run", form, "--store", f"s3://plimsoll-test?endpoint=http://127.0.0.1:{port}",
-                         "--create-bucket", "--objects", "40", "--operations", "120", "--warmup", "1s", *load,
-                         "--json", "--out", out], env=environment(), capture_output=True, text=True, timeout=300)
-                    if done.returncode != 0:
-                        print(f"{name:10} {form:7} exit {done.returncode}: {done.stderr.strip()}")
-                        failed += 1
-                        continue
-                    windows = json.loads(done.stdout)["windows"]
-                    errors = {k: v for w in windows for k, v in w["errors"].items()}
-                    count = sum(w["operations"] for w in windows)
-                    print(f"{name:10} {form:7} {load[0]:13} {count:6} operations, errors: {errors or 'none'}", flush=True)
-                    failed += bool(errors)
+                    small = ["--objects", "40", "--operations", "120", "--warmup", "1s"]
+                    failed += run(name, [form, *small, *load], port, out)
+            if name != "moto":
+                failed += experiments(name, port, out)
         finally:
             server.terminate()
             server.wait()
@@ -87,5 +132,5 @@ def check(name):
 
 
 if __name__ == "__main__":
-    chosen = sys.argv[1:] or ["versitygw", "minio", "moto"]
+    chosen = sys.argv[1:] or ["plimsoll", "versitygw", "minio", "moto"]
     sys.exit(1 if sum(check(name) for name in chosen) else 0)
