@@ -66,9 +66,21 @@ impl Stream {
     }
 }
 
+/// Distribution function of the standard normal (Abramowitz and Stegun 7.1.26; error below 2e-7).
+pub fn normal_cdf(x: f64) -> f64 {
+    let t = 1.0 / (1.0 + 0.327_591_1 * x.abs() / std::f64::consts::SQRT_2);
+    let poly = t
+        * (0.254_829_592
+            + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
+    let tail = poly * (-x * x / 2.0).exp() / 2.0;
+    if x >= 0.0 { 1.0 - tail } else { tail }
+}
+
 /// Goodness of fit for the tests of every generator.
 #[cfg(test)]
 pub(crate) mod chi_square {
+    use super::normal_cdf;
+
     /// Asserts that counts fit shares: chi-square with p > 0.001 (Wilson and Hilferty's normal approximation). Neighbouring cells
     /// are joined until each expects at least ten.
     pub(crate) fn assert_fits(observed: &[u64], shares: &[f64]) {
@@ -91,16 +103,6 @@ pub(crate) mod chi_square {
         let z = ((chi / df).cbrt() - (1.0 - 2.0 / (9.0 * df))) / (2.0 / (9.0 * df)).sqrt();
         assert!(z < 3.09, "chi-square {chi:.1} with {df} degrees of freedom: p < 0.001");
         assert!(z > -3.09, "chi-square {chi:.1} with {df} degrees of freedom is too good to be random");
-    }
-
-    /// Distribution function of the standard normal (Abramowitz and Stegun 7.1.26; error below 2e-7).
-    pub(crate) fn normal_cdf(x: f64) -> f64 {
-        let t = 1.0 / (1.0 + 0.327_591_1 * x.abs() / std::f64::consts::SQRT_2);
-        let poly = t
-            * (0.254_829_592
-                + t * (-0.284_496_736 + t * (1.421_413_741 + t * (-1.453_152_027 + t * 1.061_405_429))));
-        let tail = poly * (-x * x / 2.0).exp() / 2.0;
-        if x >= 0.0 { 1.0 - tail } else { tail }
     }
 
     /// Its inverse, by bisection.

@@ -97,7 +97,7 @@ fn shard_runs(server: &Server, network: Option<&Network>, dir: &Path) -> Vec<Pat
     let host = if network.is_some() { Network::ADDRESS } else { "127.0.0.1" };
     let store = format!("s3://bucket/some/prefix?endpoint=http://{host}:{}", server.address.port());
     // Time enough for eight processes to start and to prepare on a busy machine; one that is late says so and still counts.
-    let at = jiff::Timestamp::now().as_second() + 4;
+    let at = plimsoll::clock::wall_now().as_second() + 4;
     let children: Vec<_> = (1..=SHARDS)
         .map(|shard| {
             let (part, at, out) = (format!("{shard}/{SHARDS}"), at.to_string(), dir.join("runs"));
@@ -112,9 +112,9 @@ fn shard_runs(server: &Server, network: Option<&Network>, dir: &Path) -> Vec<Pat
                         .args(["netns", "exec", &network.space(shard)])
                         .arg(inner.get_program())
                         .args(inner.get_args());
-                    inner
-                        .get_envs()
-                        .for_each(|(name, value)| drop(value.map(|value| outer.env(name, value))));
+                    for (name, value) in inner.get_envs() {
+                        outer.env(name, value.unwrap_or_default());
+                    }
                     outer
                 }
             };

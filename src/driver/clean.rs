@@ -79,7 +79,10 @@ pub async fn clean(
         }
         match last {
             Some(last) if page.next_token.is_some() => start_after = last,
-            _ => return Ok(cleaned),
+            _ => {
+                store.tidy(root);
+                return Ok(cleaned);
+            }
         }
     }
 }

@@ -6,8 +6,8 @@ use crate::schedule::{Load, Phase, Role};
 use crate::workload::size::Size;
 use crate::workload::{Dataset, OperationKind};
 
-/// Sizes of more objects than this are taken at their mean.
-const COUNTED_OBJECTS: u64 = 20_000_000;
+/// Drawn sizes of more objects than this are taken at their mean, which is then within a few thousandths.
+const COUNTED_OBJECTS: u64 = 1_000_000;
 
 /// One phase on one store, all repeats together.
 #[derive(Debug, Clone, PartialEq)]

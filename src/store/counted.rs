@@ -56,6 +56,10 @@ impl<S: Store> Store for Counted<S> {
     fn container(&self) -> &str {
         self.inner.container()
     }
+
+    fn tidy(&self, prefix: &str) {
+        self.inner.tidy(prefix);
+    }
 }
 
 struct CountedLane {

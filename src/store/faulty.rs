@@ -54,6 +54,10 @@ impl<S: Store> Store for Faulty<S> {
     fn container(&self) -> &str {
         self.inner.container()
     }
+
+    fn tidy(&self, prefix: &str) {
+        self.inner.tidy(prefix);
+    }
 }
 
 struct FaultyLane {

@@ -355,6 +355,11 @@ pub trait Store: Send + Sync {
     fn container(&self) -> &str {
         ""
     }
+
+    /// Takes away what deleted objects under `prefix` leave behind and no request reaches, such as empty directories.
+    fn tidy(&self, prefix: &str) {
+        let _ = prefix;
+    }
 }
 
 /// One connection's worth of a store.

@@ -41,6 +41,10 @@ impl<S: Store> Store for Throttled<S> {
     fn container(&self) -> &str {
         self.inner.container()
     }
+
+    fn tidy(&self, prefix: &str) {
+        self.inner.tidy(prefix);
+    }
 }
 
 struct ThrottledLane {

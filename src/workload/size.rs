@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::rng::Stream;
+use crate::rng::{Stream, normal_cdf};
 
 /// A distribution of object sizes, in bytes.
 #[derive(Debug, Clone, PartialEq)]
@@ -68,13 +68,19 @@ impl Size {
         }
     }
 
-    /// Expected size in bytes. For a lognormal distribution its unbounded mean, `median * exp(sigma^2 / 2)`, moved into the bounds.
+    /// Expected size in bytes; of a lognormal distribution with what lies outside moved to its bounds.
     pub fn mean(&self) -> f64 {
         match self {
             Size::Fixed(bytes) => *bytes as f64,
             Size::Uniform(min, max) => (*min as f64 + *max as f64) / 2.0,
             Size::Lognormal { median, sigma, min, max } => {
-                (*median as f64 * (sigma * sigma / 2.0).exp()).clamp(*min as f64, *max as f64)
+                let (median, min, max) = (*median as f64, *min as f64, *max as f64);
+                let z = |bytes: f64| (bytes / median).ln() / sigma;
+                // The part between the bounds is that of a lognormal shifted by sigma (partial expectation).
+                let inner = normal_cdf(z(max) - sigma) - normal_cdf(z(min) - sigma);
+                min * normal_cdf(z(min))
+                    + median * (sigma * sigma / 2.0).exp() * inner
+                    + max * (1.0 - normal_cdf(z(max)))
             }
             Size::Weighted(list) => {
                 let total: f64 = list.iter().map(|(_, w)| f64::from(*w)).sum();
@@ -133,7 +139,10 @@ mod tests {
         let cell = |b: u64| edges.iter().filter(|e| b as f64 > **e).count();
         assert_fits(&cells(&size, 20, cell), &[0.05; 20]);
         let bounded = cells(&size, 3, |b| usize::from(b == 10_000) + 2 * usize::from(b == 1_000_000));
-        let tail = 1.0 - crate::rng::chi_square::normal_cdf(10f64.ln());
+        let tail = 1.0 - normal_cdf(10f64.ln());
         assert_fits(&bounded, &[1.0 - 2.0 * tail, tail, tail]);
+        let stream = Stream::new(42, "sizes");
+        let mean = (0..DRAWS).map(|i| size.draw(stream, i) as f64).sum::<f64>() / DRAWS as f64;
+        assert!((mean / size.mean() - 1.0).abs() < 0.01, "{mean} of {DRAWS} draws, {} expected", size.mean());
     }
 }

@@ -75,6 +75,10 @@ impl Store for FileStore {
     fn container(&self) -> &str {
         &self.container
     }
+
+    fn tidy(&self, prefix: &str) {
+        path::remove_empty(&self.root, prefix);
+    }
 }
 
 /// The thread of a lane as the lane holds it.

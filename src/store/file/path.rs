@@ -111,6 +111,29 @@ fn walk_in(
     Ok(())
 }
 
+/// Removes directories below `prefix` that hold nothing, and those above it that then hold nothing either; the store's own stays.
+pub fn remove_empty(root: &Path, prefix: &str) {
+    let Some((directories, _)) = prefix.rsplit_once('/') else { return };
+    let top = of_key(root, directories);
+    remove_empty_below(&top);
+    let mut at = Some(top.as_path());
+    while let Some(directory) = at.filter(|d| *d != root && d.starts_with(root)) {
+        if std::fs::remove_dir(directory).is_err() {
+            return;
+        }
+        at = directory.parent();
+    }
+}
+
+fn remove_empty_below(directory: &Path) {
+    let Ok(entries) = std::fs::read_dir(directory) else { return };
+    for entry in entries.flatten().filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir())) {
+        remove_empty_below(&entry.path());
+        // Fails where there is still something in it, which is the point.
+        let _ = std::fs::remove_dir(entry.path());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
