@@ -139,6 +139,37 @@ fn objects_that_were_there_are_read_and_stay() {
     }
 }
 
+/// Nobody here knows what others wrote, but the store keeps a checksum of it.
+#[test]
+fn foreign_content_is_held_against_the_checksum_that_the_store_keeps() {
+    let server = Server::start("corrupt=0.2,seed=3", false);
+    let dir = scratch("checksum");
+    let store = server.ready("");
+    block_on(async {
+        let mut lane = store.lane(0);
+        let created =
+            lane.execute(Request::CreateMultipart { key: "data/whole" }, &mut Ignore).await.unwrap();
+        let upload_id = created.upload_id.unwrap();
+        let part = |number: u32, len: usize| Request::UploadPart {
+            key: "data/whole",
+            upload_id: &upload_id,
+            number,
+            body: Body::Whole(vec![number as u8; len].into()),
+        };
+        let mut etags = Vec::new();
+        for (number, len) in [(1, 5 << 20), (2, 1000)] {
+            etags.push(lane.execute(part(number, len), &mut Ignore).await.unwrap().etag.unwrap());
+        }
+        let complete = Request::CompleteMultipart { key: "data/whole", upload_id: &upload_id, etags: &etags };
+        lane.execute(complete, &mut Ignore).await.unwrap();
+    });
+    let content = "name = 'there'\n[[phase]]\nname = 'read'\noperations = { get = 1 }\n\
+                   objects = { dataset = 'data/' }\nconcurrency = 1\nstop_after = 60\n";
+    let result = measure(&[&write(&dir, content), "--store", &url(&server, "bucket")], &dir.join("runs"));
+    let corrupt = measured(&result)[0].errors.get("corrupt").copied().unwrap_or(0);
+    assert!((3..30).contains(&corrupt), "{corrupt} of 60 were corrupted on the way, a fifth on average");
+}
+
 #[test]
 fn a_directory_is_a_store_like_any_other() {
     let dir = scratch("directory");

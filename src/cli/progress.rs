@@ -2,7 +2,7 @@
 //! errors by class, time left; what goes wrong is written above it as it happens, and `q` ends the run. Without a terminal a plain
 //! line per phase. All of it goes to standard error, and none with `--json`.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -36,6 +36,10 @@ struct Live {
     last: VecDeque<Second>,
     errors: BTreeMap<String, u64>,
     announced: Option<usize>,
+    /// First second of the stint: it began somewhere within.
+    first: u64,
+    /// Classes of failures already told.
+    told: HashSet<String>,
 }
 
 /// The progress of a run.
@@ -74,7 +78,14 @@ impl Progress {
     pub fn second(&self, row: &SecondRow<'_>) {
         let mut live = self.live();
         if live.stint != row.phase {
-            *live = Live { stint: row.phase, announced: live.announced, ..Live::default() };
+            let told = std::mem::take(&mut live.told);
+            *live = Live {
+                stint: row.phase,
+                announced: live.announced,
+                first: row.second,
+                told,
+                ..Live::default()
+            };
         }
         if live.last.back().is_none_or(|last| last.second != row.second) {
             live.last.push_back(Second { second: row.second, ..Second::default() });
@@ -120,11 +131,13 @@ impl Progress {
         if live.stint != current || live.last.is_empty() {
             return "starting".into();
         }
-        let seconds = live.last.len() as f64;
         let mut service = Latencies::default();
         live.last.iter().for_each(|s| service.merge(&s.service));
-        let completed: u64 = live.last.iter().map(|s| s.completed).sum();
-        let bytes: f64 = live.last.iter().map(|s| s.bytes).sum();
+        // The second in which the stint began is not a whole one.
+        let whole = || live.last.iter().filter(|s| s.second != live.first || live.last.len() == 1);
+        let seconds = whole().count() as f64;
+        let completed: u64 = whole().map(|s| s.completed).sum();
+        let bytes: f64 = whole().map(|s| s.bytes).sum();
         let quantile = |q| service.quantile_ns(q).map_or("-".into(), |ns| format_ms(ns as f64 / 1e6));
         let errors: Vec<String> =
             live.errors.iter().map(|(c, n)| format!("{c} x {}", format_count(*n))).collect();
@@ -164,6 +177,9 @@ impl Progress {
 
     /// The first failure of a class.
     pub fn failure(&self, class: &str, message: &str) {
+        if !self.live().told.insert(class.to_string()) {
+            return;
+        }
         self.note(&format!("! {class}: {message}"));
     }
 

@@ -91,6 +91,8 @@ struct Expected {
     content: Option<Cut>,
     bytes: Option<u64>,
     from: u64,
+    /// Held against the store's own checksum, because nobody here knows the content.
+    checksum: bool,
 }
 
 /// Tells the recorder when the operation begins, sets its deadline and compares what comes back.
@@ -147,6 +149,10 @@ impl Observer for Watcher<'_> {
         }
         self.at += data.len() as u64;
         Ok(())
+    }
+
+    fn wants_checksum(&self) -> bool {
+        self.expected.checksum
     }
 
     fn tag(&self) -> Option<&str> {
@@ -391,7 +397,7 @@ fn build<'a>(
     keys: &'a mut Keys,
 ) -> (Request<'a>, Expected) {
     let dataset = phase.workload.dataset(operation.target);
-    let mut expected = Expected { content: None, bytes: None, from: 0 };
+    let mut expected = Expected { content: None, bytes: None, from: 0, checksum: false };
     if operation.kind == OperationKind::List {
         // Pages begin at a random object, so that a listing of many objects is not always the same one.
         keys.start_after.clear();
@@ -404,13 +410,14 @@ fn build<'a>(
     }
     dataset.key_into(&mut keys.key, root, operation.index);
     let key = keys.key.as_str();
-    // What others wrote can only be held against its length.
+    // What others wrote can only be held against its length and the checksum that the store keeps.
     let compared = phase.verify && dataset.existing.is_none();
     let request = match operation.kind {
         OperationKind::Put => Request::Put { key, body: body_of(cut) },
         OperationKind::Get => {
             expected.bytes = Some(cut.total());
             expected.content = compared.then_some(cut);
+            expected.checksum = phase.verify && dataset.existing.is_some();
             Request::Get { key, range: None }
         }
         OperationKind::GetRange => {

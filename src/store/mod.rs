@@ -186,6 +186,11 @@ pub trait Observer {
         Ok(())
     }
 
+    /// Whether a whole object that is read shall be held against the checksum that the store keeps of it, where it keeps one.
+    fn wants_checksum(&self) -> bool {
+        false
+    }
+
     /// A mark that the request carries to the server's log, where the run is held against it.
     fn tag(&self) -> Option<&str> {
         None

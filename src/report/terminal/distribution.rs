@@ -1,5 +1,7 @@
 //! The distribution of one row's latencies as bars, on a logarithmic axis.
 
+use hdrhistogram::Histogram;
+
 use crate::summary::merge::latencies;
 use crate::summary::result::Window;
 use crate::units::{format_count, format_ms};
@@ -7,6 +9,36 @@ use crate::units::{format_count, format_ms};
 const WIDTH: usize = 40;
 /// Edges of the bars: 1, 1.5, 2, 3, 5, 7 and their tenfolds, in microseconds.
 const STEPS: [u64; 6] = [10, 15, 20, 30, 50, 70];
+
+/// From, to (exclusive), count; in microseconds.
+type Bar = (u64, u64, u64);
+
+fn nice_edges() -> Vec<u64> {
+    (0..9u32).flat_map(|e| STEPS.map(|s| s * 10u64.pow(e) / 10)).filter(|e| *e > 0).collect()
+}
+
+/// Ten equal steps over the middle 99.8%, and all the rest on either side.
+fn narrow_edges(histogram: &Histogram<u64>) -> Vec<u64> {
+    let (low, high) = (histogram.value_at_quantile(0.001), histogram.value_at_quantile(0.999));
+    let step = ((high - low) / 10).max(1);
+    let mut edges = vec![histogram.min().min(low)];
+    edges.extend((0..=10).map(|k| low + k * step));
+    edges.push((histogram.max() + 1).max(high + 1));
+    edges.sort_unstable();
+    edges.dedup();
+    edges
+}
+
+/// Each bucket of the histogram goes, whole, to the bar that holds its lowest value.
+fn counted(histogram: &Histogram<u64>, edges: &[u64]) -> Vec<Bar> {
+    let mut bars: Vec<Bar> = edges.windows(2).map(|w| (w[0], w[1], 0)).collect();
+    for bucket in histogram.iter_recorded() {
+        let value = histogram.lowest_equivalent(bucket.value_iterated_to());
+        let at = bars.partition_point(|bar| bar.1 <= value).min(bars.len() - 1);
+        bars[at].2 += bucket.count_at_value();
+    }
+    bars
+}
 
 /// Smallest, mean, largest, and one bar per occupied interval between them.
 pub fn render(window: &Window) -> String {
@@ -16,12 +48,10 @@ pub fn render(window: &Window) -> String {
     };
     let all = latencies(window, name, Some(shown));
     let Some(histogram) = all.histogram() else { return String::new() };
-    let edges: Vec<u64> =
-        (0..9u32).flat_map(|e| STEPS.map(|s| s * 10u64.pow(e) / 10)).filter(|e| *e > 0).collect();
-    let mut bars: Vec<(u64, u64, u64)> =
-        edges.windows(2).map(|w| (w[0], w[1], histogram.count_between(w[0], w[1] - 1))).collect();
-    if let Some(last) = bars.last_mut() {
-        last.2 += histogram.count_between(last.1, u64::MAX);
+    let mut bars = counted(histogram, &nice_edges());
+    let share = |bar: &Bar| bar.2 as f64 / all.len() as f64;
+    if bars.iter().filter(|bar| share(bar) > 0.02).count() < 3 {
+        bars = counted(histogram, &narrow_edges(histogram));
     }
     let first = bars.iter().position(|b| b.2 > 0).unwrap_or(0);
     let last = bars.iter().rposition(|b| b.2 > 0).unwrap_or(0);
@@ -47,4 +77,23 @@ pub fn render(window: &Window) -> String {
         ));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_sample_is_in_one_bar() {
+        for values in
+            [vec![5000; 400], (1..4000).collect::<Vec<u64>>(), (5000..5200).chain([90_000]).collect()]
+        {
+            let mut histogram = crate::recorder::histogram::empty();
+            values.iter().for_each(|v| histogram.saturating_record(*v));
+            for edges in [nice_edges(), narrow_edges(&histogram)] {
+                let total: u64 = counted(&histogram, &edges).iter().map(|b| b.2).sum();
+                assert_eq!(total, values.len() as u64);
+            }
+        }
+    }
 }

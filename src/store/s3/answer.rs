@@ -5,6 +5,7 @@ use hyper::body::Incoming;
 use hyper::header::{CONTENT_LENGTH, ETAG, HeaderName};
 
 use crate::clock::now_ns;
+use crate::s3::checksum::{Algorithm, Hasher};
 use crate::s3::connection::Connection;
 use crate::s3::error::S3Error;
 use crate::s3::message::{Listing, delete_many_failure, upload_id, uploads};
@@ -58,7 +59,8 @@ impl Exchange<'_> {
         }
         match request {
             Request::Get { .. } => {
-                reply.bytes = self.stream().await?;
+                let kept = if self.observer.wants_checksum() { kept_checksum(head) } else { None };
+                reply.bytes = self.stream(kept).await?;
             }
             Request::List { .. } => {
                 let body = self.collect(usize::MAX).await?;
@@ -148,9 +150,11 @@ impl Exchange<'_> {
         Failure::new(ErrorClass::Corrupt, message, *self.timings)
     }
 
-    async fn stream(&mut self) -> Result<u64, Failure> {
+    /// Reads the content, and holds it against the checksum that the store `kept` of it.
+    async fn stream(&mut self, kept: Option<(Algorithm, String)>) -> Result<u64, Failure> {
         let mut bytes = 0;
         let mut wrong = None;
+        let mut hasher = kept.as_ref().map(|(algorithm, _)| Hasher::new(*algorithm));
         while let Some(piece) = self.next().await? {
             if bytes == 0 {
                 self.timings.body_first_ns = self.connection.stamps().last_read.get();
@@ -159,8 +163,20 @@ impl Exchange<'_> {
             if wrong.is_none() {
                 wrong = self.observer.piece(&piece).err();
             }
+            if let Some(hasher) = &mut hasher {
+                hasher.update(&piece);
+            }
         }
         self.timings.body_last_ns = self.connection.stamps().last_read.get();
+        if let (Some((algorithm, expected)), Some(hasher)) = (kept, hasher) {
+            let found = hasher.finish();
+            if found != expected {
+                let name = algorithm.name();
+                return Err(
+                    self.corrupt(format!("{name} of the content is {found}, the store keeps {expected}"))
+                );
+            }
+        }
         match wrong {
             Some(offset) => Err(self.corrupt(format!("byte {offset} is not what was written"))),
             None => Ok(bytes),
@@ -180,6 +196,18 @@ impl Exchange<'_> {
         let piece = self.connection.next_piece(self.body).await;
         piece.map_err(|error| broken(&error, self.timings))
     }
+}
+
+/// The checksum of the whole object that an answer carries; one that is composed of its parts' checksums says nothing about the content
+/// as it streams.
+fn kept_checksum(head: &http::response::Parts) -> Option<(Algorithm, String)> {
+    let text = |name: &str| head.headers.get(name).and_then(|v| v.to_str().ok());
+    if text("x-amz-checksum-type").is_some_and(|kind| kind.eq_ignore_ascii_case("COMPOSITE")) {
+        return None;
+    }
+    let kept = Algorithm::ALL.into_iter().find_map(|a| Some((a, text(a.header())?.to_string())));
+    // Before there were types, a composite checksum was marked by its number of parts.
+    kept.filter(|(_, value)| !value.contains('-'))
 }
 
 /// What a bodiless answer (to HEAD) means, in S3's words.

@@ -226,7 +226,7 @@ impl S3Lane {
         }
     }
 
-    fn prepare(&mut self, request: &Request<'_>, tag: Option<&str>) -> Result<Prepared, String> {
+    fn prepare(&mut self, request: &Request<'_>, observer: &dyn Observer) -> Result<Prepared, String> {
         let method = self.address(request);
         let body = match request {
             Request::Put { body, .. } | Request::UploadPart { body, .. } => Some(body.clone()),
@@ -264,6 +264,8 @@ impl S3Lane {
         }
         if let Some(range) = range {
             extra.push((hyper::header::RANGE, range));
+        } else if matches!(request, Request::Get { .. }) && observer.wants_checksum() {
+            extra.push((HeaderName::from_static("x-amz-checksum-mode"), "ENABLED".into()));
         }
         for (name, text) in &extra {
             headers.insert(name, value(text)?);
@@ -271,7 +273,7 @@ impl S3Lane {
         if let Some(source) = self.credentials.clone() {
             self.sign(&source.current(), &method, body.as_ref(), &extra, &mut headers)?;
         }
-        if let Some(tag) = tag {
+        if let Some(tag) = observer.tag() {
             headers.insert(HeaderName::from_static("x-plimsoll-tag"), value(tag)?);
         }
         let mut target = std::mem::take(&mut self.path);
@@ -382,7 +384,7 @@ impl S3Lane {
             let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
             Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)
         };
-        let prepared = self.prepare(&request, observer.tag()).map_err(unfit)?;
+        let prepared = self.prepare(&request, &*observer).map_err(unfit)?;
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
         observer.started(timings.start_ns);
         let vectored = matches!(&request, Request::Put { body, .. } | Request::UploadPart { body, .. } if body.len() > LARGE_BODY);
@@ -401,7 +403,7 @@ impl S3Lane {
         let answer = match connection.send(prepared).await {
             Err(_) if reused && connection.stamps().first_read.get() == 0 && request.is_idempotent() => {
                 timings.reconnects += 1;
-                let again = self.prepare(&request, observer.tag()).map_err(unfit)?;
+                let again = self.prepare(&request, &*observer).map_err(unfit)?;
                 connection = self.connect(vectored, &mut timings).await?;
                 connection.send(again).await
             }
