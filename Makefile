@@ -1,5 +1,5 @@
 # The same targets on a laptop and in CI.
-.PHONY: build test lint test-servers bench schema dev clean-tools
+.PHONY: build test lint test-servers bench bench-experiments schema dev clean-tools
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -23,12 +23,17 @@ test-servers: $(VENV)/servers $(VERSITYGW) $(MINIO) build
 	PATH="$(abspath $(VENV))/bin:$$(go env GOPATH)/bin:$$PATH" $(PYTHON) tests/clients/servers.py
 	PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) tests/protocol/run.py
 
-# Ratios against wrk, pinned cores, median of five; about ten minutes on a quiet machine (needs wrk and taskset).
+# Ratios against wrk, pinned cores, median of five; about a quarter of an hour on a quiet machine (needs wrk and taskset).
 bench: build
 	python3 benches/run.py
 	target/release/plimsoll calibrate
+	python3 benches/experiments.py
 
-# Rewrites schema/result.schema.json from the code.
+# Drift, ramps, phase edges and large plans against servers whose truth is known; about five minutes.
+bench-experiments: build
+	python3 benches/experiments.py
+
+# Rewrites the schemas from the code.
 schema:
 	UPDATE_SCHEMA=1 cargo test --test schema
 

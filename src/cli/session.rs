@@ -100,10 +100,8 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
     let workers = settings.workers.unwrap_or_else(|| workers_for(&stints, usable_cores() as usize, of_shard));
     environment.workers = workers;
     let out_error = |e: std::io::Error| {
-        Exit::input(format!(
-            "--out {}: {e}; free some space or choose another directory",
-            settings.out.display()
-        ))
+        let out = settings.out.display();
+        Exit::input(format!("--out {out}: {e}; free some space or choose another directory"))
     };
     let mut directory =
         RunDirectory::create(&settings.out, &id, &to_toml(experiment), settings.record_operations)
@@ -115,7 +113,7 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
     let roots = environment.stores.iter().map(|facts| facts.root.clone());
     let sites: Vec<Site> =
         opened.iter().zip(roots).map(|(o, root)| Site { store: Arc::clone(&o.store), root }).collect();
-    let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites));
+    let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites, &control));
     let job = Arc::new(Job {
         sites,
         stints: stints.into(),
@@ -136,7 +134,7 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
     let mut problem = outcome.err().map(|e| driver_exit(&e));
     if let Some(prepared) = &prepared {
         reporter.result.run.shards = vec![prepared.info(&id, &reporter.result, &environment)];
-        prepared.wait_for_the_others(&control);
+        prepared.wait_for_the_others();
     }
     if !settings.keep {
         problem = problem.or(clean_up(experiment, &job, &mut environment, &progress, &id));

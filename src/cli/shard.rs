@@ -124,23 +124,33 @@ pub struct Prepared {
     sharding: Sharding,
     markers: Option<Dataset>,
     sites: Vec<Site>,
+    control: Arc<Control>,
     seen: Arc<Mutex<Option<u64>>>,
 }
 
 impl Prepared {
     /// Ready to tell; an experiment that prepares nothing needs no markers.
-    pub fn new(sharding: &Sharding, experiment: &Experiment, sites: &[Site]) -> Prepared {
+    pub fn new(
+        sharding: &Sharding,
+        experiment: &Experiment,
+        sites: &[Site],
+        control: &Arc<Control>,
+    ) -> Prepared {
         Prepared {
             sharding: sharding.clone(),
             markers: prepares(experiment).then(|| markers(experiment.seed, sharding.shard.of)),
             sites: sites.to_vec(),
+            control: Arc::clone(control),
             seen: Arc::default(),
         }
     }
 
     /// Writes this shard's marker, waits until just before the start, and counts the markers there are.
     pub fn announce(&self) {
-        let Some(markers) = &self.markers else { return };
+        let Some(markers) = &self.markers else {
+            let _ = block_on(self.wait_for_start());
+            return;
+        };
         let seen = block_on(async {
             let mut least = self.sharding.shard.of;
             for site in &self.sites {
@@ -152,9 +162,7 @@ impl Prepared {
                     least = 0;
                 }
             }
-            if let Ok(mut timer) = Timer::new() {
-                let _ = timer.until(self.sharding.start_ns().saturating_sub(300 * MILLISECOND)).await;
-            }
+            self.wait_for_start().await;
             for site in &self.sites {
                 let prefix = markers.prefix(&site.root);
                 let list = Request::List { prefix: &prefix, start_after: "", token: "", max_keys: 1000 };
@@ -165,6 +173,15 @@ impl Prepared {
             least
         });
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen.ok();
+    }
+
+    /// Waits until just before the start, or until the run is told to stop.
+    async fn wait_for_start(&self) {
+        let until = self.sharding.start_ns().saturating_sub(300 * MILLISECOND);
+        let Ok(mut timer) = Timer::new() else { return };
+        while now_ns() < until && self.control.stopped_at().is_none() {
+            let _ = timer.until(until.min(now_ns() + 100 * MILLISECOND)).await;
+        }
     }
 
     /// What the result says of this shard.
@@ -185,8 +202,8 @@ impl Prepared {
     }
 
     /// The objects are still read by shards that run a little later; two seconds are enough for clocks that are in order.
-    pub fn wait_for_the_others(&self, control: &Control) {
-        if self.markers.is_some() && control.stopped_at().is_none() {
+    pub fn wait_for_the_others(&self) {
+        if self.markers.is_some() && self.control.stopped_at().is_none() {
             let until = now_ns() + 2 * SECOND;
             let _ = block_on(async {
                 if let Ok(mut timer) = Timer::new() {

@@ -1,16 +1,15 @@
 //! `intervals.arrows`: an Arrow IPC stream with one row per completion second, store, phase and operation, histograms
 //! included. A stream needs no footer, so what was written before a kill can be read.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use arrow_array::builder::{BinaryBuilder, Float64Builder, StringBuilder, UInt32Builder, UInt64Builder};
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_schema::{DataType, Field, Schema};
 
+use super::stream::Stream;
 use crate::recorder::collector::SecondRow;
 
 /// Where a row belongs.
@@ -58,8 +57,7 @@ pub fn schema() -> Schema {
 
 /// Writes the log, second by second.
 pub struct IntervalLog {
-    writer: StreamWriter<File>,
-    schema: Arc<Schema>,
+    stream: Stream,
     second: u64,
     rows: Rows,
 }
@@ -88,22 +86,13 @@ struct Rows {
     first_byte: BinaryBuilder,
 }
 
-pub(super) fn to_io(error: ArrowError) -> io::Error {
-    match error {
-        ArrowError::IoError(_, source) => source,
-        other => io::Error::other(other),
-    }
-}
-
 impl IntervalLog {
     /// Creates the file.
     ///
     /// # Errors
     /// When it cannot be written.
     pub fn create(path: &Path) -> io::Result<IntervalLog> {
-        let schema = Arc::new(schema());
-        let writer = StreamWriter::try_new(File::create(path)?, &schema).map_err(to_io)?;
-        Ok(IntervalLog { writer, schema, second: 0, rows: Rows::default() })
+        Ok(IntervalLog { stream: Stream::create(path, schema())?, second: 0, rows: Rows::default() })
     }
 
     /// Adds a row; the rows of a second go to the file with the first row of the next.
@@ -169,8 +158,7 @@ impl IntervalLog {
             Arc::new(rows.response.finish()),
             Arc::new(rows.first_byte.finish()),
         ];
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(to_io)?;
-        self.writer.write(&batch).and_then(|()| self.writer.flush()).map_err(to_io)
+        self.stream.write(columns)
     }
 
     /// Ends the stream.
@@ -179,6 +167,6 @@ impl IntervalLog {
     /// When the disk is full.
     pub fn finish(mut self) -> io::Result<()> {
         self.flush()?;
-        self.writer.finish().map_err(to_io)
+        self.stream.finish()
     }
 }

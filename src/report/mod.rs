@@ -7,4 +7,5 @@ pub mod intervals;
 pub mod json;
 pub mod operations;
 pub mod read;
+mod stream;
 pub mod terminal;

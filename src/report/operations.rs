@@ -1,18 +1,17 @@
 //! `operations.arrows`: an Arrow IPC stream with one row per operation, where a run asks for it (`--record operations`). Times are
 //! nanoseconds on the client's monotonic clock; what repeats is dictionary-encoded.
 
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use arrow_array::ArrayRef;
 use arrow_array::builder::{StringDictionaryBuilder, UInt32Builder, UInt64Builder};
 use arrow_array::types::Int32Type;
-use arrow_array::{ArrayRef, RecordBatch};
-use arrow_ipc::writer::StreamWriter;
 use arrow_schema::{DataType, Field, Schema};
 
-use super::intervals::{Place, to_io};
+use super::intervals::Place;
+use super::stream::Stream;
 use crate::recorder::log::{Ended, Logged};
 
 /// The columns.
@@ -43,8 +42,7 @@ const BATCH: usize = 16_384;
 
 /// Writes the log.
 pub struct OperationLog {
-    writer: StreamWriter<File>,
-    schema: Arc<Schema>,
+    stream: Stream,
     rows: Rows,
 }
 
@@ -74,9 +72,7 @@ impl OperationLog {
     /// # Errors
     /// When it cannot be written.
     pub fn create(path: &Path) -> io::Result<OperationLog> {
-        let schema = Arc::new(schema());
-        let writer = StreamWriter::try_new(File::create(path)?, &schema).map_err(to_io)?;
-        Ok(OperationLog { writer, schema, rows: Rows::default() })
+        Ok(OperationLog { stream: Stream::create(path, schema())?, rows: Rows::default() })
     }
 
     /// Adds an operation.
@@ -136,8 +132,7 @@ impl OperationLog {
             Arc::new(rows.attempts.finish()),
             Arc::new(rows.outcomes.finish()),
         ];
-        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(to_io)?;
-        self.writer.write(&batch).and_then(|()| self.writer.flush()).map_err(to_io)
+        self.stream.write(columns)
     }
 
     /// Ends the stream.
@@ -146,6 +141,6 @@ impl OperationLog {
     /// When the disk is full.
     pub fn finish(mut self) -> io::Result<()> {
         self.flush()?;
-        self.writer.finish().map_err(to_io)
+        self.stream.finish()
     }
 }

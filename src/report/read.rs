@@ -10,7 +10,7 @@ use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 
-use super::intervals::to_io;
+use super::stream::to_io;
 use crate::recorder::histogram::Latencies;
 use crate::recorder::tally::Tally;
 

@@ -62,24 +62,6 @@ impl Exchange<'_> {
                 let kept = if self.observer.wants_checksum() { kept_checksum(head) } else { None };
                 reply.bytes = self.stream(kept).await?;
             }
-            Request::List { .. } => {
-                let body = self.collect(usize::MAX).await?;
-                self.end();
-                let parsed =
-                    Listing::parse(&body).map_err(|e| self.corrupt(format!("the listing is {e}")))?;
-                reply.listing = Some(parsed);
-                let date = text(hyper::header::DATE).and_then(|d| jiff::fmt::rfc2822::parse(d).ok());
-                reply.store_clock_s = date.map(|d| d.timestamp().as_second());
-            }
-            Request::DeleteMany { .. } => {
-                let body = self.collect(usize::MAX).await?;
-                self.end();
-                let failure = S3Error::inside_success(request_id, &body)
-                    .map_or_else(|| delete_many_failure(&body), |e| Ok(Some(e)));
-                if let Some(error) = failure.map_err(|e| self.corrupt(format!("the answer is {e}")))? {
-                    return Err(self.answered(&error));
-                }
-            }
             Request::Put { body, .. } | Request::UploadPart { body, .. } => {
                 self.timings.body_first_ns = self.connection.stamps().first_write.get();
                 self.timings.body_last_ns = self.connection.stamps().last_write.get();
@@ -93,25 +75,6 @@ impl Exchange<'_> {
                     reply.etag = text(ETAG).map(str::to_string);
                 }
             }
-            Request::CreateMultipart { .. }
-            | Request::CompleteMultipart { .. }
-            | Request::ListUploads { .. } => {
-                let body = self.collect(usize::MAX).await?;
-                self.end();
-                if let Some(error) = S3Error::inside_success(request_id, &body) {
-                    return Err(self.answered(&error));
-                }
-                let unreadable = |e| format!("the answer is {e}");
-                match request {
-                    Request::CreateMultipart { .. } => {
-                        reply.upload_id = Some(upload_id(&body).map_err(|e| self.corrupt(unreadable(e)))?);
-                    }
-                    Request::ListUploads { .. } => {
-                        reply.uploads = uploads(&body).map_err(|e| self.corrupt(unreadable(e)))?;
-                    }
-                    _ => {}
-                }
-            }
             Request::Head { .. } => {
                 reply.size = text(CONTENT_LENGTH).and_then(|v| v.parse().ok());
                 self.collect(0).await?;
@@ -122,10 +85,49 @@ impl Exchange<'_> {
             | Request::CreateBucket => {
                 self.collect(ERROR_BODY_LIMIT).await?;
             }
+            _ => self.document(request, head, request_id, &mut reply).await?,
         }
         self.end();
         reply.timings = *self.timings;
         Ok(reply)
+    }
+
+    /// Reads an answer that is an XML document.
+    async fn document(
+        &mut self,
+        request: &Request<'_>,
+        head: &http::response::Parts,
+        request_id: &str,
+        reply: &mut Reply,
+    ) -> Result<(), Failure> {
+        let body = self.collect(usize::MAX).await?;
+        self.end();
+        // S3 may begin to answer 200 before it knows that it will fail.
+        if let Some(error) = S3Error::inside_success(request_id, &body) {
+            return Err(self.answered(&error));
+        }
+        let unreadable = |e| format!("the answer is {e}");
+        match request {
+            Request::List { .. } => {
+                reply.listing = Some(Listing::parse(&body).map_err(|e| self.corrupt(unreadable(e)))?);
+                let date = head.headers.get(hyper::header::DATE).and_then(|v| v.to_str().ok());
+                let date = date.and_then(|d| jiff::fmt::rfc2822::parse(d).ok());
+                reply.store_clock_s = date.map(|d| d.timestamp().as_second());
+            }
+            Request::DeleteMany { .. } => {
+                if let Some(error) = delete_many_failure(&body).map_err(|e| self.corrupt(unreadable(e)))? {
+                    return Err(self.answered(&error));
+                }
+            }
+            Request::CreateMultipart { .. } => {
+                reply.upload_id = Some(upload_id(&body).map_err(|e| self.corrupt(unreadable(e)))?);
+            }
+            Request::ListUploads { .. } => {
+                reply.uploads = uploads(&body).map_err(|e| self.corrupt(unreadable(e)))?;
+            }
+            _ => {}
+        }
+        Ok(())
     }
 
     /// The operation ends with the last byte read, not when this task came round to it.
