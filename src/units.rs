@@ -119,6 +119,18 @@ pub fn format_rate(per_s: f64) -> String {
     format!("{per_s}/s")
 }
 
+/// Writes operations per second for people: with decimals where there are few.
+pub fn format_per_s(per_s: f64) -> String {
+    let decimals = if per_s >= 99.5 {
+        0
+    } else if per_s >= 9.95 {
+        1
+    } else {
+        2
+    };
+    format!("{per_s:.decimals$}")
+}
+
 /// Writes a throughput for people: MB/s, or GB/s from a thousand of them (decimal).
 pub fn format_throughput(bytes_per_s: f64) -> String {
     if bytes_per_s >= 1e9 {

@@ -203,7 +203,10 @@ fn a_large_object_goes_up_in_parts_and_comes_back_byte_for_byte() {
     let server = Server::start("", false);
     let store = server.ready("");
     let dir = scratch("large");
-    let result = measure(&[&write(&dir, LARGE), "--store", &url(&server, "bucket")], &dir.join("runs"));
+    let result = measure(
+        &[&write(&dir, LARGE), "--store", &url(&server, "bucket"), "--workers", "2"],
+        &dir.join("runs"),
+    );
     let load = result.windows.iter().find(|w| w.role == "prepare").unwrap();
     assert_eq!(
         (load.operations, load.attempts, load.bytes),
@@ -214,7 +217,19 @@ fn a_large_object_goes_up_in_parts_and_comes_back_byte_for_byte() {
     assert!(uploads(store.as_ref()).is_empty() && keys(store.as_ref(), "").is_empty());
 }
 
-/// The server takes one request a second, so the interruption comes in the middle of the upload.
+/// A worker without a lane waited for ever for the end of a phase that a number of operations ends.
+#[test]
+fn more_workers_than_operations_in_flight_do_no_harm() {
+    let server = Server::start("", false);
+    let _store = server.ready("");
+    let dir = scratch("workers");
+    let arguments = ["put", "--workers", "4", "--concurrency", "1", "--operations", "20", "--warmup", "0"];
+    let store = url(&server, "bucket");
+    let result = measure(&[&arguments[..], &["--store", &store]].concat(), &dir.join("runs"));
+    assert_eq!((result.client.workers, measured(&result)[0].operations), (4, 20));
+}
+
+/// The server takes few requests a second, so the interruption comes in the middle of the upload.
 #[test]
 fn an_interrupted_upload_in_parts_is_aborted() {
     let server = Server::start("capacity=4/s", false);

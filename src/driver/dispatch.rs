@@ -67,6 +67,10 @@ async fn closed(context: &Context, timer: &mut Timer, index: usize, concurrency:
     let phase = &context.phases[index];
     let edges = context.segment.edges[index];
     let by_time = phase.limit.duration_ns.map_or(u64::MAX, |d| edges.start_ns + d);
+    if context.share(concurrency) == 0 && phase.limit.operations.is_some() {
+        // Without a lane this worker would never learn that the others have done all operations.
+        return Ok(());
+    }
     context.closed.set(Some(index));
     context.slots.wake_all(context.share(concurrency));
     while now_ns() < by_time && context.ended_at(index).is_none() && context.closed.get().is_some() {

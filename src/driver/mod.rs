@@ -143,14 +143,14 @@ pub struct Job {
     pub prepared: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// Worker threads for these stints on a machine with `cores` cores: no more than there are cores, and never so many that a
-/// worker's share of an in-flight limit becomes too small to act as one limit.
+/// Worker threads for these stints on a machine with `cores` cores: no more than there are cores or lanes, and never so many that a
+/// worker's share of an open loop's in-flight limit becomes too small to act as one limit.
 pub fn workers_for(stints: &[Stint], cores: usize, shard: Shard) -> usize {
-    let most = stints.iter().map(|s| {
-        let lanes = shard.share(s.phase.load.lanes());
-        if s.phase.load.is_open() { lanes.div_ceil(64) } else { lanes }
-    });
-    most.min().unwrap_or(1).clamp(1, cores.max(1))
+    let lanes = |s: &Stint| shard.share(s.phase.load.lanes());
+    let useful = stints.iter().map(lanes).max().unwrap_or(1);
+    let open = stints.iter().filter(|s| s.phase.load.is_open()).map(|s| lanes(s).div_ceil(64));
+    let most = open.min().unwrap_or(cores);
+    useful.min(most).clamp(1, cores.max(1))
 }
 
 /// Runs all stints and returns their sums. `origin_ns` is second 0 of the interval log.

@@ -7,7 +7,7 @@ use super::{Exporter, Run, named};
 use crate::report::terminal::remarks;
 use crate::summary::merge::overall;
 use crate::summary::result::{Percentiles, RunResult, Window};
-use crate::units::{format_count, format_ms, format_throughput};
+use crate::units::{format_count, format_ms, format_per_s, format_throughput};
 
 /// GitHub-flavoured Markdown.
 pub struct Markdown;
@@ -31,7 +31,7 @@ fn row(window: &Window) -> String {
         None => (&window.service_ms, ""),
     };
     let load = match window.offered_per_s {
-        Some(rate) => format!("{rate:.0}/s offered"),
+        Some(rate) => format!("{}/s offered", format_per_s(rate)),
         None => format!("{} in flight", window.concurrency),
     };
     let step = window.step.map_or(String::new(), |step| format!("_{}", step + 1));
@@ -41,12 +41,12 @@ fn row(window: &Window) -> String {
         "–".into()
     };
     format!(
-        "| {}{step} | {}{what} | {load} | {} | {} | {:.0} | {throughput} | {} | {} | {} | {} |\n",
+        "| {}{step} | {}{what} | {load} | {} | {} | {} | {throughput} | {} | {} | {} | {} |\n",
         plain(&window.phase),
         window.operation,
         format_count(window.operations),
         format_count(window.errors.values().sum()),
-        window.achieved_per_s,
+        format_per_s(window.achieved_per_s),
         cell(latencies, "p50"),
         cell(latencies, "p99"),
         cell(latencies, "p99.9"),

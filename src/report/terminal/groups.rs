@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::table::lines;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::Window;
-use crate::units::format_ms;
+use crate::units::{format_ms, format_per_s};
 
 const ONE: &str = "one prefix";
 
@@ -72,7 +72,7 @@ fn compare(operation: &str, groups: &[Group<'_>], table: &mut Table) -> String {
         table.add_row([
             operation.to_string(),
             group.name.to_string(),
-            format!("{:.0} [{low:.0}..{high:.0}]", all.achieved_per_s),
+            format!("{} [{}..{}]", format_per_s(all.achieved_per_s), format_per_s(low), format_per_s(high)),
             format!("{ratio:.3}x"),
             ms("p50"),
             ms("p99"),

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::table::lines;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::Window;
-use crate::units::format_ms;
+use crate::units::{format_ms, format_per_s};
 
 /// One place of comparison: a phase, a step and an operation.
 type Place<'a> = (&'a str, Option<u32>, &'a str);
@@ -81,7 +81,7 @@ pub fn render(windows: &[Window]) -> String {
                 name,
                 at.2.to_string(),
                 store.split('?').next().unwrap_or(store).to_string(),
-                format!("{:.0}", all.achieved_per_s),
+                format_per_s(all.achieved_per_s),
                 ms("mean"),
                 ms("p50"),
                 ms("p99"),

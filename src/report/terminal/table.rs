@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
 use crate::summary::result::{Percentiles, Window};
-use crate::units::{format_count, format_ms, format_throughput};
+use crate::units::{format_count, format_ms, format_per_s, format_throughput};
 
 const COLUMNS: [&str; 14] = [
     "phase",
@@ -38,7 +38,7 @@ fn latency_cells(percentiles: &Percentiles) -> [String; 6] {
 fn load(window: &Window) -> String {
     match window.offered_per_s {
         None => format!("{} in flight", window.concurrency),
-        Some(rate) => format!("open, {rate:.0}/s"),
+        Some(rate) => format!("open, {}/s", format_per_s(rate)),
     }
 }
 
@@ -52,7 +52,7 @@ fn figures(window: &Window, phase: &str, what: String) -> Vec<String> {
         load(window),
         format_count(window.operations),
         format_count(failed),
-        format!("{:.0}", window.achieved_per_s),
+        format_per_s(window.achieved_per_s),
         if moves { format_throughput(window.throughput_bytes_per_s) } else { "-".into() },
         if moves { format!("{:.3}", window.throughput_bytes_per_s * 8.0 / 1e9) } else { "-".into() },
     ]
