@@ -253,6 +253,26 @@ fn an_interrupted_upload_in_parts_is_aborted() {
     assert!(keys(store.as_ref(), "").is_empty());
 }
 
+/// An interruption waited for the start that was still an hour away.
+#[test]
+fn a_shard_that_waits_for_its_start_can_be_interrupted() {
+    let server = Server::start("", false);
+    let store = server.ready("");
+    let dir = scratch("waiting");
+    let file = write(&dir, LARGE);
+    let target = url(&server, "bucket");
+    let mut run =
+        plimsoll(&["run", &file, "--store", &target, "--shard", "1/1", "--start-at", "+1h", "--out"]);
+    run.arg(dir.join("runs")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let child = run.spawn().unwrap();
+    // The marker says that it has prepared and waits.
+    while !keys(store.as_ref(), "").iter().any(|key| key.contains("shard-prepared")) {}
+    let id = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
+    assert!(keys(store.as_ref(), "").is_empty(), "and it has cleaned up");
+}
+
 #[test]
 fn what_cannot_be_split_or_merged_says_why() {
     let dir = scratch("unsplit");

@@ -302,6 +302,9 @@ fn drive(
                 prepared();
             }
             planned_ns = job.start_at_ns;
+            if control.stopped_at().is_some() {
+                break;
+            }
         }
         match run_segment(job, range, planned_ns, control, messages, &hands, &mut counters) {
             Ok(done) if done.failed > 0 && prepare => break,
