@@ -189,11 +189,12 @@ impl Progress {
             if let Some(why) = &window.client_limited {
                 self.note(&format!(
                     "! {} {}: limited by this client ({why})",
-                    window.phase, window.operation
+                    window.label(),
+                    window.operation
                 ));
             }
             if window.saturated {
-                self.note(&format!("! {} {}: saturated", window.phase, window.operation));
+                self.note(&format!("! {} {}: saturated", window.label(), window.operation));
             }
         }
     }

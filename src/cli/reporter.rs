@@ -257,7 +257,9 @@ impl Listener for Reporter<'_> {
         }
         self.cpu_closed_s += self.cpu_s(index, state);
         let windows = self.windows(index, state);
-        self.progress.stamps(&windows);
+        if self.counts(index) {
+            self.progress.stamps(&windows);
+        }
         self.closed.insert(index, windows);
         true
     }

@@ -195,6 +195,13 @@ pub struct Window {
     pub histograms: BTreeMap<String, String>,
 }
 
+impl Window {
+    /// The phase for people, with the step of its ramp counted from 1: `get`, `ramp_3`.
+    pub fn label(&self) -> String {
+        self.step.map_or_else(|| self.phase.clone(), |step| format!("{}_{}", self.phase, step + 1))
+    }
+}
+
 /// Percentiles in milliseconds. One that too few samples carry, or that lies among censored ones, is null.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Percentiles {

@@ -34,15 +34,14 @@ fn row(window: &Window) -> String {
         Some(rate) => format!("{}/s offered", format_per_s(rate)),
         None => format!("{} in flight", window.concurrency),
     };
-    let step = window.step.map_or(String::new(), |step| format!("_{}", step + 1));
     let throughput = if window.throughput_bytes_per_s > 0.0 {
         format_throughput(window.throughput_bytes_per_s)
     } else {
         "–".into()
     };
     format!(
-        "| {}{step} | {}{what} | {load} | {} | {} | {} | {throughput} | {} | {} | {} | {} |\n",
-        plain(&window.phase),
+        "| {} | {}{what} | {load} | {} | {} | {} | {throughput} | {} | {} | {} | {} |\n",
+        plain(&window.label()),
         window.operation,
         format_count(window.operations),
         format_count(window.errors.values().sum()),

@@ -15,7 +15,7 @@ use crate::units::format_count;
 
 /// What is wrong with a window, one line each.
 pub fn remarks(window: &Window) -> Vec<String> {
-    let place = format!("{} {}", window.phase, window.operation);
+    let place = format!("{} {}", window.label(), window.operation);
     let mut out = Vec::new();
     if !window.errors.is_empty() {
         let failed: u64 = window.errors.values().sum();

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::table::lines;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::{RampFigures, Window};
-use crate::units::format_count;
+use crate::units::{format_count, format_per_s};
 
 const COLUMNS: [&str; 8] = [
     "Phase",
@@ -64,11 +64,9 @@ pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigure
         let group: Vec<&Window> = windows[at..].iter().take_while(same).collect();
         at += group.len();
         let warms = window.role == "warmup" && at <= first;
-        match window.step {
-            Some(step) => table.add_row(row(format!("{}_{}", window.phase, step + 1), &group)),
-            None if warms => table.add_row(row(window.phase.clone(), &group)),
-            None => continue,
-        };
+        if window.step.is_some() || warms {
+            table.add_row(row(window.label(), &group));
+        }
     }
     table.add_rows(all(windows, first));
     for column in table.column_iter_mut().skip(1) {
@@ -77,17 +75,20 @@ pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigure
     let mut out = format!("\n{}", lines(&table));
     let named: Vec<Window> = windows
         .iter()
-        .filter_map(|w| Some(Window { phase: format!("{}_{}", w.phase, w.step? + 1), ..w.clone() }))
+        .filter(|w| w.step.is_some())
+        .map(|w| Window { phase: w.label(), ..w.clone() })
         .collect();
     out.push_str(&format!("\n{}", lines(&super::table::table(&named.iter().collect::<Vec<_>>()))));
     for ramp in ramps {
         let plateau = match ramp.plateau_bytes_per_s {
-            Some(bytes) => format!("{:.2} Gbit/s", bytes * 8.0 / 1e9),
-            None => format!("{:.0}/s", ramp.plateau_per_s),
+            Some(bytes) if bytes >= 1.25e8 => format!("{:.2} Gbit/s", bytes * 8.0 / 1e9),
+            Some(bytes) => format!("{:.2} Mbit/s", bytes * 8.0 / 1e6),
+            None => "no content".into(),
         };
+        let plateau = format!("{plateau} ({}/s)", format_per_s(ramp.plateau_per_s));
         let knee = ramp.knee_in_flight.map_or("no knee".into(), |n| format!("knee at {n:.1} in flight"));
         out.push_str(&format!(
-            "\n{} {}: plateau {plateau}, {knee} ({})\n",
+            "\n{} {}: plateau {plateau}, {knee}; {}\n",
             ramp.phase, ramp.operation, ramp.ended
         ));
     }

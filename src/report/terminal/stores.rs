@@ -76,9 +76,8 @@ pub fn render(windows: &[Window]) -> String {
                 Some((mean, _, _)) => format!("{mean:.3}"),
                 None => "-".into(),
             };
-            let name = at.1.map_or(at.0.to_string(), |step| format!("{}_{}", at.0, step + 1));
             table.add_row([
-                name,
+                all.label(),
                 at.2.to_string(),
                 store.split('?').next().unwrap_or(store).to_string(),
                 format_per_s(all.achieved_per_s),
