@@ -12,7 +12,9 @@ pub enum UnitError {
     #[error("'{0}' is not a duration; write a number with a unit, such as 30s, 250ms, 5m or 1h")]
     Duration(String),
     /// Not a rate.
-    #[error("'{0}' is not a rate; write operations per time, such as 500/s, 30/m or 0.5/s")]
+    #[error(
+        "'{0}' is not a rate; write operations per time, such as 500/s, 30/m or 0.5/s, above 0 and at most 10000000/s"
+    )]
     Rate(String),
 }
 
@@ -156,6 +158,13 @@ pub fn format_ms(ms: f64) -> String {
     format!("{ms:.decimals$}")
 }
 
+/// Names of stores for people: without parameters where that tells them apart, else as written.
+pub fn short_names(stores: &[&str]) -> Vec<String> {
+    let short = |store: &str| store.split('?').next().unwrap_or(store).to_string();
+    let all: std::collections::HashSet<String> = stores.iter().map(|s| short(s)).collect();
+    stores.iter().map(|s| if all.len() == stores.len() { short(s) } else { (*s).to_string() }).collect()
+}
+
 /// Writes a count with its thousands apart: `1 234 567`.
 pub fn format_count(n: u64) -> String {
     let digits = n.to_string();
@@ -183,6 +192,13 @@ mod tests {
         for bad in ["", "KiB", "1 XB", "-1", "1.5B", "nan", "99999999 TiB"] {
             assert!(parse_size(bad).is_err(), "{bad}");
         }
+    }
+
+    /// Two stores of one bucket name could not be told apart.
+    #[test]
+    fn names_of_stores_tell_them_apart() {
+        assert_eq!(short_names(&["s3://a?x=1", "s3://b?x=2"]), ["s3://a", "s3://b"]);
+        assert_eq!(short_names(&["s3://a?x=1", "s3://a?x=2"]), ["s3://a?x=1", "s3://a?x=2"]);
     }
 
     #[test]

@@ -190,7 +190,7 @@ fn storms_resets_and_corruption_are_counted_and_the_run_goes_on() {
         ("error=0.3,seed=1", "503 SlowDown", 0),
         ("reset=0.3,seed=1", "reset", 0),
         ("truncate=0.3,seed=1", "reset", 0),
-        ("corrupt=0.3,seed=1", "corrupt", 0),
+        ("corrupt=0.3,seed=1", "corrupt", 1),
     ] {
         let out = scratch(&format!("storm-{}", &inject[..5]));
         let file = out.join("e.toml");

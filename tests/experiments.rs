@@ -18,8 +18,13 @@ fn write(dir: &Path, content: &str) -> String {
 
 /// Runs, expects success, and returns the result.
 fn measure(arguments: &[&str], out: &Path) -> RunResult {
+    measure_to(0, arguments, out)
+}
+
+/// Runs, expects this exit code, and returns the result.
+fn measure_to(code: i32, arguments: &[&str], out: &Path) -> RunResult {
     let run = plimsoll(&["run"]).args(arguments).args(["--json", "--out"]).arg(out).output().unwrap();
-    assert_eq!(run.status.code(), Some(0), "{arguments:?}\n{}", text(&run.stderr));
+    assert_eq!(run.status.code(), Some(code), "{arguments:?}\n{}", text(&run.stderr));
     serde_json::from_slice(&run.stdout).unwrap()
 }
 
@@ -86,7 +91,7 @@ fn several_stores_take_turns_and_every_window_says_where_it_belongs() {
     let first = plimsoll(&["run", &file, "--dry-run", "--store", &one, "--store", &two]).output().unwrap();
     assert_eq!(text(&again.stdout), text(&first.stdout));
     let shown = plimsoll(&["show"]).arg(&run).output().unwrap();
-    for expected in ["side by side", "2 repeats as one", "knee at", "steps_3"] {
+    for expected in ["side by side", "2 repeats as one", "steps get, repeat 2: ", "steps_3"] {
         assert!(text(&shown.stdout).contains(expected), "{expected}\n{}", text(&shown.stdout));
     }
 }
@@ -165,7 +170,8 @@ fn foreign_content_is_held_against_the_checksum_that_the_store_keeps() {
     });
     let content = "name = 'there'\n[[phase]]\nname = 'read'\noperations = { get = 1 }\n\
                    objects = { dataset = 'data/' }\nconcurrency = 1\nstop_after = 60\n";
-    let result = measure(&[&write(&dir, content), "--store", &url(&server, "bucket")], &dir.join("runs"));
+    let result =
+        measure_to(1, &[&write(&dir, content), "--store", &url(&server, "bucket")], &dir.join("runs"));
     let corrupt = measured(&result)[0].errors.get("corrupt").copied().unwrap_or(0);
     assert!((3..30).contains(&corrupt), "{corrupt} of 60 were corrupted on the way, a fifth on average");
 }
@@ -271,6 +277,31 @@ fn a_shard_that_waits_for_its_start_can_be_interrupted() {
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
     assert!(keys(store.as_ref(), "").is_empty(), "and it has cleaned up");
+}
+
+/// A lone shard left behind what it had put, because it took every second object for another shard's.
+#[test]
+fn one_shard_alone_removes_all_that_it_wrote_and_merges_as_degraded() {
+    let server = Server::start("", false);
+    let store = server.ready("");
+    let dir = scratch("lone");
+    let content = "name = 'lone'\n[[phase]]\nname = 'objects'\nrole = 'prepare'\noperations = { put = 1 }\nobjects = { count = 1 }\n\
+                   [[phase]]\nname = 'mixed'\noperations = { head = 3, put = 1 }\nobjects = { from = 'objects', count = 101 }\n\
+                   rate = '500/s'\nduration = '500ms'\n";
+    let file = write(&dir, content);
+    let target = url(&server, "bucket");
+    let result =
+        measure(&[&file, "--store", &target, "--shard", "1/2", "--start-at", "+1s"], &dir.join("runs"));
+    assert!(measured(&result).iter().any(|w| w.operation == "put" && w.operations > 20));
+    assert!(keys(store.as_ref(), "").is_empty());
+    let run = dir.join("runs").join(&result.run.id);
+    let merged = plimsoll(&["merge", "--json", "--out"]).arg(dir.join("merged")).arg(&run).output().unwrap();
+    let merged: RunResult = serde_json::from_slice(&merged.stdout).unwrap();
+    let degraded = merged.run.degraded.unwrap();
+    assert!(
+        degraded.contains("shard 2 of 2 never came") && degraded.contains("before all objects were prepared"),
+        "{degraded}"
+    );
 }
 
 #[test]

@@ -36,12 +36,19 @@ pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
         })?;
         let experiment = load(&run.join("experiment.toml").to_string_lossy(), &[]).map_err(Exit::input)?;
         let shard = environment.shard.map_or_else(Shard::default, |(index, of)| Shard { index, of });
-        let owned = Owned::by(experiment.phases.iter().map(|p| &p.workload.written), shard);
+        let owned = Owned::by(&experiment.phases, shard);
         for facts in &mut environment.stores {
             if facts.url == "embedded:" || facts.url == "memory:" {
                 facts.uncleaned = false;
                 println!("{} is gone with its run", facts.url);
                 continue;
+            }
+            if !is_root(&facts.root) {
+                return Err(Exit::input(format!(
+                    "{}: root '{}' in environment.json is not the prefix of a run; nothing was deleted",
+                    run.display(),
+                    facts.root
+                )));
             }
             let store = reopen(facts, arguments.ca_bundle.as_deref())?;
             let runtime =
@@ -60,4 +67,39 @@ pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
         write_environment(run, &environment).map_err(|e| Exit::input(format!("{}: {e}", run.display())))?;
     }
     Ok(())
+}
+
+/// Whether this is the prefix under which a run writes: `.../plimsoll/YYYYMMDDTHHMMSS-xxxx/`.
+fn is_root(root: &str) -> bool {
+    let mut parts = root.trim_end_matches('/').rsplit('/');
+    let id = parts.next().unwrap_or_default();
+    let shape = |(i, c): (usize, char)| match i {
+        8 => c == 'T',
+        15 => c == '-',
+        0..15 => c.is_ascii_digit(),
+        _ => c.is_ascii_hexdigit(),
+    };
+    root.ends_with('/')
+        && parts.next() == Some("plimsoll")
+        && id.len() == 20
+        && id.chars().enumerate().all(shape)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An edited environment.json made `clean` delete what was not the run's.
+    #[test]
+    fn only_the_prefix_of_a_run_is_cleaned() {
+        assert!(
+            is_root("some/prefix/plimsoll/20261121T040505-21d7/")
+                && is_root("plimsoll/20261121T040505-21d7/")
+        );
+        for foreign in
+            ["", "/", "victim/", "plimsoll/", "plimsoll/20261121T040505-21d7", "victim/20261121T040505-21d7/"]
+        {
+            assert!(!is_root(foreign), "{foreign}");
+        }
+    }
 }

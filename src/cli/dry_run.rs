@@ -4,10 +4,12 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use crate::experiment::Experiment;
 use crate::experiment::estimate::{duration_ns, of_phase};
-use crate::schedule::Phase;
 use crate::schedule::plan::{Order, plan};
 use crate::schedule::ramp::Stop;
-use crate::units::{format_count, format_duration, format_size};
+use crate::schedule::{Load, Phase};
+use crate::units::{format_count, format_duration, format_size, short_names};
+use crate::workload::Workload;
+use crate::workload::popularity::Popularity;
 
 /// Bytes for people: exact below 10 KiB, else three digits in the largest binary unit.
 fn bytes(n: u64) -> String {
@@ -23,7 +25,14 @@ fn bytes(n: u64) -> String {
 }
 
 fn load(phase: &Phase) -> String {
-    let Some(ramp) = phase.ramp else { return phase.load.describe() };
+    let Some(ramp) = phase.ramp else {
+        return match phase.load {
+            Load::Open { arrival, in_flight, .. } => {
+                format!("{} {}, at most {in_flight} in flight", phase.load.describe(), arrival.name())
+            }
+            Load::Closed { .. } => phase.load.describe(),
+        };
+    };
     let unit = if phase.load.is_open() { "/s" } else { " in flight" };
     let every = format_duration(ramp.every_ns);
     format!("{}..{}{unit} by {}, {every} each, stop: {}", ramp.from, ramp.to, ramp.step, ramp.stop.name())
@@ -32,7 +41,8 @@ fn load(phase: &Phase) -> String {
 fn objects(phase: &Phase) -> String {
     let w = &phase.workload;
     let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
-    let dataset = w.read.as_ref().filter(|_| reads).unwrap_or(&w.written);
+    let spare = w.spare.as_ref().filter(|_| w.only_deletes());
+    let dataset = w.read.as_ref().filter(|_| reads).or(spare).unwrap_or(&w.written);
     match &dataset.existing {
         Some(existing) => {
             format!("{} (there already, at most {})", existing.location, format_count(dataset.count))
@@ -47,7 +57,23 @@ fn objects(phase: &Phase) -> String {
                 crate::workload::size::Size::Fixed(n) => format_size(*n),
                 other => format!("{other}"),
             };
-            format!("{} x {size}{parts} in {}/{}", format_count(dataset.count), dataset.name, dataset.naming)
+            let range =
+                if w.range > 0 { format!(", {} at a time", format_size(w.range)) } else { String::new() };
+            let count = format_count(dataset.count);
+            format!("{count} x {size}{parts} in {}/{}{range}{}", dataset.name, dataset.naming, popularity(w))
+        }
+    }
+}
+
+/// How often the objects that are read come up, where it is not the usual way.
+fn popularity(w: &Workload) -> String {
+    match w.popularity {
+        Popularity::Uniform => String::new(),
+        Popularity::Sequential => ", one after another".into(),
+        Popularity::Zipfian { theta } => format!(", zipfian {theta}"),
+        Popularity::Latest { theta } => format!(", latest {theta}"),
+        Popularity::Hotspot { objects, operations } => {
+            format!(", {:.0}% of operations on {:.0}% of objects", operations * 100.0, objects * 100.0)
         }
     }
 }
@@ -119,8 +145,9 @@ fn order(experiment: &Experiment) -> String {
 fn sequence(experiment: &Experiment) -> String {
     let letter = |store: usize| char::from(b'A' + (store % 26) as u8);
     let mut out = String::new();
-    for (number, store) in experiment.stores.iter().enumerate() {
-        out.push_str(&format!("{} = {}\n", letter(number), store.split('?').next().unwrap_or(store)));
+    let names = short_names(&experiment.stores.iter().map(String::as_str).collect::<Vec<_>>());
+    for (number, store) in names.iter().enumerate() {
+        out.push_str(&format!("{} = {store}\n", letter(number)));
     }
     let stints = plan(&experiment.phases, experiment.layout(), experiment.stores.len());
     for (number, phase) in experiment.phases.iter().enumerate() {

@@ -16,7 +16,7 @@ use crate::recorder::collector::{SecondRow, WindowState};
 use crate::recorder::histogram::Latencies;
 use crate::schedule::plan::Stint;
 use crate::summary::result::Window;
-use crate::units::{format_count, format_ms, format_throughput};
+use crate::units::{format_count, format_duration, format_ms, format_throughput, short_names};
 
 /// Percentiles and rates of the live line are those of so many seconds.
 const LAST_SECONDS: u64 = 5;
@@ -66,7 +66,7 @@ impl Progress {
             bar
         });
         let keys = bar.as_ref().and_then(|_| Keys::listen(control));
-        let stores = stores.iter().map(|s| s.split('?').next().unwrap_or(s).to_string()).collect();
+        let stores = short_names(&stores.iter().map(String::as_str).collect::<Vec<_>>());
         Progress { bar, plain: !terminal && !quiet, stores, live: Mutex::default(), total_ns, _keys: keys }
     }
 
@@ -111,8 +111,11 @@ impl Progress {
         if self.plain && self.live().announced != Some(current) {
             self.live().announced = Some(current);
             if stint.recorded {
-                let length =
-                    stint.phase.limit.duration_ns.map_or(String::new(), |d| format!(", {} s", d / SECOND));
+                let length = stint
+                    .phase
+                    .limit
+                    .duration_ns
+                    .map_or(String::new(), |d| format!(", {}", format_duration(d)));
                 eprintln!("{}: {name}{length}", stint.phase.role.name());
             }
         }

@@ -9,6 +9,7 @@ use super::dry_run;
 use super::exit::Exit;
 use super::session::{Settings, execute};
 use super::shard::{Sharding, parse_shard, parse_start};
+use crate::clock::wall_now;
 use crate::driver::Shard;
 use crate::experiment::short::{FORMS, Short};
 use crate::experiment::written::DEFAULT_SEED;
@@ -51,7 +52,7 @@ pub struct Arguments {
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
     /// Show the resolved plan with operations, bytes and time, and touch nothing
-    #[arg(long)]
+    #[arg(long, conflicts_with = "json")]
     dry_run: bool,
     /// Log every operation to operations.arrows
     #[arg(long, value_name = "WHAT")]
@@ -218,6 +219,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         let text = dry_run::render(&experiment);
         let _ = std::io::stdout().write_all(text.as_bytes());
         return Ok(());
+    }
+    if let Some(start_at) = arguments.start_at.filter(|at| *at < wall_now()) {
+        return Err(Exit::input(format!(
+            "--start-at {start_at} has passed; give all shards a time far enough ahead to prepare their objects"
+        )));
     }
     let sharding = arguments.shard.zip(arguments.start_at).map(|(shard, start_at)| Sharding {
         shard,

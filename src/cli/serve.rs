@@ -42,7 +42,7 @@ pub struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     max_connections: usize,
     /// Faults, separated by commas: latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, slow=100ms@20s+10s,
-    /// capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, corrupt=0.01, seed=1
+    /// drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, corrupt=0.01, seed=1
     #[arg(long, value_name = "FAULTS")]
     inject: Option<String>,
     /// Write down when each request came and left, as CSV

@@ -84,6 +84,10 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
     if let Some(sharding) = &settings.sharding {
         shard::check(experiment, sharding.shard)?;
     }
+    let mut seen = std::collections::HashSet::new();
+    if let Some(twice) = experiment.stores.iter().find(|store| !seen.insert(*store)) {
+        return Err(Exit::input(format!("--store {twice} is given twice; name each store once")));
+    }
     let mut opened = Vec::new();
     for store in &experiment.stores {
         opened.push(stores::open(store, settings.ca_bundle.as_deref())?);
@@ -130,20 +134,33 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
     environment.origin_unix_s = wall_now().as_nanosecond() as f64 / 1e9;
     let blank = blank_result(experiment, settings, &id, workers);
     let mut reporter = Reporter::new(&job, &control, &mut directory, &progress, means, blank);
+    if let Some(prepared) = &prepared {
+        reporter.result.run.shards = vec![prepared.info(&id, &reporter.result, &environment)];
+    }
     let outcome = run(&job, origin_ns, &control, &mut reporter);
     let mut problem = outcome.err().map(|e| driver_exit(&e));
     if let Some(prepared) = &prepared {
         reporter.result.run.shards = vec![prepared.info(&id, &reporter.result, &environment)];
         prepared.wait_for_the_others();
     }
-    if !settings.keep {
-        problem = problem.or(clean_up(experiment, &job, &mut environment, &progress, &id));
+    let interrupted = control.stopped_at().is_some();
+    let partial = problem.is_some() || interrupted;
+    // Other shards may still read what an interrupted one prepared.
+    let others_read = interrupted && of_shard.of > 1;
+    let place = settings.out.join(&id);
+    if !settings.keep && !others_read {
+        problem = problem.or(clean_up(experiment, &job, &mut environment, &progress, &place));
     }
     progress.end();
-    if control.stopped_at().is_some() {
+    if others_read {
+        problem = Some(Exit::interrupted(format!(
+            "interrupted; results are kept and marked partial; when the other shards are done, `plimsoll clean {}` removes its objects",
+            place.display()
+        )));
+    } else if interrupted {
         problem = Some(Exit::interrupted("interrupted; results are kept and marked partial"));
     }
-    let result = reporter.finish(problem.is_some());
+    let result = reporter.finish(partial);
     let path = directory.path().to_path_buf();
     let cleaned = directory.environment(&environment).and_then(|()| directory.finish());
     let problem = problem.or_else(|| cleaned.err().map(out_error)).or_else(|| judge(&result));
@@ -212,7 +229,12 @@ fn judge(result: &RunResult) -> Option<Exit> {
             measured.iter().flat_map(|w| w.errors.keys()).next().map_or("no operation", String::as_str);
         return Some(Exit::store(format!("not one measured operation succeeded ({class})")));
     }
-    None
+    let corrupt: u64 = measured.iter().filter_map(|w| w.errors.get("corrupt")).sum();
+    (corrupt > 0).then(|| {
+        Exit::check(format!(
+            "{corrupt} operations brought content that is not what was written (`corrupt` among the errors)"
+        ))
+    })
 }
 
 /// Deletes what the run wrote; returns the first problem.
@@ -221,11 +243,11 @@ fn clean_up(
     job: &Job,
     environment: &mut Environment,
     progress: &Progress,
-    id: &str,
+    run: &Path,
 ) -> Option<Exit> {
     let mut problem = None;
     progress.say("cleaning up");
-    let owned = Owned::by(experiment.phases.iter().map(|p| &p.workload.written), job.shard);
+    let owned = Owned::by(&experiment.phases, job.shard);
     for (site, facts) in job.sites.iter().zip(&mut environment.stores) {
         let say = |n| progress.say(&format!("cleaning up: {n} objects"));
         match block_on(clean(site.store.as_ref(), &site.root, &owned, say)) {
@@ -233,8 +255,11 @@ fn clean_up(
             // A bucket that went away in the meantime took the objects with it.
             Ok(Err(failure)) if failure.is_code("NoSuchBucket") => facts.uncleaned = false,
             Ok(Err(failure)) => {
-                let text =
-                    format!("{}: clean-up failed ({failure}); try `plimsoll clean` with run {id}", facts.url);
+                let text = format!(
+                    "{}: clean-up failed ({failure}); try `plimsoll clean {}`",
+                    facts.url,
+                    run.display()
+                );
                 problem = problem.or(Some(Exit::store(text)));
             }
             Err(exit) => problem = problem.or(Some(exit)),

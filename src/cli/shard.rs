@@ -179,6 +179,9 @@ impl Prepared {
     async fn wait_for_start(&self) {
         let until = self.sharding.start_ns().saturating_sub(300 * MILLISECOND);
         let Ok(mut timer) = Timer::new() else { return };
+        if until > now_ns() + SECOND {
+            eprintln!("prepared; waiting for {} ({} s)", self.sharding.start_at, (until - now_ns()) / SECOND);
+        }
         while now_ns() < until && self.control.stopped_at().is_none() {
             let _ = timer.until(until.min(now_ns() + 100 * MILLISECOND)).await;
         }

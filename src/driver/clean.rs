@@ -1,6 +1,7 @@
 //! Removes what a run wrote, and nothing else.
 
 use super::Shard;
+use crate::schedule::{Phase, Role};
 use crate::store::{Failure, Ignore, Lane, Request, Store};
 use crate::workload::Dataset;
 use crate::workload::size::Size;
@@ -16,26 +17,29 @@ pub struct Cleaned {
     pub foreign: u64,
 }
 
-/// What a run may have written: the objects of its datasets, and of those every N-th where it was one shard of N.
+/// What a run may have written. One shard of N removes every N-th of the objects that were prepared, because other shards may still
+/// read theirs, and all that measured phases wrote, because nobody reads that and any shard may have written any of it.
 #[derive(Debug, Clone)]
 pub struct Owned {
-    datasets: Vec<Dataset>,
+    /// Datasets, and whether they were prepared.
+    datasets: Vec<(Dataset, bool)>,
     shard: Shard,
 }
 
 impl Owned {
-    /// What a run with these datasets wrote.
-    pub fn by<'a>(datasets: impl Iterator<Item = &'a Dataset>, shard: Shard) -> Owned {
-        let mut datasets: Vec<Dataset> = datasets.cloned().collect();
-        let seed = datasets.first().map_or(0, |d| d.seed);
-        datasets.push(markers(seed, shard.of));
+    /// What a run of these phases wrote.
+    pub fn by(phases: &[Phase], shard: Shard) -> Owned {
+        let written = phases.iter().map(|p| (p.workload.written.clone(), p.role == Role::Prepare));
+        let mut datasets: Vec<(Dataset, bool)> = written.collect();
+        let seed = datasets.first().map_or(0, |(d, _)| d.seed);
+        datasets.push((markers(seed, shard.of), true));
         Owned { datasets, shard }
     }
 
     /// Whether the run wrote the object with this key.
     pub fn holds(&self, root: &str, key: &str) -> bool {
-        let index = self.datasets.iter().find_map(|d| d.index_of(root, key));
-        index.is_some_and(|index| index % self.shard.of == self.shard.index)
+        let found = self.datasets.iter().find_map(|(d, prepared)| Some((d.index_of(root, key)?, *prepared)));
+        found.is_some_and(|(index, prepared)| !prepared || index % self.shard.of == self.shard.index)
     }
 }
 
@@ -89,7 +93,7 @@ pub async fn clean(
 
 /// Aborts what a kill left half uploaded. Only runs that write in parts ask, because not every store can list uploads.
 async fn abort_uploads(lane: &mut dyn Lane, root: &str, owned: &Owned) -> Result<u64, Failure> {
-    if owned.datasets.iter().all(|d| d.part_size == 0) {
+    if owned.datasets.iter().all(|(d, _)| d.part_size == 0) {
         return Ok(0);
     }
     let mut aborted = 0;
@@ -131,8 +135,9 @@ mod tests {
     use crate::store::{Body, Collect};
 
     fn owned(shard: Shard) -> Owned {
-        let datasets = ["objects", "d"].map(|name| Dataset::new(name, 42, 10_000, Size::Fixed(1)));
-        Owned::by(datasets.iter(), shard)
+        let dataset = |name| Dataset::new(name, 42, 10_000, Size::Fixed(1));
+        let datasets = vec![(dataset("objects"), true), (dataset("d"), false)];
+        Owned { datasets, shard }
     }
 
     #[test]
@@ -154,7 +159,11 @@ mod tests {
         }
         let third = owned(Shard { index: 2, of: 8 });
         assert!(third.holds(&root, "mine/plimsoll/20261121-1/objects/00000010"));
-        assert!(!third.holds(&root, "mine/plimsoll/20261121-1/objects/00000011"), "another shard's");
+        assert!(!third.holds(&root, "mine/plimsoll/20261121-1/objects/00000011"), "another shard reads it");
+        assert!(
+            third.holds(&root, "mine/plimsoll/20261121-1/d/00000011"),
+            "whoever wrote it, nobody reads it"
+        );
     }
 
     #[test]

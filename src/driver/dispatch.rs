@@ -5,7 +5,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use super::context::{Context, Task};
-use crate::clock::{MILLISECOND, Timer, now_ns, thread_cpu_ns};
+use crate::clock::{MILLISECOND, Timer, now_ns, process_cpu_ns, thread_cpu_ns};
 use crate::recorder::Edges;
 use crate::recorder::collector::Message;
 use crate::schedule::Load;
@@ -30,7 +30,7 @@ pub async fn dispatch(context: &Context) -> io::Result<()> {
         drain_ns = phase.drain_ns;
         let cpu = thread_cpu_ns();
         if context.worker.index == 0 {
-            send(context, Message::Begin(context.number(index), edges));
+            send(context, Message::Begin(context.number(index), edges, process_cpu_ns()));
         }
         match phase.load {
             Load::Closed { concurrency } => closed(context, &mut timer, index, concurrency).await?,
@@ -39,7 +39,7 @@ pub async fn dispatch(context: &Context) -> io::Result<()> {
         send(context, Message::Used(context.number(index), thread_cpu_ns() - cpu));
         let ended = context.edges(index);
         if context.worker.index == 0 && ended.end_ns != u64::MAX {
-            send(context, Message::End(context.number(index), ended));
+            send(context, Message::End(context.number(index), ended, process_cpu_ns()));
         }
     }
     drain(context, &mut timer, drain_ns).await

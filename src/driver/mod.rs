@@ -20,7 +20,7 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::clock::{MILLISECOND, now_ns};
+use crate::clock::{MILLISECOND, now_ns, process_cpu_ns};
 use crate::recorder::Edges;
 use crate::recorder::collector::{Collector, Listener, Message, WindowState};
 use crate::recorder::log::Logged;
@@ -407,7 +407,7 @@ fn run_segment(
     }
     if let [Edges { start_ns, end_ns: u64::MAX }] = segment.edges[..] {
         let end_ns = control.stopped_at().unwrap_or(last_end_ns).max(start_ns + 1);
-        let _ = messages.send(Message::End(range.start, Edges { start_ns, end_ns }));
+        let _ = messages.send(Message::End(range.start, Edges { start_ns, end_ns }, process_cpu_ns()));
     }
     for (counter, limit) in segment.counters.iter().zip(&segment.limits) {
         // Lanes that found the limit reached have counted beyond it; a repeat goes on at the limit.

@@ -316,13 +316,13 @@ fn settle(
     if timings.end_ns == 0 {
         timings.end_ns = now_ns();
     }
-    state.refused = 0;
+    let refused =
+        matches!(&result, Err(Ended::Failed(f)) if matches!(f.class, ErrorClass::Connect | ErrorClass::Tls));
+    // Counted up from refusal to refusal, so that the pause doubles.
+    state.refused = if refused { state.refused + 1 } else { 0 };
     let outcome = match &result {
         Ok(reply) => Outcome::Done(reply.bytes),
         Err(Ended::Failed(failure)) => {
-            if matches!(failure.class, ErrorClass::Connect | ErrorClass::Tls) {
-                state.refused += 1;
-            }
             tell(context, &failure.class, &failure.message);
             Outcome::Failed(&failure.class)
         }

@@ -73,6 +73,7 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsWritten {
     let existing = w.read.as_ref().and_then(|d| d.existing.as_ref());
     let written = &w.written;
     let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
+    let writes = w.mix.shares().iter().any(|(kind, _)| !kind.reads());
     let count = match (&w.spare, existing, &w.read) {
         (Some(spare), _, _) if w.only_deletes() => spare.count / u64::from(repeats.max(1)),
         (_, Some(_), Some(read)) => read.count,
@@ -81,12 +82,12 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsWritten {
     ObjectsWritten {
         from: w.read.as_ref().filter(|_| existing.is_none()).map(|d| d.name.clone()),
         dataset: existing.map(|e| e.location.clone()),
-        count: Some(count),
-        size: existing.is_none().then(|| size(&written.size)),
-        part_size: (written.part_size > 0).then(|| format_size(written.part_size)),
+        count: (writes || existing.is_some()).then_some(count),
+        size: writes.then(|| size(&written.size)),
+        part_size: (writes && written.part_size > 0).then(|| format_size(written.part_size)),
         range: (w.range > 0).then(|| format_size(w.range)),
         popularity: (reads && w.read.is_some()).then(|| popularity(w.popularity)),
-        naming: existing.is_none().then(|| naming(&written.naming)),
+        naming: writes.then(|| naming(&written.naming)),
     }
 }
 

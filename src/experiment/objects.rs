@@ -60,6 +60,16 @@ pub fn resolve_objects(
     let writes =
         mix.shares().iter().any(|(kind, _)| matches!(kind, OperationKind::Put | OperationKind::Delete));
     let existing = read.as_ref().is_some_and(|d| d.existing.is_some());
+    let of_written = [
+        ("objects.size", objects.size.is_some()),
+        ("objects.part_size", objects.part_size.is_some()),
+        ("objects.naming", objects.naming.is_some()),
+        ("objects.count", objects.count.is_some() && !existing),
+    ];
+    if let Some((field, _)) = of_written.iter().find(|(_, given)| *given && !writes) {
+        let text = format!("{field} belongs to phases that write; this one only reads what is there already");
+        return Err(Problem::new(field, text));
+    }
     if existing && writes {
         let text = "objects.dataset is only read; drop put and delete, or write objects of the run's own (objects.from)";
         return Err(Problem::new("operations", text));

@@ -75,7 +75,16 @@ pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Experiment, Expe
 /// What the parser says, on one line, with the fix where it does not name it itself.
 fn said(error: &toml::de::Error) -> String {
     let message = error.message().trim().replace('\n', " ");
-    if message.ends_with("expected a string") { format!("{message}; write it in quotes") } else { message }
+    let message = message
+        .replace("expected u64", "expected a whole number, 0 or more")
+        .replace("expected u32", "expected a whole number, 0 or more");
+    match () {
+        () if message.ends_with("expected a string") => format!("{message}; write it in quotes"),
+        () if message == "duplicate key" => {
+            "this is there twice; a phase begins with [[phase]], two brackets on each side".into()
+        }
+        () => message,
+    }
 }
 
 /// Resolves an experiment.
@@ -208,7 +217,9 @@ fn resolve_limit(
             [("duration", written.duration.is_some()), ("stop_after", written.stop_after.is_some())]
         {
             if given {
-                let text = format!("a rising load has no {field}; its steps say how long it lasts (every)");
+                let text = format!(
+                    "a rising load has no {field}; its steps say how long it lasts (every); take {field} out of the file"
+                );
                 return Err(Problem::new(field, text));
             }
         }

@@ -103,6 +103,12 @@ fn errors_name_the_line_and_the_fix() {
         ("role = 'main'", 6, "prepare, warmup or measure"),
         ("concurency = 3", 6, "unknown field `concurency`"),
         ("objects = { sizes = '1 KiB' }", 6, "unknown field `sizes`"),
+        (
+            "operations = { get = 1 }\nobjects = { dataset = 'd', size = '1 KiB' }",
+            6,
+            "belongs to phases that write",
+        ),
+        ("retries = -1", 6, "a whole number, 0 or more"),
     ] {
         let body = if body.contains("operations") && !body.contains("hotspot") {
             body.to_string()
@@ -188,7 +194,8 @@ fn everything_that_can_be_written_resolves_to_itself() {
     ] {
         let text = format!(
             "name='x'\nrepeats=2\nblock='3s'\n[[phase]]\nname='o'\nrole='prepare'\noperations={{put=1}}\nobjects={{ {objects} }}\n\
-             [[phase]]\nname='m'\noperations={{get=1}}\nobjects={{ from='o', popularity={popularity}, {objects} }}\nduration='5s'\n\
+             [[phase]]\nname='m'\noperations={{get=1}}\nobjects={{ from='o', popularity={popularity} }}\n\
+             [[phase]]\nname='w'\noperations={{put=1}}\nobjects={{ {objects} }}\nduration='5s'\n\
              [[phase]]\nname='r'\noperations={{get=1}}\nobjects={{ from='o' }}\nrate={{ from='1/s', step='2/s', to='9/s', every='1s', stop='never' }}\n"
         );
         let experiment = parse("f", &text, &[]).unwrap_or_else(|e| panic!("{objects}: {e}"));

@@ -77,13 +77,15 @@ impl Short {
                 ..PhaseWritten::default()
             });
         }
+        // What only reads takes its objects as they were prepared.
+        let writes = matches!(self.form.as_str(), "put" | "delete" | "mixed");
         let measure = PhaseWritten {
             name: self.form.clone(),
             operations: self.mix(),
             objects: ObjectsWritten {
                 from: reads.then(|| "objects".into()),
-                count: Some(self.objects),
-                size: Some(SizeWritten::Fixed(self.size.clone())),
+                count: writes.then_some(self.objects),
+                size: writes.then(|| SizeWritten::Fixed(self.size.clone())),
                 ..Default::default()
             },
             concurrency: self.concurrency.map(ConcurrencyWritten::Fixed),

@@ -75,7 +75,11 @@ fn instant(text: &str) -> Option<i128> {
 /// When the file is not one of warp's.
 pub fn read(file: &Path) -> Result<Log, ImportError> {
     let mut lines = decompressed(file)?.lines();
-    let header = lines.next().transpose().map_err(|e| ImportError::unreadable(file, e))?.unwrap_or_default();
+    let header = lines
+        .next()
+        .transpose()
+        .map_err(|e| ImportError::unreadable(file, format!("{e}; is it warp's operation log (.csv.zst)?")))?
+        .unwrap_or_default();
     let columns = Columns::find(&header).ok_or_else(|| {
         ImportError::at(
             file,

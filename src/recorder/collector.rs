@@ -27,10 +27,10 @@ pub struct Usage {
 
 /// What workers and driver send.
 pub enum Message {
-    /// A phase begins; its end may not be known yet.
-    Begin(usize, Edges),
-    /// The end of a phase is known.
-    End(usize, Edges),
+    /// A phase begins; its end may not be known yet. With the CPU time of the process by then, in nanoseconds.
+    Begin(usize, Edges, u64),
+    /// The end of a phase is known. With the CPU time of the process by then.
+    End(usize, Edges, u64),
     /// What one worker counted up to `until_ns`.
     Counted {
         /// Which worker.
@@ -110,6 +110,7 @@ pub struct Collector<'a> {
     workers: usize,
     windows: Vec<WindowState>,
     samples: Vec<Option<Sample>>,
+    begin_cpu_ns: Vec<u64>,
     pending: BTreeMap<u64, BTreeMap<(usize, OperationKind), Tally>>,
     reported_ns: Vec<u64>,
     listener: &'a mut dyn Listener,
@@ -128,6 +129,7 @@ impl<'a> Collector<'a> {
             workers,
             windows: vec![WindowState::default(); phases],
             samples: vec![None; phases],
+            begin_cpu_ns: vec![0; phases],
             pending: BTreeMap::new(),
             reported_ns: vec![0; workers],
             listener,
@@ -150,11 +152,12 @@ impl<'a> Collector<'a> {
 
     fn take(&mut self, message: Message) {
         match message {
-            Message::Begin(phase, edges) => {
+            Message::Begin(phase, edges, cpu_ns) => {
                 self.windows[phase].edges = Some(edges);
+                self.begin_cpu_ns[phase] = cpu_ns;
                 self.samples[phase] = Some(Sample::take());
             }
-            Message::End(phase, edges) => self.end(phase, edges),
+            Message::End(phase, edges, cpu_ns) => self.end(phase, edges, cpu_ns),
             Message::Logged(operations) => self.listener.logged(&operations),
             Message::Closed(range) => {
                 for stint in range {
@@ -172,13 +175,14 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn end(&mut self, phase: usize, edges: Edges) {
+    fn end(&mut self, phase: usize, edges: Edges, cpu_ns: u64) {
         let window = &mut self.windows[phase];
         window.edges = Some(edges);
         window.finished = true;
         if let Some(begin) = self.samples[phase].take() {
             let used = begin.until(&Sample::take());
-            window.usage.process_cpu_ns = used.process_cpu_ns;
+            // Taken by who sent it: this thread may come to its messages late.
+            window.usage.process_cpu_ns = cpu_ns.saturating_sub(self.begin_cpu_ns[phase]);
             window.usage.steal = used.steal;
             window.usage.link = used.link;
         }

@@ -175,7 +175,8 @@ pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<Stint> {
                 for place in 0..stores {
                     let Some(stint) = of_store[(turn + place) % stores].get(block) else { continue };
                     let mut stint = stint.clone();
-                    stint.block = block as u32;
+                    // A ramp's turns are its steps.
+                    stint.block = if stint.step.is_some() { 0 } else { block as u32 };
                     let changed = out.last().is_none_or(|last: &Stint| last.store != stint.store);
                     let warms = changed && layout.rewarm_ns > 0 && stint.phase.limit.operations.is_none();
                     if warms && phase.role == Role::Measure {

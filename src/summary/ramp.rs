@@ -1,6 +1,7 @@
 //! Where a ramp leads: the plateau, and the knee before it.
 
 use super::result::{RampFigures, Window};
+use crate::schedule::ramp::{Plateau, plateau as rule};
 
 /// Steps whose throughput reaches this share of the best one make up the plateau.
 const PLATEAU_SHARE: f64 = 0.95;
@@ -29,6 +30,11 @@ pub fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
         .filter(|w| w.in_flight_mean > 0.0 && carried(w) > 0.0)
         .map(|w| w.in_flight_mean / carried(w))
         .fold(f64::INFINITY, f64::min);
+    let all: Vec<f64> = steps.iter().map(|w| carried(w)).collect();
+    let reached =
+        ended == Plateau::Link.describe() || (1..=all.len()).any(|n| rule(&all[..n], None).is_some());
+    // Where the first step is on the plateau already, the quickest step is not known.
+    let known = reached && quickest.is_finite() && all[0] < PLATEAU_SHARE * best;
     Some(RampFigures {
         store: first.store.clone(),
         phase: first.phase.clone(),
@@ -43,7 +49,8 @@ pub fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
             .map(|w| w.achieved_per_s)
             .sum::<f64>()
             / flat.len() as f64,
-        knee_in_flight: quickest.is_finite().then_some(plateau * quickest),
+        reached,
+        knee_in_flight: known.then_some(plateau * quickest),
     })
 }
 
@@ -63,10 +70,18 @@ mod tests {
                 ..Window::default()
             }
         };
-        let steps: Vec<Window> = [8.0, 24.0, 56.0, 72.0].map(step).to_vec();
+        let steps: Vec<Window> = [8.0, 24.0, 56.0, 72.0, 88.0].map(step).to_vec();
         let found = figures(&steps.iter().collect::<Vec<_>>(), "plateau").unwrap();
         assert!((found.knee_in_flight.unwrap() - 40.0).abs() < 1e-6, "{found:?}");
         assert!((found.plateau_bytes_per_s.unwrap() - 2e9).abs() < 1.0);
         assert_eq!(figures(&[], ""), None);
+        let below = figures(&steps[..2].iter().collect::<Vec<_>>(), "").unwrap();
+        assert_eq!(
+            (below.reached, below.knee_in_flight),
+            (false, None),
+            "two steps that grow have no plateau"
+        );
+        let above = figures(&[&steps[2], &steps[3], &steps[3]], "").unwrap();
+        assert_eq!((above.reached, above.knee_in_flight), (true, None), "every step is on the plateau");
     }
 }

@@ -39,11 +39,15 @@ pub struct RampFigures {
     pub steps: u32,
     /// Why there are no more.
     pub ended: String,
+    /// Whether the plateau rule holds somewhere along its steps.
+    #[serde(default)]
+    pub reached: bool,
     /// Mean throughput of the steps within 5% of the best one, where content moves.
     pub plateau_bytes_per_s: Option<f64>,
     /// The same in operations per second.
     pub plateau_per_s: f64,
-    /// Operations in flight at which the plateau begins (asymptotic bounds, see docs/method.md).
+    /// Operations in flight at which the plateau begins (asymptotic bounds, see docs/method.md); null without a plateau, and where the
+    /// first step is on it already.
     pub knee_in_flight: Option<f64>,
 }
 

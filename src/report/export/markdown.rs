@@ -4,21 +4,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Exporter, Run, named};
-use crate::report::terminal::remarks;
+use crate::report::terminal::table::cell;
+use crate::report::terminal::{groups, ramp, remarks, stores};
 use crate::summary::merge::overall;
-use crate::summary::result::{Percentiles, RunResult, Window};
-use crate::units::{format_count, format_ms, format_per_s, format_throughput};
+use crate::summary::result::{RunResult, Window};
+use crate::units::{format_count, format_per_s, format_throughput};
 
 /// GitHub-flavoured Markdown.
 pub struct Markdown;
-
-fn cell(percentiles: &Percentiles, name: &str) -> String {
-    match (percentiles.get(name), percentiles.above.get(name)) {
-        (Some(ms), _) => format_ms(ms),
-        (None, Some(ms)) => format!("> {}", format_ms(*ms)),
-        (None, None) => "–".into(),
-    }
-}
 
 /// Text that ends no cell and begins no markup.
 fn plain(text: &str) -> String {
@@ -53,6 +46,11 @@ fn row(window: &Window) -> String {
     )
 }
 
+/// A table of the terminal as it is; nothing where there is none.
+fn fenced(table: &str) -> String {
+    if table.is_empty() { String::new() } else { format!("\n```\n{}\n```\n", table.trim_matches('\n')) }
+}
+
 /// The document.
 pub fn render(result: &RunResult) -> String {
     let run = &result.run;
@@ -85,15 +83,17 @@ pub fn render(result: &RunResult) -> String {
             out.push('\n');
             notes.iter().for_each(|note| out.push_str(&format!("- {}\n", plain(note))));
         }
-        for ramp in result.ramps.iter().filter(|r| r.store == store) {
-            let knee = ramp.knee_in_flight.map_or("no knee".into(), |n| format!("knee at {n:.1} in flight"));
-            out.push_str(&format!("- {} {}: {knee}; {}\n", plain(&ramp.phase), ramp.operation, ramp.ended));
+        for figures in result.ramps.iter().filter(|r| r.store == store) {
+            out.push_str(&format!("- {}\n", plain(&ramp::summary(figures))));
         }
+        let own: Vec<Window> = result.windows.iter().filter(|w| w.store == store).cloned().collect();
+        out.push_str(&fenced(&groups::render(&own)));
     }
+    out.push_str(&fenced(&stores::render(&result.windows)));
     if merged.iter().any(|w| w.response_ms.is_none()) {
         out.push_str("\nClosed loops show service time only. ");
     }
-    out.push_str("–: too few samples.\n");
+    out.push_str("-: too few samples.\n");
     out
 }
 

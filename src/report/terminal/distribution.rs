@@ -2,6 +2,7 @@
 
 use hdrhistogram::Histogram;
 
+use super::table::cell;
 use crate::summary::merge::latencies;
 use crate::summary::result::Window;
 use crate::units::{format_count, format_ms};
@@ -22,7 +23,7 @@ fn narrow_edges(histogram: &Histogram<u64>) -> Vec<u64> {
     let (low, high) = (histogram.value_at_quantile(0.001), histogram.value_at_quantile(0.999));
     let step = ((high - low) / 10).max(1);
     let mut edges = vec![histogram.min().min(low)];
-    edges.extend((0..=10).map(|k| low + k * step));
+    edges.extend((1..=10).map(|k| low + k * step));
     edges.push((histogram.max() + 1).max(high + 1));
     edges.sort_unstable();
     edges.dedup();
@@ -56,16 +57,21 @@ pub fn render(window: &Window) -> String {
     let first = bars.iter().position(|b| b.2 > 0).unwrap_or(0);
     let last = bars.iter().rposition(|b| b.2 > 0).unwrap_or(0);
     let most = bars.iter().map(|b| b.2).max().unwrap_or(1).max(1);
-    let ms = |ns: Option<u64>| ns.map_or("-".into(), |ns| format_ms(ns as f64 / 1e6));
     let mut out = format!(
         "\n{} {} {what}: min {}, mean {}, max {} ms of {}\n",
         window.phase,
         window.operation,
-        ms(all.min_ns()),
-        all.mean_ns().map_or("-".into(), |ns| format_ms(ns / 1e6)),
-        ms(all.max_ns()),
+        cell(shown, "min"),
+        cell(shown, "mean"),
+        cell(shown, "max"),
         format_count(all.len())
     );
+    if window.censored > 0 && window.response_ms.is_some() {
+        out.push_str(&format!(
+            "  (without {} that were not answered in time)\n",
+            format_count(window.censored)
+        ));
+    }
     for (from, to, count) in &bars[first..=last] {
         let width = (*count as f64 / most as f64 * WIDTH as f64).ceil() as usize;
         let bar = "#".repeat(width);

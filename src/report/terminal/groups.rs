@@ -9,17 +9,35 @@ use crate::units::{format_ms, format_per_s};
 
 const ONE: &str = "one prefix";
 
-/// The windows of one operation on one group of keys, one per repeat.
+/// A verdict takes so many repeats: that five of one group all lie beyond five of another by chance happens in 2 of 252 comparisons.
+const REPEATS: usize = 5;
+
+/// The windows of one operation on one group of keys.
 struct Group<'a> {
     name: &'a str,
     windows: Vec<&'a Window>,
 }
 
 impl Group<'_> {
+    /// The rate of each repeat; its blocks count as one.
+    fn rates(&self) -> Vec<f64> {
+        let mut repeats: Vec<u32> = self.windows.iter().map(|w| w.repeat).collect();
+        repeats.sort_unstable();
+        repeats.dedup();
+        let of = |repeat: u32| -> Vec<&Window> {
+            self.windows.iter().copied().filter(|w| w.repeat == repeat).collect()
+        };
+        repeats
+            .into_iter()
+            .filter_map(|r| merge(&of(r), How::Consecutive))
+            .map(|w| w.achieved_per_s)
+            .collect()
+    }
+
     /// Lowest and highest rate of the repeats.
     fn range(&self) -> (f64, f64) {
-        let rates = || self.windows.iter().map(|w| w.achieved_per_s);
-        (rates().fold(f64::INFINITY, f64::min), rates().fold(0.0, f64::max))
+        let rates = self.rates();
+        (rates.iter().copied().fold(f64::INFINITY, f64::min), rates.iter().copied().fold(0.0, f64::max))
     }
 }
 
@@ -62,7 +80,7 @@ pub fn render(windows: &[Window]) -> String {
 fn compare(operation: &str, groups: &[Group<'_>], table: &mut Table) -> String {
     let base = groups[0].range();
     let mut differing = Vec::new();
-    let repeats = groups.iter().map(|g| g.windows.len()).min().unwrap_or(0);
+    let repeats = groups.iter().map(|g| g.rates().len()).min().unwrap_or(0);
     let base_rate = merge(&groups[0].windows, How::Consecutive).map_or(0.0, |w| w.achieved_per_s);
     for group in groups {
         let Some(all) = merge(&group.windows, How::Consecutive) else { continue };
@@ -84,7 +102,9 @@ fn compare(operation: &str, groups: &[Group<'_>], table: &mut Table) -> String {
         }
     }
     match (repeats, differing.is_empty()) {
-        (0..3, _) => format!("{operation}: no verdict from fewer than three repeats (repeats = 3)\n"),
+        (0..REPEATS, _) => {
+            format!("{operation}: no verdict from fewer than {REPEATS} repeats (--set repeats={REPEATS})\n")
+        }
         (_, true) => {
             format!("{operation}: no difference shown; the ranges of the {repeats} repeats overlap\n")
         }
@@ -99,28 +119,39 @@ fn compare(operation: &str, groups: &[Group<'_>], table: &mut Table) -> String {
 mod tests {
     use super::*;
 
-    fn windows(rates: &[(&str, [f64; 3])]) -> Vec<Window> {
-        let window = |keys: &str, rate: f64| Window {
+    fn windows(rates: &[(&str, [f64; 5])]) -> Vec<Window> {
+        let window = |keys: &str, (repeat, rate): (usize, f64)| Window {
             role: "measure".into(),
             operation: "get".into(),
             key_group: (keys != ONE).then(|| keys.to_string()),
+            repeat: repeat as u32,
             achieved_per_s: rate,
             window_s: 10.0,
             ..Window::default()
         };
-        rates.iter().flat_map(|(keys, rates)| rates.map(|rate| window(keys, rate))).collect()
+        rates
+            .iter()
+            .flat_map(|(keys, rates)| rates.iter().copied().enumerate().map(|r| window(keys, r)))
+            .collect()
     }
 
     #[test]
     fn a_verdict_needs_repeats_that_agree() {
-        let overlap =
-            render(&windows(&[(ONE, [100.0, 110.0, 120.0]), ("random prefixes", [115.0, 125.0, 130.0])]));
-        assert!(overlap.contains("get: no difference shown") && overlap.contains("1.121x"), "{overlap}");
-        let apart =
-            render(&windows(&[(ONE, [100.0, 110.0, 120.0]), ("random prefixes", [200.0, 230.0, 230.0])]));
+        let first = (ONE, [100.0, 105.0, 110.0, 115.0, 120.0]);
+        let overlap = render(&windows(&[first, ("random prefixes", [115.0, 120.0, 125.0, 128.0, 130.0])]));
+        assert!(overlap.contains("get: no difference shown") && overlap.contains("1.124x"), "{overlap}");
+        let apart = render(&windows(&[first, ("random prefixes", [200.0, 220.0, 220.0, 230.0, 230.0])]));
         assert!(apart.contains("random prefixes 100.0% faster than one prefix"), "{apart}");
-        let few = render(&windows(&[(ONE, [1.0; 3]), ("random prefixes", [1.0; 3])])[2..4]);
-        assert!(few.contains("no verdict"), "{few}");
-        assert!(render(&windows(&[(ONE, [1.0; 3])])).is_empty(), "nothing to compare");
+        assert!(render(&windows(&[(ONE, [1.0; 5])])).is_empty(), "nothing to compare");
+    }
+
+    /// Blocks of one repeat were taken for repeats, and gave verdicts out of chance.
+    #[test]
+    fn blocks_are_not_repeats() {
+        let mut all = windows(&[(ONE, [100.0; 5]), ("random prefixes", [200.0; 5])]);
+        for (i, window) in all.iter_mut().enumerate() {
+            (window.repeat, window.block) = (0, i as u32 % 5);
+        }
+        assert!(render(&all).contains("no verdict"), "{}", render(&all));
     }
 }

@@ -50,6 +50,24 @@ fn all(windows: &[Window], first_step: usize) -> Vec<Vec<String>> {
     }
 }
 
+/// Where a ramp led, in one line.
+pub fn summary(ramp: &RampFigures) -> String {
+    let carried = match ramp.plateau_bytes_per_s {
+        Some(bytes) if bytes >= 1.25e8 => {
+            format!("{:.2} Gbit/s, {}/s", bytes * 8.0 / 1e9, format_per_s(ramp.plateau_per_s))
+        }
+        Some(bytes) => format!("{:.2} Mbit/s, {}/s", bytes * 8.0 / 1e6, format_per_s(ramp.plateau_per_s)),
+        None => format!("{}/s", format_per_s(ramp.plateau_per_s)),
+    };
+    let repeat = if ramp.repeat > 0 { format!(", repeat {}", ramp.repeat + 1) } else { String::new() };
+    let found = match (ramp.reached, ramp.knee_in_flight) {
+        (false, _) => format!("most {carried}"),
+        (true, Some(n)) => format!("plateau {carried}; knee at {n:.1} in flight"),
+        (true, None) => format!("plateau {carried}; the knee lies below the first step, begin lower"),
+    };
+    format!("{} {}{repeat}: {found} ({})", ramp.phase, ramp.operation, ramp.ended)
+}
+
 /// The table of all steps with the warm-up before them, and what they lead to; empty without a ramp.
 pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigures>) -> String {
     let Some(first) = windows.iter().position(|w| w.step.is_some()) else { return String::new() };
@@ -79,18 +97,8 @@ pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigure
         .map(|w| Window { phase: w.label(), ..w.clone() })
         .collect();
     out.push_str(&format!("\n{}", lines(&super::table::table(&named.iter().collect::<Vec<_>>()))));
-    for ramp in ramps {
-        let plateau = match ramp.plateau_bytes_per_s {
-            Some(bytes) if bytes >= 1.25e8 => format!("{:.2} Gbit/s", bytes * 8.0 / 1e9),
-            Some(bytes) => format!("{:.2} Mbit/s", bytes * 8.0 / 1e6),
-            None => "no content".into(),
-        };
-        let plateau = format!("{plateau} ({}/s)", format_per_s(ramp.plateau_per_s));
-        let knee = ramp.knee_in_flight.map_or("no knee".into(), |n| format!("knee at {n:.1} in flight"));
-        out.push_str(&format!(
-            "\n{} {}: plateau {plateau}, {knee}; {}\n",
-            ramp.phase, ramp.operation, ramp.ended
-        ));
+    for figures in ramps {
+        out.push_str(&format!("\n{}\n", summary(figures)));
     }
     out.push_str("\nConcurrency is the time-mean of operations in flight; Mbit/s are decimal, GiB binary\n");
     out

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::table::lines;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::Window;
-use crate::units::{format_ms, format_per_s};
+use crate::units::{format_ms, format_per_s, short_names};
 
 /// One place of comparison: a phase, a step and an operation.
 type Place<'a> = (&'a str, Option<u32>, &'a str);
@@ -48,6 +48,7 @@ pub fn render(windows: &[Window]) -> String {
     if stores.len() < 2 {
         return String::new();
     }
+    let names = short_names(&stores);
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header([
@@ -66,7 +67,7 @@ pub fn render(windows: &[Window]) -> String {
             measured.iter().copied().filter(|w| place(w) == at && w.store == store).collect()
         };
         let first = of(stores[0]);
-        for store in &stores {
+        for (store, name) in stores.iter().zip(&names) {
             let own = of(store);
             let Some(all) = merge(&own, How::Consecutive) else { continue };
             let shown = all.response_ms.as_ref().unwrap_or(&all.service_ms);
@@ -79,7 +80,7 @@ pub fn render(windows: &[Window]) -> String {
             table.add_row([
                 all.label(),
                 at.2.to_string(),
-                store.split('?').next().unwrap_or(store).to_string(),
+                name.clone(),
                 format_per_s(all.achieved_per_s),
                 ms("mean"),
                 ms("p50"),

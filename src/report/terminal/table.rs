@@ -23,7 +23,7 @@ const COLUMNS: [&str; 14] = [
 ];
 
 /// A latency cell: the value, `> X` among censored ones, `-` without enough samples.
-fn cell(percentiles: &Percentiles, name: &str) -> String {
+pub fn cell(percentiles: &Percentiles, name: &str) -> String {
     match (percentiles.get(name), percentiles.above.get(name)) {
         (Some(ms), _) => format_ms(ms),
         (None, Some(ms)) => format!("> {}", format_ms(*ms)),
