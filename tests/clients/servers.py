@@ -94,7 +94,7 @@ def run(name, arguments, port, out, buckets=("plimsoll-test",)):
     errors = {k: v for w in result["windows"] for k, v in w["errors"].items()}
     count = sum(w["operations"] for w in result["windows"])
     note = " ".join(a for a in arguments[1:] if a in ("--rate", "--concurrency"))
-    knees = "".join(f", knee at {r['knee_in_flight']:.1f}" for r in result.get("ramps", []))
+    knees = "".join(f", {r['steps']} steps ({r['ended']})" for r in result.get("ramps", []))
     print(f"{name:10} {what:10} {note:13} {count:7} operations, errors: {errors or 'none'}{knees}"
           f"{', INVALID ' + invalid[0] if invalid else ''}", flush=True)
     return bool(errors) + bool(invalid)
