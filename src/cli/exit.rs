@@ -32,3 +32,12 @@ impl Exit {
         Exit { code: 130, message: message.to_string() }
     }
 }
+
+/// Runs a future to its end on a runtime of its own.
+///
+/// # Errors
+/// When the system refuses the runtime.
+pub fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Exit> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
+    Ok(runtime.block_on(future))
+}

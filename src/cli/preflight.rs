@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::exit::Exit;
-use super::session::block_on;
+use super::exit::{Exit, block_on};
 use super::stores::Opened;
 use crate::clock::wall_now;
 use crate::driver::clean::root;

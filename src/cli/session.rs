@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::exit::Exit;
+use super::exit::{Exit, block_on};
 use super::preflight::{find_objects, preflight};
 use super::progress::Progress;
 use super::reporter::Reporter;
@@ -19,7 +19,6 @@ use crate::experiment::back::to_toml;
 use crate::machine::{Machine, usable_cores};
 use crate::report::directory::{Environment, RunDirectory, StoreFacts};
 use crate::rng::mix;
-use crate::schedule::Role;
 use crate::schedule::plan::{Stint, plan};
 use crate::store::Store;
 use crate::summary::limits::Means;
@@ -64,15 +63,6 @@ pub fn run_id() -> String {
     let now = wall_now();
     let salt = mix(now.as_nanosecond() as u64 ^ u64::from(std::process::id()) << 32) as u16;
     format!("{}-{salt:04x}", now.strftime("%Y%m%dT%H%M%S"))
-}
-
-/// Runs a future to its end on a runtime of its own.
-///
-/// # Errors
-/// When the system refuses the runtime.
-pub fn block_on<T>(future: impl Future<Output = T>) -> Result<T, Exit> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
-    Ok(runtime.block_on(future))
 }
 
 /// Runs an experiment.
@@ -274,11 +264,6 @@ fn driver_exit(error: &DriverError) -> Exit {
         DriverError::System(_) => Exit::input(error),
         DriverError::Panic => Exit { code: 101, message: error.to_string() },
     }
-}
-
-/// Whether an experiment writes anything before it measures.
-pub fn prepares(experiment: &Experiment) -> bool {
-    experiment.phases.iter().any(|p| p.role == Role::Prepare)
 }
 
 /// The store of a finished run, by its place in the environment, opened again.

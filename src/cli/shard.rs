@@ -4,8 +4,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::exit::Exit;
-use super::session::{block_on, prepares};
+use super::exit::{Exit, block_on};
 use crate::clock::{MILLISECOND, SECOND, Timer, now_ns, wall_now};
 use crate::driver::clean::markers;
 use crate::driver::{Control, Shard, Site};
@@ -138,7 +137,7 @@ impl Prepared {
     ) -> Prepared {
         Prepared {
             sharding: sharding.clone(),
-            markers: prepares(experiment).then(|| markers(experiment.seed, sharding.shard.of)),
+            markers: experiment.prepares().then(|| markers(experiment.seed, sharding.shard.of)),
             sites: sites.to_vec(),
             control: Arc::clone(control),
             seen: Arc::default(),

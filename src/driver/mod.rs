@@ -4,6 +4,7 @@
 //! dispatcher hands out operations when they are due ([`dispatch`]) and one task per lane carries them out
 //! ([`operation`]). Workers share one thing on the hot path: the counter that numbers the operations of a closed loop.
 
+pub mod attempt;
 pub mod clean;
 pub mod context;
 pub mod dispatch;

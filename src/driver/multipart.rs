@@ -4,8 +4,9 @@ use std::rc::Rc;
 
 use bytes::Bytes;
 
+use super::attempt::{Ended, Tries, Watcher, tried};
 use super::context::Context;
-use super::operation::{Ended, LaneState, Tries, Watcher, tried};
+
 use crate::clock::{SECOND, Timer, now_ns};
 use crate::schedule::Phase;
 use crate::store::{Body, ErrorClass, Failure, Ignore, Lane, Reply, Request, Segments, Timings};
@@ -38,15 +39,15 @@ pub async fn put(
     (cut, part_size): (Cut, u64),
     watcher: &mut Watcher<'_>,
     tries: &mut Tries,
-    state: &mut LaneState,
+    timer: &mut Option<Timer>,
 ) -> Result<Reply, Ended> {
-    let begun = tried(context, lane, Request::CreateMultipart { key }, watcher, tries, state).await?;
+    let begun = tried(context, lane, Request::CreateMultipart { key }, watcher, tries, timer).await?;
     let Some(upload_id) = begun.upload_id else {
         let message = "the store began a multipart upload without naming it";
         return Err(Ended::Failed(Failure::new(ErrorClass::Corrupt, message, begun.timings)));
     };
     let phase = watcher.phase();
-    let result = parts(context, lane, phase, key, &upload_id, (cut, part_size), watcher, tries, state).await;
+    let result = parts(context, lane, phase, key, &upload_id, (cut, part_size), watcher, tries, timer).await;
     if result.is_err() {
         abort(lane, key, &upload_id).await;
     }
@@ -63,7 +64,7 @@ async fn parts(
     (cut, part_size): (Cut, u64),
     watcher: &mut Watcher<'_>,
     tries: &mut Tries,
-    state: &mut LaneState,
+    timer: &mut Option<Timer>,
 ) -> Result<Reply, Ended> {
     let size = cut.total();
     let mut etags = Vec::new();
@@ -74,7 +75,7 @@ async fn parts(
         let body = Body::Segmented(Rc::new(body));
         let request = Request::UploadPart { key, upload_id, number: number as u32, body };
         watcher.extend(phase.timeout_ns);
-        let reply = tried(context, lane, request, watcher, tries, state).await?;
+        let reply = tried(context, lane, request, watcher, tries, timer).await?;
         let Some(etag) = reply.etag else {
             let message = format!("the store gave no ETag for part {number}");
             return Err(Ended::Failed(Failure::new(ErrorClass::Corrupt, message, reply.timings)));
@@ -88,7 +89,7 @@ async fn parts(
     }
     watcher.extend(phase.timeout_ns);
     let request = Request::CompleteMultipart { key, upload_id, etags: &etags };
-    let mut reply = tried(context, lane, request, watcher, tries, state).await?;
+    let mut reply = tried(context, lane, request, watcher, tries, timer).await?;
     reply.bytes = size;
     (reply.timings.body_first_ns, reply.timings.body_last_ns) = (times.body_first_ns, times.body_last_ns);
     reply.timings.first_byte_ns = 0;

@@ -2,12 +2,12 @@
 //! recorded.
 
 use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
 
 use bytes::Bytes;
 
+use super::attempt::{Ended, Expected, Tries, Watcher, add, tried, wait_until};
 use super::context::{Context, Task};
 use super::dispatch::next_task;
 use super::multipart;
@@ -15,9 +15,8 @@ use super::slots::CallOff;
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::recorder::collector::Message;
 use crate::recorder::{Completed, Outcome};
-use crate::rng::Stream;
 use crate::schedule::Phase;
-use crate::store::{Body, ErrorClass, Failure, Lane, Observer, Reply, Request, Segments, Timings};
+use crate::store::{Body, ErrorClass, Lane, Reply, Request, Segments, Timings};
 use crate::workload::payload::Cut;
 use crate::workload::{Operation, OperationKind};
 
@@ -64,7 +63,7 @@ struct Keys {
 
 /// What a lane keeps from operation to operation.
 #[derive(Default)]
-pub struct LaneState {
+struct LaneState {
     keys: Keys,
     timer: Option<Timer>,
     refused: u32,
@@ -75,89 +74,6 @@ pub struct LaneState {
 async fn pause_after_refusal(state: &mut LaneState) {
     let pause = ((10 * MILLISECOND) << state.refused.min(7)) / 2;
     wait_until(&mut state.timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
-}
-
-async fn wait_until(timer: &mut Option<Timer>, at_ns: u64) {
-    if timer.is_none() {
-        *timer = Timer::new().ok();
-    }
-    if let Some(timer) = timer {
-        let _ = timer.until(at_ns).await;
-    }
-}
-
-/// What is expected of an operation's answer.
-struct Expected {
-    content: Option<Cut>,
-    bytes: Option<u64>,
-    from: u64,
-    /// Held against the store's own checksum, because nobody here knows the content.
-    checksum: bool,
-}
-
-/// Tells the recorder when the operation begins, sets its deadline and compares what comes back.
-pub struct Watcher<'a> {
-    context: &'a Context,
-    id: usize,
-    task: Task,
-    kind: OperationKind,
-    timeout_ns: u64,
-    tag: Option<String>,
-    start_ns: u64,
-    expected: &'a Expected,
-    at: u64,
-}
-
-impl<'a> Watcher<'a> {
-    /// The operation's phase.
-    pub fn phase(&self) -> &'a Phase {
-        &self.context.phases[self.task.phase]
-    }
-
-    /// Sets the deadline anew, for the next of the operation's requests.
-    pub fn extend(&self, timeout_ns: u64) {
-        self.context.slots.set_deadline(self.id, now_ns() + timeout_ns);
-    }
-}
-
-/// What the requests of one operation took.
-#[derive(Default)]
-pub struct Tries {
-    attempts: u32,
-    spent: Timings,
-}
-
-impl Tries {
-    /// Adds the connections that a request made before the last one.
-    pub fn add(&mut self, more: &Timings) {
-        add(&mut self.spent, more);
-    }
-}
-
-impl Observer for Watcher<'_> {
-    fn started(&mut self, at_ns: u64) {
-        if self.start_ns == 0 {
-            self.start_ns = at_ns;
-            self.context.recorder.borrow_mut().started(self.kind, at_ns);
-            self.context.slots.set_deadline(self.id, at_ns + self.timeout_ns);
-        }
-    }
-
-    fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
-        if let Some(content) = &self.expected.content {
-            content.compare(self.at, data)?;
-        }
-        self.at += data.len() as u64;
-        Ok(())
-    }
-
-    fn wants_checksum(&self) -> bool {
-        self.expected.checksum
-    }
-
-    fn tag(&self) -> Option<&str> {
-        self.tag.as_deref()
-    }
 }
 
 struct CutBody(Cut);
@@ -211,10 +127,19 @@ async fn carry_out(
     let result = if in_parts {
         let Request::Put { key, .. } = request else { unreachable!("only a put is written in parts") };
         let key = key.to_string();
-        multipart::put(context, lane, &key, (cut, dataset.part_size), &mut watcher, &mut tries, state).await
+        multipart::put(
+            context,
+            lane,
+            &key,
+            (cut, dataset.part_size),
+            &mut watcher,
+            &mut tries,
+            &mut state.timer,
+        )
+        .await
     } else {
         let mut timer = state.timer.take();
-        let result = tried_with(context, lane, request, &mut watcher, &mut tries, &mut timer).await;
+        let result = tried(context, lane, request, &mut watcher, &mut tries, &mut timer).await;
         state.timer = timer;
         result
     };
@@ -223,77 +148,11 @@ async fn carry_out(
     settle(context, task, &operation, Ending { result, attempts, spent, start_ns }, state)
 }
 
-/// One request with its attempts.
-pub async fn tried(
-    context: &Context,
-    lane: &mut dyn Lane,
-    request: Request<'_>,
-    watcher: &mut Watcher<'_>,
-    tries: &mut Tries,
-    state: &mut LaneState,
-) -> Result<Reply, Ended> {
-    tried_with(context, lane, request, watcher, tries, &mut state.timer).await
-}
-
-async fn tried_with(
-    context: &Context,
-    lane: &mut dyn Lane,
-    request: Request<'_>,
-    watcher: &mut Watcher<'_>,
-    tries: &mut Tries,
-    timer: &mut Option<Timer>,
-) -> Result<Reply, Ended> {
-    let (task, phase) = (watcher.task, watcher.phase());
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        tries.attempts += 1;
-        watcher.at = watcher.expected.from;
-        let result = attempt(context, watcher.id, lane, request.clone(), watcher).await;
-        let result = result.and_then(|reply| check(reply, watcher.expected).map_err(Ended::Failed));
-        if phase.retries > 0 {
-            let times = match &result {
-                Ok(reply) => reply.timings,
-                Err(Ended::Failed(failure)) => failure.timings,
-                Err(Ended::CalledOff(_)) => Timings::default(),
-            };
-            let took = times.end_ns.saturating_sub(times.start_ns);
-            context.recorder.borrow_mut().attempted(context.number(task.phase), watcher.kind, took);
-        }
-        match result {
-            Err(Ended::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {
-                tries.add(&failure.timings);
-                let draws = Stream::new(phase.workload.seed, "backoff");
-                // Exponential backoff with full jitter: up to 50 ms, doubling, at most 5 s.
-                let most = ((50 * MILLISECOND) << attempts.min(7)).min(5_000 * MILLISECOND);
-                let pause = draws.below(task.number * 64 + u64::from(tries.attempts), most);
-                wait_until(timer, now_ns() + pause).await;
-            }
-            result => return result,
-        }
-    }
-}
-
-/// Why an attempt did not bring a reply.
-pub enum Ended {
-    /// It failed.
-    Failed(Failure),
-    /// It was called off.
-    CalledOff(CallOff),
-}
-
 struct Ending {
     result: Result<Reply, Ended>,
     attempts: u32,
     spent: Timings,
     start_ns: u64,
-}
-
-fn add(spent: &mut Timings, more: &Timings) {
-    spent.connections += more.connections;
-    spent.reconnects += more.reconnects;
-    spent.connect_ns += more.connect_ns;
-    spent.tls_ns += more.tls_ns;
 }
 
 /// Has the operation recorded; returns when it ended.
@@ -356,36 +215,6 @@ fn tell(context: &Context, class: &ErrorClass, message: &str) {
     if context.told.borrow_mut().insert(class.clone()) {
         let _ = context.worker.messages.send(Message::Failure(class, message.to_string()));
     }
-}
-
-/// One attempt, unless it is called off.
-async fn attempt(
-    context: &Context,
-    id: usize,
-    lane: &mut dyn Lane,
-    request: Request<'_>,
-    watcher: &mut Watcher<'_>,
-) -> Result<Reply, Ended> {
-    let mut execution = pin!(lane.execute(request, watcher));
-    poll_fn(|cx| {
-        if let Some(call_off) = context.slots.called_off(id) {
-            return Poll::Ready(Err(Ended::CalledOff(call_off)));
-        }
-        context.slots.remember(id, cx);
-        execution.as_mut().poll(cx).map(|r| r.map_err(Ended::Failed))
-    })
-    .await
-}
-
-/// Holds a reply against what was expected of it.
-fn check(reply: Reply, expected: &Expected) -> Result<Reply, Failure> {
-    let Some(bytes) = expected.bytes else { return Ok(reply) };
-    let got = reply.size.unwrap_or(reply.bytes);
-    if got == bytes {
-        return Ok(reply);
-    }
-    let message = format!("{got} bytes where {bytes} were written");
-    Err(Failure::new(ErrorClass::Corrupt, message, reply.timings))
 }
 
 /// Builds the request for an operation, and what its answer must be.

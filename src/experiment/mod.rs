@@ -13,8 +13,8 @@ pub mod resolve;
 pub mod short;
 pub mod written;
 
-use crate::schedule::Phase;
 use crate::schedule::plan::{Layout, Order};
+use crate::schedule::{Phase, Role};
 
 /// An experiment, resolved.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,6 +40,11 @@ pub struct Experiment {
 }
 
 impl Experiment {
+    /// Whether it writes anything before it measures.
+    pub fn prepares(&self) -> bool {
+        self.phases.iter().any(|p| p.role == Role::Prepare)
+    }
+
     /// How its phases are laid out over stores.
     pub fn layout(&self) -> Layout {
         let Experiment { repeats, order, block_ns, rewarm_ns, seed, .. } = *self;

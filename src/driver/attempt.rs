@@ -1,0 +1,198 @@
+//! One request of an operation with its attempts, its deadline, and the comparison of what comes back.
+
+use std::future::poll_fn;
+use std::pin::pin;
+use std::task::Poll;
+
+use super::context::{Context, Task};
+use super::slots::CallOff;
+use crate::clock::{MILLISECOND, Timer, now_ns};
+use crate::rng::Stream;
+use crate::schedule::Phase;
+use crate::store::{ErrorClass, Failure, Lane, Observer, Reply, Request, Timings};
+use crate::workload::OperationKind;
+use crate::workload::payload::Cut;
+
+/// What is expected of an operation's answer.
+pub struct Expected {
+    /// The content, where it is known.
+    pub content: Option<Cut>,
+    /// Its length, where that is known.
+    pub bytes: Option<u64>,
+    /// Offset of the first byte that is read.
+    pub from: u64,
+    /// Held against the store's own checksum, because nobody here knows the content.
+    pub checksum: bool,
+}
+
+/// Tells the recorder when the operation begins, sets its deadline and compares what comes back.
+pub struct Watcher<'a> {
+    /// The worker's ground.
+    pub context: &'a Context,
+    /// Number of the lane.
+    pub id: usize,
+    /// The operation that is due.
+    pub task: Task,
+    /// Its kind.
+    pub kind: OperationKind,
+    /// Its deadline, counted from its start.
+    pub timeout_ns: u64,
+    /// A mark for the server's log.
+    pub tag: Option<String>,
+    /// When it began; 0 before.
+    pub start_ns: u64,
+    /// What its answer must be.
+    pub expected: &'a Expected,
+    /// Offset of the next byte that comes back.
+    pub at: u64,
+}
+
+impl<'a> Watcher<'a> {
+    /// The operation's phase.
+    pub fn phase(&self) -> &'a Phase {
+        &self.context.phases[self.task.phase]
+    }
+
+    /// Sets the deadline anew, for the next of the operation's requests.
+    pub fn extend(&self, timeout_ns: u64) {
+        self.context.slots.set_deadline(self.id, now_ns() + timeout_ns);
+    }
+}
+
+impl Observer for Watcher<'_> {
+    fn started(&mut self, at_ns: u64) {
+        if self.start_ns == 0 {
+            self.start_ns = at_ns;
+            self.context.recorder.borrow_mut().started(self.kind, at_ns);
+            self.context.slots.set_deadline(self.id, at_ns + self.timeout_ns);
+        }
+    }
+
+    fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
+        if let Some(content) = &self.expected.content {
+            content.compare(self.at, data)?;
+        }
+        self.at += data.len() as u64;
+        Ok(())
+    }
+
+    fn wants_checksum(&self) -> bool {
+        self.expected.checksum
+    }
+
+    fn tag(&self) -> Option<&str> {
+        self.tag.as_deref()
+    }
+}
+
+/// What the requests of one operation took.
+#[derive(Default)]
+pub struct Tries {
+    /// Requests made.
+    pub attempts: u32,
+    /// Connections made before the last of them.
+    pub spent: Timings,
+}
+
+impl Tries {
+    /// Adds the connections that a request made before the last one.
+    pub fn add(&mut self, more: &Timings) {
+        add(&mut self.spent, more);
+    }
+}
+
+/// Why an attempt did not bring a reply.
+pub enum Ended {
+    /// It failed.
+    Failed(Failure),
+    /// It was called off.
+    CalledOff(CallOff),
+}
+
+/// Waits on the lane's timer, which is made when it is first needed.
+pub async fn wait_until(timer: &mut Option<Timer>, at_ns: u64) {
+    if timer.is_none() {
+        *timer = Timer::new().ok();
+    }
+    if let Some(timer) = timer {
+        let _ = timer.until(at_ns).await;
+    }
+}
+
+/// One request with its attempts; `timer` is the lane's, for the pauses between them.
+pub async fn tried(
+    context: &Context,
+    lane: &mut dyn Lane,
+    request: Request<'_>,
+    watcher: &mut Watcher<'_>,
+    tries: &mut Tries,
+    timer: &mut Option<Timer>,
+) -> Result<Reply, Ended> {
+    let (task, phase) = (watcher.task, watcher.phase());
+    let mut attempts = 0;
+    loop {
+        attempts += 1;
+        tries.attempts += 1;
+        watcher.at = watcher.expected.from;
+        let result = attempt(context, watcher.id, lane, request.clone(), watcher).await;
+        let result = result.and_then(|reply| check(reply, watcher.expected).map_err(Ended::Failed));
+        if phase.retries > 0 {
+            let times = match &result {
+                Ok(reply) => reply.timings,
+                Err(Ended::Failed(failure)) => failure.timings,
+                Err(Ended::CalledOff(_)) => Timings::default(),
+            };
+            let took = times.end_ns.saturating_sub(times.start_ns);
+            context.recorder.borrow_mut().attempted(context.number(task.phase), watcher.kind, took);
+        }
+        match result {
+            Err(Ended::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {
+                tries.add(&failure.timings);
+                let draws = Stream::new(phase.workload.seed, "backoff");
+                // Exponential backoff with full jitter: up to 50 ms, doubling, at most 5 s.
+                let most = ((50 * MILLISECOND) << attempts.min(7)).min(5_000 * MILLISECOND);
+                let pause = draws.below(task.number * 64 + u64::from(tries.attempts), most);
+                wait_until(timer, now_ns() + pause).await;
+            }
+            result => return result,
+        }
+    }
+}
+
+/// One attempt, unless it is called off.
+async fn attempt(
+    context: &Context,
+    id: usize,
+    lane: &mut dyn Lane,
+    request: Request<'_>,
+    watcher: &mut Watcher<'_>,
+) -> Result<Reply, Ended> {
+    let mut execution = pin!(lane.execute(request, watcher));
+    poll_fn(|cx| {
+        if let Some(call_off) = context.slots.called_off(id) {
+            return Poll::Ready(Err(Ended::CalledOff(call_off)));
+        }
+        context.slots.remember(id, cx);
+        execution.as_mut().poll(cx).map(|r| r.map_err(Ended::Failed))
+    })
+    .await
+}
+
+/// Holds a reply against what was expected of it.
+fn check(reply: Reply, expected: &Expected) -> Result<Reply, Failure> {
+    let Some(bytes) = expected.bytes else { return Ok(reply) };
+    let got = reply.size.unwrap_or(reply.bytes);
+    if got == bytes {
+        return Ok(reply);
+    }
+    let message = format!("{got} bytes where {bytes} were written");
+    Err(Failure::new(ErrorClass::Corrupt, message, reply.timings))
+}
+
+/// Adds the connections of one request to those of the others.
+pub fn add(spent: &mut Timings, more: &Timings) {
+    spent.connections += more.connections;
+    spent.reconnects += more.reconnects;
+    spent.connect_ns += more.connect_ns;
+    spent.tls_ns += more.tls_ns;
+}
