@@ -104,6 +104,19 @@ pub fn format_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
+/// Bytes for people: exact below 10 KiB, else three digits in the largest binary unit.
+pub fn format_bytes(n: u64) -> String {
+    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    match units
+        .iter()
+        .find(|(_, shift)| n >= 10 << *shift || (n >= 1 << *shift && n.is_multiple_of(1 << *shift)))
+    {
+        Some((unit, shift)) if n.is_multiple_of(1 << *shift) => format!("{} {unit}", n >> shift),
+        Some((unit, shift)) => format!("{:.1} {unit}", n as f64 / (1u64 << shift) as f64),
+        None => format_size(n),
+    }
+}
+
 /// Writes a duration exactly, in the largest unit that divides it.
 pub fn format_duration(ns: u64) -> String {
     for (unit, size) in

@@ -7,22 +7,9 @@ use crate::experiment::estimate::{duration_ns, of_phase};
 use crate::schedule::plan::{Order, plan};
 use crate::schedule::ramp::Stop;
 use crate::schedule::{Load, Phase};
-use crate::units::{format_count, format_duration, format_size, short_names};
+use crate::units::{format_bytes, format_count, format_duration, format_size, short_names};
 use crate::workload::Workload;
 use crate::workload::popularity::Popularity;
-
-/// Bytes for people: exact below 10 KiB, else three digits in the largest binary unit.
-fn bytes(n: u64) -> String {
-    let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
-    match units
-        .iter()
-        .find(|(_, shift)| n >= 10 << *shift || (n >= 1 << *shift && n.is_multiple_of(1 << *shift)))
-    {
-        Some((unit, shift)) if n.is_multiple_of(1 << *shift) => format!("{} {unit}", n >> shift),
-        Some((unit, shift)) => format!("{:.1} {unit}", n as f64 / (1u64 << shift) as f64),
-        None => format_size(n),
-    }
-}
 
 fn load(phase: &Phase) -> String {
     let Some(ramp) = phase.ramp else {
@@ -99,8 +86,8 @@ pub fn render(experiment: &Experiment) -> String {
             load(phase),
             objects(phase),
             known(estimate.operations, format_count),
-            known(estimate.bytes_written, bytes),
-            known(estimate.bytes_read, bytes),
+            known(estimate.bytes_written, format_bytes),
+            known(estimate.bytes_read, format_bytes),
             estimate.duration_ns.map_or("until done".into(), format_duration),
         ]);
     }

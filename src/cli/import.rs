@@ -17,8 +17,7 @@ use crate::report::intervals::Place;
 use crate::report::{json, terminal};
 use crate::store::Description;
 use crate::summary::limits::Means;
-use crate::summary::merge::by_phase;
-use crate::summary::ramp::figures;
+use crate::summary::ramp::of_windows;
 use crate::summary::result::{Percentiles, RunInfo, RunResult, SCHEMA, Window};
 use crate::summary::window::{Setting, windows};
 
@@ -107,15 +106,7 @@ fn result_of(log: &Log, imported: &Imported, provider: &str) -> RunResult {
             window.histograms.remove("body");
         }
     }
-    let steps: Vec<Window> = all
-        .iter()
-        .filter(|w| w.step.is_some() && w.role == "measure")
-        .map(|w| Window { step: None, ..w.clone() })
-        .collect();
-    let ramps = by_phase(&steps)
-        .iter()
-        .filter_map(|group| figures(group, "ended by the tool that measured"))
-        .collect();
+    let ramps = of_windows(&all, |_| "ended by the tool that measured".into());
     let started = jiff::Timestamp::from_nanosecond((log.origin_unix_s * 1e9) as i128).unwrap_or_default();
     RunResult {
         schema: SCHEMA,

@@ -14,8 +14,7 @@ use crate::schedule::Role;
 use crate::schedule::ramp::plateau;
 use crate::store::Description;
 use crate::summary::limits::Means;
-use crate::summary::merge::by_phase;
-use crate::summary::ramp::figures;
+use crate::summary::ramp::of_windows;
 use crate::summary::result::{RunResult, Window};
 use crate::summary::window::{Setting, settled, windows};
 
@@ -160,7 +159,7 @@ impl<'a> Reporter<'a> {
         client.cpu_seconds = cpu_s;
         client.cpu_us_per_operation = if measured > 0 { cpu_s * 1e6 / measured as f64 } else { 0.0 };
         client.peak_rss_bytes = peak_rss_bytes();
-        self.result.ramps = self.ramps(&all);
+        self.result.ramps = of_windows(&all, |window| self.why_ended(window));
         self.result.windows = all;
     }
 
@@ -170,31 +169,17 @@ impl<'a> Reporter<'a> {
         if counts { state.usage.process_cpu_ns as f64 / 1e9 } else { 0.0 }
     }
 
-    fn ramps(&self, all: &[Window]) -> Vec<crate::summary::result::RampFigures> {
-        let steps: Vec<Window> =
-            all.iter().filter(|w| w.step.is_some()).map(|w| Window { step: None, ..w.clone() }).collect();
-        let mut out = Vec::new();
-        for group in by_phase(&steps) {
-            let mut repeats: Vec<u32> = group.iter().map(|w| w.repeat).collect();
-            repeats.dedup();
-            for repeat in repeats {
-                let of_repeat: Vec<&Window> = group.iter().copied().filter(|w| w.repeat == repeat).collect();
-                let end = self.ends.iter().find(|((store, number, r), _)| {
-                    let place = |s: &&crate::schedule::plan::Stint| s.store == *store && s.number == *number;
-                    *r == repeat
-                        && self.described[*store].url == of_repeat[0].store
-                        && self
-                            .job
-                            .stints
-                            .iter()
-                            .find(place)
-                            .is_some_and(|s| s.phase.name == of_repeat[0].phase)
-                });
-                let why = end.map_or("no plateau was reached", |(_, end)| end.why);
-                out.extend(figures(&of_repeat, why));
-            }
-        }
-        out
+    /// Why the ramp that a window is a step of has no more steps.
+    fn why_ended(&self, window: &Window) -> String {
+        let same = |ramp: &RampOf| {
+            let (store, number, repeat) = *ramp;
+            let phase = self.job.stints.iter().find(|s| s.number == number).map(|s| &s.phase.name);
+            repeat == window.repeat
+                && self.described[store].url == window.store
+                && phase == Some(&window.phase)
+        };
+        let end = self.ends.iter().find(|(ramp, _)| same(ramp));
+        end.map_or("no plateau was reached", |(_, end)| end.why).into()
     }
 
     fn write(&mut self) {
@@ -207,6 +192,7 @@ impl<'a> Reporter<'a> {
     /// Writes the result for the last time and gives it back.
     pub fn finish(mut self, partial: bool) -> RunResult {
         self.result.run.partial = partial;
+        self.result.run.shards.iter_mut().for_each(|shard| shard.partial = partial);
         self.result.client.peak_rss_bytes = peak_rss_bytes();
         self.write();
         self.result

@@ -19,7 +19,7 @@ use crate::report::{json, terminal};
 /// Arguments of `plimsoll run`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// A built-in experiment (quickstart), a file, or get, put, mixed, head, list, delete
+    /// A built-in experiment (`plimsoll list experiments`), a file, or get, put, mixed, head, list, delete
     experiment: String,
     /// Store to measure: a URL or a name from plimsoll.toml; may be repeated
     #[arg(long, value_name = "STORE")]

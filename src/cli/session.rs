@@ -71,7 +71,8 @@ pub fn run_id() -> String {
 /// When nothing could be measured: bad settings (2) or an unusable store (3). Trouble later is in [`Outcome::problem`], and
 /// what was measured is kept.
 pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, Exit> {
-    if let Some(sharding) = &settings.sharding {
+    let sharding = settings.sharding.as_ref();
+    if let Some(sharding) = sharding {
         shard::check(experiment, sharding.shard)?;
     }
     let mut seen = std::collections::HashSet::new();
@@ -82,14 +83,13 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
     for store in &experiment.stores {
         opened.push(stores::open(store, settings.ca_bundle.as_deref())?);
     }
-    let group = settings.sharding.as_ref().map_or_else(run_id, |s| s.group(experiment));
-    let id = settings.sharding.as_ref().map_or_else(|| group.clone(), |s| s.run_id(&group));
+    let group = sharding.map_or_else(run_id, |s| s.group(experiment));
+    let id = sharding.map_or_else(|| group.clone(), |s| s.run_id(&group));
     let mut environment = environment(settings);
     for store in &opened {
         environment.stores.push(preflight(store, &group, settings.create_bucket)?);
     }
     let stints = stints_of(experiment, &opened)?;
-    let sharding = settings.sharding.as_ref();
     let of_shard = sharding.map(|s| s.shard).unwrap_or_default();
     let workers = settings.workers.unwrap_or_else(|| workers_for(&stints, usable_cores() as usize, of_shard));
     environment.workers = workers;
@@ -137,21 +137,20 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
     let partial = problem.is_some() || interrupted;
     // Other shards may still read what an interrupted one prepared.
     let others_read = interrupted && of_shard.of > 1;
-    let place = settings.out.join(&id);
+    let path = settings.out.join(&id);
     if !settings.keep && !others_read {
-        problem = problem.or(clean_up(experiment, &job, &mut environment, &progress, &place));
+        problem = problem.or(clean_up(experiment, &job, &mut environment, &progress, &path));
     }
     progress.end();
     if others_read {
         problem = Some(Exit::interrupted(format!(
             "interrupted; results are kept and marked partial; when the other shards are done, `plimsoll clean {}` removes its objects",
-            place.display()
+            path.display()
         )));
     } else if interrupted {
         problem = Some(Exit::interrupted("interrupted; results are kept and marked partial"));
     }
     let result = reporter.finish(partial);
-    let path = directory.path().to_path_buf();
     let cleaned = directory.environment(&environment).and_then(|()| directory.finish());
     let problem = problem.or_else(|| cleaned.err().map(out_error)).or_else(|| judge(&result));
     Ok(Outcome { result, path, problem })

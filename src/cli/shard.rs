@@ -29,15 +29,19 @@ pub struct Sharding {
     pub host_offset_s: Option<f64>,
 }
 
+/// The markers of so many shards fit on one page of a listing.
+const MOST_SHARDS: u64 = 1_000;
+
 /// Reads `I/N`, counted from 1.
 ///
 /// # Errors
 /// When it is not that.
 pub fn parse_shard(text: &str) -> Result<Shard, String> {
-    let wrong = || format!("--shard {text}: write I/N, such as 1/4 for the first of four");
+    let wrong =
+        || format!("--shard {text}: write I/N, such as 1/4 for the first of four (at most {MOST_SHARDS})");
     let (index, of) = text.split_once('/').ok_or_else(wrong)?;
     let (index, of): (u64, u64) = (index.parse().map_err(|_| wrong())?, of.parse().map_err(|_| wrong())?);
-    if index == 0 || index > of || of > 10_000 {
+    if index == 0 || index > of || of > MOST_SHARDS {
         return Err(wrong());
     }
     Ok(Shard { index: index - 1, of })
@@ -199,7 +203,8 @@ impl Prepared {
             clock_offset_s: environment.stores.iter().find_map(|s| s.clock_offset_s).map(|s| s as f64),
             host_offset_s: self.sharding.host_offset_s,
             prepared: *self.seen.lock().unwrap_or_else(PoisonError::into_inner),
-            partial: false,
+            // Until the run has come to its end.
+            partial: true,
         }
     }
 

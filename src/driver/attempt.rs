@@ -50,12 +50,12 @@ pub struct Watcher<'a> {
 impl<'a> Watcher<'a> {
     /// The operation's phase.
     pub fn phase(&self) -> &'a Phase {
-        &self.context.phases[self.task.phase]
+        self.context.phase(self.task.phase)
     }
 
     /// Sets the deadline anew, for the next of the operation's requests.
-    pub fn extend(&self, timeout_ns: u64) {
-        self.context.slots.set_deadline(self.id, now_ns() + timeout_ns);
+    pub fn extend(&self) {
+        self.context.slots.set_deadline(self.id, now_ns() + self.timeout_ns);
     }
 }
 
@@ -92,13 +92,6 @@ pub struct Tries {
     pub attempts: u32,
     /// Connections made before the last of them.
     pub spent: Timings,
-}
-
-impl Tries {
-    /// Adds the connections that a request made before the last one.
-    pub fn add(&mut self, more: &Timings) {
-        add(&mut self.spent, more);
-    }
 }
 
 /// Why an attempt did not bring a reply.
@@ -147,7 +140,7 @@ pub async fn tried(
         }
         match result {
             Err(Ended::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {
-                tries.add(&failure.timings);
+                tries.spent.add_connections(&failure.timings);
                 let draws = Stream::new(phase.workload.seed, "backoff");
                 // Exponential backoff with full jitter: up to 50 ms, doubling, at most 5 s.
                 let most = ((50 * MILLISECOND) << attempts.min(7)).min(5_000 * MILLISECOND);
@@ -187,12 +180,4 @@ fn check(reply: Reply, expected: &Expected) -> Result<Reply, Failure> {
     }
     let message = format!("{got} bytes where {bytes} were written");
     Err(Failure::new(ErrorClass::Corrupt, message, reply.timings))
-}
-
-/// Adds the connections of one request to those of the others.
-pub fn add(spent: &mut Timings, more: &Timings) {
-    spent.connections += more.connections;
-    spent.reconnects += more.reconnects;
-    spent.connect_ns += more.connect_ns;
-    spent.tls_ns += more.tls_ns;
 }

@@ -59,8 +59,6 @@ pub struct Task {
 pub struct Context {
     /// The worker.
     pub worker: Rc<Worker>,
-    /// Phases of the segment, one per stint.
-    pub phases: Vec<Phase>,
     /// Stints of the segment.
     pub stints: Vec<Stint>,
     /// The order.
@@ -88,6 +86,11 @@ pub struct Context {
 }
 
 impl Context {
+    /// The phase of a stint of the segment.
+    pub fn phase(&self, index: usize) -> &Phase {
+        &self.stints[index].phase
+    }
+
     /// Lanes that this worker contributes to a limit of `lanes`.
     pub fn share(&self, lanes: usize) -> usize {
         self.worker.share(lanes)

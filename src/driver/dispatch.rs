@@ -18,7 +18,7 @@ use crate::schedule::arrival::Arrivals;
 pub async fn dispatch(context: &Context) -> io::Result<()> {
     let mut timer = Timer::new()?;
     let mut drain_ns = 0;
-    for (index, phase) in context.phases.iter().enumerate() {
+    for (index, stint) in context.stints.iter().enumerate() {
         let edges = context.segment.edges[index];
         while now_ns() < edges.start_ns && context.ended_at(index).is_none() {
             // The start may be far away; an interruption must not wait for it.
@@ -27,12 +27,12 @@ pub async fn dispatch(context: &Context) -> io::Result<()> {
         if context.ended_at(index).is_some() {
             break;
         }
-        drain_ns = phase.drain_ns;
+        drain_ns = stint.phase.drain_ns;
         let cpu = thread_cpu_ns();
         if context.worker.index == 0 {
             send(context, Message::Begin(context.number(index), edges, process_cpu_ns()));
         }
-        match phase.load {
+        match stint.phase.load {
             Load::Closed { concurrency } => closed(context, &mut timer, index, concurrency).await?,
             Load::Open { in_flight, .. } => open(context, &mut timer, index, in_flight).await?,
         }
@@ -67,7 +67,7 @@ async fn until_or_change(context: &Context, timer: &mut Timer, at_ns: u64) -> io
 }
 
 async fn closed(context: &Context, timer: &mut Timer, index: usize, concurrency: usize) -> io::Result<()> {
-    let phase = &context.phases[index];
+    let phase = context.phase(index);
     let edges = context.segment.edges[index];
     let by_time = phase.limit.duration_ns.map_or(u64::MAX, |d| edges.start_ns + d);
     if context.share(concurrency) == 0 && phase.limit.operations.is_some() {
@@ -84,7 +84,8 @@ async fn closed(context: &Context, timer: &mut Timer, index: usize, concurrency:
 }
 
 async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usize) -> io::Result<()> {
-    let (phase, stint) = (&context.phases[index], &context.stints[index]);
+    let stint = &context.stints[index];
+    let phase = &stint.phase;
     let Load::Open { rate_per_s, arrival, .. } = phase.load else { return Ok(()) };
     let Edges { start_ns, .. } = context.segment.edges[index];
     let (worker, shard) = (context.worker.index as u64, context.worker.job.shard);
@@ -171,7 +172,7 @@ pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Tas
         return Some(Task { ready_ns, ..task });
     }
     let index = context.closed.get()?;
-    let phase = &context.phases[index];
+    let phase = context.phase(index);
     if id >= context.share(phase.load.lanes()) {
         return None;
     }

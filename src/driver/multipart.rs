@@ -8,7 +8,6 @@ use super::attempt::{Ended, Tries, Watcher, tried};
 use super::context::Context;
 
 use crate::clock::{SECOND, Timer, now_ns};
-use crate::schedule::Phase;
 use crate::store::{Body, ErrorClass, Failure, Ignore, Lane, Reply, Request, Segments, Timings};
 use crate::workload::payload::Cut;
 
@@ -46,8 +45,7 @@ pub async fn put(
         let message = "the store began a multipart upload without naming it";
         return Err(Ended::Failed(Failure::new(ErrorClass::Corrupt, message, begun.timings)));
     };
-    let phase = watcher.phase();
-    let result = parts(context, lane, phase, key, &upload_id, (cut, part_size), watcher, tries, timer).await;
+    let result = parts(context, lane, key, &upload_id, (cut, part_size), watcher, tries, timer).await;
     if result.is_err() {
         abort(lane, key, &upload_id).await;
     }
@@ -58,7 +56,6 @@ pub async fn put(
 async fn parts(
     context: &Context,
     lane: &mut dyn Lane,
-    phase: &Phase,
     key: &str,
     upload_id: &str,
     (cut, part_size): (Cut, u64),
@@ -74,7 +71,7 @@ async fn parts(
         let body = PartBody { cut: cut.clone(), from, end: (from + part_size).min(size) };
         let body = Body::Segmented(Rc::new(body));
         let request = Request::UploadPart { key, upload_id, number: number as u32, body };
-        watcher.extend(phase.timeout_ns);
+        watcher.extend();
         let reply = tried(context, lane, request, watcher, tries, timer).await?;
         let Some(etag) = reply.etag else {
             let message = format!("the store gave no ETag for part {number}");
@@ -85,9 +82,9 @@ async fn parts(
             times.body_first_ns = reply.timings.body_first_ns;
         }
         times.body_last_ns = reply.timings.body_last_ns;
-        tries.add(&reply.timings);
+        tries.spent.add_connections(&reply.timings);
     }
-    watcher.extend(phase.timeout_ns);
+    watcher.extend();
     let request = Request::CompleteMultipart { key, upload_id, etags: &etags };
     let mut reply = tried(context, lane, request, watcher, tries, timer).await?;
     reply.bytes = size;

@@ -7,7 +7,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 
-use super::attempt::{Ended, Expected, Tries, Watcher, add, tried, wait_until};
+use super::attempt::{Ended, Expected, Tries, Watcher, tried, wait_until};
 use super::context::{Context, Task};
 use super::dispatch::next_task;
 use super::multipart;
@@ -103,13 +103,12 @@ async fn carry_out(
     task: Task,
     state: &mut LaneState,
 ) -> u64 {
-    let phase = &context.phases[task.phase];
+    let phase = context.phase(task.phase);
     let operation = context.sequences.borrow_mut()[task.phase].at(task.number);
     let dataset = phase.workload.dataset(operation.target);
     let job = &context.worker.job;
     let size = dataset.size_of(operation.index, operation.version);
     let cut = job.block.cut(dataset.id(), operation.index, operation.version, size);
-    let in_parts = operation.kind == OperationKind::Put && dataset.part_size > 0 && size > dataset.part_size;
     let site = &job.sites[context.segment.store];
     let (request, expected) = build(phase, &operation, &site.root, cut.clone(), &mut state.keys);
     let mut watcher = Watcher {
@@ -124,24 +123,13 @@ async fn carry_out(
         at: expected.from,
     };
     let mut tries = Tries::default();
-    let result = if in_parts {
-        let Request::Put { key, .. } = request else { unreachable!("only a put is written in parts") };
-        let key = key.to_string();
-        multipart::put(
-            context,
-            lane,
-            &key,
-            (cut, dataset.part_size),
-            &mut watcher,
-            &mut tries,
-            &mut state.timer,
-        )
-        .await
-    } else {
-        let mut timer = state.timer.take();
-        let result = tried(context, lane, request, &mut watcher, &mut tries, &mut timer).await;
-        state.timer = timer;
-        result
+    let timer = &mut state.timer;
+    let result = match request {
+        Request::Put { key, .. } if dataset.part_size > 0 && size > dataset.part_size => {
+            let content = (cut, dataset.part_size);
+            multipart::put(context, lane, key, content, &mut watcher, &mut tries, timer).await
+        }
+        request => tried(context, lane, request, &mut watcher, &mut tries, timer).await,
     };
     let start_ns = watcher.start_ns;
     let Tries { attempts, spent } = tries;
@@ -170,7 +158,7 @@ fn settle(
         Err(Ended::Failed(failure)) => failure.timings,
         Err(Ended::CalledOff(_)) => Timings { start_ns, end_ns: now_ns(), ..Timings::default() },
     };
-    add(&mut timings, &spent);
+    timings.add_connections(&spent);
     timings.start_ns = start_ns;
     if timings.end_ns == 0 {
         timings.end_ns = now_ns();

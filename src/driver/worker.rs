@@ -13,7 +13,6 @@ use super::slots::Slots;
 use super::{Segment, SegmentDone, dispatch, operation};
 use crate::clock::{MILLISECOND, SECOND, Timer, now_ns};
 use crate::recorder::worker::WorkerRecorder;
-use crate::schedule::Phase;
 use crate::store::Lane;
 
 impl Worker {
@@ -51,8 +50,7 @@ async fn run_segment(
 ) -> io::Result<SegmentDone> {
     let job = &worker.job;
     let stints = job.stints[segment.first..segment.first + segment.edges.len()].to_vec();
-    let phases: Vec<Phase> = stints.iter().map(|s| s.phase.clone()).collect();
-    let count = phases.iter().map(|p| worker.share(p.load.lanes())).max().unwrap_or(0);
+    let count = stints.iter().map(|s| worker.share(s.phase.load.lanes())).max().unwrap_or(0);
     while lanes.len() < count {
         lanes.push(job.sites[segment.store].store.lane(worker.index + lanes.len() * job.workers));
     }
@@ -62,13 +60,12 @@ async fn run_segment(
         slots: Slots::new(count),
         backlog: RefCell::default(),
         closed: Cell::new(None),
-        sequences: RefCell::new(phases.iter().map(|p| p.workload.sequence()).collect()),
+        sequences: RefCell::new(stints.iter().map(|s| s.phase.workload.sequence()).collect()),
         changed: Notify::new(),
         draining: Cell::new(false),
         last_end_ns: Cell::new(0),
         failed: Cell::new(0),
         told: RefCell::default(),
-        phases,
         stints,
         segment,
     });
@@ -100,7 +97,7 @@ const TICK_NS: u64 = 50 * MILLISECOND;
 /// Looks after what is not worth a timer of its own: deadlines, interruptions, the report of each second.
 async fn tick(context: Rc<Context>) -> io::Result<()> {
     let mut timer = Timer::new()?;
-    let shortest = context.phases.iter().map(|p| p.timeout_ns / 20).min().unwrap_or(TICK_NS);
+    let shortest = context.stints.iter().map(|s| s.phase.timeout_ns / 20).min().unwrap_or(TICK_NS);
     let step = shortest.clamp(MILLISECOND, TICK_NS);
     let origin = context.worker.origin_ns;
     let mut report_at = origin + (now_ns().saturating_sub(origin) / SECOND + 1) * SECOND;

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use crate::recorder::collector::WindowState;
-use crate::recorder::log::{Ended, Logged};
+use crate::recorder::log::Logged;
 use crate::recorder::tally::Tally;
 use crate::recorder::worker::WorkerRecorder;
 use crate::recorder::{Completed, Edges, Outcome};
@@ -237,11 +237,6 @@ fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u
         outcome: class.as_ref().map_or(Outcome::Done(record.bytes), Outcome::Failed),
         attempts: 1,
     });
-}
-
-/// Names of failures that the operation log carries; they are the tool's own.
-pub fn failed(operation: &Logged) -> bool {
-    matches!(operation.ended, Ended::Failed(_))
 }
 
 #[cfg(test)]

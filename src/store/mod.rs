@@ -236,6 +236,16 @@ pub struct Timings {
     pub reconnects: u32,
 }
 
+impl Timings {
+    /// Adds the connections that an earlier request of the same operation made.
+    pub fn add_connections(&mut self, earlier: &Timings) {
+        self.connections += earlier.connections;
+        self.reconnects += earlier.reconnects;
+        self.connect_ns += earlier.connect_ns;
+        self.tls_ns += earlier.tls_ns;
+    }
+}
+
 /// What a successful operation brought.
 #[derive(Debug, Default)]
 pub struct Reply {

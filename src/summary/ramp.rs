@@ -7,8 +7,24 @@ use crate::schedule::ramp::{Plateau, plateau as rule};
 const PLATEAU_SHARE: f64 = 0.95;
 
 /// What a step carried: bytes per second, or operations per second where no content moves.
-pub fn carried(window: &Window) -> f64 {
+fn carried(window: &Window) -> f64 {
     if window.throughput_bytes_per_s > 0.0 { window.throughput_bytes_per_s } else { window.achieved_per_s }
+}
+
+/// The figures of all ramps among `windows`: one per store, phase, repeat and operation. `ended` says of a ramp's first window why there
+/// are no more steps.
+pub fn of_windows(windows: &[Window], ended: impl Fn(&Window) -> String) -> Vec<RampFigures> {
+    let same = |a: &Window, b: &Window| {
+        (&a.store, &a.phase, a.repeat, &a.operation) == (&b.store, &b.phase, b.repeat, &b.operation)
+    };
+    let mut ramps: Vec<Vec<&Window>> = Vec::new();
+    for window in windows.iter().filter(|w| w.step.is_some() && w.role == "measure") {
+        match ramps.iter_mut().find(|steps| same(steps[0], window)) {
+            Some(steps) => steps.push(window),
+            None => ramps.push(vec![window]),
+        }
+    }
+    ramps.iter().filter_map(|steps| figures(steps, &ended(steps[0]))).collect()
 }
 
 /// The figures of a ramp from its steps' windows (one operation), `ended` saying why there are no more.
@@ -17,7 +33,7 @@ pub fn carried(window: &Window) -> f64 {
 /// which the store, were it as quick per operation as it is at its quickest, would reach the plateau: `N* = X_max * min(N / X)`, the
 /// crossing of the two asymptotes of a closed system (Denning and Buzen, "The operational analysis of queueing network models", ACM
 /// Computing Surveys 10(3), 1978). N is the time-mean in flight.
-pub fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
+fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
     let first = steps.first()?;
     let best = steps.iter().map(|w| carried(w)).fold(0.0, f64::max);
     if best <= 0.0 {

@@ -19,7 +19,7 @@ const COLUMNS: [&str; 8] = [
 ];
 
 /// One row: seconds, requests, GiB and Mbit/s of payload, requests per second, mean latency, time-mean in flight.
-pub fn row(name: String, windows: &[&Window]) -> Vec<String> {
+fn row(name: String, windows: &[&Window]) -> Vec<String> {
     let window_s: f64 = windows.iter().map(|w| w.window_s).fold(0.0, f64::max);
     let sum = |value: fn(&Window) -> f64| windows.iter().map(|w| value(w)).sum::<f64>();
     let operations: u64 = windows.iter().map(|w| w.operations).sum();
