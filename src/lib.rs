@@ -4,7 +4,7 @@
 //!
 //! [`experiment`] (what to measure) -> [`workload`] and [`schedule`] (which operations, when) -> [`driver`] (lets them
 //! loose on a [`store`]) -> [`recorder`] (counts) -> [`summary`] (figures) -> [`report`] (shows). [`s3`] is the wire
-//! that the S3 store and the embedded [`server`] share; [`machine`], [`clock`], [`rng`] and [`units`] stand below
+//! that the S3 store and the embedded [`server`] share; [`provider`] is what is known of each kind of store; [`machine`], [`clock`], [`rng`] and [`units`] stand below
 //! everything; [`cli`] stands above. [`import`] puts the logs of other tools through the same recorder.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
@@ -18,6 +18,7 @@ pub mod schedule;
 pub mod summary;
 pub mod workload;
 
+pub mod provider;
 pub mod s3;
 pub mod server;
 pub mod store;

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use plimsoll::store::{Body, Ignore, Request, Store};
+use plimsoll::store::{Body, Ignore, PartTag, Request, Store};
 use plimsoll::summary::result::{RunResult, Window};
 use support::{Server, block_on, data, plimsoll, scratch, text};
 
@@ -161,11 +161,14 @@ fn foreign_content_is_held_against_the_checksum_that_the_store_keeps() {
             number,
             body: Body::Whole(vec![number as u8; len].into()),
         };
-        let mut etags = Vec::new();
+        let mut tags = Vec::new();
         for (number, len) in [(1, 5 << 20), (2, 1000)] {
-            etags.push(lane.execute(part(number, len), &mut Ignore).await.unwrap().etag.unwrap());
+            tags.push(PartTag {
+                etag: lane.execute(part(number, len), &mut Ignore).await.unwrap().etag.unwrap(),
+                checksum: None,
+            });
         }
-        let complete = Request::CompleteMultipart { key: "data/whole", upload_id: &upload_id, etags: &etags };
+        let complete = Request::CompleteMultipart { key: "data/whole", upload_id: &upload_id, parts: &tags };
         lane.execute(complete, &mut Ignore).await.unwrap();
     });
     let content = "name = 'there'\n[[phase]]\nname = 'read'\noperations = { get = 1 }\n\

@@ -1,9 +1,14 @@
 //! `plimsoll list`: what is built in.
 
+use std::io::IsTerminal;
+
 use clap::{Args, ValueEnum};
+use comfy_table::{ContentArrangement, Table, presets};
 
 use super::exit::Exit;
 use crate::experiment::{BUILT_IN, load};
+use crate::provider::{self, Addressing, Confidence, Profile, Row};
+use crate::units::{format_bytes, format_count};
 
 /// Arguments of `plimsoll list`.
 #[derive(Debug, Args)]
@@ -11,25 +16,126 @@ pub struct Arguments {
     /// What to list
     #[arg(value_enum)]
     what: What,
+    /// Providers side by side: what they promise, allow and limit, with sources
+    #[arg(long)]
+    matrix: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum What {
     /// Experiments that `plimsoll run` knows by name
     Experiments,
+    /// Providers that stores may name: s3://bucket?provider=NAME
+    Providers,
 }
 
 /// Lists.
 ///
 /// # Errors
-/// Never, unless a built-in file is broken.
+/// 2 for a matrix of what has none.
 pub fn list(arguments: &Arguments) -> Result<(), Exit> {
+    if arguments.matrix && arguments.what != What::Providers {
+        return Err(Exit::input("--matrix compares providers: plimsoll list providers --matrix"));
+    }
     match arguments.what {
         What::Experiments => {
             for (name, _) in BUILT_IN {
                 println!("{name:16} {}", load(name, &[]).map_err(Exit::input)?.description);
             }
         }
+        What::Providers => {
+            let profiles = provider::all().map_err(Exit::input)?;
+            if arguments.matrix {
+                print!("{}", matrix(&profiles));
+            } else {
+                profiles.iter().for_each(|p| println!("{}", line(p)));
+            }
+        }
     }
     Ok(())
+}
+
+fn line(profile: &Profile) -> String {
+    let place = profile.endpoint.as_deref().unwrap_or("endpoint=http://host:port");
+    format!("{:22}{:30}{place}", profile.name, profile.title)
+}
+
+/// A cell with its confidence where that is not high.
+fn told(value: &str, confidence: Confidence) -> String {
+    match confidence {
+        Confidence::High => value.to_string(),
+        other => format!("{value} ({} confidence)", other.name()),
+    }
+}
+
+/// A row of the matrix: its name, and what a cell of it says.
+type Line = (&'static str, fn(&Profile) -> String);
+
+/// The rows that follow from the profile itself.
+const COMPUTED: &[Line] = &[
+    ("addressing", |p| match p.style {
+        Addressing::Path => "path".into(),
+        Addressing::Virtual => "virtual host".into(),
+    }),
+    ("checksums of uploads", |p| p.checksums.join(", ")),
+    ("checksum of a whole multipart object", |p| {
+        if p.full_object.is_empty() { "none".into() } else { p.full_object.join(", ") }
+    }),
+    ("multipart", |p| {
+        let parts = p.parts;
+        let equal = if parts.equal { ", all but the last equal" } else { "" };
+        let consecutive = if parts.consecutive { ", numbers consecutive" } else { "" };
+        let (least, most) = (format_bytes(parts.least), format_bytes(parts.most));
+        format!("{least} to {most}, {} parts{equal}{consecutive}", format_count(parts.count))
+    }),
+    ("largest object", |p| format_bytes(p.limits.object)),
+    ("documented request limits", |p| {
+        let rate = |r: &provider::Rate| {
+            let number = r.per_s.map(|n| format!("{}/s ", format_count(n as u64))).unwrap_or_default();
+            told(&format!("{number}{} per {}: {}", r.what, r.scope, r.answer), r.confidence)
+        };
+        p.rate.iter().map(rate).collect::<Vec<_>>().join("\n")
+    }),
+    ("quirks", |p| p.quirks.join("\n")),
+];
+
+/// Width of tables that go to no terminal.
+const PLAIN_WIDTH: u16 = 140;
+
+fn matrix(profiles: &[Profile]) -> String {
+    let mut out = String::new();
+    let mut sources: Vec<String> = Vec::new();
+    for group in profiles.chunks(3) {
+        let mut table = Table::new();
+        if !std::io::stdout().is_terminal() {
+            table.set_width(PLAIN_WIDTH);
+        }
+        table.load_style(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_header(std::iter::once("").chain(group.iter().map(|p| p.title.as_str())));
+        for row in Row::ALL {
+            let cell = |p: &Profile| {
+                p.fact
+                    .iter()
+                    .find(|f| f.key == row)
+                    .map_or("not known".into(), |f| told(&f.value, f.confidence))
+            };
+            table.add_row(std::iter::once(row.name().to_string()).chain(group.iter().map(cell)));
+        }
+        for (name, cell) in COMPUTED {
+            table.add_row(std::iter::once((*name).to_string()).chain(group.iter().map(cell)));
+        }
+        out.push_str(&format!("{table}\n\n"));
+        for profile in group {
+            let facts = profile.fact.iter().map(|f| (f.key.name(), &f.source, &f.as_of));
+            let rates = profile.rate.iter().map(|r| (r.what.as_str(), &r.source, &r.as_of));
+            sources.extend(
+                facts
+                    .chain(rates)
+                    .map(|(what, source, as_of)| format!("{}, {what}: {source} ({as_of})", profile.title)),
+            );
+        }
+    }
+    out.push_str("sources\n");
+    sources.iter().for_each(|source| out.push_str(&format!("  {source}\n")));
+    out
 }

@@ -2,11 +2,13 @@
 
 use clap::{Parser, Subcommand};
 
+pub mod bucket;
 pub mod calibrate;
 pub mod clean;
 pub mod dry_run;
 pub mod exit;
 pub mod export;
+pub mod fit;
 pub mod import;
 pub mod keys;
 pub mod list;
@@ -46,6 +48,8 @@ enum Command {
     Import(import::Arguments),
     /// Delete what a killed run left in its store
     Clean(clean::Arguments),
+    /// Create a bucket, or delete one that was created here
+    Bucket(bucket::Arguments),
     /// Hold the instrument against servers whose truth is known
     Calibrate(calibrate::Arguments),
     /// Serve an S3-compatible store from memory
@@ -70,6 +74,7 @@ pub fn main() -> i32 {
         Command::Import(arguments) => import::import(&arguments),
         Command::Export(arguments) => export::export(&arguments),
         Command::Clean(arguments) => clean::clean(&arguments),
+        Command::Bucket(arguments) => bucket::bucket(&arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::List(arguments) => list::list(&arguments),

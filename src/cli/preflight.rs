@@ -75,7 +75,19 @@ pub fn hint(failure: &Failure) -> &'static str {
         ErrorClass::Answered(_) if failure.is_code("AccessDenied") => {
             "the credentials need s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject here"
         }
-        ErrorClass::Answered(_) if failure.is_code("RequestTimeTooSkewed") => "set this machine's clock",
+        ErrorClass::Answered(_) if failure.is_code("RequestTimeTooSkewed") => {
+            "set this machine's clock; signatures are valid for 15 minutes"
+        }
+        ErrorClass::Answered(_) if failure.is_code("ExpiredToken") || failure.is_code("InvalidToken") => {
+            "the session token has expired or is wrong; log in again, or set AWS_SESSION_TOKEN anew"
+        }
+        ErrorClass::Answered(_)
+            if failure.is_code("AuthorizationHeaderMalformed")
+                || failure.is_code("IllegalLocationConstraintException")
+                || failure.is_code("PermanentRedirect") =>
+        {
+            "the bucket is in another region; set region="
+        }
         ErrorClass::Answered(_) if failure.status() == Some(301) => {
             "the bucket is in another region; set region="
         }

@@ -16,6 +16,7 @@ use crate::store::Description;
 use crate::summary::limits::Means;
 use crate::summary::ramp::of_windows;
 use crate::summary::result::{RunResult, Window};
+use crate::summary::side::sums;
 use crate::summary::window::{Setting, settled, windows};
 
 /// How a ramp ended.
@@ -161,6 +162,8 @@ impl<'a> Reporter<'a> {
         client.peak_rss_bytes = peak_rss_bytes();
         self.result.ramps = of_windows(&all, |window| self.why_ended(window));
         self.result.windows = all;
+        let calls = self.job.sites.iter().zip(&self.described);
+        self.result.side_calls = calls.flat_map(|(s, d)| sums(&d.url, &s.store.side_calls())).collect();
     }
 
     fn cpu_s(&self, index: usize, state: &WindowState) -> f64 {

@@ -8,11 +8,13 @@ use clap::Args;
 use tokio::sync::watch;
 
 use super::exit::Exit;
+use crate::clock::SECOND;
 use crate::s3::credentials::Credentials;
 use crate::s3::tls::server_config;
 use crate::server::inject::{Injector, Spec};
 use crate::server::truth::TruthLog;
 use crate::server::{Parts, Settings, run};
+use crate::units::parse_duration;
 
 /// Arguments of `plimsoll serve`.
 #[derive(Debug, Args)]
@@ -48,6 +50,9 @@ pub struct Arguments {
     /// Write down when each request came and left, as CSV
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
+    /// How long a session of a directory bucket (base--zone--x-s3) lasts
+    #[arg(long, value_name = "TIME", default_value = "5m")]
+    session_life: String,
     /// End when standard input closes, as a child process should
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
@@ -74,7 +79,13 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     let truth = arguments.truth.as_ref().map(|path| {
         TruthLog::create(path).map_err(|e| Exit::input(format!("--truth {}: {e}", path.display())))
     });
+    let life =
+        parse_duration(&arguments.session_life).map_err(|e| Exit::input(format!("--session-life: {e}")))?;
+    if !(SECOND..=300 * SECOND).contains(&life) {
+        return Err(Exit::input("--session-life must be between 1s and 5m"));
+    }
     let mut settings = Settings {
+        session_life_s: (life / SECOND) as u32,
         region: arguments.region.clone(),
         max_connections: arguments.max_connections,
         ..Settings::default()

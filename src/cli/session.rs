@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::exit::{Exit, block_on};
+use super::fit::fit;
 use super::preflight::{find_objects, preflight};
 use super::progress::Progress;
 use super::reporter::Reporter;
@@ -83,6 +84,10 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
     for store in &experiment.stores {
         opened.push(stores::open(store, settings.ca_bundle.as_deref())?);
     }
+    let notes = fit(experiment, &opened)?;
+    if !settings.quiet {
+        notes.iter().for_each(|note| eprintln!("note: {note}"));
+    }
     let group = sharding.map_or_else(run_id, |s| s.group(experiment));
     let id = sharding.map_or_else(|| group.clone(), |s| s.run_id(&group));
     let mut environment = environment(settings);
@@ -122,7 +127,8 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
     let means = Means { usable_cores: usable_cores(), workers };
     let origin_ns = now_ns();
     environment.origin_unix_s = wall_now().as_nanosecond() as f64 / 1e9;
-    let blank = blank_result(experiment, settings, &id, workers);
+    let mut blank = blank_result(experiment, settings, &id, workers);
+    blank.run.notes = notes;
     let mut reporter = Reporter::new(&job, &control, &mut directory, &progress, means, blank);
     if let Some(prepared) = &prepared {
         reporter.result.run.shards = vec![prepared.info(&id, &reporter.result, &environment)];

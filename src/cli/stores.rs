@@ -185,7 +185,7 @@ impl EmbeddedServer {
     /// # Errors
     /// Never, unless the loopback address has gone.
     pub fn store(&self, shown: &str) -> Result<Arc<dyn Store>, Exit> {
-        let text = format!("s3://{EMBEDDED_BUCKET}?endpoint={}&provider=embedded&region=us-east-1", self.url);
+        let text = format!("s3://{EMBEDDED_BUCKET}?endpoint={}&provider=embedded", self.url);
         let Ok(StoreUrl::S3(url)) = parse(&text, &|_| None) else {
             return Err(Exit::store("the embedded server's URL"));
         };

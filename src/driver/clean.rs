@@ -66,13 +66,11 @@ pub async fn clean(
     let mut lane = store.lane(0);
     let mut cleaned =
         Cleaned { aborted: abort_uploads(lane.as_mut(), root, owned).await?, ..Cleaned::default() };
-    let mut start_after = String::new();
+    let mut token = String::new();
     let mut one_by_one = false;
     loop {
-        let request = Request::List { prefix: root, start_after: &start_after, token: "", max_keys: 1000 };
+        let request = Request::List { prefix: root, start_after: "", token: &token, max_keys: 1000 };
         let page = lane.execute(request, &mut Ignore).await?.listing.unwrap_or_default();
-        // Listings in key order go on after the last key; deleted ones do not come again either way.
-        let last = page.objects.last().map(|o| o.key.clone());
         let (ours, foreign): (Vec<String>, Vec<String>) =
             page.objects.into_iter().map(|o| o.key).partition(|key| owned.holds(root, key));
         cleaned.foreign += foreign.len() as u64;
@@ -81,9 +79,9 @@ pub async fn clean(
             cleaned.deleted += ours.len() as u64;
             progress(cleaned.deleted);
         }
-        match last {
-            Some(last) if page.next_token.is_some() => start_after = last,
-            _ => {
+        match page.next_token {
+            Some(next) => token = next,
+            None => {
                 store.tidy(root);
                 return Ok(cleaned);
             }
@@ -113,8 +111,11 @@ async fn abort_uploads(lane: &mut dyn Lane, root: &str, owned: &Owned) -> Result
     }
 }
 
-/// In bulk where the store can, else one by one.
-async fn delete(lane: &mut dyn Lane, keys: &[String], one_by_one: &mut bool) -> Result<(), Failure> {
+/// Deletes objects in bulk where the store can, else one by one; `one_by_one` remembers that it cannot.
+///
+/// # Errors
+/// When the store refuses.
+pub async fn delete(lane: &mut dyn Lane, keys: &[String], one_by_one: &mut bool) -> Result<(), Failure> {
     if !*one_by_one {
         match lane.execute(Request::DeleteMany { keys }, &mut Ignore).await {
             Ok(_) => return Ok(()),

@@ -8,7 +8,7 @@ use super::attempt::{Ended, Tries, Watcher, tried};
 use super::context::Context;
 
 use crate::clock::{SECOND, Timer, now_ns};
-use crate::store::{Body, ErrorClass, Failure, Ignore, Lane, Reply, Request, Segments, Timings};
+use crate::store::{Body, ErrorClass, Failure, Ignore, Lane, PartTag, Reply, Request, Segments, Timings};
 use crate::workload::payload::Cut;
 
 /// One part of an object, in segments that are slices of the shared block.
@@ -64,7 +64,7 @@ async fn parts(
     timer: &mut Option<Timer>,
 ) -> Result<Reply, Ended> {
     let size = cut.total();
-    let mut etags = Vec::new();
+    let mut tags = Vec::new();
     let mut times = Timings::default();
     for number in 1..=size.div_ceil(part_size).max(1) {
         let from = (number - 1) * part_size;
@@ -77,7 +77,7 @@ async fn parts(
             let message = format!("the store gave no ETag for part {number}");
             return Err(Ended::Failed(Failure::new(ErrorClass::Corrupt, message, reply.timings)));
         };
-        etags.push(etag);
+        tags.push(PartTag { etag, checksum: reply.checksum.clone() });
         if times.body_first_ns == 0 {
             times.body_first_ns = reply.timings.body_first_ns;
         }
@@ -85,7 +85,7 @@ async fn parts(
         tries.spent.add_connections(&reply.timings);
     }
     watcher.extend();
-    let request = Request::CompleteMultipart { key, upload_id, etags: &etags };
+    let request = Request::CompleteMultipart { key, upload_id, parts: &tags };
     let mut reply = tried(context, lane, request, watcher, tries, timer).await?;
     reply.bytes = size;
     (reply.timings.body_first_ns, reply.timings.body_last_ns) = (times.body_first_ns, times.body_last_ns);

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 
+use super::Site;
 use super::attempt::{Ended, Expected, Tries, Watcher, tried, wait_until};
 use super::context::{Context, Task};
 use super::dispatch::next_task;
@@ -110,7 +111,7 @@ async fn carry_out(
     let size = dataset.size_of(operation.index, operation.version);
     let cut = job.block.cut(dataset.id(), operation.index, operation.version, size);
     let site = &job.sites[context.segment.store];
-    let (request, expected) = build(phase, &operation, &site.root, cut.clone(), &mut state.keys);
+    let (request, expected) = build(phase, &operation, site, cut.clone(), &mut state.keys);
     let mut watcher = Watcher {
         context,
         id,
@@ -209,16 +210,17 @@ fn tell(context: &Context, class: &ErrorClass, message: &str) {
 fn build<'a>(
     phase: &Phase,
     operation: &Operation,
-    root: &str,
+    site: &Site,
     cut: Cut,
     keys: &'a mut Keys,
 ) -> (Request<'a>, Expected) {
+    let root = site.root.as_str();
     let dataset = phase.workload.dataset(operation.target);
     let mut expected = Expected { content: None, bytes: None, from: 0, checksum: false };
     if operation.kind == OperationKind::List {
         // Pages begin at a random object, so that a listing of many objects is not always the same one.
         keys.start_after.clear();
-        if dataset.count > 1000 {
+        if dataset.count > 1000 && site.store.capabilities().start_after {
             dataset.key_into(&mut keys.start_after, root, operation.index);
         }
         keys.key = dataset.prefix(root);

@@ -119,6 +119,59 @@ impl Hasher {
     }
 }
 
+/// What an upload's request may say about its body: Content-MD5 or one of the `x-amz-checksum-*` headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BodyChecksum {
+    /// `Content-MD5` (RFC 1864).
+    Md5,
+    /// `x-amz-checksum-*`.
+    Declared(Algorithm),
+}
+
+impl BodyChecksum {
+    /// The checksum of that name, as provider profiles and store URLs write it.
+    pub fn from_name(name: &str) -> Option<BodyChecksum> {
+        let all = Algorithm::ALL.into_iter().map(BodyChecksum::Declared);
+        std::iter::once(BodyChecksum::Md5).chain(all).find(|c| c.name() == name)
+    }
+
+    /// Name in store URLs: `md5`, `crc32c`.
+    pub fn name(self) -> &'static str {
+        match self {
+            BodyChecksum::Md5 => "md5",
+            BodyChecksum::Declared(Algorithm::Crc32) => "crc32",
+            BodyChecksum::Declared(Algorithm::Crc32c) => "crc32c",
+            BodyChecksum::Declared(Algorithm::Crc64Nvme) => "crc64nvme",
+            BodyChecksum::Declared(Algorithm::Sha1) => "sha1",
+            BodyChecksum::Declared(Algorithm::Sha256) => "sha256",
+        }
+    }
+
+    /// The header that carries it, lower case.
+    pub fn header(self) -> &'static str {
+        match self {
+            BodyChecksum::Md5 => "content-md5",
+            BodyChecksum::Declared(algorithm) => algorithm.header(),
+        }
+    }
+
+    /// Its value over consecutive pieces, base64 as on the wire.
+    pub fn of(self, pieces: impl Iterator<Item = impl AsRef<[u8]>>) -> String {
+        match self {
+            BodyChecksum::Md5 => {
+                let mut hasher = Md5::new();
+                pieces.for_each(|piece| hasher.update(piece.as_ref()));
+                base64(&hasher.finalize())
+            }
+            BodyChecksum::Declared(algorithm) => {
+                let mut hasher = Hasher::new(algorithm);
+                pieces.for_each(|piece| hasher.update(piece.as_ref()));
+                hasher.finish()
+            }
+        }
+    }
+}
+
 /// MD5 of `data`: what ETags and Content-MD5 are made of (RFC 1321).
 pub fn md5(data: &[u8]) -> [u8; 16] {
     Md5::digest(data).into()

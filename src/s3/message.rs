@@ -1,5 +1,6 @@
 //! The XML documents that a client sends and reads: listings and multi-object deletes.
 
+use super::checksum::Algorithm;
 use super::error::S3Error;
 use super::xml::{Element, XmlError, XmlWriter};
 
@@ -53,13 +54,66 @@ impl Listing {
     }
 }
 
+/// A part that was uploaded, as the completion of its upload names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PartTag {
+    /// Entity tag with its quotes.
+    pub etag: String,
+    /// The checksum that it was uploaded with: algorithm and base64 value.
+    pub checksum: Option<(Algorithm, String)>,
+}
+
+/// The element that carries a checksum in XML.
+pub fn checksum_element(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Crc32 => "ChecksumCRC32",
+        Algorithm::Crc32c => "ChecksumCRC32C",
+        Algorithm::Crc64Nvme => "ChecksumCRC64NVME",
+        Algorithm::Sha1 => "ChecksumSHA1",
+        Algorithm::Sha256 => "ChecksumSHA256",
+    }
+}
+
 /// The body of a CompleteMultipartUpload request for parts 1, 2, 3 and so on.
-pub fn complete_body(etags: &[String]) -> String {
+pub fn complete_body(parts: &[PartTag]) -> String {
     let mut writer = XmlWriter::new("CompleteMultipartUpload");
-    for (index, etag) in etags.iter().enumerate() {
-        writer.open("Part").text("ETag", etag).text("PartNumber", &(index + 1).to_string()).close();
+    for (index, part) in parts.iter().enumerate() {
+        writer.open("Part");
+        if let Some((algorithm, value)) = &part.checksum {
+            writer.text(checksum_element(*algorithm), value);
+        }
+        writer.text("ETag", &part.etag).text("PartNumber", &(index + 1).to_string()).close();
     }
     writer.finish()
+}
+
+/// Entity tag and checksum of the object that a CompleteMultipartUploadResult tells of.
+///
+/// # Errors
+/// When the answer is not XML.
+pub fn completed(body: &[u8]) -> Result<PartTag, XmlError> {
+    let root = Element::parse(body)?;
+    let checksum = Algorithm::ALL
+        .into_iter()
+        .find_map(|a| Some((a, root.text_of(checksum_element(a)).filter(|v| !v.is_empty())?.to_string())));
+    Ok(PartTag { etag: root.text_of("ETag").unwrap_or("").to_string(), checksum })
+}
+
+/// The body of a CreateBucket request; `None` where the request needs none. `zone` is that of a directory bucket.
+pub fn create_bucket_body(region: &str, zone: Option<&str>) -> Option<String> {
+    let mut writer = XmlWriter::new("CreateBucketConfiguration");
+    match zone {
+        Some(zone) => {
+            writer.open("Location").text("Name", zone).text("Type", "AvailabilityZone").close();
+            writer.open("Bucket").text("DataRedundancy", "SingleAvailabilityZone");
+            writer.text("Type", "Directory").close();
+        }
+        None if matches!(region, "us-east-1" | "auto") => return None,
+        None => {
+            writer.text("LocationConstraint", region);
+        }
+    }
+    Some(writer.finish())
 }
 
 /// The upload id of an InitiateMultipartUploadResult.

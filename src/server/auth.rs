@@ -115,6 +115,18 @@ fn payload_of(declared: &str, signer: impl FnOnce() -> ChunkSigner) -> Result<Pa
     }
 }
 
+/// The access key that a request says it is signed with.
+pub fn access_key(parts: &Parts) -> Option<String> {
+    let credential = match header(parts, "authorization") {
+        Some(authorization) => authorization.split("Credential=").nth(1)?.split(',').next()?.to_string(),
+        None => {
+            let query = parse_query(parts.uri.query()?)?;
+            query.into_iter().find(|(name, _)| name == "X-Amz-Credential")?.1
+        }
+    };
+    Some(Scope::parse(credential.trim()).ok()?.access_key.to_string())
+}
+
 /// Verifies the signature of a request that arrived at `now_s` (Unix seconds).
 ///
 /// # Errors

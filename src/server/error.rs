@@ -28,6 +28,7 @@ const TABLE: &[(&str, u16, &str)] = &[
     ("BucketNotEmpty", 409, "The bucket you tried to delete is not empty."),
     ("EntityTooLarge", 400, "Your proposed upload exceeds the maximum allowed object size."),
     ("EntityTooSmall", 400, "Your proposed upload is smaller than the minimum allowed size"),
+    ("ExpiredToken", 400, "The provided token has expired."),
     (
         "IncompleteBody",
         400,
@@ -51,6 +52,7 @@ const TABLE: &[(&str, u16, &str)] = &[
     ),
     ("InvalidRange", 416, "The requested range is not satisfiable"),
     ("InvalidRequest", 400, "Invalid Request"),
+    ("InvalidToken", 400, "The provided token is malformed or otherwise not valid."),
     ("InvalidURI", 400, "Couldn't parse the specified URI."),
     ("KeyTooLongError", 400, "Your key is too long"),
     (

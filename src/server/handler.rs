@@ -15,7 +15,7 @@ use super::io_stamps::ConnectionStamps;
 use super::ops::{Call, dispatch};
 use super::response::{Answer, error, set};
 use super::truth::{Entry, TAG_HEADER};
-use super::{auth, route};
+use super::{auth, express, route};
 use crate::clock::{Timer, now_ns, wall_now};
 
 thread_local! {
@@ -89,8 +89,18 @@ async fn process(
     sent_bytes: &std::cell::Cell<u64>,
 ) -> Result<Answer, ApiError> {
     let now_s = wall_now().as_second();
-    let payload = auth::verify(parts, &shared.credentials, now_s)?;
+    let session = match auth::access_key(parts) {
+        Some(key) if key != shared.credentials.access_key => shared.sessions.find(&key),
+        _ => None,
+    };
+    let by = session.as_ref().map_or(&shared.credentials, |s| &s.credentials);
+    let payload = auth::verify(parts, by, now_s)?;
     let route = route::route(parts)?;
+    match &session {
+        Some(session) => session.allows(parts, &route)?,
+        None => express::without_session(&route)?,
+    }
+    express::check(parts, &route)?;
     let raw = collect(incoming, shared.settings.max_body).await?;
     if plan.is_some_and(|p| p.fault == Fault::SlowDown) {
         return Err(ApiError::new("SlowDown"));

@@ -24,6 +24,7 @@ pub mod auth;
 pub mod body;
 pub mod conditions;
 pub mod error;
+pub mod express;
 pub mod handler;
 pub mod inject;
 pub mod io_stamps;
@@ -50,12 +51,20 @@ pub struct Settings {
     pub max_connections: usize,
     /// Largest single upload in bytes (S3: 5 GiB).
     pub max_body: u64,
+    /// Seconds that a session of a directory bucket lasts (S3: 300).
+    pub session_life_s: u32,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        Settings { region: "us-east-1".into(), threads, max_connections: 16_384, max_body: 5 << 30 }
+        Settings {
+            region: "us-east-1".into(),
+            threads,
+            max_connections: 16_384,
+            max_body: 5 << 30,
+            session_life_s: 300,
+        }
     }
 }
 
@@ -81,6 +90,8 @@ pub struct Shared {
     pub credentials: Credentials,
     /// Buckets and objects.
     pub state: State,
+    /// Sessions of directory buckets.
+    pub sessions: express::Sessions,
     /// What goes wrong on purpose.
     pub injector: Option<Injector>,
     /// Where every request is written down.
@@ -105,6 +116,7 @@ pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>
     let shared = Arc::new(Shared {
         state: State::default(),
         tls: parts.tls.map(TlsAcceptor::from),
+        sessions: express::Sessions::new(parts.settings.session_life_s, &parts.credentials),
         settings: parts.settings,
         credentials: parts.credentials,
         injector: parts.injector,

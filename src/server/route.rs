@@ -15,6 +15,7 @@ pub enum Operation {
     HeadBucket,
     DeleteBucket,
     GetBucketLocation,
+    CreateSession,
     ListObjects,
     ListObjectsV2,
     ListUploads,
@@ -77,7 +78,6 @@ const ABSENT: &[&str] = &[
     "restore",
     "retention",
     "select",
-    "session",
     "tagging",
     "torrent",
     "versionId",
@@ -116,6 +116,7 @@ pub fn route(parts: &Parts) -> Result<Route, ApiError> {
     let operation = match (&parts.method, bucket.is_empty(), key.is_empty()) {
         (&Method::GET, true, _) => Operation::ListBuckets,
         (&Method::GET, _, true) if has("location") => Operation::GetBucketLocation,
+        (&Method::GET, _, true) if has("session") => Operation::CreateSession,
         (&Method::GET, _, true) if has("uploads") => Operation::ListUploads,
         (&Method::GET, _, true) if query.iter().any(|(n, v)| n == "list-type" && v == "2") => {
             Operation::ListObjectsV2

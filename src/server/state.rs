@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
 use super::error::ApiError;
+use super::express::{is_directory, tag};
 use crate::clock::wall_now;
 use crate::rng::mix;
 use crate::s3::checksum::Algorithm;
@@ -130,11 +131,18 @@ pub type Objects = BTreeMap<String, Arc<Object>>;
 pub struct Bucket {
     /// When it was created.
     pub created: jiff::Timestamp,
+    /// Whether it is a directory bucket.
+    pub directory: bool,
     objects: RwLock<Objects>,
     uploads: Mutex<Uploads>,
 }
 
 impl Bucket {
+    /// The bytes of an entity tag for content with this MD5.
+    pub fn tag(&self, md5: [u8; 16]) -> [u8; 16] {
+        if self.directory { tag(md5) } else { md5 }
+    }
+
     /// The objects, to read.
     pub fn objects(&self) -> RwLockReadGuard<'_, Objects> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
@@ -193,7 +201,12 @@ impl State {
         if buckets.contains_key(name) {
             return Err(ApiError::new("BucketAlreadyOwnedByYou"));
         }
-        let bucket = Bucket { created: wall_now(), objects: RwLock::default(), uploads: Mutex::default() };
+        let bucket = Bucket {
+            created: wall_now(),
+            directory: is_directory(name),
+            objects: RwLock::default(),
+            uploads: Mutex::default(),
+        };
         buckets.insert(name.to_string(), Arc::new(bucket));
         Ok(())
     }

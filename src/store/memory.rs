@@ -106,7 +106,7 @@ impl MemoryLane {
                     objects.remove(key);
                 });
             }
-            Request::CheckBucket | Request::CreateBucket => {}
+            Request::CheckBucket | Request::CreateBucket | Request::DeleteBucket => {}
             _ => return self.multipart(request),
         }
         Ok(reply)
@@ -131,11 +131,11 @@ impl MemoryLane {
                 reply.etag = Some(format!("\"{}\"", hex(&md5(&data))));
                 uploads.get_mut(&id(key, upload_id)).ok_or_else(missing)?.insert(*number, data);
             }
-            Request::CompleteMultipart { key, upload_id, etags } => {
+            Request::CompleteMultipart { key, upload_id, parts: tags } => {
                 let parts = uploads.remove(&id(key, upload_id)).ok_or_else(missing)?;
-                let chosen = parts.into_values().take(etags.len());
+                let chosen = parts.into_values().take(tags.len());
                 let data: Bytes = chosen.flatten().collect::<Vec<u8>>().into();
-                let etag = format!("\"{}-{}\"", hex(&md5(&data)), etags.len());
+                let etag = format!("\"{}-{}\"", hex(&md5(&data)), tags.len());
                 self.objects
                     .write()
                     .unwrap_or_else(PoisonError::into_inner)

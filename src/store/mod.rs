@@ -24,7 +24,10 @@ pub mod s3;
 pub mod throttled;
 pub mod url;
 
-pub use crate::s3::message::{Listed, Listing};
+pub use crate::s3::checksum::{Algorithm, BodyChecksum};
+pub use crate::s3::message::{Listed, Listing, PartTag};
+
+use crate::provider::Profile;
 
 /// A future of one worker's thread.
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -141,8 +144,8 @@ pub enum Request<'a> {
         key: &'a str,
         /// The upload.
         upload_id: &'a str,
-        /// Entity tags of parts 1, 2, 3 and so on.
-        etags: &'a [String],
+        /// Parts 1, 2, 3 and so on.
+        parts: &'a [PartTag],
     },
     /// Gives an upload up and frees its parts.
     AbortMultipart {
@@ -160,13 +163,15 @@ pub enum Request<'a> {
     CheckBucket,
     /// Creates the bucket.
     CreateBucket,
+    /// Deletes the bucket, which must be empty.
+    DeleteBucket,
 }
 
 impl Request<'_> {
     /// Whether sending it twice has the effect of sending it once.
     pub fn is_idempotent(&self) -> bool {
-        use Request::{CompleteMultipart, CreateBucket, CreateMultipart};
-        !matches!(self, CreateBucket | CreateMultipart { .. } | CompleteMultipart { .. })
+        use Request::{CompleteMultipart, CreateBucket, CreateMultipart, DeleteBucket};
+        !matches!(self, CreateBucket | DeleteBucket | CreateMultipart { .. } | CompleteMultipart { .. })
     }
 }
 
@@ -189,6 +194,11 @@ pub trait Observer {
     /// Whether a whole object that is read shall be held against the checksum that the store keeps of it, where it keeps one.
     fn wants_checksum(&self) -> bool {
         false
+    }
+
+    /// The checksum that an upload shall bear, instead of the one that its store is set to.
+    fn checksum(&self) -> Option<BodyChecksum> {
+        None
     }
 
     /// A mark that the request carries to the server's log, where the run is held against it.
@@ -255,6 +265,8 @@ pub struct Reply {
     pub timings: Timings,
     /// Entity tag with its quotes, where the store gave one.
     pub etag: Option<String>,
+    /// Checksum that a part was sent with, or that the store tells of a finished object.
+    pub checksum: Option<(Algorithm, String)>,
     /// Object size that a head reported.
     pub size: Option<u64>,
     /// The page, for a list.
@@ -353,6 +365,49 @@ pub struct Description {
     pub signing: String,
 }
 
+/// What a store can do, and how. What it cannot is refused before a run, never left out of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Capabilities {
+    /// Puts and deletes objects.
+    pub writes: bool,
+    /// Lists keys.
+    pub lists: bool,
+    /// Lists keys in their order, and from any key on.
+    pub start_after: bool,
+    /// Reads ranges.
+    pub ranges: bool,
+    /// Takes objects in parts.
+    pub multipart: bool,
+    /// Most bytes of an object, where the store says so itself.
+    pub most_bytes: Option<u64>,
+}
+
+impl Default for Capabilities {
+    fn default() -> Capabilities {
+        Capabilities {
+            writes: true,
+            lists: true,
+            start_after: true,
+            ranges: true,
+            multipart: true,
+            most_bytes: None,
+        }
+    }
+}
+
+/// A request that is no operation's: it was made on the store's own account and is counted apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SideCall {
+    /// What it was for: `CreateSession`.
+    pub what: &'static str,
+    /// When it began, on the monotonic clock.
+    pub began_ns: u64,
+    /// How long it took, in nanoseconds.
+    pub took_ns: u64,
+    /// Why it failed.
+    pub error: Option<String>,
+}
+
 /// One place that holds objects.
 pub trait Store: Send + Sync {
     /// What to record about it.
@@ -369,6 +424,21 @@ pub trait Store: Send + Sync {
     /// The bucket, directory or table that it is; empty where there is none.
     fn container(&self) -> &str {
         ""
+    }
+
+    /// What it can do.
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
+    }
+
+    /// What is known of its provider.
+    fn profile(&self) -> Option<&Profile> {
+        None
+    }
+
+    /// Requests made so far on its own account, in order.
+    fn side_calls(&self) -> Vec<SideCall> {
+        Vec::new()
     }
 
     /// Takes away what deleted objects under `prefix` leave behind and no request reaches, such as empty directories.

@@ -10,4 +10,5 @@ pub mod merge;
 pub mod ramp;
 pub mod result;
 pub mod shards;
+pub mod side;
 pub mod window;

@@ -22,6 +22,28 @@ pub struct RunResult {
     /// One entry per ramp and operation: where it led.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ramps: Vec<RampFigures>,
+    /// Requests that stores made on their own account.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub side_calls: Vec<SideCalls>,
+}
+
+/// Requests that a store made on its own account, such as those for sessions; they belong to no operation.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SideCalls {
+    /// The store as written.
+    pub store: String,
+    /// What they were for: `CreateSession`.
+    pub what: String,
+    /// How many there were.
+    pub calls: u64,
+    /// How many of them failed.
+    pub failed: u64,
+    /// Time of the first.
+    pub first_ms: f64,
+    /// Mean time.
+    pub mean_ms: f64,
+    /// Longest time.
+    pub max_ms: f64,
 }
 
 /// Where a ramp led.
@@ -92,6 +114,9 @@ pub struct RunInfo {
     /// What is missing from a merged run or may be wrong with it: shards that never came, late ones, clocks that disagree.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub degraded: Option<String>,
+    /// What was done differently on one store than on others, and which documented limits it will meet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// The shards that it consists of; one when it is a shard itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<ShardInfo>,

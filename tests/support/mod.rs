@@ -65,12 +65,16 @@ impl Server {
     }
 
     pub fn start_on(address: &str, inject: &str, tls: bool) -> Server {
+        Server::start_as(address, inject, tls, Settings::default())
+    }
+
+    pub fn start_as(address: &str, inject: &str, tls: bool, settings: Settings) -> Server {
         let listener = TcpListener::bind(address).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, shutdown) = watch::channel(false);
         let config = tls.then(|| server_config(&data("tls/server.pem"), &data("tls/server.key")).unwrap());
         let parts = Parts {
-            settings: Settings { threads: 1, ..Settings::default() },
+            settings: Settings { threads: 1, ..settings },
             credentials: Credentials::new(ACCESS, SECRET, None),
             tls: config,
             injector: (!inject.is_empty()).then(|| Injector::new(Spec::parse(inject).unwrap())),
@@ -86,7 +90,11 @@ impl Server {
     }
 
     pub fn store_with(&self, parameters: &str, credentials: Credentials) -> Arc<dyn Store> {
-        let text = format!("s3://bucket/some/prefix?endpoint={}{parameters}", self.endpoint());
+        self.store_of("bucket", parameters, credentials)
+    }
+
+    pub fn store_of(&self, bucket: &str, parameters: &str, credentials: Credentials) -> Arc<dyn Store> {
+        let text = format!("s3://{bucket}/some/prefix?endpoint={}{parameters}", self.endpoint());
         let Ok(StoreUrl::S3(url)) = parse(&text, &|_| None) else { panic!("{text}") };
         let sign = url.sign;
         let source = sign.then(|| CredentialSource::fixed(credentials));

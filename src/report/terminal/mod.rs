@@ -90,6 +90,14 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
         out.push_str(&of_store(result, store, detail));
     }
     out.push_str(&stores::render(&result.windows));
+    for side in &result.side_calls {
+        let failed = if side.failed > 0 { format!(", {} failed", side.failed) } else { String::new() };
+        out.push_str(&format!(
+            "\n{}: {} {} calls{failed}, beside the operations: first {:.1} ms, mean {:.1} ms, longest {:.1} ms\n",
+            side.store, side.calls, side.what, side.first_ms, side.mean_ms, side.max_ms
+        ));
+    }
+    result.run.notes.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
     if run.imported.is_none() {
         out.push_str(&client(result));
     }

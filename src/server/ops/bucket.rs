@@ -4,6 +4,7 @@ use super::Call;
 use crate::s3::endpoint::is_bucket_name;
 use crate::s3::xml::{Element, XmlWriter};
 use crate::server::error::ApiError;
+use crate::server::express;
 use crate::server::response::{Answer, empty, set, xml};
 use crate::server::state::iso_date;
 
@@ -51,10 +52,33 @@ pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
             return Err(ApiError::new("MalformedXML"));
         }
     }
+    if express::is_directory(&call.route.bucket) {
+        check_zone(&call.route.bucket, &call.received.data)?;
+    }
     call.shared.state.create_bucket(&call.route.bucket)?;
     let mut answer = empty(200);
     set(answer.headers_mut(), "location", &format!("/{}", call.route.bucket));
     Ok(answer)
+}
+
+pub fn session(call: &Call<'_>) -> Result<Answer, ApiError> {
+    call.shared.state.bucket(&call.route.bucket)?;
+    express::create_session(&call.shared.sessions, call.parts, &call.route.bucket)
+}
+
+/// A directory bucket says which zone it is to be in, which is the one in its name.
+fn check_zone(bucket: &str, body: &[u8]) -> Result<(), ApiError> {
+    let root = Element::parse(body).map_err(|_| ApiError::new("MalformedXML"))?;
+    let text = |outer: &str, inner: &str| root.child(outer).and_then(|e| e.text_of(inner));
+    let zone = bucket.strip_suffix(express::SUFFIX).and_then(|b| b.rsplit_once("--")).map(|(_, zone)| zone);
+    if zone.is_none_or(str::is_empty) {
+        return Err(ApiError::new("InvalidBucketName"));
+    }
+    if text("Location", "Name") != zone || text("Bucket", "Type") != Some("Directory") {
+        let text = "A directory bucket is created with Bucket.Type Directory and the Location of its name";
+        return Err(ApiError::with("InvalidRequest", text));
+    }
+    Ok(())
 }
 
 pub fn head(call: &Call<'_>) -> Result<Answer, ApiError> {

@@ -62,7 +62,7 @@ pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
     }
     let headers = if replace { call.object_headers()? } else { from.headers.clone() };
     let data = concat(&from.pieces);
-    let mut copy = Object::new(vec![data.clone()], hex(&md5(&data)), headers);
+    let mut copy = Object::new(vec![data.clone()], hex(&target.tag(md5(&data))), headers);
     let asked = match call.header("x-amz-checksum-algorithm") {
         Some(name) => Some(Algorithm::from_name(name).ok_or_else(|| {
             ApiError::with("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")

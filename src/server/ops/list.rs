@@ -1,14 +1,16 @@
 //! ListObjects v1 and v2, ListMultipartUploads, ListParts: prefixes, delimiters and pages.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
 use super::Call;
 use crate::s3::encode::{encode_path, hex};
+use crate::s3::sign::sha256;
 use crate::s3::xml::XmlWriter;
 use crate::server::error::ApiError;
 use crate::server::response::{Answer, xml};
-use crate::server::state::{Object, Objects, iso_date};
+use crate::server::state::{Bucket, Object, Objects, iso_date};
 
 /// Most keys of one page.
 const PAGE: u32 = 1000;
@@ -64,6 +66,48 @@ fn page(objects: &Objects, prefix: &str, delimiter: &str, after: &str, most: usi
             }
         }
     }
+}
+
+/// Where a key or common prefix stands in a directory bucket's listings: by its digest, which is no order that anyone could rely on.
+fn place(name: &str) -> String {
+    hex(&sha256(name.as_bytes())[..8])
+}
+
+/// A page of a directory bucket: in no order; with a delimiter, prefixes that only unfinished uploads have are shown too.
+fn unordered(bucket: &Bucket, prefix: &str, delimiter: &str, token: &str, most: usize) -> Page {
+    let common = |key: &str| {
+        let rest = key.strip_prefix(prefix)?;
+        let cut = rest.find(delimiter).filter(|_| !delimiter.is_empty())?;
+        Some(format!("{prefix}{}", &rest[..cut + delimiter.len()]))
+    };
+    let objects = bucket.objects();
+    let mut entries: BTreeMap<(String, String), Option<Arc<Object>>> = BTreeMap::new();
+    for (key, object) in objects.range::<String, _>(prefix.to_string()..) {
+        if !key.starts_with(prefix) {
+            break;
+        }
+        match common(key) {
+            Some(common) => entries.insert((place(&common), common), None),
+            None => entries.insert((place(key), key.clone()), Some(Arc::clone(object))),
+        };
+    }
+    for (key, _) in bucket.uploads().keys() {
+        if let Some(common) = common(key) {
+            entries.insert((place(&common), common), None);
+        }
+    }
+    let mut rest = entries.into_iter().filter(|((place, _), _)| place.as_str() > token);
+    let mut page = Page::default();
+    let mut last = None;
+    for ((place, name), object) in rest.by_ref().take(most) {
+        match object {
+            Some(object) => page.objects.push((name, object)),
+            None => page.prefixes.push(name),
+        }
+        last = Some(place);
+    }
+    page.next = last.filter(|_| rest.next().is_some());
+    page
 }
 
 /// A string after every key that begins with `prefix`: U+10FFFF is the last character there is.
@@ -164,7 +208,12 @@ pub fn v2(call: &Call<'_>) -> Result<Answer, ApiError> {
     let most = call.number("max-keys", PAGE, PAGE)?;
     let (token, start_after) = (parameter("continuation-token"), parameter("start-after"));
     let after = if token.is_empty() { start_after } else { token };
-    let page = page(&bucket.objects(), parameter("prefix"), parameter("delimiter"), after, most as usize);
+    let (prefix, delimiter) = (parameter("prefix"), parameter("delimiter"));
+    let page = if bucket.directory {
+        unordered(&bucket, prefix, delimiter, token, most as usize)
+    } else {
+        page(&bucket.objects(), prefix, delimiter, after, most as usize)
+    };
     let mut writer = begin(call, &keys, "ListBucketResult");
     if !start_after.is_empty() {
         keys.text(&mut writer, "StartAfter", start_after);

@@ -142,6 +142,7 @@ pub fn dispatch(call: &Call<'_>) -> Result<Answer, ApiError> {
         Operation::HeadBucket => bucket::head(call),
         Operation::DeleteBucket => bucket::delete(call),
         Operation::GetBucketLocation => bucket::location(call),
+        Operation::CreateSession => bucket::session(call),
         Operation::ListObjects => list::v1(call),
         Operation::ListObjectsV2 => list::v2(call),
         Operation::ListUploads => list::uploads(call),

@@ -99,7 +99,7 @@ pub fn store_part(
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let number = part_number(call)?;
     let id = call.route.parameter("uploadId").unwrap_or("").to_string();
-    let md5 = known_md5.unwrap_or_else(|| md5(&data));
+    let md5 = bucket.tag(known_md5.unwrap_or_else(|| md5(&data)));
     let mut uploads = bucket.uploads();
     let upload =
         uploads.get_mut(&(call.route.key.clone(), id)).ok_or_else(|| ApiError::new("NoSuchUpload"))?;
@@ -141,7 +141,7 @@ pub fn abort(call: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 /// The parts that a CompleteMultipartUpload names, in its order.
-fn chosen(body: &[u8], upload: &Upload) -> Result<Vec<Part>, ApiError> {
+fn chosen(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<Part>, ApiError> {
     let malformed = || ApiError::new("MalformedXML");
     let root = Element::parse(body).map_err(|_| malformed())?;
     if root.name != "CompleteMultipartUpload" {
@@ -157,6 +157,10 @@ fn chosen(body: &[u8], upload: &Upload) -> Result<Vec<Part>, ApiError> {
         }
         if number <= previous {
             return Err(ApiError::new("InvalidPartOrder"));
+        }
+        if consecutive && number != previous + 1 {
+            let text = "Part numbers must begin with 1 and be consecutive for directory buckets";
+            return Err(ApiError::with("InvalidRequest", text));
         }
         previous = number;
         let etag = named.text_of("ETag").ok_or_else(malformed)?.trim().trim_matches('"').to_string();
@@ -230,7 +234,7 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
         let done = bucket.object(&call.route.key).ok().filter(|o| o.upload_id.as_ref() == Some(&id.1));
         return done.map(|object| completed(call, &object)).ok_or_else(|| ApiError::new("NoSuchUpload"));
     };
-    let parts = chosen(&call.received.data, upload)?;
+    let parts = chosen(&call.received.data, upload, bucket.directory)?;
     let size: usize = parts.iter().map(|p| p.data.len()).sum();
     if let Some(declared) = call.header("x-amz-mp-object-size")
         && declared.parse() != Ok(size)

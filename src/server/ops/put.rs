@@ -22,7 +22,7 @@ pub fn put(call: &Call<'_>) -> Result<Answer, ApiError> {
     let headers = call.object_headers()?;
     let data = call.received.data.clone();
     let digest = call.received.md5.unwrap_or_else(|| md5(&data));
-    let mut object = Object::new(vec![data.clone()], hex(&digest), headers);
+    let mut object = Object::new(vec![data.clone()], hex(&bucket.tag(digest)), headers);
     let declared = call.received.checksum.clone().or_else(|| {
         // S3 computes CRC64NVME for what comes without a checksum.
         let asked = call.header("x-amz-checksum-algorithm").and_then(Algorithm::from_name);

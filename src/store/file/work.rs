@@ -34,6 +34,7 @@ pub(super) enum Job {
     ListUploads { prefix: String },
     CheckBucket,
     CreateBucket,
+    DeleteBucket,
 }
 
 impl Job {
@@ -54,13 +55,14 @@ impl Job {
             Request::UploadPart { upload_id, number, body, .. } => {
                 Job::UploadPart { upload_id: own(upload_id), number: *number, body: pieces(body) }
             }
-            Request::CompleteMultipart { key, upload_id, etags } => {
-                Job::CompleteMultipart { key: own(key), upload_id: own(upload_id), parts: etags.len() }
+            Request::CompleteMultipart { key, upload_id, parts } => {
+                Job::CompleteMultipart { key: own(key), upload_id: own(upload_id), parts: parts.len() }
             }
             Request::AbortMultipart { upload_id, .. } => Job::AbortMultipart { upload_id: own(upload_id) },
             Request::ListUploads { prefix } => Job::ListUploads { prefix: own(prefix) },
             Request::CheckBucket => Job::CheckBucket,
             Request::CreateBucket => Job::CreateBucket,
+            Request::DeleteBucket => Job::DeleteBucket,
         }
     }
 }
@@ -141,6 +143,7 @@ impl Worker {
             }
             Job::CheckBucket => fs::read_dir(&self.root).map(|_| Reply::default()),
             Job::CreateBucket => fs::create_dir_all(&self.root).map(|()| Reply::default()),
+            Job::DeleteBucket => fs::remove_dir(&self.root).map(|()| Reply::default()),
             _ => self.multipart(job, timings),
         }
     }

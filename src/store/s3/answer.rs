@@ -8,7 +8,7 @@ use crate::clock::now_ns;
 use crate::s3::checksum::{Algorithm, Hasher};
 use crate::s3::connection::Connection;
 use crate::s3::error::S3Error;
-use crate::s3::message::{Listing, delete_many_failure, upload_id, uploads};
+use crate::s3::message::{Listing, completed, delete_many_failure, upload_id, uploads};
 use crate::store::{ErrorClass, Failure, Observer, Reply, Request, Timings};
 
 /// The failure of a connection that broke.
@@ -73,6 +73,9 @@ impl Exchange<'_> {
                 reply.bytes = body.len();
                 if matches!(request, Request::UploadPart { .. }) {
                     reply.etag = text(ETAG).map(str::to_string);
+                    reply.checksum = Algorithm::ALL
+                        .into_iter()
+                        .find_map(|a| Some((a, text(HeaderName::from_static(a.header()))?.to_string())));
                 }
             }
             Request::Head { .. } => {
@@ -82,7 +85,8 @@ impl Exchange<'_> {
             Request::Delete { .. }
             | Request::AbortMultipart { .. }
             | Request::CheckBucket
-            | Request::CreateBucket => {
+            | Request::CreateBucket
+            | Request::DeleteBucket => {
                 self.collect(ERROR_BODY_LIMIT).await?;
             }
             _ => self.document(request, head, request_id, &mut reply).await?,
@@ -121,6 +125,11 @@ impl Exchange<'_> {
             }
             Request::CreateMultipart { .. } => {
                 reply.upload_id = Some(upload_id(&body).map_err(|e| self.corrupt(unreadable(e)))?);
+            }
+            Request::CompleteMultipart { .. } => {
+                let done = completed(&body).map_err(|e| self.corrupt(unreadable(e)))?;
+                reply.etag = Some(done.etag).filter(|etag| !etag.is_empty());
+                reply.checksum = done.checksum;
             }
             Request::ListUploads { .. } => {
                 reply.uploads = uploads(&body).map_err(|e| self.corrupt(unreadable(e)))?;

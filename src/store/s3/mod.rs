@@ -1,27 +1,32 @@
 //! The S3 store: operations of the [`Store`] trait as signed HTTP requests on connections owned by their lanes. Requests are
-//! made here, answers read in `answer`.
+//! made in `prepare`, answers read in `answer`; `session` keeps the credentials of directory buckets fresh.
 
 mod answer;
+mod prepare;
+mod session;
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use bytes::Bytes;
-use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue};
+use hyper::header::HeaderValue;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::url::{PayloadSigning, S3Url};
-use super::{Body, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, Store, Timings};
+use super::{
+    Capabilities, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, SideCall, Store,
+    Timings,
+};
 use answer::{Exchange, broken};
+use prepare::SignedAhead;
+use session::Sessions;
 
 use crate::clock::now_ns;
-use crate::s3::checksum::{base64, md5};
-use crate::s3::connection::{ConnectError, Connection, Payload, Target, resolve};
+use crate::provider::{ListOrder, Profile};
+use crate::s3::connection::{ConnectError, Connection, Target, resolve};
 use crate::s3::credentials::CredentialSource;
-use crate::s3::encode::{encode_into, hex_into};
-use crate::s3::message::{complete_body, delete_many_body};
-use crate::s3::sign::{EMPTY_SHA256, Signer, UNSIGNED_PAYLOAD};
+use crate::s3::endpoint::Endpoint;
+use crate::s3::sign::Signer;
 use crate::s3::tls::{TlsError, client_config};
 
 /// Why an S3 store could not be set up.
@@ -48,7 +53,26 @@ pub struct S3Store {
     url: Arc<S3Url>,
     shown: String,
     target: Target,
+    /// Where it is created and deleted, when that is elsewhere.
+    control: Option<(Arc<S3Url>, Target)>,
     credentials: Option<CredentialSource>,
+    sessions: Option<Arc<Sessions>>,
+    signed_ahead: Arc<SignedAhead>,
+}
+
+/// Addresses of an endpoint, and TLS where it speaks it.
+fn target_of(endpoint: &Endpoint, ca_bundle: Option<&Path>) -> Result<Target, OpenError> {
+    let host = endpoint.host.clone();
+    let addresses: Arc<[SocketAddr]> = resolve(&host, endpoint.port)
+        .map_err(|e| OpenError::Resolve { host: host.clone(), reason: e.to_string() })?
+        .into();
+    let tls = if endpoint.tls {
+        let name = ServerName::try_from(host.clone()).map_err(|_| OpenError::ServerName(host))?;
+        Some((client_config(ca_bundle)?, name))
+    } else {
+        None
+    };
+    Ok(Target { tls, addresses })
 }
 
 impl S3Store {
@@ -63,22 +87,42 @@ impl S3Store {
         credentials: Option<CredentialSource>,
         ca_bundle: Option<&Path>,
     ) -> Result<S3Store, OpenError> {
-        let host = url.endpoint.host.clone();
-        let addresses: Arc<[SocketAddr]> = resolve(&host, url.endpoint.port)
-            .map_err(|e| OpenError::Resolve { host: host.clone(), reason: e.to_string() })?
-            .into();
-        let tls = if url.endpoint.tls {
-            let name = ServerName::try_from(host.clone()).map_err(|_| OpenError::ServerName(host))?;
-            Some((client_config(ca_bundle)?, name))
-        } else {
-            None
+        let target = target_of(&url.endpoint, ca_bundle)?;
+        let control = match &url.control {
+            // Bucket management is rare; where its endpoint does not resolve, only that fails.
+            Some(endpoint) => target_of(endpoint, ca_bundle).ok().map(|target| {
+                let url = S3Url { endpoint: endpoint.clone(), control: None, ..url.clone() };
+                (Arc::new(url), target)
+            }),
+            None => None,
         };
+        let url = Arc::new(url);
+        let sessions = credentials
+            .as_ref()
+            .filter(|_| url.profile.sessions)
+            .map(|by| Arc::new(Sessions::new(Arc::clone(&url), target.clone(), by.clone())));
         Ok(S3Store {
-            url: Arc::new(url),
+            url,
             shown: shown.to_string(),
-            target: Target { tls, addresses },
+            target,
+            control,
             credentials,
+            sessions,
+            signed_ahead: Arc::new(SignedAhead::now()),
         })
+    }
+
+    fn signing(&self) -> String {
+        let payload = match self.url.payload {
+            PayloadSigning::Signed => "signed payload",
+            PayloadSigning::Unsigned => "unsigned payload",
+        };
+        match (&self.credentials, self.url.presign_s) {
+            (None, _) => "none".into(),
+            (Some(_), Some(seconds)) => format!("URLs signed ahead for {seconds} s"),
+            (Some(_), None) if self.sessions.is_some() => format!("session, {payload}"),
+            (Some(_), None) => payload.into(),
+        }
     }
 }
 
@@ -86,31 +130,20 @@ impl Store for S3Store {
     fn describe(&self) -> Description {
         Description {
             url: self.shown.clone(),
-            provider: self.url.provider.clone(),
+            provider: self.url.profile.name.clone(),
             endpoint: self.url.endpoint.url(),
             addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
-            signing: match (&self.credentials, self.url.payload) {
-                (None, _) => "none".into(),
-                (Some(_), PayloadSigning::Signed) => "signed payload".into(),
-                (Some(_), PayloadSigning::Unsigned) => "unsigned payload".into(),
-            },
+            signing: self.signing(),
         }
     }
 
     fn lane(&self, index: usize) -> Box<dyn Lane> {
-        let authority = HeaderValue::from_str(&self.url.endpoint.authority);
-        Box::new(S3Lane {
-            turn: index,
-            host: authority.unwrap_or_else(|_| HeaderValue::from_static("")),
-            date: HeaderValue::from_static(""),
-            signer: Signer::new(&self.url.endpoint.region, "s3"),
-            url: Arc::clone(&self.url),
-            target: self.target.clone(),
-            credentials: self.credentials.clone(),
-            connection: None,
-            path: String::new(),
-            query: String::new(),
-        })
+        let mut lane = S3Lane::new(Arc::clone(&self.url), self.target.clone(), index);
+        lane.control.clone_from(&self.control);
+        lane.credentials.clone_from(&self.credentials);
+        lane.sessions.clone_from(&self.sessions);
+        lane.signed_ahead = Arc::clone(&self.signed_ahead);
+        Box::new(lane)
     }
 
     fn prefix(&self) -> &str {
@@ -119,6 +152,19 @@ impl Store for S3Store {
 
     fn container(&self) -> &str {
         &self.url.endpoint.bucket
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        let by_key = self.url.profile.list_order == ListOrder::Key;
+        Capabilities { start_after: by_key, ..Capabilities::default() }
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        Some(&self.url.profile)
+    }
+
+    fn side_calls(&self) -> Vec<SideCall> {
+        self.sessions.as_ref().map(|s| s.calls()).unwrap_or_default()
     }
 }
 
@@ -131,230 +177,41 @@ struct S3Lane {
     signer: Signer,
     url: Arc<S3Url>,
     target: Target,
+    control: Option<(Arc<S3Url>, Target)>,
     credentials: Option<CredentialSource>,
+    sessions: Option<Arc<Sessions>>,
+    signed_ahead: Arc<SignedAhead>,
     connection: Option<Box<Connection>>,
     path: String,
     query: String,
 }
 
+impl S3Lane {
+    fn new(url: Arc<S3Url>, target: Target, turn: usize) -> S3Lane {
+        let authority = HeaderValue::from_str(&url.endpoint.authority);
+        let service = if url.profile.sessions { "s3express" } else { "s3" };
+        S3Lane {
+            turn,
+            host: authority.unwrap_or_else(|_| HeaderValue::from_static("")),
+            date: HeaderValue::from_static(""),
+            signer: Signer::new(&url.endpoint.region, service),
+            url,
+            target,
+            control: None,
+            credentials: None,
+            sessions: None,
+            signed_ahead: Arc::new(SignedAhead::now()),
+            connection: None,
+            path: String::new(),
+            query: String::new(),
+        }
+    }
+}
+
 /// Bodies beyond this are not worth copying behind their head.
 const LARGE_BODY: u64 = 32 * 1024;
 
-/// A request made ready, before the clock starts.
-type Prepared = hyper::Request<Payload>;
-
-fn payload_of(body: Option<Body>) -> Payload {
-    match body {
-        None => Payload::empty(),
-        Some(Body::Whole(data)) => Payload::whole(data),
-        Some(body) => Payload::pieces(body.len(), body.pieces()),
-    }
-}
-
-fn body_sha256(body: &Body) -> String {
-    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
-    match body {
-        Body::Whole(data) => context.update(data),
-        Body::Segmented(_) => body.pieces().for_each(|piece| context.update(&piece)),
-    }
-    let mut out = String::with_capacity(64);
-    hex_into(&mut out, context.finish().as_ref());
-    out
-}
-
 impl S3Lane {
-    /// Writes path and query of a request and returns its method.
-    fn address(&mut self, request: &Request<'_>) -> hyper::Method {
-        self.query.clear();
-        let (method, key) = match request {
-            Request::Put { key, .. } => (hyper::Method::PUT, *key),
-            Request::Get { key, .. } => (hyper::Method::GET, *key),
-            Request::Head { key } => (hyper::Method::HEAD, *key),
-            Request::Delete { key } => (hyper::Method::DELETE, *key),
-            Request::List { prefix, start_after, token, max_keys } => {
-                // Sorted by name, as the signature wants them.
-                for (name, value) in [("continuation-token=", *token), ("list-type=", "2")] {
-                    self.parameter(name, value);
-                }
-                self.parameter("max-keys=", &max_keys.to_string());
-                self.parameter("prefix=", prefix);
-                self.parameter("start-after=", start_after);
-                (hyper::Method::GET, "")
-            }
-            Request::DeleteMany { .. } => {
-                self.query.push_str("delete=");
-                (hyper::Method::POST, "")
-            }
-            Request::CreateMultipart { key } => {
-                self.query.push_str("uploads=");
-                (hyper::Method::POST, *key)
-            }
-            Request::UploadPart { key, upload_id, number, .. } => {
-                self.parameter("partNumber=", &number.to_string());
-                self.parameter("uploadId=", upload_id);
-                (hyper::Method::PUT, *key)
-            }
-            Request::CompleteMultipart { key, upload_id, .. } => {
-                self.parameter("uploadId=", upload_id);
-                (hyper::Method::POST, *key)
-            }
-            Request::AbortMultipart { key, upload_id } => {
-                self.parameter("uploadId=", upload_id);
-                (hyper::Method::DELETE, *key)
-            }
-            Request::ListUploads { prefix } => {
-                self.parameter("prefix=", prefix);
-                self.query.push_str(if self.query.is_empty() { "uploads=" } else { "&uploads=" });
-                (hyper::Method::GET, "")
-            }
-            Request::CheckBucket => (hyper::Method::HEAD, ""),
-            Request::CreateBucket => (hyper::Method::PUT, ""),
-        };
-        let mut path = std::mem::take(&mut self.path);
-        self.url.endpoint.path_into(&mut path, key);
-        self.path = path;
-        method
-    }
-
-    fn parameter(&mut self, name: &str, value: &str) {
-        if !value.is_empty() {
-            if !self.query.is_empty() {
-                self.query.push('&');
-            }
-            self.query.push_str(name);
-            encode_into(&mut self.query, value.as_bytes(), false);
-        }
-    }
-
-    fn prepare(&mut self, request: &Request<'_>, observer: &dyn Observer) -> Result<Prepared, String> {
-        let method = self.address(request);
-        let body = match request {
-            Request::Put { body, .. } | Request::UploadPart { body, .. } => Some(body.clone()),
-            Request::CompleteMultipart { etags, .. } => Some(Body::Whole(Bytes::from(complete_body(etags)))),
-            Request::CreateMultipart { .. } => Some(Body::Whole(Bytes::new())),
-            Request::DeleteMany { keys } => Some(Body::Whole(Bytes::from(delete_many_body(keys)))),
-            Request::CreateBucket if self.url.endpoint.region != "us-east-1" => {
-                let region = &self.url.endpoint.region;
-                let text = format!(
-                    "<CreateBucketConfiguration xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">\
-                     <LocationConstraint>{region}</LocationConstraint></CreateBucketConfiguration>"
-                );
-                Some(Body::Whole(Bytes::from(text)))
-            }
-            _ => None,
-        };
-        let range = match request {
-            Request::Get { range: Some(range), .. } => {
-                Some(format!("bytes={}-{}", range.start, range.end - 1))
-            }
-            _ => None,
-        };
-        let digest = match request {
-            Request::DeleteMany { .. } => {
-                body.as_ref().and_then(|b| b.pieces().next()).map(|b| base64(&md5(&b)))
-            }
-            _ => None,
-        };
-        let mut headers = HeaderMap::with_capacity(8);
-        headers.insert(HOST, self.host.clone());
-        let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
-        let mut extra: Vec<(HeaderName, String)> = Vec::new();
-        if let Some(digest) = digest {
-            extra.push((HeaderName::from_static("content-md5"), digest));
-        }
-        if let Some(range) = range {
-            extra.push((hyper::header::RANGE, range));
-        } else if matches!(request, Request::Get { .. }) && observer.wants_checksum() {
-            extra.push((HeaderName::from_static("x-amz-checksum-mode"), "ENABLED".into()));
-        }
-        for (name, text) in &extra {
-            headers.insert(name, value(text)?);
-        }
-        if let Some(source) = self.credentials.clone() {
-            self.sign(&source.current(), &method, body.as_ref(), &extra, &mut headers)?;
-        }
-        if let Some(tag) = observer.tag() {
-            headers.insert(HeaderName::from_static("x-plimsoll-tag"), value(tag)?);
-        }
-        let mut target = std::mem::take(&mut self.path);
-        if !self.query.is_empty() {
-            target.push('?');
-            target.push_str(&self.query);
-        }
-        let uri = hyper::Uri::try_from(target.as_str()).map_err(|e| format!("the key makes no URL: {e}"));
-        self.path = target;
-        if body.as_ref().is_some_and(Body::is_empty) {
-            // The HTTP library says nothing about an empty body, but S3 insists on a length.
-            headers.insert(hyper::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
-        }
-        let mut prepared = hyper::Request::new(payload_of(body));
-        *prepared.method_mut() = method;
-        *prepared.uri_mut() = uri?;
-        *prepared.headers_mut() = headers;
-        Ok(prepared)
-    }
-
-    fn sign(
-        &mut self,
-        credentials: &crate::s3::credentials::Credentials,
-        method: &hyper::Method,
-        body: Option<&Body>,
-        extra: &[(HeaderName, String)],
-        headers: &mut HeaderMap,
-    ) -> Result<(), String> {
-        let hashed;
-        let payload = match body {
-            None => EMPTY_SHA256,
-            Some(body) if body.is_empty() => EMPTY_SHA256,
-            Some(_) if self.url.payload == PayloadSigning::Unsigned => UNSIGNED_PAYLOAD,
-            Some(body) => {
-                hashed = body_sha256(body);
-                &hashed
-            }
-        };
-        let mut signed: [(&str, &str); 8] = [("", ""); 8];
-        let mut count = 0;
-        let mut push = |name, value| {
-            signed[count] = (name, value);
-            count += 1;
-        };
-        for (name, text) in extra.iter().filter(|(name, _)| name.as_str() < "host") {
-            push(name.as_str(), text.as_str());
-        }
-        push("host", &self.url.endpoint.authority);
-        for (name, text) in extra.iter().filter(|(name, _)| name.as_str() > "host") {
-            push(name.as_str(), text.as_str());
-        }
-        push("x-amz-content-sha256", payload);
-        if let Some(token) = &credentials.session_token {
-            push("x-amz-security-token", token);
-        }
-        let done = self.signer.sign(
-            credentials,
-            method.as_str(),
-            &self.path,
-            &self.query,
-            &signed[..count],
-            payload,
-        );
-        let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
-        headers.insert(AUTHORIZATION, value(done.authorization)?);
-        if self.date.as_bytes() != done.date_time.as_bytes() {
-            self.date = value(done.date_time)?;
-        }
-        headers.insert(HeaderName::from_static("x-amz-date"), self.date.clone());
-        let shown = match payload {
-            EMPTY_SHA256 => HeaderValue::from_static(EMPTY_SHA256),
-            UNSIGNED_PAYLOAD => HeaderValue::from_static(UNSIGNED_PAYLOAD),
-            other => value(other)?,
-        };
-        headers.insert(HeaderName::from_static("x-amz-content-sha256"), shown);
-        if let Some(token) = &credentials.session_token {
-            headers.insert(HeaderName::from_static("x-amz-security-token"), value(token)?);
-        }
-        Ok(())
-    }
-
     async fn connect(&mut self, vectored: bool, timings: &mut Timings) -> Result<Box<Connection>, Failure> {
         let opened = Connection::open(&self.target, self.turn, vectored).await;
         // The next connection of this lane tries the endpoint's next address.
@@ -378,7 +235,22 @@ impl S3Lane {
         }
     }
 
+    /// Creates or deletes the bucket where that is done, on a connection of its own.
+    async fn manage(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+        match self.control.clone() {
+            None => self.run(request, observer).await,
+            Some((url, target)) => {
+                let mut lane = S3Lane::new(url, target, 0);
+                lane.credentials.clone_from(&self.credentials);
+                lane.run(request, observer).await
+            }
+        }
+    }
+
     async fn run(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+        if let Some(sessions) = self.sessions.as_ref().filter(|_| prepare::needs_session(&request)) {
+            sessions.ready().await?;
+        }
         let unfit = |message: String| {
             let now = now_ns();
             let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
@@ -434,6 +306,9 @@ impl Lane for S3Lane {
         request: Request<'a>,
         observer: &'a mut dyn Observer,
     ) -> Local<'a, Result<Reply, Failure>> {
-        Box::pin(self.run(request, observer))
+        match request {
+            Request::CreateBucket | Request::DeleteBucket => Box::pin(self.manage(request, observer)),
+            request => Box::pin(self.run(request, observer)),
+        }
     }
 }

@@ -1,0 +1,216 @@
+//! Directory buckets (S3 Express One Zone): sessions, and the rules that differ from other buckets (S3 user guide, "Directory buckets";
+//! API reference, CreateSession).
+//!
+//! A bucket whose name ends in `--x-s3` is one. Requests to its objects are signed with the credentials of a session, which belongs to
+//! one bucket, reads or also writes, and ends. Bucket management, HeadBucket, CopyObject and CreateSession are signed with the
+//! account's own credentials.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::request::Parts;
+
+use super::error::ApiError;
+use super::response::{Answer, xml};
+use super::route::{Operation, Route};
+use crate::clock::wall_now;
+use crate::s3::credentials::Credentials;
+use crate::s3::encode::{hex, parse_query};
+use crate::s3::sign::sha256;
+use crate::s3::xml::XmlWriter;
+
+/// Suffix of the name of a directory bucket.
+pub const SUFFIX: &str = "--x-s3";
+
+/// Whether a bucket of that name is a directory bucket.
+pub fn is_directory(bucket: &str) -> bool {
+    bucket.ends_with(SUFFIX)
+}
+
+/// What a session allows, and until when.
+#[derive(Debug)]
+pub struct Session {
+    /// Its credentials.
+    pub credentials: Credentials,
+    bucket: String,
+    reads_only: bool,
+    ends: jiff::Timestamp,
+}
+
+/// The sessions that have been made.
+#[derive(Debug)]
+pub struct Sessions {
+    life_s: u32,
+    secret: [u8; 32],
+    open: Mutex<(u64, HashMap<String, Arc<Session>>)>,
+}
+
+impl Sessions {
+    /// None yet; each will last `life_s` seconds.
+    pub fn new(life_s: u32, account: &Credentials) -> Sessions {
+        let seed = format!("{}/{}", account.secret_key(), wall_now().as_nanosecond());
+        Sessions { life_s, secret: sha256(seed.as_bytes()), open: Mutex::default() }
+    }
+
+    /// The session with that access key.
+    pub fn find(&self, access_key: &str) -> Option<Arc<Session>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).1.get(access_key).cloned()
+    }
+
+    /// Makes a session for a bucket.
+    fn make(&self, bucket: &str, reads_only: bool) -> Arc<Session> {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.0 += 1;
+        let word = |what: &str| {
+            let text = [self.secret.as_slice(), what.as_bytes(), &open.0.to_le_bytes()].concat();
+            hex(&sha256(&text))
+        };
+        let access_key = format!("SESSION{}", &word("access")[..13].to_uppercase());
+        let token = word("token");
+        let credentials = Credentials::new(&access_key, &word("secret"), Some(&token));
+        let ends = wall_now() + jiff::SignedDuration::from_secs(i64::from(self.life_s));
+        let session = Arc::new(Session { credentials, bucket: bucket.into(), reads_only, ends });
+        // Those that ended a while ago would be refused anyway; they are told so as long as they are known.
+        let forgotten = wall_now() - jiff::SignedDuration::from_secs(600);
+        open.1.retain(|_, s| s.ends > forgotten);
+        open.1.insert(access_key, Arc::clone(&session));
+        session
+    }
+}
+
+impl Session {
+    /// Whether the session may do this, its token being the one in the request.
+    ///
+    /// # Errors
+    /// `InvalidToken`, `ExpiredToken`, `AccessDenied`.
+    pub fn allows(&self, parts: &Parts, route: &Route) -> Result<(), ApiError> {
+        let header = parts.headers.get("x-amz-s3session-token").and_then(|v| v.to_str().ok());
+        let in_query = || {
+            let pairs = parse_query(parts.uri.query().unwrap_or(""))?;
+            pairs.into_iter().find(|(n, _)| n.eq_ignore_ascii_case("x-amz-s3session-token")).map(|(_, v)| v)
+        };
+        let token = header.map(str::to_string).or_else(in_query);
+        if token.is_none() || token != self.credentials.session_token {
+            return Err(ApiError::new("InvalidToken"));
+        }
+        if wall_now() >= self.ends {
+            return Err(ApiError::new("ExpiredToken"));
+        }
+        if route.bucket != self.bucket {
+            return Err(ApiError::with("AccessDenied", "The session belongs to another bucket"));
+        }
+        if self.reads_only && writes(route.operation) {
+            return Err(ApiError::with("AccessDenied", "The session was made to read only"));
+        }
+        Ok(())
+    }
+}
+
+fn writes(operation: Operation) -> bool {
+    use Operation as O;
+    matches!(
+        operation,
+        O::PutObject
+            | O::DeleteObject
+            | O::DeleteObjects
+            | O::CopyObject
+            | O::CreateUpload
+            | O::UploadPart
+            | O::UploadPartCopy
+            | O::CompleteUpload
+            | O::AbortUpload
+    )
+}
+
+/// Whether the account's own credentials may sign this.
+///
+/// # Errors
+/// `AccessDenied` for what needs a session.
+pub fn without_session(route: &Route) -> Result<(), ApiError> {
+    use Operation as O;
+    let own = matches!(
+        route.operation,
+        O::CreateSession
+            | O::CreateBucket
+            | O::DeleteBucket
+            | O::HeadBucket
+            | O::CopyObject
+            | O::UploadPartCopy
+            | O::ListBuckets
+    );
+    if own || !is_directory(&route.bucket) {
+        return Ok(());
+    }
+    Err(ApiError::with(
+        "AccessDenied",
+        "Objects of a directory bucket are reached with a session (CreateSession)",
+    ))
+}
+
+/// Holds a request to a directory bucket against the rules that other buckets do not have.
+///
+/// # Errors
+/// What the rule says.
+pub fn check(parts: &Parts, route: &Route) -> Result<(), ApiError> {
+    if !is_directory(&route.bucket) {
+        return match route.operation {
+            Operation::CreateSession => Err(ApiError::with(
+                "InvalidRequest",
+                "CreateSession is for directory buckets (base--zone--x-s3)",
+            )),
+            _ => Ok(()),
+        };
+    }
+    let refuse = |code, text: &str| Err(ApiError::with(code, text));
+    if matches!(route.operation, Operation::ListObjects | Operation::GetBucketLocation) {
+        return refuse("MethodNotAllowed", "This operation is not supported for directory buckets");
+    }
+    if parts.headers.contains_key("content-md5") {
+        return refuse(
+            "InvalidRequest",
+            "Content-MD5 is not supported for directory buckets; use a checksum",
+        );
+    }
+    if matches!(route.operation, Operation::ListObjectsV2 | Operation::ListUploads) {
+        let parameter = |name| route.parameter(name).unwrap_or("");
+        if !parameter("start-after").is_empty() {
+            return refuse("InvalidArgument", "start-after is not supported for directory buckets");
+        }
+        if !matches!(parameter("delimiter"), "" | "/") {
+            return refuse("InvalidArgument", "The delimiter of a directory bucket is /");
+        }
+        if !parameter("prefix").is_empty() && !parameter("prefix").ends_with('/') {
+            return refuse("InvalidArgument", "The prefix must end in / for directory buckets");
+        }
+    }
+    Ok(())
+}
+
+/// Answers CreateSession.
+///
+/// # Errors
+/// `InvalidArgument` for a mode that there is not.
+pub fn create_session(sessions: &Sessions, parts: &Parts, bucket: &str) -> Result<Answer, ApiError> {
+    let mode = parts.headers.get("x-amz-create-session-mode").and_then(|v| v.to_str().ok());
+    let reads_only = match mode {
+        None | Some("ReadWrite") => false,
+        Some("ReadOnly") => true,
+        Some(_) => {
+            return Err(ApiError::with("InvalidArgument", "The session mode is ReadWrite or ReadOnly"));
+        }
+    };
+    let session = sessions.make(bucket, reads_only);
+    let by = &session.credentials;
+    let mut writer = XmlWriter::new("CreateSessionResult");
+    writer.open("Credentials").text("SessionToken", by.session_token.as_deref().unwrap_or(""));
+    writer.text("SecretAccessKey", by.secret_key()).text("AccessKeyId", &by.access_key);
+    writer.text("Expiration", &session.ends.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()).close();
+    Ok(xml(writer.finish()))
+}
+
+/// The entity tag's bytes in a directory bucket: they tell nothing of the content's MD5.
+pub fn tag(md5: [u8; 16]) -> [u8; 16] {
+    let mut out = [0; 16];
+    out.copy_from_slice(&sha256(&[b"directory bucket".as_slice(), &md5].concat())[..16]);
+    out
+}

@@ -1,0 +1,321 @@
+//! The first half of an operation: a request, addressed, declared and signed before the clock starts.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use bytes::Bytes;
+use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue};
+
+use super::S3Lane;
+use crate::clock::wall_now;
+use crate::s3::checksum::BodyChecksum;
+use crate::s3::connection::Payload;
+use crate::s3::credentials::{CredentialSource, Credentials};
+use crate::s3::encode::{encode_into, hex_into};
+use crate::s3::message::{complete_body, create_bucket_body, delete_many_body};
+use crate::s3::sign::{EMPTY_SHA256, UNSIGNED_PAYLOAD};
+use crate::store::url::PayloadSigning;
+use crate::store::{Body, Observer, Request};
+
+/// A request made ready.
+pub(super) type Prepared = hyper::Request<Payload>;
+
+fn payload_of(body: Option<Body>) -> Payload {
+    match body {
+        None => Payload::empty(),
+        Some(Body::Whole(data)) => Payload::whole(data),
+        Some(body) => Payload::pieces(body.len(), body.pieces()),
+    }
+}
+
+fn body_sha256(body: &Body) -> String {
+    let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);
+    match body {
+        Body::Whole(data) => context.update(data),
+        Body::Segmented(_) => body.pieces().for_each(|piece| context.update(&piece)),
+    }
+    let mut out = String::with_capacity(64);
+    hex_into(&mut out, context.finish().as_ref());
+    out
+}
+
+impl S3Lane {
+    /// Writes path and query of a request and returns its method.
+    pub(super) fn address(&mut self, request: &Request<'_>) -> hyper::Method {
+        self.query.clear();
+        let (method, key) = match request {
+            Request::Put { key, .. } => (hyper::Method::PUT, *key),
+            Request::Get { key, .. } => (hyper::Method::GET, *key),
+            Request::Head { key } => (hyper::Method::HEAD, *key),
+            Request::Delete { key } => (hyper::Method::DELETE, *key),
+            Request::List { prefix, start_after, token, max_keys } => {
+                // Sorted by name, as the signature wants them.
+                for (name, value) in [("continuation-token=", *token), ("list-type=", "2")] {
+                    self.parameter(name, value);
+                }
+                self.parameter("max-keys=", &max_keys.to_string());
+                self.parameter("prefix=", prefix);
+                self.parameter("start-after=", start_after);
+                (hyper::Method::GET, "")
+            }
+            Request::DeleteMany { .. } => {
+                self.query.push_str("delete=");
+                (hyper::Method::POST, "")
+            }
+            Request::CreateMultipart { key } => {
+                self.query.push_str("uploads=");
+                (hyper::Method::POST, *key)
+            }
+            Request::UploadPart { key, upload_id, number, .. } => {
+                self.parameter("partNumber=", &number.to_string());
+                self.parameter("uploadId=", upload_id);
+                (hyper::Method::PUT, *key)
+            }
+            Request::CompleteMultipart { key, upload_id, .. } => {
+                self.parameter("uploadId=", upload_id);
+                (hyper::Method::POST, *key)
+            }
+            Request::AbortMultipart { key, upload_id } => {
+                self.parameter("uploadId=", upload_id);
+                (hyper::Method::DELETE, *key)
+            }
+            Request::ListUploads { prefix } => {
+                self.parameter("prefix=", prefix);
+                self.query.push_str(if self.query.is_empty() { "uploads=" } else { "&uploads=" });
+                (hyper::Method::GET, "")
+            }
+            Request::CheckBucket => (hyper::Method::HEAD, ""),
+            Request::CreateBucket => (hyper::Method::PUT, ""),
+            Request::DeleteBucket => (hyper::Method::DELETE, ""),
+        };
+        let mut path = std::mem::take(&mut self.path);
+        self.url.endpoint.path_into(&mut path, key);
+        self.path = path;
+        method
+    }
+
+    fn parameter(&mut self, name: &str, value: &str) {
+        if !value.is_empty() {
+            if !self.query.is_empty() {
+                self.query.push('&');
+            }
+            self.query.push_str(name);
+            encode_into(&mut self.query, value.as_bytes(), false);
+        }
+    }
+
+    /// The body that a request carries.
+    fn body_of(&self, request: &Request<'_>) -> Option<Body> {
+        let text = |text: String| Some(Body::Whole(Bytes::from(text)));
+        match request {
+            Request::Put { body, .. } | Request::UploadPart { body, .. } => Some(body.clone()),
+            Request::CompleteMultipart { parts, .. } => text(complete_body(parts)),
+            Request::CreateMultipart { .. } => text(String::new()),
+            Request::DeleteMany { keys } => text(delete_many_body(keys)),
+            Request::CreateBucket => {
+                create_bucket_body(&self.url.endpoint.region, self.url.zone.as_deref()).and_then(text)
+            }
+            _ => None,
+        }
+    }
+
+    /// The headers that say something about the request beside who sends it, all of them to be signed.
+    fn extra(
+        &self,
+        request: &Request<'_>,
+        body: Option<&Body>,
+        observer: &dyn Observer,
+    ) -> Vec<(HeaderName, String)> {
+        let mut extra = Vec::new();
+        let mut push = |name: &'static str, value: String| extra.push((HeaderName::from_static(name), value));
+        let declared = observer.checksum().or(self.url.checksum);
+        match request {
+            Request::Get { range: Some(range), .. } => {
+                push("range", format!("bytes={}-{}", range.start, range.end - 1));
+            }
+            Request::Get { .. } if observer.wants_checksum() => push("x-amz-checksum-mode", "ENABLED".into()),
+            Request::DeleteMany { .. } => {
+                let checksum = BodyChecksum::from_name(&self.url.profile.request_checksum);
+                let checksum = checksum.unwrap_or(BodyChecksum::Md5);
+                push(checksum.header(), body.map(|b| checksum.of(b.pieces())).unwrap_or_default());
+            }
+            Request::Put { body, .. } | Request::UploadPart { body, .. } => {
+                if let Some(checksum) = declared {
+                    push(checksum.header(), checksum.of(body.pieces()));
+                }
+            }
+            Request::CreateMultipart { .. } => {
+                if let Some(BodyChecksum::Declared(algorithm)) = declared {
+                    push("x-amz-checksum-algorithm", algorithm.name().into());
+                    if declared.is_some_and(|c| self.url.profile.keeps_whole(c.name())) {
+                        push("x-amz-checksum-type", "FULL_OBJECT".into());
+                    }
+                }
+            }
+            _ => {}
+        }
+        if let Some(class) = &self.url.storage_class
+            && matches!(request, Request::Put { .. } | Request::CreateMultipart { .. })
+            && let Ok(name) = HeaderName::try_from(self.url.profile.storage_class_header.as_str())
+        {
+            extra.push((name, class.clone()));
+        }
+        extra
+    }
+
+    /// A request made ready, before the clock starts.
+    pub(super) fn prepare(
+        &mut self,
+        request: &Request<'_>,
+        observer: &dyn Observer,
+    ) -> Result<Prepared, String> {
+        let method = self.address(request);
+        let body = self.body_of(request);
+        let mut headers = HeaderMap::with_capacity(8);
+        headers.insert(HOST, self.host.clone());
+        let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
+        let extra = self.extra(request, body.as_ref(), observer);
+        for (name, text) in &extra {
+            headers.insert(name, value(text)?);
+        }
+        match self.credentials_for(request) {
+            Some(by) if self.presigns(request) => self.presign(&by, &method),
+            Some(by) => {
+                let in_session = self.sessions.is_some() && needs_session(request);
+                self.sign((&by, in_session), &method, body.as_ref(), &extra, &mut headers)?;
+            }
+            None => {}
+        }
+        if let Some(tag) = observer.tag() {
+            headers.insert(HeaderName::from_static("x-plimsoll-tag"), value(tag)?);
+        }
+        let mut target = std::mem::take(&mut self.path);
+        if !self.query.is_empty() {
+            target.push('?');
+            target.push_str(&self.query);
+        }
+        let uri = hyper::Uri::try_from(target.as_str()).map_err(|e| format!("the key makes no URL: {e}"));
+        self.path = target;
+        if body.as_ref().is_some_and(Body::is_empty) {
+            // The HTTP library says nothing about an empty body, but S3 insists on a length.
+            headers.insert(hyper::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
+        }
+        let mut prepared = hyper::Request::new(payload_of(body));
+        *prepared.method_mut() = method;
+        *prepared.uri_mut() = uri?;
+        *prepared.headers_mut() = headers;
+        Ok(prepared)
+    }
+
+    /// Whom a request is signed as: the session's credentials, or the user's own where sessions do not reach.
+    fn credentials_for(&self, request: &Request<'_>) -> Option<Arc<Credentials>> {
+        match &self.sessions {
+            Some(sessions) if needs_session(request) => sessions.current(),
+            _ => self.credentials.as_ref().map(CredentialSource::current),
+        }
+    }
+
+    /// Whether a request goes by a URL that was signed ahead.
+    fn presigns(&self, request: &Request<'_>) -> bool {
+        self.url.presign_s.is_some()
+            && matches!(request, Request::Get { .. } | Request::Put { .. } | Request::Head { .. })
+    }
+
+    /// Turns path and query into the URL that was signed ahead. A signature depends on nothing but key and time of signing, so signing
+    /// it now, as of then, gives the very URL that would have been kept.
+    fn presign(&mut self, by: &Credentials, method: &hyper::Method) {
+        let expires_s = self.url.presign_s.unwrap_or_default();
+        let signed_at = self.signed_ahead.at(expires_s);
+        let host = &self.url.endpoint.authority;
+        self.query = self.signer.presign_at(by, signed_at, method.as_str(), host, &self.path, &[], expires_s);
+    }
+
+    fn sign(
+        &mut self,
+        (credentials, in_session): (&Credentials, bool),
+        method: &hyper::Method,
+        body: Option<&Body>,
+        extra: &[(HeaderName, String)],
+        headers: &mut HeaderMap,
+    ) -> Result<(), String> {
+        let hashed;
+        let payload = match body {
+            None => EMPTY_SHA256,
+            Some(body) if body.is_empty() => EMPTY_SHA256,
+            Some(_) if self.url.payload == PayloadSigning::Unsigned => UNSIGNED_PAYLOAD,
+            Some(body) => {
+                hashed = body_sha256(body);
+                &hashed
+            }
+        };
+        let token = if in_session { "x-amz-s3session-token" } else { "x-amz-security-token" };
+        let mut signed: [(&str, &str); 12] = [("", ""); 12];
+        let mut count = 0;
+        let mut push = |name, value| {
+            signed[count] = (name, value);
+            count += 1;
+        };
+        push("host", &self.url.endpoint.authority);
+        push("x-amz-content-sha256", payload);
+        if let Some(value) = &credentials.session_token {
+            push(token, value);
+        }
+        for (name, text) in extra {
+            push(name.as_str(), text.as_str());
+        }
+        if !extra.is_empty() {
+            signed[..count].sort_unstable();
+        }
+        let done = self.signer.sign(
+            credentials,
+            method.as_str(),
+            &self.path,
+            &self.query,
+            &signed[..count],
+            payload,
+        );
+        let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
+        headers.insert(AUTHORIZATION, value(done.authorization)?);
+        if self.date.as_bytes() != done.date_time.as_bytes() {
+            self.date = value(done.date_time)?;
+        }
+        headers.insert(HeaderName::from_static("x-amz-date"), self.date.clone());
+        let shown = match payload {
+            EMPTY_SHA256 => HeaderValue::from_static(EMPTY_SHA256),
+            UNSIGNED_PAYLOAD => HeaderValue::from_static(UNSIGNED_PAYLOAD),
+            other => value(other)?,
+        };
+        headers.insert(HeaderName::from_static("x-amz-content-sha256"), shown);
+        if let Some(text) = &credentials.session_token {
+            headers.insert(HeaderName::from_static(token), value(text)?);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a request to a directory bucket belongs to a session (S3 API reference, CreateSession: HeadBucket and bucket management are
+/// signed with the account's own credentials).
+pub(super) fn needs_session(request: &Request<'_>) -> bool {
+    !matches!(request, Request::CheckBucket | Request::CreateBucket | Request::DeleteBucket)
+}
+
+/// When the URLs in use were signed.
+#[derive(Debug)]
+pub(super) struct SignedAhead(AtomicI64);
+
+impl SignedAhead {
+    /// Signed now.
+    pub(super) fn now() -> SignedAhead {
+        SignedAhead(AtomicI64::new(wall_now().as_second()))
+    }
+
+    /// The second of signing, renewed once half of the URLs' life is over.
+    fn at(&self, expires_s: u32) -> i64 {
+        let (signed, now) = (self.0.load(Ordering::Relaxed), wall_now().as_second());
+        if now - signed <= i64::from(expires_s / 2) {
+            return signed;
+        }
+        self.0.store(now, Ordering::Relaxed);
+        now
+    }
+}

@@ -1,0 +1,245 @@
+//! Sessions of directory buckets (S3 API reference, CreateSession): short-lived credentials that sign every request to objects.
+//!
+//! One thread per store makes the session and renews it before it ends, so that there is never more than one request for it under way
+//! and no operation waits for a renewal. What it costs is kept apart from the operations.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use hyper::header::{DATE, HOST, HeaderName, HeaderValue};
+use tokio::sync::watch;
+
+use super::super::url::S3Url;
+use crate::clock::{Timer, now_ns, wall_now};
+use crate::s3::connection::{Connection, Payload, Target};
+use crate::s3::credentials::{CredentialSource, Credentials};
+use crate::s3::error::S3Error;
+use crate::s3::sign::{EMPTY_SHA256, Signer};
+use crate::s3::xml::Element;
+use crate::store::{ErrorClass, Failure, SideCall, Timings};
+
+/// Where the session stands.
+#[derive(Clone)]
+enum State {
+    /// Nobody has asked for one yet, or it is being made.
+    Absent,
+    /// It is there.
+    Open(Arc<Credentials>),
+    /// The first one could not be made.
+    Refused(Box<Failure>),
+}
+
+/// What the renewing thread shares with the lanes.
+struct Inner {
+    url: Arc<S3Url>,
+    target: Target,
+    own: CredentialSource,
+    state: watch::Sender<State>,
+    calls: Mutex<Vec<SideCall>>,
+    working: AtomicBool,
+}
+
+/// The session of one bucket. The thread that renews it ends with this value.
+pub struct Sessions {
+    inner: Arc<Inner>,
+    alive: watch::Sender<()>,
+}
+
+/// How long a request for a session may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// A session is renewed a fifth of its life before it ends, at most a minute before.
+const MOST_MARGIN: Duration = Duration::from_secs(60);
+/// Pause after a renewal that failed; it is tried again until the session ends and after.
+const PAUSE: Duration = Duration::from_millis(250);
+
+impl Sessions {
+    /// A session that is made when it is first asked for.
+    pub fn new(url: Arc<S3Url>, target: Target, own: CredentialSource) -> Sessions {
+        let inner = Inner {
+            url,
+            target,
+            own,
+            state: watch::Sender::new(State::Absent),
+            calls: Mutex::default(),
+            working: AtomicBool::new(false),
+        };
+        Sessions { inner: Arc::new(inner), alive: watch::Sender::new(()) }
+    }
+
+    /// Waits until there is a session; at once where there is one.
+    ///
+    /// # Errors
+    /// Why the first one could not be made.
+    pub async fn ready(&self) -> Result<(), Failure> {
+        if matches!(*self.inner.state.borrow(), State::Open(_)) {
+            return Ok(());
+        }
+        if !self.inner.working.swap(true, Ordering::AcqRel) {
+            self.inner.state.send_replace(State::Absent);
+            let (inner, alive) = (Arc::clone(&self.inner), self.alive.subscribe());
+            let thread = std::thread::Builder::new().name("session".into());
+            thread.spawn(move || inner.keep_fresh(alive)).map_err(|e| unmade(e.to_string()))?;
+        }
+        let mut changes = self.inner.state.subscribe();
+        let state = changes.wait_for(|state| !matches!(state, State::Absent)).await;
+        match state.as_deref() {
+            Ok(State::Refused(failure)) => Err((**failure).clone()),
+            _ => Ok(()),
+        }
+    }
+
+    /// The credentials of the session.
+    pub fn current(&self) -> Option<Arc<Credentials>> {
+        match &*self.inner.state.borrow() {
+            State::Open(credentials) => Some(Arc::clone(credentials)),
+            _ => None,
+        }
+    }
+
+    /// The requests made for sessions so far.
+    pub fn calls(&self) -> Vec<SideCall> {
+        self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+fn unmade(message: String) -> Failure {
+    Failure::new(ErrorClass::Connect, format!("no session: {message}"), Timings::default())
+}
+
+impl Inner {
+    /// Makes the session and renews it until nobody holds it any more.
+    fn keep_fresh(&self, mut alive: watch::Receiver<()>) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = match runtime {
+            Ok(runtime) => runtime,
+            Err(error) => return self.refuse(unmade(error.to_string())),
+        };
+        runtime.block_on(async {
+            let mut first = true;
+            loop {
+                let pause = match self.create().await {
+                    Ok((credentials, life)) => {
+                        self.state.send_replace(State::Open(Arc::new(credentials)));
+                        first = false;
+                        life.saturating_sub((life / 5).min(MOST_MARGIN)).max(PAUSE)
+                    }
+                    Err(failure) if first => return self.refuse(failure),
+                    Err(_) => PAUSE,
+                };
+                let Ok(mut timer) = Timer::new() else { return };
+                tokio::select! {
+                    _ = timer.until(now_ns() + pause.as_nanos() as u64) => {}
+                    _ = alive.changed() => return,
+                }
+            }
+        });
+    }
+
+    fn refuse(&self, failure: Failure) {
+        self.working.store(false, Ordering::Release);
+        self.state.send_replace(State::Refused(Box::new(failure)));
+    }
+
+    /// Makes one session and notes what that took.
+    async fn create(&self) -> Result<(Credentials, Duration), Failure> {
+        let began_ns = now_ns();
+        let made = tokio::time::timeout(PATIENCE, self.request()).await;
+        let made = made.unwrap_or_else(|_| Err(unmade(format!("no answer within {} s", PATIENCE.as_secs()))));
+        let error = made.as_ref().err().map(ToString::to_string);
+        let call = SideCall { what: "CreateSession", began_ns, took_ns: now_ns() - began_ns, error };
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
+        made
+    }
+
+    async fn request(&self) -> Result<(Credentials, Duration), Failure> {
+        let endpoint = &self.url.endpoint;
+        let mut connection =
+            Connection::open(&self.target, 0, false).await.map_err(|e| unmade(e.to_string()))?;
+        let mut path = String::new();
+        endpoint.path_into(&mut path, "");
+        let own = self.own.current();
+        let asked = wall_now();
+        let mut headers = vec![
+            ("host", endpoint.authority.as_str()),
+            ("x-amz-content-sha256", EMPTY_SHA256),
+            ("x-amz-create-session-mode", "ReadWrite"),
+        ];
+        if let Some(token) = &own.session_token {
+            headers.push(("x-amz-security-token", token));
+        }
+        let mut signer = Signer::new(&endpoint.region, "s3express");
+        let signed = signer.sign(&own, "GET", &path, "session=", &headers, EMPTY_SHA256);
+        let mut request = hyper::Request::new(Payload::empty());
+        *request.uri_mut() =
+            hyper::Uri::try_from(format!("{path}?session=")).map_err(|e| unmade(e.to_string()))?;
+        headers.push(("authorization", signed.authorization));
+        headers.push(("x-amz-date", signed.date_time));
+        for (name, value) in headers {
+            let name = if name == "host" { HOST } else { HeaderName::from_static(name) };
+            request
+                .headers_mut()
+                .insert(name, HeaderValue::from_str(value).map_err(|e| unmade(e.to_string()))?);
+        }
+        let (head, mut body) =
+            connection.send(request).await.map_err(|e| unmade(e.to_string()))?.into_parts();
+        let mut answer = Vec::new();
+        while let Some(piece) = connection.next_piece(&mut body).await.map_err(|e| unmade(e.to_string()))? {
+            answer.extend_from_slice(&piece);
+        }
+        if !head.status.is_success() {
+            let error = S3Error::parse(head.status.as_u16(), "", &answer);
+            let class = ErrorClass::Answered(error.class());
+            return Err(Failure::new(class, format!("CreateSession: {}", error.message), Timings::default()));
+        }
+        let date = head.headers.get(DATE).and_then(|v| v.to_str().ok());
+        let date = date.and_then(|d| jiff::fmt::rfc2822::parse(d).ok()).map(|d| d.timestamp());
+        read(&answer, store_time(date, asked)).map_err(|what| {
+            let class = ErrorClass::Answered("200 NoCredentials".into());
+            let text =
+                format!("CreateSession answered without {what}; the server knows no directory buckets");
+            Failure::new(class, text, Timings::default())
+        })
+    }
+}
+
+/// What time it is for the store: our own where the two clocks agree, because its Date header has whole seconds; else the latest that
+/// it may be there.
+fn store_time(date: Option<jiff::Timestamp>, ours: jiff::Timestamp) -> jiff::Timestamp {
+    match date {
+        Some(date) if (date.as_second() - ours.as_second()).abs() > 2 => {
+            date + jiff::SignedDuration::from_secs(1)
+        }
+        _ => ours,
+    }
+}
+
+/// Reads a CreateSessionResult; `now` is the store's own time, against which the life is reckoned.
+fn read(answer: &[u8], now: jiff::Timestamp) -> Result<(Credentials, Duration), &'static str> {
+    let root = Element::parse(answer).map_err(|_| "XML")?;
+    let found = root.child("Credentials").ok_or("credentials")?;
+    let text = |name: &str| found.text_of(name).filter(|t| !t.is_empty());
+    let access = text("AccessKeyId").ok_or("an access key")?;
+    let secret = text("SecretAccessKey").ok_or("a secret key")?;
+    let token = text("SessionToken").ok_or("a session token")?;
+    let ends: jiff::Timestamp = text("Expiration").and_then(|t| t.parse().ok()).ok_or("an expiration")?;
+    let life = Duration::try_from(ends.duration_since(now)).unwrap_or(PAUSE);
+    Ok((Credentials::new(access, secret, Some(token)), life))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_is_read_with_its_life() {
+        let answer = b"<CreateSessionResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Credentials>\
+            <SessionToken>t</SessionToken><SecretAccessKey>s</SecretAccessKey><AccessKeyId>a</AccessKeyId>\
+            <Expiration>2026-11-21T12:05:00Z</Expiration></Credentials></CreateSessionResult>";
+        let now = "2026-11-21T12:00:00Z".parse().unwrap();
+        let (credentials, life) = read(answer, now).unwrap();
+        assert_eq!((credentials.access_key.as_str(), life.as_secs()), ("a", 300));
+        assert_eq!(credentials.session_token.as_deref(), Some("t"));
+        assert_eq!(read(b"<CreateSessionResult/>", now).unwrap_err(), "credentials", "as emulators answer");
+    }
+}

@@ -1,0 +1,286 @@
+//! `s3://bucket/prefix?endpoint=…&provider=…`: which provider it is, where its bucket lives and how requests to it look.
+
+use std::sync::Arc;
+
+use super::{Lookup, Query, UrlError, prefix_of};
+use crate::clock::SECOND;
+use crate::provider::{self, Addressing, Holes, Profile, express_name_fault, express_zone};
+use crate::s3::checksum::BodyChecksum;
+use crate::s3::endpoint::{Endpoint, Style};
+use crate::units::parse_duration;
+
+/// Whether a put's body is covered by the signature.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PayloadSigning {
+    /// SHA-256 over the body, before the operation starts.
+    Signed,
+    /// `UNSIGNED-PAYLOAD`; TLS protects the body.
+    Unsigned,
+}
+
+/// An S3-compatible bucket as written, resolved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct S3Url {
+    /// Where it is.
+    pub endpoint: Endpoint,
+    /// Where it is created and deleted, when that is elsewhere.
+    pub control: Option<Endpoint>,
+    /// Prefix for keys: empty or ending in `/`.
+    pub prefix: String,
+    /// What is known of the provider.
+    pub profile: Arc<Profile>,
+    /// Zone id of a directory bucket.
+    pub zone: Option<String>,
+    /// Whether bodies are signed.
+    pub payload: PayloadSigning,
+    /// Whether requests are signed at all.
+    pub sign: bool,
+    /// The checksum that uploads bear.
+    pub checksum: Option<BodyChecksum>,
+    /// The storage class that uploads ask for.
+    pub storage_class: Option<String>,
+    /// Seconds that URLs live for which objects are put and read by, where that is how it is done.
+    pub presign_s: Option<u32>,
+}
+
+/// Parameters of an `s3://` store, for error messages.
+pub const PARAMETERS: &str =
+    "endpoint, region, provider, account, style, payload, sign, checksum, storage_class, presign";
+
+/// Reads an S3 store from what follows `s3://`.
+///
+/// # Errors
+/// See [`UrlError`].
+pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
+    let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
+    if bucket.contains('@') {
+        return Err(UrlError::Secret);
+    }
+    let mut query = Query::parse(query);
+    if ["access_key", "secret_key", "access-key", "secret-key"].iter().any(|name| query.has(name)) {
+        return Err(UrlError::Secret);
+    }
+    let prefix = prefix_of(prefix)?;
+    let variable = |name: &str| environment(name).filter(|v| !v.is_empty());
+    let (account, region) = (query.take("account"), query.take("region"));
+    let asked = query.take("provider");
+    let around = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
+    let written = query.take("endpoint");
+    let seen = written.as_deref().or(around.as_deref());
+    let profile = profile_of(asked.as_deref(), bucket, seen)?;
+    // Who names a provider that is somewhere means that place, whatever the environment says.
+    let elsewhere = asked.is_none() || profile.endpoint.is_none();
+    let custom = written.or(around.filter(|_| elsewhere));
+    let zone = if profile.sessions {
+        if let Some(fault) = express_name_fault(bucket) {
+            return Err(UrlError::Express { bucket: bucket.into(), fault });
+        }
+        express_zone(bucket)
+    } else {
+        None
+    };
+    let region = region_of(&profile, zone, region, variable)?;
+    let holes = Holes { region: &region, account: account.as_deref(), zone };
+    let style = query.choice("style", &[("path", Style::Path), ("virtual", Style::VirtualHost)])?;
+    let usual = match (&custom, profile.style) {
+        // A wildcard certificate does not cover a bucket with a dot in its name.
+        (None, Addressing::Virtual) if !bucket.contains('.') => Style::VirtualHost,
+        _ => Style::Path,
+    };
+    let style = style.unwrap_or(usual);
+    let url = match &custom {
+        Some(url) => url.clone(),
+        None => profile.endpoint(holes)?.ok_or_else(|| UrlError::Anywhere(profile.name.clone()))?,
+    };
+    let endpoint = Endpoint::new(&url, bucket, style, &region)?;
+    let control = profile.control(holes)?.filter(|_| custom.is_none());
+    let control = control.map(|url| Endpoint::new(&url, bucket, Style::Path, &region)).transpose()?;
+    let payload = query
+        .choice("payload", &[("signed", PayloadSigning::Signed), ("unsigned", PayloadSigning::Unsigned)])?;
+    let usual_payload = if endpoint.tls { PayloadSigning::Unsigned } else { PayloadSigning::Signed };
+    let url = S3Url {
+        endpoint,
+        control,
+        prefix,
+        zone: zone.map(str::to_string),
+        payload: payload.unwrap_or(usual_payload),
+        sign: query.choice("sign", &[("on", true), ("off", false)])?.unwrap_or(true),
+        checksum: checksum_of(&profile, query.take("checksum"))?,
+        presign_s: presign_of(query.take("presign"))?,
+        storage_class: storage_class_of(&profile, query.take("storage_class"))?,
+        profile: Arc::new(profile),
+    };
+    query.finish(PARAMETERS)?;
+    Ok(url)
+}
+
+/// The provider that is asked for, or recognised by the bucket's name or the endpoint's host.
+fn profile_of(asked: Option<&str>, bucket: &str, custom: Option<&str>) -> Result<Profile, UrlError> {
+    if let Some(name) = asked {
+        return Ok(provider::load(name)?);
+    }
+    if bucket.ends_with(provider::EXPRESS_SUFFIX) {
+        return Ok(provider::load("aws-s3-express")?);
+    }
+    let Some(custom) = custom else { return Ok(provider::load("aws-s3")?) };
+    let host = custom.split_once("://").map_or(custom, |(_, rest)| rest);
+    let host = host.split([':', '/']).next().unwrap_or(host);
+    match provider::of_host(host) {
+        Some(profile) => Ok(profile),
+        None => Ok(provider::load("generic")?),
+    }
+}
+
+/// The region: as written, by the zone, by the environment where the provider knows the region, or the provider's own.
+fn region_of(
+    profile: &Profile,
+    zone: Option<&str>,
+    written: Option<String>,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<String, UrlError> {
+    let of_zone = zone.and_then(|zone| profile.region_of(zone));
+    match (written, of_zone, zone) {
+        (Some(written), Some(region), Some(zone)) if written != region => {
+            Err(UrlError::Zone { zone: zone.into(), region: region.into(), written })
+        }
+        (Some(written), ..) => Ok(written),
+        (None, Some(region), _) => Ok(region.into()),
+        (None, None, _) => {
+            let around = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+            let fits = |region: &String| profile.regions.is_empty() || profile.regions.contains(region);
+            Ok(around.filter(fits).unwrap_or_else(|| profile.region.clone()))
+        }
+    }
+}
+
+fn checksum_of(profile: &Profile, written: Option<String>) -> Result<Option<BodyChecksum>, UrlError> {
+    let Some(name) = written.filter(|name| name != "none") else { return Ok(None) };
+    let checksum = BodyChecksum::from_name(&name).filter(|c| profile.takes(c.name()));
+    checksum.map(Some).ok_or_else(|| UrlError::Checksum {
+        name,
+        provider: profile.name.clone(),
+        known: profile.checksums.join(", "),
+    })
+}
+
+/// Longest life of a presigned URL: seven days (S3 user guide, presigned URLs).
+const LONGEST_PRESIGN_S: u64 = 7 * 24 * 3600;
+
+fn presign_of(written: Option<String>) -> Result<Option<u32>, UrlError> {
+    let Some(value) = written else { return Ok(None) };
+    let seconds = parse_duration(&value).map_or(0, |ns| ns / SECOND);
+    if (2..=LONGEST_PRESIGN_S).contains(&seconds) {
+        return Ok(Some(seconds as u32));
+    }
+    Err(UrlError::Value { name: "presign", value, allowed: "2s to 168h, such as 15m".into() })
+}
+
+fn storage_class_of(profile: &Profile, written: Option<String>) -> Result<Option<String>, UrlError> {
+    let Some(class) = written else { return Ok(None) };
+    if profile.storage_classes.is_empty() || profile.storage_classes.contains(&class) {
+        return Ok(Some(class));
+    }
+    Err(UrlError::StorageClass {
+        class,
+        provider: profile.name.clone(),
+        known: profile.storage_classes.join(", "),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{StoreUrl, parse};
+    use super::*;
+
+    fn s3(text: &str) -> S3Url {
+        match parse(text, &|_| None) {
+            Ok(StoreUrl::S3(url)) => *url,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_forms_of_the_manual() {
+        let url = s3("s3://bucket/some/prefix?endpoint=http://127.0.0.1:9000&region=eu-1&provider=minio");
+        assert_eq!((url.prefix.as_str(), url.profile.name.as_str()), ("some/prefix/", "minio"));
+        assert_eq!((url.endpoint.port, url.payload), (9000, PayloadSigning::Signed));
+        let aws = s3("s3://bucket");
+        assert_eq!(aws.endpoint.authority, "bucket.s3.us-east-1.amazonaws.com");
+        assert_eq!(
+            (aws.payload, aws.profile.name.as_str(), aws.prefix.as_str()),
+            (PayloadSigning::Unsigned, "aws-s3", "")
+        );
+        assert_eq!(s3("s3://my.bucket").endpoint.style, Style::Path);
+    }
+
+    #[test]
+    fn providers_fill_in_endpoint_region_and_style() {
+        let r2 = s3("s3://bucket?provider=cloudflare-r2&account=abc");
+        assert_eq!(r2.endpoint.url(), "https://abc.r2.cloudflarestorage.com");
+        assert_eq!((r2.endpoint.region.as_str(), r2.endpoint.style), ("auto", Style::Path));
+        let tigris = s3("s3://bucket?provider=tigris");
+        assert_eq!(tigris.endpoint.authority, "bucket.t3.storage.dev");
+        let b2 = s3("s3://bucket?provider=backblaze-b2&region=eu-central-003");
+        assert_eq!(b2.endpoint.authority, "s3.eu-central-003.backblazeb2.com");
+        let known = s3("s3://bucket?endpoint=https://abc.r2.cloudflarestorage.com");
+        assert_eq!(known.profile.name, "cloudflare-r2");
+    }
+
+    #[test]
+    fn directory_buckets_find_their_zone_and_region() {
+        let url = s3("s3://base--usw2-az1--x-s3");
+        assert_eq!(url.endpoint.authority, "base--usw2-az1--x-s3.s3express-usw2-az1.us-west-2.amazonaws.com");
+        let control = url.control.unwrap();
+        assert_eq!(
+            (control.authority.as_str(), control.style),
+            ("s3express-control.us-west-2.amazonaws.com", Style::Path)
+        );
+        let here = s3("s3://base--use1-az4--x-s3?endpoint=http://127.0.0.1:9000");
+        assert_eq!((here.endpoint.style, here.control, here.profile.sessions), (Style::Path, None, true));
+        let message = |text: &str| parse(text, &|_| None).unwrap_err().to_string();
+        assert!(message("s3://base--use1-az4--x-s3?region=eu-west-1").contains("us-east-1"));
+        assert!(message("s3://base--x-s3").contains("base--zone--x-s3"));
+        assert!(message("s3://data?provider=aws-s3-express").contains("base--zone--x-s3"));
+    }
+
+    #[test]
+    fn the_environment_fills_what_is_left_out() {
+        let environment = |name: &str| match name {
+            "AWS_REGION" => Some("eu-west-1".to_string()),
+            "AWS_ENDPOINT_URL_S3" => Some("https://s3.example.org".to_string()),
+            _ => None,
+        };
+        let read = |text| match parse(text, &environment) {
+            Ok(StoreUrl::S3(url)) => *url,
+            other => panic!("{other:?}"),
+        };
+        let url = read("s3://bucket");
+        assert_eq!(
+            (url.endpoint.authority.as_str(), url.endpoint.region.as_str()),
+            ("s3.example.org", "eu-west-1")
+        );
+        let r2 = read("s3://bucket?provider=cloudflare-r2&account=abc");
+        assert_eq!(
+            (r2.endpoint.region.as_str(), r2.endpoint.port),
+            ("auto", 443),
+            "AWS's region is not R2's"
+        );
+    }
+
+    #[test]
+    fn errors_name_the_parameter_and_the_fix() {
+        let message = |text: &str| parse(text, &|_| None).unwrap_err().to_string();
+        assert!(message("s3://bucket?endpont=x").contains("'endpont' is unknown; known are endpoint"));
+        assert!(message("s3://bucket?style=host").contains("path, virtual"));
+        assert!(message("s3://key:secret@bucket").contains("AWS_ACCESS_KEY_ID"));
+        assert!(!message("s3://key:secret@bucket").contains("secret@"));
+        assert!(!message("s3://bucket?secret_key=hush").contains("hush"));
+        assert!(message("s3://bucket?endpoint=localhost:9000").contains("http://"));
+        assert!(message("s3://bucket?provider=aws").contains("known are aws-s3"));
+        assert!(message("s3://bucket?provider=minio").contains("endpoint="));
+        assert!(message("s3://bucket?provider=cloudflare-r2").contains("account="));
+        assert!(message("s3://bucket?provider=backblaze-b2&checksum=crc32c").contains("takes none, md5"));
+        assert!(message("s3://bucket?storage_class=EXPRESS").contains("STANDARD_IA"));
+    }
+}
