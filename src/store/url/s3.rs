@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Lookup, Query, UrlError, prefix_of};
 use crate::clock::SECOND;
-use crate::provider::{self, Addressing, Holes, Profile, express_name_fault, express_zone};
+use crate::provider::{self, Addressing, Holes, Profile, zone};
 use crate::s3::checksum::BodyChecksum;
 use crate::s3::endpoint::{Endpoint, Style};
 use crate::units::parse_duration;
@@ -73,10 +73,10 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
     let elsewhere = asked.is_none() || profile.endpoint.is_none();
     let custom = written.or(around.filter(|_| elsewhere));
     let zone = if profile.sessions {
-        if let Some(fault) = express_name_fault(bucket) {
+        if let Some(fault) = zone::name_fault(bucket) {
             return Err(UrlError::Express { bucket: bucket.into(), fault });
         }
-        express_zone(bucket)
+        zone::zone_of(bucket)
     } else {
         None
     };
@@ -120,7 +120,7 @@ fn profile_of(asked: Option<&str>, bucket: &str, custom: Option<&str>) -> Result
     if let Some(name) = asked {
         return Ok(provider::load(name)?);
     }
-    if bucket.ends_with(provider::EXPRESS_SUFFIX) {
+    if bucket.ends_with(zone::SUFFIX) {
         return Ok(provider::load("aws-s3-express")?);
     }
     let Some(custom) = custom else { return Ok(provider::load("aws-s3")?) };
