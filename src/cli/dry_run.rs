@@ -35,8 +35,9 @@ fn objects(phase: &Phase) -> String {
             format!("{} (there already, at most {})", existing.location, format_count(dataset.count))
         }
         None => {
-            let parts = if dataset.part_size > 0 {
-                format!(" in parts of {}", format_size(dataset.part_size))
+            let upload = &dataset.upload;
+            let parts = if upload.part_size > 0 {
+                format!(" in parts of {}, {} at once", format_size(upload.part_size), upload.in_flight)
             } else {
                 String::new()
             };

@@ -3,24 +3,40 @@
 use super::exit::Exit;
 use super::stores::Opened;
 use crate::experiment::Experiment;
-use crate::provider::{ListPrefix, rules};
+use crate::provider::{self, ListPrefix, rules};
 use crate::schedule::{Load, Phase};
 use crate::store::Store;
 use crate::units::format_size;
 use crate::workload::OperationKind;
 
-/// Holds every phase against every store.
+/// Holds every phase against every store, and returns what is to be said. Points of a sweep that a store refuses are taken out.
 ///
 /// # Errors
 /// 2 with the first phase that a store cannot carry out, and why.
-pub fn fit(experiment: &Experiment, opened: &[Opened]) -> Result<Vec<String>, Exit> {
+pub fn fit(experiment: &mut Experiment, opened: &[Opened]) -> Result<Vec<String>, Exit> {
     let mut notes = Vec::new();
+    let mut refused = Vec::new();
     for store in opened {
         for phase in &experiment.phases {
             let place = |what: String| format!("phase '{}' on {}: {what}", phase.name, store.written);
-            refusals(phase, store.store.as_ref()).map_err(|what| Exit::input(place(what)))?;
+            match refusals(phase, store.store.as_ref()) {
+                Ok(()) => {}
+                Err(what) if phase.sweep_of.is_some() => {
+                    refused.push(phase.name.clone());
+                    let note = format!("left out of the sweep on {}: {what}", store.written);
+                    if !notes.contains(&note) {
+                        notes.push(note);
+                    }
+                    continue;
+                }
+                Err(what) => return Err(Exit::input(place(what))),
+            }
             notes.extend(remarks(phase, store.store.as_ref()).into_iter().map(place));
         }
+    }
+    experiment.phases.retain(|phase| !refused.contains(&phase.name));
+    if experiment.phases.is_empty() {
+        return Err(Exit::input(format!("no point of the sweep is left: {}", notes.join("; "))));
     }
     Ok(notes)
 }
@@ -46,7 +62,7 @@ fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
     }
     if share(phase, Put) > 0 {
         let written = &phase.workload.written;
-        let (largest, part_size) = (written.size.largest(), written.part_size);
+        let (largest, part_size) = (written.size.largest(), written.upload.part_size);
         if let Some(most) = can.most_bytes.filter(|most| largest > *most) {
             let (largest, most) = (format_size(largest), format_size(most));
             return Err(format!("objects of {largest} are more than it holds, {most}; lower objects.size"));
@@ -54,8 +70,19 @@ fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
         if part_size > 0 && largest > part_size && !can.multipart {
             return Err("it takes no objects in parts; take objects.part_size out".into());
         }
-        if let Some(profile) = store.profile() {
+        let generic = provider::load("generic").map_err(|e| e.to_string())?;
+        let profile = store.profile().unwrap_or(&generic);
+        if can.most_bytes.is_none() {
             rules::fits(profile, largest, part_size)?;
+        }
+        let checksum = written.upload.checksum.as_deref().filter(|name| *name != "auto");
+        if let (Some(name), Some(profile)) = (checksum, store.profile())
+            && !profile.takes(name)
+        {
+            return Err(format!(
+                "it takes no {name}; objects.checksum may be auto, {}",
+                profile.checksums.join(", ")
+            ));
         }
     }
     let existing = phase.workload.read.as_ref().and_then(|d| d.existing.as_ref());

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use super::exit::{Exit, block_on};
 use super::stores::Opened;
 use crate::clock::wall_now;
-use crate::driver::clean::root;
+use crate::driver::clean::{insist, root};
 use crate::report::directory::StoreFacts;
-use crate::store::{Failure, Ignore, Request, Store};
+use crate::store::{Failure, Request, Store};
 use crate::workload::dataset::{Existing, Found};
 
 /// Asks the store whether it may be used, and notes what it looks like from here.
@@ -21,13 +21,13 @@ pub fn preflight(opened: &Opened, id: &str, create_bucket: bool) -> Result<Store
     let facts = block_on(async {
         let mut lane = store.lane(0);
         let list = Request::List { prefix: &root, start_after: "", token: "", max_keys: 1 };
-        let mut listed = lane.execute(list.clone(), &mut Ignore).await;
+        let mut listed = insist(lane.as_mut(), list.clone()).await;
         if let Err(failure) = &listed
             && failure.is_code("NoSuchBucket")
             && (opened.own_bucket || create_bucket)
         {
-            lane.execute(Request::CreateBucket, &mut Ignore).await.map_err(|f| unusable(&f))?;
-            listed = lane.execute(list, &mut Ignore).await.map(|mut second| {
+            insist(lane.as_mut(), Request::CreateBucket).await.map_err(|f| unusable(&f))?;
+            listed = insist(lane.as_mut(), list).await.map(|mut second| {
                 // The connection was made by the first request, whose times are the ones that count.
                 second.timings.connect_ns = failure.timings.connect_ns;
                 second.timings.tls_ns = failure.timings.tls_ns;
@@ -121,7 +121,7 @@ async fn list_all(store: &dyn Store, prefix: &str, most: u64) -> Result<Found, F
     let (mut found, mut token) = (Found::default(), String::new());
     loop {
         let request = Request::List { prefix, start_after: "", token: &token, max_keys: 1000 };
-        let page = lane.execute(request, &mut Ignore).await?.listing.unwrap_or_default();
+        let page = insist(lane.as_mut(), request).await?.listing.unwrap_or_default();
         for object in page.objects {
             // Consoles mark folders with empty objects whose names end in a slash.
             if !(object.size == 0 && object.key.ends_with('/')) {

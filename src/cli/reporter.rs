@@ -14,9 +14,11 @@ use crate::schedule::Role;
 use crate::schedule::ramp::plateau;
 use crate::store::Description;
 use crate::summary::limits::Means;
+use crate::summary::merge::overall;
 use crate::summary::ramp::of_windows;
 use crate::summary::result::{RunResult, Window};
 use crate::summary::side::sums;
+use crate::summary::uploads::sweeps;
 use crate::summary::window::{Setting, settled, windows};
 
 /// How a ramp ended.
@@ -160,6 +162,7 @@ impl<'a> Reporter<'a> {
         client.cpu_seconds = cpu_s;
         client.cpu_us_per_operation = if measured > 0 { cpu_s * 1e6 / measured as f64 } else { 0.0 };
         client.peak_rss_bytes = peak_rss_bytes();
+        self.result.sweeps = sweeps(&overall(&all));
         self.result.ramps = of_windows(&all, |window| self.why_ended(window));
         self.result.windows = all;
         let calls = self.job.sites.iter().zip(&self.described);

@@ -108,7 +108,7 @@ struct ShortArguments {
     /// Length of the warm-up [default: 2s]
     #[arg(long)]
     warmup: Option<String>,
-    /// on compares what is read byte for byte, off by length [default: on]
+    /// on compares what is read byte for byte, off by length; readback also reads back what is put [default: on]
     #[arg(long)]
     verify: Option<String>,
     /// Deadline of one operation [default: 60s]
@@ -117,6 +117,21 @@ struct ShortArguments {
     /// Further attempts after throttling, server errors and broken connections [default: 0]
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
+    /// Upload objects larger than this in parts of this size
+    #[arg(long, value_name = "SIZE")]
+    part_size: Option<String>,
+    /// Parts of one object on their way at once [default: 1]
+    #[arg(long, value_name = "N", requires = "part_size")]
+    parts_in_flight: Option<u64>,
+    /// Checksum that uploads bear: auto, md5, crc32, crc32c, crc64nvme, sha1, sha256 [default: the store's checksum=]
+    #[arg(long, value_name = "NAME")]
+    checksum: Option<String>,
+    /// Upload this file instead of made-up content
+    #[arg(long, value_name = "FILE", conflicts_with = "size")]
+    file: Option<String>,
+    /// Pause after each operation of a closed loop
+    #[arg(long, value_name = "TIME", conflicts_with = "rate")]
+    cooldown: Option<String>,
 }
 
 impl ShortArguments {
@@ -133,6 +148,11 @@ impl ShortArguments {
             ("--verify", self.verify.is_some()),
             ("--timeout", self.timeout.is_some()),
             ("--retries", self.retries.is_some()),
+            ("--part-size", self.part_size.is_some()),
+            ("--parts-in-flight", self.parts_in_flight.is_some()),
+            ("--checksum", self.checksum.is_some()),
+            ("--file", self.file.is_some()),
+            ("--cooldown", self.cooldown.is_some()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
@@ -155,6 +175,11 @@ fn resolve_experiment(arguments: &Arguments) -> Result<Experiment, Exit> {
             verify: short.verify.clone(),
             timeout: short.timeout.clone(),
             retries: short.retries,
+            part_size: short.part_size.clone(),
+            parts_in_flight: short.parts_in_flight,
+            checksum: short.checksum.clone(),
+            file: short.file.clone(),
+            cooldown: short.cooldown.clone(),
             seed: arguments.seed.unwrap_or(DEFAULT_SEED),
         };
         if let Some(set) = arguments.set.first() {

@@ -71,10 +71,11 @@ pub fn run_id() -> String {
 /// # Errors
 /// When nothing could be measured: bad settings (2) or an unusable store (3). Trouble later is in [`Outcome::problem`], and
 /// what was measured is kept.
-pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, Exit> {
+pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit> {
+    let mut experiment = asked.clone();
     let sharding = settings.sharding.as_ref();
     if let Some(sharding) = sharding {
-        shard::check(experiment, sharding.shard)?;
+        shard::check(&experiment, sharding.shard)?;
     }
     let mut seen = std::collections::HashSet::new();
     if let Some(twice) = experiment.stores.iter().find(|store| !seen.insert(*store)) {
@@ -84,10 +85,9 @@ pub fn execute(experiment: &Experiment, settings: &Settings) -> Result<Outcome, 
     for store in &experiment.stores {
         opened.push(stores::open(store, settings.ca_bundle.as_deref())?);
     }
-    let notes = fit(experiment, &opened)?;
-    if !settings.quiet {
-        notes.iter().for_each(|note| eprintln!("note: {note}"));
-    }
+    let notes = fit(&mut experiment, &opened)?;
+    let experiment = &experiment;
+    notes.iter().for_each(|note| eprintln!("note: {note}"));
     let group = sharding.map_or_else(run_id, |s| s.group(experiment));
     let id = sharding.map_or_else(|| group.clone(), |s| s.run_id(&group));
     let mut environment = environment(settings);

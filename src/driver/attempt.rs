@@ -4,25 +4,40 @@ use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
 
+use super::Site;
+use super::content::Content;
 use super::context::{Context, Task};
 use super::slots::CallOff;
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::rng::Stream;
 use crate::schedule::Phase;
-use crate::store::{ErrorClass, Failure, Lane, Observer, Reply, Request, Timings};
+use crate::store::{BodyChecksum, ErrorClass, Failure, Lane, Observer, Reply, Request, Timings};
 use crate::workload::OperationKind;
-use crate::workload::payload::Cut;
 
 /// What is expected of an operation's answer.
 pub struct Expected {
     /// The content, where it is known.
-    pub content: Option<Cut>,
+    pub content: Option<Content>,
     /// Its length, where that is known.
     pub bytes: Option<u64>,
     /// Offset of the first byte that is read.
     pub from: u64,
     /// Held against the store's own checksum, because nobody here knows the content.
     pub checksum: bool,
+    /// The checksum that an upload bears.
+    pub declared: Option<BodyChecksum>,
+}
+
+impl Expected {
+    /// Nothing is known of it.
+    pub fn nothing() -> Expected {
+        Expected { content: None, bytes: None, from: 0, checksum: false, declared: None }
+    }
+
+    /// So many bytes.
+    pub fn length(bytes: u64) -> Expected {
+        Expected { bytes: Some(bytes), ..Expected::nothing() }
+    }
 }
 
 /// Tells the recorder when the operation begins, sets its deadline and compares what comes back.
@@ -53,6 +68,11 @@ impl<'a> Watcher<'a> {
         self.context.phase(self.task.phase)
     }
 
+    /// The store that it is for.
+    pub fn site(&self) -> &'a Site {
+        &self.context.worker.job.sites[self.context.segment.store]
+    }
+
     /// Sets the deadline anew, for the next of the operation's requests.
     pub fn extend(&self) {
         self.context.slots.set_deadline(self.id, now_ns() + self.timeout_ns);
@@ -80,6 +100,10 @@ impl Observer for Watcher<'_> {
         self.expected.checksum
     }
 
+    fn checksum(&self) -> Option<BodyChecksum> {
+        self.expected.declared
+    }
+
     fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }
@@ -90,6 +114,8 @@ impl Observer for Watcher<'_> {
 pub struct Tries {
     /// Requests made.
     pub attempts: u32,
+    /// Of those, the ones that were not the first of their request.
+    pub retries: u32,
     /// Connections made before the last of them.
     pub spent: Timings,
 }
@@ -110,6 +136,12 @@ pub async fn wait_until(timer: &mut Option<Timer>, at_ns: u64) {
     if let Some(timer) = timer {
         let _ = timer.until(at_ns).await;
     }
+}
+
+/// The pause after attempt number `attempts` of a request: exponential backoff with full jitter, up to 50 ms, doubling, at most 5 s.
+pub fn backoff_ns(phase: &Phase, draw: u64, attempts: u32) -> u64 {
+    let draws = Stream::new(phase.workload.seed, "backoff");
+    draws.below(draw, ((50 * MILLISECOND) << attempts.min(7)).min(5_000 * MILLISECOND))
 }
 
 /// One request with its attempts; `timer` is the lane's, for the pauses between them.
@@ -141,10 +173,9 @@ pub async fn tried(
         match result {
             Err(Ended::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {
                 tries.spent.add_connections(&failure.timings);
-                let draws = Stream::new(phase.workload.seed, "backoff");
-                // Exponential backoff with full jitter: up to 50 ms, doubling, at most 5 s.
-                let most = ((50 * MILLISECOND) << attempts.min(7)).min(5_000 * MILLISECOND);
-                let pause = draws.below(task.number * 64 + u64::from(tries.attempts), most);
+                tries.retries += 1;
+                let draw = (task.number << 20) + u64::from(tries.attempts);
+                let pause = backoff_ns(phase, draw, attempts);
                 wait_until(timer, now_ns() + pause).await;
             }
             result => return result,

@@ -1,8 +1,9 @@
 //! Removes what a run wrote, and nothing else.
 
 use super::Shard;
+use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::schedule::{Phase, Role};
-use crate::store::{Failure, Ignore, Lane, Request, Store};
+use crate::store::{ErrorClass, Failure, Ignore, Lane, Reply, Request, Store};
 use crate::workload::Dataset;
 use crate::workload::size::Size;
 
@@ -53,6 +54,32 @@ pub fn root(prefix: &str, run_id: &str) -> String {
     format!("{prefix}plimsoll/{run_id}/")
 }
 
+/// How often a request outside all measurement is tried.
+const ATTEMPTS: u32 = 8;
+
+/// A request outside all measurement, tried again after failures that may pass, with pauses that double from 20 ms.
+///
+/// # Errors
+/// The last failure.
+pub async fn insist(lane: &mut dyn Lane, request: Request<'_>) -> Result<Reply, Failure> {
+    let mut attempt = 1;
+    loop {
+        match lane.execute(request.clone(), &mut Ignore).await {
+            Err(failure) if failure.is_retryable() && attempt < ATTEMPTS => {
+                // A server that is not there will not be there in a moment either.
+                if matches!(failure.class, ErrorClass::Connect) && attempt > 1 {
+                    return Err(failure);
+                }
+                if let Ok(mut timer) = Timer::new() {
+                    let _ = timer.until(now_ns() + ((20 * MILLISECOND) << attempt)).await;
+                }
+                attempt += 1;
+            }
+            result => return result,
+        }
+    }
+}
+
 /// Deletes every object under `root` that the run wrote, and aborts its unfinished uploads; `progress` hears the number so far.
 ///
 /// # Errors
@@ -70,7 +97,7 @@ pub async fn clean(
     let mut one_by_one = false;
     loop {
         let request = Request::List { prefix: root, start_after: "", token: &token, max_keys: 1000 };
-        let page = lane.execute(request, &mut Ignore).await?.listing.unwrap_or_default();
+        let page = insist(lane.as_mut(), request).await?.listing.unwrap_or_default();
         let (ours, foreign): (Vec<String>, Vec<String>) =
             page.objects.into_iter().map(|o| o.key).partition(|key| owned.holds(root, key));
         cleaned.foreign += foreign.len() as u64;
@@ -91,18 +118,18 @@ pub async fn clean(
 
 /// Aborts what a kill left half uploaded. Only runs that write in parts ask, because not every store can list uploads.
 async fn abort_uploads(lane: &mut dyn Lane, root: &str, owned: &Owned) -> Result<u64, Failure> {
-    if owned.datasets.iter().all(|(d, _)| d.part_size == 0) {
+    if owned.datasets.iter().all(|(d, _)| d.upload.part_size == 0) {
         return Ok(0);
     }
     let mut aborted = 0;
     loop {
-        let reply = lane.execute(Request::ListUploads { prefix: root }, &mut Ignore).await?;
+        let reply = insist(lane, Request::ListUploads { prefix: root }).await?;
         let ours: Vec<_> = reply.uploads.into_iter().filter(|(key, _)| owned.holds(root, key)).collect();
         if ours.is_empty() {
             return Ok(aborted);
         }
         for (key, upload_id) in &ours {
-            match lane.execute(Request::AbortMultipart { key, upload_id }, &mut Ignore).await {
+            match insist(lane, Request::AbortMultipart { key, upload_id }).await {
                 Ok(_) => aborted += 1,
                 Err(failure) if failure.is_code("NoSuchUpload") => return Ok(aborted),
                 Err(failure) => return Err(failure),
@@ -117,14 +144,14 @@ async fn abort_uploads(lane: &mut dyn Lane, root: &str, owned: &Owned) -> Result
 /// When the store refuses.
 pub async fn delete(lane: &mut dyn Lane, keys: &[String], one_by_one: &mut bool) -> Result<(), Failure> {
     if !*one_by_one {
-        match lane.execute(Request::DeleteMany { keys }, &mut Ignore).await {
+        match insist(lane, Request::DeleteMany { keys }).await {
             Ok(_) => return Ok(()),
             Err(failure) if matches!(failure.status(), Some(400 | 405 | 501)) => *one_by_one = true,
             Err(failure) => return Err(failure),
         }
     }
     for key in keys {
-        lane.execute(Request::Delete { key }, &mut Ignore).await?;
+        insist(lane, Request::Delete { key }).await?;
     }
     Ok(())
 }

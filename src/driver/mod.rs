@@ -6,6 +6,7 @@
 
 pub mod attempt;
 pub mod clean;
+pub mod content;
 pub mod context;
 pub mod dispatch;
 pub mod multipart;

@@ -1,128 +1,276 @@
-//! A put in parts: begin, parts one after another, complete; given up in good order when it fails or is called off.
+//! A put in parts: begin, parts on several connections at once, complete; given up in good order when it fails or is called off.
 
-use std::rc::Rc;
+use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::task::Poll;
 
-use bytes::Bytes;
+use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::attempt::{Ended, Tries, Watcher, tried};
+use super::attempt::{Ended, Tries, Watcher, backoff_ns, tried, wait_until};
+use super::clean::insist;
+use super::content::Content;
 use super::context::Context;
 
 use crate::clock::{SECOND, Timer, now_ns};
-use crate::store::{Body, ErrorClass, Failure, Ignore, Lane, PartTag, Reply, Request, Segments, Timings};
-use crate::workload::payload::Cut;
+use crate::schedule::Phase;
+use crate::store::integrity::check_upload;
+use crate::store::{BodyChecksum, ErrorClass, Failure, Lane, Observer, PartTag, Reply, Request, Timings};
+use crate::workload::dataset::Upload;
 
-/// One part of an object, in segments that are slices of the shared block.
-struct PartBody {
-    cut: Cut,
-    from: u64,
-    end: u64,
+/// The lanes of one upload: the operation's own, and as many more as it has parts in flight.
+pub struct Lanes<'a> {
+    /// The operation's own.
+    pub own: &'a mut dyn Lane,
+    /// The others.
+    pub more: &'a mut [Box<dyn Lane>],
 }
 
-impl Segments for PartBody {
-    fn total(&self) -> u64 {
-        self.end - self.from
-    }
-
-    fn segment(&self, index: usize) -> Option<Bytes> {
-        // The first piece ends where the object's own segment ends; the others are whole segments.
-        let segment = self.from / Cut::SEGMENT + index as u64;
-        self.cut.piece(self.from.max(segment * Cut::SEGMENT), self.end)
-    }
+/// An upload as it was done.
+pub struct Uploaded {
+    /// The store's answer to its completion.
+    pub reply: Reply,
+    /// Whether the store's own checksum of the object was held against what was sent.
+    pub checked: bool,
 }
 
-/// Writes `cut` under `key` in parts of `part_size`. The phase's timeout and its retries hold for each request.
+/// Writes `content` under `key` in parts. The phase's timeout holds for each request, and for any part to come to its end.
 pub async fn put(
     context: &Context,
-    lane: &mut dyn Lane,
+    lanes: Lanes<'_>,
     key: &str,
-    (cut, part_size): (Cut, u64),
+    (content, upload): (&Content, &Upload),
     watcher: &mut Watcher<'_>,
     tries: &mut Tries,
     timer: &mut Option<Timer>,
-) -> Result<Reply, Ended> {
-    let begun = tried(context, lane, Request::CreateMultipart { key }, watcher, tries, timer).await?;
+) -> Result<Uploaded, Ended> {
+    let Lanes { own, more } = lanes;
+    let begun = tried(context, own, Request::CreateMultipart { key }, watcher, tries, timer).await?;
     let Some(upload_id) = begun.upload_id else {
         let message = "the store began a multipart upload without naming it";
         return Err(Ended::Failed(Failure::new(ErrorClass::Corrupt, message, begun.timings)));
     };
-    let result = parts(context, lane, key, &upload_id, (cut, part_size), watcher, tries, timer).await;
-    if result.is_err() {
-        abort(lane, key, &upload_id).await;
+    let parts = Parts {
+        context,
+        phase: watcher.phase(),
+        watcher,
+        key,
+        upload_id: &upload_id,
+        content,
+        part_size: upload.part_size,
+        next: Cell::new(1),
+        done: RefCell::default(),
+    };
+    let result = parts.send(own, more).await;
+    let Done { mut tags, times, attempts, retries } = parts.done.into_inner();
+    tries.attempts += attempts;
+    tries.retries += retries;
+    tries.spent.add_connections(&times);
+    let result = match result {
+        Ok(()) => {
+            tags.sort_unstable_by_key(|(number, ..)| *number);
+            let sent: Vec<(PartTag, u64)> = tags.into_iter().map(|(_, tag, len)| (tag, len)).collect();
+            complete(context, own, (key, &upload_id), &sent, watcher, tries, timer).await
+        }
+        Err(ended) => Err(ended),
+    };
+    match result {
+        Ok(mut uploaded) => {
+            let timings = &mut uploaded.reply.timings;
+            (timings.body_first_ns, timings.body_last_ns) = (times.body_first_ns, times.body_last_ns);
+            timings.first_byte_ns = 0;
+            uploaded.reply.bytes = content.total();
+            Ok(uploaded)
+        }
+        Err(ended) => {
+            abort(own, key, &upload_id).await;
+            Err(ended)
+        }
     }
-    result
 }
 
-#[expect(clippy::too_many_arguments, reason = "one call site; a struct would only rename them")]
-async fn parts(
+async fn complete(
     context: &Context,
     lane: &mut dyn Lane,
-    key: &str,
-    upload_id: &str,
-    (cut, part_size): (Cut, u64),
+    (key, upload_id): (&str, &str),
+    sent: &[(PartTag, u64)],
     watcher: &mut Watcher<'_>,
     tries: &mut Tries,
     timer: &mut Option<Timer>,
-) -> Result<Reply, Ended> {
-    let size = cut.total();
-    let mut tags = Vec::new();
-    let mut times = Timings::default();
-    for number in 1..=size.div_ceil(part_size).max(1) {
-        let from = (number - 1) * part_size;
-        let body = PartBody { cut: cut.clone(), from, end: (from + part_size).min(size) };
-        let body = Body::Segmented(Rc::new(body));
-        let request = Request::UploadPart { key, upload_id, number: number as u32, body };
-        watcher.extend();
-        let reply = tried(context, lane, request, watcher, tries, timer).await?;
-        let Some(etag) = reply.etag else {
-            let message = format!("the store gave no ETag for part {number}");
-            return Err(Ended::Failed(Failure::new(ErrorClass::Corrupt, message, reply.timings)));
-        };
-        tags.push(PartTag { etag, checksum: reply.checksum.clone() });
-        if times.body_first_ns == 0 {
-            times.body_first_ns = reply.timings.body_first_ns;
-        }
-        times.body_last_ns = reply.timings.body_last_ns;
-        tries.spent.add_connections(&reply.timings);
-    }
+) -> Result<Uploaded, Ended> {
     watcher.extend();
-    let request = Request::CompleteMultipart { key, upload_id, parts: &tags };
-    let mut reply = tried(context, lane, request, watcher, tries, timer).await?;
-    reply.bytes = size;
-    (reply.timings.body_first_ns, reply.timings.body_last_ns) = (times.body_first_ns, times.body_last_ns);
-    reply.timings.first_byte_ns = 0;
-    Ok(reply)
-}
-
-/// Gives the upload up, for at most five seconds; what is left then is found by `plimsoll clean`.
-async fn abort(lane: &mut dyn Lane, key: &str, upload_id: &str) {
-    let Ok(mut timer) = Timer::new() else { return };
-    let mut ignore = Ignore;
-    tokio::select! {
-        _ = lane.execute(Request::AbortMultipart { key, upload_id }, &mut ignore) => {}
-        _ = timer.until(now_ns() + 5 * SECOND) => {}
+    let parts: Vec<PartTag> = sent.iter().map(|(tag, _)| tag.clone()).collect();
+    let request = Request::CompleteMultipart { key, upload_id, parts: &parts };
+    let reply = tried(context, lane, request, watcher, tries, timer).await?;
+    let profile = watcher.site().store.profile();
+    let done = PartTag { etag: reply.etag.clone().unwrap_or_default(), checksum: reply.checksum.clone() };
+    match check_upload(profile, sent, &done) {
+        Ok(checked) => Ok(Uploaded { reply, checked }),
+        Err(what) => Err(Ended::Failed(Failure::new(ErrorClass::Corrupt, what, reply.timings))),
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::workload::payload::Block;
+/// What has been sent so far.
+#[derive(Default)]
+struct Done {
+    /// Number, tag and length of each part.
+    tags: Vec<(u32, PartTag, u64)>,
+    /// First and last byte of content, and connections made.
+    times: Timings,
+    attempts: u32,
+    retries: u32,
+}
 
-    #[test]
-    fn parts_put_together_are_the_object() {
-        let size = 7 * Cut::SEGMENT + 12_345;
-        let cut = Block::new(42).cut(1, 2, 3, size);
-        for part_size in [5 * Cut::SEGMENT, 5 * Cut::SEGMENT + 777, 3_000_001] {
-            let mut at = 0;
-            while at < size {
-                let part = PartBody { cut: cut.clone(), from: at, end: (at + part_size).min(size) };
-                let pieces: Vec<Bytes> = (0..).map_while(|i| part.segment(i)).collect();
-                assert_eq!(pieces.iter().map(|p| p.len() as u64).sum::<u64>(), part.total());
-                for piece in pieces {
-                    assert_eq!(cut.compare(at, &piece), Ok(()), "part size {part_size}, offset {at}");
-                    at += piece.len() as u64;
+/// The parts of one upload on their way.
+struct Parts<'a, 'w> {
+    context: &'a Context,
+    phase: &'w Phase,
+    watcher: &'a Watcher<'w>,
+    key: &'a str,
+    upload_id: &'a str,
+    content: &'a Content,
+    part_size: u64,
+    /// Number of the next part that nobody has taken.
+    next: Cell<u64>,
+    done: RefCell<Done>,
+}
+
+/// What a part's request is asked to bear.
+struct PartObserver<'a> {
+    checksum: Option<BodyChecksum>,
+    tag: Option<&'a str>,
+}
+
+impl Observer for PartObserver<'_> {
+    fn checksum(&self) -> Option<BodyChecksum> {
+        self.checksum
+    }
+
+    fn tag(&self) -> Option<&str> {
+        self.tag
+    }
+}
+
+impl Parts<'_, '_> {
+    /// Sends all parts on all lanes; the first failure ends the others.
+    async fn send(&self, own: &mut dyn Lane, more: &mut [Box<dyn Lane>]) -> Result<(), Ended> {
+        let id = self.watcher.id;
+        let mut senders = FuturesUnordered::new();
+        senders.push(self.sender(own));
+        for lane in more {
+            senders.push(self.sender(lane.as_mut()));
+        }
+        poll_fn(|cx| {
+            if let Some(call_off) = self.context.slots.called_off(id) {
+                return Poll::Ready(Err(Ended::CalledOff(call_off)));
+            }
+            self.context.slots.remember(id, cx);
+            loop {
+                match senders.poll_next_unpin(cx) {
+                    Poll::Ready(Some(Ok(()))) => {}
+                    Poll::Ready(Some(Err(failure))) => return Poll::Ready(Err(Ended::Failed(failure))),
+                    Poll::Ready(None) => return Poll::Ready(Ok(())),
+                    Poll::Pending => return Poll::Pending,
                 }
             }
+        })
+        .await
+    }
+
+    /// Sends part after part on one lane until there are no more.
+    async fn sender(&self, lane: &mut dyn Lane) -> Result<(), Failure> {
+        let size = self.content.total();
+        let count = size.div_ceil(self.part_size).max(1);
+        let mut timer = None;
+        loop {
+            let number = self.next.get();
+            if number > count {
+                return Ok(());
+            }
+            self.next.set(number + 1);
+            let from = (number - 1) * self.part_size;
+            let end = (from + self.part_size).min(size);
+            let reply = self.part(lane, number as u32, (from, end), &mut timer).await?;
+            let Some(etag) = reply.etag else {
+                let message = format!("the store gave no ETag for part {number}");
+                return Err(Failure::new(ErrorClass::Corrupt, message, reply.timings));
+            };
+            let mut done = self.done.borrow_mut();
+            done.tags.push((number as u32, PartTag { etag, checksum: reply.checksum }, end - from));
+            done.took(&reply.timings);
+            self.watcher.extend();
         }
+    }
+
+    /// One part with its attempts.
+    async fn part(
+        &self,
+        lane: &mut dyn Lane,
+        number: u32,
+        (from, end): (u64, u64),
+        timer: &mut Option<Timer>,
+    ) -> Result<Reply, Failure> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            self.done.borrow_mut().attempts += 1;
+            let (key, upload_id) = (self.key, self.upload_id);
+            let body = self.content.part(from, end);
+            let request = Request::UploadPart { key, upload_id, number, body };
+            let mut observer =
+                PartObserver { checksum: self.watcher.expected.declared, tag: self.watcher.tag.as_deref() };
+            let result = lane.execute(request, &mut observer).await;
+            if self.phase.retries > 0 {
+                let times = match &result {
+                    Ok(reply) => reply.timings,
+                    Err(failure) => failure.timings,
+                };
+                let took = times.end_ns.saturating_sub(times.start_ns);
+                let phase = self.context.number(self.watcher.task.phase);
+                self.context.recorder.borrow_mut().attempted(phase, self.watcher.kind, took);
+            }
+            match result {
+                Err(failure) if attempts <= self.phase.retries && failure.is_retryable() => {
+                    self.done.borrow_mut().retried(&failure.timings);
+                    let draw = (self.watcher.task.number << 20) + u64::from(number) * 64;
+                    let pause = backoff_ns(self.phase, draw + u64::from(attempts), attempts);
+                    wait_until(timer, now_ns() + pause).await;
+                }
+                Err(failure) => {
+                    let fault = self.content.fault();
+                    return Err(match fault {
+                        Some(message) => Failure { message, ..failure },
+                        None => failure,
+                    });
+                }
+                Ok(reply) => return Ok(reply),
+            }
+        }
+    }
+}
+
+impl Done {
+    /// Adds an attempt that is made again.
+    fn retried(&mut self, failed: &Timings) {
+        self.retries += 1;
+        self.times.add_connections(failed);
+    }
+
+    /// Adds the times of a part.
+    fn took(&mut self, part: &Timings) {
+        let times = &mut self.times;
+        times.add_connections(part);
+        if times.body_first_ns == 0 || part.body_first_ns < times.body_first_ns {
+            times.body_first_ns = part.body_first_ns;
+        }
+        times.body_last_ns = times.body_last_ns.max(part.body_last_ns);
+    }
+}
+
+/// Gives the upload up, for at most ten seconds; what is left then is found by clean-up.
+async fn abort(lane: &mut dyn Lane, key: &str, upload_id: &str) {
+    let Ok(mut timer) = Timer::new() else { return };
+    tokio::select! {
+        _ = insist(lane, Request::AbortMultipart { key, upload_id }) => {}
+        _ = timer.until(now_ns() + 10 * SECOND) => {}
     }
 }

@@ -2,24 +2,24 @@
 //! recorded.
 
 use std::future::poll_fn;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::task::Poll;
 
-use bytes::Bytes;
-
 use super::Site;
 use super::attempt::{Ended, Expected, Tries, Watcher, tried, wait_until};
+use super::content::{Content, FileContent};
 use super::context::{Context, Task};
 use super::dispatch::next_task;
-use super::multipart;
+use super::multipart::{self, Lanes};
 use super::slots::CallOff;
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::recorder::collector::Message;
 use crate::recorder::{Completed, Outcome};
-use crate::schedule::Phase;
-use crate::store::{Body, ErrorClass, Lane, Reply, Request, Segments, Timings};
-use crate::workload::payload::Cut;
-use crate::workload::{Operation, OperationKind};
+use crate::schedule::{Phase, Verify};
+use crate::store::integrity::cheapest;
+use crate::store::{BodyChecksum, ErrorClass, Failure, Ignore, Lane, Reply, Request, Timings};
+use crate::workload::{Dataset, Operation, OperationKind};
 
 /// Carries out operations until the lanes are sent home; gives the lane back.
 pub async fn lane_loop(context: Rc<Context>, id: usize, mut lane: Box<dyn Lane>) -> Box<dyn Lane> {
@@ -48,6 +48,13 @@ pub async fn lane_loop(context: Rc<Context>, id: usize, mut lane: Box<dyn Lane>)
         if context.draining.get() && context.slots.working() == 0 {
             context.changed.notify_one();
         }
+        let cooldown_ns = context.phase(task.phase).cooldown_ns;
+        if cooldown_ns > 0 && !context.draining.get() {
+            wait_until(&mut state.timer, now_ns() + cooldown_ns).await;
+        }
+        if cooldown_ns > 0 || std::mem::take(&mut state.looked_after) {
+            free_since_ns = now_ns();
+        }
         if state.refused > 0 && task.intended_ns.is_none() {
             pause_after_refusal(&mut state).await;
             free_since_ns = now_ns();
@@ -68,6 +75,12 @@ struct LaneState {
     keys: Keys,
     timer: Option<Timer>,
     refused: u32,
+    /// Further lanes, for parts that are sent at once.
+    more: Vec<Box<dyn Lane>>,
+    /// The file that was sent last.
+    file: Option<(PathBuf, Rc<FileContent>)>,
+    /// Whether the lane was busy with the last operation beyond its end.
+    looked_after: bool,
 }
 
 /// A closed loop against a dead server would otherwise spin, a hundred thousand failures a second; after the first
@@ -77,23 +90,29 @@ async fn pause_after_refusal(state: &mut LaneState) {
     wait_until(&mut state.timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
 }
 
-struct CutBody(Cut);
-
-impl Segments for CutBody {
-    fn total(&self) -> u64 {
-        self.0.total()
+/// What an operation writes, or expects to read.
+fn content_of(
+    context: &Context,
+    dataset: &Dataset,
+    operation: &Operation,
+    state: &mut LaneState,
+) -> Result<Content, Failure> {
+    let Some(path) = dataset.file_of(operation.index) else {
+        let size = dataset.size_of(operation.index, operation.version);
+        let cut = context.worker.job.block.cut(dataset.id(), operation.index, operation.version, size);
+        return Ok(Content::Cut(cut));
+    };
+    if let Some((_, file)) = state.file.as_ref().filter(|(known, _)| *known == path) {
+        return Ok(Content::File(Rc::clone(file)));
     }
-
-    fn segment(&self, index: usize) -> Option<Bytes> {
-        self.0.segment(index)
-    }
-}
-
-fn body_of(cut: Cut) -> Body {
-    match cut.segment(1) {
-        None => Body::Whole(cut.segment(0).unwrap_or_default()),
-        Some(_) => Body::Segmented(Rc::new(CutBody(cut))),
-    }
+    let now = now_ns();
+    let opened = FileContent::open(&path).map_err(|e| {
+        let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
+        Failure::new(ErrorClass::File, format!("{}: {e}", path.display()), timings)
+    })?;
+    let file = Rc::new(opened);
+    state.file = Some((path, Rc::clone(&file)));
+    Ok(Content::File(file))
 }
 
 /// Carries out one operation and returns when it ended.
@@ -108,10 +127,18 @@ async fn carry_out(
     let operation = context.sequences.borrow_mut()[task.phase].at(task.number);
     let dataset = phase.workload.dataset(operation.target);
     let job = &context.worker.job;
-    let size = dataset.size_of(operation.index, operation.version);
-    let cut = job.block.cut(dataset.id(), operation.index, operation.version, size);
     let site = &job.sites[context.segment.store];
-    let (request, expected) = build(phase, &operation, site, cut.clone(), &mut state.keys);
+    let content = match content_of(context, dataset, &operation, state) {
+        Ok(content) => content,
+        Err(failure) => {
+            let start_ns = failure.timings.start_ns;
+            context.recorder.borrow_mut().started(operation.kind, start_ns);
+            let ending = Ending { result: Err(Ended::Failed(failure)), tries: Tries::default(), start_ns };
+            return settle(context, task, &operation, ending, state);
+        }
+    };
+    let mut keys = std::mem::take(&mut state.keys);
+    let (request, expected) = build(phase, &operation, site, &content, &mut keys);
     let mut watcher = Watcher {
         context,
         id,
@@ -124,23 +151,76 @@ async fn carry_out(
         at: expected.from,
     };
     let mut tries = Tries::default();
-    let timer = &mut state.timer;
-    let result = match request {
-        Request::Put { key, .. } if dataset.part_size > 0 && size > dataset.part_size => {
-            let content = (cut, dataset.part_size);
-            multipart::put(context, lane, key, content, &mut watcher, &mut tries, timer).await
+    let upload = &dataset.upload;
+    let mut result = match request {
+        Request::Put { key, .. } if upload.part_size > 0 && content.total() > upload.part_size => {
+            let parts = content.total().div_ceil(upload.part_size) as usize;
+            let lanes = upload.in_flight.min(parts);
+            while state.more.len() + 1 < lanes {
+                state.more.push(site.store.lane(id + state.more.len() + 1));
+            }
+            let lanes = Lanes { own: lane, more: &mut state.more[..lanes - 1] };
+            let what = (&content, upload);
+            let put = multipart::put(context, lanes, key, what, &mut watcher, &mut tries, &mut state.timer);
+            match put.await {
+                Ok(done) => verified(lane, key, &content, done.checked, &watcher, done.reply, state).await,
+                Err(ended) => Err(ended),
+            }
         }
-        request => tried(context, lane, request, &mut watcher, &mut tries, timer).await,
+        request => {
+            let put = match &request {
+                Request::Put { key, .. } => Some(*key),
+                _ => None,
+            };
+            match tried(context, lane, request, &mut watcher, &mut tries, &mut state.timer).await {
+                Ok(reply) if put.is_some() && phase.verify == Verify::Readback => {
+                    verified(lane, put.unwrap_or(""), &content, true, &watcher, reply, state).await
+                }
+                result => result,
+            }
+        }
     };
+    if let (Err(Ended::Failed(failure)), Some(fault)) = (&mut result, content.fault()) {
+        (failure.class, failure.message) = (ErrorClass::File, fault);
+    }
     let start_ns = watcher.start_ns;
-    let Tries { attempts, spent } = tries;
-    settle(context, task, &operation, Ending { result, attempts, spent, start_ns }, state)
+    state.keys = keys;
+    settle(context, task, &operation, Ending { result, tries, start_ns }, state)
+}
+
+/// Holds what was put against what the store has, outside the operation's time; what differs is deleted again.
+async fn verified(
+    lane: &mut dyn Lane,
+    key: &str,
+    content: &Content,
+    checked: bool,
+    put: &Watcher<'_>,
+    reply: Reply,
+    state: &mut LaneState,
+) -> Result<Reply, Ended> {
+    let phase = put.phase();
+    let readback = phase.verify == Verify::Readback;
+    if phase.verify == Verify::Off || (checked && !readback) {
+        return Ok(reply);
+    }
+    state.looked_after = true;
+    let mut expected = Expected::length(content.total());
+    expected.content = readback.then(|| content.clone());
+    let mut watcher = Watcher { expected: &expected, at: 0, tag: None, ..*put };
+    watcher.extend();
+    let request = if readback { Request::Get { key, range: None } } else { Request::Head { key } };
+    let seen = tried(put.context, lane, request, &mut watcher, &mut Tries::default(), &mut state.timer).await;
+    let Err(Ended::Failed(failure)) = seen else { return seen.map(|_| reply) };
+    if failure.class == ErrorClass::Corrupt {
+        let _ = lane.execute(Request::Delete { key }, &mut Ignore).await;
+    }
+    let message = format!("put well, but reading it back: {}", failure.message);
+    Err(Ended::Failed(Failure { timings: reply.timings, message, ..failure }))
 }
 
 struct Ending {
     result: Result<Reply, Ended>,
-    attempts: u32,
-    spent: Timings,
+    tries: Tries,
     start_ns: u64,
 }
 
@@ -152,7 +232,7 @@ fn settle(
     ending: Ending,
     state: &mut LaneState,
 ) -> u64 {
-    let Ending { result, attempts, spent, start_ns } = ending;
+    let Ending { result, tries: Tries { attempts, retries, spent }, start_ns } = ending;
     let timeout = ErrorClass::Timeout;
     let mut timings = match &result {
         Ok(reply) => reply.timings,
@@ -193,6 +273,7 @@ fn settle(
         timings,
         outcome,
         attempts,
+        retries,
     };
     context.recorder.borrow_mut().completed(&completed);
     timings.end_ns
@@ -211,12 +292,12 @@ fn build<'a>(
     phase: &Phase,
     operation: &Operation,
     site: &Site,
-    cut: Cut,
+    content: &Content,
     keys: &'a mut Keys,
 ) -> (Request<'a>, Expected) {
     let root = site.root.as_str();
     let dataset = phase.workload.dataset(operation.target);
-    let mut expected = Expected { content: None, bytes: None, from: 0, checksum: false };
+    let mut expected = Expected::nothing();
     if operation.kind == OperationKind::List {
         // Pages begin at a random object, so that a listing of many objects is not always the same one.
         keys.start_after.clear();
@@ -230,24 +311,32 @@ fn build<'a>(
     dataset.key_into(&mut keys.key, root, operation.index);
     let key = keys.key.as_str();
     // What others wrote can only be held against its length and the checksum that the store keeps.
-    let compared = phase.verify && dataset.existing.is_none();
+    let verify = phase.verify != Verify::Off;
+    let compared = verify && dataset.existing.is_none();
     let request = match operation.kind {
-        OperationKind::Put => Request::Put { key, body: body_of(cut) },
+        OperationKind::Put => {
+            expected.declared = match dataset.upload.checksum.as_deref() {
+                None => None,
+                Some("auto") => site.store.profile().and_then(cheapest),
+                Some(name) => BodyChecksum::from_name(name),
+            };
+            Request::Put { key, body: content.body() }
+        }
         OperationKind::Get => {
-            expected.bytes = Some(cut.total());
-            expected.content = compared.then_some(cut);
-            expected.checksum = phase.verify && dataset.existing.is_some();
+            expected.bytes = Some(content.total());
+            expected.content = compared.then(|| content.clone());
+            expected.checksum = verify && dataset.existing.is_some();
             Request::Get { key, range: None }
         }
         OperationKind::GetRange => {
-            let length = phase.workload.range.min(cut.total());
+            let length = phase.workload.range.min(content.total());
             expected.from = operation.range_start;
             expected.bytes = Some(length);
-            expected.content = compared.then_some(cut);
+            expected.content = compared.then(|| content.clone());
             Request::Get { key, range: Some(operation.range_start..operation.range_start + length) }
         }
         OperationKind::Head => {
-            expected.bytes = Some(cut.total());
+            expected.bytes = Some(content.total());
             Request::Head { key }
         }
         OperationKind::Delete | OperationKind::List => Request::Delete { key },

@@ -9,6 +9,7 @@ use super::written::{
 use crate::schedule::{Load, Phase};
 use crate::units::{format_duration, format_rate, format_size};
 use crate::workload::Workload;
+use crate::workload::dataset::Source;
 use crate::workload::naming::Naming;
 use crate::workload::popularity::Popularity;
 use crate::workload::size::Size;
@@ -65,7 +66,10 @@ fn phase(p: &Phase, repeats: u32) -> PhaseWritten {
         timeout: Some(format_duration(p.timeout_ns)),
         drain: Some(format_duration(p.drain_ns)),
         retries: Some(p.retries),
-        verify: Some(if p.verify { "on" } else { "off" }.into()),
+        verify: Some(p.verify.name().into()),
+        sweep: None,
+        sweep_of: p.sweep_of.clone(),
+        cooldown: (p.cooldown_ns > 0).then(|| format_duration(p.cooldown_ns)),
     }
 }
 
@@ -84,7 +88,13 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsWritten {
         dataset: existing.map(|e| e.location.clone()),
         count: (writes || existing.is_some()).then_some(count),
         size: writes.then(|| size(&written.size)),
-        part_size: (writes && written.part_size > 0).then(|| format_size(written.part_size)),
+        part_size: (writes && written.upload.part_size > 0).then(|| format_size(written.upload.part_size)),
+        parts_in_flight: (writes && written.upload.part_size > 0).then_some(written.upload.in_flight as u64),
+        checksum: written.upload.checksum.clone().filter(|_| writes),
+        file: match &written.source {
+            Some(Source::File(path)) if writes => Some(path.display().to_string()),
+            _ => None,
+        },
         range: (w.range > 0).then(|| format_size(w.range)),
         popularity: (reads && w.read.is_some()).then(|| popularity(w.popularity)),
         naming: writes.then(|| naming(&written.naming)),

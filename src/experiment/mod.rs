@@ -11,6 +11,7 @@ pub mod locate;
 pub mod objects;
 pub mod resolve;
 pub mod short;
+pub mod sweep;
 pub mod written;
 
 use crate::schedule::plan::{Layout, Order};
@@ -75,6 +76,8 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("prefixes", include_str!("../../experiments/prefixes.toml")),
     ("micro", include_str!("../../experiments/micro.toml")),
     ("ramp", include_str!("../../experiments/ramp.toml")),
+    ("upload", include_str!("../../experiments/upload.toml")),
+    ("upload-sweep", include_str!("../../experiments/upload-sweep.toml")),
 ];
 
 /// Why an experiment was refused.

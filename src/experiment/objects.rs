@@ -1,10 +1,12 @@
 //! The objects of a phase: what it reads, what it writes, what it deletes.
 
+use std::path::PathBuf;
+
 use super::Problem;
 use super::written::{NamingWritten, ObjectsWritten, PhaseWritten, PopularityWritten, SizeWritten};
 use crate::schedule::{Phase, Role};
 use crate::units::{format_size, parse_size};
-use crate::workload::dataset::Existing;
+use crate::workload::dataset::{Existing, Source, Upload};
 use crate::workload::mix::Mix;
 use crate::workload::naming::Naming;
 use crate::workload::popularity::{DEFAULT_THETA, Popularity};
@@ -24,6 +26,10 @@ const MOST_BYTES: u64 = 5 << 40;
 /// The smallest part but the last, and the most parts (S3 user guide, "Amazon S3 multipart upload limits").
 const LEAST_PART: u64 = 5 << 20;
 const MOST_PARTS: u64 = 10_000;
+/// Most parts of one object on their way at once.
+const MOST_PARTS_IN_FLIGHT: u64 = 256;
+/// Checksums of the S3 API that a request may bear.
+const CHECKSUMS: [&str; 7] = ["auto", "md5", "crc32", "crc32c", "crc64nvme", "sha1", "sha256"];
 
 /// What a phase works on.
 pub struct Datasets {
@@ -63,6 +69,8 @@ pub fn resolve_objects(
     let of_written = [
         ("objects.size", objects.size.is_some()),
         ("objects.part_size", objects.part_size.is_some()),
+        ("objects.checksum", objects.checksum.is_some()),
+        ("objects.file", objects.file.is_some()),
         ("objects.naming", objects.naming.is_some()),
         ("objects.count", objects.count.is_some() && !existing),
     ];
@@ -79,14 +87,15 @@ pub fn resolve_objects(
         (None, None) => Size::Fixed(DEFAULT_SIZE),
         (Some(size), _) => resolve_size(size)?,
     };
-    let part_size = match &objects.part_size {
-        // Who writes what another phase wrote writes it the same way.
-        None if objects.size.is_none() => read.as_ref().map_or(0, |d| d.part_size),
-        None => 0,
-        Some(text) => bytes("objects.part_size", text)?,
+    let source = resolve_file(objects)?;
+    let size = match &source {
+        Some((_, size)) => Size::Fixed(*size),
+        None => size,
     };
-    if !existing {
-        check_size(&size, part_size)?;
+    let upload = resolve_upload(objects, read.as_ref())?;
+    // Which points of a sweep a store refuses is part of what it tells.
+    if !existing && written.sweep_of.is_none() {
+        check_size(&size, upload.part_size)?;
     }
     let count = objects.count.unwrap_or_else(|| read.as_ref().map_or(DEFAULT_OBJECTS, |d| d.count));
     if count == 0 {
@@ -107,7 +116,8 @@ pub fn resolve_objects(
     };
     let dataset = |name: &str, count| Dataset {
         naming: naming.clone(),
-        part_size,
+        upload: upload.clone(),
+        source: source.as_ref().map(|(path, _)| Source::File(path.clone())),
         ..Dataset::new(name, seed, count, size.clone())
     };
     let spare = (mix.share(OperationKind::Delete) > 0)
@@ -115,6 +125,51 @@ pub fn resolve_objects(
     // A ring shorter than the distance between put and delete would overwrite what is about to be deleted.
     let ring = if spare.is_some() { count.max(8 * spare_count) } else { count };
     Ok(Datasets { read, written: dataset(&written.name, ring), spare, popularity })
+}
+
+/// How objects are written.
+fn resolve_upload(objects: &ObjectsWritten, read: Option<&Dataset>) -> Result<Upload, Problem> {
+    let problem = |field: &str, text: String| Err(Problem::new(field, text));
+    // Who writes what another phase wrote writes it the same way.
+    let like = read.filter(|_| objects.size.is_none() && objects.file.is_none()).map(|d| d.upload.clone());
+    let mut upload = like.unwrap_or_default();
+    if let Some(text) = &objects.part_size {
+        upload.part_size = bytes("objects.part_size", text)?;
+    }
+    if let Some(n) = objects.parts_in_flight {
+        if upload.part_size == 0 {
+            let text = "parts_in_flight needs parts: add objects.part_size = \"64 MiB\"";
+            return problem("objects.parts_in_flight", text.into());
+        }
+        if !(1..=MOST_PARTS_IN_FLIGHT).contains(&n) {
+            let text = format!("objects.parts_in_flight = {n} must be between 1 and {MOST_PARTS_IN_FLIGHT}");
+            return problem("objects.parts_in_flight", text);
+        }
+        upload.in_flight = n as usize;
+    }
+    if let Some(name) = &objects.checksum {
+        if !CHECKSUMS.contains(&name.as_str()) {
+            let text = format!("objects.checksum '{name}' must be one of {}", CHECKSUMS.join(", "));
+            return problem("objects.checksum", text);
+        }
+        upload.checksum = Some(name.clone());
+    }
+    Ok(upload)
+}
+
+/// The file whose content is written, with its length.
+fn resolve_file(objects: &ObjectsWritten) -> Result<Option<(PathBuf, u64)>, Problem> {
+    let Some(path) = &objects.file else { return Ok(None) };
+    if objects.size.is_some() {
+        let text = "objects.file has a size of its own; take objects.size out";
+        return Err(Problem::new("objects.size", text));
+    }
+    let facts = std::fs::metadata(path)
+        .map_err(|e| Problem::new("objects.file", format!("objects.file {path}: {e}")))?;
+    if !facts.is_file() {
+        return Err(Problem::new("objects.file", format!("objects.file {path} is not a file")));
+    }
+    Ok(Some((PathBuf::from(path), facts.len())))
 }
 
 fn resolve_read(objects: &ObjectsWritten, seed: u64, before: &[Phase]) -> Result<Option<Dataset>, Problem> {

@@ -7,13 +7,14 @@ use serde::Deserialize;
 
 use super::locate::{line_of, parse_set, set};
 use super::objects::{Datasets, resolve_objects, resolve_range};
+use super::sweep::expand;
 use super::written::{ConcurrencyWritten, ExperimentWritten, PhaseWritten, RateWritten};
 use super::{Experiment, ExperimentError, Problem};
 use crate::clock::SECOND;
 use crate::schedule::arrival::Arrival;
 use crate::schedule::plan::Order;
 use crate::schedule::ramp::{Ramp, Stop};
-use crate::schedule::{Limit, Load, Phase, Role};
+use crate::schedule::{Limit, Load, Phase, Role, Verify};
 use crate::units::{parse_duration, parse_rate};
 use crate::workload::mix::Mix;
 use crate::workload::popularity::Popularity;
@@ -111,7 +112,7 @@ pub fn resolve(written: ExperimentWritten) -> Result<Experiment, Problem> {
     }
     let rewarm_ns = length("rewarm", written.rewarm.as_deref().unwrap_or(DEFAULT_REWARM))?;
     let mut phases: Vec<Phase> = Vec::new();
-    for phase in &written.phase {
+    for phase in &expand(&written.phase)? {
         let named = |problem: Problem| Problem {
             path: format!("phase.{}.{}", phase.name, problem.path).trim_end_matches('.').to_string(),
             message: format!("phase '{}': {}", phase.name, problem.message),
@@ -180,11 +181,15 @@ fn resolve_phase(
     let per_repeat =
         (deletes == mix.total()).then(|| spare.as_ref().map_or(0, |s| s.count / u64::from(repeats)));
     let limit = resolve_limit(written, role, ramp, objects.count, per_repeat)?;
-    let verify = match written.verify.as_deref() {
-        None | Some("on") => true,
-        Some("off") => false,
-        Some(other) => return Err(Problem::new("verify", format!("verify '{other}' must be on or off"))),
-    };
+    let verify = written.verify.as_deref().unwrap_or("on");
+    let verify = Verify::from_name(verify)
+        .ok_or_else(|| Problem::new("verify", format!("verify '{verify}' must be on, off or readback")))?;
+    let cooldown_ns = written.cooldown.as_deref().map_or(Ok(0), |t| length("cooldown", t))?;
+    if cooldown_ns > 0 && load.is_open() {
+        let text =
+            "cooldown belongs to a closed loop; an open loop begins operations at their intended times";
+        return Err(Problem::new("cooldown", text));
+    }
     let timeout_ns = written.timeout.as_deref().map_or(Ok(DEFAULT_TIMEOUT_NS), |t| length("timeout", t))?;
     if timeout_ns == 0 {
         return Err(Problem::new("timeout", "timeout must be above 0"));
@@ -201,6 +206,8 @@ fn resolve_phase(
         drain_ns,
         retries: written.retries.unwrap_or(if role == Role::Prepare { PREPARE_RETRIES } else { 0 }),
         verify,
+        cooldown_ns,
+        sweep_of: written.sweep_of.clone(),
         workload: Workload { seed, phase, mix, read, written: objects, spare, range, popularity },
     })
 }
@@ -385,6 +392,8 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         drain_ns: phase.drain_ns,
         retries: PREPARE_RETRIES,
         verify: phase.verify,
+        cooldown_ns: 0,
+        sweep_of: None,
         workload,
     })
 }

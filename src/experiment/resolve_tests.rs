@@ -99,7 +99,15 @@ fn errors_name_the_line_and_the_fix() {
         ("objects = { naming = { template = 'a' } }", 6, "{index} exactly once"),
         ("objects = { naming = { template = '{prefix}/{index}' } }", 6, "prefixes = 16"),
         ("objects = { dataset = 's3://b/x' }", 5, "objects.dataset is only read; drop put"),
-        ("verify = 'maybe'", 6, "must be on or off"),
+        ("verify = 'maybe'", 6, "must be on, off or readback"),
+        ("objects = { size = '1 GiB', parts_in_flight = 4 }", 6, "add objects.part_size"),
+        ("objects = { size = '1 GiB', part_size = '8 MiB', parts_in_flight = 0 }", 6, "between 1 and 256"),
+        ("objects = { checksum = 'crc16' }", 6, "crc32c"),
+        ("objects = { file = '/no/such/file' }", 6, "/no/such/file"),
+        ("objects = { file = '/' }", 6, "not a file"),
+        ("cooldown = '1s'\nrate = '5/s'", 6, "belongs to a closed loop"),
+        ("sweep = { part_size = [], parts_in_flight = [1] }", 6, "a sweep needs values"),
+        ("sweep = { part_size = ['8 MiB'], parts_in_flight = [1] }", 3, "add stop_after"),
         ("role = 'main'", 6, "prepare, warmup or measure"),
         ("concurency = 3", 6, "unknown field `concurency`"),
         ("objects = { sizes = '1 KiB' }", 6, "unknown field `sizes`"),
@@ -190,12 +198,12 @@ fn everything_that_can_be_written_resolves_to_itself() {
         ("size = { weighted = { '4 KiB' = 3, '1 MiB' = 1 } }, naming = 'hex'", "'latest'"),
         ("naming = { prefixes = 7 }", "{ hotspot = { objects = 0.1, operations = 0.9 } }"),
         ("naming = { template = 'a-{hex}/{prefix}/{index}.x', prefixes = 3 }", "'uniform'"),
-        ("size = '20 MiB', part_size = '6 MiB'", "'zipfian'"),
+        ("size = '20 MiB', part_size = '6 MiB', parts_in_flight = 3, checksum = 'auto'", "'zipfian'"),
     ] {
         let text = format!(
             "name='x'\nrepeats=2\nblock='3s'\n[[phase]]\nname='o'\nrole='prepare'\noperations={{put=1}}\nobjects={{ {objects} }}\n\
              [[phase]]\nname='m'\noperations={{get=1}}\nobjects={{ from='o', popularity={popularity} }}\n\
-             [[phase]]\nname='w'\noperations={{put=1}}\nobjects={{ {objects} }}\nduration='5s'\n\
+             [[phase]]\nname='w'\noperations={{put=1}}\nobjects={{ {objects} }}\nduration='5s'\nverify='readback'\ncooldown='10ms'\n\
              [[phase]]\nname='r'\noperations={{get=1}}\nobjects={{ from='o' }}\nrate={{ from='1/s', step='2/s', to='9/s', every='1s', stop='never' }}\n"
         );
         let experiment = parse("f", &text, &[]).unwrap_or_else(|e| panic!("{objects}: {e}"));

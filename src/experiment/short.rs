@@ -40,6 +40,16 @@ pub struct Short {
     pub timeout: Option<String>,
     /// `--retries`.
     pub retries: Option<u32>,
+    /// `--part-size`.
+    pub part_size: Option<String>,
+    /// `--parts-in-flight`.
+    pub parts_in_flight: Option<u64>,
+    /// `--checksum`.
+    pub checksum: Option<String>,
+    /// `--file`.
+    pub file: Option<String>,
+    /// `--cooldown`.
+    pub cooldown: Option<String>,
     /// `--seed`.
     pub seed: u64,
 }
@@ -58,6 +68,18 @@ impl Short {
         pairs.iter().map(|(name, weight)| ((*name).to_string(), *weight)).collect()
     }
 
+    /// What is written, and how.
+    fn written_objects(&self) -> ObjectsWritten {
+        ObjectsWritten {
+            size: self.file.is_none().then(|| SizeWritten::Fixed(self.size.clone())),
+            part_size: self.part_size.clone(),
+            parts_in_flight: self.parts_in_flight,
+            checksum: self.checksum.clone(),
+            file: self.file.clone(),
+            ..ObjectsWritten::default()
+        }
+    }
+
     /// Writes the experiment.
     pub fn to_written(&self) -> ExperimentWritten {
         let reads = !matches!(self.form.as_str(), "put" | "delete");
@@ -67,11 +89,7 @@ impl Short {
                 name: "objects".into(),
                 role: Some("prepare".into()),
                 operations: BTreeMap::from([("put".to_string(), 1)]),
-                objects: ObjectsWritten {
-                    count: Some(self.objects),
-                    size: Some(SizeWritten::Fixed(self.size.clone())),
-                    ..Default::default()
-                },
+                objects: ObjectsWritten { from: None, count: Some(self.objects), ..self.written_objects() },
                 concurrency: self.concurrency.map(ConcurrencyWritten::Fixed),
                 timeout: self.timeout.clone(),
                 ..PhaseWritten::default()
@@ -85,8 +103,7 @@ impl Short {
             objects: ObjectsWritten {
                 from: reads.then(|| "objects".into()),
                 count: writes.then_some(self.objects),
-                size: writes.then(|| SizeWritten::Fixed(self.size.clone())),
-                ..Default::default()
+                ..if writes { self.written_objects() } else { ObjectsWritten::default() }
             },
             concurrency: self.concurrency.map(ConcurrencyWritten::Fixed),
             rate: self.rate.clone().map(RateWritten::Fixed),
@@ -97,6 +114,7 @@ impl Short {
             timeout: self.timeout.clone(),
             retries: self.retries,
             verify: self.verify.clone(),
+            cooldown: self.cooldown.clone(),
             ..PhaseWritten::default()
         };
         // Deletes use their objects up, so writing those is all the warm-up there is.

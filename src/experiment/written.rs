@@ -88,9 +88,28 @@ pub struct PhaseWritten {
     /// Further attempts after throttling, server errors and broken connections (0; 5 in prepare phases).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
-    /// `on` (the default) compares what is read byte for byte, `off` by length.
+    /// `on` (the default) compares what is read byte for byte, `off` by length; `readback` also reads back all that is put.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
+    /// Runs the phase at every combination of these part sizes and numbers of parts in flight.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<SweepWritten>,
+    /// The sweep that the phase is a point of; written by Plimsoll into resolved experiments.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sweep_of: Option<String>,
+    /// Closed loop: pause after each operation (none).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cooldown: Option<String>,
+}
+
+/// The points of a sweep.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SweepWritten {
+    /// Part sizes: `["8 MiB", "64 MiB"]`.
+    pub part_size: Vec<String>,
+    /// Numbers of parts in flight: `[1, 8]`.
+    pub parts_in_flight: Vec<u64>,
 }
 
 /// The objects of a phase.
@@ -112,6 +131,16 @@ pub struct ObjectsWritten {
     /// Writes objects larger than this in parts of this size, by multipart upload (at least 5 MiB).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_size: Option<String>,
+    /// Parts of one object on their way at once (1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts_in_flight: Option<u64>,
+    /// Checksum that uploads bear: `auto` (the cheapest that the store keeps of a whole object), `md5`, `crc32`, `crc32c`, `crc64nvme`,
+    /// `sha1`, `sha256` (the store's own setting).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checksum: Option<String>,
+    /// A file that is the content of every object written; its length is their size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<String>,
     /// Bytes of a `get_range`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<String>,

@@ -9,7 +9,7 @@ use crate::recorder::tally::Tally;
 use crate::recorder::worker::WorkerRecorder;
 use crate::recorder::{Completed, Edges, Outcome};
 use crate::schedule::plan::Stint;
-use crate::schedule::{Limit, Load, Phase, Role};
+use crate::schedule::{Limit, Load, Phase, Role, Verify};
 use crate::store::{ErrorClass, Timings};
 use crate::workload::mix::Mix;
 use crate::workload::popularity::Popularity;
@@ -170,7 +170,9 @@ fn stint(log: &Log, number: usize) -> Stint {
         timeout_ns: 0,
         drain_ns: 0,
         retries: 0,
-        verify: false,
+        verify: Verify::Off,
+        cooldown_ns: 0,
+        sweep_of: None,
     };
     Stint { phase, store: 0, number, repeat: 0, block: 0, step, recorded: true }
 }
@@ -236,6 +238,7 @@ fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u
         timings,
         outcome: class.as_ref().map_or(Outcome::Done(record.bytes), Outcome::Failed),
         attempts: 1,
+        retries: 0,
     });
 }
 

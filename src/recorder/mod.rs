@@ -64,4 +64,6 @@ pub struct Completed<'a> {
     pub outcome: Outcome<'a>,
     /// Requests made for it.
     pub attempts: u32,
+    /// Of those, the ones that were made again after a failure.
+    pub retries: u32,
 }

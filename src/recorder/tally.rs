@@ -19,6 +19,8 @@ pub struct Tally {
     pub completed: u64,
     /// Requests made for the phase's operations.
     pub attempts: u64,
+    /// Of those, the ones that were made again after a failure.
+    pub retries: u64,
     /// Object bytes delivered inside the window, prorated over each operation's body transfer.
     pub bytes: f64,
     /// Operations without a known response time: never begun, timed out or undrained.
@@ -66,6 +68,7 @@ impl Tally {
         self.begun += other.begun;
         self.completed += other.completed;
         self.attempts += other.attempts;
+        self.retries += other.retries;
         self.bytes += other.bytes;
         self.censored += other.censored;
         self.connections += other.connections;

@@ -135,6 +135,7 @@ impl WorkerRecorder {
         let tally = self.tally(own, op.kind);
         tally.operations += 1;
         tally.attempts += u64::from(op.attempts);
+        tally.retries += u64::from(op.retries);
         tally.connections += u64::from(t.connections);
         tally.reconnects += u64::from(t.reconnects);
         tally.last_end_ns = tally.last_end_ns.max(end);
@@ -289,6 +290,7 @@ mod tests {
             timings,
             outcome,
             attempts: 1,
+            retries: 0,
         }
     }
 

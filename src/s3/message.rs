@@ -1,6 +1,6 @@
 //! The XML documents that a client sends and reads: listings and multi-object deletes.
 
-use super::checksum::Algorithm;
+use super::checksum::{Algorithm, BodyChecksum};
 use super::error::S3Error;
 use super::xml::{Element, XmlError, XmlWriter};
 
@@ -60,7 +60,7 @@ pub struct PartTag {
     /// Entity tag with its quotes.
     pub etag: String,
     /// The checksum that it was uploaded with: algorithm and base64 value.
-    pub checksum: Option<(Algorithm, String)>,
+    pub checksum: Option<(BodyChecksum, String)>,
 }
 
 /// The element that carries a checksum in XML.
@@ -79,7 +79,7 @@ pub fn complete_body(parts: &[PartTag]) -> String {
     let mut writer = XmlWriter::new("CompleteMultipartUpload");
     for (index, part) in parts.iter().enumerate() {
         writer.open("Part");
-        if let Some((algorithm, value)) = &part.checksum {
+        if let Some((BodyChecksum::Declared(algorithm), value)) = &part.checksum {
             writer.text(checksum_element(*algorithm), value);
         }
         writer.text("ETag", &part.etag).text("PartNumber", &(index + 1).to_string()).close();
@@ -93,9 +93,12 @@ pub fn complete_body(parts: &[PartTag]) -> String {
 /// When the answer is not XML.
 pub fn completed(body: &[u8]) -> Result<PartTag, XmlError> {
     let root = Element::parse(body)?;
-    let checksum = Algorithm::ALL
-        .into_iter()
-        .find_map(|a| Some((a, root.text_of(checksum_element(a)).filter(|v| !v.is_empty())?.to_string())));
+    let checksum = Algorithm::ALL.into_iter().find_map(|a| {
+        Some((
+            BodyChecksum::Declared(a),
+            root.text_of(checksum_element(a)).filter(|v| !v.is_empty())?.to_string(),
+        ))
+    });
     Ok(PartTag { etag: root.text_of("ETag").unwrap_or("").to_string(), checksum })
 }
 

@@ -11,6 +11,7 @@ pub mod credentials;
 pub mod encode;
 pub mod endpoint;
 pub mod error;
+pub mod integrity;
 pub mod message;
 pub mod sign;
 pub mod tls;

@@ -107,6 +107,39 @@ pub struct Phase {
     pub drain_ns: u64,
     /// Further attempts after a failure that may pass (throttling, server errors, broken connections).
     pub retries: u32,
-    /// Whether contents read are compared byte for byte.
-    pub verify: bool,
+    /// How contents are held against what was written.
+    pub verify: Verify,
+    /// Pause of a closed loop's lane after each of its operations, in nanoseconds.
+    pub cooldown_ns: u64,
+    /// The sweep that the phase is a point of.
+    pub sweep_of: Option<String>,
+}
+
+/// How contents are held against what was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verify {
+    /// By length.
+    Off,
+    /// What is read byte for byte; what is put in parts by the store's checksum of it, or its size.
+    On,
+    /// As `On`; and everything that is put is read back, outside its time.
+    Readback,
+}
+
+impl Verify {
+    const ALL: [Verify; 3] = [Verify::Off, Verify::On, Verify::Readback];
+
+    /// Name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            Verify::Off => "off",
+            Verify::On => "on",
+            Verify::Readback => "readback",
+        }
+    }
+
+    /// The way of that name.
+    pub fn from_name(name: &str) -> Option<Verify> {
+        Verify::ALL.into_iter().find(|v| v.name() == name)
+    }
 }

@@ -242,7 +242,9 @@ mod tests {
             timeout_ns: 1,
             drain_ns: 1,
             retries: 0,
-            verify: true,
+            verify: crate::schedule::Verify::On,
+            cooldown_ns: 0,
+            sweep_of: None,
         }
     }
 

@@ -19,6 +19,7 @@ pub mod conformance;
 pub mod counted;
 pub mod faulty;
 pub mod file;
+pub mod integrity;
 pub mod memory;
 pub mod s3;
 pub mod throttled;
@@ -266,7 +267,7 @@ pub struct Reply {
     /// Entity tag with its quotes, where the store gave one.
     pub etag: Option<String>,
     /// Checksum that a part was sent with, or that the store tells of a finished object.
-    pub checksum: Option<(Algorithm, String)>,
+    pub checksum: Option<(BodyChecksum, String)>,
     /// Object size that a head reported.
     pub size: Option<u64>,
     /// The page, for a list.
@@ -294,6 +295,8 @@ pub enum ErrorClass {
     Reset,
     /// The content was not what was written.
     Corrupt,
+    /// A file of ours could not be read or written.
+    File,
 }
 
 impl fmt::Display for ErrorClass {
@@ -305,6 +308,7 @@ impl fmt::Display for ErrorClass {
             ErrorClass::Tls => "tls",
             ErrorClass::Reset => "reset",
             ErrorClass::Corrupt => "corrupt",
+            ErrorClass::File => "file",
         })
     }
 }
@@ -345,7 +349,7 @@ impl Failure {
         match self.class {
             ErrorClass::Answered(_) => self.status().is_some_and(|s| s == 429 || s == 408 || s >= 500),
             ErrorClass::Connect | ErrorClass::Reset => true,
-            ErrorClass::Timeout | ErrorClass::Tls | ErrorClass::Corrupt => false,
+            ErrorClass::Timeout | ErrorClass::Tls | ErrorClass::Corrupt | ErrorClass::File => false,
         }
     }
 }

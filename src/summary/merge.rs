@@ -73,6 +73,7 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
         saturated: false,
         operations: sum(|w| w.operations),
         attempts: sum(|w| w.attempts),
+        retries: sum(|w| w.retries),
         bytes: sum(|w| w.bytes),
         censored: sum(|w| w.censored),
         connections: sum(|w| w.connections),

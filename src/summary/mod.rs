@@ -11,4 +11,5 @@ pub mod ramp;
 pub mod result;
 pub mod shards;
 pub mod side;
+pub mod uploads;
 pub mod window;

@@ -22,6 +22,9 @@ pub struct RunResult {
     /// One entry per ramp and operation: where it led.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ramps: Vec<RampFigures>,
+    /// One entry per store and sweep.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sweeps: Vec<SweepFigures>,
     /// Requests that stores made on their own account.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub side_calls: Vec<SideCalls>,
@@ -44,6 +47,57 @@ pub struct SideCalls {
     pub mean_ms: f64,
     /// Longest time.
     pub max_ms: f64,
+}
+
+/// How objects are uploaded in parts.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct UploadFigures {
+    /// Bytes of an object, where all have the same.
+    pub object_bytes: Option<u64>,
+    /// Bytes of a part.
+    pub part_bytes: u64,
+    /// Parts of one object on their way at once.
+    pub parts_in_flight: u64,
+    /// Checksum that each part bears, as the experiment asks for it.
+    pub checksum: Option<String>,
+    /// How uploads are held against what was sent: `off`, `on`, `readback`.
+    pub verify: String,
+    /// The sweep that it is a point of.
+    pub sweep: Option<String>,
+}
+
+/// One setting of a sweep.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepPoint {
+    /// Bytes of a part.
+    pub part_bytes: u64,
+    /// Parts of one object on their way at once.
+    pub parts_in_flight: u64,
+    /// Uploads.
+    pub uploads: u64,
+    /// Of those, failed.
+    pub failed: u64,
+    /// Requests made.
+    pub requests: u64,
+    /// Of those, made again.
+    pub retries: u64,
+    /// Median time of an upload; the mean where there are too few for a median.
+    pub median_s: Option<f64>,
+    /// Object bytes in that time, per second.
+    pub bytes_per_s: Option<f64>,
+}
+
+/// What a sweep of part sizes and parts in flight came to.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepFigures {
+    /// The store as written.
+    pub store: String,
+    /// Name of the phase that was swept.
+    pub sweep: String,
+    /// Its points that the store takes.
+    pub points: Vec<SweepPoint>,
+    /// The point to use: of those that lost no upload and are within 5% of the fastest, the one with the least in flight.
+    pub recommended: Option<SweepPoint>,
 }
 
 /// Where a ramp led.
@@ -161,6 +215,9 @@ pub struct Window {
     /// When the window began by the client's clock, in Unix seconds.
     #[serde(default)]
     pub start_unix_s: f64,
+    /// How objects are uploaded, where they go in parts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upload: Option<UploadFigures>,
     /// Group of keys, where the experiment tells groups apart.
     pub key_group: Option<String>,
     /// Kind of operation.
@@ -182,6 +239,9 @@ pub struct Window {
     pub operations: u64,
     /// Requests made for them.
     pub attempts: u64,
+    /// Of those, the ones that were made again after a failure.
+    #[serde(default)]
+    pub retries: u64,
     /// Object bytes delivered inside the window.
     pub bytes: u64,
     /// Operations whose response time is only known to exceed what was waited.

@@ -8,6 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::latency::{percentiles, with_censored};
 use super::limits::{Means, client_limited};
 use super::result::Window;
+use super::uploads;
 use crate::recorder::collector::WindowState;
 use crate::recorder::histogram::Latencies;
 use crate::recorder::tally::Tally;
@@ -64,6 +65,7 @@ pub fn windows(stint: &Stint, state: &WindowState, setting: Setting<'_>) -> Vec<
         window.block = stint.block;
         window.step = stint.step;
         window.concurrency = setting.lanes;
+        window.upload = uploads::of_phase(phase, *kind);
         window.key_group = key_group(phase, *kind);
         window.start_unix_s = setting.epoch_unix_s + edges.start_ns as f64 / 1e9;
         window.client_steal = state.usage.steal;
@@ -118,6 +120,7 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         window_s,
         operations: tally.operations,
         attempts: tally.attempts,
+        retries: tally.retries,
         bytes: tally.bytes.round() as u64,
         censored: tally.censored,
         connections: tally.connections,

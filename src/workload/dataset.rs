@@ -1,5 +1,6 @@
 //! Sets of objects, numbered from 0: those that a run writes, and those that were there before.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::naming::{Naming, names_seed};
@@ -19,10 +20,38 @@ pub struct Dataset {
     pub size: Size,
     /// How they are named.
     pub naming: Naming,
-    /// Bytes of a part where objects are written in parts; 0 where each is written by one request.
-    pub part_size: u64,
+    /// How they are written.
+    pub upload: Upload,
     /// Where the objects were before the run, when it did not write them.
     pub existing: Option<Existing>,
+    /// Where their contents come from, when they are not made up.
+    pub source: Option<Source>,
+}
+
+/// How objects are written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upload {
+    /// Bytes of a part; 0 where each object is written by one request.
+    pub part_size: u64,
+    /// Parts on their way at once.
+    pub in_flight: usize,
+    /// The checksum that each request bears, by name; `None` leaves that to the store's own setting.
+    pub checksum: Option<String>,
+}
+
+impl Default for Upload {
+    fn default() -> Upload {
+        Upload { part_size: 0, in_flight: 1, checksum: None }
+    }
+}
+
+/// Where contents come from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// One file, the content of every object.
+    File(PathBuf),
+    /// A directory with one file per object, named as the object is.
+    Directory(PathBuf),
 }
 
 /// Objects that were there before the run and are only read.
@@ -77,7 +106,7 @@ impl Dataset {
     /// A dataset of objects of one size with sequential names.
     pub fn new(name: &str, seed: u64, count: u64, size: Size) -> Dataset {
         let (naming, name) = (Naming::default(), name.to_string());
-        Dataset { name, seed, count, size, naming, part_size: 0, existing: None }
+        Dataset { name, seed, count, size, naming, upload: Upload::default(), existing: None, source: None }
     }
 
     /// Identity from which payloads are cut.
@@ -113,6 +142,18 @@ impl Dataset {
             out.push_str(piece);
         }
         self.naming.name_into(out, names_seed(self.seed, self.id()), index);
+    }
+
+    /// The file that object `index` has its content from.
+    pub fn file_of(&self, index: u64) -> Option<PathBuf> {
+        match self.source.as_ref()? {
+            Source::File(path) => Some(path.clone()),
+            Source::Directory(path) => {
+                let mut name = String::new();
+                self.naming.name_into(&mut name, names_seed(self.seed, self.id()), index);
+                Some(path.join(name))
+            }
+        }
     }
 
     /// The prefix of all its keys.

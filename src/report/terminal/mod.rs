@@ -6,6 +6,7 @@ pub mod groups;
 pub mod ramp;
 pub mod stores;
 pub mod table;
+pub mod uploads;
 
 use table::{lines, table};
 
@@ -109,7 +110,8 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     let own: Vec<Window> = result.windows.iter().filter(|w| w.store == store).cloned().collect();
     let merged = overall(&own);
     let measured: Vec<&Window> = merged.iter().filter(|w| w.role == "measure").collect();
-    let plain: Vec<&Window> = measured.iter().copied().filter(|w| w.step.is_none()).collect();
+    let swept = |w: &Window| w.upload.as_ref().is_some_and(|u| u.sweep.is_some());
+    let plain: Vec<&Window> = measured.iter().copied().filter(|w| w.step.is_none() && !swept(w)).collect();
     if measured.is_empty() {
         return "\nno measured phase was reached\n".into();
     }
@@ -117,6 +119,7 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
         out.push_str(&format!("\n{}", lines(&table(&plain))));
     }
     out.push_str(&ramp::render(&merged, result.ramps.iter().filter(|r| r.store == store)));
+    out.push_str(&uploads::render(result, &plain, store));
     out.push_str(&groups::render(&own));
     let open = measured.iter().any(|w| w.response_ms.is_some());
     let closed = measured.iter().any(|w| w.response_ms.is_none());

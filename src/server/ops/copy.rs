@@ -6,10 +6,11 @@ use bytes::Bytes;
 
 use super::Call;
 use super::get::{Wanted, parse_range};
-use super::multipart::{part_number, store_part, xml_name};
+use super::multipart::{part_number, store_part};
 use crate::clock::wall_now;
 use crate::s3::checksum::{Algorithm, md5};
 use crate::s3::encode::{decode, hex};
+use crate::s3::message::checksum_element;
 use crate::s3::xml::XmlWriter;
 use crate::server::conditions::{Existing, for_read, for_write};
 use crate::server::error::ApiError;
@@ -73,7 +74,9 @@ pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
     let mut writer = XmlWriter::new("CopyObjectResult");
     writer.text("LastModified", &iso_date(copy.modified)).text("ETag", &format!("\"{}\"", copy.etag));
     if let Some(checksum) = &copy.checksum {
-        writer.text(xml_name(checksum.algorithm), &checksum.value).text("ChecksumType", "FULL_OBJECT");
+        writer
+            .text(checksum_element(checksum.algorithm), &checksum.value)
+            .text("ChecksumType", "FULL_OBJECT");
     }
     let mut objects = target.objects_mut();
     let existing = objects.get(&call.route.key).cloned();
@@ -117,7 +120,7 @@ pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
     let mut writer = XmlWriter::new("CopyPartResult");
     writer.text("LastModified", &iso_date(wall_now())).text("ETag", &format!("\"{}\"", hex(&part.md5)));
     if let Some((algorithm, value)) = &part.checksum {
-        writer.text(xml_name(*algorithm), value);
+        writer.text(checksum_element(*algorithm), value);
     }
     Ok(xml(writer.finish()))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::Call;
 use crate::s3::encode::{encode_path, hex};
+use crate::s3::message::checksum_element;
 use crate::s3::sign::sha256;
 use crate::s3::xml::XmlWriter;
 use crate::server::error::ApiError;
@@ -339,7 +340,7 @@ pub fn parts(call: &Call<'_>) -> Result<Answer, ApiError> {
             .text("ETag", &format!("\"{}\"", hex(&part.md5)));
         writer.text("Size", &part.data.len().to_string());
         if let Some((algorithm, value)) = &part.checksum {
-            writer.text(super::multipart::xml_name(*algorithm), value);
+            writer.text(checksum_element(*algorithm), value);
         }
         writer.close();
     }

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crc_fast::{CrcAlgorithm, checksum_combine};
 use http::header::ETAG;
 
 use super::Call;
 use crate::clock::wall_now;
-use crate::s3::checksum::{Algorithm, Hasher, base64, from_base64, md5};
+use crate::s3::checksum::{Algorithm, Hasher, from_base64, md5};
 use crate::s3::encode::hex;
+use crate::s3::integrity::{composite, full_object};
+use crate::s3::message::checksum_element;
 use crate::s3::xml::{Element, XmlWriter};
 use crate::server::conditions::{Existing, for_write};
 use crate::server::error::ApiError;
@@ -17,17 +18,6 @@ use crate::server::state::{Object, Part, StoredChecksum, Upload};
 
 /// Every part but the last has at least this size (S3: 5 MiB).
 const SMALLEST_PART: usize = 5 << 20;
-
-/// The element that carries a checksum in XML.
-pub fn xml_name(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::Crc32 => "ChecksumCRC32",
-        Algorithm::Crc32c => "ChecksumCRC32C",
-        Algorithm::Crc64Nvme => "ChecksumCRC64NVME",
-        Algorithm::Sha1 => "ChecksumSHA1",
-        Algorithm::Sha256 => "ChecksumSHA256",
-    }
-}
 
 fn asked_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiError> {
     let kind = call.header("x-amz-checksum-type");
@@ -167,7 +157,7 @@ fn chosen(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<Part>, 
         let part = upload.parts.get(&(number as u32)).filter(|p| hex(&p.md5) == etag);
         let part = part.ok_or_else(|| ApiError::new("InvalidPart"))?;
         for algorithm in Algorithm::ALL {
-            let Some(given) = named.text_of(xml_name(algorithm)) else { continue };
+            let Some(given) = named.text_of(checksum_element(algorithm)) else { continue };
             match &part.checksum {
                 Some((stored, value)) if *stored == algorithm => {
                     if value != given {
@@ -206,22 +196,11 @@ fn combined(parts: &[Part], algorithm: Algorithm, full: bool) -> StoredChecksum 
             None => Vec::new(),
         })
         .collect();
-    let value = match (full, algorithm) {
-        (true, Algorithm::Crc32 | Algorithm::Crc32c | Algorithm::Crc64Nvme) => {
-            let kind = match algorithm {
-                Algorithm::Crc32 => CrcAlgorithm::Crc32IsoHdlc,
-                Algorithm::Crc32c => CrcAlgorithm::Crc32Iscsi,
-                _ => CrcAlgorithm::Crc64Nvme,
-            };
-            let number = |bytes: &[u8]| bytes.iter().fold(0u64, |n, b| n << 8 | u64::from(*b));
-            let mut pairs = parts.iter().zip(&values);
-            let first = pairs.next().map_or(0, |(_, v)| number(v));
-            let crc =
-                pairs.fold(first, |crc, (p, v)| checksum_combine(kind, crc, number(v), p.data.len() as u64));
-            base64(&crc.to_be_bytes()[8 - algorithm.size()..])
-        }
-        _ => format!("{}-{}", algorithm.of(&values.concat()), parts.len()),
+    let whole = || {
+        let parts: Vec<_> = values.iter().cloned().zip(parts.iter().map(|p| p.data.len() as u64)).collect();
+        full_object(algorithm, &parts)
     };
+    let value = full.then(whole).flatten().unwrap_or_else(|| composite(algorithm, &values));
     StoredChecksum { algorithm, value, full_object: full }
 }
 
@@ -296,7 +275,7 @@ fn completed(call: &Call<'_>, object: &Object) -> Answer {
         .text("Key", &call.route.key)
         .text("ETag", &format!("\"{}\"", object.etag));
     if let Some(checksum) = &object.checksum {
-        writer.text(xml_name(checksum.algorithm), &checksum.value);
+        writer.text(checksum_element(checksum.algorithm), &checksum.value);
         writer.text("ChecksumType", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" });
     }
     let mut answer = xml(writer.finish());

@@ -14,8 +14,8 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::url::{PayloadSigning, S3Url};
 use super::{
-    Capabilities, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, SideCall, Store,
-    Timings,
+    BodyChecksum, Capabilities, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request,
+    SideCall, Store, Timings,
 };
 use answer::{Exchange, broken};
 use prepare::SignedAhead;
@@ -182,6 +182,8 @@ struct S3Lane {
     sessions: Option<Arc<Sessions>>,
     signed_ahead: Arc<SignedAhead>,
     connection: Option<Box<Connection>>,
+    /// The checksum that the part on its way bears.
+    declared: Option<(BodyChecksum, String)>,
     path: String,
     query: String,
 }
@@ -202,6 +204,7 @@ impl S3Lane {
             sessions: None,
             signed_ahead: Arc::new(SignedAhead::now()),
             connection: None,
+            declared: None,
             path: String::new(),
             query: String::new(),
         }
@@ -287,7 +290,10 @@ impl S3Lane {
         };
         let mut exchange =
             Exchange { connection: connection.as_mut(), timings: &mut timings, observer, body: &mut body };
-        let reply = exchange.receive(&request, &head).await;
+        let mut reply = exchange.receive(&request, &head).await;
+        if let (Ok(reply), Some(declared)) = (&mut reply, self.declared.take()) {
+            reply.checksum = Some(declared);
+        }
         // A body that was not read to its end leaves the connection unusable, and a server may say that it will close it.
         let closing = head.headers.get(hyper::header::CONNECTION).is_some_and(|v| v == "close");
         if closing {

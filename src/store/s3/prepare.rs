@@ -175,6 +175,12 @@ impl S3Lane {
         headers.insert(HOST, self.host.clone());
         let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
         let extra = self.extra(request, body.as_ref(), observer);
+        self.declared = match (request, observer.checksum().or(self.url.checksum)) {
+            (Request::UploadPart { .. }, Some(checksum)) => {
+                extra.first().map(|(_, value)| (checksum, value.clone()))
+            }
+            _ => None,
+        };
         for (name, text) in &extra {
             headers.insert(name, value(text)?);
         }

@@ -1,0 +1,60 @@
+//! A sweep: one phase written once and run at every combination of part size and parts in flight.
+
+use super::Problem;
+use super::written::{PhaseWritten, SweepWritten};
+use crate::units::{format_size, parse_size};
+
+/// Most points of a sweep.
+const MOST_POINTS: usize = 200;
+
+/// The phases of a file, those with a sweep replaced by one per point: `upload-8MiB-x4`.
+///
+/// # Errors
+/// What is wrong with a sweep.
+pub fn expand(phases: &[PhaseWritten]) -> Result<Vec<PhaseWritten>, Problem> {
+    let mut out = Vec::new();
+    for phase in phases {
+        match &phase.sweep {
+            None => out.push(phase.clone()),
+            Some(sweep) => out.extend(points(phase, sweep)?),
+        }
+    }
+    Ok(out)
+}
+
+fn points(phase: &PhaseWritten, sweep: &SweepWritten) -> Result<Vec<PhaseWritten>, Problem> {
+    let problem = |field: &str, text: String| {
+        let path = format!("phase.{}.{field}", phase.name);
+        Problem::new(&path, format!("phase '{}': {text}", phase.name))
+    };
+    if sweep.part_size.is_empty() || sweep.parts_in_flight.is_empty() {
+        let text =
+            "a sweep needs values: sweep = { part_size = [\"8 MiB\", \"64 MiB\"], parts_in_flight = [1, 8] }";
+        return Err(problem("sweep", text.into()));
+    }
+    if phase.objects.part_size.is_some() || phase.objects.parts_in_flight.is_some() {
+        let text = "part_size and parts_in_flight come from the sweep; take them out of objects";
+        return Err(problem("objects", text.into()));
+    }
+    if phase.stop_after.is_none() {
+        let text = "a sweep uploads so often at each point: add stop_after = 3";
+        return Err(problem("stop_after", text.into()));
+    }
+    if sweep.part_size.len() * sweep.parts_in_flight.len() > MOST_POINTS {
+        return Err(problem("sweep", format!("a sweep has at most {MOST_POINTS} points; name fewer values")));
+    }
+    let mut out = Vec::new();
+    for part_size in &sweep.part_size {
+        let bytes = parse_size(part_size).map_err(|e| problem("sweep", format!("sweep.part_size: {e}")))?;
+        for parts_in_flight in &sweep.parts_in_flight {
+            let mut point = phase.clone();
+            point.name = format!("{}-{}-x{parts_in_flight}", phase.name, format_size(bytes).replace(' ', ""));
+            point.sweep = None;
+            point.sweep_of = Some(phase.name.clone());
+            point.objects.part_size = Some(part_size.clone());
+            point.objects.parts_in_flight = Some(*parts_in_flight);
+            out.push(point);
+        }
+    }
+    Ok(out)
+}

@@ -1,0 +1,107 @@
+//! Whether what a store says of a finished upload is what was sent.
+
+use super::{Algorithm, BodyChecksum, PartTag};
+use crate::provider::{Profile, Tag};
+use crate::s3::checksum::from_base64;
+use crate::s3::integrity::{composite, full_object, multipart_etag};
+
+/// Holds the tag and the checksum of a finished multipart object (`done`) against its parts as they were sent, each with its length.
+/// Returns whether there was anything to compare.
+///
+/// # Errors
+/// What differs.
+pub fn check_upload(
+    profile: Option<&Profile>,
+    sent: &[(PartTag, u64)],
+    done: &PartTag,
+) -> Result<bool, String> {
+    let md5s: Option<Vec<[u8; 16]>> = sent
+        .iter()
+        .map(|(part, _)| match &part.checksum {
+            Some((BodyChecksum::Md5, value)) => from_base64(value)?.try_into().ok(),
+            _ => None,
+        })
+        .collect();
+    let is_md5 = profile.is_some_and(|p| p.multipart_etag == Tag::Md5);
+    if let (Some(md5s), true) = (md5s, is_md5) {
+        let (expected, found) = (multipart_etag(&md5s), done.etag.trim_matches('"'));
+        return if expected == found {
+            Ok(true)
+        } else {
+            Err(format!("the entity tag is {found} where the parts make {expected}"))
+        };
+    }
+    let Some((BodyChecksum::Declared(algorithm), found)) = &done.checksum else { return Ok(false) };
+    let Some(expected) = expected(*algorithm, sent, found) else { return Ok(false) };
+    if expected == *found {
+        return Ok(true);
+    }
+    Err(format!("{} of the object is {found} where the parts make {expected}", algorithm.name()))
+}
+
+/// The checksum that is worth asking for: the cheapest that the provider keeps of a whole object, else the MD5 that its tag is made of.
+pub fn cheapest(profile: &Profile) -> Option<BodyChecksum> {
+    let whole = ["crc64nvme", "crc32c", "crc32"].into_iter().find(|name| profile.keeps_whole(name));
+    let md5 = (profile.multipart_etag == Tag::Md5 && profile.takes("md5")).then_some("md5");
+    BodyChecksum::from_name(whole.or(md5)?)
+}
+
+/// The checksum of the object in the form in which the store gave it.
+fn expected(algorithm: Algorithm, sent: &[(PartTag, u64)], found: &str) -> Option<String> {
+    let value = |part: &PartTag| match &part.checksum {
+        Some((BodyChecksum::Declared(a), value)) if *a == algorithm => from_base64(value),
+        _ => None,
+    };
+    let values: Vec<(Vec<u8>, u64)> =
+        sent.iter().map(|(part, len)| Some((value(part)?, *len))).collect::<Option<_>>()?;
+    if found.contains('-') {
+        let values: Vec<Vec<u8>> = values.into_iter().map(|(value, _)| value).collect();
+        return Some(composite(algorithm, &values));
+    }
+    full_object(algorithm, &values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::provider::load;
+    use crate::s3::checksum::md5;
+    use crate::s3::encode::hex;
+
+    fn sent(checksum: BodyChecksum) -> Vec<(PartTag, u64)> {
+        let part = |data: &[u8]| {
+            let tag = PartTag {
+                etag: format!("\"{}\"", hex(&md5(data))),
+                checksum: Some((checksum, checksum.of([data].into_iter()))),
+            };
+            (tag, data.len() as u64)
+        };
+        vec![part(b"first part"), part(b"second")]
+    }
+
+    #[test]
+    fn good_uploads_pass_and_bad_ones_are_told() {
+        let s3 = load("aws-s3").unwrap();
+        let whole = b"first partsecond".as_slice();
+        let tag = multipart_etag(&[md5(b"first part"), md5(b"second")]);
+        let etag = format!("\"{tag}\"");
+        let done = |etag: &str, checksum| PartTag { etag: etag.into(), checksum };
+        assert_eq!(check_upload(Some(&s3), &sent(BodyChecksum::Md5), &done(&etag, None)), Ok(true));
+        assert!(check_upload(Some(&s3), &sent(BodyChecksum::Md5), &done("\"0-2\"", None)).is_err());
+        // Where a tag says nothing of the content, it is not taken for an MD5: every good upload would be thrown away.
+        let express = load("aws-s3-express").unwrap();
+        assert_eq!(check_upload(Some(&express), &sent(BodyChecksum::Md5), &done("\"x\"", None)), Ok(false));
+        for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme] {
+            let by = BodyChecksum::Declared(algorithm);
+            let told = |value: &str| done("\"x\"", Some((by, value.to_string())));
+            assert_eq!(check_upload(None, &sent(by), &told(&algorithm.of(whole))), Ok(true));
+            assert!(check_upload(None, &sent(by), &told(&algorithm.of(b"other"))).is_err());
+        }
+        let by = BodyChecksum::Declared(Algorithm::Sha256);
+        let parts =
+            [b"first part".as_slice(), b"second"].map(|d| from_base64(&Algorithm::Sha256.of(d)).unwrap());
+        let value = composite(Algorithm::Sha256, &parts);
+        assert_eq!(check_upload(None, &sent(by), &done("", Some((by, value)))), Ok(true));
+        assert_eq!(check_upload(None, &sent(by), &done("", None)), Ok(false), "nothing to compare");
+    }
+}
