@@ -18,6 +18,7 @@ pub mod schedule;
 pub mod summary;
 pub mod workload;
 
+pub mod net;
 pub mod provider;
 pub mod s3;
 pub mod server;

@@ -9,9 +9,10 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rng", &[]),
     ("units", &["clock"]),
     ("machine", &["clock"]),
-    ("s3", &["clock"]),
+    ("net", &["clock"]),
+    ("s3", &["clock", "net"]),
     ("provider", &["units"]),
-    ("store", &["clock", "provider", "rng", "s3", "units"]),
+    ("store", &["clock", "net", "provider", "rng", "s3", "units"]),
     ("workload", &["rng"]),
     ("schedule", &["clock", "rng", "workload"]),
     ("experiment", &["clock", "schedule", "units", "workload"]),
@@ -20,7 +21,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("import", &["recorder", "schedule", "store", "workload"]),
     ("summary", &["recorder", "rng", "schedule", "store", "workload"]),
     ("report", &["machine", "recorder", "summary", "units"]),
-    ("server", &["clock", "rng", "s3", "units"]),
+    ("server", &["clock", "net", "rng", "s3", "units"]),
 ];
 
 fn sources(dir: &Path, out: &mut Vec<std::path::PathBuf>) {

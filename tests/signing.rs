@@ -8,8 +8,8 @@ use aws_sigv4::http_request::{
     SigningSettings, UriPathNormalizationMode, sign,
 };
 use aws_sigv4::sign::v4;
+use plimsoll::net::encode::{encode_path, hex};
 use plimsoll::s3::credentials::Credentials;
-use plimsoll::s3::encode::{encode_path, hex};
 use plimsoll::s3::sign::{EMPTY_SHA256, Signer, UNSIGNED_PAYLOAD, canonical_query, sha256};
 use proptest::prelude::*;
 

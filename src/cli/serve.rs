@@ -9,8 +9,8 @@ use tokio::sync::watch;
 
 use super::exit::Exit;
 use crate::clock::SECOND;
+use crate::net::tls::server_config;
 use crate::s3::credentials::Credentials;
-use crate::s3::tls::server_config;
 use crate::server::inject::{Injector, Spec};
 use crate::server::truth::TruthLog;
 use crate::server::{Parts, Settings, run};

@@ -112,7 +112,7 @@ pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
             };
             let store =
                 S3Store::open(*s3, &written, credentials.clone(), ca_bundle).map_err(|e| match e {
-                    crate::store::s3::OpenError::Resolve { .. } => Exit::store(e),
+                    crate::store::http::OpenError::Resolve { .. } => Exit::store(e),
                     other => Exit::input(other),
                 })?;
             Ok(Opened { written, store: Arc::new(store), credentials, own_bucket: false, server: None })
@@ -142,7 +142,7 @@ fn random_word() -> String {
     if drawn.is_err() {
         seed[..8].copy_from_slice(&mix(wall_now().as_nanosecond() as u64).to_le_bytes());
     }
-    crate::s3::encode::hex(&sha256(&seed)[..20])
+    crate::net::encode::hex(&sha256(&seed)[..20])
 }
 
 impl EmbeddedServer {

@@ -208,6 +208,6 @@ mod tests {
             assert_eq!(Algorithm::from_header(algorithm.header()), Some(algorithm));
             assert_eq!(Algorithm::from_name(algorithm.name()), Some(algorithm));
         }
-        assert_eq!(crate::s3::encode::hex(&md5(b"")), "d41d8cd98f00b204e9800998ecf8427e");
+        assert_eq!(crate::net::encode::hex(&md5(b"")), "d41d8cd98f00b204e9800998ecf8427e");
     }
 }

@@ -6,8 +6,8 @@
 
 use aws_lc_rs::hmac;
 
-use super::encode::hex;
 use super::sign::{EMPTY_SHA256, sha256};
+use crate::net::encode::hex;
 
 /// Why a body was refused; each maps to one S3 error code.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

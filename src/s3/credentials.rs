@@ -13,8 +13,8 @@ use reqsign_core::{
     CommandExecute, CommandOutput, Context, Env, Error as ReqsignError, FileRead, HttpSend, ProvideCredential,
 };
 
-use super::connection::fetch;
 use crate::clock::wall_now;
+use crate::net::connection::fetch;
 
 /// An access key and its secret.
 #[derive(Clone, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Where a bucket lives: scheme, host, port, addressing style, and the paths of its objects.
 
-use super::encode::encode_into;
+use crate::net::encode::encode_into;
 
 /// How the bucket is named in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

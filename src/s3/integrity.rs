@@ -3,7 +3,7 @@
 use crc_fast::{CrcAlgorithm, checksum_combine};
 
 use super::checksum::{Algorithm, base64, md5};
-use super::encode::hex;
+use crate::net::encode::hex;
 
 /// The entity tag, without quotes, of an object whose parts have these MD5s: MD5 of them all, and their number.
 pub fn multipart_etag(parts: &[[u8; 16]]) -> String {

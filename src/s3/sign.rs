@@ -9,8 +9,8 @@ use std::fmt::Write;
 use aws_lc_rs::{digest, hmac};
 
 use super::credentials::Credentials;
-use super::encode::{encode_into, encode_query, hex, hex_into};
 use crate::clock::wall_now;
+use crate::net::encode::{encode_into, encode_query, hex, hex_into};
 
 /// The only algorithm.
 pub const ALGORITHM: &str = "AWS4-HMAC-SHA256";

@@ -8,9 +8,9 @@ use aws_lc_rs::hmac;
 use http::request::Parts;
 
 use super::error::ApiError;
+use crate::net::encode::{decode, encode_path, hex, parse_query};
 use crate::s3::chunked::ChunkSigner;
 use crate::s3::credentials::Credentials;
-use crate::s3::encode::{decode, encode_path, hex, parse_query};
 use crate::s3::sign::{
     ALGORITHM, Canonical, UNSIGNED_PAYLOAD, canonical, canonical_query, derive_key, signature,
 };

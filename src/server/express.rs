@@ -14,8 +14,8 @@ use super::error::ApiError;
 use super::response::{Answer, xml};
 use super::route::{Operation, Route};
 use crate::clock::wall_now;
+use crate::net::encode::{hex, parse_query};
 use crate::s3::credentials::Credentials;
-use crate::s3::encode::{hex, parse_query};
 use crate::s3::sign::sha256;
 use crate::s3::xml::XmlWriter;
 

@@ -4,7 +4,7 @@ use http::Method;
 use http::request::Parts;
 
 use super::error::ApiError;
-use crate::s3::encode::{decode, parse_query};
+use crate::net::encode::{decode, parse_query};
 
 /// The operations that this server offers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

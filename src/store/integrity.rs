@@ -64,9 +64,9 @@ fn expected(algorithm: Algorithm, sent: &[(PartTag, u64)], found: &str) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::net::encode::hex;
     use crate::provider::load;
     use crate::s3::checksum::md5;
-    use crate::s3::encode::hex;
 
     fn sent(checksum: BodyChecksum) -> Vec<(PartTag, u64)> {
         let part = |data: &[u8]| {

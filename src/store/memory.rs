@@ -11,8 +11,8 @@ use super::{
     Timings,
 };
 use crate::clock::now_ns;
+use crate::net::encode::hex;
 use crate::s3::checksum::md5;
-use crate::s3::encode::hex;
 
 type Objects = RwLock<BTreeMap<String, (Bytes, String)>>;
 /// Parts by key, upload and number.

@@ -19,6 +19,7 @@ pub mod conformance;
 pub mod counted;
 pub mod faulty;
 pub mod file;
+pub mod http;
 pub mod integrity;
 pub mod memory;
 pub mod s3;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
+use plimsoll::net::tls::server_config;
 use plimsoll::s3::credentials::{CredentialSource, Credentials};
-use plimsoll::s3::tls::server_config;
 use plimsoll::server::inject::{Injector, Spec};
 use plimsoll::server::{Parts, Settings, run};
 use plimsoll::store::s3::S3Store;

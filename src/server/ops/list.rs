@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::Call;
-use crate::s3::encode::{encode_path, hex};
+use crate::net::encode::{encode_path, hex};
 use crate::s3::message::checksum_element;
 use crate::s3::sign::sha256;
 use crate::s3::xml::XmlWriter;

@@ -6,8 +6,8 @@ use http::header::ETAG;
 
 use super::Call;
 use crate::clock::wall_now;
+use crate::net::encode::hex;
 use crate::s3::checksum::{Algorithm, Hasher, from_base64, md5};
-use crate::s3::encode::hex;
 use crate::s3::integrity::{composite, full_object};
 use crate::s3::message::checksum_element;
 use crate::s3::xml::{Element, XmlWriter};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use http::header::ETAG;
 
 use super::Call;
+use crate::net::encode::hex;
 use crate::s3::checksum::{Algorithm, md5};
-use crate::s3::encode::hex;
 use crate::server::conditions::{Existing, for_write};
 use crate::server::error::ApiError;
 use crate::server::response::{Answer, empty, set};

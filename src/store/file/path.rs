@@ -35,7 +35,7 @@ fn key_component(name: &str) -> Option<String> {
     if name.starts_with('.') {
         return None;
     }
-    crate::s3::encode::decode(name, false)
+    crate::net::encode::decode(name, false)
 }
 
 /// The path of a key.

@@ -8,25 +8,14 @@ use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue};
 
 use super::S3Lane;
 use crate::clock::wall_now;
+use crate::net::encode::{encode_into, hex_into};
 use crate::s3::checksum::BodyChecksum;
-use crate::s3::connection::Payload;
 use crate::s3::credentials::{CredentialSource, Credentials};
-use crate::s3::encode::{encode_into, hex_into};
 use crate::s3::message::{complete_body, create_bucket_body, delete_many_body};
 use crate::s3::sign::{EMPTY_SHA256, UNSIGNED_PAYLOAD};
+use crate::store::http::{Prepared, payload_of};
 use crate::store::url::PayloadSigning;
 use crate::store::{Body, Observer, Request};
-
-/// A request made ready.
-pub(super) type Prepared = hyper::Request<Payload>;
-
-fn payload_of(body: Option<Body>) -> Payload {
-    match body {
-        None => Payload::empty(),
-        Some(Body::Whole(data)) => Payload::whole(data),
-        Some(body) => Payload::pieces(body.len(), body.pieces()),
-    }
-}
 
 fn body_sha256(body: &Body) -> String {
     let mut context = aws_lc_rs::digest::Context::new(&aws_lc_rs::digest::SHA256);

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::super::url::S3Url;
 use crate::clock::{Timer, now_ns, wall_now};
-use crate::s3::connection::{Connection, Payload, Target};
+use crate::net::connection::{Connection, Payload, Target};
 use crate::s3::credentials::{CredentialSource, Credentials};
 use crate::s3::error::S3Error;
 use crate::s3::sign::{EMPTY_SHA256, Signer};

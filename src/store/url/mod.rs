@@ -2,8 +2,8 @@
 
 pub mod s3;
 
+use crate::net::encode::decode;
 use crate::provider::ProfileError;
-use crate::s3::encode::decode;
 use crate::s3::endpoint::EndpointError;
 use crate::store::file::Steps;
 
