@@ -8,13 +8,15 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
-use super::exit::Exit;
+use super::exit::{Exit, block_on};
 use crate::clock::wall_now;
 use crate::rng::mix;
 use crate::s3::credentials::{CredentialError, CredentialSource, Credentials};
 use crate::s3::sign::sha256;
 use crate::store::Store;
 use crate::store::file::FileStore;
+use crate::store::gcs::{GcsStore, Tokens};
+use crate::store::http::OpenError;
 use crate::store::memory::MemoryStore;
 use crate::store::s3::S3Store;
 use crate::store::url::{StoreUrl, parse};
@@ -101,6 +103,11 @@ pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
             let store = server.store(&written)?;
             Ok(Opened { written, store, credentials: None, own_bucket: true, server: Some(server) })
         }
+        StoreUrl::Gcs(gcs) => {
+            let tokens = if gcs.sign { Some(on_runtime(Tokens::from_chain())?) } else { None };
+            let store = GcsStore::open(*gcs, &written, tokens, ca_bundle).map_err(open_exit)?;
+            Ok(Opened { written, store: Arc::new(store), credentials: None, own_bucket: false, server: None })
+        }
         StoreUrl::S3(s3) => {
             let credentials = match &named {
                 _ if !s3.sign => None,
@@ -110,19 +117,25 @@ pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
                 },
                 None => Some(from_chain()?),
             };
-            let store =
-                S3Store::open(*s3, &written, credentials.clone(), ca_bundle).map_err(|e| match e {
-                    crate::store::http::OpenError::Resolve { .. } => Exit::store(e),
-                    other => Exit::input(other),
-                })?;
+            let store = S3Store::open(*s3, &written, credentials.clone(), ca_bundle).map_err(open_exit)?;
             Ok(Opened { written, store: Arc::new(store), credentials, own_bucket: false, server: None })
         }
     }
 }
 
+fn open_exit(error: OpenError) -> Exit {
+    match error {
+        OpenError::Resolve { .. } => Exit::store(error),
+        other => Exit::input(other),
+    }
+}
+
+fn on_runtime<T, E: std::fmt::Display>(work: impl Future<Output = Result<T, E>>) -> Result<T, Exit> {
+    block_on(work)?.map_err(Exit::store)
+}
+
 fn from_chain() -> Result<CredentialSource, Exit> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
-    runtime.block_on(CredentialSource::from_chain()).map_err(Exit::store)
+    on_runtime(CredentialSource::from_chain())
 }
 
 /// `plimsoll serve` as a process of its own. It ends with this value, or with this process, whichever comes first: it

@@ -133,6 +133,10 @@ impl Segments for Part {
         let segment = self.from / Cut::SEGMENT + index as u64;
         self.content.piece(self.from.max(segment * Cut::SEGMENT), self.end)
     }
+
+    fn slice(&self, from: u64, end: u64) -> Option<Body> {
+        Some(self.content.part(self.from + from, self.from + end))
+    }
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
-//! What every store that is reached by HTTP stands on: timed connections, TLS, percent-encoding.
+//! What every store that is reached by HTTP stands on: timed connections, TLS, percent-encoding, the surroundings of credential chains.
 
+pub mod chain;
 pub mod connection;
 pub mod encode;
 pub mod tls;

@@ -3,18 +3,13 @@
 //! The chain itself is `reqsign`'s; this file gives it files, environment and HTTP, and keeps the result
 //! fresh off the measured path. A secret never leaves [`Credentials`], whose `Debug` hides it.
 
-use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 
-use bytes::Bytes;
 use reqsign_aws_core::DefaultCredentialProvider;
-use reqsign_core::{
-    CommandExecute, CommandOutput, Context, Env, Error as ReqsignError, FileRead, HttpSend, ProvideCredential,
-};
+use reqsign_core::ProvideCredential;
 
 use crate::clock::wall_now;
-use crate::net::connection::fetch;
+use crate::net::chain::context;
 
 /// An access key and its secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -119,12 +114,7 @@ impl CredentialSource {
 }
 
 async fn load() -> Result<Credentials, CredentialError> {
-    let context = Context::new()
-        .with_file_read(Files)
-        .with_env(Environment)
-        .with_command_execute(Commands)
-        .with_http_send(Http);
-    let found = DefaultCredentialProvider::new().provide_credential(&context).await;
+    let found = DefaultCredentialProvider::new().provide_credential(&context()).await;
     match found {
         Ok(Some(found)) if !found.access_key_id.is_empty() => Ok(Credentials {
             access_key: found.access_key_id,
@@ -134,60 +124,6 @@ async fn load() -> Result<Credentials, CredentialError> {
         }),
         Ok(_) => Err(CredentialError::Missing),
         Err(error) => Err(CredentialError::Chain(error.to_string())),
-    }
-}
-
-#[derive(Debug)]
-struct Files;
-
-impl FileRead for Files {
-    async fn file_read(&self, path: &str) -> reqsign_core::Result<Vec<u8>> {
-        std::fs::read(path).map_err(|e| ReqsignError::config_invalid(format!("{path}: {e}")))
-    }
-}
-
-#[derive(Debug)]
-struct Environment;
-
-impl Env for Environment {
-    fn var(&self, key: &str) -> Option<String> {
-        std::env::var(key).ok()
-    }
-
-    fn vars(&self) -> HashMap<String, String> {
-        std::env::vars().collect()
-    }
-
-    fn home_dir(&self) -> Option<PathBuf> {
-        std::env::home_dir()
-    }
-}
-
-#[derive(Debug)]
-struct Commands;
-
-impl CommandExecute for Commands {
-    async fn command_execute(&self, program: &str, args: &[&str]) -> reqsign_core::Result<CommandOutput> {
-        let output = std::process::Command::new(program)
-            .args(args)
-            .output()
-            .map_err(|e| ReqsignError::config_invalid(format!("credential_process {program}: {e}")))?;
-        Ok(CommandOutput {
-            status: output.status.code().unwrap_or(-1),
-            stdout: output.stdout,
-            stderr: output.stderr,
-        })
-    }
-}
-
-#[derive(Debug)]
-struct Http;
-
-impl HttpSend for Http {
-    async fn http_send(&self, request: http::Request<Bytes>) -> reqsign_core::Result<http::Response<Bytes>> {
-        // The chain runs before and between phases; a second for an instance metadata service that is
-        // not there keeps a laptop without credentials from waiting long.
-        fetch(request).await.map_err(|e| ReqsignError::unexpected(format!("credential request failed: {e}")))
     }
 }
 

@@ -19,6 +19,7 @@ pub mod conformance;
 pub mod counted;
 pub mod faulty;
 pub mod file;
+pub mod gcs;
 pub mod http;
 pub mod integrity;
 pub mod memory;
@@ -49,6 +50,41 @@ pub trait Segments {
     fn total(&self) -> u64;
     /// Segment `index`, or `None` past the end.
     fn segment(&self, index: usize) -> Option<Bytes>;
+
+    /// The bytes `from..end`, where that can be had without going through all segments before.
+    fn slice(&self, from: u64, end: u64) -> Option<Body> {
+        let _ = (from, end);
+        None
+    }
+}
+
+/// The bytes `from..end` of segments that can only be gone through.
+struct Slice {
+    segments: Rc<dyn Segments>,
+    from: u64,
+    end: u64,
+}
+
+impl Segments for Slice {
+    fn total(&self) -> u64 {
+        self.end - self.from
+    }
+
+    fn segment(&self, index: usize) -> Option<Bytes> {
+        let (mut at, mut seen) = (0, 0);
+        for piece in (0..).map_while(|i| self.segments.segment(i)) {
+            let (begin, end) = (at, at + piece.len() as u64);
+            at = end;
+            let (from, to) = (begin.max(self.from), end.min(self.end));
+            if from < to {
+                if seen == index {
+                    return Some(piece.slice((from - begin) as usize..(to - begin) as usize));
+                }
+                seen += 1;
+            }
+        }
+        None
+    }
 }
 
 impl Body {
@@ -63,6 +99,17 @@ impl Body {
     /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The bytes `from..end`.
+    pub fn slice(&self, from: u64, end: u64) -> Body {
+        match self {
+            Body::Whole(data) => Body::Whole(data.slice(from as usize..end as usize)),
+            whole if from == 0 && end == whole.len() => whole.clone(),
+            Body::Segmented(segments) => segments.slice(from, end).unwrap_or_else(|| {
+                Body::Segmented(Rc::new(Slice { segments: Rc::clone(segments), from, end }))
+            }),
+        }
     }
 
     /// The pieces in order.

@@ -1,5 +1,6 @@
 //! Stores as arguments: `s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1`, `memory:`, `embedded:`.
 
+pub mod gcs;
 pub mod s3;
 
 use crate::net::encode::decode;
@@ -7,6 +8,7 @@ use crate::provider::ProfileError;
 use crate::s3::endpoint::EndpointError;
 use crate::store::file::Steps;
 
+pub use gcs::GcsUrl;
 pub use s3::{PayloadSigning, S3Url};
 
 /// A store as written, resolved.
@@ -14,6 +16,8 @@ pub use s3::{PayloadSigning, S3Url};
 pub enum StoreUrl {
     /// An S3-compatible bucket.
     S3(Box<S3Url>),
+    /// A bucket of Google Cloud Storage, by its own API.
+    Gcs(Box<GcsUrl>),
     /// A directory.
     File(std::path::PathBuf, Steps),
     /// In this process's memory; for tests of the instrument, not for measurements.
@@ -27,7 +31,7 @@ pub enum StoreUrl {
 pub enum UrlError {
     /// Not a kind of store.
     #[error(
-        "'{0}' is not a store; write s3://bucket/prefix?endpoint=http://host:port, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
+        "'{0}' is not a store; write s3://bucket/prefix?endpoint=http://host:port, gs://bucket/prefix, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
     )]
     Scheme(String),
     /// A parameter that the store does not have.
@@ -123,6 +127,7 @@ pub fn parse(text: &str, environment: Lookup<'_>) -> Result<StoreUrl, UrlError> 
     }
     match text.split_once("://") {
         Some(("file", rest)) => parse_file(rest),
+        Some(("gs", rest)) => Ok(StoreUrl::Gcs(Box::new(gcs::parse(rest, environment)?))),
         Some(("s3", rest)) => Ok(StoreUrl::S3(Box::new(s3::parse(rest, environment)?))),
         _ => Err(UrlError::Scheme(text.split('?').next().unwrap_or("").to_string())),
     }

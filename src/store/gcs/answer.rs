@@ -1,0 +1,162 @@
+//! Answers of the JSON API: resources, listings, errors.
+
+use serde::Deserialize;
+
+use crate::store::{Algorithm, ErrorClass, Failure, Listed, Listing, Timings};
+
+/// What an object's resource says; numbers are texts there.
+#[derive(Debug, Deserialize)]
+struct ResourceWritten {
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    size: String,
+    generation: Option<String>,
+    crc32c: Option<String>,
+}
+
+/// An object as the store tells of it.
+#[derive(Debug)]
+pub struct Resource {
+    /// Bytes.
+    pub size: u64,
+    /// Which version of its name it is.
+    pub generation: Option<String>,
+    /// CRC32C, base64.
+    pub crc32c: Option<String>,
+}
+
+fn unreadable(timings: Timings) -> Failure {
+    Failure::new(ErrorClass::Corrupt, "the answer is not the JSON that was expected", timings)
+}
+
+impl Resource {
+    /// Reads a resource.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn parse(body: &[u8], timings: Timings) -> Result<Resource, Failure> {
+        let read: ResourceWritten = serde_json::from_slice(body).map_err(|_| unreadable(timings))?;
+        let ResourceWritten { size, generation, crc32c, .. } = read;
+        Ok(Resource { size: size.parse().unwrap_or(0), generation, crc32c })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct PageWritten {
+    #[serde(default)]
+    items: Vec<ResourceWritten>,
+    next_page_token: Option<String>,
+}
+
+/// Reads a page of a listing that was to begin after `start_after`.
+///
+/// # Errors
+/// When it is none.
+pub fn page_of(body: &[u8], start_after: &str, timings: Timings) -> Result<Listing, Failure> {
+    let page: PageWritten = serde_json::from_slice(body).map_err(|_| unreadable(timings))?;
+    let listed = |r: ResourceWritten| Listed {
+        key: r.name,
+        size: r.size.parse().unwrap_or(0),
+        etag: r.generation.unwrap_or_default(),
+    };
+    let objects = page.items.into_iter().filter(|r| start_after.is_empty() || r.name != start_after);
+    let next_token = page.next_page_token.filter(|t| !t.is_empty());
+    Ok(Listing { objects: objects.map(listed).collect(), common_prefixes: Vec::new(), next_token })
+}
+
+/// The crc32c of the whole object that a download carries.
+pub fn kept_checksum(head: &http::response::Parts) -> Option<(Algorithm, String)> {
+    let values = head.headers.get_all("x-goog-hash");
+    let parts = values.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(','));
+    let sum = parts.filter_map(|p| p.trim().strip_prefix("crc32c=")).next()?;
+    Some((Algorithm::Crc32c, sum.to_string()))
+}
+
+#[derive(Debug, Deserialize)]
+struct ErrorWritten {
+    error: ErrorBody,
+}
+
+#[derive(Debug, Deserialize)]
+struct ErrorBody {
+    #[serde(default)]
+    message: String,
+    #[serde(default)]
+    errors: Vec<Reason>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Reason {
+    #[serde(default)]
+    reason: String,
+}
+
+/// What an answer that is no success means. Codes are S3's where there is one, so that one word means one thing in all results.
+pub fn failure_of(head: &http::response::Parts, body: &[u8], timings: Timings) -> Failure {
+    let status = head.status.as_u16();
+    let (message, reason) = match serde_json::from_slice::<ErrorWritten>(body) {
+        Ok(read) => {
+            let reason = read.error.errors.into_iter().map(|e| e.reason).next().unwrap_or_default();
+            (read.error.message, reason)
+        }
+        Err(_) => {
+            let text = String::from_utf8_lossy(&body[..body.len().min(300)]).trim().to_string();
+            (if text.is_empty() { "no message".into() } else { text }, String::new())
+        }
+    };
+    let lower = message.to_ascii_lowercase();
+    let code = match status {
+        401 => "InvalidToken".to_string(),
+        404 if lower.contains("bucket") && !lower.contains("object") => "NoSuchBucket".into(),
+        404 => "NoSuchKey".into(),
+        416 => "InvalidRange".into(),
+        409 if lower.contains("you already own") => "BucketAlreadyOwnedByYou".into(),
+        412 => "PreconditionFailed".into(),
+        _ => reason,
+    };
+    let class = format!("{status} {code}").trim_end().to_string();
+    Failure::new(ErrorClass::Answered(class), message, timings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parts(status: u16, headers: &[(&'static str, &'static str)]) -> http::response::Parts {
+        let mut response = http::Response::builder().status(status);
+        for (name, value) in headers {
+            response = response.header(*name, *value);
+        }
+        response.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn errors_are_told_in_the_words_of_all_stores() {
+        let json =
+            br#"{"error": {"code": 429, "message": "slow", "errors": [{"reason": "rateLimitExceeded"}]}}"#;
+        let class =
+            |status, body: &[u8]| failure_of(&parts(status, &[]), body, Timings::default()).class.to_string();
+        assert_eq!(class(429, json), "429 rateLimitExceeded");
+        assert_eq!(class(404, b"No such object: b/k"), "404 NoSuchKey");
+        assert_eq!(
+            class(404, br#"{"error": {"message": "The specified bucket does not exist."}}"#),
+            "404 NoSuchBucket"
+        );
+        assert_eq!(class(503, b""), "503");
+        assert!(failure_of(&parts(503, &[]), b"", Timings::default()).is_retryable());
+    }
+
+    #[test]
+    fn resources_pages_and_checksums_are_read() {
+        let page =
+            br#"{"items": [{"name": "a", "size": "1"}, {"name": "b", "size": "2"}], "nextPageToken": "t"}"#;
+        let listing = page_of(page, "a", Timings::default()).unwrap();
+        assert_eq!(listing.objects.iter().map(|o| (o.key.as_str(), o.size)).collect::<Vec<_>>(), [("b", 2)]);
+        assert_eq!(listing.next_token.as_deref(), Some("t"));
+        assert!(page_of(b"[]", "", Timings::default()).is_err());
+        let head = parts(200, &[("x-goog-hash", "crc32c=AAAAAA==,md5=x"), ("x-goog-hash", "md5=y")]);
+        assert_eq!(kept_checksum(&head), Some((Algorithm::Crc32c, "AAAAAA==".into())));
+    }
+}

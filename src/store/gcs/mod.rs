@@ -1,0 +1,322 @@
+//! Google Cloud Storage by its JSON API (Google Cloud Storage documentation, JSON API reference): media and resumable uploads, parallel
+//! composite uploads for what is put in parts, crc32c of everything that is sent and read whole.
+//!
+//! A multipart upload of the [`Store`] trait is a composite one here: each part is an object of its own beside the one to be, `compose`
+//! joins them, and the parts are deleted ([`composite`]). A large put is resumable ([`resumable`]).
+
+mod answer;
+mod composite;
+mod request;
+mod resumable;
+mod token;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use http::Method;
+
+use super::http::reading::{Reading, SHORT_BODY};
+use super::http::{Answer, OpenError, Prepared, Sending, Unsent, Wire, target_of};
+use super::url::gcs::{GcsUrl, UploadWay};
+use super::{
+    Algorithm, Body, BodyChecksum, Capabilities, Description, ErrorClass, Failure, Lane, Local, Observer,
+    Reply, Request, SideCall, Store, Timings,
+};
+use crate::clock::now_ns;
+use crate::net::connection::Target;
+use crate::provider::Profile;
+pub use token::{TokenError, Tokens};
+
+use answer::{Resource, failure_of, kept_checksum, page_of};
+use request::Call;
+
+/// A bucket of Google Cloud Storage.
+pub struct GcsStore {
+    url: Arc<GcsUrl>,
+    shown: String,
+    target: Target,
+    tokens: Option<Arc<Tokens>>,
+}
+
+impl GcsStore {
+    /// Resolves the endpoint and prepares TLS; connects to nothing yet. Without `tokens` requests bear none.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(
+        url: GcsUrl,
+        shown: &str,
+        tokens: Option<Arc<Tokens>>,
+        ca_bundle: Option<&Path>,
+    ) -> Result<GcsStore, OpenError> {
+        let place = &url.endpoint;
+        let target = target_of(&place.host, place.port, place.tls, ca_bundle)?;
+        Ok(GcsStore { url: Arc::new(url), shown: shown.to_string(), target, tokens })
+    }
+}
+
+impl Store for GcsStore {
+    fn describe(&self) -> Description {
+        Description {
+            url: self.shown.clone(),
+            provider: self.url.profile.name.clone(),
+            endpoint: self.url.endpoint.url(),
+            addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
+            signing: if self.tokens.is_some() { "OAuth token" } else { "none" }.into(),
+        }
+    }
+
+    fn lane(&self, index: usize) -> Box<dyn Lane> {
+        Box::new(GcsLane {
+            url: Arc::clone(&self.url),
+            tokens: self.tokens.clone(),
+            wire: Wire::new(self.target.clone(), index),
+        })
+    }
+
+    fn prefix(&self) -> &str {
+        &self.url.prefix
+    }
+
+    fn container(&self) -> &str {
+        &self.url.endpoint.bucket
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        // One put carries any object, resumable where it is large.
+        Capabilities { most_bytes: Some(self.url.profile.limits.object), ..Capabilities::default() }
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        Some(&self.url.profile)
+    }
+
+    fn side_calls(&self) -> Vec<SideCall> {
+        self.tokens.as_ref().map(|t| t.calls()).unwrap_or_default()
+    }
+}
+
+/// One connection to the bucket.
+struct GcsLane {
+    url: Arc<GcsUrl>,
+    tokens: Option<Arc<Tokens>>,
+    wire: Wire,
+}
+
+/// Objects beyond this are uploaded resumably, where nothing else is asked for (Google's own advice for media uploads).
+const LARGEST_MEDIA: u64 = 8 << 20;
+
+fn unfit(message: String) -> Failure {
+    let now = now_ns();
+    let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
+    Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)
+}
+
+/// A base64 crc32c of a body, as Google writes it.
+fn crc32c(body: &Body) -> String {
+    BodyChecksum::Declared(Algorithm::Crc32c).of(body.pieces())
+}
+
+impl GcsLane {
+    /// A call as a request.
+    fn prepare(&self, call: &Call, observer: &dyn Observer) -> Result<Prepared, Failure> {
+        let token = self.tokens.as_ref().map(Tokens::header);
+        call.prepare(&self.url.endpoint.authority, token.as_deref(), observer.tag()).map_err(unfit)
+    }
+
+    /// Sends a call and waits for the head of its answer.
+    async fn send(
+        &mut self,
+        call: &Call,
+        prepared: Prepared,
+        observer: &dyn Observer,
+        timings: &mut Timings,
+    ) -> Result<Answer, Failure> {
+        let sending = Sending { bytes: call.len(), idempotent: call.idempotent };
+        match self.wire.send(prepared, sending, timings).await {
+            Ok(answer) => Ok(answer),
+            Err(Unsent::Failed(failure)) => Err(failure),
+            Err(Unsent::Swallowed) => {
+                let again = self.prepare(call, observer)?;
+                self.wire.send_anew(again, sending, timings).await
+            }
+        }
+    }
+
+    /// Sends a call and reads its whole answer: head and body.
+    async fn exchange(
+        &mut self,
+        call: &Call,
+        observer: &mut dyn Observer,
+        timings: &mut Timings,
+    ) -> Result<(http::response::Parts, Vec<u8>), Failure> {
+        let prepared = self.prepare(call, observer)?;
+        if timings.start_ns == 0 {
+            timings.start_ns = now_ns();
+            observer.started(timings.start_ns);
+        }
+        let mut answer = self.send(call, prepared, observer, timings).await?;
+        timings.end_ns = 0;
+        let mut reading = Reading { answer: &mut answer, timings, observer };
+        reading.begin();
+        let body = reading.collect(usize::MAX).await;
+        reading.end();
+        let body = body?;
+        let head = answer.head.clone();
+        if call.len() > 0 {
+            let stamps = answer.connection.stamps();
+            if timings.body_first_ns == 0 {
+                timings.body_first_ns = stamps.first_write.get();
+            }
+            timings.body_last_ns = stamps.last_write.get();
+        }
+        self.wire.keep(answer, true);
+        Ok((head, body))
+    }
+
+    /// Sends a call that must be answered with success.
+    async fn ask(
+        &mut self,
+        call: &Call,
+        observer: &mut dyn Observer,
+        timings: &mut Timings,
+    ) -> Result<(http::response::Parts, Vec<u8>), Failure> {
+        let (head, body) = self.exchange(call, observer, timings).await?;
+        if head.status.is_success() { Ok((head, body)) } else { Err(failure_of(&head, &body, *timings)) }
+    }
+
+    /// Reads an object or a range of it.
+    async fn get(&mut self, call: Call, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+        let prepared = self.prepare(&call, observer)?;
+        let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
+        observer.started(timings.start_ns);
+        let mut answer = self.send(&call, prepared, observer, &mut timings).await?;
+        let kept = (observer.wants_checksum() && !call.ranged()).then(|| kept_checksum(&answer.head));
+        let mut reading = Reading { answer: &mut answer, timings: &mut timings, observer };
+        reading.begin();
+        let result = if reading.answer.head.status.is_success() {
+            reading.stream(kept.flatten()).await
+        } else {
+            let body = reading.collect(SHORT_BODY).await?;
+            reading.end();
+            Err(failure_of(&reading.answer.head, &body, *reading.timings))
+        };
+        reading.end();
+        self.wire.keep(answer, result.is_ok());
+        Ok(Reply { bytes: result?, timings, ..Reply::default() })
+    }
+
+    /// Puts an object in one request and holds what the store says of it against what was sent.
+    async fn put_media(
+        &mut self,
+        key: &str,
+        body: &Body,
+        observer: &mut dyn Observer,
+    ) -> Result<Reply, Failure> {
+        let sum = crc32c(body);
+        let call = Call::media(&self.url, key, body, &sum);
+        let mut timings = Timings::default();
+        let (_, answer) = self.ask(&call, observer, &mut timings).await?;
+        let made = Resource::parse(&answer, timings)?;
+        self.finished(key, made, body.len(), &sum, timings, observer).await
+    }
+
+    /// The reply to an upload, unless the store has something else than was sent; that is deleted again.
+    async fn finished(
+        &mut self,
+        key: &str,
+        made: Resource,
+        bytes: u64,
+        sum: &str,
+        timings: Timings,
+        observer: &mut dyn Observer,
+    ) -> Result<Reply, Failure> {
+        if let Some(found) = made.crc32c.as_deref().filter(|found| *found != sum) {
+            let mut ignored = timings;
+            let _ = self.exchange(&Call::delete(&self.url, key), observer, &mut ignored).await;
+            let message = format!("CRC32C of the object is {found}, of what was sent {sum}");
+            return Err(Failure::new(ErrorClass::Corrupt, message, timings));
+        }
+        let checksum = Some((BodyChecksum::Declared(Algorithm::Crc32c), sum.to_string()));
+        Ok(Reply { bytes, etag: made.generation, checksum, timings, ..Reply::default() })
+    }
+
+    async fn put(&mut self, key: &str, body: Body, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+        let resumable = match self.url.upload {
+            UploadWay::Auto => body.len() > LARGEST_MEDIA,
+            UploadWay::Media => false,
+            UploadWay::Resumable => true,
+        };
+        if resumable {
+            self.put_resumable(key, body, observer).await
+        } else {
+            self.put_media(key, &body, observer).await
+        }
+    }
+
+    /// Deletes an object; one that is not there is no error.
+    async fn delete(
+        &mut self,
+        key: &str,
+        observer: &mut dyn Observer,
+        timings: &mut Timings,
+    ) -> Result<(), Failure> {
+        let (head, body) = self.exchange(&Call::delete(&self.url, key), observer, timings).await?;
+        let failure = failure_of(&head, &body, *timings);
+        if head.status.is_success() || failure.is_code("NoSuchKey") { Ok(()) } else { Err(failure) }
+    }
+
+    async fn run(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+        let mut timings = Timings::default();
+        match request {
+            Request::Put { key, body } => self.put(key, body, observer).await,
+            Request::Get { key, range } => self.get(Call::get(&self.url, key, range), observer).await,
+            Request::Head { key } => {
+                let call = Call::head(&self.url, key);
+                let (_, body) = self.ask(&call, observer, &mut timings).await?;
+                let found = Resource::parse(&body, timings)?;
+                Ok(Reply { size: Some(found.size), etag: found.generation, timings, ..Reply::default() })
+            }
+            Request::List { prefix, start_after, token, max_keys } => {
+                let call = Call::list(&self.url, prefix, start_after, token, max_keys);
+                let (head, body) = self.ask(&call, observer, &mut timings).await?;
+                let listing = Some(page_of(&body, start_after, timings)?);
+                let date = head.headers.get(hyper::header::DATE).and_then(|v| v.to_str().ok());
+                let date = date.and_then(|d| jiff::fmt::rfc2822::parse(d).ok());
+                let store_clock_s = date.map(|d| d.timestamp().as_second());
+                Ok(Reply { listing, store_clock_s, timings, ..Reply::default() })
+            }
+            Request::Delete { key } => {
+                self.delete(key, observer, &mut timings).await?;
+                Ok(Reply { timings, ..Reply::default() })
+            }
+            Request::DeleteMany { keys } => {
+                for key in keys {
+                    self.delete(key, observer, &mut timings).await?;
+                }
+                Ok(Reply { timings, ..Reply::default() })
+            }
+            Request::CheckBucket | Request::CreateBucket | Request::DeleteBucket => {
+                let method = match request {
+                    Request::CreateBucket => Method::POST,
+                    Request::DeleteBucket => Method::DELETE,
+                    _ => Method::GET,
+                };
+                let call = Call::bucket(&self.url, method).map_err(unfit)?;
+                self.ask(&call, observer, &mut timings).await?;
+                Ok(Reply { timings, ..Reply::default() })
+            }
+            parts => self.composite(parts, observer).await,
+        }
+    }
+}
+
+impl Lane for GcsLane {
+    fn execute<'a>(
+        &'a mut self,
+        request: Request<'a>,
+        observer: &'a mut dyn Observer,
+    ) -> Local<'a, Result<Reply, Failure>> {
+        Box::pin(self.run(request, observer))
+    }
+}
