@@ -1,4 +1,4 @@
-//! Stores of other kinds against the servers that stand in for them: fake-gcs-server for Google Cloud Storage.
+//! Stores of other kinds against the servers that stand in for them: fake-gcs-server for Google Cloud Storage, dynalite for DynamoDB.
 //!
 //! A server that is not installed is skipped, unless PLIMSOLL_REQUIRE_SERVERS is set, as it is in CI.
 
@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use plimsoll::s3::credentials::{CredentialSource, Credentials};
 use plimsoll::store::conformance::check;
+use plimsoll::store::dynamodb::DynamoDbStore;
 use plimsoll::store::gcs::GcsStore;
 use plimsoll::store::url::{StoreUrl, parse};
 use plimsoll::store::{Body, Collect, Failure, Ignore, Reply, Request, Store};
@@ -80,6 +82,13 @@ impl Foreign {
     }
 }
 
+fn table(port: u16, parameters: &str) -> Arc<dyn Store> {
+    let text = format!("dynamodb://conformance?endpoint=http://127.0.0.1:{port}{parameters}");
+    let Ok(StoreUrl::DynamoDb(url)) = parse(&text, &|_| None) else { panic!("{text}") };
+    let credentials = CredentialSource::fixed(Credentials::new("test", "secret", None));
+    Arc::new(DynamoDbStore::open(*url, &text, credentials, None).unwrap())
+}
+
 impl Drop for Foreign {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -141,4 +150,28 @@ fn more_parts_than_one_call_joins_are_joined_in_rounds() {
     let list = Request::List { prefix: "some/", start_after: "", token: "", max_keys: 1000 };
     let left = one(store.as_ref(), list).unwrap().listing.unwrap().objects;
     assert_eq!(left.len(), 1, "the parts are gone: {left:?}");
+}
+
+#[test]
+fn dynamodb_conforms_and_refuses_what_no_item_holds() {
+    let arguments = |port: u16| {
+        ["--host", "127.0.0.1", "--createTableMs", "1", "--deleteTableMs", "1", "--port", &port.to_string()]
+            .map(str::to_string)
+            .to_vec()
+    };
+    let Some(server) = Foreign::start("dynalite", arguments) else { return };
+    let store = table(server.port, "");
+    let missing = one(store.as_ref(), Request::CheckBucket).map(|_| ()).unwrap_err();
+    assert!(missing.is_missing_container(), "{missing}");
+    one(store.as_ref(), Request::CreateBucket).unwrap();
+    block_on(check(store.as_ref(), "some/prefix/"));
+    block_on(check(table(server.port, "&consistent=off").as_ref(), "some/prefix/"));
+    let most = plimsoll::store::dynamodb::MOST_BYTES;
+    let put = |len: u64| {
+        let body = Body::Whole(vec![1; len as usize].into());
+        one(store.as_ref(), Request::Put { key: &"k".repeat(2000), body })
+    };
+    put(most).expect("as much as an item holds");
+    let refused = put(most + 1).map(|_| ()).unwrap_err();
+    assert!(refused.is_code("EntityTooLarge") && refused.message.contains("400 KB"), "{refused}");
 }

@@ -23,7 +23,7 @@ pub fn preflight(opened: &Opened, id: &str, create_bucket: bool) -> Result<Store
         let list = Request::List { prefix: &root, start_after: "", token: "", max_keys: 1 };
         let mut listed = insist(lane.as_mut(), list.clone()).await;
         if let Err(failure) = &listed
-            && failure.is_code("NoSuchBucket")
+            && failure.is_missing_container()
             && (opened.own_bucket || create_bucket)
         {
             insist(lane.as_mut(), Request::CreateBucket).await.map_err(|f| unusable(&f))?;
@@ -63,8 +63,8 @@ pub fn hint(failure: &Failure) -> &'static str {
         ErrorClass::Reset => {
             "does the server speak HTTP at this port? TLS servers need https:// in endpoint="
         }
-        ErrorClass::Answered(_) if failure.is_code("NoSuchBucket") => {
-            "create the bucket, or let --create-bucket do it"
+        ErrorClass::Answered(_) if failure.is_missing_container() => {
+            "create it, or let --create-bucket do it"
         }
         ErrorClass::Answered(_) if failure.is_code("InvalidAccessKeyId") => {
             "check AWS_ACCESS_KEY_ID, or the profile in use"

@@ -248,7 +248,7 @@ fn clean_up(
         match block_on(clean(site.store.as_ref(), &site.root, &owned, say)) {
             Ok(Ok(_)) => facts.uncleaned = false,
             // A bucket that went away in the meantime took the objects with it.
-            Ok(Err(failure)) if failure.is_code("NoSuchBucket") => facts.uncleaned = false,
+            Ok(Err(failure)) if failure.is_missing_container() => facts.uncleaned = false,
             Ok(Err(failure)) => {
                 let text = format!(
                     "{}: clean-up failed ({failure}); try `plimsoll clean {}`",

@@ -14,6 +14,7 @@ use crate::rng::mix;
 use crate::s3::credentials::{CredentialError, CredentialSource, Credentials};
 use crate::s3::sign::sha256;
 use crate::store::Store;
+use crate::store::dynamodb::DynamoDbStore;
 use crate::store::file::FileStore;
 use crate::store::gcs::{GcsStore, Tokens};
 use crate::store::http::OpenError;
@@ -107,6 +108,17 @@ pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
             let tokens = if gcs.sign { Some(on_runtime(Tokens::from_chain())?) } else { None };
             let store = GcsStore::open(*gcs, &written, tokens, ca_bundle).map_err(open_exit)?;
             Ok(Opened { written, store: Arc::new(store), credentials: None, own_bucket: false, server: None })
+        }
+        StoreUrl::DynamoDb(table) => {
+            let source = match &named {
+                Some(names) => from_variables(&written, names)?,
+                None => None,
+            };
+            let source = source.map_or_else(from_chain, Ok)?;
+            let store =
+                DynamoDbStore::open(*table, &written, source.clone(), ca_bundle).map_err(open_exit)?;
+            let credentials = Some(source);
+            Ok(Opened { written, store: Arc::new(store), credentials, own_bucket: false, server: None })
         }
         StoreUrl::S3(s3) => {
             let credentials = match &named {

@@ -17,6 +17,7 @@ use bytes::Bytes;
 
 pub mod conformance;
 pub mod counted;
+pub mod dynamodb;
 pub mod faulty;
 pub mod file;
 pub mod gcs;
@@ -382,6 +383,11 @@ impl Failure {
     /// Whether the store answered with that S3 code.
     pub fn is_code(&self, code: &str) -> bool {
         matches!(&self.class, ErrorClass::Answered(class) if class.ends_with(&format!(" {code}")))
+    }
+
+    /// Whether the store said that the bucket or table is not there.
+    pub fn is_missing_container(&self) -> bool {
+        self.is_code("NoSuchBucket") || self.is_code("ResourceNotFoundException")
     }
 
     /// The HTTP status, when the store answered.

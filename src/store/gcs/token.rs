@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use reqsign_core::{Context, ProvideCredential};
-use reqsign_google::{DefaultCredentialProvider, ServiceAccountTokenCredentialProvider};
+use reqsign_google::{
+    DefaultCredentialProvider, FileCredentialProvider, ServiceAccountTokenCredentialProvider,
+};
 
 use crate::clock::{now_ns, wall_now};
 use crate::net::chain::context;
@@ -102,7 +104,13 @@ impl Tokens {
 
 async fn load(context: &Context) -> Result<Token, TokenError> {
     let failed = |e: reqsign_core::Error| TokenError::Chain(e.to_string());
-    let found = DefaultCredentialProvider::new().provide_credential(context).await.map_err(failed)?;
+    // A file that is named must be good; the chain would go on to the next place without a word.
+    let named = context.env_var("GOOGLE_APPLICATION_CREDENTIALS").filter(|path| !path.is_empty());
+    let found = match named {
+        Some(path) => FileCredentialProvider::new(path).provide_credential(context).await,
+        None => DefaultCredentialProvider::new().provide_credential(context).await,
+    };
+    let found = found.map_err(failed)?;
     let mut found = found.ok_or(TokenError::Missing)?;
     if let (None, Some(account)) = (&found.token, found.service_account.clone()) {
         let exchange = ServiceAccountTokenCredentialProvider::new(account);

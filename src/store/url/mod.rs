@@ -1,5 +1,6 @@
 //! Stores as arguments: `s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1`, `memory:`, `embedded:`.
 
+pub mod dynamodb;
 pub mod gcs;
 pub mod s3;
 
@@ -8,6 +9,7 @@ use crate::provider::ProfileError;
 use crate::s3::endpoint::EndpointError;
 use crate::store::file::Steps;
 
+pub use dynamodb::DynamoDbUrl;
 pub use gcs::GcsUrl;
 pub use s3::{PayloadSigning, S3Url};
 
@@ -18,6 +20,8 @@ pub enum StoreUrl {
     S3(Box<S3Url>),
     /// A bucket of Google Cloud Storage, by its own API.
     Gcs(Box<GcsUrl>),
+    /// A table of Amazon DynamoDB.
+    DynamoDb(Box<DynamoDbUrl>),
     /// A directory.
     File(std::path::PathBuf, Steps),
     /// In this process's memory; for tests of the instrument, not for measurements.
@@ -31,7 +35,7 @@ pub enum StoreUrl {
 pub enum UrlError {
     /// Not a kind of store.
     #[error(
-        "'{0}' is not a store; write s3://bucket/prefix?endpoint=http://host:port, gs://bucket/prefix, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
+        "'{0}' is not a store; write s3://bucket/prefix?endpoint=http://host:port, gs://bucket/prefix, dynamodb://table, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
     )]
     Scheme(String),
     /// A parameter that the store does not have.
@@ -104,6 +108,11 @@ pub enum UrlError {
     /// Credentials where none belong.
     #[error("a store URL must not hold credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")]
     Secret,
+    /// Not a table.
+    #[error(
+        "'{0}' is not a table name: 3 to 255 of a-z, A-Z, 0-9, '_', '-' and '.', such as dynamodb://bench"
+    )]
+    Table(String),
     /// Not a directory of its own.
     #[error("file://{0} must name a directory by its whole path, such as file:///mnt/efs/bench")]
     Directory(String),
@@ -127,6 +136,7 @@ pub fn parse(text: &str, environment: Lookup<'_>) -> Result<StoreUrl, UrlError> 
     }
     match text.split_once("://") {
         Some(("file", rest)) => parse_file(rest),
+        Some(("dynamodb", rest)) => Ok(StoreUrl::DynamoDb(Box::new(dynamodb::parse(rest, environment)?))),
         Some(("gs", rest)) => Ok(StoreUrl::Gcs(Box::new(gcs::parse(rest, environment)?))),
         Some(("s3", rest)) => Ok(StoreUrl::S3(Box::new(s3::parse(rest, environment)?))),
         _ => Err(UrlError::Scheme(text.split('?').next().unwrap_or("").to_string())),

@@ -1,0 +1,120 @@
+//! Answers of DynamoDB: items, scans, errors.
+
+use serde_json::Value;
+
+use crate::s3::checksum::{Algorithm, base64, from_base64};
+use crate::store::{ErrorClass, Failure, Listed, Listing, Timings};
+
+/// Codes under which DynamoDB asks for patience with status 400 (developer guide, "Error handling with DynamoDB").
+const THROTTLED: [&str; 3] =
+    ["ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"];
+
+/// The JSON of an answer, its CRC32 checked where it bears one.
+///
+/// # Errors
+/// What the store says, or that the answer was damaged on its way.
+pub fn read(head: &http::response::Parts, body: &[u8], timings: Timings) -> Result<Value, Failure> {
+    let declared = head.headers.get("x-amz-crc32").and_then(|v| v.to_str().ok()?.parse::<u32>().ok());
+    let corrupt = |message: &str| Failure::new(ErrorClass::Corrupt, message, timings);
+    if let Some(declared) = declared
+        && Algorithm::Crc32.of(body) != base64(&declared.to_be_bytes())
+    {
+        return Err(corrupt("CRC32 of the answer is not the one that it bears"));
+    }
+    let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
+    if head.status.is_success() {
+        return if value.is_object() { Ok(value) } else { Err(corrupt("the answer is no JSON object")) };
+    }
+    let code = value["__type"].as_str().and_then(|t| t.rsplit('#').next()).unwrap_or("");
+    let message =
+        ["message", "Message"].iter().find_map(|name| value[*name].as_str()).unwrap_or("no message");
+    // Throttling is told as a client's error; it is counted as what it is.
+    let status = if THROTTLED.contains(&code) { 429 } else { head.status.as_u16() };
+    let class = format!("{status} {code}").trim_end().to_string();
+    Err(Failure::new(ErrorClass::Answered(class), message, timings))
+}
+
+/// One attribute of an item.
+pub struct Item(Value);
+
+impl Item {
+    /// The item of a GetItem answer.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn of(mut answer: Value, timings: Timings) -> Result<Item, Failure> {
+        match answer.get_mut("Item").map(Value::take) {
+            Some(item) => Ok(Item(item)),
+            None => {
+                let class = ErrorClass::Answered("404 NoSuchKey".into());
+                Err(Failure::new(class, "the table has no item with this key", timings))
+            }
+        }
+    }
+
+    /// Its content.
+    ///
+    /// # Errors
+    /// When it is no binary attribute.
+    pub fn content(&self, timings: Timings) -> Result<Vec<u8>, Failure> {
+        let text = self.0["content"]["B"].as_str();
+        text.and_then(from_base64).ok_or_else(|| {
+            let message = "the item has no binary attribute 'content'; was it written by another program?";
+            Failure::new(ErrorClass::Corrupt, message, timings)
+        })
+    }
+
+    /// Its size.
+    pub fn size(&self) -> Option<u64> {
+        self.0["size"]["N"].as_str()?.parse().ok()
+    }
+}
+
+/// The page that a Scan brought.
+pub fn listing_of(answer: &Value, key: &str) -> Listing {
+    let listed = |item: &Value| {
+        Some(Listed {
+            key: item[key]["S"].as_str()?.to_string(),
+            size: item["size"]["N"].as_str().and_then(|n| n.parse().ok()).unwrap_or(0),
+            etag: String::new(),
+        })
+    };
+    let items = answer["Items"].as_array();
+    Listing {
+        objects: items.map(|items| items.iter().filter_map(listed).collect()).unwrap_or_default(),
+        common_prefixes: Vec::new(),
+        next_token: answer["LastEvaluatedKey"][key]["S"].as_str().map(str::to_string),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn head(status: u16, crc32: Option<&str>) -> http::response::Parts {
+        let mut response = http::Response::builder().status(status);
+        if let Some(crc32) = crc32 {
+            response = response.header("x-amz-crc32", crc32);
+        }
+        response.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn throttling_is_counted_as_such_and_tried_again() {
+        let body = br#"{"__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", "message": "slow"}"#;
+        let failure = read(&head(400, None), body, Timings::default()).unwrap_err();
+        assert_eq!(failure.class.to_string(), "429 ProvisionedThroughputExceededException");
+        assert!(failure.is_retryable());
+        let missing = br#"{"__type": "a#ResourceNotFoundException", "message": "no table"}"#;
+        let failure = read(&head(400, None), missing, Timings::default()).unwrap_err();
+        assert!(failure.is_code("ResourceNotFoundException") && !failure.is_retryable());
+    }
+
+    #[test]
+    fn a_damaged_answer_is_seen_by_its_checksum() {
+        // CRC-32 of "{}" is 2745614147 (DynamoDB sends it with every empty answer).
+        assert!(read(&head(200, Some("2745614147")), b"{}", Timings::default()).is_ok());
+        let failure = read(&head(200, Some("2745614147")), b"{ }", Timings::default()).unwrap_err();
+        assert_eq!(failure.class, ErrorClass::Corrupt);
+    }
+}
