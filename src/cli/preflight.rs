@@ -8,7 +8,7 @@ use crate::clock::wall_now;
 use crate::driver::clean::{insist, root};
 use crate::report::directory::StoreFacts;
 use crate::store::{Failure, Request, Store};
-use crate::workload::dataset::{Existing, Found};
+use crate::workload::dataset::{Existing, Found, UNKNOWN_SIZE};
 
 /// Asks the store whether it may be used, and notes what it looks like from here.
 pub fn preflight(opened: &Opened, id: &str, create_bucket: bool) -> Result<StoreFacts, Exit> {
@@ -20,6 +20,9 @@ pub fn preflight(opened: &Opened, id: &str, create_bucket: bool) -> Result<Store
     };
     let facts = block_on(async {
         let mut lane = store.lane(0);
+        if !store.capabilities().lists {
+            return insist(lane.as_mut(), Request::CheckBucket).await.map_err(|f| unusable(&f));
+        }
         let list = Request::List { prefix: &root, start_after: "", token: "", max_keys: 1 };
         let mut listed = insist(lane.as_mut(), list.clone()).await;
         if let Err(failure) = &listed
@@ -48,7 +51,7 @@ pub fn preflight(opened: &Opened, id: &str, create_bucket: bool) -> Result<Store
         rtt_ms: ms(facts.timings.connect_ns),
         tls_ms: ms(facts.timings.tls_ns),
         clock_offset_s: facts.store_clock_s.map(|s| s - wall_now().as_second()),
-        uncleaned: true,
+        uncleaned: store.capabilities().writes,
     })
 }
 
@@ -108,12 +111,52 @@ pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<A
             opened.written
         )));
     }
+    if let Some(file) = existing.keys_file() {
+        return read_keys(file, most).map(Arc::new);
+    }
+    if !store.capabilities().lists {
+        let Some(key) = store.only_object() else {
+            let text =
+                "it has no listings; name the keys to read, one a line, with --keys FILE (objects.keys)";
+            return Err(Exit::input(format!("{}: {text}", opened.written)));
+        };
+        let mut found = Found::default();
+        found.push(key, UNKNOWN_SIZE);
+        return Ok(Arc::new(found));
+    }
     let found = block_on(list_all(store, existing.prefix(), most))?;
     let found = found.map_err(|f| Exit::store(format!("{}: {f}; {}", opened.written, hint(&f))))?;
     if found.is_empty() {
         return Err(place(format!("store {} holds no objects there", opened.written)));
     }
     Ok(Arc::new(found))
+}
+
+/// Keys from a file: one a line, with its size in bytes behind a tab where that is known.
+fn read_keys(file: &str, most: u64) -> Result<Found, Exit> {
+    let text = std::fs::read_to_string(file).map_err(|e| Exit::input(format!("--keys {file}: {e}")))?;
+    let mut found = Found::default();
+    for (line, written) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        let (key, size) = match written.split_once('\t') {
+            None => (written.trim(), UNKNOWN_SIZE),
+            Some((key, size)) => (
+                key,
+                size.trim().parse().map_err(|_| {
+                    Exit::input(format!(
+                        "{file}:{line}: '{size}' is no size in bytes; write KEY or KEY<tab>BYTES"
+                    ))
+                })?,
+            ),
+        };
+        found.push(key, size);
+        if found.len() == most {
+            break;
+        }
+    }
+    if found.is_empty() {
+        return Err(Exit::input(format!("--keys {file}: it names no key")));
+    }
+    Ok(found)
 }
 
 async fn list_all(store: &dyn Store, prefix: &str, most: u64) -> Result<Found, Failure> {

@@ -9,6 +9,7 @@ use super::dry_run;
 use super::exit::Exit;
 use super::session::{Settings, execute};
 use super::shard::{Sharding, parse_shard, parse_start};
+use super::stores;
 use crate::clock::wall_now;
 use crate::driver::Shard;
 use crate::experiment::short::{FORMS, Short};
@@ -117,6 +118,9 @@ struct ShortArguments {
     /// Further attempts after throttling, server errors and broken connections [default: 0]
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
+    /// Read the objects that this file names, one key a line, instead of writing some first
+    #[arg(long, value_name = "FILE")]
+    keys: Option<String>,
     /// Upload objects larger than this in parts of this size
     #[arg(long, value_name = "SIZE")]
     part_size: Option<String>,
@@ -148,6 +152,7 @@ impl ShortArguments {
             ("--verify", self.verify.is_some()),
             ("--timeout", self.timeout.is_some()),
             ("--retries", self.retries.is_some()),
+            ("--keys", self.keys.is_some()),
             ("--part-size", self.part_size.is_some()),
             ("--parts-in-flight", self.parts_in_flight.is_some()),
             ("--checksum", self.checksum.is_some()),
@@ -175,6 +180,8 @@ fn resolve_experiment(arguments: &Arguments) -> Result<Experiment, Exit> {
             verify: short.verify.clone(),
             timeout: short.timeout.clone(),
             retries: short.retries,
+            keys: short.keys.clone(),
+            read_only: !arguments.store.is_empty() && arguments.store.iter().all(|s| stores::is_read_only(s)),
             part_size: short.part_size.clone(),
             parts_in_flight: short.parts_in_flight,
             checksum: short.checksum.clone(),

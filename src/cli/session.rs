@@ -22,6 +22,7 @@ use crate::report::directory::{Environment, RunDirectory, StoreFacts};
 use crate::rng::mix;
 use crate::schedule::plan::{Stint, plan};
 use crate::store::Store;
+use crate::store::url::web::shown;
 use crate::summary::limits::Means;
 use crate::summary::result::{ClientInfo, RunInfo, RunResult, SCHEMA, Window};
 use crate::workload::payload::Block;
@@ -85,6 +86,8 @@ pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit>
     for store in &experiment.stores {
         opened.push(stores::open(store, settings.ca_bundle.as_deref())?);
     }
+    // From here on stores have the names that may be shown.
+    experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
     let notes = fit(&mut experiment, &opened)?;
     let experiment = &experiment;
     notes.iter().for_each(|note| eprintln!("note: {note}"));
@@ -165,7 +168,7 @@ pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit>
 fn environment(settings: &Settings) -> Environment {
     Environment {
         version: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args().collect(),
+        command: std::env::args().map(|a| shown(&a)).collect(),
         vantage: settings.vantage.clone(),
         pid: std::process::id(),
         machine: Machine::read(),
@@ -243,7 +246,8 @@ fn clean_up(
     let mut problem = None;
     progress.say("cleaning up");
     let owned = Owned::by(&experiment.phases, job.shard);
-    for (site, facts) in job.sites.iter().zip(&mut environment.stores) {
+    let written = job.sites.iter().zip(&mut environment.stores);
+    for (site, facts) in written.filter(|(site, _)| site.store.capabilities().writes) {
         let say = |n| progress.say(&format!("cleaning up: {n} objects"));
         match block_on(clean(site.store.as_ref(), &site.root, &owned, say)) {
             Ok(Ok(_)) => facts.uncleaned = false,

@@ -20,7 +20,9 @@ use crate::store::gcs::{GcsStore, Tokens};
 use crate::store::http::OpenError;
 use crate::store::memory::MemoryStore;
 use crate::store::s3::S3Store;
+use crate::store::url::web::shown;
 use crate::store::url::{StoreUrl, parse};
+use crate::store::web::WebStore;
 
 /// Bucket that runs on the embedded server use.
 pub const EMBEDDED_BUCKET: &str = "plimsoll";
@@ -80,6 +82,13 @@ fn from_variables(name: &str, table: &StoreTable) -> Result<Option<CredentialSou
     Ok(Some(CredentialSource::fixed(credentials)))
 }
 
+/// Whether a store, as written, can only be read.
+pub fn is_read_only(written: &str) -> bool {
+    let named = if written.contains(':') { None } else { table(written).ok().flatten() };
+    let url = named.as_ref().map_or(written, |t| t.url.as_str());
+    url.starts_with("https://") || url.starts_with("http://")
+}
+
 /// Opens a store.
 ///
 /// # Errors
@@ -108,6 +117,11 @@ pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
             let tokens = if gcs.sign { Some(on_runtime(Tokens::from_chain())?) } else { None };
             let store = GcsStore::open(*gcs, &written, tokens, ca_bundle).map_err(open_exit)?;
             Ok(Opened { written, store: Arc::new(store), credentials: None, own_bucket: false, server: None })
+        }
+        StoreUrl::Web(web) => {
+            let written = shown(&written);
+            let store = Arc::new(WebStore::open(*web, ca_bundle).map_err(open_exit)?);
+            Ok(Opened { written, store, credentials: None, own_bucket: false, server: None })
         }
         StoreUrl::DynamoDb(table) => {
             let source = match &named {

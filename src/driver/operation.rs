@@ -19,6 +19,7 @@ use crate::recorder::{Completed, Outcome};
 use crate::schedule::{Phase, Verify};
 use crate::store::integrity::cheapest;
 use crate::store::{BodyChecksum, ErrorClass, Failure, Ignore, Lane, Reply, Request, Timings};
+use crate::workload::dataset::UNKNOWN_SIZE;
 use crate::workload::{Dataset, Operation, OperationKind};
 
 /// Carries out operations until the lanes are sent home; gives the lane back.
@@ -271,6 +272,7 @@ fn settle(
         intended_ns: task.intended_ns,
         ready_ns: task.ready_ns,
         timings,
+        cache: result.as_ref().ok().and_then(|reply| reply.cache),
         outcome,
         attempts,
         retries,
@@ -323,7 +325,7 @@ fn build<'a>(
             Request::Put { key, body: content.body() }
         }
         OperationKind::Get => {
-            expected.bytes = Some(content.total());
+            expected.bytes = Some(content.total()).filter(|bytes| *bytes != UNKNOWN_SIZE);
             expected.content = compared.then(|| content.clone());
             expected.checksum = verify && dataset.existing.is_some();
             Request::Get { key, range: None }
@@ -336,7 +338,7 @@ fn build<'a>(
             Request::Get { key, range: Some(operation.range_start..operation.range_start + length) }
         }
         OperationKind::Head => {
-            expected.bytes = Some(content.total());
+            expected.bytes = Some(content.total()).filter(|bytes| *bytes != UNKNOWN_SIZE);
             Request::Head { key }
         }
         OperationKind::Delete | OperationKind::List => Request::Delete { key },

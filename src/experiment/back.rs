@@ -85,7 +85,8 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsWritten {
     };
     ObjectsWritten {
         from: w.read.as_ref().filter(|_| existing.is_none()).map(|d| d.name.clone()),
-        dataset: existing.map(|e| e.location.clone()),
+        dataset: existing.filter(|e| e.keys_file().is_none()).map(|e| e.location.clone()),
+        keys: existing.and_then(|e| e.keys_file()).map(str::to_string),
         count: (writes || existing.is_some()).then_some(count),
         size: writes.then(|| size(&written.size)),
         part_size: (writes && written.upload.part_size > 0).then(|| format_size(written.upload.part_size)),

@@ -60,7 +60,7 @@ pub fn resolve_objects(
     let read = resolve_read(objects, seed, before)?;
     if read.is_none() && mix.shares().iter().any(|(kind, _)| kind.reads()) {
         let text = "what it reads must be written first; add a prepare phase and name it in objects.from, or name objects that are there \
-                    already in objects.dataset";
+                    already in objects.dataset or objects.keys";
         return Err(Problem::new("objects", text));
     }
     let writes =
@@ -173,7 +173,12 @@ fn resolve_file(objects: &ObjectsWritten) -> Result<Option<(PathBuf, u64)>, Prob
 }
 
 fn resolve_read(objects: &ObjectsWritten, seed: u64, before: &[Phase]) -> Result<Option<Dataset>, Problem> {
-    match (&objects.from, &objects.dataset) {
+    let keys = objects.keys.as_ref().map(|file| format!("keys:{file}"));
+    if keys.is_some() && (objects.from.is_some() || objects.dataset.is_some()) {
+        let text = "objects.keys names what is read; take objects.from and objects.dataset out";
+        return Err(Problem::new("objects.keys", text));
+    }
+    match (&objects.from, objects.dataset.as_ref().or(keys.as_ref())) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(Problem::new(
             "objects.dataset",

@@ -40,6 +40,10 @@ pub struct Short {
     pub timeout: Option<String>,
     /// `--retries`.
     pub retries: Option<u32>,
+    /// `--keys`.
+    pub keys: Option<String>,
+    /// Whether the stores hold objects already and take no others.
+    pub read_only: bool,
     /// `--part-size`.
     pub part_size: Option<String>,
     /// `--parts-in-flight`.
@@ -83,8 +87,9 @@ impl Short {
     /// Writes the experiment.
     pub fn to_written(&self) -> ExperimentWritten {
         let reads = !matches!(self.form.as_str(), "put" | "delete");
+        let there = self.keys.is_some() || self.read_only;
         let mut phases = Vec::new();
-        if reads {
+        if reads && !there {
             phases.push(PhaseWritten {
                 name: "objects".into(),
                 role: Some("prepare".into()),
@@ -101,7 +106,9 @@ impl Short {
             name: self.form.clone(),
             operations: self.mix(),
             objects: ObjectsWritten {
-                from: reads.then(|| "objects".into()),
+                from: (reads && !there).then(|| "objects".into()),
+                keys: self.keys.clone(),
+                dataset: (reads && self.read_only && self.keys.is_none()).then(String::new),
                 count: writes.then_some(self.objects),
                 ..if writes { self.written_objects() } else { ObjectsWritten::default() }
             },

@@ -122,6 +122,9 @@ pub struct ObjectsWritten {
     /// Objects that were there before, only read: `s3://bucket/prefix`, or a prefix in each store's own bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
+    /// A file that names the keys to read, one a line, a size behind it where that is to be checked: for what has no listings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keys: Option<String>,
     /// Objects to write, round and round (1000, or as many as `from` has); with `dataset` the most to read (100000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,

@@ -239,6 +239,7 @@ fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u
         outcome: class.as_ref().map_or(Outcome::Done(record.bytes), Outcome::Failed),
         attempts: 1,
         retries: 0,
+        cache: None,
     });
 }
 

@@ -10,6 +10,7 @@ pub mod log;
 pub mod tally;
 pub mod worker;
 
+use crate::store::web::cache::CacheStatus;
 use crate::store::{ErrorClass, Timings};
 use crate::workload::OperationKind;
 
@@ -60,6 +61,8 @@ pub struct Completed<'a> {
     pub ready_ns: u64,
     /// Its times; start of the first attempt, end of the last.
     pub timings: Timings,
+    /// What the caches on its way say of the answer.
+    pub cache: Option<CacheStatus>,
     /// How it ended.
     pub outcome: Outcome<'a>,
     /// Requests made for it.

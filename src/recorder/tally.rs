@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::histogram::Latencies;
+use crate::store::web::cache::CacheStatus;
 
 /// The counts of one window and operation, or of one second of it.
 #[derive(Debug, Clone, Default)]
@@ -57,6 +58,8 @@ pub struct Tally {
     pub start_lag: Latencies,
     /// Single attempts, where the phase retries.
     pub attempt: Latencies,
+    /// Service times of successes by what a cache says of them.
+    pub cache: BTreeMap<CacheStatus, Latencies>,
 }
 
 impl Tally {
@@ -79,6 +82,9 @@ impl Tally {
         self.overlap_ns += other.overlap_ns;
         self.in_flight_ns += other.in_flight_ns;
         self.last_end_ns = self.last_end_ns.max(other.last_end_ns);
+        for (status, latencies) in &other.cache {
+            self.cache.entry(*status).or_default().merge(latencies);
+        }
         for (mine, theirs) in self.histograms_mut().into_iter().zip(other.histograms()) {
             mine.merge(theirs);
         }

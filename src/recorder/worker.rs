@@ -157,6 +157,9 @@ impl WorkerRecorder {
                 if t.body_last_ns > t.body_first_ns {
                     tally.body.record(t.body_last_ns - t.body_first_ns);
                 }
+                if let Some(cache) = op.cache {
+                    tally.cache.entry(cache).or_default().record(end - start);
+                }
                 if let Some(response) = response {
                     tally.response.record(response);
                 }
@@ -291,6 +294,7 @@ mod tests {
             outcome,
             attempts: 1,
             retries: 0,
+            cache: None,
         }
     }
 

@@ -27,6 +27,7 @@ pub mod memory;
 pub mod s3;
 pub mod throttled;
 pub mod url;
+pub mod web;
 
 pub use crate::s3::checksum::{Algorithm, BodyChecksum};
 pub use crate::s3::message::{Listed, Listing, PartTag};
@@ -317,6 +318,8 @@ pub struct Reply {
     pub etag: Option<String>,
     /// Checksum that a part was sent with, or that the store tells of a finished object.
     pub checksum: Option<(BodyChecksum, String)>,
+    /// What the caches on its way say of the answer.
+    pub cache: Option<web::cache::CacheStatus>,
     /// Object size that a head reported.
     pub size: Option<u64>,
     /// The page, for a list.
@@ -487,6 +490,11 @@ pub trait Store: Send + Sync {
     /// What it can do.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
+    }
+
+    /// The key of the one object that it is, where it is no more than that.
+    fn only_object(&self) -> Option<&str> {
+        None
     }
 
     /// What is known of its provider.

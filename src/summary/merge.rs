@@ -8,8 +8,9 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::latency::{percentiles, with_censored};
 use super::result::{Percentiles, Window};
-use super::window::falls_short;
+use super::window::{falls_short, hit_ratio};
 use crate::recorder::histogram::Latencies;
+use crate::store::web::cache::CacheStatus;
 
 /// How the windows lie to each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,6 +115,13 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
         all("attempt", |w| Some(&w.attempt_ms)),
         all("start_lag", |w| Some(&w.start_lag_ms)),
     ];
+    let cache: Vec<(CacheStatus, Latencies)> = CacheStatus::ALL
+        .into_iter()
+        .map(|status| (status, all(&format!("cache_{status}"), |_| None)))
+        .collect();
+    let told = cache.iter().filter(|(_, latencies)| !latencies.is_empty());
+    out.cache_ms = told.map(|(status, latencies)| (status.to_string(), percentiles(latencies))).collect();
+    out.hit_ratio = hit_ratio(&out.cache_ms);
     out.service_ms = percentiles(&service);
     out.response_ms = first.response_ms.is_some().then(|| with_censored(&response, &censored));
     out.first_byte_ms = percentiles(&first_byte);

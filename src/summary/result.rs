@@ -278,6 +278,12 @@ pub struct Window {
     pub failed_ms: Percentiles,
     /// Single attempts, where the phase retries.
     pub attempt_ms: Percentiles,
+    /// Start to end of successes by what a cache says of them: `hit`, `revalidated`, `miss`, `bypass`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub cache_ms: BTreeMap<String, Percentiles>,
+    /// Share of the answers that a cache gave without its origin, of those of which a cache says anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hit_ratio: Option<f64>,
     /// How late the instrument began operations that it could have begun.
     pub start_lag_ms: Percentiles,
     /// HdrHistograms (V2, compressed, base64; microseconds) by name.

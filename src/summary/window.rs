@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::latency::{percentiles, with_censored};
 use super::limits::{Means, client_limited};
-use super::result::Window;
+use super::result::{Percentiles, Window};
 use super::uploads;
 use crate::recorder::collector::WindowState;
 use crate::recorder::histogram::Latencies;
@@ -15,6 +15,7 @@ use crate::recorder::tally::Tally;
 use crate::schedule::Phase;
 use crate::schedule::plan::Stint;
 use crate::store::Description;
+use crate::store::web::cache::CacheStatus;
 use crate::workload::OperationKind;
 use crate::workload::naming::Naming;
 
@@ -110,7 +111,14 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
             histograms.insert(name.to_string(), STANDARD.encode(latencies.to_bytes()));
         }
     }
+    let mut cache_ms = BTreeMap::new();
+    for (status, latencies) in &tally.cache {
+        histograms.insert(format!("cache_{status}"), STANDARD.encode(latencies.to_bytes()));
+        cache_ms.insert(status.to_string(), percentiles(latencies));
+    }
     Window {
+        hit_ratio: hit_ratio(&cache_ms),
+        cache_ms,
         phase: phase.name.clone(),
         role: phase.role.name().into(),
         loop_: if open { "open" } else { "closed" }.into(),
@@ -141,6 +149,13 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         histograms,
         ..Window::default()
     }
+}
+
+/// Share of hits among the answers of which a cache says anything.
+pub fn hit_ratio(cache_ms: &BTreeMap<String, Percentiles>) -> Option<f64> {
+    let all: u64 = cache_ms.values().map(|p| p.n).sum();
+    let hits = cache_ms.get(CacheStatus::Hit.name()).map_or(0, |p| p.n);
+    (all > 0).then(|| hits as f64 / all as f64)
 }
 
 /// Whether every operation that had a part in the window is over, so that its figures will not change any more.

@@ -57,11 +57,14 @@ pub enum Source {
 /// Objects that were there before the run and are only read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Existing {
-    /// As written: `s3://bucket/prefix`, or a prefix in the store's own bucket.
+    /// As written: `s3://bucket/prefix`, a prefix in the store's own bucket, or `keys:FILE`.
     pub location: String,
     /// What was found there; `None` until it was listed.
     pub found: Option<Arc<Found>>,
 }
+
+/// The size of an object of which nobody said how large it is.
+pub const UNKNOWN_SIZE: u64 = u64::MAX;
 
 /// Keys and sizes of objects, packed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -172,6 +175,11 @@ impl Dataset {
 }
 
 impl Existing {
+    /// The file that names the keys, one a line, where one does.
+    pub fn keys_file(&self) -> Option<&str> {
+        self.location.strip_prefix("keys:")
+    }
+
     /// The bucket, when the location names one.
     pub fn bucket(&self) -> Option<&str> {
         let place = self.location.split_once("://")?.1;

@@ -8,10 +8,10 @@ pub mod stores;
 pub mod table;
 pub mod uploads;
 
-use table::{lines, table};
+use table::{cell, lines, table};
 
 use crate::summary::merge::overall;
-use crate::summary::result::{RunResult, Window};
+use crate::summary::result::{Percentiles, RunResult, Window};
 use crate::units::format_count;
 
 /// What is wrong with a window, one line each.
@@ -142,9 +142,26 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
         plain.iter().for_each(|w| out.push_str(&distribution::render(w)));
     }
     for window in &measured {
+        out.push_str(&caches(window));
         remarks(window).iter().for_each(|line| out.push_str(&format!("! {line}\n")));
     }
     out
+}
+
+/// What the caches on the way gave, and how fast.
+fn caches(window: &Window) -> String {
+    let Some(ratio) = window.hit_ratio else { return String::new() };
+    let part = |(status, p): (&String, &Percentiles)| {
+        format!("{status} {} (p50 {} p99 {} ms)", format_count(p.n), cell(p, "p50"), cell(p, "p99"))
+    };
+    let parts: Vec<String> = window.cache_ms.iter().map(part).collect();
+    format!(
+        "{} {}: {:.1}% from the cache: {}\n",
+        window.label(),
+        window.operation,
+        100.0 * ratio,
+        parts.join(", ")
+    )
 }
 
 fn client(result: &RunResult) -> String {
@@ -163,7 +180,6 @@ fn client(result: &RunResult) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::summary::result::Percentiles;
 
     fn window() -> Window {
         let service = Percentiles {

@@ -3,6 +3,7 @@
 pub mod dynamodb;
 pub mod gcs;
 pub mod s3;
+pub mod web;
 
 use crate::net::encode::decode;
 use crate::provider::ProfileError;
@@ -12,6 +13,7 @@ use crate::store::file::Steps;
 pub use dynamodb::DynamoDbUrl;
 pub use gcs::GcsUrl;
 pub use s3::{PayloadSigning, S3Url};
+pub use web::WebUrl;
 
 /// A store as written, resolved.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +22,8 @@ pub enum StoreUrl {
     S3(Box<S3Url>),
     /// A bucket of Google Cloud Storage, by its own API.
     Gcs(Box<GcsUrl>),
+    /// What a URL names, to be read only.
+    Web(Box<WebUrl>),
     /// A table of Amazon DynamoDB.
     DynamoDb(Box<DynamoDbUrl>),
     /// A directory.
@@ -35,7 +39,7 @@ pub enum StoreUrl {
 pub enum UrlError {
     /// Not a kind of store.
     #[error(
-        "'{0}' is not a store; write s3://bucket/prefix?endpoint=http://host:port, gs://bucket/prefix, dynamodb://table, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
+        "'{0}' is not a store; write s3://bucket/prefix?endpoint=http://host:port, gs://bucket/prefix, dynamodb://table, https://host/path, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
     )]
     Scheme(String),
     /// A parameter that the store does not have.
@@ -108,6 +112,9 @@ pub enum UrlError {
     /// Credentials where none belong.
     #[error("a store URL must not hold credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")]
     Secret,
+    /// Not a web URL.
+    #[error("'{0}' is not a URL; write https://host/directory/ or https://host/object")]
+    Web(String),
     /// Not a table.
     #[error(
         "'{0}' is not a table name: 3 to 255 of a-z, A-Z, 0-9, '_', '-' and '.', such as dynamodb://bench"
@@ -137,6 +144,7 @@ pub fn parse(text: &str, environment: Lookup<'_>) -> Result<StoreUrl, UrlError> 
     match text.split_once("://") {
         Some(("file", rest)) => parse_file(rest),
         Some(("dynamodb", rest)) => Ok(StoreUrl::DynamoDb(Box::new(dynamodb::parse(rest, environment)?))),
+        Some(("https" | "http", _)) => Ok(StoreUrl::Web(Box::new(web::parse(text)?))),
         Some(("gs", rest)) => Ok(StoreUrl::Gcs(Box::new(gcs::parse(rest, environment)?))),
         Some(("s3", rest)) => Ok(StoreUrl::S3(Box::new(s3::parse(rest, environment)?))),
         _ => Err(UrlError::Scheme(text.split('?').next().unwrap_or("").to_string())),

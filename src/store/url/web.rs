@@ -1,0 +1,80 @@
+//! `https://host/path`: what can only be read. A path that ends in `/` is a directory of keys; any other is one object.
+
+use super::UrlError;
+
+/// What a URL names, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WebUrl {
+    /// Whether TLS is spoken.
+    pub tls: bool,
+    /// Host name or address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Value of the `Host` header.
+    pub authority: String,
+    /// Path, encoded as it was written; begins with `/`.
+    pub path: String,
+    /// Query; it may hold a signature, so it is never shown.
+    pub query: String,
+    /// The URL for people and records.
+    pub shown: String,
+}
+
+/// A store as it may be shown: the query of a web URL may hold a signature, so it is left out.
+pub fn shown(written: &str) -> String {
+    // Also where it stands behind a flag: --store=https://...
+    let begin = ["https://", "http://"].iter().find_map(|scheme| written.find(scheme));
+    let begin = begin.filter(|begin| *begin == 0 || written[..*begin] == *"--store=");
+    match (begin, written.split_once('?')) {
+        (Some(_), Some((place, _))) => format!("{place}?..."),
+        _ => written.to_string(),
+    }
+}
+
+/// Reads what follows `https://` or `http://`.
+///
+/// # Errors
+/// See [`UrlError`].
+pub fn parse(text: &str) -> Result<WebUrl, UrlError> {
+    let bad = || UrlError::Web(shown(text));
+    let uri: hyper::Uri = text.parse().map_err(|_| bad())?;
+    let tls = uri.scheme_str() == Some("https");
+    let authority = uri.authority().ok_or_else(bad)?;
+    if authority.as_str().contains('@') {
+        return Err(UrlError::Secret);
+    }
+    let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_string();
+    Ok(WebUrl {
+        tls,
+        host,
+        port: authority.port_u16().unwrap_or(if tls { 443 } else { 80 }),
+        authority: authority.as_str().to_string(),
+        path: if uri.path().is_empty() { "/".into() } else { uri.path().to_string() },
+        query: uri.query().unwrap_or("").to_string(),
+        shown: shown(text),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_read_and_its_signature_never_shown() {
+        let url = parse("https://cdn.example.org/a%20b/x.bin?X-Amz-Signature=hush&e=1").unwrap();
+        assert_eq!((url.port, url.path.as_str()), (443, "/a%20b/x.bin"));
+        assert_eq!(url.query, "X-Amz-Signature=hush&e=1");
+        assert_eq!(url.shown, "https://cdn.example.org/a%20b/x.bin?...");
+        let local = parse("http://127.0.0.1:8080/dir/").unwrap();
+        assert_eq!((local.authority.as_str(), local.port, local.tls), ("127.0.0.1:8080", 8080, false));
+        assert!(parse("https://user:hush@host/").is_err_and(|e| !e.to_string().contains("hush")));
+        assert!(parse("https://?sig=hush").is_err_and(|e| !e.to_string().contains("hush")));
+        assert_eq!(shown("--store=https://h/k?sig=hush"), "--store=https://h/k?...");
+        for plain in
+            ["s3://b?region=x", "s3://b?endpoint=http://h:1&region=x", "--store=s3://b?endpoint=http://h"]
+        {
+            assert_eq!(shown(plain), plain);
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! Whatever a URL names, to be read only: a public bucket, a CDN before one, an edge cache, a presigned URL.
+//!
+//! Answers are told apart by what the caches on their way say of them ([`cache`]). Redirects are not followed: each would be a second
+//! request in the time of one.
+
+pub mod cache;
+
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use hyper::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue, LOCATION, RANGE};
+
+use super::http::reading::{Reading, SHORT_BODY};
+use super::http::{OpenError, Prepared, Sending, Unsent, Wire, payload_of, target_of};
+use super::url::web::WebUrl;
+use super::{
+    Capabilities, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, Store, Timings,
+};
+use crate::clock::now_ns;
+use crate::net::connection::Target;
+use crate::net::encode::encode_path;
+use cache::CacheStatus;
+
+/// What a URL names.
+pub struct WebStore {
+    url: Arc<WebUrl>,
+    target: Target,
+}
+
+impl WebStore {
+    /// Resolves the host and prepares TLS; connects to nothing yet.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub fn open(url: WebUrl, ca_bundle: Option<&Path>) -> Result<WebStore, OpenError> {
+        let target = target_of(&url.host, url.port, url.tls, ca_bundle)?;
+        Ok(WebStore { url: Arc::new(url), target })
+    }
+}
+
+impl Store for WebStore {
+    fn describe(&self) -> Description {
+        let scheme = if self.url.tls { "https" } else { "http" };
+        Description {
+            url: self.url.shown.clone(),
+            provider: "web".into(),
+            endpoint: format!("{scheme}://{}", self.url.authority),
+            addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
+            signing: if self.url.query.is_empty() { "none" } else { "as the URL brings it" }.into(),
+        }
+    }
+
+    fn lane(&self, index: usize) -> Box<dyn Lane> {
+        Box::new(WebLane { url: Arc::clone(&self.url), wire: Wire::new(self.target.clone(), index) })
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        Capabilities {
+            writes: false,
+            lists: false,
+            start_after: false,
+            multipart: false,
+            ..Capabilities::default()
+        }
+    }
+
+    fn only_object(&self) -> Option<&str> {
+        (!self.url.path.ends_with('/')).then_some("")
+    }
+}
+
+/// One connection to the host.
+struct WebLane {
+    url: Arc<WebUrl>,
+    wire: Wire,
+}
+
+impl WebLane {
+    fn prepare(&self, head: bool, key: &str, range: Option<&Range<u64>>) -> Result<Prepared, String> {
+        let mut target = format!("{}{}", self.url.path, encode_path(key));
+        if !self.url.query.is_empty() {
+            target.push('?');
+            target.push_str(&self.url.query);
+        }
+        let mut request = hyper::Request::new(payload_of(None));
+        *request.method_mut() = if head { hyper::Method::HEAD } else { hyper::Method::GET };
+        *request.uri_mut() =
+            hyper::Uri::try_from(target).map_err(|e| format!("the key makes no URL: {e}"))?;
+        let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
+        request.headers_mut().insert(HOST, value(&self.url.authority)?);
+        // Content as it is stored, not compressed on the way.
+        request
+            .headers_mut()
+            .insert(HeaderName::from_static("accept-encoding"), HeaderValue::from_static("identity"));
+        if let Some(range) = range {
+            request.headers_mut().insert(RANGE, value(&format!("bytes={}-{}", range.start, range.end - 1))?);
+        }
+        Ok(request)
+    }
+
+    async fn read(
+        &mut self,
+        head: bool,
+        key: &str,
+        range: Option<Range<u64>>,
+        observer: &mut dyn Observer,
+    ) -> Result<Reply, Failure> {
+        let unfit = |message| {
+            let now = now_ns();
+            let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
+            Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)
+        };
+        let prepared = self.prepare(head, key, range.as_ref()).map_err(unfit)?;
+        let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
+        observer.started(timings.start_ns);
+        let sending = Sending { bytes: 0, idempotent: true };
+        let mut answer = match self.wire.send(prepared, sending, &mut timings).await {
+            Ok(answer) => answer,
+            Err(Unsent::Failed(failure)) => return Err(failure),
+            Err(Unsent::Swallowed) => {
+                let again = self.prepare(head, key, range.as_ref()).map_err(unfit)?;
+                self.wire.send_anew(again, sending, &mut timings).await?
+            }
+        };
+        let status = answer.head.status;
+        let mut reading = Reading { answer: &mut answer, timings: &mut timings, observer };
+        reading.begin();
+        let mut reply = Reply { cache: CacheStatus::of(&reading.answer.head.headers), ..Reply::default() };
+        let result = if !status.is_success() {
+            let text = reading.collect(SHORT_BODY).await?;
+            Err(refused(&mut reading, &text))
+        } else if range.is_some() && status.as_u16() != 206 {
+            // The whole object instead of a range would count for what it is not.
+            reading.collect(0).await?;
+            Err(reading.answered(format!("{} NoRange", status.as_u16()), "it does not serve ranges".into()))
+        } else if head {
+            reply.size = reading.text(CONTENT_LENGTH).and_then(|v| v.parse().ok());
+            reading.collect(0).await.map(|_| 0)
+        } else {
+            reading.stream(None).await
+        };
+        reading.end();
+        self.wire.keep(answer, result.is_ok());
+        reply.bytes = result?;
+        reply.timings = timings;
+        Ok(reply)
+    }
+}
+
+/// The failure of an answer that is no success.
+fn refused(reading: &mut Reading<'_>, text: &[u8]) -> Failure {
+    let status = reading.answer.head.status;
+    let code = match status.as_u16() {
+        300..=399 => "Redirect",
+        403 => "AccessDenied",
+        404 => "NoSuchKey",
+        416 => "InvalidRange",
+        _ => "",
+    };
+    let to = reading.text(LOCATION).map(|to| to.split('?').next().unwrap_or(to).to_string());
+    let message = match to.filter(|_| status.is_redirection()) {
+        Some(to) => format!("redirected to {to}, which is not followed; name that URL"),
+        None => {
+            let text = String::from_utf8_lossy(&text[..text.len().min(200)]).replace(['\n', '\r'], " ");
+            if text.trim().is_empty() { "no message".into() } else { text.trim().to_string() }
+        }
+    };
+    let class = format!("{} {code}", status.as_u16()).trim_end().to_string();
+    reading.answered(class, message)
+}
+
+impl Lane for WebLane {
+    fn execute<'a>(
+        &'a mut self,
+        request: Request<'a>,
+        observer: &'a mut dyn Observer,
+    ) -> Local<'a, Result<Reply, Failure>> {
+        match request {
+            Request::Get { key, range } => Box::pin(self.read(false, key, range, observer)),
+            Request::Head { key } => Box::pin(self.read(true, key, None, observer)),
+            // Whether it is there: one object is asked for, of a directory only the connection is tried.
+            Request::CheckBucket => Box::pin(async {
+                let directory = self.url.path.ends_with('/');
+                match self.read(true, "", None, observer).await {
+                    Err(failure) if directory && failure.status().is_some() => {
+                        Ok(Reply { timings: failure.timings, ..Reply::default() })
+                    }
+                    result => result,
+                }
+            }),
+            _ => Box::pin(async {
+                let now = now_ns();
+                let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
+                let class = ErrorClass::Answered("405 MethodNotAllowed".into());
+                Err(Failure::new(class, "a URL can only be read", timings))
+            }),
+        }
+    }
+}
