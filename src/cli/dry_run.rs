@@ -60,6 +60,9 @@ fn popularity(w: &Workload) -> String {
         Popularity::Sequential => ", one after another".into(),
         Popularity::Zipfian { theta } => format!(", zipfian {theta}"),
         Popularity::Latest { theta } => format!(", latest {theta}"),
+        Popularity::Exponential { percentile, objects } => {
+            format!(", exponential: {percentile}% of operations on the last {:.0}%", objects * 100.0)
+        }
         Popularity::Hotspot { objects, operations } => {
             format!(", {:.0}% of operations on {:.0}% of objects", operations * 100.0, objects * 100.0)
         }

@@ -47,9 +47,10 @@ fn share(phase: &Phase, kind: OperationKind) -> u32 {
 
 /// What the store cannot do at all.
 fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
-    use OperationKind::{Delete, GetRange, List, Put};
+    use OperationKind::{Delete, GetRange, List, Put, ReadModifyWrite, Scan, Update};
     let can = store.capabilities();
-    let writes = share(phase, Put) + share(phase, Delete) > 0;
+    let puts = share(phase, Put) + share(phase, Update) + share(phase, ReadModifyWrite) > 0;
+    let writes = puts || share(phase, Delete) > 0;
     if writes && !can.writes {
         let text = "it can only be read; choose an experiment that reads (run get) and what it shall read (--keys FILE)";
         return Err(text.into());
@@ -57,10 +58,13 @@ fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
     if share(phase, List) > 0 && !can.lists {
         return Err("it has no listings; take list out of operations".into());
     }
+    if share(phase, Scan) > 0 && !can.start_after {
+        return Err("it does not list from a key on; take scan out of operations".into());
+    }
     if share(phase, GetRange) > 0 && !can.ranges {
         return Err("it reads whole objects only; use get instead of get_range".into());
     }
-    if share(phase, Put) > 0 {
+    if puts {
         let written = &phase.workload.written;
         let (largest, part_size) = (written.size.largest(), written.upload.part_size);
         if let Some(most) = can.most_bytes.filter(|most| largest > *most) {

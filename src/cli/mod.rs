@@ -23,6 +23,7 @@ pub mod shard;
 pub mod show;
 pub mod signals;
 pub mod stores;
+pub mod ycsb;
 
 use exit::Exit;
 
@@ -38,6 +39,8 @@ pub struct Cli {
 enum Command {
     /// Run an experiment: a file, a built-in one, or a short form (get, put, mixed, head, list, delete)
     Run(Box<run::Arguments>),
+    /// YCSB's core workload, from its own property files
+    Ycsb(Box<ycsb::Arguments>),
     /// Show a run's results again
     Show(show::Arguments),
     /// Put the runs of several shards together
@@ -69,6 +72,7 @@ pub fn main() -> i32 {
     };
     let outcome = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Ycsb(arguments) => ycsb::ycsb_command(&arguments),
         Command::Show(arguments) => show::show(&arguments),
         Command::Merge(arguments) => merge::merge(&arguments),
         Command::Import(arguments) => import::import(&arguments),

@@ -265,6 +265,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let settings = Settings {
         record_operations: arguments.record.is_some(),
         sharding,
+        credentials: None,
         out: arguments.out.clone(),
         vantage: arguments.vantage.clone(),
         keep: arguments.keep,

@@ -20,6 +20,7 @@ use crate::experiment::back::to_toml;
 use crate::machine::{Machine, usable_cores};
 use crate::report::directory::{Environment, RunDirectory, StoreFacts};
 use crate::rng::mix;
+use crate::s3::credentials::CredentialSource;
 use crate::schedule::plan::{Stint, plan};
 use crate::store::Store;
 use crate::store::url::web::shown;
@@ -48,6 +49,8 @@ pub struct Settings {
     pub record_operations: bool,
     /// The part of the experiment that this process carries out.
     pub sharding: Option<Sharding>,
+    /// Credentials of all stores, where they come from elsewhere than the standard chain.
+    pub credentials: Option<CredentialSource>,
 }
 
 /// What a run came to.
@@ -84,7 +87,7 @@ pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit>
     }
     let mut opened = Vec::new();
     for store in &experiment.stores {
-        opened.push(stores::open(store, settings.ca_bundle.as_deref())?);
+        opened.push(stores::open_as(store, settings.ca_bundle.as_deref(), settings.credentials.clone())?);
     }
     // From here on stores have the names that may be shown.
     experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
@@ -165,10 +168,20 @@ pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit>
     Ok(Outcome { result, path, problem })
 }
 
+/// An argument as it may be kept: signatures of URLs and keys among properties are left out.
+fn without_secret(argument: &str) -> String {
+    match argument.split_once('=') {
+        Some((name, _)) if !name.contains(':') && (name.contains("secret") || name.contains("access")) => {
+            format!("{name}=...")
+        }
+        _ => shown(argument),
+    }
+}
+
 fn environment(settings: &Settings) -> Environment {
     Environment {
         version: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args().map(|a| shown(&a)).collect(),
+        command: std::env::args().map(|a| without_secret(&a)).collect(),
         vantage: settings.vantage.clone(),
         pid: std::process::id(),
         machine: Machine::read(),
@@ -199,6 +212,11 @@ fn stints_of(experiment: &Experiment, opened: &[Opened]) -> Result<Vec<Stint>, E
     let mut stints = plan(&experiment.phases, experiment.layout(), opened.len());
     let mut found = HashMap::new();
     for stint in &mut stints {
+        let prefix = opened[stint.store].store.prefix();
+        let workload = &mut stint.phase.workload;
+        for dataset in workload.read.iter_mut().chain([&mut workload.written]).filter(|d| d.at.is_some()) {
+            *dataset = dataset.below(prefix);
+        }
         let Some(read) = &mut stint.phase.workload.read else { continue };
         let Some(existing) = &mut read.existing else { continue };
         let place = (stint.store, existing.location.clone(), read.count);

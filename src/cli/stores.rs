@@ -94,6 +94,18 @@ pub fn is_read_only(written: &str) -> bool {
 /// # Errors
 /// Exit 2 for what is written wrong, 3 for what cannot be reached or has no credentials.
 pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
+    open_as(written, ca_bundle, None)
+}
+
+/// Opens a store with the credentials that are `given`, where they are.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_as(
+    written: &str,
+    ca_bundle: Option<&Path>,
+    given: Option<CredentialSource>,
+) -> Result<Opened, Exit> {
     let named = if written.contains(':') { None } else { table(written)? };
     let url = named.as_ref().map_or(written, |t| t.url.as_str());
     let environment = |name: &str| std::env::var(name).ok();
@@ -137,6 +149,7 @@ pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
         StoreUrl::S3(s3) => {
             let credentials = match &named {
                 _ if !s3.sign => None,
+                _ if given.is_some() => given,
                 Some(table) => match from_variables(&written, table)? {
                     Some(source) => Some(source),
                     None => Some(from_chain()?),

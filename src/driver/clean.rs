@@ -31,7 +31,8 @@ impl Owned {
     /// What a run of these phases wrote.
     pub fn by(phases: &[Phase], shard: Shard) -> Owned {
         let written = phases.iter().map(|p| (p.workload.written.clone(), p.role == Role::Prepare));
-        let mut datasets: Vec<(Dataset, bool)> = written.collect();
+        // What has a place of its own is kept.
+        let mut datasets: Vec<(Dataset, bool)> = written.filter(|(d, _)| d.at.is_none()).collect();
         let seed = datasets.first().map_or(0, |(d, _)| d.seed);
         datasets.push((markers(seed, shard.of), true));
         Owned { datasets, shard }

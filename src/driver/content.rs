@@ -17,6 +17,8 @@ use crate::workload::payload::Cut;
 pub enum Content {
     /// Cut from the run's block.
     Cut(Cut),
+    /// Made for this operation.
+    Whole(Bytes),
     /// A file's.
     File(Rc<FileContent>),
 }
@@ -58,6 +60,7 @@ impl Content {
     pub fn total(&self) -> u64 {
         match self {
             Content::Cut(cut) => cut.total(),
+            Content::Whole(data) => data.len() as u64,
             Content::File(file) => file.size,
         }
     }
@@ -67,6 +70,10 @@ impl Content {
     fn piece(&self, at: u64, end: u64) -> Option<Bytes> {
         match self {
             Content::Cut(cut) => cut.piece(at, end),
+            Content::Whole(data) => {
+                let end = end.min(data.len() as u64);
+                (at < end).then(|| data.slice(at as usize..end as usize))
+            }
             Content::File(file) => {
                 let end = end.min(file.size).min((at / Cut::SEGMENT + 1) * Cut::SEGMENT);
                 if at < end { file.read(at, (end - at) as usize) } else { None }
@@ -81,6 +88,11 @@ impl Content {
     pub fn compare(&self, at: u64, piece: &[u8]) -> Result<(), u64> {
         match self {
             Content::Cut(cut) => cut.compare(at, piece),
+            Content::Whole(data) => {
+                let expected = data.get(at as usize..).unwrap_or_default();
+                let same = piece.iter().zip(expected).take_while(|(a, b)| a == b).count();
+                if same == piece.len() { Ok(()) } else { Err(at + same as u64) }
+            }
             Content::File(file) => {
                 let within = file.size.saturating_sub(at).min(piece.len() as u64) as usize;
                 let expected = file.read(at, within).ok_or(at)?;
@@ -99,6 +111,7 @@ impl Content {
         match self {
             // A small object leaves in one piece, without a box around it.
             Content::Cut(cut) if cut.segment(1).is_none() => Body::Whole(cut.segment(0).unwrap_or_default()),
+            Content::Whole(data) => Body::Whole(data.clone()),
             _ => self.part(0, self.total()),
         }
     }

@@ -11,6 +11,8 @@ pub mod context;
 pub mod dispatch;
 pub mod multipart;
 pub mod operation;
+pub mod records;
+pub mod several;
 pub mod slots;
 pub mod worker;
 

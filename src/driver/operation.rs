@@ -12,6 +12,8 @@ use super::content::{Content, FileContent};
 use super::context::{Context, Task};
 use super::dispatch::next_task;
 use super::multipart::{self, Lanes};
+use super::records::encode;
+use super::several;
 use super::slots::CallOff;
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::recorder::collector::Message;
@@ -101,7 +103,14 @@ fn content_of(
     let Some(path) = dataset.file_of(operation.index) else {
         let size = dataset.size_of(operation.index, operation.version);
         let cut = context.worker.job.block.cut(dataset.id(), operation.index, operation.version, size);
-        return Ok(Content::Cut(cut));
+        return Ok(match dataset.encoding {
+            None => Content::Cut(cut),
+            Some(encoding) if operation.kind.rewrites() && !encoding.writes_all => {
+                let field = operation.index % u64::from(encoding.fields.max(1));
+                Content::Whole(encode(encoding, &cut, field..field + 1))
+            }
+            Some(encoding) => Content::Whole(encode(encoding, &cut, 0..u64::from(encoding.fields))),
+        });
     };
     if let Some((_, file)) = state.file.as_ref().filter(|(known, _)| *known == path) {
         return Ok(Content::File(Rc::clone(file)));
@@ -154,6 +163,17 @@ async fn carry_out(
     let mut tries = Tries::default();
     let upload = &dataset.upload;
     let mut result = match request {
+        Request::Get { key, .. } if operation.kind == OperationKind::ReadModifyWrite => {
+            let declared = declared_of(dataset, site);
+            let timer = &mut state.timer;
+            let (watcher, tries) = (&mut watcher, &mut tries);
+            several::read_modify_write(context, lane, key, &content, declared, watcher, tries, timer).await
+        }
+        Request::Get { key, .. } if operation.kind == OperationKind::Scan => {
+            let prefix = dataset.prefix(&site.root);
+            let what = (prefix.as_str(), key, operation.length);
+            several::scan(context, lane, what, &mut watcher, &mut tries, &mut state.timer).await
+        }
         Request::Put { key, .. } if upload.part_size > 0 && content.total() > upload.part_size => {
             let parts = content.total().div_ceil(upload.part_size) as usize;
             let lanes = upload.in_flight.min(parts);
@@ -289,6 +309,15 @@ fn tell(context: &Context, class: &ErrorClass, message: &str) {
     }
 }
 
+/// The checksum that an upload bears.
+fn declared_of(dataset: &Dataset, site: &Site) -> Option<BodyChecksum> {
+    match dataset.upload.checksum.as_deref() {
+        None => None,
+        Some("auto") => site.store.profile().and_then(cheapest),
+        Some(name) => BodyChecksum::from_name(name),
+    }
+}
+
 /// Builds the request for an operation, and what its answer must be.
 fn build<'a>(
     phase: &Phase,
@@ -314,18 +343,16 @@ fn build<'a>(
     let key = keys.key.as_str();
     // What others wrote can only be held against its length and the checksum that the store keeps.
     let verify = phase.verify != Verify::Off;
-    let compared = verify && dataset.existing.is_none();
+    // And what updates cut down to one field has no known length.
+    let compared = verify && dataset.existing.is_none() && dataset.encoding.is_none();
     let request = match operation.kind {
-        OperationKind::Put => {
-            expected.declared = match dataset.upload.checksum.as_deref() {
-                None => None,
-                Some("auto") => site.store.profile().and_then(cheapest),
-                Some(name) => BodyChecksum::from_name(name),
-            };
+        OperationKind::Put | OperationKind::Update => {
+            expected.declared = declared_of(dataset, site);
             Request::Put { key, body: content.body() }
         }
-        OperationKind::Get => {
-            expected.bytes = Some(content.total()).filter(|bytes| *bytes != UNKNOWN_SIZE);
+        OperationKind::Get | OperationKind::Scan | OperationKind::ReadModifyWrite => {
+            let known = |bytes: &u64| *bytes != UNKNOWN_SIZE && dataset.encoding.is_none();
+            expected.bytes = Some(content.total()).filter(known);
             expected.content = compared.then(|| content.clone());
             expected.checksum = verify && dataset.existing.is_some();
             Request::Get { key, range: None }

@@ -1,18 +1,20 @@
 //! The way back: a resolved experiment as TOML that resolves to itself. It is what a run directory keeps, and what `--dry-run` shows.
 
 use super::Experiment;
-use super::choices::{ConcurrencyRamp, HotspotWritten, LognormalWritten, RateRamp};
+use super::choices::{
+    ConcurrencyRamp, ExponentialWritten, HotspotWritten, LognormalWritten, RateRamp, SumWritten,
+};
 use super::written::{
-    ConcurrencyWritten, ExperimentWritten, NamingWritten, ObjectsWritten, PhaseWritten, PopularityWritten,
-    RateWritten, SizeWritten,
+    ConcurrencyWritten, EncodingWritten, ExperimentWritten, NamingWritten, ObjectsWritten, PhaseWritten,
+    PopularityWritten, RateWritten, RecordsWritten, ScanWritten, SizeWritten,
 };
 use crate::schedule::{Load, Phase};
 use crate::units::{format_duration, format_rate, format_size};
-use crate::workload::Workload;
 use crate::workload::dataset::Source;
-use crate::workload::naming::Naming;
+use crate::workload::naming::{Naming, RecordOrder};
 use crate::workload::popularity::Popularity;
 use crate::workload::size::Size;
+use crate::workload::{OperationKind, Workload};
 
 /// The experiment with everything written out.
 pub fn to_toml(experiment: &Experiment) -> String {
@@ -84,11 +86,17 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsWritten {
         _ => written.count,
     };
     ObjectsWritten {
-        from: w.read.as_ref().filter(|_| existing.is_none()).map(|d| d.name.clone()),
+        from: w.read.as_ref().filter(|d| existing.is_none() && d.at.is_none()).map(|d| d.name.clone()),
+        records: w.written.at.as_ref().map(|at| records(w, at)),
+        scan: (w.mix.share(OperationKind::Scan) > 0).then_some(ScanWritten {
+            min: Some(w.scan.min),
+            max: w.scan.max,
+            theta: w.scan.theta,
+        }),
         dataset: existing.filter(|e| e.keys_file().is_none()).map(|e| e.location.clone()),
         keys: existing.and_then(|e| e.keys_file()).map(str::to_string),
-        count: (writes || existing.is_some()).then_some(count),
-        size: writes.then(|| size(&written.size)),
+        count: ((writes || existing.is_some()) && w.written.at.is_none()).then_some(count),
+        size: (writes || written.at.is_some()).then(|| size(&written.size)),
         part_size: (writes && written.upload.part_size > 0).then(|| format_size(written.upload.part_size)),
         parts_in_flight: (writes && written.upload.part_size > 0).then_some(written.upload.in_flight as u64),
         checksum: written.upload.checksum.clone().filter(|_| writes),
@@ -98,7 +106,25 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsWritten {
         },
         range: (w.range > 0).then(|| format_size(w.range)),
         popularity: (reads && w.read.is_some()).then(|| popularity(w.popularity)),
-        naming: writes.then(|| naming(&written.naming)),
+        naming: (writes && written.at.is_none()).then(|| naming(&written.naming)),
+    }
+}
+
+fn records(w: &Workload, at: &str) -> RecordsWritten {
+    let (prefix, order, digits, first) =
+        w.written.naming.record_parts().unwrap_or(("", RecordOrder::Ordered, 1, 0));
+    RecordsWritten {
+        at: at.to_string(),
+        count: w.written.count,
+        first: Some(first),
+        prefix: Some(prefix.to_string()),
+        order: Some(order.name().into()),
+        digits: Some(digits as u64),
+        encoding: w.written.encoding.map(|e| EncodingWritten {
+            fields: e.fields,
+            length: e.length,
+            writes_all: e.writes_all,
+        }),
     }
 }
 
@@ -114,6 +140,9 @@ fn size(size: &Size) -> SizeWritten {
                 max: Some(format_size(*max)),
             },
         },
+        Size::Sum(count, of) => {
+            SizeWritten::Sum { sum: SumWritten { count: *count, of: Box::new(self::size(of)) } }
+        }
         Size::Weighted(list) => {
             SizeWritten::Weighted { weighted: list.iter().map(|(b, w)| (format_size(*b), *w)).collect() }
         }
@@ -126,6 +155,9 @@ fn popularity(popularity: Popularity) -> PopularityWritten {
         Popularity::Sequential => PopularityWritten::Name("sequential".into()),
         Popularity::Zipfian { theta } => PopularityWritten::Zipfian { zipfian: theta },
         Popularity::Latest { theta } => PopularityWritten::Latest { latest: theta },
+        Popularity::Exponential { percentile, objects } => {
+            PopularityWritten::Exponential { exponential: ExponentialWritten { percentile, objects } }
+        }
         Popularity::Hotspot { objects, operations } => {
             PopularityWritten::Hotspot { hotspot: HotspotWritten { objects, operations } }
         }

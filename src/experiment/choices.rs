@@ -29,6 +29,21 @@ pub enum SizeWritten {
         /// Weight by size.
         weighted: BTreeMap<String, u32>,
     },
+    /// `{ sum = { count = 10, of = { uniform = ["1 B", "100 B"] } } }`.
+    Sum {
+        /// Its parts.
+        sum: SumWritten,
+    },
+}
+
+/// Sizes drawn and added up.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SumWritten {
+    /// How many.
+    pub count: u32,
+    /// Of what.
+    pub of: Box<SizeWritten>,
 }
 
 /// Parameters of a lognormal size distribution.
@@ -68,6 +83,21 @@ pub enum PopularityWritten {
         /// Its shares.
         hotspot: HotspotWritten,
     },
+    /// `{ exponential = { percentile = 95, objects = 0.86 } }`.
+    Exponential {
+        /// Its shares.
+        exponential: ExponentialWritten,
+    },
+}
+
+/// Shares of an exponential popularity.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExponentialWritten {
+    /// Share of the operations, in percent.
+    pub percentile: f64,
+    /// Share of the objects, the last ones, that they go to.
+    pub objects: f64,
 }
 
 /// Shares of a hotspot.
@@ -178,6 +208,7 @@ fn size(value: Value) -> Result<SizeWritten, String> {
             field(&table, "lognormal").map(|f| f.map(|lognormal| SizeWritten::Lognormal { lognormal }))
         })
         .or_else(|| field(&table, "weighted").map(|f| f.map(|weighted| SizeWritten::Weighted { weighted })))
+        .or_else(|| field(&table, "sum").map(|f| f.map(|sum| SizeWritten::Sum { sum })))
         .unwrap_or_else(|| Err(SIZE.into()))
         .map_err(|e| if e == SIZE { e } else { format!("{e}; {SIZE}") }),
         other => Err(format!("{other} has no unit; {SIZE}")),
@@ -192,6 +223,10 @@ fn popularity(value: Value) -> Result<PopularityWritten, String> {
             .or_else(|| field(&table, "latest").map(|f| f.map(|latest| PopularityWritten::Latest { latest })))
             .or_else(|| {
                 field(&table, "hotspot").map(|f| f.map(|hotspot| PopularityWritten::Hotspot { hotspot }))
+            })
+            .or_else(|| {
+                let exponential = field(&table, "exponential");
+                exponential.map(|f| f.map(|exponential| PopularityWritten::Exponential { exponential }))
             })
             .unwrap_or_else(|| Err(POPULARITY.into())),
         _ => Err(POPULARITY.into()),

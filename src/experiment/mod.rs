@@ -9,10 +9,12 @@ pub mod choices;
 pub mod estimate;
 pub mod locate;
 pub mod objects;
+pub mod records;
 pub mod resolve;
 pub mod short;
 pub mod sweep;
 pub mod written;
+pub mod ycsb;
 
 use crate::schedule::plan::{Layout, Order};
 use crate::schedule::{Phase, Role};
@@ -76,6 +78,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("prefixes", include_str!("../../experiments/prefixes.toml")),
     ("micro", include_str!("../../experiments/micro.toml")),
     ("ramp", include_str!("../../experiments/ramp.toml")),
+    ("ycsb", include_str!("../../experiments/ycsb.toml")),
     ("upload", include_str!("../../experiments/upload.toml")),
     ("upload-sweep", include_str!("../../experiments/upload-sweep.toml")),
 ];

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use super::Problem;
+use super::records::resolve_records;
 use super::written::{NamingWritten, ObjectsWritten, PhaseWritten, PopularityWritten, SizeWritten};
 use crate::schedule::{Phase, Role};
 use crate::units::{format_size, parse_size};
@@ -11,7 +12,7 @@ use crate::workload::mix::Mix;
 use crate::workload::naming::Naming;
 use crate::workload::popularity::{DEFAULT_THETA, Popularity};
 use crate::workload::size::Size;
-use crate::workload::{Dataset, OperationKind};
+use crate::workload::{Dataset, Inserts, OperationKind};
 
 /// Objects, where nothing is written.
 pub const DEFAULT_OBJECTS: u64 = 1000;
@@ -41,6 +42,8 @@ pub struct Datasets {
     pub spare: Option<Dataset>,
     /// How often the objects that are read come up.
     pub popularity: Popularity,
+    /// Where puts go on behind what is there.
+    pub inserts: Option<Inserts>,
 }
 
 /// Finds the objects of a phase.
@@ -57,6 +60,9 @@ pub fn resolve_objects(
     before: &[Phase],
 ) -> Result<Datasets, Problem> {
     let objects = &written.objects;
+    if let Some(records) = &objects.records {
+        return record_datasets(objects, records, mix, (lanes, open), seed);
+    }
     let read = resolve_read(objects, seed, before)?;
     if read.is_none() && mix.shares().iter().any(|(kind, _)| kind.reads()) {
         let text = "what it reads must be written first; add a prepare phase and name it in objects.from, or name objects that are there \
@@ -77,6 +83,10 @@ pub fn resolve_objects(
     if let Some((field, _)) = of_written.iter().find(|(_, given)| *given && !writes) {
         let text = format!("{field} belongs to phases that write; this one only reads what is there already");
         return Err(Problem::new(field, text));
+    }
+    if existing && mix.shares().iter().any(|(kind, _)| kind.rewrites()) {
+        let text = "objects.dataset is only read; update and read_modify_write need objects of the run's own (objects.from)";
+        return Err(Problem::new("operations", text));
     }
     if existing && writes {
         let text = "objects.dataset is only read; drop put and delete, or write objects of the run's own (objects.from)";
@@ -124,7 +134,7 @@ pub fn resolve_objects(
         .then(|| dataset(&format!("{}.spare", written.name), spare_count));
     // A ring shorter than the distance between put and delete would overwrite what is about to be deleted.
     let ring = if spare.is_some() { count.max(8 * spare_count) } else { count };
-    Ok(Datasets { read, written: dataset(&written.name, ring), spare, popularity })
+    Ok(Datasets { read, written: dataset(&written.name, ring), spare, popularity, inserts: None })
 }
 
 /// How objects are written.
@@ -172,6 +182,30 @@ fn resolve_file(objects: &ObjectsWritten) -> Result<Option<(PathBuf, u64)>, Prob
     Ok(Some((PathBuf::from(path), facts.len())))
 }
 
+/// Records: what is read, what is written, and where puts go on.
+fn record_datasets(
+    objects: &ObjectsWritten,
+    records: &super::written::RecordsWritten,
+    mix: &Mix,
+    (lanes, open): (u64, bool),
+    seed: u64,
+) -> Result<Datasets, Problem> {
+    if mix.share(OperationKind::Delete) > 0 {
+        let text = "records are kept; take delete out of operations (plimsoll ycsb clean removes them)";
+        return Err(Problem::new("operations", text));
+    }
+    let size = objects.size.as_ref().map_or(Ok(Size::Fixed(DEFAULT_SIZE)), resolve_size)?;
+    let upload = resolve_upload(objects, None)?;
+    check_size(&size, upload.part_size)?;
+    let dataset = Dataset { upload, ..resolve_records(objects, records, size, seed)? };
+    let reads = mix.shares().iter().any(|(kind, _)| kind.reads());
+    let popularity = resolve_popularity(objects.popularity.as_ref())?;
+    let margin = if open { 64 } else { (2 * lanes).max(16) };
+    let inserts =
+        (reads && mix.share(OperationKind::Put) > 0).then_some(Inserts { from: dataset.count, margin });
+    Ok(Datasets { read: reads.then(|| dataset.clone()), written: dataset, spare: None, popularity, inserts })
+}
+
 fn resolve_read(objects: &ObjectsWritten, seed: u64, before: &[Phase]) -> Result<Option<Dataset>, Problem> {
     let keys = objects.keys.as_ref().map(|file| format!("keys:{file}"));
     if keys.is_some() && (objects.from.is_some() || objects.dataset.is_some()) {
@@ -185,7 +219,14 @@ fn resolve_read(objects: &ObjectsWritten, seed: u64, before: &[Phase]) -> Result
             "a phase reads either objects.from or objects.dataset, not both",
         )),
         (Some(from), None) => {
-            let source = before.iter().find(|p| p.name == *from && p.role == Role::Prepare);
+            // A measured phase will do too, when it writes every object once.
+            let writes_all = |p: &Phase| {
+                let puts = p.workload.mix.share(OperationKind::Put) == p.workload.mix.total();
+                let most = p.limit.operations.filter(|_| p.limit.duration_ns.is_none());
+                puts && p.role == Role::Measure && most.is_some_and(|n| n == p.workload.written.count)
+            };
+            let fit = |p: &&Phase| p.name == *from && (p.role == Role::Prepare || writes_all(p));
+            let source = before.iter().find(fit);
             let missing = || {
                 let known: Vec<&str> =
                     before.iter().filter(|p| p.role == Role::Prepare).map(|p| p.name.as_str()).collect();
@@ -195,7 +236,7 @@ fn resolve_read(objects: &ObjectsWritten, seed: u64, before: &[Phase]) -> Result
                     format!("there are {}", known.join(", "))
                 };
                 let text = format!(
-                    "objects.from = '{from}' must name a prepare phase that stands before this one; {known}"
+                    "objects.from = '{from}' must name a prepare phase that stands before this one (or a measured one that puts each of its objects once); {known}"
                 );
                 Problem::new("objects.from", text)
             };
@@ -233,6 +274,12 @@ fn resolve_size(written: &SizeWritten) -> Result<Size, Problem> {
                 return Err(Problem::new(FIELD, text));
             }
             Ok(Size::Uniform(min, max))
+        }
+        SizeWritten::Sum { sum } => {
+            if sum.count == 0 {
+                return Err(Problem::new(FIELD, "objects.size.sum.count must be above 0"));
+            }
+            Ok(Size::Sum(sum.count, Box::new(resolve_size(&sum.of)?)))
         }
         SizeWritten::Lognormal { lognormal } => {
             let median = bytes(FIELD, &lognormal.median)?;
@@ -345,6 +392,16 @@ fn resolve_popularity(written: Option<&PopularityWritten>) -> Result<Popularity,
         },
         Some(PopularityWritten::Zipfian { zipfian }) => {
             Ok(Popularity::Zipfian { theta: exponent(*zipfian)? })
+        }
+        Some(PopularityWritten::Exponential { exponential }) => {
+            let (percentile, objects) = (exponential.percentile, exponential.objects);
+            if !(percentile > 0.0 && percentile < 100.0 && objects > 0.0 && objects <= 1.0) {
+                return Err(problem(
+                    "exponential: percentile must lie between 0 and 100, objects above 0 and at most 1"
+                        .into(),
+                ));
+            }
+            Ok(Popularity::Exponential { percentile, objects })
         }
         Some(PopularityWritten::Latest { latest }) => Ok(Popularity::Latest { theta: exponent(*latest)? }),
         Some(PopularityWritten::Hotspot { hotspot }) => {

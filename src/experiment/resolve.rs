@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::locate::{line_of, parse_set, set};
 use super::objects::{Datasets, resolve_objects, resolve_range};
+use super::records::resolve_scan;
 use super::sweep::expand;
 use super::written::{ConcurrencyWritten, ExperimentWritten, PhaseWritten, RateWritten};
 use super::{Experiment, ExperimentError, Problem};
@@ -18,7 +19,7 @@ use crate::schedule::{Limit, Load, Phase, Role, Verify};
 use crate::units::{parse_duration, parse_rate};
 use crate::workload::mix::Mix;
 use crate::workload::popularity::Popularity;
-use crate::workload::{OperationKind, Workload};
+use crate::workload::{OperationKind, ScanLength, Workload};
 
 /// Operations in flight of a closed loop, where nothing is written.
 pub const DEFAULT_CONCURRENCY: u64 = 16;
@@ -175,7 +176,7 @@ fn resolve_phase(
         return Err(Problem::new("role", "only a measure phase can have a load that rises"));
     }
     let lanes = ramp.filter(|_| !load.is_open()).map_or(load.lanes() as u64, |r| r.to as u64);
-    let Datasets { read, written: objects, spare, popularity } =
+    let Datasets { read, written: objects, spare, popularity, inserts } =
         resolve_objects(written, &mix, lanes, load.is_open(), seed, repeats, before)?;
     let range = resolve_range(written, &mix, read.as_ref())?;
     let per_repeat =
@@ -208,7 +209,18 @@ fn resolve_phase(
         verify,
         cooldown_ns,
         sweep_of: written.sweep_of.clone(),
-        workload: Workload { seed, phase, mix, read, written: objects, spare, range, popularity },
+        workload: Workload {
+            seed,
+            phase,
+            mix,
+            read,
+            written: objects,
+            spare,
+            range,
+            popularity,
+            inserts,
+            scan: resolve_scan(written.objects.scan.as_ref())?,
+        },
     })
 }
 
@@ -380,6 +392,8 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         spare: None,
         range: 0,
         popularity: Popularity::Uniform,
+        inserts: None,
+        scan: ScanLength::default(),
     };
     let concurrency = phase.load.lanes().min(DEFAULT_CONCURRENCY as usize);
     Some(Phase {

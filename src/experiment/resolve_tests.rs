@@ -75,7 +75,7 @@ fn errors_name_the_line_and_the_fix() {
         (
             "objects = { from = 'q' }",
             6,
-            "must name a prepare phase that stands before this one; there is none",
+            "must name a prepare phase that stands before this one (or a measured one that puts each of its objects once); there is none",
         ),
         ("objects = { size = '6 GiB' }", 6, "add objects.part_size"),
         ("objects = { size = 5 }", 6, "5 has no unit; write a size, such as \"1 MiB\""),

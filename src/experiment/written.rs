@@ -102,6 +102,57 @@ pub struct PhaseWritten {
     pub cooldown: Option<String>,
 }
 
+/// Records as YCSB names them.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RecordsWritten {
+    /// What their keys begin with, after the store's own prefix: `usertable/`.
+    pub at: String,
+    /// Records that are there, or are to be written.
+    pub count: u64,
+    /// Number of the first (0).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<u64>,
+    /// What their names begin with (user).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prefix: Option<String>,
+    /// `hashed` (the default), `hashed-go` or `ordered`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub order: Option<String>,
+    /// Least digits of their numbers (1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub digits: Option<u64>,
+    /// How they are written, where they are no plain bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub encoding: Option<EncodingWritten>,
+}
+
+/// A msgpack map of fields, as go-ycsb writes records.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct EncodingWritten {
+    /// Fields of a record.
+    pub fields: u32,
+    /// Bytes of a field.
+    pub length: u32,
+    /// Whether an update writes all fields, or one and loses the others.
+    pub writes_all: bool,
+}
+
+/// How many objects a scan reads.
+#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ScanWritten {
+    /// Least (1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<u64>,
+    /// Most, at most 1000.
+    pub max: u64,
+    /// Exponent of a zipfian distribution of lengths (all alike).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub theta: Option<f64>,
+}
+
 /// The points of a sweep.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -122,6 +173,12 @@ pub struct ObjectsWritten {
     /// Objects that were there before, only read: `s3://bucket/prefix`, or a prefix in each store's own bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
+    /// Records under a prefix of their own that are kept from run to run: read, rewritten, added to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records: Option<RecordsWritten>,
+    /// How many objects a `scan` reads (1 to 100).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub scan: Option<ScanWritten>,
     /// A file that names the keys to read, one a line, a size behind it where that is to be checked: for what has no listings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,

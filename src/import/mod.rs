@@ -14,7 +14,7 @@ use crate::store::{ErrorClass, Timings};
 use crate::workload::mix::Mix;
 use crate::workload::popularity::Popularity;
 use crate::workload::size::Size;
-use crate::workload::{Dataset, OperationKind, Workload};
+use crate::workload::{Dataset, OperationKind, ScanLength, Workload};
 
 pub mod r2_bench;
 pub mod warp;
@@ -158,6 +158,8 @@ fn stint(log: &Log, number: usize) -> Stint {
         spare: None,
         range: 0,
         popularity: Popularity::Uniform,
+        inserts: None,
+        scan: ScanLength::default(),
     };
     let role = if name == "warmup" { Role::Warmup } else { Role::Measure };
     let phase = Phase {

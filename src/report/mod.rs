@@ -9,3 +9,4 @@ pub mod operations;
 pub mod read;
 mod stream;
 pub mod terminal;
+pub mod ycsb;

@@ -230,6 +230,8 @@ mod tests {
             spare: None,
             range: 0,
             popularity: Popularity::Uniform,
+            inserts: None,
+            scan: crate::workload::ScanLength::default(),
         };
         let load = Load::Closed { concurrency: 4 };
         Phase {

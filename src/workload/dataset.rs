@@ -24,6 +24,10 @@ pub struct Dataset {
     pub upload: Upload,
     /// Where the objects were before the run, when it did not write them.
     pub existing: Option<Existing>,
+    /// What keys begin with, where that is not the run's own prefix: the objects are then kept, and found again by later runs.
+    pub at: Option<String>,
+    /// How records are written, where they are no plain bytes.
+    pub encoding: Option<Encoding>,
     /// Where their contents come from, when they are not made up.
     pub source: Option<Source>,
 }
@@ -43,6 +47,17 @@ impl Default for Upload {
     fn default() -> Upload {
         Upload { part_size: 0, in_flight: 1, checksum: None }
     }
+}
+
+/// How records are written: a msgpack map from field names to their bytes, as go-ycsb writes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Encoding {
+    /// Fields of a record.
+    pub fields: u32,
+    /// Bytes of a field.
+    pub length: u32,
+    /// Whether an update writes all fields, or one and loses the others.
+    pub writes_all: bool,
 }
 
 /// Where contents come from.
@@ -109,7 +124,23 @@ impl Dataset {
     /// A dataset of objects of one size with sequential names.
     pub fn new(name: &str, seed: u64, count: u64, size: Size) -> Dataset {
         let (naming, name) = (Naming::default(), name.to_string());
-        Dataset { name, seed, count, size, naming, upload: Upload::default(), existing: None, source: None }
+        Dataset {
+            name,
+            seed,
+            count,
+            size,
+            naming,
+            upload: Upload::default(),
+            existing: None,
+            at: None,
+            encoding: None,
+            source: None,
+        }
+    }
+
+    /// The same records below a store's own prefix.
+    pub fn below(&self, prefix: &str) -> Dataset {
+        Dataset { at: self.at.as_ref().map(|at| format!("{prefix}{at}")), ..self.clone() }
     }
 
     /// Identity from which payloads are cut.
@@ -141,8 +172,9 @@ impl Dataset {
             out.push_str(found.key(index));
             return;
         }
-        for piece in [root, &self.name, "/"] {
-            out.push_str(piece);
+        match &self.at {
+            Some(at) => out.push_str(at),
+            None => [root, &self.name, "/"].iter().for_each(|piece| out.push_str(piece)),
         }
         self.naming.name_into(out, names_seed(self.seed, self.id()), index);
     }
@@ -161,9 +193,10 @@ impl Dataset {
 
     /// The prefix of all its keys.
     pub fn prefix(&self, root: &str) -> String {
-        match &self.existing {
-            Some(existing) => existing.prefix().to_string(),
-            None => format!("{root}{}/", self.name),
+        match (&self.existing, &self.at) {
+            (Some(existing), _) => existing.prefix().to_string(),
+            (None, Some(at)) => at.clone(),
+            (None, None) => format!("{root}{}/", self.name),
         }
     }
 

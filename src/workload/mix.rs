@@ -91,6 +91,21 @@ impl MixCursor {
         (kind, block * u64::from(self.mix.share(kind)) + u64::from(within))
     }
 
+    /// How many operations of a kind come before operation `i`.
+    pub fn before(&mut self, i: u64, kind: OperationKind) -> u64 {
+        let total = u64::from(self.mix.total);
+        let (block, within) = (i / total, (i % total) as usize);
+        let share = u64::from(self.mix.share(kind));
+        if share == 0 || share == total {
+            return if share == 0 { 0 } else { i };
+        }
+        if self.block != Some(block) {
+            self.shuffle(block);
+        }
+        let here = self.order[..within].iter().filter(|(k, _)| *k == kind).count() as u64;
+        block * share + here
+    }
+
     /// Lays out one block (Fisher and Yates), then numbers each kind in that order.
     fn shuffle(&mut self, block: u64) {
         self.order.clear();
@@ -126,13 +141,14 @@ mod tests {
         .unwrap();
         assert_eq!(mix.total(), 20);
         let mut cursor = MixCursor::new(mix, Stream::new(1, "mix"));
-        let mut counts = [0u64; 6];
+        let mut counts = [0u64; OperationKind::ALL.len()];
         for i in 0..2_000 {
             let (kind, ordinal) = cursor.at(i);
             assert_eq!(ordinal, counts[kind.index()], "operation {i}");
+            assert_eq!(cursor.before(i, OperationKind::Put), counts[OperationKind::Put.index()]);
             counts[kind.index()] += 1;
         }
-        assert_eq!(counts, [300, 900, 0, 600, 0, 200]);
+        assert_eq!(counts, [300, 900, 0, 600, 0, 200, 0, 0, 0]);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! `schedule`) or of connections (that is `driver`).
 
 use std::fmt;
+use std::ops::Range;
 
 pub mod dataset;
 pub mod mix;
@@ -33,17 +34,26 @@ pub enum OperationKind {
     List,
     /// Deletes an object.
     Delete,
+    /// Writes an object anew that was there before.
+    Update,
+    /// Lists some keys from one on and reads their objects.
+    Scan,
+    /// Reads an object and writes it anew.
+    ReadModifyWrite,
 }
 
 impl OperationKind {
     /// All kinds, in the order of their index.
-    pub const ALL: [OperationKind; 6] = [
+    pub const ALL: [OperationKind; 9] = [
         OperationKind::Put,
         OperationKind::Get,
         OperationKind::GetRange,
         OperationKind::Head,
         OperationKind::List,
         OperationKind::Delete,
+        OperationKind::Update,
+        OperationKind::Scan,
+        OperationKind::ReadModifyWrite,
     ];
 
     /// Name in files and tables.
@@ -55,6 +65,9 @@ impl OperationKind {
             OperationKind::Head => "head",
             OperationKind::List => "list",
             OperationKind::Delete => "delete",
+            OperationKind::Update => "update",
+            OperationKind::Scan => "scan",
+            OperationKind::ReadModifyWrite => "read_modify_write",
         }
     }
 
@@ -68,12 +81,14 @@ impl OperationKind {
         self as usize
     }
 
-    /// Whether it reads objects that must be there before.
+    /// Whether it works on objects that must be there before.
     pub fn reads(self) -> bool {
-        matches!(
-            self,
-            OperationKind::Get | OperationKind::GetRange | OperationKind::Head | OperationKind::List
-        )
+        !matches!(self, OperationKind::Put | OperationKind::Delete)
+    }
+
+    /// Whether it writes objects anew that were there before.
+    pub fn rewrites(self) -> bool {
+        matches!(self, OperationKind::Update | OperationKind::ReadModifyWrite)
     }
 }
 
@@ -107,6 +122,8 @@ pub struct Operation {
     pub version: u64,
     /// First byte of a range read.
     pub range_start: u64,
+    /// Objects of a scan.
+    pub length: u64,
 }
 
 /// The workload of one phase.
@@ -128,6 +145,36 @@ pub struct Workload {
     pub range: u64,
     /// How often the objects that are read come up.
     pub popularity: Popularity,
+    /// Where puts go on behind the objects that are there, instead of round and round.
+    pub inserts: Option<Inserts>,
+    /// How many objects a scan reads.
+    pub scan: ScanLength,
+}
+
+/// Puts that add objects to those that are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Inserts {
+    /// Number of the first object added.
+    pub from: u64,
+    /// An object may be read once so many more have been begun: it is there by then.
+    pub margin: u64,
+}
+
+/// How many objects a scan reads: between the two, ends included.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScanLength {
+    /// Least.
+    pub min: u64,
+    /// Most.
+    pub max: u64,
+    /// Exponent, where short scans come up more often; `None` where all lengths are alike.
+    pub theta: Option<f64>,
+}
+
+impl Default for ScanLength {
+    fn default() -> ScanLength {
+        ScanLength { min: 1, max: 100, theta: None }
+    }
 }
 
 impl Workload {
@@ -162,6 +209,16 @@ impl Workload {
                 (u64::from(self.mix.share(OperationKind::Put)), u64::from(deletes))
             },
             range: self.range,
+            inserts: self.inserts,
+            lengths: {
+                let Range { start, end } = self.scan.min..self.scan.max;
+                let popularity = match self.scan.theta {
+                    Some(theta) => Popularity::Latest { theta },
+                    None => Popularity::Uniform,
+                };
+                let span = end.saturating_sub(start) + 1;
+                (start, span, Picker::new(popularity, span, self.seed, &format!("scan/{}", self.phase)))
+            },
         }
     }
 }
@@ -176,36 +233,57 @@ pub struct Sequence {
     spare_count: u64,
     puts_per_delete: (u64, u64),
     range: u64,
+    inserts: Option<Inserts>,
+    /// Least length of a scan, number of lengths, and which of them.
+    lengths: (u64, u64, Picker),
 }
 
 impl Sequence {
     /// Operation number `i`.
     pub fn at(&mut self, i: u64) -> Operation {
         let (kind, ordinal) = self.cursor.at(i);
-        let (target, index, version, range_start) = match kind {
-            OperationKind::Put => {
-                (Target::Written, ordinal % self.written_count, ordinal / self.written_count, 0)
+        let mut operation =
+            Operation { kind, target: Target::Read, index: 0, version: 0, range_start: 0, length: 0 };
+        match (kind, self.inserts) {
+            (OperationKind::Put, Some(inserts)) => {
+                (operation.target, operation.index) = (Target::Written, inserts.from + ordinal);
             }
-            OperationKind::Delete if ordinal < self.spare_count => (Target::Spare, ordinal, 0, 0),
-            OperationKind::Delete => {
+            (OperationKind::Put, None) => {
+                operation.target = Target::Written;
+                (operation.index, operation.version) =
+                    (ordinal % self.written_count, ordinal / self.written_count);
+            }
+            (OperationKind::Delete, _) if ordinal < self.spare_count => {
+                (operation.target, operation.index) = (Target::Spare, ordinal);
+            }
+            (OperationKind::Delete, _) => {
                 // The put that comes `spare_count` deletes ago has been answered long since.
                 let (puts, deletes) = self.puts_per_delete;
                 let put = (ordinal - self.spare_count) * puts / deletes;
-                (Target::Written, put % self.written_count, put / self.written_count, 0)
+                operation.target = Target::Written;
+                (operation.index, operation.version) = (put % self.written_count, put / self.written_count);
             }
-            OperationKind::Get | OperationKind::GetRange | OperationKind::Head | OperationKind::List => {
-                let index = self.picker.pick(i, ordinal);
-                let start = match &self.read {
-                    Some(read) if kind == OperationKind::GetRange => {
-                        let starts = read.size_of(index, 0).saturating_sub(self.range) + 1;
-                        self.ranges.below(i, starts)
-                    }
-                    _ => 0,
+            (_, inserts) => {
+                let added = match inserts {
+                    Some(inserts) => self.cursor.before(i, OperationKind::Put).saturating_sub(inserts.margin),
+                    None => 0,
                 };
-                (Target::Read, index, 0, start)
+                operation.index = self.picker.pick(i, ordinal, added);
             }
-        };
-        Operation { kind, target, index, version, range_start }
+        }
+        match (kind, &self.read) {
+            (OperationKind::GetRange, Some(read)) => {
+                let starts = read.size_of(operation.index, 0).saturating_sub(self.range) + 1;
+                operation.range_start = self.ranges.below(i, starts);
+            }
+            (OperationKind::Scan, _) => {
+                let (min, span, lengths) = &self.lengths;
+                // The shortest length has the first rank.
+                operation.length = min + span - 1 - lengths.pick(i, ordinal, 0);
+            }
+            _ => {}
+        }
+        operation
     }
 }
 
@@ -232,6 +310,8 @@ mod tests {
             spare: Some(dataset("mixed.spare", 32)),
             range: 0,
             popularity: Popularity::Uniform,
+            inserts: None,
+            scan: ScanLength::default(),
         }
     }
 

@@ -15,6 +15,47 @@ enum Part {
     Hex,
     /// One of several prefixes, in turn: `p0000`.
     Prefix,
+    /// A YCSB record's number, hashed or plain, with at least so many digits; the first object is the record of the last number.
+    Record(RecordOrder, usize, u64),
+}
+
+/// In which order YCSB records lie by their keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RecordOrder {
+    /// By number.
+    Ordered,
+    /// By the FNV-1a hash that YCSB takes of the number's bytes, least significant first.
+    Hashed,
+    /// By the same hash of the bytes as go-ycsb takes it, most significant first.
+    HashedGo,
+}
+
+impl RecordOrder {
+    /// All of them.
+    pub const ALL: [RecordOrder; 3] = [RecordOrder::Ordered, RecordOrder::Hashed, RecordOrder::HashedGo];
+
+    /// Name in files.
+    pub fn name(self) -> &'static str {
+        match self {
+            RecordOrder::Ordered => "ordered",
+            RecordOrder::Hashed => "hashed",
+            RecordOrder::HashedGo => "hashed-go",
+        }
+    }
+
+    /// The number in a record's key.
+    pub fn number(self, record: u64) -> u64 {
+        let bytes = match self {
+            RecordOrder::Ordered => return record,
+            RecordOrder::Hashed => record.to_le_bytes(),
+            RecordOrder::HashedGo => record.to_be_bytes(),
+        };
+        // FNV-1a, 64 bits: offset basis and prime of its definition.
+        let hash = bytes.iter().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
+        });
+        (hash as i64).unsigned_abs()
+    }
 }
 
 /// How the objects of a dataset are named.
@@ -58,6 +99,22 @@ impl Naming {
     /// `pNNNN/NUMBER`: `count` prefixes, objects dealt to them in turn.
     pub fn prefixes(count: u64) -> Naming {
         Naming { parts: vec![Part::Prefix, Part::Text("/".into()), Part::Index], prefixes: count }
+    }
+
+    /// `PREFIX` and a record's number, as YCSB names records.
+    pub fn records(prefix: &str, order: RecordOrder, digits: usize, first: u64) -> Naming {
+        let parts = vec![Part::Text(prefix.into()), Part::Record(order, digits, first)];
+        Naming { parts, prefixes: 0 }
+    }
+
+    /// Prefix, order, digits and first number of records.
+    pub fn record_parts(&self) -> Option<(&str, RecordOrder, usize, u64)> {
+        match &self.parts[..] {
+            [Part::Text(prefix), Part::Record(order, digits, first)] => {
+                Some((prefix, *order, *digits, *first))
+            }
+            _ => None,
+        }
     }
 
     /// A template such as `logs/{hex}/{index}.bin`, with `prefixes` prefixes where it holds `{prefix}`.
@@ -118,6 +175,9 @@ impl Naming {
                 Part::Index => write!(out, "{index:08}"),
                 Part::Hex => write!(out, "{:08x}", Stream::new(seed, "naming").at(index) as u32),
                 Part::Prefix => write!(out, "p{:04}", index % self.prefixes.max(1)),
+                Part::Record(order, digits, first) => {
+                    write!(out, "{:0digits$}", order.number(first + index))
+                }
             };
         }
     }
@@ -133,6 +193,8 @@ impl Naming {
                 Part::Text(text) => text.len(),
                 Part::Hex => 8,
                 Part::Prefix => 1 + digits(rest.get(1..)?),
+                // A hash says nothing of what it was taken of.
+                Part::Record(..) => return None,
                 Part::Index => {
                     // A text of digits behind the number would be taken for a part of it; the round trip below decides.
                     let index = rest.get(..digits(rest))?.parse().ok()?;
@@ -150,6 +212,7 @@ impl Naming {
         match &self.parts[..] {
             [Part::Index] => Some("one prefix".into()),
             [Part::Hex, ..] => Some("random prefixes".into()),
+            [.., Part::Record(order, ..)] => Some(format!("{} records", order.name())),
             [Part::Prefix, ..] => Some(format!("{} sequential prefixes", self.prefixes)),
             _ => None,
         }
@@ -165,6 +228,7 @@ impl fmt::Display for Naming {
                 Part::Index => f.write_str("{index}")?,
                 Part::Hex => f.write_str("{hex}")?,
                 Part::Prefix => f.write_str("{prefix}")?,
+                Part::Record(order, ..) => write!(f, "{{{} record}}", order.name())?,
             }
         }
         Ok(())
@@ -203,6 +267,19 @@ mod tests {
         }
         assert_eq!(name(&Naming::prefixes(4), 6), "p0002/00000006");
         assert_eq!(name(&Naming::default(), 12), "00000012");
+    }
+
+    #[test]
+    fn records_are_named_as_ycsb_names_them() {
+        // FNV-1a of eight zero bytes; the second value is YCSB's `Utils.hash(1)`.
+        let java = Naming::records("user", RecordOrder::Hashed, 1, 0);
+        assert_eq!(name(&java, 0), "user6284781860667377211");
+        assert_eq!(name(&java, 1), "user8517097267634966620");
+        let go = Naming::records("user", RecordOrder::HashedGo, 1, 0);
+        assert_eq!(name(&go, 0), "user6284781860667377211", "zero reads the same from both ends");
+        assert_ne!(name(&go, 1), name(&java, 1));
+        assert_eq!(name(&Naming::records("k", RecordOrder::Ordered, 5, 0), 42), "k00042");
+        assert_eq!(java.index_of(42, "user6284781860667377211"), None);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Which object a read addresses: uniform, sequential, zipfian, latest or hotspot, as in YCSB; each a pure function of a
+//! Which object a read addresses: uniform, sequential, zipfian, latest, hotspot or exponential, as in YCSB; each a pure function of a
 //! stream and an operation's number, so that no worker needs to know what another has drawn.
 
 use crate::rng::{Stream, mix};
@@ -31,6 +31,14 @@ pub enum Popularity {
         /// Share of the operations that go to them.
         operations: f64,
     },
+    /// The object written last most often, each older one less by the same factor: so many percent of the operations go to the given
+    /// share of the objects.
+    Exponential {
+        /// Share of the operations, in percent, above 0 and below 100.
+        percentile: f64,
+        /// Share of the objects, above 0 and at most 1.
+        objects: f64,
+    },
 }
 
 /// Picks objects out of `count`.
@@ -60,14 +68,22 @@ impl Picker {
         Picker { popularity, count: count.max(1), zipf, scatter, draws: Stream::new(seed, &label("keys")) }
     }
 
-    /// The object that operation `i` addresses, the `ordinal`-th of its kind.
-    pub fn pick(&self, i: u64, ordinal: u64) -> u64 {
+    /// The object that operation `i` addresses, the `ordinal`-th of its kind; `added` objects have been written behind the others since.
+    pub fn pick(&self, i: u64, ordinal: u64, added: u64) -> u64 {
         let rank = || self.zipf.as_ref().map_or(0, |zipf| zipf.rank(self.draws, i * DRAWS_PER_OPERATION) - 1);
         match self.popularity {
             Popularity::Uniform => self.draws.below(i, self.count),
             Popularity::Sequential => ordinal % self.count,
             Popularity::Zipfian { .. } => self.scatter.at(rank()),
-            Popularity::Latest { .. } => self.count - 1 - rank(),
+            Popularity::Latest { .. } => self.count + added - 1 - rank(),
+            Popularity::Exponential { percentile, objects } => {
+                // YCSB's generator, its tail beyond the oldest object cut off.
+                let n = (self.count + added) as f64;
+                let gamma = -(1.0 - percentile / 100.0).ln() / (self.count as f64 * objects);
+                let inside = 1.0 - (-gamma * n).exp();
+                let back = -(1.0 - self.draws.unit(i) * inside).ln() / gamma;
+                (n as u64 - 1).saturating_sub(back as u64)
+            }
             Popularity::Hotspot { objects, operations } => {
                 let hot = ((self.count as f64 * objects).round() as u64).clamp(1, self.count);
                 if hot == self.count || self.draws.unit(2 * i) < operations {
@@ -170,7 +186,7 @@ mod tests {
     fn counts(popularity: Popularity, n: u64) -> Vec<u64> {
         let picker = Picker::new(popularity, n, 42, "get");
         let mut out = vec![0; n as usize];
-        (0..DRAWS).for_each(|i| out[picker.pick(i, i) as usize] += 1);
+        (0..DRAWS).for_each(|i| out[picker.pick(i, i, 0) as usize] += 1);
         out
     }
 
@@ -214,6 +230,29 @@ mod tests {
         let seen = counts(Popularity::Hotspot { objects: 0.2, operations: 0.8 }, 100);
         let shares: Vec<f64> = (0..100).map(|i| if i < 20 { 0.04 } else { 0.0025 }).collect();
         assert_fits(&seen, &shares);
+    }
+
+    #[test]
+    fn exponential_fits_and_stays_inside() {
+        let (percentile, objects) = (95.0, 0.8571428571);
+        let mut seen = counts(Popularity::Exponential { percentile, objects }, 200);
+        seen.reverse();
+        let gamma = -(1.0f64 - 0.95).ln() / (200.0 * objects);
+        let inside = 1.0 - (-gamma * 200.0).exp();
+        let below = |k: f64| (1.0 - (-gamma * k).exp()) / inside;
+        let shares: Vec<f64> = (0..200).map(|k| below(f64::from(k) + 1.0) - below(f64::from(k))).collect();
+        assert_fits(&seen, &shares);
+    }
+
+    #[test]
+    fn what_was_added_is_drawn_and_nothing_that_is_not_there() {
+        for popularity in
+            [Popularity::Latest { theta: 0.99 }, Popularity::Exponential { percentile: 95.0, objects: 0.86 }]
+        {
+            let picker = Picker::new(popularity, 100, 42, "get");
+            let drawn: Vec<u64> = (0..10_000).map(|i| picker.pick(i, i, 50)).collect();
+            assert!(drawn.iter().all(|k| *k < 150) && drawn.contains(&149), "{popularity:?}");
+        }
     }
 
     #[test]

@@ -24,6 +24,8 @@ pub enum Size {
     },
     /// Listed sizes with their weights, in ascending order of size.
     Weighted(Vec<(u64, u32)>),
+    /// So many sizes drawn and added up, such as the fields of a record.
+    Sum(u32, Box<Size>),
 }
 
 impl Size {
@@ -47,6 +49,9 @@ impl Size {
                 }
                 list.last().map_or(0, |(bytes, _)| *bytes)
             }
+            Size::Sum(count, of) => {
+                (0..u64::from(*count)).map(|j| of.draw(stream, i.wrapping_mul(u64::from(*count)) + j)).sum()
+            }
         }
     }
 
@@ -56,6 +61,7 @@ impl Size {
             Size::Fixed(bytes) => *bytes,
             Size::Uniform(min, _) | Size::Lognormal { min, .. } => *min,
             Size::Weighted(list) => list.first().map_or(0, |(bytes, _)| *bytes),
+            Size::Sum(count, of) => u64::from(*count) * of.smallest(),
         }
     }
 
@@ -65,6 +71,7 @@ impl Size {
             Size::Fixed(bytes) => *bytes,
             Size::Uniform(_, max) | Size::Lognormal { max, .. } => *max,
             Size::Weighted(list) => list.last().map_or(0, |(bytes, _)| *bytes),
+            Size::Sum(count, of) => u64::from(*count) * of.largest(),
         }
     }
 
@@ -86,6 +93,7 @@ impl Size {
                 let total: f64 = list.iter().map(|(_, w)| f64::from(*w)).sum();
                 list.iter().map(|(bytes, w)| *bytes as f64 * f64::from(*w)).sum::<f64>() / total
             }
+            Size::Sum(count, of) => f64::from(*count) * of.mean(),
         }
     }
 }
@@ -97,6 +105,7 @@ impl fmt::Display for Size {
             Size::Uniform(min, max) => write!(f, "uniform {min}..{max} B"),
             Size::Lognormal { median, sigma, .. } => write!(f, "lognormal {median} B, sigma {sigma}"),
             Size::Weighted(list) => write!(f, "{} weighted sizes", list.len()),
+            Size::Sum(count, of) => write!(f, "{count} times {of}"),
         }
     }
 }
@@ -127,6 +136,18 @@ mod tests {
         let size = Size::Weighted(vec![(4096, 70), (65_536, 25), (1 << 20, 5)]);
         let at = |b: u64| [4096, 65_536, 1 << 20].iter().position(|s| *s == b).unwrap();
         assert_fits(&cells(&size, 3, at), &[0.70, 0.25, 0.05]);
+    }
+
+    #[test]
+    fn sums_are_of_independent_draws() {
+        let size = Size::Sum(10, Box::new(Size::Uniform(1, 100)));
+        assert_eq!((size.mean(), size.smallest(), size.largest()), (505.0, 10, 1000));
+        let stream = Stream::new(42, "sizes");
+        let draws: Vec<f64> = (0..DRAWS).map(|i| size.draw(stream, i) as f64).collect();
+        let mean = draws.iter().sum::<f64>() / DRAWS as f64;
+        let variance = draws.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / DRAWS as f64;
+        // Ten times the variance of one, (n^2 - 1) / 12.
+        assert!((mean - 505.0).abs() < 1.0 && (variance / 8332.5 - 1.0).abs() < 0.02, "{mean} {variance}");
     }
 
     #[test]

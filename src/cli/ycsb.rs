@@ -1,0 +1,230 @@
+//! `plimsoll ycsb load|run|clean`: YCSB's core workload from its own property files.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+
+use super::exit::{Exit, block_on};
+use super::session::{Settings, execute};
+use super::stores;
+use crate::driver::clean::delete;
+use crate::experiment::resolve;
+use crate::experiment::written::DEFAULT_SEED;
+use crate::experiment::ycsb::properties::{Family, Properties};
+use crate::experiment::ycsb::{Part, RecordEncoding, store_of, to_written};
+use crate::report::{json, terminal, ycsb};
+use crate::s3::credentials::{CredentialSource, Credentials};
+
+/// Arguments of `plimsoll ycsb`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// Write the records; they stay in the store
+    Load(Options),
+    /// Do operations on the records
+    Run(Options),
+    /// Delete the records
+    Clean(Options),
+}
+
+/// Which family's built-in workloads and key hashes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Compat {
+    /// The original, in Java
+    Ycsb,
+    /// Its rewrite in Go
+    GoYcsb,
+}
+
+/// How records are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum EncodingArgument {
+    /// Plain bytes, as many as all fields together, so that an update keeps the object's size
+    Bytes,
+    /// A msgpack map of fields; an update of one field loses the others, unless writeallfields=true
+    GoYcsb,
+}
+
+/// In whose words results are printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// The table of `plimsoll run`
+    Plimsoll,
+    /// As go-ycsb prints them
+    GoYcsb,
+    /// As YCSB prints them
+    Ycsb,
+}
+
+#[derive(Debug, Args)]
+struct Options {
+    /// A binding's name, as YCSB wants it; it is not needed here
+    #[arg(value_name = "DB", hide = true)]
+    db: Option<String>,
+    /// Property file, or workloada to workloadf; may be repeated
+    #[arg(short = 'P', value_name = "FILE")]
+    files: Vec<String>,
+    /// One property, over those of files; may be repeated
+    #[arg(short = 'p', value_name = "NAME=VALUE")]
+    properties: Vec<String>,
+    /// Store: a URL or a name from plimsoll.toml [default: the one that s3.bucket names]
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+    /// Operations in flight: threadcount
+    #[arg(long, value_name = "N")]
+    threads: Option<u64>,
+    /// Operations intended per second, an open loop: target
+    #[arg(long, value_name = "N")]
+    target: Option<f64>,
+    /// Prefix of the records: table
+    #[arg(long, value_name = "NAME")]
+    table: Option<String>,
+    /// Family of built-in workloads and key hashes
+    #[arg(long, value_enum, default_value = "ycsb")]
+    compat: Compat,
+    /// How records are written
+    #[arg(long, value_enum, default_value = "bytes")]
+    encoding: EncodingArgument,
+    /// How results are printed
+    #[arg(long, value_enum, default_value = "plimsoll")]
+    format: Format,
+    /// Print result.json instead
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Where run directories go
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
+    out: PathBuf,
+    /// Seed of everything random
+    #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
+    seed: u64,
+    /// From where it is measured, for the record
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    vantage: String,
+    /// Create the bucket when it is missing (it is never deleted)
+    #[arg(long)]
+    create_bucket: bool,
+    /// PEM file of certificate authorities to trust instead of the system's
+    #[arg(long, value_name = "FILE")]
+    ca_bundle: Option<PathBuf>,
+}
+
+impl Options {
+    fn family(&self) -> Family {
+        match self.compat {
+            Compat::Ycsb => Family::Ycsb,
+            Compat::GoYcsb => Family::GoYcsb,
+        }
+    }
+
+    fn read(&self) -> Result<Properties, Exit> {
+        if self.files.is_empty() && self.properties.is_empty() {
+            return Err(Exit::input("-P FILE is missing; built in are workloada to workloadf"));
+        }
+        let mut single = self.properties.clone();
+        single.extend(self.threads.map(|n| format!("threadcount={n}")));
+        single.extend(self.target.map(|n| format!("target={n}")));
+        single.extend(self.table.as_ref().map(|name| format!("table={name}")));
+        Properties::read(&self.files, &single, self.family()).map_err(Exit::input)
+    }
+
+    fn store(&self, properties: &Properties) -> Result<String, Exit> {
+        let named = self.store.clone().or_else(|| store_of(properties, self.family()));
+        named.ok_or_else(|| Exit::input("--store is missing; name a store, or set s3.bucket and s3.endpoint"))
+    }
+}
+
+/// The credentials that a binding's own properties hold.
+fn credentials(properties: &Properties) -> Option<CredentialSource> {
+    let access = properties.get("s3.access_key").or_else(|| properties.get("s3.accessKeyId"))?;
+    let secret = properties.get("s3.secret_key").or_else(|| properties.get("s3.secretKey"))?;
+    Some(CredentialSource::fixed(Credentials::new(access, secret, None)))
+}
+
+/// Loads, runs or cleans.
+///
+/// # Errors
+/// As `plimsoll run`.
+pub fn ycsb_command(arguments: &Arguments) -> Result<(), Exit> {
+    match &arguments.what {
+        What::Load(options) => go(Part::Load, options),
+        What::Run(options) => go(Part::Run, options),
+        What::Clean(options) => clean(options),
+    }
+}
+
+fn experiment_of(
+    part: Part,
+    options: &Options,
+    properties: &Properties,
+) -> Result<crate::experiment::Experiment, Exit> {
+    let encoding = match options.encoding {
+        EncodingArgument::Bytes => RecordEncoding::Bytes,
+        EncodingArgument::GoYcsb => RecordEncoding::GoYcsb,
+    };
+    let written =
+        to_written(part, properties, options.family(), encoding, options.seed).map_err(Exit::input)?;
+    let mut experiment = resolve::resolve(written).map_err(|problem| Exit::input(problem.message))?;
+    experiment.stores = vec![options.store(properties)?];
+    Ok(experiment)
+}
+
+fn go(part: Part, options: &Options) -> Result<(), Exit> {
+    let properties = options.read()?;
+    let experiment = experiment_of(part, options, &properties)?;
+    let settings = Settings {
+        out: options.out.clone(),
+        vantage: options.vantage.clone(),
+        keep: false,
+        create_bucket: options.create_bucket,
+        ca_bundle: options.ca_bundle.clone(),
+        workers: None,
+        quiet: options.json,
+        record_operations: false,
+        sharding: None,
+        credentials: credentials(&properties),
+    };
+    let outcome = execute(&experiment, &settings)?;
+    let text = match (options.json, options.format) {
+        (true, _) => json::to_string(&outcome.result),
+        (false, Format::GoYcsb) => ycsb::go_ycsb(&outcome.result, properties.shown()),
+        (false, Format::Ycsb) => ycsb::ycsb(&outcome.result),
+        (false, Format::Plimsoll) => terminal::render(&outcome.result, terminal::Detail::default()),
+    };
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    if options.format == Format::Plimsoll && !options.json {
+        println!("results: {}", outcome.path.display());
+    }
+    outcome.problem.map_or(Ok(()), Err)
+}
+
+/// Deletes the records that `load` writes and `run` adds, by their names; nothing else is looked at.
+fn clean(options: &Options) -> Result<(), Exit> {
+    let properties = options.read()?;
+    let experiment = experiment_of(Part::Load, options, &properties)?;
+    let [store] = &experiment.stores[..] else { return Err(Exit::input("--store is missing")) };
+    let opened = stores::open_as(store, options.ca_bundle.as_deref(), credentials(&properties))?;
+    let records = experiment.phases[0].workload.written.below(opened.store.prefix());
+    let root = opened.store.prefix().to_string();
+    let work = async {
+        let mut lane = opened.store.lane(0);
+        let (mut one_by_one, mut key, mut keys) = (false, String::new(), Vec::new());
+        for index in 0..records.count {
+            records.key_into(&mut key, &root, index);
+            keys.push(key.clone());
+            if keys.len() == 1000 || index + 1 == records.count {
+                delete(lane.as_mut(), &keys, &mut one_by_one).await?;
+                keys.clear();
+            }
+        }
+        Ok::<(), crate::store::Failure>(())
+    };
+    block_on(work)?.map_err(|f| Exit::store(format!("{}: {f}", opened.written)))?;
+    println!("deleted {} records under {}", records.count, records.prefix(&root));
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! Records: objects under a prefix of their own that are kept from run to run and named as YCSB names them.
+
+use super::Problem;
+use super::written::{ObjectsWritten, RecordsWritten, ScanWritten};
+use crate::workload::dataset::Encoding;
+use crate::workload::naming::{Naming, RecordOrder};
+use crate::workload::size::Size;
+use crate::workload::{Dataset, ScanLength};
+
+/// The dataset that `records` names.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn resolve_records(
+    objects: &ObjectsWritten,
+    records: &RecordsWritten,
+    size: Size,
+    seed: u64,
+) -> Result<Dataset, Problem> {
+    let problem = |text: String| Problem::new("objects.records", format!("objects.records: {text}"));
+    for (field, given) in [
+        ("from", objects.from.is_some()),
+        ("dataset", objects.dataset.is_some()),
+        ("keys", objects.keys.is_some()),
+        ("naming", objects.naming.is_some()),
+        ("file", objects.file.is_some()),
+    ] {
+        if given {
+            return Err(problem(format!("records name what is worked on; take objects.{field} out")));
+        }
+    }
+    if records.count == 0 {
+        return Err(problem("count must be above 0".into()));
+    }
+    let fit = records.at.ends_with('/') && !records.at.starts_with('/') && records.at.len() <= 200;
+    if !fit || records.at.chars().any(char::is_control) {
+        return Err(problem(format!(
+            "at = '{}' must be a prefix that ends in '/', such as 'usertable/'",
+            records.at
+        )));
+    }
+    let name = records.order.as_deref().unwrap_or("hashed");
+    let order = RecordOrder::ALL.into_iter().find(|o| o.name() == name).ok_or_else(|| {
+        let known: Vec<&str> = RecordOrder::ALL.iter().map(|o| o.name()).collect();
+        problem(format!("order '{name}' must be {}", known.join(", ")))
+    })?;
+    let digits = records.digits.unwrap_or(1);
+    if !(1..=64).contains(&digits) {
+        return Err(problem("digits must be between 1 and 64".into()));
+    }
+    let prefix = records.prefix.as_deref().unwrap_or("user");
+    let first = records.first.unwrap_or(0);
+    let encoding = records.encoding.as_ref().map(|e| Encoding {
+        fields: e.fields,
+        length: e.length,
+        writes_all: e.writes_all,
+    });
+    Ok(Dataset {
+        at: Some(records.at.clone()),
+        naming: Naming::records(prefix, order, digits as usize, first),
+        encoding,
+        ..Dataset::new(&records.at, seed, records.count, size)
+    })
+}
+
+/// How many objects a scan reads.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn resolve_scan(written: Option<&ScanWritten>) -> Result<ScanLength, Problem> {
+    let Some(written) = written else { return Ok(ScanLength::default()) };
+    let (min, max) = (written.min.unwrap_or(1), written.max);
+    if min == 0 || min > max || max > 1000 {
+        let text = format!("objects.scan: {min} to {max} must be a stretch of 1 to 1000");
+        return Err(Problem::new("objects.scan", text));
+    }
+    if written.theta.is_some_and(|theta| !(theta > 0.0 && theta <= 10.0)) {
+        return Err(Problem::new("objects.scan", "objects.scan.theta must be above 0 and at most 10"));
+    }
+    Ok(ScanLength { min, max, theta: written.theta })
+}

@@ -1,0 +1,385 @@
+//! YCSB property files, of either family, and what is given with `-p`.
+
+use std::collections::BTreeMap;
+
+/// Which family a file is written for; they differ in their built-in workloads and in how they hash keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    /// The original, in Java.
+    Ycsb,
+    /// Its rewrite in Go.
+    GoYcsb,
+}
+
+/// The core workloads as each family ships them: what sets them apart from the defaults.
+const WORKLOADS: &[(&str, &str, &str)] = &[
+    ("workloada", "readproportion=0.5\nupdateproportion=0.5", "zipfian"),
+    ("workloadb", "readproportion=0.95\nupdateproportion=0.05", "zipfian"),
+    ("workloadc", "readproportion=1\nupdateproportion=0", "zipfian"),
+    ("workloadd", "readproportion=0.95\nupdateproportion=0\ninsertproportion=0.05", "latest"),
+    (
+        "workloade",
+        "readproportion=0\nupdateproportion=0\nscanproportion=0.95\ninsertproportion=0.05",
+        "zipfian",
+    ),
+    ("workloadf", "readproportion=0.5\nupdateproportion=0\nreadmodifywriteproportion=0.5", "zipfian"),
+];
+
+/// The text of a built-in workload.
+pub fn built_in(name: &str, family: Family) -> Option<String> {
+    let (_, proportions, distribution) = WORKLOADS.iter().find(|(n, ..)| *n == name)?;
+    let (distribution, scan) = match family {
+        Family::Ycsb => (*distribution, 100),
+        Family::GoYcsb => (if *distribution == "latest" { "latest" } else { "uniform" }, 1),
+    };
+    Some(format!(
+        "recordcount=1000\noperationcount=1000\nworkload=core\n{proportions}\nrequestdistribution={distribution}\n\
+         maxscanlength={scan}\nscanlengthdistribution=uniform\n"
+    ))
+}
+
+/// A property's value and where it was given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Given {
+    /// Value.
+    pub value: String,
+    /// `FILE:LINE` or `-p NAME`.
+    pub place: String,
+}
+
+/// Properties by name.
+#[derive(Debug, Clone, Default)]
+pub struct Properties(BTreeMap<String, Given>);
+
+/// Why properties were refused.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PropertyError {
+    /// A file cannot be read.
+    #[error("-P {path}: {reason}; built in are workloada to workloadf")]
+    File {
+        /// As written.
+        path: String,
+        /// What the system said.
+        reason: String,
+    },
+    /// A line that is no property.
+    #[error("{place}: '{text}' is no property; write name=value")]
+    Line {
+        /// Where.
+        place: String,
+        /// What is there.
+        text: String,
+    },
+    /// Nobody knows that name.
+    #[error("{place}: property '{name}' is unknown{hint}")]
+    Unknown {
+        /// Where.
+        place: String,
+        /// As written.
+        name: String,
+        /// What it may have meant.
+        hint: String,
+    },
+    /// A value that does not fit.
+    #[error("{place}: {name}={value} must be {expected}")]
+    Value {
+        /// Where.
+        place: String,
+        /// Property.
+        name: String,
+        /// As written.
+        value: String,
+        /// What it may be.
+        expected: String,
+    },
+}
+
+/// Properties that are understood.
+pub const KNOWN: &[&str] = &[
+    "core_workload_insertion_retry_limit",
+    "dataintegrity",
+    "exponential.frac",
+    "exponential.percentile",
+    "fieldcount",
+    "fieldlength",
+    "fieldlengthdistribution",
+    "fieldlengthhistogram",
+    "hotspotdatafraction",
+    "hotspotopnfraction",
+    "insertcount",
+    "insertorder",
+    "insertproportion",
+    "insertstart",
+    "keyprefix",
+    "maxexecutiontime",
+    "maxscanlength",
+    "minfieldlength",
+    "minscanlength",
+    "operationcount",
+    "readmodifywriteproportion",
+    "readproportion",
+    "recordcount",
+    "requestdistribution",
+    "scanlengthdistribution",
+    "scanproportion",
+    "table",
+    "target",
+    "threadcount",
+    "updateproportion",
+    "warmuptime",
+    "workload",
+    "writeallfields",
+    "zeropadding",
+    "s3.access_key",
+    "s3.accessKeyId",
+    "s3.bucket",
+    "s3.endPoint",
+    "s3.endpoint",
+    "s3.region",
+    "s3.secretKey",
+    "s3.secret_key",
+    "s3.use_path_style",
+];
+
+/// Properties of both families that say nothing about what is done to a store: how results are printed, how a process is run.
+const WITHOUT_EFFECT: &[&str] = &[
+    "basicdb",
+    "batch.size",
+    "client",
+    "command",
+    "core_workload_insertion_retry_interval",
+    "db",
+    "debug.pprof",
+    "dotransactions",
+    "dropdata",
+    "exporter",
+    "exportfile",
+    "fieldnameprefix",
+    "label",
+    "measurementtype",
+    "outputstyle",
+    "readallfields",
+    "silence",
+    "status",
+    "verbose",
+];
+
+/// How many letters one name is away from another.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, y) in b.iter().enumerate() {
+            let next = (row[j] + 1).min(row[j + 1] + 1).min(diagonal + usize::from(x != *y));
+            diagonal = row[j + 1];
+            row[j + 1] = next;
+        }
+    }
+    row[b.len()]
+}
+
+impl Properties {
+    /// Reads files and single properties, later ones over earlier ones; a file may be the name of a built-in workload.
+    ///
+    /// # Errors
+    /// See [`PropertyError`].
+    pub fn read(files: &[String], single: &[String], family: Family) -> Result<Properties, PropertyError> {
+        let mut out = Properties::default();
+        for file in files {
+            let text = match std::fs::read_to_string(file) {
+                Ok(text) => text,
+                Err(error) => {
+                    let name = file.rsplit('/').next().unwrap_or(file);
+                    let missing = error.kind() == std::io::ErrorKind::NotFound;
+                    let reason = error.to_string();
+                    let refused = || PropertyError::File { path: file.clone(), reason };
+                    built_in(name, family).filter(|_| missing).ok_or_else(refused)?
+                }
+            };
+            out.add_text(file, &text)?;
+        }
+        for pair in single {
+            let (name, value) = pair
+                .split_once('=')
+                .ok_or_else(|| PropertyError::Line { place: "-p".into(), text: pair.clone() })?;
+            out.add(name.trim(), value.trim(), format!("-p {}", name.trim()))?;
+        }
+        Ok(out)
+    }
+
+    /// Reads the text of a file: `name=value`, `name: value` or `name value`, `#` and `!` before comments, a backslash at the end of
+    /// a line that goes on.
+    fn add_text(&mut self, file: &str, text: &str) -> Result<(), PropertyError> {
+        let mut lines = (1..).zip(text.lines());
+        while let Some((number, line)) = lines.next() {
+            let mut whole = line.trim().to_string();
+            while let (true, Some((_, next))) =
+                (whole.ends_with('\\'), if whole.ends_with('\\') { lines.next() } else { None })
+            {
+                whole.pop();
+                whole.push_str(next.trim());
+            }
+            if whole.is_empty() || whole.starts_with(['#', '!']) {
+                continue;
+            }
+            let place = format!("{file}:{number}");
+            let cut = whole.find(['=', ':', ' ', '\t']);
+            let Some(cut) = cut.filter(|cut| *cut > 0) else {
+                return Err(PropertyError::Line { place, text: whole });
+            };
+            let (name, value) = whole.split_at(cut);
+            let value = value.trim_start().trim_start_matches(['=', ':']).trim();
+            self.add(name.trim(), value, place)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, name: &str, value: &str, place: String) -> Result<(), PropertyError> {
+        // What belongs to a binding of its own is none of ours.
+        let foreign = name.contains('.') && !name.starts_with("s3.") && !KNOWN.contains(&name);
+        if foreign || WITHOUT_EFFECT.contains(&name) {
+            return Ok(());
+        }
+        let ours = name.starts_with("s3.") || KNOWN.contains(&name);
+        if !ours {
+            let near = KNOWN.iter().map(|known| (distance(name, known), known)).min();
+            let hint = near.filter(|(d, _)| *d <= 3).map(|(_, known)| format!("; is it {known}?"));
+            return Err(PropertyError::Unknown { place, name: name.into(), hint: hint.unwrap_or_default() });
+        }
+        self.0.insert(name.to_string(), Given { value: value.to_string(), place });
+        Ok(())
+    }
+
+    /// A property's value.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(|g| g.value.as_str()).filter(|v| !v.is_empty())
+    }
+
+    /// Names and values that may be shown, sorted.
+    pub fn shown(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, given)| {
+            let secret = name.contains("secret") || name.contains("access");
+            (name.as_str(), if secret { "..." } else { given.value.as_str() })
+        })
+    }
+
+    /// The error for a value that does not fit.
+    pub fn wrong(&self, name: &str, expected: &str) -> PropertyError {
+        let given = self.0.get(name).cloned();
+        let Given { value, place } =
+            given.unwrap_or_else(|| Given { value: String::new(), place: "the default".into() });
+        PropertyError::Value { place, name: name.into(), value, expected: expected.into() }
+    }
+
+    /// A whole number.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn whole(&self, name: &str, default: u64) -> Result<u64, PropertyError> {
+        match self.get(name) {
+            None => Ok(default),
+            Some(text) => {
+                text.replace('_', "").parse().map_err(|_| self.wrong(name, "a whole number, 0 or more"))
+            }
+        }
+    }
+
+    /// A number that is not negative.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn number(&self, name: &str, default: f64) -> Result<f64, PropertyError> {
+        match self.get(name) {
+            None => Ok(default),
+            Some(text) => text
+                .parse()
+                .ok()
+                .filter(|n: &f64| n.is_finite() && *n >= 0.0)
+                .ok_or_else(|| self.wrong(name, "a number, 0 or more")),
+        }
+    }
+
+    /// Yes or no.
+    ///
+    /// # Errors
+    /// When it is neither.
+    pub fn flag(&self, name: &str, default: bool) -> Result<bool, PropertyError> {
+        match self.get(name).map(str::to_ascii_lowercase).as_deref() {
+            None => Ok(default),
+            Some("true") => Ok(true),
+            Some("false") => Ok(false),
+            Some(_) => Err(self.wrong(name, "true or false")),
+        }
+    }
+
+    /// One of several words.
+    ///
+    /// # Errors
+    /// When it is none of them.
+    pub fn word<'a>(&self, name: &str, words: &[&'a str]) -> Result<&'a str, PropertyError> {
+        let Some(text) = self.get(name).map(str::to_ascii_lowercase) else { return Ok(words[0]) };
+        let found = words.iter().find(|w| **w == text);
+        found.copied().ok_or_else(|| self.wrong(name, &words.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Properties, PropertyError> {
+        let mut out = Properties::default();
+        out.add_text("f", text).map(|()| out)
+    }
+
+    #[test]
+    fn the_forms_of_a_property_file() {
+        let text = "# comment\n! another\n\nrecordcount=1000\noperationcount: 5_000\ntable  usertable\nfieldcount = \\\n  3\n\
+                    s3.bucket=b\nmongodb.url=x\nmeasurementtype=hdrhistogram\n";
+        let properties = read(text).unwrap();
+        assert_eq!(properties.whole("recordcount", 0), Ok(1000));
+        assert_eq!(properties.whole("operationcount", 0), Ok(5000));
+        assert_eq!((properties.get("table"), properties.get("fieldcount")), (Some("usertable"), Some("3")));
+        assert_eq!(properties.get("mongodb.url"), None, "another binding's");
+    }
+
+    #[test]
+    fn errors_name_the_line_and_the_likely_name() {
+        let message = |text: &str| read(text).map(|_| ()).unwrap_err().to_string();
+        assert_eq!(message("a=1\n").split(':').next(), Some("f"));
+        assert!(message("x=1\nreadpropotion=0.5").starts_with("f:1"));
+        assert!(
+            message("recordcount=5\nreadpropotion=0.5")
+                .contains("f:2: property 'readpropotion' is unknown; is it readproportion?")
+        );
+        assert!(message("=5").contains("write name=value"));
+        let negative = read("readproportion=-1").unwrap().number("readproportion", 0.0).unwrap_err();
+        assert_eq!(negative.to_string(), "f:1: readproportion=-1 must be a number, 0 or more");
+        let word =
+            read("requestdistribution=zipf").unwrap().word("requestdistribution", &["uniform", "zipfian"]);
+        assert!(word.unwrap_err().to_string().contains("uniform, zipfian"));
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let properties = read("s3.secret_key=hush\ns3.accessKeyId=id\ns3.bucket=b\n").unwrap();
+        let shown: Vec<_> = properties.shown().collect();
+        assert!(shown.iter().all(|(_, v)| *v != "hush" && *v != "id") && shown.contains(&("s3.bucket", "b")));
+    }
+
+    #[test]
+    fn every_built_in_workload_of_both_families_can_be_read() {
+        for family in [Family::Ycsb, Family::GoYcsb] {
+            for (name, ..) in WORKLOADS {
+                let files = [format!("/nowhere/{name}")];
+                let properties = Properties::read(&files, &["recordcount=7".into()], family).unwrap();
+                assert_eq!(properties.whole("recordcount", 0), Ok(7), "{name}: -p is over the file");
+            }
+        }
+        assert!(Properties::read(&["/nowhere/workloadz".into()], &[], Family::Ycsb).is_err());
+        let go = Properties::read(&["workloada".into()], &[], Family::GoYcsb).unwrap();
+        assert_eq!(go.get("requestdistribution"), Some("uniform"), "as go-ycsb ships it");
+    }
+}
