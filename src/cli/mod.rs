@@ -14,6 +14,7 @@ pub mod keys;
 pub mod list;
 pub mod merge;
 pub mod preflight;
+pub mod probe;
 pub mod progress;
 pub mod reporter;
 pub mod run;
@@ -23,6 +24,7 @@ pub mod shard;
 pub mod show;
 pub mod signals;
 pub mod stores;
+pub mod sync;
 pub mod ycsb;
 
 use exit::Exit;
@@ -41,6 +43,8 @@ enum Command {
     Run(Box<run::Arguments>),
     /// YCSB's core workload, from its own property files
     Ycsb(Box<ycsb::Arguments>),
+    /// Bring a directory and a store to the same contents, in turn with other tools
+    Sync(Box<sync::Arguments>),
     /// Show a run's results again
     Show(show::Arguments),
     /// Put the runs of several shards together
@@ -51,6 +55,8 @@ enum Command {
     Import(import::Arguments),
     /// Delete what a killed run left in its store
     Clean(clean::Arguments),
+    /// Find out what a store really supports
+    Probe(probe::Arguments),
     /// Create a bucket, or delete one that was created here
     Bucket(bucket::Arguments),
     /// Hold the instrument against servers whose truth is known
@@ -73,11 +79,13 @@ pub fn main() -> i32 {
     let outcome = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Ycsb(arguments) => ycsb::ycsb_command(&arguments),
+        Command::Sync(arguments) => sync::sync(&arguments),
         Command::Show(arguments) => show::show(&arguments),
         Command::Merge(arguments) => merge::merge(&arguments),
         Command::Import(arguments) => import::import(&arguments),
         Command::Export(arguments) => export::export(&arguments),
         Command::Clean(arguments) => clean::clean(&arguments),
+        Command::Probe(arguments) => probe::probe(&arguments),
         Command::Bucket(arguments) => bucket::bucket(&arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),

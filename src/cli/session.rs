@@ -133,7 +133,8 @@ pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit>
     let means = Means { usable_cores: usable_cores(), workers };
     let origin_ns = now_ns();
     environment.origin_unix_s = wall_now().as_nanosecond() as f64 / 1e9;
-    let mut blank = blank_result(experiment, settings, &id, workers);
+    let mut blank = blank(settings, &id, &experiment.name, experiment.seed);
+    blank.client.workers = workers;
     blank.run.notes = notes;
     let mut reporter = Reporter::new(&job, &control, &mut directory, &progress, means, blank);
     if let Some(prepared) = &prepared {
@@ -178,7 +179,8 @@ fn without_secret(argument: &str) -> String {
     }
 }
 
-fn environment(settings: &Settings) -> Environment {
+/// What is known before a run.
+pub fn environment(settings: &Settings) -> Environment {
     Environment {
         version: env!("CARGO_PKG_VERSION").into(),
         command: std::env::args().map(|a| without_secret(&a)).collect(),
@@ -190,19 +192,20 @@ fn environment(settings: &Settings) -> Environment {
     }
 }
 
-fn blank_result(experiment: &Experiment, settings: &Settings, id: &str, workers: usize) -> RunResult {
+/// A result without figures.
+pub fn blank(settings: &Settings, id: &str, experiment: &str, seed: u64) -> RunResult {
     RunResult {
         schema: SCHEMA,
         run: RunInfo {
             id: id.to_string(),
-            experiment: experiment.name.clone(),
-            seed: experiment.seed,
+            experiment: experiment.to_string(),
+            seed,
             started_at: wall_now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
             partial: true,
             ..RunInfo::default()
         },
-        client: ClientInfo { vantage: settings.vantage.clone(), workers, ..ClientInfo::default() },
+        client: ClientInfo { vantage: settings.vantage.clone(), ..ClientInfo::default() },
         ..RunResult::default()
     }
 }

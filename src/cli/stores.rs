@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
@@ -39,6 +39,12 @@ pub struct Opened {
     pub own_bucket: bool,
     /// The embedded server, while the store is open.
     pub server: Option<EmbeddedServer>,
+    /// What other tools call it, up to its keys: `s3://bucket/`.
+    pub place: String,
+    /// The store's URL as it was read.
+    pub url: Option<StoreUrl>,
+    /// Certificate authorities to trust instead of the system's.
+    pub ca_bundle: Option<PathBuf>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -82,6 +88,16 @@ fn from_variables(name: &str, table: &StoreTable) -> Result<Option<CredentialSou
     Ok(Some(CredentialSource::fixed(credentials)))
 }
 
+/// What other tools call a store, up to its keys.
+fn place_of(url: &StoreUrl) -> String {
+    match url {
+        StoreUrl::S3(s3) => format!("s3://{}/", s3.endpoint.bucket),
+        StoreUrl::Gcs(gcs) => format!("gs://{}/", gcs.endpoint.bucket),
+        StoreUrl::File(path, _) => format!("{}/", path.display()),
+        _ => String::new(),
+    }
+}
+
 /// Whether a store, as written, can only be read.
 pub fn is_read_only(written: &str) -> bool {
     let named = if written.contains(':') { None } else { table(written).ok().flatten() };
@@ -111,55 +127,50 @@ pub fn open_as(
     let environment = |name: &str| std::env::var(name).ok();
     let resolved = parse(url, &environment).map_err(|e| Exit::input(format!("--store: {e}")))?;
     let written = written.to_string();
+    let mut opened = Opened {
+        written: shown(&written),
+        store: Arc::new(MemoryStore::default()),
+        credentials: None,
+        own_bucket: false,
+        server: None,
+        place: place_of(&resolved),
+        url: Some(resolved.clone()),
+        ca_bundle: ca_bundle.map(Path::to_path_buf),
+    };
+    // Credentials given here, those that a named store reads from variables of its own, or the standard chain.
+    let aws = || match (given, &named) {
+        (Some(given), _) => Ok(given),
+        (None, Some(table)) => from_variables(&written, table)?.map_or_else(from_chain, Ok),
+        (None, None) => from_chain(),
+    };
     match resolved {
-        StoreUrl::Memory => {
-            let store = Arc::new(MemoryStore::default());
-            Ok(Opened { written, store, credentials: None, own_bucket: true, server: None })
-        }
-        StoreUrl::File(root, steps) => {
-            let store = Arc::new(FileStore::new(root, &written, steps));
-            Ok(Opened { written, store, credentials: None, own_bucket: false, server: None })
-        }
+        StoreUrl::Memory => opened.own_bucket = true,
+        StoreUrl::File(root, steps) => opened.store = Arc::new(FileStore::new(root, &written, steps)),
         StoreUrl::Embedded => {
             let server = EmbeddedServer::start(&[])?;
-            let store = server.store(&written)?;
-            Ok(Opened { written, store, credentials: None, own_bucket: true, server: Some(server) })
+            (opened.store, opened.own_bucket) = (server.store(&written)?, true);
+            opened.server = Some(server);
         }
         StoreUrl::Gcs(gcs) => {
             let tokens = if gcs.sign { Some(on_runtime(Tokens::from_chain())?) } else { None };
-            let store = GcsStore::open(*gcs, &written, tokens, ca_bundle).map_err(open_exit)?;
-            Ok(Opened { written, store: Arc::new(store), credentials: None, own_bucket: false, server: None })
+            opened.store = Arc::new(GcsStore::open(*gcs, &written, tokens, ca_bundle).map_err(open_exit)?);
         }
         StoreUrl::Web(web) => {
-            let written = shown(&written);
-            let store = Arc::new(WebStore::open(*web, ca_bundle).map_err(open_exit)?);
-            Ok(Opened { written, store, credentials: None, own_bucket: false, server: None })
+            opened.store = Arc::new(WebStore::open(*web, ca_bundle).map_err(open_exit)?);
         }
         StoreUrl::DynamoDb(table) => {
-            let source = match &named {
-                Some(names) => from_variables(&written, names)?,
-                None => None,
-            };
-            let source = source.map_or_else(from_chain, Ok)?;
-            let store =
-                DynamoDbStore::open(*table, &written, source.clone(), ca_bundle).map_err(open_exit)?;
-            let credentials = Some(source);
-            Ok(Opened { written, store: Arc::new(store), credentials, own_bucket: false, server: None })
+            let source = aws()?;
+            opened.credentials = Some(source.clone());
+            opened.store =
+                Arc::new(DynamoDbStore::open(*table, &written, source, ca_bundle).map_err(open_exit)?);
         }
         StoreUrl::S3(s3) => {
-            let credentials = match &named {
-                _ if !s3.sign => None,
-                _ if given.is_some() => given,
-                Some(table) => match from_variables(&written, table)? {
-                    Some(source) => Some(source),
-                    None => Some(from_chain()?),
-                },
-                None => Some(from_chain()?),
-            };
-            let store = S3Store::open(*s3, &written, credentials.clone(), ca_bundle).map_err(open_exit)?;
-            Ok(Opened { written, store: Arc::new(store), credentials, own_bucket: false, server: None })
+            opened.credentials = if s3.sign { Some(aws()?) } else { None };
+            let credentials = opened.credentials.clone();
+            opened.store = Arc::new(S3Store::open(*s3, &written, credentials, ca_bundle).map_err(open_exit)?);
         }
     }
+    Ok(opened)
 }
 
 fn open_exit(error: OpenError) -> Exit {

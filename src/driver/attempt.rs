@@ -1,6 +1,8 @@
 //! One request of an operation with its attempts, its deadline, and the comparison of what comes back.
 
+use std::fs::File;
 use std::future::poll_fn;
+use std::os::unix::fs::FileExt;
 use std::pin::pin;
 use std::task::Poll;
 
@@ -60,6 +62,8 @@ pub struct Watcher<'a> {
     pub expected: &'a Expected,
     /// Offset of the next byte that comes back.
     pub at: u64,
+    /// Where what comes back is written to.
+    pub sink: Option<&'a File>,
 }
 
 impl<'a> Watcher<'a> {
@@ -91,6 +95,9 @@ impl Observer for Watcher<'_> {
     fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
         if let Some(content) = &self.expected.content {
             content.compare(self.at, data)?;
+        }
+        if let Some(file) = self.sink {
+            file.write_all_at(data, self.at).map_err(|_| self.at)?;
         }
         self.at += data.len() as u64;
         Ok(())

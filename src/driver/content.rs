@@ -11,12 +11,15 @@ use bytes::Bytes;
 
 use crate::store::{Body, Segments};
 use crate::workload::payload::Cut;
+use crate::workload::{Dataset, Operation};
 
 /// The content of one object.
 #[derive(Clone, Debug)]
 pub enum Content {
     /// Cut from the run's block.
     Cut(Cut),
+    /// Of which only the length is known.
+    Unseen(u64),
     /// Made for this operation.
     Whole(Bytes),
     /// A file's.
@@ -56,10 +59,16 @@ impl FileContent {
 }
 
 impl Content {
+    /// A content of which only the length is told.
+    pub fn length(dataset: &Dataset, operation: &Operation) -> Content {
+        Content::Unseen(dataset.size_of(operation.index, operation.version))
+    }
+
     /// Bytes in all.
     pub fn total(&self) -> u64 {
         match self {
             Content::Cut(cut) => cut.total(),
+            Content::Unseen(bytes) => *bytes,
             Content::Whole(data) => data.len() as u64,
             Content::File(file) => file.size,
         }
@@ -70,6 +79,7 @@ impl Content {
     fn piece(&self, at: u64, end: u64) -> Option<Bytes> {
         match self {
             Content::Cut(cut) => cut.piece(at, end),
+            Content::Unseen(_) => None,
             Content::Whole(data) => {
                 let end = end.min(data.len() as u64);
                 (at < end).then(|| data.slice(at as usize..end as usize))
@@ -88,6 +98,7 @@ impl Content {
     pub fn compare(&self, at: u64, piece: &[u8]) -> Result<(), u64> {
         match self {
             Content::Cut(cut) => cut.compare(at, piece),
+            Content::Unseen(_) => Ok(()),
             Content::Whole(data) => {
                 let expected = data.get(at as usize..).unwrap_or_default();
                 let same = piece.iter().zip(expected).take_while(|(a, b)| a == b).count();

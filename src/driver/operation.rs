@@ -1,6 +1,7 @@
 //! One lane at work: takes the operation that is due, carries it out with its attempts and its deadline, and has it
 //! recorded.
 
+use std::fs::File;
 use std::future::poll_fn;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -138,7 +139,12 @@ async fn carry_out(
     let dataset = phase.workload.dataset(operation.target);
     let job = &context.worker.job;
     let site = &job.sites[context.segment.store];
-    let content = match content_of(context, dataset, &operation, state) {
+    let sunk = phase.workload.sink.is_some();
+    let content = match if sunk {
+        Ok(Content::length(dataset, &operation))
+    } else {
+        content_of(context, dataset, &operation, state)
+    } {
         Ok(content) => content,
         Err(failure) => {
             let start_ns = failure.timings.start_ns;
@@ -149,6 +155,8 @@ async fn carry_out(
     };
     let mut keys = std::mem::take(&mut state.keys);
     let (request, expected) = build(phase, &operation, site, &content, &mut keys);
+    let sink = phase.workload.sink.as_ref().map(|d| File::create(dataset.file_in(d, operation.index)));
+    let sink = sink.and_then(Result::ok);
     let mut watcher = Watcher {
         context,
         id,
@@ -159,6 +167,7 @@ async fn carry_out(
         start_ns: 0,
         expected: &expected,
         at: expected.from,
+        sink: sink.as_ref(),
     };
     let mut tries = Tries::default();
     let upload = &dataset.upload;

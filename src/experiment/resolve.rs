@@ -220,6 +220,7 @@ fn resolve_phase(
             popularity,
             inserts,
             scan: resolve_scan(written.objects.scan.as_ref())?,
+            sink: None,
         },
     })
 }
@@ -394,6 +395,7 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         popularity: Popularity::Uniform,
         inserts: None,
         scan: ScanLength::default(),
+        sink: None,
     };
     let concurrency = phase.load.lanes().min(DEFAULT_CONCURRENCY as usize);
     Some(Phase {

@@ -160,6 +160,7 @@ fn stint(log: &Log, number: usize) -> Stint {
         popularity: Popularity::Uniform,
         inserts: None,
         scan: ScanLength::default(),
+        sink: None,
     };
     let role = if name == "warmup" { Role::Warmup } else { Role::Measure };
     let phase = Phase {

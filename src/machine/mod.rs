@@ -44,6 +44,15 @@ pub struct Link {
     pub bits_per_s: Option<u64>,
 }
 
+/// CPU time of all processes that this one has started and waited for, in seconds (`/proc/self/stat`, fields 16 and 17, in ticks).
+pub fn children_cpu_s() -> f64 {
+    let text = read("/proc/self/stat").unwrap_or_default();
+    let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let ticks = |field: usize| fields.get(field).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
+    // What follows the name in brackets begins with field 3.
+    (ticks(13) + ticks(14)) / rustix::param::clock_ticks_per_second() as f64
+}
+
 fn read(path: impl AsRef<Path>) -> Option<String> {
     let text = fs::read_to_string(path).ok()?.trim().to_string();
     (!text.is_empty()).then_some(text)

@@ -232,6 +232,7 @@ mod tests {
             popularity: Popularity::Uniform,
             inserts: None,
             scan: crate::workload::ScanLength::default(),
+            sink: None,
         };
         let load = Load::Closed { concurrency: 4 };
         Phase {

@@ -7,17 +7,15 @@
 //! one [`conformance`] suite. It does no statistics and never retries on its own account, but for the one
 //! re-send of a request that a closed connection swallowed (law of measurement, 8).
 
-use std::fmt;
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
-use std::rc::Rc;
 
-use bytes::Bytes;
-
+pub mod body;
 pub mod conformance;
 pub mod counted;
 pub mod dynamodb;
+pub mod failure;
 pub mod faulty;
 pub mod file;
 pub mod gcs;
@@ -32,103 +30,13 @@ pub mod web;
 pub use crate::s3::checksum::{Algorithm, BodyChecksum};
 pub use crate::s3::message::{Listed, Listing, PartTag};
 
+pub use body::{Body, Segments};
+pub use failure::{ErrorClass, Failure};
+
 use crate::provider::Profile;
 
 /// A future of one worker's thread.
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
-/// A body to upload: one piece, or segments made on demand so that a large object never exists in memory.
-#[derive(Clone)]
-pub enum Body {
-    /// The whole object.
-    Whole(Bytes),
-    /// The object in consecutive segments.
-    Segmented(Rc<dyn Segments>),
-}
-
-/// The segments of a large body.
-pub trait Segments {
-    /// Bytes in all.
-    fn total(&self) -> u64;
-    /// Segment `index`, or `None` past the end.
-    fn segment(&self, index: usize) -> Option<Bytes>;
-
-    /// The bytes `from..end`, where that can be had without going through all segments before.
-    fn slice(&self, from: u64, end: u64) -> Option<Body> {
-        let _ = (from, end);
-        None
-    }
-}
-
-/// The bytes `from..end` of segments that can only be gone through.
-struct Slice {
-    segments: Rc<dyn Segments>,
-    from: u64,
-    end: u64,
-}
-
-impl Segments for Slice {
-    fn total(&self) -> u64 {
-        self.end - self.from
-    }
-
-    fn segment(&self, index: usize) -> Option<Bytes> {
-        let (mut at, mut seen) = (0, 0);
-        for piece in (0..).map_while(|i| self.segments.segment(i)) {
-            let (begin, end) = (at, at + piece.len() as u64);
-            at = end;
-            let (from, to) = (begin.max(self.from), end.min(self.end));
-            if from < to {
-                if seen == index {
-                    return Some(piece.slice((from - begin) as usize..(to - begin) as usize));
-                }
-                seen += 1;
-            }
-        }
-        None
-    }
-}
-
-impl Body {
-    /// Bytes in all.
-    pub fn len(&self) -> u64 {
-        match self {
-            Body::Whole(data) => data.len() as u64,
-            Body::Segmented(segments) => segments.total(),
-        }
-    }
-
-    /// Whether it has no bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The bytes `from..end`.
-    pub fn slice(&self, from: u64, end: u64) -> Body {
-        match self {
-            Body::Whole(data) => Body::Whole(data.slice(from as usize..end as usize)),
-            whole if from == 0 && end == whole.len() => whole.clone(),
-            Body::Segmented(segments) => segments.slice(from, end).unwrap_or_else(|| {
-                Body::Segmented(Rc::new(Slice { segments: Rc::clone(segments), from, end }))
-            }),
-        }
-    }
-
-    /// The pieces in order.
-    pub fn pieces(&self) -> Box<dyn Iterator<Item = Bytes>> {
-        match self {
-            Body::Whole(data) => Box::new(std::iter::once(data.clone())),
-            Body::Segmented(segments) => {
-                let segments = Rc::clone(segments);
-                let mut index = 0;
-                Box::new(std::iter::from_fn(move || {
-                    index += 1;
-                    segments.segment(index - 1)
-                }))
-            }
-        }
-    }
-}
 
 /// One request to a store.
 #[derive(Clone)]
@@ -252,6 +160,11 @@ pub trait Observer {
         None
     }
 
+    /// Further headers for the request, lower case, where its store speaks S3: conditions, checksums of one's own.
+    fn headers(&self) -> &[(&'static str, String)] {
+        &[]
+    }
+
     /// A mark that the request carries to the server's log, where the run is held against it.
     fn tag(&self) -> Option<&str> {
         None
@@ -330,85 +243,6 @@ pub struct Reply {
     pub uploads: Vec<(String, String)>,
     /// The store's clock (`Date` header) when it answered a list, in Unix seconds.
     pub store_clock_s: Option<i64>,
-}
-
-/// Why an operation failed: the class under which it is counted.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum ErrorClass {
-    /// The store answered with an error: HTTP status and S3 code, `503 SlowDown`.
-    Answered(String),
-    /// The deadline passed.
-    Timeout,
-    /// No connection came about.
-    Connect,
-    /// TLS failed.
-    Tls,
-    /// The connection broke, or the answer was not HTTP.
-    Reset,
-    /// The content was not what was written.
-    Corrupt,
-    /// A file of ours could not be read or written.
-    File,
-}
-
-impl fmt::Display for ErrorClass {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ErrorClass::Answered(class) => class,
-            ErrorClass::Timeout => "timeout",
-            ErrorClass::Connect => "connect",
-            ErrorClass::Tls => "tls",
-            ErrorClass::Reset => "reset",
-            ErrorClass::Corrupt => "corrupt",
-            ErrorClass::File => "file",
-        })
-    }
-}
-
-/// A failed operation.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{class}: {message}")]
-pub struct Failure {
-    /// How it is counted.
-    pub class: ErrorClass,
-    /// What a person should read; never holds a secret.
-    pub message: String,
-    /// When.
-    pub timings: Timings,
-}
-
-impl Failure {
-    /// A failure with its times.
-    pub fn new(class: ErrorClass, message: impl Into<String>, timings: Timings) -> Failure {
-        Failure { class, message: message.into(), timings }
-    }
-
-    /// Whether the store answered with that S3 code.
-    pub fn is_code(&self, code: &str) -> bool {
-        matches!(&self.class, ErrorClass::Answered(class) if class.ends_with(&format!(" {code}")))
-    }
-
-    /// Whether the store said that the bucket or table is not there.
-    pub fn is_missing_container(&self) -> bool {
-        self.is_code("NoSuchBucket") || self.is_code("ResourceNotFoundException")
-    }
-
-    /// The HTTP status, when the store answered.
-    pub fn status(&self) -> Option<u16> {
-        match &self.class {
-            ErrorClass::Answered(class) => class.split(' ').next()?.parse().ok(),
-            _ => None,
-        }
-    }
-
-    /// Whether another attempt may succeed: throttling, server errors and broken connections.
-    pub fn is_retryable(&self) -> bool {
-        match self.class {
-            ErrorClass::Answered(_) => self.status().is_some_and(|s| s == 429 || s == 408 || s >= 500),
-            ErrorClass::Connect | ErrorClass::Reset => true,
-            ErrorClass::Timeout | ErrorClass::Tls | ErrorClass::Corrupt | ErrorClass::File => false,
-        }
-    }
 }
 
 /// What a run records about a store; it holds no secret.

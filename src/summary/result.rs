@@ -25,6 +25,9 @@ pub struct RunResult {
     /// One entry per store and sweep.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sweeps: Vec<SweepFigures>,
+    /// One entry per loop of `plimsoll sync`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sync: Vec<SyncLoop>,
     /// Requests that stores made on their own account.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub side_calls: Vec<SideCalls>,
@@ -98,6 +101,31 @@ pub struct SweepFigures {
     pub points: Vec<SweepPoint>,
     /// The point to use: of those that lost no upload and are within 5% of the fastest, the one with the least in flight.
     pub recommended: Option<SweepPoint>,
+}
+
+/// One loop of `plimsoll sync`: everything moved once, by one client.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SyncLoop {
+    /// The store as written.
+    pub store: String,
+    /// `up` or `down`.
+    pub direction: String,
+    /// `plimsoll`, or another tool.
+    pub client: String,
+    /// Number of the loop, from 0.
+    pub repeat: u32,
+    /// Wall time of the loop.
+    pub wall_s: f64,
+    /// CPU time of the client.
+    pub cpu_s: f64,
+    /// Files moved.
+    pub objects: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Files per second.
+    pub objects_per_s: f64,
+    /// Bytes per second.
+    pub bytes_per_s: f64,
 }
 
 /// Where a ramp led.

@@ -1,6 +1,6 @@
 //! Sets of objects, numbered from 0: those that a run writes, and those that were there before.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::naming::{Naming, names_seed};
@@ -183,12 +183,15 @@ impl Dataset {
     pub fn file_of(&self, index: u64) -> Option<PathBuf> {
         match self.source.as_ref()? {
             Source::File(path) => Some(path.clone()),
-            Source::Directory(path) => {
-                let mut name = String::new();
-                self.naming.name_into(&mut name, names_seed(self.seed, self.id()), index);
-                Some(path.join(name))
-            }
+            Source::Directory(path) => Some(self.file_in(path, index)),
         }
+    }
+
+    /// The file of a directory that is called as object `index`.
+    pub fn file_in(&self, directory: &Path, index: u64) -> PathBuf {
+        let mut name = String::new();
+        self.naming.name_into(&mut name, names_seed(self.seed, self.id()), index);
+        directory.join(name)
     }
 
     /// The prefix of all its keys.

@@ -5,6 +5,7 @@
 
 use std::fmt;
 use std::ops::Range;
+use std::path::PathBuf;
 
 pub mod dataset;
 pub mod mix;
@@ -149,6 +150,8 @@ pub struct Workload {
     pub inserts: Option<Inserts>,
     /// How many objects a scan reads.
     pub scan: ScanLength,
+    /// The directory that what is read is written to, one file per object.
+    pub sink: Option<PathBuf>,
 }
 
 /// Puts that add objects to those that are read.
@@ -312,6 +315,7 @@ mod tests {
             popularity: Popularity::Uniform,
             inserts: None,
             scan: ScanLength::default(),
+            sink: None,
         }
     }
 

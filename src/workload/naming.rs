@@ -15,6 +15,8 @@ enum Part {
     Hex,
     /// One of several prefixes, in turn: `p0000`.
     Prefix,
+    /// A directory for every thousand objects: `00000`.
+    Directory,
     /// A YCSB record's number, hashed or plain, with at least so many digits; the first object is the record of the last number.
     Record(RecordOrder, usize, u64),
 }
@@ -72,7 +74,7 @@ pub enum NamingError {
     #[error("the template '{0}' must hold {{index}} exactly once, or keys would collide")]
     NoIndex(String),
     /// A placeholder that is none.
-    #[error("the template holds '{{{0}}}'; known are {{index}}, {{hex}} and {{prefix}}")]
+    #[error("the template holds '{{{0}}}'; known are {{index}}, {{hex}}, {{prefix}} and {{dir}}")]
     Placeholder(String),
     /// Not a key.
     #[error(
@@ -142,6 +144,7 @@ impl Naming {
                 "index" => Part::Index,
                 "hex" => Part::Hex,
                 "prefix" => Part::Prefix,
+                "dir" => Part::Directory,
                 other => return Err(NamingError::Placeholder(other.into())),
             });
             rest = after;
@@ -175,6 +178,7 @@ impl Naming {
                 Part::Index => write!(out, "{index:08}"),
                 Part::Hex => write!(out, "{:08x}", Stream::new(seed, "naming").at(index) as u32),
                 Part::Prefix => write!(out, "p{:04}", index % self.prefixes.max(1)),
+                Part::Directory => write!(out, "{:05}", index / 1000),
                 Part::Record(order, digits, first) => {
                     write!(out, "{:0digits$}", order.number(first + index))
                 }
@@ -193,6 +197,7 @@ impl Naming {
                 Part::Text(text) => text.len(),
                 Part::Hex => 8,
                 Part::Prefix => 1 + digits(rest.get(1..)?),
+                Part::Directory => digits(rest),
                 // A hash says nothing of what it was taken of.
                 Part::Record(..) => return None,
                 Part::Index => {
@@ -228,6 +233,7 @@ impl fmt::Display for Naming {
                 Part::Index => f.write_str("{index}")?,
                 Part::Hex => f.write_str("{hex}")?,
                 Part::Prefix => f.write_str("{prefix}")?,
+                Part::Directory => f.write_str("{dir}")?,
                 Part::Record(order, ..) => write!(f, "{{{} record}}", order.name())?,
             }
         }
@@ -252,7 +258,7 @@ mod tests {
 
     #[test]
     fn names_are_distinct_and_recognised() {
-        let template = Naming::template("logs/{prefix}-{hex}/{index}.bin", 3).unwrap();
+        let template = Naming::template("logs/{prefix}-{hex}/{dir}/{index}.bin", 3).unwrap();
         for naming in [Naming::default(), Naming::hex(), Naming::prefixes(16), template] {
             let names: std::collections::HashSet<String> = (0..2000).map(|i| name(&naming, i)).collect();
             assert_eq!(names.len(), 2000);

@@ -143,6 +143,9 @@ impl S3Lane {
             }
             _ => {}
         }
+        for (name, value) in observer.headers() {
+            extra.push((HeaderName::from_static(name), value.clone()));
+        }
         if let Some(class) = &self.url.storage_class
             && matches!(request, Request::Put { .. } | Request::CreateMultipart { .. })
             && let Ok(name) = HeaderName::try_from(self.url.profile.storage_class_header.as_str())

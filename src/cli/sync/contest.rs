@@ -1,0 +1,324 @@
+//! One loop of one contestant: the target emptied, the clock started, both sides looked at, what is missing transferred, checked.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::files;
+use crate::cli::exit::{Exit, block_on};
+use crate::cli::stores::Opened;
+use crate::clock::{now_ns, process_cpu_ns, wall_now};
+use crate::driver::clean::{delete, insist};
+use crate::driver::{Control, Job, Shard, Site, run, workers_for};
+use crate::machine::{children_cpu_s, usable_cores};
+use crate::recorder::collector::{Listener, SecondRow, WindowState};
+use crate::schedule::plan::Stint;
+use crate::schedule::{Limit, Load, Phase, Role, Verify};
+use crate::store::{Failure, Request, Store};
+use crate::summary::limits::Means;
+use crate::summary::result::{SyncLoop, Window};
+use crate::summary::window::{Setting, windows};
+use crate::workload::dataset::{Source, Upload};
+use crate::workload::mix::Mix;
+use crate::workload::naming::Naming;
+use crate::workload::payload::Block;
+use crate::workload::popularity::Popularity;
+use crate::workload::size::Size;
+use crate::workload::{Dataset, OperationKind, ScanLength, Workload};
+
+/// What all contestants move.
+pub struct Ground {
+    /// The files.
+    pub source: PathBuf,
+    /// Where they come back to.
+    pub target: PathBuf,
+    /// Number of files.
+    pub count: u64,
+    /// Bytes of each.
+    pub bytes: u64,
+    /// Bytes of a part of larger ones.
+    pub part_size: u64,
+    /// Files in flight.
+    pub concurrency: usize,
+    /// Seed of the contents.
+    pub seed: u64,
+    /// How it is told to stop.
+    pub control: Arc<Control>,
+}
+
+/// Who moves them, and where to.
+pub struct Contestant<'a> {
+    /// The store.
+    pub store: &'a Opened,
+    /// Prefix in it.
+    pub root: String,
+    /// Another tool's command; `None` for ours.
+    pub client: Option<String>,
+}
+
+impl Contestant<'_> {
+    /// Name for people and results.
+    pub fn name(&self) -> String {
+        match &self.client {
+            None => format!("plimsoll, {}", self.store.written),
+            Some(command) => format!("{}, {}", tool(command), self.store.written),
+        }
+    }
+}
+
+/// What a command is called: its words up to the data.
+fn tool(command: &str) -> String {
+    let words = command.split_whitespace().take_while(|word| !word.contains('{') && !word.starts_with('-'));
+    words.collect::<Vec<_>>().join(" ")
+}
+
+/// What a loop came to.
+pub struct Done {
+    /// Wall time and what else is told of every contestant.
+    pub figures: SyncLoop,
+    /// Our own windows, with every single file's time in them.
+    pub windows: Vec<Window>,
+}
+
+const DATASET: &str = "files";
+
+fn dataset(ground: &Ground) -> Dataset {
+    let naming = Naming::template("{dir}/{index}", 0).unwrap_or_default();
+    Dataset {
+        naming,
+        upload: Upload { part_size: ground.part_size, in_flight: 4, checksum: None },
+        source: Some(Source::Directory(ground.source.clone())),
+        ..Dataset::new(DATASET, ground.seed, ground.count, Size::Fixed(ground.bytes))
+    }
+}
+
+fn phase(ground: &Ground, up: bool) -> Result<Phase, Exit> {
+    let kind = if up { OperationKind::Put } else { OperationKind::Get };
+    let mix = Mix::new(&[(kind, 1)]).map_err(Exit::input)?;
+    let name = if up { "up" } else { "down" };
+    let workload = Workload {
+        seed: ground.seed,
+        phase: name.into(),
+        mix,
+        read: (!up).then(|| dataset(ground)),
+        written: dataset(ground),
+        spare: None,
+        range: 0,
+        popularity: Popularity::Sequential,
+        inserts: None,
+        scan: ScanLength::default(),
+        sink: (!up).then(|| ground.target.clone()),
+    };
+    Ok(Phase {
+        name: name.into(),
+        role: Role::Measure,
+        workload,
+        load: Load::Closed { concurrency: ground.concurrency },
+        ramp: None,
+        limit: Limit { duration_ns: None, operations: Some(ground.count) },
+        timeout_ns: 600_000_000_000,
+        drain_ns: 10_000_000_000,
+        retries: 5,
+        verify: Verify::Off,
+        cooldown_ns: 0,
+        sweep_of: None,
+    })
+}
+
+/// Keeps what the collector tells at the end.
+#[derive(Default)]
+struct Ear {
+    failures: Mutex<Vec<String>>,
+}
+
+impl Listener for Ear {
+    fn second(&mut self, _: &SecondRow<'_>) {}
+
+    fn snapshot(&mut self, _: &[WindowState]) {}
+
+    fn failure(&mut self, class: &str, message: &str) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{class}: {message}"));
+    }
+}
+
+fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool) -> Result<(f64, f64, Vec<Window>), Exit> {
+    let store = &contestant.store.store;
+    let (began_ns, cpu) = (now_ns(), process_cpu_ns());
+    // Both sides are looked at, as a tool does that does not know that one of them is empty.
+    let here = files::scan(if up { &ground.source } else { &ground.target })
+        .map_err(|e| Exit::input(format!("{}: {e}", ground.source.display())))?;
+    let there = block_on(list(store.as_ref(), &contestant.root))?.map_err(|f| unusable(contestant, &f))?;
+    if up != there.is_empty() || (up && here.len() as u64 != ground.count) {
+        return Err(Exit::check(format!("{}: the target was not empty", contestant.name())));
+    }
+    if !up {
+        files::directories(ground).map_err(|e| Exit::input(format!("{}: {e}", ground.target.display())))?;
+    }
+    let stint = Stint {
+        phase: phase(ground, up)?,
+        store: 0,
+        number: 0,
+        repeat: 0,
+        block: 0,
+        step: None,
+        recorded: true,
+    };
+    let workers = workers_for(std::slice::from_ref(&stint), usable_cores() as usize, Shard::default());
+    let job = Arc::new(Job {
+        sites: vec![Site { store: Arc::clone(store), root: contestant.root.clone() }],
+        stints: vec![stint.clone()].into(),
+        workers,
+        block: Block::new(ground.seed),
+        tag: false,
+        log: false,
+        shard: Shard::default(),
+        start_at_ns: None,
+        prepared: None,
+    });
+    let mut ear = Ear::default();
+    let states = run(&job, now_ns(), &ground.control, &mut ear).map_err(Exit::store)?;
+    let wall_s = (now_ns() - began_ns) as f64 / 1e9;
+    let cpu_s = (process_cpu_ns() - cpu) as f64 / 1e9;
+    let described = store.describe();
+    let setting = Setting {
+        store: &described,
+        means: Means { usable_cores: usable_cores(), workers },
+        lanes: ground.concurrency,
+        epoch_unix_s: wall_now().as_nanosecond() as f64 / 1e9 - now_ns() as f64 / 1e9,
+        now_ns: now_ns(),
+    };
+    let windows: Vec<Window> = states.iter().flat_map(|state| windows(&stint, state, setting)).collect();
+    let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
+    if failed > 0 && ground.control.stopped_at().is_none() {
+        let first = ear.failures.into_inner().unwrap_or_default().into_iter().next().unwrap_or_default();
+        return Err(Exit::store(format!(
+            "{}: {failed} files failed, the first with {first}",
+            contestant.name()
+        )));
+    }
+    Ok((wall_s, cpu_s, windows))
+}
+
+fn unusable(contestant: &Contestant<'_>, failure: &Failure) -> Exit {
+    Exit::store(format!("{}: {failure}", contestant.name()))
+}
+
+/// Keys and sizes under a prefix.
+async fn list(store: &dyn Store, prefix: &str) -> Result<Vec<(String, u64)>, Failure> {
+    let mut lane = store.lane(0);
+    let (mut found, mut token) = (Vec::new(), String::new());
+    loop {
+        let request = Request::List { prefix, start_after: "", token: &token, max_keys: 1000 };
+        let page = insist(lane.as_mut(), request).await?.listing.unwrap_or_default();
+        found.extend(page.objects.into_iter().map(|o| (o.key, o.size)));
+        match page.next_token {
+            Some(next) => token = next,
+            None => return Ok(found),
+        }
+    }
+}
+
+/// Removes what a loop may have put under a prefix of our own run.
+pub fn empty(store: &dyn Store, root: &str, _: &Ground) -> Result<(), Exit> {
+    let work = async {
+        let found = list(store, root).await?;
+        let keys: Vec<String> = found.into_iter().map(|(key, _)| key).collect();
+        let (mut lane, mut one_by_one) = (store.lane(0), false);
+        for keys in keys.chunks(1000) {
+            delete(lane.as_mut(), keys, &mut one_by_one).await?;
+        }
+        store.tidy(root);
+        Ok::<(), Failure>(())
+    };
+    block_on(work)?.map_err(Exit::store)
+}
+
+/// A word that a shell takes as one.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// Another tool, on the same data.
+fn theirs(ground: &Ground, contestant: &Contestant<'_>, command: &str, up: bool) -> Result<(f64, f64), Exit> {
+    let description = contestant.store.store.describe();
+    let place = &contestant.store.place;
+    let remote = format!("{place}{}{DATASET}/", contestant.root);
+    let local = if up { &ground.source } else { &ground.target };
+    let (source, target) =
+        if up { (local.display().to_string(), remote) } else { (remote, local.display().to_string()) };
+    let line = command.replace("{source}", &quoted(&source)).replace("{target}", &quoted(&target));
+    let (began_ns, cpu) = (now_ns(), children_cpu_s());
+    let run = Command::new("sh")
+        .args(["-c", &line])
+        .env("AWS_ENDPOINT_URL_S3", &description.endpoint)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .output()
+        .map_err(|e| Exit::input(format!("--client '{command}': {e}")))?;
+    let wall_s = (now_ns() - began_ns) as f64 / 1e9;
+    if !run.status.success() {
+        let said = String::from_utf8_lossy(&run.stderr);
+        let last = said.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
+        return Err(Exit::input(format!("--client '{command}' ended with {}: {last}", run.status)));
+    }
+    Ok((wall_s, children_cpu_s() - cpu))
+}
+
+/// One loop.
+pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, loop_: u32) -> Result<Done, Exit> {
+    let store = contestant.store.store.as_ref();
+    let io = |e: std::io::Error| Exit::input(format!("{}: {e}", ground.target.display()));
+    if up {
+        empty(store, &contestant.root, ground)?;
+    } else {
+        files::empty_target(ground).map_err(io)?;
+        if block_on(list(store, &contestant.root))?.map_err(|f| unusable(contestant, &f))?.is_empty() {
+            // Nobody has brought the files up yet.
+            let up_first =
+                Contestant { store: contestant.store, root: contestant.root.clone(), client: None };
+            ours(ground, &up_first, true)?;
+        }
+    }
+    let (wall_s, cpu_s, mut windows) = match &contestant.client {
+        None => ours(ground, contestant, up)?,
+        Some(command) => {
+            let (wall_s, cpu_s) = theirs(ground, contestant, command, up)?;
+            (wall_s, cpu_s, Vec::new())
+        }
+    };
+    check(ground, contestant, up)?;
+    windows.iter_mut().for_each(|window| window.repeat = loop_);
+    let bytes = ground.count * ground.bytes;
+    let figures = SyncLoop {
+        store: contestant.store.written.clone(),
+        direction: if up { "up" } else { "down" }.into(),
+        client: contestant.client.as_deref().map_or("plimsoll".into(), tool),
+        repeat: 0,
+        wall_s,
+        cpu_s,
+        objects: ground.count,
+        bytes,
+        objects_per_s: ground.count as f64 / wall_s,
+        bytes_per_s: bytes as f64 / wall_s,
+    };
+    Ok(Done { figures, windows })
+}
+
+/// Holds the target against the source, outside the time.
+fn check(ground: &Ground, contestant: &Contestant<'_>, up: bool) -> Result<(), Exit> {
+    if ground.control.stopped_at().is_some() {
+        return Ok(());
+    }
+    let wrong = |what: String| Exit::check(format!("{}: {what}", contestant.name()));
+    if !up {
+        let found = files::difference(ground).map_err(|e| wrong(e.to_string()))?;
+        return found.map_or(Ok(()), |what| Err(wrong(what)));
+    }
+    let found = block_on(list(contestant.store.store.as_ref(), &contestant.root))?;
+    let found = found.map_err(|f| unusable(contestant, &f))?;
+    if found.len() as u64 != ground.count || found.iter().any(|(_, size)| *size != ground.bytes) {
+        return Err(wrong(format!("{} of {} files arrived whole", found.len(), ground.count)));
+    }
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! `plimsoll sync`: a directory and a store brought to the same contents, again and again, by us and by other tools in turn.
+//!
+//! Each loop begins with an empty target, because a second synchronisation of the same data moves nothing. What is timed is what a
+//! user waits for: looking at both sides, then transferring what is missing. Contestants take turns, their order shifted from loop to
+//! loop, so that a machine that slows down favours none.
+
+mod contest;
+mod files;
+mod table;
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use self::contest::{Contestant, Ground, run_loop};
+use super::exit::Exit;
+use super::preflight::preflight;
+use super::session::{self, Settings, run_id};
+use super::stores;
+use crate::driver::Control;
+use crate::report::directory::RunDirectory;
+use crate::report::json;
+use crate::summary::result::{RunResult, SyncLoop};
+use crate::units::parse_size;
+
+/// Arguments of `plimsoll sync`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Store to synchronise with; may be repeated, the first is the baseline
+    #[arg(long, value_name = "STORE", required = true)]
+    store: Vec<String>,
+    /// Number of files
+    #[arg(long, value_name = "N", default_value_t = 1000)]
+    files: u64,
+    /// Size of a file
+    #[arg(long, default_value = "100KiB")]
+    size: String,
+    /// How often each contestant goes
+    #[arg(long, value_name = "N", default_value_t = 5)]
+    loops: u32,
+    /// From the directory to the store, back, or both
+    #[arg(long, value_enum, default_value = "both")]
+    direction: Direction,
+    /// Files in flight
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    concurrency: u64,
+    /// Files larger than this go in parts of this size
+    #[arg(long, value_name = "SIZE", default_value = "16MiB")]
+    part_size: String,
+    /// Another tool on the same data, in turn with ours: 'aws s3 sync {source} {target}'; may be repeated
+    #[arg(long, value_name = "COMMAND")]
+    client: Vec<String>,
+    /// Where the files lie while it runs [default: below the run directory]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Where run directories go
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
+    out: PathBuf,
+    /// Seed of the files' contents
+    #[arg(long, value_name = "N", default_value_t = crate::experiment::written::DEFAULT_SEED)]
+    seed: u64,
+    /// From where it is measured, for the record
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    vantage: String,
+    /// Print result.json instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Create the bucket when it is missing (it is never deleted)
+    #[arg(long)]
+    create_bucket: bool,
+    /// PEM file of certificate authorities to trust instead of the system's
+    #[arg(long, value_name = "FILE")]
+    ca_bundle: Option<PathBuf>,
+}
+
+/// Which way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Direction {
+    /// From the directory to the store
+    Up,
+    /// From the store to the directory
+    Down,
+    /// Up, then down
+    Both,
+}
+
+impl Arguments {
+    fn directions(&self) -> &'static [bool] {
+        match self.direction {
+            Direction::Up => &[true],
+            Direction::Down => &[false],
+            Direction::Both => &[true, false],
+        }
+    }
+
+    fn settings(&self) -> Settings {
+        Settings {
+            out: self.out.clone(),
+            vantage: self.vantage.clone(),
+            keep: false,
+            create_bucket: self.create_bucket,
+            ca_bundle: self.ca_bundle.clone(),
+            workers: None,
+            quiet: self.json,
+            record_operations: false,
+            sharding: None,
+            credentials: None,
+        }
+    }
+
+    fn check(&self) -> Result<(u64, u64), Exit> {
+        let size = |flag: &str, text: &str| parse_size(text).map_err(|e| Exit::input(format!("{flag}: {e}")));
+        let (bytes, part_size) = (size("--size", &self.size)?, size("--part-size", &self.part_size)?);
+        if self.files == 0 || self.loops == 0 || self.concurrency == 0 {
+            return Err(Exit::input("--files, --loops and --concurrency must be above 0"));
+        }
+        if part_size < 5 << 20 {
+            return Err(Exit::input("--part-size must be at least 5MiB"));
+        }
+        for client in &self.client {
+            if !client.contains("{source}") || !client.contains("{target}") {
+                return Err(Exit::input(format!(
+                    "--client '{client}' must say where the data is and where it goes: {{source}} and {{target}}"
+                )));
+            }
+        }
+        Ok((bytes, part_size))
+    }
+}
+
+/// Synchronises.
+///
+/// # Errors
+/// 1 when contents differ at the end, 2 for bad input, 3 when a store or a tool cannot be used.
+pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
+    let (bytes, part_size) = arguments.check()?;
+    let settings = arguments.settings();
+    let id = run_id();
+    let mut opened = Vec::new();
+    for store in &arguments.store {
+        opened.push(stores::open(store, settings.ca_bundle.as_deref())?);
+    }
+    let mut environment = session::environment(&settings);
+    for store in &opened {
+        if !store.store.capabilities().writes {
+            return Err(Exit::input(format!("--store {}: it can only be read", store.written)));
+        }
+        environment.stores.push(preflight(store, &id, settings.create_bucket)?);
+    }
+    let out_error = |e: std::io::Error| Exit::input(format!("--out {}: {e}", settings.out.display()));
+    let said = format!(
+        "# plimsoll sync: {} files of {bytes} bytes, {} loops, {} in flight, seed {}\n",
+        arguments.files, arguments.loops, arguments.concurrency, arguments.seed
+    );
+    let mut directory = RunDirectory::create(&settings.out, &id, &said, false).map_err(out_error)?;
+    directory.environment(&environment).map_err(out_error)?;
+    let path = settings.out.join(&id);
+    let files = arguments.dir.clone().unwrap_or_else(|| path.clone()).join("files");
+    let ground = Ground {
+        source: files.join("source"),
+        target: files.join("target"),
+        count: arguments.files,
+        bytes,
+        part_size,
+        concurrency: arguments.concurrency as usize,
+        seed: arguments.seed,
+        control: std::sync::Arc::new(Control::default()),
+    };
+    files::write(&ground).map_err(|e| Exit::input(format!("--dir {}: {e}", files.display())))?;
+    super::signals::listen(
+        std::sync::Arc::clone(&ground.control),
+        opened.iter().filter_map(|o| o.credentials.clone()).collect(),
+    );
+    let mut result = session::blank(&settings, &id, "sync", arguments.seed);
+    let roots: Vec<String> = environment.stores.iter().map(|s| s.root.clone()).collect();
+    let contestants = contestants(&opened, &roots, &arguments.client);
+    let outcome = loops(arguments, &ground, &contestants, &mut result, &mut directory);
+    let removed = std::fs::remove_dir_all(&files);
+    let mut problem = outcome.err();
+    for (store, facts) in opened.iter().zip(&mut environment.stores) {
+        match contest::empty(store.store.as_ref(), &facts.root, &ground) {
+            Ok(()) => facts.uncleaned = false,
+            Err(exit) => problem = problem.or(Some(exit)),
+        }
+    }
+    result.run.partial = problem.is_some();
+    directory.result(&result);
+    directory.environment(&environment).map_err(out_error)?;
+    directory.finish().map_err(out_error)?;
+    if let Err(error) = removed {
+        eprintln!("plimsoll: {} could not be removed: {error}", files.display());
+    }
+    if arguments.json {
+        print!("{}", json::to_string(&result));
+    } else {
+        print!("{}", table::render(&result.sync, arguments.files, bytes));
+        println!("results: {}", path.display());
+    }
+    problem.map_or(Ok(()), Err)
+}
+
+/// Ours on every store, then each tool on every store.
+fn contestants<'a>(
+    opened: &'a [stores::Opened],
+    roots: &[String],
+    clients: &[String],
+) -> Vec<Contestant<'a>> {
+    let ours =
+        opened.iter().zip(roots).map(|(store, root)| Contestant { store, root: root.clone(), client: None });
+    let others = clients.iter().flat_map(|client| {
+        opened.iter().zip(roots).map(|(store, root)| Contestant {
+            store,
+            root: root.clone(),
+            client: Some(client.clone()),
+        })
+    });
+    ours.chain(others).collect()
+}
+
+fn loops(
+    arguments: &Arguments,
+    ground: &Ground,
+    contestants: &[Contestant<'_>],
+    result: &mut RunResult,
+    directory: &mut RunDirectory,
+) -> Result<(), Exit> {
+    for up in arguments.directions() {
+        for loop_ in 0..arguments.loops {
+            for place in 0..contestants.len() {
+                let contestant = &contestants[(place + loop_ as usize) % contestants.len()];
+                if !arguments.json {
+                    eprintln!(
+                        "{}, loop {} of {}: {}",
+                        if *up { "up" } else { "down" },
+                        loop_ + 1,
+                        arguments.loops,
+                        contestant.name()
+                    );
+                }
+                let done = run_loop(ground, contestant, *up, loop_)?;
+                result.sync.push(SyncLoop { repeat: loop_, ..done.figures });
+                result.windows.extend(done.windows);
+                directory.result(result);
+                if ground.control.stopped_at().is_some() {
+                    return Err(Exit::interrupted("interrupted; results are kept and marked partial"));
+                }
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! Failed operations: how they are counted, what a person reads of them, whether another attempt may help.
+
+use std::fmt;
+
+use super::Timings;
+
+/// Why an operation failed: the class under which it is counted.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ErrorClass {
+    /// The store answered with an error: HTTP status and S3 code, `503 SlowDown`.
+    Answered(String),
+    /// The deadline passed.
+    Timeout,
+    /// No connection came about.
+    Connect,
+    /// TLS failed.
+    Tls,
+    /// The connection broke, or the answer was not HTTP.
+    Reset,
+    /// The content was not what was written.
+    Corrupt,
+    /// A file of ours could not be read or written.
+    File,
+}
+
+impl fmt::Display for ErrorClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ErrorClass::Answered(class) => class,
+            ErrorClass::Timeout => "timeout",
+            ErrorClass::Connect => "connect",
+            ErrorClass::Tls => "tls",
+            ErrorClass::Reset => "reset",
+            ErrorClass::Corrupt => "corrupt",
+            ErrorClass::File => "file",
+        })
+    }
+}
+
+/// A failed operation.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{class}: {message}")]
+pub struct Failure {
+    /// How it is counted.
+    pub class: ErrorClass,
+    /// What a person should read; never holds a secret.
+    pub message: String,
+    /// When.
+    pub timings: Timings,
+}
+
+impl Failure {
+    /// A failure with its times.
+    pub fn new(class: ErrorClass, message: impl Into<String>, timings: Timings) -> Failure {
+        Failure { class, message: message.into(), timings }
+    }
+
+    /// Whether the store answered with that S3 code.
+    pub fn is_code(&self, code: &str) -> bool {
+        matches!(&self.class, ErrorClass::Answered(class) if class.ends_with(&format!(" {code}")))
+    }
+
+    /// Whether the store said that the bucket or table is not there.
+    pub fn is_missing_container(&self) -> bool {
+        self.is_code("NoSuchBucket") || self.is_code("ResourceNotFoundException")
+    }
+
+    /// The HTTP status, when the store answered.
+    pub fn status(&self) -> Option<u16> {
+        match &self.class {
+            ErrorClass::Answered(class) => class.split(' ').next()?.parse().ok(),
+            _ => None,
+        }
+    }
+
+    /// Whether another attempt may succeed: throttling, server errors and broken connections.
+    pub fn is_retryable(&self) -> bool {
+        match self.class {
+            ErrorClass::Answered(_) => self.status().is_some_and(|s| s == 429 || s == 408 || s >= 500),
+            ErrorClass::Connect | ErrorClass::Reset => true,
+            ErrorClass::Timeout | ErrorClass::Tls | ErrorClass::Corrupt | ErrorClass::File => false,
+        }
+    }
+}
