@@ -36,6 +36,26 @@ fn conforms_with_the_bucket_in_the_host_name() {
 }
 
 #[test]
+fn conforms_through_urls_signed_ahead() {
+    let server = Server::start("", false);
+    let store = server.ready("&presign=15m");
+    assert!(store.describe().signing.contains("900 s"));
+    block_on(check(store.as_ref(), "some/prefix/"));
+    // Short lives are renewed before they end.
+    block_on(check(server.store("&presign=2s").as_ref(), "some/prefix/"));
+}
+
+#[test]
+fn uploads_bear_the_checksum_that_the_store_is_set_to() {
+    let server = Server::start("", false);
+    for checksum in ["md5", "crc32", "crc32c", "crc64nvme", "sha1", "sha256"] {
+        let store = server.store(&format!("&provider=embedded&checksum={checksum}&storage_class=ANY"));
+        let _ = block_on(async { store.lane(0).execute(Request::CreateBucket, &mut Ignore).await });
+        block_on(check(store.as_ref(), "some/prefix/"));
+    }
+}
+
+#[test]
 fn tls_handshake_and_connect_are_timed_apart() {
     let server = Server::start("", true);
     let store = server.ready("");

@@ -67,7 +67,8 @@ impl Findings {
 
 /// What a failure is, in a few words.
 pub fn brief(failure: &Failure) -> String {
-    let message: String = failure.message.chars().take(90).collect();
+    let message = failure.message.split(" (request id").next().unwrap_or("");
+    let message: String = message.chars().take(90).collect();
     format!("{}: {message}", failure.class)
 }
 

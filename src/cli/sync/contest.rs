@@ -246,7 +246,13 @@ fn theirs(ground: &Ground, contestant: &Contestant<'_>, command: &str, up: bool)
     let local = if up { &ground.source } else { &ground.target };
     let (source, target) =
         if up { (local.display().to_string(), remote) } else { (remote, local.display().to_string()) };
-    let line = command.replace("{source}", &quoted(&source)).replace("{target}", &quoted(&target));
+    // Tools with names of their own for remotes want the path alone: rclone sync {source} remote:{target_path}
+    let path = |place: &str| quoted(place.split_once("://").map_or(place, |(_, path)| path));
+    let line = command
+        .replace("{source}", &quoted(&source))
+        .replace("{target}", &quoted(&target))
+        .replace("{source_path}", &path(&source))
+        .replace("{target_path}", &path(&target));
     let (began_ns, cpu) = (now_ns(), children_cpu_s());
     let run = Command::new("sh")
         .args(["-c", &line])

@@ -47,7 +47,8 @@ pub struct Arguments {
     /// Files larger than this go in parts of this size
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     part_size: String,
-    /// Another tool on the same data, in turn with ours: 'aws s3 sync {source} {target}'; may be repeated
+    /// Another tool on the same data, in turn with ours: 'aws s3 sync {source} {target}'; {source_path} and {target_path} are without
+    /// the scheme, for tools that name remotes themselves; may be repeated
     #[arg(long, value_name = "COMMAND")]
     client: Vec<String>,
     /// Where the files lie while it runs [default: below the run directory]
@@ -118,7 +119,10 @@ impl Arguments {
             return Err(Exit::input("--part-size must be at least 5MiB"));
         }
         for client in &self.client {
-            if !client.contains("{source}") || !client.contains("{target}") {
+            let names = |side: &str| {
+                client.contains(&format!("{{{side}}}")) || client.contains(&format!("{{{side}_path}}"))
+            };
+            if !names("source") || !names("target") {
                 return Err(Exit::input(format!(
                     "--client '{client}' must say where the data is and where it goes: {{source}} and {{target}}"
                 )));

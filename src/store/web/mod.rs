@@ -20,6 +20,7 @@ use super::{
 use crate::clock::now_ns;
 use crate::net::connection::Target;
 use crate::net::encode::encode_path;
+use crate::s3::error::S3Error;
 use cache::CacheStatus;
 
 /// What a URL names.
@@ -151,6 +152,11 @@ impl WebLane {
 /// The failure of an answer that is no success.
 fn refused(reading: &mut Reading<'_>, text: &[u8]) -> Failure {
     let status = reading.answer.head.status;
+    // S3 behind a URL says what it means in XML.
+    let told = S3Error::parse(status.as_u16(), "", text);
+    if !told.code.is_empty() && !status.is_redirection() {
+        return reading.answered(told.class(), told.message);
+    }
     let code = match status.as_u16() {
         300..=399 => "Redirect",
         403 => "AccessDenied",

@@ -1,0 +1,173 @@
+#!/usr/bin/env python3
+"""Uploads, synchronisations, sessions and YCSB against servers on this machine: ratios to other tools, medians of several, one run.
+
+    python3 benches/stores.py [express] [upload] [speed] [ycsb] [--quick]
+
+Needs rclone and the AWS CLI for `speed`, versitygw for the second half of `upload`; what is missing is said and left out.
+"""
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+PLIMSOLL = os.environ.get("PLIMSOLL", os.path.join(ROOT, "target", "release", "plimsoll"))
+KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_REGION": "us-east-1", "PLIMSOLL_ACCESS_KEY": "bench", "PLIMSOLL_SECRET_KEY": "bench-secret"}
+ENV = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")} | KEYS
+QUICK = "--quick" in sys.argv
+
+
+class Serve:
+    """`plimsoll serve` on a free port."""
+
+    def __init__(self, *arguments):
+        self.process = subprocess.Popen([PLIMSOLL, "serve", "--listen", "127.0.0.1:0", *arguments], env=ENV,
+                                        stdout=subprocess.PIPE, text=True)
+        self.url = self.process.stdout.readline().split()[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+
+
+def plimsoll(*arguments, code=0):
+    out = tempfile.mkdtemp()
+    try:
+        run = subprocess.run([PLIMSOLL, *arguments, "--json", "--out", out], env=ENV, capture_output=True, text=True)
+        if run.returncode != code:
+            sys.exit(f"plimsoll {' '.join(arguments)}: exit {run.returncode}\n{run.stderr}")
+        return json.loads(run.stdout)
+    finally:
+        shutil.rmtree(out)
+
+
+def express():
+    """p99 with sessions that end every 5 s against sessions that do not, in alternating pairs."""
+    pairs, seconds = (2, 10) if QUICK else (5, 60)
+    ratios, errors, renewals = [], 0, []
+    with Serve("--session-life", "5s") as short, Serve() as long:
+        def one(server):
+            store = f"s3://bench--use1-az4--x-s3?endpoint={server.url}"
+            result = plimsoll("run", "get", "--store", store, "--create-bucket", "--rate", "1000/s", "--duration", f"{seconds}s",
+                              "--in-flight", "64")
+            window = next(w for w in result["windows"] if w["role"] == "measure")
+            return window["response_ms"]["p99"], sum(window["errors"].values()), result["side_calls"][0]["calls"]
+        for pair in range(pairs):
+            figures = {name: one(server) for name, server in [("short", short), ("long", long)][::1 if pair % 2 else -1]}
+            ratios.append(figures["short"][0] / figures["long"][0])
+            errors += figures["short"][1]
+            renewals.append(figures["short"][2])
+    print(f"express: {pairs} pairs of {seconds} s at 1,000/s: {errors} errors, CreateSession calls {renewals}, "
+          f"p99 with 5 s sessions / without end: median {statistics.median(ratios):.2f} [{min(ratios):.2f}..{max(ratios):.2f}]")
+
+
+def upload():
+    """5 GiB in parts to two servers: every byte there, little memory; then with failing parts."""
+    size, part, flight = ("1GiB" if QUICK else "5GiB"), 16, 8
+
+    def one(store, name):
+        result = plimsoll("run", "put", "--store", store, "--create-bucket", "--size", size, "--objects", "1", "--part-size", f"{part}MiB",
+                          "--parts-in-flight", str(flight), "--concurrency", "1", "--operations", "1", "--warmup", "0", "--verify", "readback",
+                          "--timeout", "10m")
+        window = result["windows"][0]
+        rss = result["client"]["peak_rss_bytes"] / 2**20
+        print(f"upload: {size} to {name}: {window['bytes']} bytes read back and equal, peak memory {rss:.0f} MiB "
+              f"(bar 48 + {flight} x {part} = {48 + flight * part} MiB), {window['service_ms']['mean'] / 1e3:.1f} s")
+
+    with Serve() as server:
+        one(f"s3://bench?endpoint={server.url}", "plimsoll serve")
+    versitygw = shutil.which("versitygw") or os.path.expanduser("~/go/bin/versitygw")
+    if os.path.exists(versitygw):
+        data = tempfile.mkdtemp()
+        gateway = subprocess.Popen([versitygw, "--port", "127.0.0.1:17071", "posix", data], stdout=subprocess.DEVNULL,
+                                   env=ENV | {"ROOT_ACCESS_KEY": "bench", "ROOT_SECRET_KEY": "bench-secret"})
+        try:
+            time.sleep(2)
+            one("s3://bench?endpoint=http://127.0.0.1:17071", "versitygw")
+        finally:
+            gateway.terminate()
+            gateway.wait()
+            shutil.rmtree(data)
+    else:
+        print("upload: versitygw is not installed; left out")
+    with Serve("--inject", "error=0.02,seed=3") as server:
+        uploads = 5 if QUICK else 40
+        result = plimsoll("run", "put", "--store", f"s3://bench?endpoint={server.url}", "--create-bucket", "--size", "256MiB", "--objects", "4",
+                          "--part-size", "5MiB", "--parts-in-flight", "8", "--concurrency", "2", "--operations", str(uploads), "--warmup", "0",
+                          "--retries", "5", "--checksum", "auto")
+        window = result["windows"][0]
+        left = subprocess.run([sys.executable, "-c", LIST_UPLOADS, server.url], env=ENV, capture_output=True, text=True).stdout.strip()
+        print(f"upload: 2% of requests fail: {uploads} uploads, {sum(window['errors'].values())} failed, {window['retries']} of "
+              f"{window['attempts']} requests retried, unfinished uploads left: {left or 'not asked (boto3 is not installed)'}")
+
+
+LIST_UPLOADS = """
+import sys, boto3
+s3 = boto3.client("s3", endpoint_url=sys.argv[1])
+while True:
+    try:
+        print(len(s3.list_multipart_uploads(Bucket="bench").get("Uploads", [])))
+        break
+    except Exception:
+        pass
+"""
+
+
+def speed():
+    """The same files by us, the AWS CLI and rclone, in turn: wall time and CPU."""
+    tools = {"aws": {"up": "aws s3 sync {source} {target} --only-show-errors", "down": "aws s3 sync {source} {target} --only-show-errors"},
+             "rclone": {"up": "rclone sync {source} bench:{target_path}", "down": "rclone sync bench:{source_path} {target}"}}
+    found = [name for name in tools if shutil.which(name)]
+    for missing in set(tools) - set(found):
+        print(f"speed: {missing} is not installed; left out")
+    loops = "2" if QUICK else "5"
+    with Serve() as server:
+        ENV.update(RCLONE_CONFIG_BENCH_TYPE="s3", RCLONE_CONFIG_BENCH_PROVIDER="Other", RCLONE_CONFIG_BENCH_ENV_AUTH="true",
+                   RCLONE_CONFIG_BENCH_ENDPOINT=server.url, RCLONE_CONFIG_BENCH_REGION="us-east-1")
+        for files, size, what in [("1", "256MiB" if QUICK else "2GiB", "one large file"), ("1000", "100KiB", "small files")]:
+            for direction in ("up", "down"):
+                clients = [argument for name in found for argument in ("--client", tools[name][direction])]
+                result = plimsoll("sync", "--store", f"s3://bench?endpoint={server.url}", "--create-bucket", "--files", files, "--size", size,
+                                  "--loops", loops, "--direction", direction, *clients)
+                figures = {}
+                for one in result["sync"]:
+                    figures.setdefault(one["client"].split()[0], []).append(one)
+                median = {name: (statistics.median(o["wall_s"] for o in all_), statistics.median(o["cpu_s"] for o in all_))
+                          for name, all_ in figures.items()}
+                gib = result["sync"][0]["bytes"] / 2**30
+                ours = median["plimsoll"]
+                for name, (wall, cpu) in median.items():
+                    if name != "plimsoll":
+                        print(f"speed: {what}, {direction}: {name} {wall:.2f} s, {cpu / gib:.2f} CPU s/GiB; plimsoll {ours[0]:.2f} s, "
+                              f"{ours[1] / gib:.2f} CPU s/GiB; time ratio {wall / ours[0]:.2f}, CPU ratio {ours[1] / cpu:.3f} (bar 0.333)")
+
+
+def ycsb():
+    """Client CPU per operation of 1 KB."""
+    runs = []
+    with Serve() as server:
+        store = f"s3://bench?endpoint={server.url}"
+        common = ["-P", "workloada", "-p", "recordcount=10000", "--threads", "16", "--store", store]
+        plimsoll("ycsb", "load", *common, "--create-bucket")
+        for _ in range(2 if QUICK else 5):
+            result = plimsoll("ycsb", "run", *common, "-p", f"operationcount={50_000 if QUICK else 300_000}")
+            runs.append(result["client"]["cpu_us_per_operation"])
+    print(f"ycsb: workload A, records of 1 KB: {statistics.median(runs):.1f} us of client CPU per operation "
+          f"[{min(runs):.1f}..{max(runs):.1f}] (bar 20)")
+
+
+if __name__ == "__main__":
+    parts = {"express": express, "upload": upload, "speed": speed, "ycsb": ycsb}
+    chosen = [name for name in sys.argv[1:] if not name.startswith("--")] or list(parts)
+    for name in chosen:
+        if name not in parts:
+            sys.exit(f"{name} is none of {', '.join(parts)}")
+        parts[name]()
