@@ -1,18 +1,24 @@
 # The same targets on a laptop and in CI.
-.PHONY: build test lint test-servers bench bench-experiments schema dev clean-tools
+.PHONY: build test stand-ins lint test-servers bench bench-experiments bench-stores schema dev
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 VERSITYGW := $(shell go env GOPATH 2>/dev/null)/bin/versitygw
 MINIO := $(shell go env GOPATH 2>/dev/null)/bin/minio
+FAKE_GCS := $(shell go env GOPATH 2>/dev/null)/bin/fake-gcs-server
 
 build:
 	cargo build --release
 
 # Everything that must hold: unit, property, wire and black-box tests, then real S3 clients against `plimsoll serve`.
-test: $(VENV)/ready build
+test: $(VENV)/ready build stand-ins
 	cargo test
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) -m pytest -q tests/clients
+
+# Servers that stand in for Google Cloud Storage and DynamoDB, where Go and npm are there to get them.
+stand-ins:
+	@if command -v go >/dev/null; then test -x "$(FAKE_GCS)" || go install github.com/fsouza/fake-gcs-server@v1.56.1; else echo "no Go: Google Cloud Storage is not tested"; fi
+	@if command -v npm >/dev/null; then test -x node_modules/.bin/dynalite || npm install --no-save --no-package-lock --silent dynalite@4; else echo "no npm: DynamoDB is not tested"; fi
 
 lint:
 	cargo fmt --check
@@ -28,10 +34,15 @@ bench: build
 	python3 benches/run.py
 	target/release/plimsoll calibrate
 	python3 benches/experiments.py
+	python3 benches/stores.py
 
 # Drift, ramps, phase edges and large plans against servers whose truth is known; about five minutes.
 bench-experiments: build
 	python3 benches/experiments.py
+
+# Sessions, uploads, synchronisations and YCSB, in turn with the AWS CLI and rclone; about a quarter of an hour.
+bench-stores: build
+	PATH="$(abspath $(VENV))/bin:$$PATH" python3 benches/stores.py
 
 # Rewrites the schemas from the code.
 schema:

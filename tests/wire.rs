@@ -46,6 +46,17 @@ fn conforms_through_urls_signed_ahead() {
 }
 
 #[test]
+fn every_profile_of_an_s3_provider_conforms() {
+    let server = Server::start("", false);
+    server.ready("");
+    for name in plimsoll::provider::names().into_iter().filter(|name| *name != "aws-s3-express") {
+        let store = server.store(&format!("&provider={name}&style=path"));
+        assert_eq!(store.describe().provider, name);
+        block_on(check(store.as_ref(), "some/prefix/"));
+    }
+}
+
+#[test]
 fn uploads_bear_the_checksum_that_the_store_is_set_to() {
     let server = Server::start("", false);
     for checksum in ["md5", "crc32", "crc32c", "crc64nvme", "sha1", "sha256"] {

@@ -180,3 +180,25 @@ async fn list_all(store: &dyn Store, prefix: &str, most: u64) -> Result<Found, F
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{ErrorClass, Timings};
+
+    #[test]
+    fn what_usually_helps_is_said() {
+        for (class, said) in [
+            ("400 ExpiredToken", "log in again"),
+            ("403 RequestTimeTooSkewed", "set this machine's clock"),
+            ("301 PermanentRedirect", "another region"),
+            ("400 AuthorizationHeaderMalformed", "set region="),
+            ("404 NoSuchBucket", "--create-bucket"),
+            ("400 ResourceNotFoundException", "--create-bucket"),
+            ("403 SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
+        ] {
+            let failure = Failure::new(ErrorClass::Answered(class.into()), "", Timings::default());
+            assert!(hint(&failure).contains(said), "{class}: {}", hint(&failure));
+        }
+    }
+}
