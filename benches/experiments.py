@@ -15,7 +15,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLIMSOLL = os.path.join(ROOT, "target", "release", "plimsoll")
+PLIMSOLL = os.environ.get("PLIMSOLL", os.path.join(ROOT, "target", "release", "plimsoll"))
 ENVIRONMENT = dict({k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "PLIMSOLL_"))},
                    PLIMSOLL_ACCESS_KEY="bench", PLIMSOLL_SECRET_KEY="bench-secret", AWS_ACCESS_KEY_ID="bench",
                    AWS_SECRET_ACCESS_KEY="bench-secret", AWS_EC2_METADATA_DISABLED="true")
@@ -23,8 +23,8 @@ missed = []
 
 
 class Server:
-    def __init__(self, inject):
-        arguments = ["--inject", inject] if inject else []
+    def __init__(self, inject, *more):
+        arguments = [*(["--inject", inject] if inject else []), *more]
         self.process = subprocess.Popen([PLIMSOLL, "serve", "--listen", "127.0.0.1:0", *arguments], env=ENVIRONMENT,
                                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         self.url = self.process.stdout.readline().split()[-1]

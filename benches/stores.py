@@ -14,28 +14,10 @@ import sys
 import tempfile
 import time
 
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLIMSOLL = os.environ.get("PLIMSOLL", os.path.join(ROOT, "target", "release", "plimsoll"))
-KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_REGION": "us-east-1", "PLIMSOLL_ACCESS_KEY": "bench", "PLIMSOLL_SECRET_KEY": "bench-secret"}
-ENV = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")} | KEYS
+from experiments import ENVIRONMENT, PLIMSOLL, Server
+
+ENV = dict(ENVIRONMENT, AWS_REGION="us-east-1")
 QUICK = "--quick" in sys.argv
-
-
-class Serve:
-    """`plimsoll serve` on a free port."""
-
-    def __init__(self, *arguments):
-        self.process = subprocess.Popen([PLIMSOLL, "serve", "--listen", "127.0.0.1:0", *arguments], env=ENV,
-                                        stdout=subprocess.PIPE, text=True)
-        self.url = self.process.stdout.readline().split()[-1]
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.terminate()
-        self.process.wait()
 
 
 def plimsoll(*arguments, code=0):
@@ -53,7 +35,7 @@ def express():
     """p99 with sessions that end every 5 s against sessions that do not, in alternating pairs."""
     pairs, seconds = (2, 10) if QUICK else (5, 60)
     ratios, errors, renewals = [], 0, []
-    with Serve("--session-life", "5s") as short, Serve() as long:
+    with Server("", "--session-life", "5s") as short, Server("") as long:
         def one(server):
             store = f"s3://bench--use1-az4--x-s3?endpoint={server.url}"
             result = plimsoll("run", "get", "--store", store, "--create-bucket", "--rate", "1000/s", "--duration", f"{seconds}s",
@@ -82,7 +64,7 @@ def upload():
         print(f"upload: {size} to {name}: {window['bytes']} bytes read back and equal, peak memory {rss:.0f} MiB "
               f"(bar 48 + {flight} x {part} = {48 + flight * part} MiB), {window['service_ms']['mean'] / 1e3:.1f} s")
 
-    with Serve() as server:
+    with Server("") as server:
         one(f"s3://bench?endpoint={server.url}", "plimsoll serve")
     versitygw = shutil.which("versitygw") or os.path.expanduser("~/go/bin/versitygw")
     if os.path.exists(versitygw):
@@ -98,7 +80,7 @@ def upload():
             shutil.rmtree(data)
     else:
         print("upload: versitygw is not installed; left out")
-    with Serve("--inject", "error=0.02,seed=3") as server:
+    with Server("error=0.02,seed=3") as server:
         uploads = 5 if QUICK else 40
         result = plimsoll("run", "put", "--store", f"s3://bench?endpoint={server.url}", "--create-bucket", "--size", "256MiB", "--objects", "4",
                           "--part-size", "5MiB", "--parts-in-flight", "8", "--concurrency", "2", "--operations", str(uploads), "--warmup", "0",
@@ -129,7 +111,7 @@ def speed():
     for missing in set(tools) - set(found):
         print(f"speed: {missing} is not installed; left out")
     loops = "2" if QUICK else "5"
-    with Serve() as server:
+    with Server("") as server:
         ENV.update(RCLONE_CONFIG_BENCH_TYPE="s3", RCLONE_CONFIG_BENCH_PROVIDER="Other", RCLONE_CONFIG_BENCH_ENV_AUTH="true",
                    RCLONE_CONFIG_BENCH_ENDPOINT=server.url, RCLONE_CONFIG_BENCH_REGION="us-east-1")
         for files, size, what in [("1", "256MiB" if QUICK else "2GiB", "one large file"), ("1000", "100KiB", "small files")]:
@@ -153,7 +135,7 @@ def speed():
 def ycsb():
     """Client CPU per operation of 1 KB."""
     runs = []
-    with Serve() as server:
+    with Server("") as server:
         store = f"s3://bench?endpoint={server.url}"
         common = ["-P", "workloada", "-p", "recordcount=10000", "--threads", "16", "--store", store]
         plimsoll("ycsb", "load", *common, "--create-bucket")

@@ -199,14 +199,7 @@ fn storms_resets_and_corruption_are_counted_and_the_run_goes_on() {
             [[phase]]\nname = 'g'\noperations = { get = 1 }\nobjects = { from = 'o' }\nstop_after = 300\n").unwrap();
         let server = Server::start(inject, false);
         let store = server.store("");
-        block_on(async {
-            let mut lane = store.lane(0);
-            while lane
-                .execute(Request::CreateBucket, &mut Ignore)
-                .await
-                .is_err_and(|f| !f.is_code("BucketAlreadyOwnedByYou"))
-            {}
-        });
+        support::create_through_faults(store.as_ref());
         let url = format!("s3://bucket?endpoint={}", server.endpoint());
         // The listing before the run may meet a fault as well; a user would try again, and so does this test.
         let value = (0..50)

@@ -70,14 +70,7 @@ fn with_failing_parts_every_upload_completes_or_is_aborted() {
     for (faults, keep) in [("error=0.07,seed=5", true), ("error=0.03,reset=0.03,seed=6", false)] {
         let server = Server::start(faults, false);
         let store = server.store("");
-        block_on(async {
-            let mut lane = store.lane(0);
-            while lane
-                .execute(Request::CreateBucket, &mut Ignore)
-                .await
-                .is_err_and(|f| !f.is_code("BucketAlreadyOwnedByYou"))
-            {}
-        });
+        support::create_through_faults(store.as_ref());
         let dir = scratch("failing");
         for retries in ["0", "8"] {
             let mut arguments =

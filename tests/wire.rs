@@ -133,13 +133,9 @@ fn a_corrupt_truncated_or_reset_answer_is_a_failure_of_its_own_class() {
 fn one_lane_survives_a_storm_of_faults() {
     let server = Server::start("error=0.2,reset=0.2,truncate=0.2,seed=3", false);
     let store = server.store("");
+    support::create_through_faults(store.as_ref());
     block_on(async {
         let mut lane = store.lane(0);
-        while lane
-            .execute(Request::CreateBucket, &mut Ignore)
-            .await
-            .is_err_and(|f| !f.is_code("BucketAlreadyOwnedByYou"))
-        {}
         let mut done = 0;
         for i in 0..300 {
             let key = format!("k{i}");

@@ -70,6 +70,17 @@ pub fn run_id() -> String {
     format!("{}-{salt:04x}", now.strftime("%Y%m%dT%H%M%S"))
 }
 
+/// Opens the stores of an experiment, each of them once.
+fn open_all(stores: &[String], settings: &Settings) -> Result<Vec<Opened>, Exit> {
+    let mut seen = std::collections::HashSet::new();
+    if let Some(twice) = stores.iter().find(|store| !seen.insert(*store)) {
+        return Err(Exit::input(format!("--store {twice} is given twice; name each store once")));
+    }
+    let open =
+        |store: &String| stores::open_as(store, settings.ca_bundle.as_deref(), settings.credentials.clone());
+    stores.iter().map(open).collect()
+}
+
 /// Runs an experiment.
 ///
 /// # Errors
@@ -81,14 +92,7 @@ pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit>
     if let Some(sharding) = sharding {
         shard::check(&experiment, sharding.shard)?;
     }
-    let mut seen = std::collections::HashSet::new();
-    if let Some(twice) = experiment.stores.iter().find(|store| !seen.insert(*store)) {
-        return Err(Exit::input(format!("--store {twice} is given twice; name each store once")));
-    }
-    let mut opened = Vec::new();
-    for store in &experiment.stores {
-        opened.push(stores::open_as(store, settings.ca_bundle.as_deref(), settings.credentials.clone())?);
-    }
+    let opened = open_all(&experiment.stores, settings)?;
     // From here on stores have the names that may be shown.
     experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
     let notes = fit(&mut experiment, &opened)?;

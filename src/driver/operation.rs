@@ -94,13 +94,25 @@ async fn pause_after_refusal(state: &mut LaneState) {
     wait_until(&mut state.timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
 }
 
+/// A file of ours that cannot be used.
+fn file_failure(message: String) -> Failure {
+    let now = now_ns();
+    let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
+    Failure::new(ErrorClass::File, message, timings)
+}
+
 /// What an operation writes, or expects to read.
 fn content_of(
     context: &Context,
+    phase: &Phase,
     dataset: &Dataset,
     operation: &Operation,
     state: &mut LaneState,
 ) -> Result<Content, Failure> {
+    if phase.workload.sink.is_some() {
+        // What is written to files is not compared, so its content need not be known.
+        return Ok(Content::length(dataset, operation));
+    }
     let Some(path) = dataset.file_of(operation.index) else {
         let size = dataset.size_of(operation.index, operation.version);
         let cut = context.worker.job.block.cut(dataset.id(), operation.index, operation.version, size);
@@ -116,14 +128,17 @@ fn content_of(
     if let Some((_, file)) = state.file.as_ref().filter(|(known, _)| *known == path) {
         return Ok(Content::File(Rc::clone(file)));
     }
-    let now = now_ns();
-    let opened = FileContent::open(&path).map_err(|e| {
-        let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
-        Failure::new(ErrorClass::File, format!("{}: {e}", path.display()), timings)
-    })?;
+    let opened = FileContent::open(&path).map_err(|e| file_failure(format!("{}: {e}", path.display())))?;
     let file = Rc::new(opened);
     state.file = Some((path, Rc::clone(&file)));
     Ok(Content::File(file))
+}
+
+/// The file that an object that is read is written to, where there is one.
+fn sink_of(phase: &Phase, dataset: &Dataset, index: u64) -> Result<Option<File>, Failure> {
+    let Some(directory) = &phase.workload.sink else { return Ok(None) };
+    let path = dataset.file_in(directory, index);
+    File::create(&path).map(Some).map_err(|e| file_failure(format!("{}: {e}", path.display())))
 }
 
 /// Carries out one operation and returns when it ended.
@@ -139,13 +154,10 @@ async fn carry_out(
     let dataset = phase.workload.dataset(operation.target);
     let job = &context.worker.job;
     let site = &job.sites[context.segment.store];
-    let sunk = phase.workload.sink.is_some();
-    let content = match if sunk {
-        Ok(Content::length(dataset, &operation))
-    } else {
-        content_of(context, dataset, &operation, state)
-    } {
-        Ok(content) => content,
+    let ready = content_of(context, phase, dataset, &operation, state);
+    let ready = ready.and_then(|content| Ok((content, sink_of(phase, dataset, operation.index)?)));
+    let (content, sink) = match ready {
+        Ok(ready) => ready,
         Err(failure) => {
             let start_ns = failure.timings.start_ns;
             context.recorder.borrow_mut().started(operation.kind, start_ns);
@@ -155,8 +167,6 @@ async fn carry_out(
     };
     let mut keys = std::mem::take(&mut state.keys);
     let (request, expected) = build(phase, &operation, site, &content, &mut keys);
-    let sink = phase.workload.sink.as_ref().map(|d| File::create(dataset.file_in(d, operation.index)));
-    let sink = sink.and_then(Result::ok);
     let mut watcher = Watcher {
         context,
         id,
@@ -170,52 +180,66 @@ async fn carry_out(
         sink: sink.as_ref(),
     };
     let mut tries = Tries::default();
-    let upload = &dataset.upload;
-    let mut result = match request {
-        Request::Get { key, .. } if operation.kind == OperationKind::ReadModifyWrite => {
-            let declared = declared_of(dataset, site);
-            let timer = &mut state.timer;
-            let (watcher, tries) = (&mut watcher, &mut tries);
-            several::read_modify_write(context, lane, key, &content, declared, watcher, tries, timer).await
-        }
-        Request::Get { key, .. } if operation.kind == OperationKind::Scan => {
-            let prefix = dataset.prefix(&site.root);
-            let what = (prefix.as_str(), key, operation.length);
-            several::scan(context, lane, what, &mut watcher, &mut tries, &mut state.timer).await
-        }
-        Request::Put { key, .. } if upload.part_size > 0 && content.total() > upload.part_size => {
-            let parts = content.total().div_ceil(upload.part_size) as usize;
-            let lanes = upload.in_flight.min(parts);
-            while state.more.len() + 1 < lanes {
-                state.more.push(site.store.lane(id + state.more.len() + 1));
-            }
-            let lanes = Lanes { own: lane, more: &mut state.more[..lanes - 1] };
-            let what = (&content, upload);
-            let put = multipart::put(context, lanes, key, what, &mut watcher, &mut tries, &mut state.timer);
-            match put.await {
-                Ok(done) => verified(lane, key, &content, done.checked, &watcher, done.reply, state).await,
-                Err(ended) => Err(ended),
-            }
-        }
-        request => {
-            let put = match &request {
-                Request::Put { key, .. } => Some(*key),
-                _ => None,
-            };
-            match tried(context, lane, request, &mut watcher, &mut tries, &mut state.timer).await {
-                Ok(reply) if put.is_some() && phase.verify == Verify::Readback => {
-                    verified(lane, put.unwrap_or(""), &content, true, &watcher, reply, state).await
-                }
-                result => result,
-            }
-        }
-    };
+    let doing = Doing { operation: &operation, dataset, content: &content };
+    let mut result = conduct(doing, lane, request, &mut watcher, &mut tries, state).await;
     if let (Err(Ended::Failed(failure)), Some(fault)) = (&mut result, content.fault()) {
         (failure.class, failure.message) = (ErrorClass::File, fault);
     }
     let start_ns = watcher.start_ns;
     state.keys = keys;
     settle(context, task, &operation, Ending { result, tries, start_ns }, state)
+}
+
+/// What an operation is about.
+#[derive(Clone, Copy)]
+struct Doing<'a> {
+    operation: &'a Operation,
+    dataset: &'a Dataset,
+    content: &'a Content,
+}
+
+/// Makes the requests of one operation.
+async fn conduct(
+    doing: Doing<'_>,
+    lane: &mut dyn Lane,
+    request: Request<'_>,
+    watcher: &mut Watcher<'_>,
+    tries: &mut Tries,
+    state: &mut LaneState,
+) -> Result<Reply, Ended> {
+    let Doing { operation, dataset, content } = doing;
+    let (context, site) = (watcher.context, watcher.site());
+    let upload = &dataset.upload;
+    match request {
+        Request::Get { key, .. } if operation.kind == OperationKind::ReadModifyWrite => {
+            let declared = declared_of(dataset, site);
+            let timer = &mut state.timer;
+            several::read_modify_write(context, lane, key, content, declared, watcher, tries, timer).await
+        }
+        Request::Get { key, .. } if operation.kind == OperationKind::Scan => {
+            let prefix = dataset.prefix(&site.root);
+            let what = (prefix.as_str(), key, operation.length);
+            several::scan(context, lane, what, watcher, tries, &mut state.timer).await
+        }
+        Request::Put { key, .. } if upload.part_size > 0 && content.total() > upload.part_size => {
+            let parts = content.total().div_ceil(upload.part_size) as usize;
+            let lanes = upload.in_flight.min(parts);
+            while state.more.len() + 1 < lanes {
+                state.more.push(site.store.lane(watcher.id + state.more.len() + 1));
+            }
+            let lanes = Lanes { own: lane, more: &mut state.more[..lanes - 1] };
+            let put =
+                multipart::put(context, lanes, key, (content, upload), watcher, tries, &mut state.timer);
+            let done = put.await?;
+            verified(lane, key, content, done.checked, watcher, done.reply, state).await
+        }
+        Request::Put { key, body } if watcher.phase().verify == Verify::Readback => {
+            let put = Request::Put { key, body };
+            let reply = tried(context, lane, put, watcher, tries, &mut state.timer).await?;
+            verified(lane, key, content, true, watcher, reply, state).await
+        }
+        request => tried(context, lane, request, watcher, tries, &mut state.timer).await,
+    }
 }
 
 /// Holds what was put against what the store has, outside the operation's time; what differs is deleted again.

@@ -64,34 +64,8 @@ pub fn resolve_objects(
         return record_datasets(objects, records, mix, (lanes, open), seed);
     }
     let read = resolve_read(objects, seed, before)?;
-    if read.is_none() && mix.shares().iter().any(|(kind, _)| kind.reads()) {
-        let text = "what it reads must be written first; add a prepare phase and name it in objects.from, or name objects that are there \
-                    already in objects.dataset or objects.keys";
-        return Err(Problem::new("objects", text));
-    }
-    let writes =
-        mix.shares().iter().any(|(kind, _)| matches!(kind, OperationKind::Put | OperationKind::Delete));
+    check_use(objects, mix, read.as_ref())?;
     let existing = read.as_ref().is_some_and(|d| d.existing.is_some());
-    let of_written = [
-        ("objects.size", objects.size.is_some()),
-        ("objects.part_size", objects.part_size.is_some()),
-        ("objects.checksum", objects.checksum.is_some()),
-        ("objects.file", objects.file.is_some()),
-        ("objects.naming", objects.naming.is_some()),
-        ("objects.count", objects.count.is_some() && !existing),
-    ];
-    if let Some((field, _)) = of_written.iter().find(|(_, given)| *given && !writes) {
-        let text = format!("{field} belongs to phases that write; this one only reads what is there already");
-        return Err(Problem::new(field, text));
-    }
-    if existing && mix.shares().iter().any(|(kind, _)| kind.rewrites()) {
-        let text = "objects.dataset is only read; update and read_modify_write need objects of the run's own (objects.from)";
-        return Err(Problem::new("operations", text));
-    }
-    if existing && writes {
-        let text = "objects.dataset is only read; drop put and delete, or write objects of the run's own (objects.from)";
-        return Err(Problem::new("operations", text));
-    }
     let size = match (&objects.size, &read) {
         (None, Some(read)) => read.size.clone(),
         (None, None) => Size::Fixed(DEFAULT_SIZE),
@@ -135,6 +109,39 @@ pub fn resolve_objects(
     // A ring shorter than the distance between put and delete would overwrite what is about to be deleted.
     let ring = if spare.is_some() { count.max(8 * spare_count) } else { count };
     Ok(Datasets { read, written: dataset(&written.name, ring), spare, popularity, inserts: None })
+}
+
+/// Whether what is said of the objects goes with what is done to them.
+fn check_use(objects: &ObjectsWritten, mix: &Mix, read: Option<&Dataset>) -> Result<(), Problem> {
+    if read.is_none() && mix.shares().iter().any(|(kind, _)| kind.reads()) {
+        let text = "what it reads must be written first; add a prepare phase and name it in objects.from, or name objects that are there \
+                    already in objects.dataset or objects.keys";
+        return Err(Problem::new("objects", text));
+    }
+    let writes =
+        mix.shares().iter().any(|(kind, _)| matches!(kind, OperationKind::Put | OperationKind::Delete));
+    let existing = read.is_some_and(|d| d.existing.is_some());
+    let of_written = [
+        ("objects.size", objects.size.is_some()),
+        ("objects.part_size", objects.part_size.is_some()),
+        ("objects.checksum", objects.checksum.is_some()),
+        ("objects.file", objects.file.is_some()),
+        ("objects.naming", objects.naming.is_some()),
+        ("objects.count", objects.count.is_some() && !existing),
+    ];
+    if let Some((field, _)) = of_written.iter().find(|(_, given)| *given && !writes) {
+        let text = format!("{field} belongs to phases that write; this one only reads what is there already");
+        return Err(Problem::new(field, text));
+    }
+    if existing && mix.shares().iter().any(|(kind, _)| kind.rewrites()) {
+        let text = "objects.dataset is only read; update and read_modify_write need objects of the run's own (objects.from)";
+        return Err(Problem::new("operations", text));
+    }
+    if existing && writes {
+        let text = "objects.dataset is only read; drop put and delete, or write objects of the run's own (objects.from)";
+        return Err(Problem::new("operations", text));
+    }
+    Ok(())
 }
 
 /// How objects are written.

@@ -78,7 +78,8 @@ impl Failure {
         match self.class {
             ErrorClass::Answered(_) => {
                 // S3 may find out that it must fail after it has begun to answer 200.
-                let inside = ["InternalError", "SlowDown", "ServiceUnavailable"].iter().any(|c| self.is_code(c));
+                let inside =
+                    ["InternalError", "SlowDown", "ServiceUnavailable"].iter().any(|c| self.is_code(c));
                 inside || self.status().is_some_and(|s| s == 429 || s == 408 || s >= 500)
             }
             ErrorClass::Connect | ErrorClass::Reset => true,
@@ -94,10 +95,19 @@ mod tests {
     #[test]
     fn what_may_pass_is_tried_again() {
         let may_pass = |class| Failure::new(class, "", Timings::default()).is_retryable();
-        for class in ["503 SlowDownRead", "500 InternalError", "200 InternalError", "429 TooManyRequests", "408", "502"] {
+        for class in [
+            "503 SlowDownRead",
+            "500 InternalError",
+            "200 InternalError",
+            "429 TooManyRequests",
+            "408",
+            "502",
+        ] {
             assert!(may_pass(ErrorClass::Answered(class.into())), "{class}");
         }
-        for class in ["404 NoSuchKey", "403 AccessDenied", "400 EntityTooSmall", "412 PreconditionFailed", "301"] {
+        for class in
+            ["404 NoSuchKey", "403 AccessDenied", "400 EntityTooSmall", "412 PreconditionFailed", "301"]
+        {
             assert!(!may_pass(ErrorClass::Answered(class.into())), "{class}");
         }
         assert!(may_pass(ErrorClass::Reset) && may_pass(ErrorClass::Connect));

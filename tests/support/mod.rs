@@ -40,6 +40,18 @@ pub fn plimsoll(arguments: &[&str]) -> Command {
     command
 }
 
+/// Creates the bucket of a store whose server fails now and then: asked until it says that it is there.
+pub fn create_through_faults(store: &dyn Store) {
+    block_on(async {
+        let mut lane = store.lane(0);
+        while lane
+            .execute(Request::CreateBucket, &mut Ignore)
+            .await
+            .is_err_and(|f| !f.is_code("BucketAlreadyOwnedByYou"))
+        {}
+    });
+}
+
 /// An empty directory of its own.
 pub fn scratch(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));

@@ -176,6 +176,30 @@ fn operations(p: &Properties) -> Result<BTreeMap<String, u32>, PropertyError> {
     Ok(shares.into_iter().map(|(n, share)| (n.to_string(), weight(share))).filter(|(_, w)| *w > 0).collect())
 }
 
+/// What is done to the records, and for how long.
+fn transactions(
+    p: &Properties,
+    phase: &mut PhaseWritten,
+    objects: &mut ObjectsWritten,
+) -> Result<(), PropertyError> {
+    phase.operations = operations(p)?;
+    objects.popularity = Some(popularity(p)?);
+    if phase.operations.contains_key("scan") {
+        objects.scan = Some(ScanWritten {
+            min: Some(p.whole("minscanlength", 1)?.clamp(1, MOST_SCANNED)),
+            max: p.whole("maxscanlength", MOST_SCANNED)?.clamp(1, MOST_SCANNED),
+            theta: (p.word("scanlengthdistribution", &["uniform", "zipfian"])? == "zipfian").then_some(0.99),
+        });
+    }
+    let (most, seconds) = (p.whole("operationcount", 0)?, p.whole("maxexecutiontime", 0)?);
+    if most == 0 && seconds == 0 {
+        return Err(p.wrong("operationcount", "the number of operations, above 0 (or set maxexecutiontime)"));
+    }
+    phase.stop_after = (most > 0).then_some(most);
+    phase.duration = (seconds > 0).then(|| format!("{seconds}s"));
+    Ok(())
+}
+
 /// The experiment that YCSB's properties describe.
 ///
 /// # Errors
@@ -217,24 +241,7 @@ pub fn to_written(
         phase.stop_after = Some(count);
         phase.retries = Some(p.whole("core_workload_insertion_retry_limit", 0)?.min(100) as u32);
     } else {
-        phase.operations = operations(p)?;
-        objects.popularity = Some(popularity(p)?);
-        if phase.operations.contains_key("scan") {
-            objects.scan = Some(ScanWritten {
-                min: Some(p.whole("minscanlength", 1)?.clamp(1, MOST_SCANNED)),
-                max: p.whole("maxscanlength", MOST_SCANNED)?.clamp(1, MOST_SCANNED),
-                theta: (p.word("scanlengthdistribution", &["uniform", "zipfian"])? == "zipfian")
-                    .then_some(0.99),
-            });
-        }
-        let (most, seconds) = (p.whole("operationcount", 0)?, p.whole("maxexecutiontime", 0)?);
-        if most == 0 && seconds == 0 {
-            return Err(
-                p.wrong("operationcount", "the number of operations, above 0 (or set maxexecutiontime)")
-            );
-        }
-        phase.stop_after = (most > 0).then_some(most);
-        phase.duration = (seconds > 0).then(|| format!("{seconds}s"));
+        transactions(p, &mut phase, &mut objects)?;
     }
     phase.objects = objects;
     let warmup = p.whole("warmuptime", 0)?;
