@@ -115,6 +115,9 @@ fn content(store: &dyn Store, key: &str) -> Vec<u8> {
 #[test]
 fn google_cloud_storage_conforms_by_media_and_resumable_uploads() {
     let Some(server) = Foreign::fake_gcs() else { return };
+    let list = Request::List { prefix: "", start_after: "", token: "", max_keys: 1 };
+    let early = one(gcs(server.port, "").as_ref(), list).map(|_| ()).unwrap_err();
+    assert!(early.is_missing_container(), "{early}");
     one(gcs(server.port, "").as_ref(), Request::CreateBucket).unwrap();
     for parameters in ["", "&upload=resumable", "&upload=resumable&chunk=256KiB", "&upload=media"] {
         block_on(check(gcs(server.port, parameters).as_ref(), "some/prefix/"));

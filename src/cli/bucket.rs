@@ -70,7 +70,7 @@ fn open(store: &str) -> Result<Opened, Exit> {
 }
 
 fn unusable(store: &str, failure: &Failure) -> Exit {
-    let hint = hint(failure);
+    let hint = if failure.is_missing_container() { "" } else { hint(failure) };
     Exit::store(format!("{store}: {failure}{}{hint}", if hint.is_empty() { "" } else { "; " }))
 }
 

@@ -60,6 +60,11 @@ impl Failure {
         matches!(&self.class, ErrorClass::Answered(class) if class.ends_with(&format!(" {code}")))
     }
 
+    /// The same failure of a request for the bucket: what is missing is the bucket.
+    pub fn of_container(self) -> Failure {
+        Failure { class: ErrorClass::Answered("404 NoSuchBucket".into()), ..self }
+    }
+
     /// Whether the store said that the bucket or table is not there.
     pub fn is_missing_container(&self) -> bool {
         self.is_code("NoSuchBucket") || self.is_code("ResourceNotFoundException")

@@ -242,12 +242,15 @@ fn loops(
                     );
                 }
                 let done = run_loop(ground, contestant, *up, loop_)?;
+                if ground.control.stopped_at().is_some() {
+                    // A loop that was cut short has no time.
+                    return Err(Exit::interrupted(
+                        "interrupted; whole loops are kept, the run is marked partial",
+                    ));
+                }
                 result.sync.push(SyncLoop { repeat: loop_, ..done.figures });
                 result.windows.extend(done.windows);
                 directory.result(result);
-                if ground.control.stopped_at().is_some() {
-                    return Err(Exit::interrupted("interrupted; results are kept and marked partial"));
-                }
             }
         }
     }

@@ -94,8 +94,8 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
     for side in &result.side_calls {
         let failed = if side.failed > 0 { format!(", {} failed", side.failed) } else { String::new() };
         out.push_str(&format!(
-            "\n{}: {} {} calls{failed}, beside the operations: first {:.1} ms, mean {:.1} ms, longest {:.1} ms\n",
-            side.store, side.calls, side.what, side.first_ms, side.mean_ms, side.max_ms
+            "\n{}: {} x {}{failed}, beside the operations: first {:.1} ms, mean {:.1} ms, longest {:.1} ms\n",
+            side.store, side.what, side.calls, side.first_ms, side.mean_ms, side.max_ms
         ));
     }
     result.run.notes.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));

@@ -182,7 +182,11 @@ impl GcsLane {
         timings: &mut Timings,
     ) -> Result<(http::response::Parts, Vec<u8>), Failure> {
         let (head, body) = self.exchange(call, observer, timings).await?;
-        if head.status.is_success() { Ok((head, body)) } else { Err(failure_of(&head, &body, *timings)) }
+        if head.status.is_success() {
+            return Ok((head, body));
+        }
+        let failure = failure_of(&head, &body, *timings);
+        Err(if call.of_bucket && head.status == 404 { failure.of_container() } else { failure })
     }
 
     /// Reads an object or a range of it.

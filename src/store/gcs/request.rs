@@ -20,6 +20,8 @@ pub struct Call {
     body: Option<Body>,
     /// Whether sending it twice has the effect of sending it once.
     pub idempotent: bool,
+    /// Whether it asks for the bucket rather than for an object in it.
+    pub of_bucket: bool,
 }
 
 /// What of an object's resource is asked for.
@@ -34,7 +36,7 @@ fn name_into(out: &mut String, key: &str) {
 impl Call {
     fn new(method: Method, target: String) -> Call {
         let idempotent = method != Method::POST;
-        Call { method, target, headers: Vec::new(), body: None, idempotent }
+        Call { method, target, headers: Vec::new(), body: None, idempotent, of_bucket: false }
     }
 
     fn with(mut self, name: HeaderName, value: impl Into<String>) -> Call {
@@ -101,7 +103,7 @@ impl Call {
                 target.push_str(&format!("&{name}={}", encode_query(value)));
             }
         }
-        Call::new(Method::GET, target)
+        Call { of_bucket: true, ..Call::new(Method::GET, target) }
     }
 
     /// Asks for, creates or deletes the bucket.
@@ -111,7 +113,8 @@ impl Call {
     pub fn bucket(url: &GcsUrl, method: Method) -> Result<Call, String> {
         let bucket = &url.endpoint.bucket;
         if method != Method::POST {
-            return Ok(Call::new(method, format!("/storage/v1/b/{bucket}")));
+            let target = format!("/storage/v1/b/{bucket}");
+            return Ok(Call { of_bucket: true, ..Call::new(method, target) });
         }
         let project = url.project.as_deref().or((!url.sign).then_some("test"));
         let project = project

@@ -90,7 +90,7 @@ pub enum UrlError {
         written: String,
     },
     /// The provider does not take that checksum.
-    #[error("checksum={name}: {provider} takes none, {known}")]
+    #[error("checksum={name} is not taken by {provider}; choose none, {known}")]
     Checksum {
         /// As written.
         name: String,

@@ -280,7 +280,7 @@ mod tests {
         assert!(message("s3://bucket?provider=aws").contains("known are aws-s3"));
         assert!(message("s3://bucket?provider=minio").contains("endpoint="));
         assert!(message("s3://bucket?provider=cloudflare-r2").contains("account="));
-        assert!(message("s3://bucket?provider=backblaze-b2&checksum=crc32c").contains("takes none, md5"));
+        assert!(message("s3://bucket?provider=backblaze-b2&checksum=crc32c").contains("choose none, md5"));
         assert!(message("s3://bucket?storage_class=EXPRESS").contains("STANDARD_IA"));
     }
 }
