@@ -20,6 +20,7 @@ pub mod workload;
 
 pub mod net;
 pub mod provider;
+pub mod published;
 pub mod s3;
 pub mod server;
 pub mod store;

@@ -16,6 +16,9 @@ pub enum UnitError {
         "'{0}' is not a rate; write operations per time, such as 500/s, 30/m or 0.5/s, above 0 and at most 10000000/s"
     )]
     Rate(String),
+    /// Not a throughput.
+    #[error("'{0}' is not a throughput; write bits or bytes per second, such as 5 Gbit/s, 100 MB/s or 1 GiB/s")]
+    Throughput(String),
 }
 
 fn split(text: &str) -> Option<(f64, &str)> {
@@ -92,6 +95,25 @@ pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
         return Err(fail());
     }
     Ok(per_s)
+}
+
+/// Reads a throughput as bytes per second: `5 Gbit/s`, `100 MB/s` (decimal), `1 GiB/s` (binary).
+///
+/// # Errors
+/// [`UnitError::Throughput`] for anything else.
+pub fn parse_throughput(text: &str) -> Result<f64, UnitError> {
+    let fail = || UnitError::Throughput(text.to_string());
+    let (number, unit) = split(text).ok_or_else(fail)?;
+    let factor = match unit.strip_suffix("/s").ok_or_else(fail)?.trim() {
+        "bit" => 0.125,
+        "kbit" => 125.0,
+        "Mbit" => 125e3,
+        "Gbit" => 125e6,
+        "Tbit" => 125e9,
+        "" => return Err(fail()),
+        other => parse_size(&format!("1 {other}")).map_err(|_| fail())? as f64,
+    };
+    Ok(number * factor)
 }
 
 /// Writes a size exactly, in the largest binary unit that divides it.
@@ -171,11 +193,18 @@ pub fn format_ms(ms: f64) -> String {
     format!("{ms:.decimals$}")
 }
 
-/// Names of stores for people: without parameters where that tells them apart, else as written.
+/// Names of stores for people: without parameters where that tells them apart, with their endpoint's host where that does, else as
+/// written.
 pub fn short_names(stores: &[&str]) -> Vec<String> {
-    let short = |store: &str| store.split('?').next().unwrap_or(store).to_string();
-    let all: std::collections::HashSet<String> = stores.iter().map(|s| short(s)).collect();
-    stores.iter().map(|s| if all.len() == stores.len() { short(s) } else { (*s).to_string() }).collect()
+    let short = |store: &&str| store.split('?').next().unwrap_or(store).trim_end_matches('/').to_string();
+    let with_host = |store: &&str| {
+        let host = store.split_once("endpoint=").map_or("", |(_, rest)| rest.split('&').next().unwrap_or(""));
+        let host = host.split_once("://").map_or(host, |(_, host)| host);
+        if host.is_empty() { short(store) } else { format!("{} at {host}", short(store)) }
+    };
+    let apart = |names: &Vec<String>| names.iter().collect::<std::collections::HashSet<_>>().len() == names.len();
+    let names = [stores.iter().map(short).collect(), stores.iter().map(with_host).collect::<Vec<_>>()];
+    names.into_iter().find(apart).unwrap_or_else(|| stores.iter().map(|s| (*s).to_string()).collect())
 }
 
 /// Writes a count with its thousands apart: `1 234 567`.

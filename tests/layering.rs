@@ -19,8 +19,9 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("recorder", &["clock", "machine", "store", "workload", "rng"]),
     ("driver", &["clock", "recorder", "rng", "schedule", "store", "workload"]),
     ("import", &["recorder", "schedule", "store", "workload"]),
-    ("summary", &["recorder", "rng", "schedule", "store", "workload"]),
-    ("report", &["machine", "recorder", "summary", "units"]),
+    ("summary", &["recorder", "rng", "schedule", "store", "units", "workload"]),
+    ("published", &[]),
+    ("report", &["machine", "published", "recorder", "summary", "units"]),
     ("server", &["clock", "net", "rng", "s3", "units"]),
 ];
 

@@ -7,6 +7,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 
 use super::exit::Exit;
 use crate::experiment::{BUILT_IN, load};
+use crate::published;
 use crate::provider::{self, Addressing, Confidence, Profile, Row};
 use crate::units::{format_bytes, format_count};
 
@@ -27,6 +28,8 @@ enum What {
     Experiments,
     /// Providers that stores may name: s3://bucket?provider=NAME
     Providers,
+    /// What others have published: `plimsoll published show NAME`
+    Published,
 }
 
 /// Lists.
@@ -41,6 +44,11 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
         What::Experiments => {
             for (name, _) in BUILT_IN {
                 println!("{name:16} {}", load(name, &[]).map_err(Exit::input)?.description);
+            }
+        }
+        What::Published => {
+            for document in published::all().map_err(Exit::input)? {
+                println!("{:16} {} ({}, {})", document.name, document.title, document.source, document.date);
             }
         }
         What::Providers => {

@@ -4,13 +4,16 @@ use clap::{Parser, Subcommand};
 
 pub mod bucket;
 pub mod calibrate;
+pub mod check;
 pub mod clean;
+pub mod compare;
 pub mod dry_run;
 pub mod exit;
 pub mod export;
 pub mod fit;
 pub mod import;
 pub mod keys;
+pub mod knee;
 pub mod list;
 pub mod merge;
 pub mod preflight;
@@ -18,6 +21,8 @@ pub mod probe;
 pub mod progress;
 pub mod reporter;
 pub mod run;
+pub mod published;
+pub mod runs;
 pub mod serve;
 pub mod session;
 pub mod shard;
@@ -47,6 +52,10 @@ enum Command {
     Sync(Box<sync::Arguments>),
     /// Show a run's results again
     Show(show::Arguments),
+    /// Hold runs, or the stores of one run, against each other
+    Compare(compare::Arguments),
+    /// Hold a run against objectives: 'get.p99 < 10ms'
+    Check(check::Arguments),
     /// Put the runs of several shards together
     Merge(merge::Arguments),
     /// Write a run as Parquet, CSV, Markdown or HdrHistogram log
@@ -63,6 +72,8 @@ enum Command {
     Calibrate(calibrate::Arguments),
     /// Serve an S3-compatible store from memory
     Serve(serve::Arguments),
+    /// What others have published, and which of it holds
+    Published(published::Arguments),
     /// List what is built in
     List(list::Arguments),
 }
@@ -81,6 +92,8 @@ pub fn main() -> i32 {
         Command::Ycsb(arguments) => ycsb::ycsb_command(&arguments),
         Command::Sync(arguments) => sync::sync(&arguments),
         Command::Show(arguments) => show::show(&arguments),
+        Command::Compare(arguments) => compare::compare(&arguments),
+        Command::Check(arguments) => check::check(&arguments),
         Command::Merge(arguments) => merge::merge(&arguments),
         Command::Import(arguments) => import::import(&arguments),
         Command::Export(arguments) => export::export(&arguments),
@@ -89,6 +102,7 @@ pub fn main() -> i32 {
         Command::Bucket(arguments) => bucket::bucket(&arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Published(arguments) => published::published(&arguments),
         Command::List(arguments) => list::list(&arguments),
     };
     match outcome {

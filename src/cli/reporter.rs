@@ -44,6 +44,8 @@ pub struct Reporter<'a> {
     ends: BTreeMap<RampOf, RampEnd>,
     written_at_ns: u64,
     write_took_ns: u64,
+    /// What rounds before this one brought, where the run goes in rounds.
+    earlier: RunResult,
     /// The result so far.
     pub result: RunResult,
 }
@@ -73,6 +75,7 @@ impl<'a> Reporter<'a> {
             ends: BTreeMap::new(),
             written_at_ns: 0,
             write_took_ns: 0,
+            earlier: result.clone(),
             result,
         }
     }
@@ -143,8 +146,8 @@ impl<'a> Reporter<'a> {
     }
 
     fn gather(&mut self, states: &[WindowState]) {
-        let mut all = Vec::new();
-        let mut cpu_s = self.cpu_closed_s;
+        let mut all = self.earlier.windows.clone();
+        let mut cpu_s = self.cpu_closed_s + self.earlier.client.cpu_seconds;
         for (index, state) in states.iter().enumerate() {
             if !self.counts(index) {
                 continue;
@@ -163,7 +166,8 @@ impl<'a> Reporter<'a> {
         client.cpu_us_per_operation = if measured > 0 { cpu_s * 1e6 / measured as f64 } else { 0.0 };
         client.peak_rss_bytes = peak_rss_bytes();
         self.result.sweeps = sweeps(&overall(&all));
-        self.result.ramps = of_windows(&all, |window| self.why_ended(window));
+        let ramped: Vec<Window> = all.iter().filter(|w| self.is_ramp(w)).cloned().collect();
+        self.result.ramps = of_windows(&ramped, |window| self.why_ended(window));
         self.result.windows = all;
         let calls = self.job.sites.iter().zip(&self.described);
         self.result.side_calls = calls.flat_map(|(s, d)| sums(&d.url, &s.store.side_calls())).collect();
@@ -173,6 +177,11 @@ impl<'a> Reporter<'a> {
         let stint = &self.job.stints[index];
         let counts = stint.recorded && stint.phase.role == Role::Measure;
         if counts { state.usage.process_cpu_ns as f64 / 1e9 } else { 0.0 }
+    }
+
+    /// Whether a window is of a phase whose load rises.
+    fn is_ramp(&self, window: &Window) -> bool {
+        self.job.stints.iter().any(|s| s.phase.ramp.is_some() && s.phase.name == window.phase)
     }
 
     /// Why the ramp that a window is a step of has no more steps.
@@ -193,15 +202,6 @@ impl<'a> Reporter<'a> {
         self.directory.result(&self.result);
         self.written_at_ns = now_ns();
         self.write_took_ns = self.written_at_ns - began;
-    }
-
-    /// Writes the result for the last time and gives it back.
-    pub fn finish(mut self, partial: bool) -> RunResult {
-        self.result.run.partial = partial;
-        self.result.run.shards.iter_mut().for_each(|shard| shard.partial = partial);
-        self.result.client.peak_rss_bytes = peak_rss_bytes();
-        self.write();
-        self.result
     }
 }
 

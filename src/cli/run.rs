@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::dry_run;
 use super::exit::Exit;
+use super::knee::{Asked, KneeArguments, knee};
 use super::session::{Settings, execute};
 use super::shard::{Sharding, parse_shard, parse_start};
 use super::stores;
@@ -16,11 +17,12 @@ use crate::experiment::short::{FORMS, Short};
 use crate::experiment::written::DEFAULT_SEED;
 use crate::experiment::{Experiment, load, resolve};
 use crate::report::{json, terminal};
+use crate::units::format_rate;
 
 /// Arguments of `plimsoll run`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// A built-in experiment (`plimsoll list experiments`), a file, or get, put, mixed, head, list, delete
+    /// A built-in experiment (`plimsoll list experiments`), a file, or get, put, mixed, head, list, delete, knee
     experiment: String,
     /// Store to measure: a URL or a name from plimsoll.toml; may be repeated
     #[arg(long, value_name = "STORE")]
@@ -69,6 +71,8 @@ pub struct Arguments {
     clock_offset: Option<f64>,
     #[command(flatten)]
     short: ShortArguments,
+    #[command(flatten)]
+    knee: KneeArguments,
 }
 
 /// What is logged beside histograms.
@@ -95,10 +99,10 @@ struct ShortArguments {
     #[arg(long)]
     rate: Option<String>,
     /// Open loop: constant or poisson [default: constant]
-    #[arg(long, requires = "rate")]
+    #[arg(long)]
     arrival: Option<String>,
     /// Open loop: most operations in flight [default: 1024]
-    #[arg(long, value_name = "N", requires = "rate")]
+    #[arg(long, value_name = "N")]
     in_flight: Option<u64>,
     /// Length of the measurement [default: 30s, unless --operations is given]
     #[arg(long)]
@@ -163,15 +167,39 @@ impl ShortArguments {
     }
 }
 
-fn resolve_experiment(arguments: &Arguments) -> Result<Experiment, Exit> {
+/// The experiment of a search: the short form at the first rate.
+fn of_knee(arguments: &Arguments, asked: Option<&Asked>) -> Result<(String, Option<String>), Exit> {
     let short = &arguments.short;
-    let mut experiment: Experiment = if FORMS.contains(&arguments.experiment.as_str()) {
+    let Some(asked) = asked else {
+        return match arguments.knee.given() {
+            Some(flag) => Err(Exit::input(format!("{flag} belongs to `plimsoll run knee`"))),
+            None => Ok((arguments.experiment.clone(), short.rate.clone())),
+        };
+    };
+    let given = [
+        ("--concurrency", short.concurrency.is_some(), "an open loop has --in-flight"),
+        ("--rate", short.rate.is_some(), "it begins with --from"),
+        ("--duration", short.duration.is_some(), "its steps have --step"),
+        ("--operations", short.operations.is_some(), "its steps have --step"),
+        ("--warmup", short.warmup.is_some(), "every step has one of its own"),
+        ("--shard", arguments.shard.is_some(), "run it on one host"),
+    ];
+    if let Some((flag, _, instead)) = given.into_iter().find(|(_, given, _)| *given) {
+        return Err(Exit::input(format!("{flag} does not go with a knee; {instead}")));
+    }
+    Ok((asked.form.clone(), Some(format_rate(asked.limits.from))))
+}
+
+fn resolve_experiment(arguments: &Arguments, asked: Option<&Asked>) -> Result<Experiment, Exit> {
+    let short = &arguments.short;
+    let (form, rate) = of_knee(arguments, asked)?;
+    let mut experiment: Experiment = if FORMS.contains(&form.as_str()) {
         let written = Short {
-            form: arguments.experiment.clone(),
+            form,
             size: short.size.clone().unwrap_or_else(|| "1KiB".into()),
             objects: short.objects.unwrap_or(1000),
             concurrency: short.concurrency,
-            rate: short.rate.clone(),
+            rate,
             arrival: short.arrival.clone(),
             in_flight: short.in_flight,
             duration: short.duration.clone(),
@@ -243,7 +271,8 @@ fn as_flag(message: &str) -> String {
 /// # Errors
 /// See [`execute`].
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
-    let experiment = resolve_experiment(arguments)?;
+    let asked = (arguments.experiment == "knee").then(|| arguments.knee.search()).transpose()?;
+    let experiment = resolve_experiment(arguments, asked.as_ref())?;
     if arguments.workers == Some(0) {
         return Err(Exit::input("--workers must be at least 1"));
     }
@@ -274,7 +303,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         workers: arguments.workers,
         quiet: arguments.json,
     };
-    let outcome = execute(&experiment, &settings)?;
+    let outcome = match asked {
+        Some(asked) => knee(&experiment, &settings, asked)?,
+        None => execute(&experiment, &settings)?,
+    };
     let text = if arguments.json {
         json::to_string(&outcome.result)
     } else {

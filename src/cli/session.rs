@@ -17,15 +17,19 @@ use crate::driver::clean::{Owned, clean};
 use crate::driver::{Control, DriverError, Job, Site, run, workers_for};
 use crate::experiment::Experiment;
 use crate::experiment::back::to_toml;
-use crate::machine::{Machine, usable_cores};
+use crate::machine::{Machine, peak_rss_bytes, usable_cores};
 use crate::report::directory::{Environment, RunDirectory, StoreFacts};
+use crate::report::json::{to_string, write_whole};
+use crate::report::seconds::series;
 use crate::rng::mix;
 use crate::s3::credentials::CredentialSource;
 use crate::schedule::plan::{Stint, plan};
 use crate::store::Store;
 use crate::store::url::web::shown;
+use crate::summary::estimates::judged;
 use crate::summary::limits::Means;
 use crate::summary::result::{ClientInfo, RunInfo, RunResult, SCHEMA, Window};
+use crate::summary::series::Clocked;
 use crate::workload::payload::Block;
 
 /// Settings of a run beside the experiment.
@@ -81,12 +85,44 @@ fn open_all(stores: &[String], settings: &Settings) -> Result<Vec<Opened>, Exit>
     stores.iter().map(open).collect()
 }
 
+/// What a run does round by round, with the same objects and in the same directory. Without a word of its own it has one round: the
+/// plan.
+pub trait Rounds {
+    /// The stints of the first round, given those of the plan.
+    fn first(&mut self, plan: Vec<Stint>) -> Vec<Stint> {
+        plan
+    }
+
+    /// The stints of the next round, given the result so far; `None` ends the run.
+    fn next(&mut self, result: &mut RunResult) -> Option<Vec<Stint>> {
+        let _ = result;
+        None
+    }
+}
+
+/// The plan, once.
+struct Once;
+
+impl Rounds for Once {}
+
 /// Runs an experiment.
 ///
 /// # Errors
 /// When nothing could be measured: bad settings (2) or an unusable store (3). Trouble later is in [`Outcome::problem`], and
 /// what was measured is kept.
 pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit> {
+    execute_rounds(asked, settings, &mut Once)
+}
+
+/// Runs an experiment round by round.
+///
+/// # Errors
+/// As [`execute`].
+pub fn execute_rounds(
+    asked: &Experiment,
+    settings: &Settings,
+    rounds: &mut dyn Rounds,
+) -> Result<Outcome, Exit> {
     let mut experiment = asked.clone();
     let sharding = settings.sharding.as_ref();
     if let Some(sharding) = sharding {
@@ -104,7 +140,7 @@ pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit>
     for store in &opened {
         environment.stores.push(preflight(store, &group, settings.create_bucket)?);
     }
-    let stints = stints_of(experiment, &opened)?;
+    let stints = rounds.first(stints_of(experiment, &opened)?);
     let of_shard = sharding.map(|s| s.shard).unwrap_or_default();
     let workers = settings.workers.unwrap_or_else(|| workers_for(&stints, usable_cores() as usize, of_shard));
     environment.workers = workers;
@@ -123,31 +159,46 @@ pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit>
     let sites: Vec<Site> =
         opened.iter().zip(roots).map(|(o, root)| Site { store: Arc::clone(&o.store), root }).collect();
     let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites, &control));
-    let job = Arc::new(Job {
-        sites,
-        stints: stints.into(),
-        workers,
-        block: Block::new(experiment.seed),
-        tag: false,
-        log: settings.record_operations,
-        shard: of_shard,
-        start_at_ns: sharding.map(Sharding::start_ns),
-        prepared: prepared.clone().map(|p| Box::new(move || p.announce()) as Box<dyn Fn() + Send + Sync>),
-    });
+    let job_of = |stints: Vec<Stint>| {
+        let announce = prepared.clone().map(|p| Box::new(move || p.announce()) as Box<dyn Fn() + Send + Sync>);
+        Arc::new(Job {
+            sites: sites.clone(),
+            stints: stints.into(),
+            workers,
+            block: Block::new(experiment.seed),
+            tag: false,
+            log: settings.record_operations,
+            shard: of_shard,
+            start_at_ns: sharding.map(Sharding::start_ns),
+            prepared: announce,
+        })
+    };
+    let mut job = job_of(stints);
     let means = Means { usable_cores: usable_cores(), workers };
     let origin_ns = now_ns();
     environment.origin_unix_s = wall_now().as_nanosecond() as f64 / 1e9;
-    let mut blank = blank(settings, &id, &experiment.name, experiment.seed);
-    blank.client.workers = workers;
-    blank.run.notes = notes;
-    let mut reporter = Reporter::new(&job, &control, &mut directory, &progress, means, blank);
-    if let Some(prepared) = &prepared {
-        reporter.result.run.shards = vec![prepared.info(&id, &reporter.result, &environment)];
+    let mut result = blank(settings, &id, &experiment.name, experiment.seed);
+    result.client.workers = workers;
+    result.run.notes = notes;
+    let mut problem;
+    loop {
+        if let Some(prepared) = &prepared {
+            result.run.shards = vec![prepared.info(&id, &result, &environment)];
+        }
+        let mut reporter = Reporter::new(&job, &control, &mut directory, &progress, means, result);
+        let outcome = run(&job, origin_ns, &control, &mut reporter);
+        result = reporter.result;
+        problem = outcome.err().map(|e| driver_exit(&e));
+        if problem.is_some() || control.stopped_at().is_some() {
+            break;
+        }
+        match rounds.next(&mut result) {
+            Some(stints) => job = job_of(stints),
+            None => break,
+        }
     }
-    let outcome = run(&job, origin_ns, &control, &mut reporter);
-    let mut problem = outcome.err().map(|e| driver_exit(&e));
     if let Some(prepared) = &prepared {
-        reporter.result.run.shards = vec![prepared.info(&id, &reporter.result, &environment)];
+        result.run.shards = vec![prepared.info(&id, &result, &environment)];
         prepared.wait_for_the_others();
     }
     let interrupted = control.stopped_at().is_some();
@@ -167,10 +218,29 @@ pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit>
     } else if interrupted {
         problem = Some(Exit::interrupted("interrupted; results are kept and marked partial"));
     }
-    let result = reporter.finish(partial);
+    conclude(&mut result, partial, &mut directory);
     let cleaned = directory.environment(&environment).and_then(|()| directory.finish());
-    let problem = problem.or_else(|| cleaned.err().map(out_error)).or_else(|| judge(&result));
+    let judged = confide(&path, &mut result);
+    let problem = problem.or_else(|| cleaned.and(judged).err().map(out_error)).or_else(|| judge(&result));
     Ok(Outcome { result, path, problem })
+}
+
+/// Writes the result of a run that is over, all but what is judged of it.
+fn conclude(result: &mut RunResult, partial: bool, directory: &mut RunDirectory) {
+    result.run.partial = partial;
+    result.run.shards.iter_mut().for_each(|shard| shard.partial = partial);
+    result.client.peak_rss_bytes = peak_rss_bytes();
+    directory.result(result);
+}
+
+/// Adds to a finished run what its figures lie between, from its own interval log.
+///
+/// # Errors
+/// When the log cannot be read back, or the result not written.
+pub fn confide(path: &Path, result: &mut RunResult) -> std::io::Result<()> {
+    let wanted = [Clocked::Service, Clocked::Response];
+    result.confidence = judged(&series(path, result, &wanted)?);
+    write_whole(&path.join("result.json"), &to_string(result))
 }
 
 /// An argument as it may be kept: signatures of URLs and keys among properties are left out.

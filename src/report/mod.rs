@@ -1,12 +1,15 @@
 //! Shows results: the terminal table, JSON, and the files of the run directory. One file per form; each works from
 //! `result.json` or from the recorder's rows alone, so any report can be made again without measuring again.
 
+pub mod comparison;
 pub mod directory;
 pub mod export;
 pub mod intervals;
 pub mod json;
+pub mod junit;
 pub mod operations;
 pub mod read;
+pub mod seconds;
 mod stream;
 pub mod terminal;
 pub mod ycsb;

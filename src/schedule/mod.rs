@@ -5,6 +5,7 @@
 //! operations ends when the last of them is answered.
 
 pub mod arrival;
+pub mod knee;
 pub mod plan;
 pub mod ramp;
 

@@ -69,7 +69,8 @@ pub struct Stint {
 }
 
 impl Stint {
-    fn of(phase: &Phase, number: usize, store: usize, repeat: u32) -> Stint {
+    /// The whole of a phase on one store.
+    pub fn of(phase: &Phase, number: usize, store: usize, repeat: u32) -> Stint {
         Stint { phase: phase.clone(), store, number, repeat, block: 0, step: None, recorded: true }
     }
 
@@ -134,7 +135,7 @@ fn blocks(
 }
 
 /// An unrecorded stretch of the same workload under the same load.
-fn rewarm(stint: &Stint, length_ns: u64) -> Stint {
+pub fn rewarm(stint: &Stint, length_ns: u64) -> Stint {
     let mut warm = stint.clone();
     warm.phase.role = Role::Warmup;
     warm.phase.limit = Limit { duration_ns: Some(length_ns), operations: None };

@@ -4,11 +4,17 @@
 //! makes one window of several, [`ramp`] finds plateau and knee.
 //! Nothing here touches a clock, a file or a store.
 
+pub mod books;
+pub mod comparison;
+pub mod confidence;
+pub mod estimates;
 pub mod latency;
 pub mod limits;
 pub mod merge;
+pub mod objective;
 pub mod ramp;
 pub mod result;
+pub mod series;
 pub mod shards;
 pub mod side;
 pub mod uploads;

@@ -1,8 +1,10 @@
 //! What a person reads in a terminal: one [`table`] per store, [`ramp`] steps and knee, a verdict on key [`groups`], several
 //! [`stores`] side by side, latency [`distribution`]s, and whatever is wrong with the figures.
 
+pub mod confidence;
 pub mod distribution;
 pub mod groups;
+pub mod knee;
 pub mod ramp;
 pub mod stores;
 pub mod table;
@@ -118,7 +120,10 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     if !plain.is_empty() {
         out.push_str(&format!("\n{}", lines(&table(&plain))));
     }
-    out.push_str(&ramp::render(&merged, result.ramps.iter().filter(|r| r.store == store)));
+    match &result.knee {
+        Some(found) => out.push_str(&knee::render(found, &merged)),
+        None => out.push_str(&ramp::render(&merged, result.ramps.iter().filter(|r| r.store == store))),
+    }
     out.push_str(&uploads::render(result, &plain, store));
     out.push_str(&groups::render(&own));
     let open = measured.iter().any(|w| w.response_ms.is_some());
@@ -139,6 +144,7 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     }
     out.push('\n');
     if detail.distribution || plain.len() <= FEW {
+        plain.iter().for_each(|w| out.push_str(&confidence::render(w, &result.confidence)));
         plain.iter().for_each(|w| out.push_str(&distribution::render(w)));
     }
     for window in &measured {

@@ -1,0 +1,190 @@
+//! `plimsoll check`: a run held against objectives, for people and for CI.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use comfy_table::{Table, presets};
+
+use super::exit::Exit;
+use super::runs::{Run, read};
+use crate::report::junit;
+use crate::report::terminal::table::lines;
+use crate::summary::objective::{Finding, Objective, Outcome};
+use crate::summary::series::{Clocked, Series};
+use crate::units::short_names;
+
+/// Arguments of `plimsoll check`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Run directories
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// An objective: 'get.p99 < 10ms', 'errors < 0.1%', 'throughput > 5 Gbit/s'; may be repeated
+    #[arg(long, value_name = "OBJECTIVE")]
+    slo: Vec<String>,
+    /// A file of objectives, one a line; # begins a comment
+    #[arg(long, value_name = "FILE")]
+    slo_file: Option<PathBuf>,
+    /// Also write the outcome as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// What it means for the exit code when a run is too short to tell
+    #[arg(long, value_enum, default_value = "fail")]
+    cannot_tell: CannotTell,
+}
+
+/// What an open question counts as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum CannotTell {
+    /// As a failure: what was not shown is not so
+    Fail,
+    /// As passed
+    Pass,
+}
+
+/// One objective in one place.
+pub struct Checked {
+    /// The objective as written.
+    pub objective: String,
+    /// Store, phase and operation.
+    pub place: String,
+    /// What was found.
+    pub finding: Finding,
+}
+
+fn objectives(arguments: &Arguments) -> Result<Vec<Objective>, Exit> {
+    let mut out = Vec::new();
+    for text in &arguments.slo {
+        out.push(Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")))?);
+    }
+    if let Some(path) = &arguments.slo_file {
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|e| Exit::input(format!("--slo-file {}: {e}", path.display())))?;
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            if !line.is_empty() {
+                let parsed = Objective::parse(line);
+                out.push(parsed.map_err(|e| Exit::input(format!("{}:{}: {e}", path.display(), number + 1)))?);
+            }
+        }
+    }
+    if out.is_empty() {
+        return Err(Exit::input("--slo is missing; name an objective, such as --slo 'get.p99 < 10ms'"));
+    }
+    Ok(out)
+}
+
+/// The series that an objective is about; without an operation all of a phase as one.
+fn subjects(run: &Run, objective: &Objective) -> Vec<Series> {
+    let measured: Vec<&Series> =
+        run.series.iter().filter(|s| s.role == "measure" && objective.target.matches(s)).collect();
+    if objective.target.operation.is_some() {
+        return measured.into_iter().cloned().collect();
+    }
+    let mut groups: Vec<Vec<&Series>> = Vec::new();
+    for series in measured {
+        let same = |g: &&mut Vec<&Series>| {
+            (&g[0].store, &g[0].phase, g[0].step) == (&series.store, &series.phase, series.step)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(series),
+            None => groups.push(vec![series]),
+        }
+    }
+    let one = |group: &Vec<&Series>| if group.len() == 1 { Some(group[0].clone()) } else { Series::together(group) };
+    groups.iter().filter_map(one).collect()
+}
+
+/// Where a series was measured, as short as it can be told.
+fn place(run: &Run, series: &Series) -> String {
+    let stores: Vec<&str> = run.environment.stores.iter().map(|s| s.url.as_str()).collect();
+    let names = short_names(&stores);
+    let store = stores.iter().position(|s| *s == series.store).map_or(series.store.clone(), |at| names[at].clone());
+    let phase = series.step.map_or_else(|| series.phase.clone(), |step| format!("{}_{}", series.phase, step + 1));
+    format!("{store} {phase} {}", series.operation)
+}
+
+/// Holds a run against objectives.
+///
+/// # Errors
+/// 2 when one is about something that was not measured.
+fn check_run(run: &Run, objectives: &[Objective]) -> Result<Vec<Checked>, Exit> {
+    let mut out = Vec::new();
+    for objective in objectives {
+        let subjects = subjects(run, objective);
+        if subjects.is_empty() {
+            let mut known: Vec<String> = run
+                .series
+                .iter()
+                .filter(|s| s.role == "measure")
+                .map(|s| format!("{}.{}", s.phase, s.operation))
+                .collect();
+            known.sort();
+            known.dedup();
+            return Err(Exit::input(format!(
+                "--slo '{}': {} measured no such thing; it has {}",
+                objective.text,
+                run.path.display(),
+                known.join(", ")
+            )));
+        }
+        for series in subjects {
+            out.push(Checked {
+                objective: objective.text.clone(),
+                place: place(run, &series),
+                finding: objective.judge(&series),
+            });
+        }
+    }
+    Ok(out)
+}
+
+fn render(path: &Path, checked: &[Checked]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    for c in checked {
+        table.add_row([c.finding.outcome.describe(), &c.objective, &c.place, &c.finding.detail]);
+    }
+    format!("{}\n{}", path.display(), lines(&table))
+}
+
+/// Checks runs and prints what was found.
+///
+/// # Errors
+/// 1 when an objective is missed (or cannot be told to be met), 2 for bad input.
+pub fn check(arguments: &Arguments) -> Result<(), Exit> {
+    let objectives = objectives(arguments)?;
+    let mut suites = Vec::new();
+    for path in &arguments.runs {
+        let run = read(path, &[Clocked::Service, Clocked::Response, Clocked::FirstByte])?;
+        let checked = check_run(&run, &objectives)?;
+        let _ = std::io::stdout().write_all(render(path, &checked).as_bytes());
+        suites.push((run.result.run.id.clone(), checked));
+    }
+    if let Some(path) = &arguments.junit {
+        let cases = suites.iter().map(|(id, checked)| {
+            let cases = checked.iter().map(|c| junit::Case {
+                name: c.objective.clone(),
+                place: c.place.clone(),
+                outcome: c.finding.outcome,
+                detail: c.finding.detail.clone(),
+            });
+            (id.clone(), cases.collect::<Vec<_>>())
+        });
+        let text = junit::document(&cases.collect::<Vec<_>>());
+        std::fs::write(path, text).map_err(|e| Exit::input(format!("--junit {}: {e}", path.display())))?;
+    }
+    let count = |outcome: Outcome| suites.iter().flat_map(|(_, c)| c).filter(|c| c.finding.outcome == outcome).count();
+    let (failed, open) = (count(Outcome::Fail), count(Outcome::CannotTell));
+    if failed > 0 {
+        return Err(Exit::check(format!("{failed} objective{} missed", if failed == 1 { "" } else { "s" })));
+    }
+    if open > 0 && arguments.cannot_tell == CannotTell::Fail {
+        return Err(Exit::check(format!(
+            "{open} objective{} cannot be told to be met; measure longer, or say --cannot-tell pass",
+            if open == 1 { "" } else { "s" }
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! `plimsoll compare`: runs, or the stores of one run, held against each other.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::runs::{Run, read};
+use crate::report::comparison::{Comparison, Subject, rows};
+use crate::summary::objective::{ChangeBound, Outcome, Target};
+use crate::summary::series::{Clocked, Series};
+use crate::units::short_names;
+
+mod alike;
+
+/// Arguments of `plimsoll compare`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Run directories; the first is the base. One run: its first store is
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// The figure that is decided by, declared before looking: get.p99, put.rate [default: the first operation's p50]
+    #[arg(long, value_name = "METRIC")]
+    primary: Option<String>,
+    /// Exit with 1 when a change surely goes beyond this bound: 'get.p99 > +5%'; may be repeated
+    #[arg(long, value_name = "CHANGE")]
+    fail_if: Vec<String>,
+    /// Print JSON instead of tables
+    #[arg(long)]
+    json: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Document {
+    comparisons: Vec<Comparison>,
+    checks: Vec<Check>,
+}
+
+/// How a `--fail-if` came out.
+#[derive(Serialize)]
+struct Check {
+    fail_if: String,
+    base: String,
+    other: String,
+    figure: String,
+    outcome: &'static str,
+}
+
+/// A store of a run.
+struct Side<'a> {
+    run: &'a Run,
+    store: String,
+    subject: Subject,
+}
+
+impl Side<'_> {
+    fn series(&self) -> impl Iterator<Item = &Series> {
+        self.run.series.iter().filter(|s| s.role == "measure" && s.store == self.store)
+    }
+}
+
+fn stores(run: &Run) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for series in run.series.iter().filter(|s| s.role == "measure") {
+        if !out.contains(&series.store) {
+            out.push(series.store.clone());
+        }
+    }
+    out
+}
+
+/// Who is held against whom.
+fn pairs(runs: &[Run]) -> Result<Vec<(Side<'_>, Side<'_>)>, Exit> {
+    let make = |number: usize, store: &str, name: String| {
+        let run = &runs[number];
+        let subject = Subject { run: run.result.run.id.clone(), store: store.into(), name };
+        Side { run, store: store.into(), subject }
+    };
+    let all: Vec<Vec<String>> = runs.iter().map(stores).collect();
+    if let Some(empty) = all.iter().position(Vec::is_empty) {
+        return Err(Exit::input(format!("{}: nothing was measured in it", runs[empty].path.display())));
+    }
+    if let [one] = all.as_slice() {
+        let names = short_names(&one.iter().map(String::as_str).collect::<Vec<_>>());
+        if one.len() < 2 {
+            return Err(Exit::input(format!(
+                "{}: it measured one store; name a second run, or measure two stores in one",
+                runs[0].path.display()
+            )));
+        }
+        let base = |_| make(0, &one[0], names[0].clone());
+        return Ok((1..one.len()).map(|i| (base(i), make(0, &one[i], names[i].clone()))).collect());
+    }
+    let ids: Vec<&str> = runs.iter().map(|r| r.result.run.id.as_str()).collect();
+    let name = |number: usize, store: &str, tell: bool| {
+        let short = store.split('?').next().unwrap_or(store);
+        if tell { format!("{short} in {}", ids[number]) } else { ids[number].to_string() }
+    };
+    let mut out = Vec::new();
+    for (number, own) in all.iter().enumerate().skip(1) {
+        if let ([a], [b]) = (all[0].as_slice(), own.as_slice()) {
+            // Runs are told apart by their stores where those differ, else by their ids.
+            let short = short_names(&[a, b]);
+            let (x, y) = if a == b { (name(0, a, false), name(number, b, false)) } else { (short[0].clone(), short[1].clone()) };
+            out.push((make(0, a, x), make(number, b, y)));
+            continue;
+        }
+        for store in own.iter().filter(|s| all[0].contains(s)) {
+            out.push((make(0, store, name(0, store, true)), make(number, store, name(number, store, true))));
+        }
+    }
+    if out.is_empty() {
+        return Err(Exit::input("the runs have no store in common; compare runs of one store each, or of the same stores"));
+    }
+    Ok(out)
+}
+
+/// Series of both sides that are of one phase, step and operation.
+fn matching<'a>(base: &'a Side<'_>, other: &'a Side<'_>) -> Vec<(&'a Series, &'a Series)> {
+    let same = |a: &Series, b: &Series| (&a.phase, a.step, &a.operation) == (&b.phase, b.step, &b.operation);
+    base.series().filter_map(|a| other.series().find(|b| same(a, b)).map(|b| (a, b))).collect()
+}
+
+/// Compares two sides.
+fn compare_pair(
+    (base, other): (&Side<'_>, &Side<'_>),
+    primary: Option<&Target>,
+    also: &[Target],
+) -> Result<Comparison, Exit> {
+    let within = std::ptr::eq(base.run, other.run);
+    if !within && let Some(difference) = alike::difference(&base.run.experiment, &other.run.experiment) {
+        return Err(Exit::input(format!(
+            "{} and {} did not do the same: {difference}; only runs of the same operations, objects and load can be compared",
+            base.run.path.display(),
+            other.run.path.display()
+        )));
+    }
+    let series = matching(base, other);
+    if series.is_empty() {
+        return Err(Exit::input(format!(
+            "{} and {} have no measured phase in common",
+            base.subject.name, other.subject.name
+        )));
+    }
+    let rows = rows(&series, primary, also, within);
+    if let Some(target) = primary.filter(|_| rows.iter().all(|r| !r.primary)) {
+        return Err(Exit::input(format!("--primary {}: no such phase or operation was measured in both", show(target))));
+    }
+    Ok(Comparison {
+        base: base.subject.clone(),
+        other: other.subject.clone(),
+        clients: if within { Vec::new() } else { alike::clients(&base.run.environment, &other.run.environment) },
+        rows,
+    })
+}
+
+fn show(target: &Target) -> String {
+    [target.phase.as_deref(), target.operation.as_deref(), Some(&target.metric)].into_iter().flatten().collect::<Vec<_>>().join(".")
+}
+
+/// Comparisons of these runs; also what the report draws.
+///
+/// # Errors
+/// 2 when they cannot be compared.
+pub fn comparisons(runs: &[Run], primary: Option<&Target>, also: &[Target]) -> Result<Vec<Comparison>, Exit> {
+    pairs(runs)?.iter().map(|(base, other)| compare_pair((base, other), primary, also)).collect()
+}
+
+/// Holds the comparisons against the bounds.
+fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check>, Exit> {
+    let mut out = Vec::new();
+    for bound in bounds {
+        let before = out.len();
+        for comparison in comparisons {
+            let target = &bound.target;
+            let matching = comparison.rows.iter().filter(|row| {
+                target.phase.as_ref().is_none_or(|p| *p == row.phase)
+                    && target.operation.as_ref().is_none_or(|o| *o == row.operation)
+                    && target.metric == row.metric
+            });
+            for row in matching {
+                let change = row.change.zip(row.change_low).zip(row.change_high).map(|((c, l), h)| (c, l, h));
+                let outcome = match bound.met(change) {
+                    Outcome::Fail => "fail",
+                    Outcome::Pass => "pass",
+                    Outcome::CannotTell => "cannot tell",
+                };
+                out.push(Check {
+                    fail_if: bound.text.clone(),
+                    base: comparison.base.name.clone(),
+                    other: comparison.other.name.clone(),
+                    figure: format!("{} {}", row.label(), row.change_text()),
+                    outcome,
+                });
+            }
+        }
+        if out.len() == before {
+            return Err(Exit::input(format!("--fail-if '{}': no such figure was measured in both", bound.text)));
+        }
+    }
+    Ok(out)
+}
+
+/// Compares and prints.
+///
+/// # Errors
+/// 1 when a bound is surely broken, 2 when the runs cannot be compared.
+pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
+    let primary = arguments.primary.as_deref().map(Target::parse).transpose();
+    let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;
+    let bounds: Vec<ChangeBound> = arguments
+        .fail_if
+        .iter()
+        .map(|text| ChangeBound::parse(text).map_err(|e| Exit::input(format!("--fail-if {e}"))))
+        .collect::<Result<_, _>>()?;
+    let also: Vec<Target> = bounds.iter().map(|b| b.target.clone()).collect();
+    let wanted = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
+    let used = if also.iter().chain(&primary).any(|t| t.metric.starts_with("first_byte")) { 3 } else { 2 };
+    let runs: Vec<Run> = arguments.runs.iter().map(|run| read(run, &wanted[..used])).collect::<Result<_, _>>()?;
+    let comparisons = comparisons(&runs, primary.as_ref(), &also)?;
+    let checks = check(&comparisons, &bounds)?;
+    let failed = checks.iter().filter(|c| c.outcome == "fail").count();
+    let text = if arguments.json {
+        let document = Document { comparisons, checks };
+        format!("{}\n", serde_json::to_string_pretty(&document).unwrap_or_default())
+    } else {
+        let tables: Vec<String> = comparisons.iter().map(Comparison::render).collect();
+        let lines = checks.iter().map(|c| format!("{:<11} --fail-if '{}': {}\n", c.outcome, c.fail_if, c.figure));
+        format!("{}{}", tables.join("\n"), lines.collect::<String>())
+    };
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    if failed > 0 { Err(Exit::check(format!("{failed} of {} bounds broken", arguments.fail_if.len()))) } else { Ok(()) }
+}

@@ -1,0 +1,240 @@
+//! `plimsoll run knee`: the highest rate at which a store holds its objectives.
+
+use clap::Args;
+
+use super::exit::Exit;
+use super::session::{Outcome, Rounds, Settings, execute_rounds};
+use crate::clock::SECOND;
+use crate::experiment::Experiment;
+use crate::experiment::short::FORMS;
+use crate::schedule::knee::{Limits, Search};
+use crate::schedule::plan::{Stint, rewarm};
+use crate::schedule::{Limit, Load, Phase, Role};
+use crate::summary::objective::Objective;
+use crate::units::{parse_duration, parse_rate};
+use crate::summary::result::{KneeFigures, KneeStep, RunResult, Window};
+
+/// Options of `plimsoll run knee`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Knee (plimsoll run knee)")]
+pub struct KneeArguments {
+    /// What must hold: 'get.p99 < 10ms', 'errors < 0.1%'; may be repeated
+    #[arg(long, value_name = "OBJECTIVE")]
+    slo: Vec<String>,
+    /// First rate that is tried [default: 50/s]
+    #[arg(long, value_name = "RATE")]
+    from: Option<String>,
+    /// Rate that is not gone beyond [default: 100000/s]
+    #[arg(long, value_name = "RATE")]
+    to: Option<String>,
+    /// Shortest step; one is longer where its percentile needs more operations [default: 10s]
+    #[arg(long, value_name = "TIME")]
+    step: Option<String>,
+    /// How close the highest rate that holds and the lowest that breaks come [default: 2%]
+    #[arg(long, value_name = "SHARE")]
+    tolerance: Option<String>,
+}
+
+impl KneeArguments {
+    /// The first option that was given, by its flag.
+    pub fn given(&self) -> Option<&'static str> {
+        let given = [
+            ("--slo", !self.slo.is_empty()),
+            ("--from", self.from.is_some()),
+            ("--to", self.to.is_some()),
+            ("--step", self.step.is_some()),
+            ("--tolerance", self.tolerance.is_some()),
+        ];
+        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+    }
+
+    /// The search that they ask for.
+    ///
+    /// # Errors
+    /// 2, naming the flag.
+    pub fn search(&self) -> Result<Asked, Exit> {
+        let rate = |flag: &str, text: &Option<String>, default: f64| {
+            let read = |text: &String| parse_rate(text).map_err(|e| Exit::input(format!("{flag}: {e}")));
+            text.as_ref().map_or(Ok(default), read)
+        };
+        let limits = Limits {
+            from: rate("--from", &self.from, 50.0)?,
+            to: rate("--to", &self.to, 100_000.0)?,
+            tolerance: self.tolerance.as_deref().map_or(Some(0.02), parse_share).ok_or_else(|| {
+                Exit::input("--tolerance must be a share between 0.5% and 50%, such as 2%")
+            })?,
+        };
+        if limits.from > limits.to {
+            return Err(Exit::input("--from is beyond --to; begin lower"));
+        }
+        let step = self.step.as_deref().unwrap_or("10s");
+        let step_ns = parse_duration(step).map_err(|e| Exit::input(format!("--step: {e}")))?;
+        if !(SECOND..=LONGEST_NS).contains(&step_ns) {
+            return Err(Exit::input("--step must be between 1s and 5m"));
+        }
+        let objectives = objectives(&self.slo)?;
+        Ok(Asked { form: form(&objectives)?, objectives, limits, step_ns })
+    }
+}
+
+fn parse_share(text: &str) -> Option<f64> {
+    let share = text.strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0;
+    (0.005..=0.5).contains(&share).then_some(share)
+}
+
+/// What is searched, and how.
+pub struct Asked {
+    /// The short form whose rate it is.
+    pub form: String,
+    /// What must hold.
+    pub objectives: Vec<Objective>,
+    /// Where the search begins and ends.
+    pub limits: Limits,
+    /// Shortest step, in nanoseconds.
+    pub step_ns: u64,
+}
+
+/// Unrecorded warm-up before each step: connections are made anew.
+const REWARM_NS: u64 = 2 * SECOND;
+/// No step is longer than this, however few operations there are.
+const LONGEST_NS: u64 = 300 * SECOND;
+
+/// Reads objectives that a rate can hold or break.
+///
+/// # Errors
+/// 2 when one is missing, is none, or is about a rate itself.
+fn objectives(texts: &[String]) -> Result<Vec<Objective>, Exit> {
+    if texts.is_empty() {
+        return Err(Exit::input("--slo is missing; a knee is the highest rate that holds one, such as --slo 'get.p99 < 10ms'"));
+    }
+    let read = |text: &String| {
+        let objective = Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")))?;
+        if ["rate", "throughput"].contains(&objective.target.metric.as_str()) {
+            return Err(Exit::input(format!("--slo '{text}': the knee is a rate itself; name a latency or errors")));
+        }
+        Ok(objective)
+    };
+    texts.iter().map(read).collect()
+}
+
+/// The short form that these objectives are about: `get` for `get.p99`, `mixed` for `mixed.put.p99`.
+///
+/// # Errors
+/// 2 when they are about several, or about something that has no short form.
+fn form(objectives: &[Objective]) -> Result<String, Exit> {
+    let mut forms: Vec<&str> = objectives
+        .iter()
+        .filter_map(|o| o.target.phase.as_deref().or(o.target.operation.as_deref()))
+        .collect();
+    forms.sort_unstable();
+    forms.dedup();
+    match forms.as_slice() {
+        [] => Ok("get".into()),
+        [form] if FORMS.contains(form) && *form != "delete" => Ok((*form).to_string()),
+        [other] => Err(Exit::input(format!("--slo: there is no knee of '{other}'; there are those of get, put, head, list and mixed"))),
+        several => Err(Exit::input(format!(
+            "--slo: the objectives are about {}; a knee is about one of them, or about mixed (mixed.get.p99)",
+            several.join(" and ")
+        ))),
+    }
+}
+
+/// A search under way.
+struct Knee {
+    objectives: Vec<Objective>,
+    search: Search,
+    step_ns: u64,
+    /// The stint that every step is made of.
+    model: Option<Stint>,
+    steps: Vec<KneeStep>,
+    quiet: bool,
+}
+
+impl Knee {
+    /// The stints of a step: a warm-up, and the step itself, long enough for its objectives.
+    fn step(&self, rate_per_s: f64) -> Vec<Stint> {
+        let Some(model) = &self.model else { return Vec::new() };
+        let mut stint = model.clone();
+        let Phase { load, limit, .. } = &mut stint.phase;
+        if let Load::Open { rate_per_s: rate, .. } = load {
+            *rate = rate_per_s;
+        }
+        let needed = self.objectives.iter().map(Objective::operations_needed).max().unwrap_or(0);
+        let needed_ns = (needed as f64 / rate_per_s * SECOND as f64) as u64;
+        *limit = Limit { duration_ns: Some(self.step_ns.max(needed_ns).min(LONGEST_NS)), operations: None };
+        stint.step = Some(self.steps.len() as u32);
+        vec![rewarm(&stint, REWARM_NS), stint]
+    }
+
+    /// How the last step fared.
+    fn judge(&mut self, windows: &[Window]) {
+        let step = self.steps.len() as u32;
+        let own: Vec<&Window> = windows.iter().filter(|w| w.role == "measure" && w.step == Some(step)).collect();
+        let Some(offered) = own.iter().filter_map(|w| w.offered_per_s).reduce(|a, b| a + b) else { return };
+        let Some(rate) = self.search.next() else { return };
+        let about = |o: &&Objective, w: &Window| o.target.operation.as_ref().is_none_or(|name| *name == w.operation);
+        let broken = own.iter().find_map(|w| self.objectives.iter().filter(|o| about(o, w)).find_map(|o| o.broken_by(w)));
+        let saturated = own.iter().any(|w| w.saturated).then(|| "the rate was not achieved".to_string());
+        let broke = broken.or(saturated);
+        let achieved_per_s = own.iter().map(|w| w.achieved_per_s).sum();
+        if !self.quiet {
+            let limited = own.iter().find_map(|w| w.client_limited.clone());
+            let limited = limited.map_or(String::new(), |what| format!("; the client was the limit ({what})"));
+            eprintln!("{offered:>10.1}/s  {}{limited}", broke.as_ref().map_or("holds".to_string(), |what| format!("breaks: {what}")));
+        }
+        self.search.note(rate, broke.is_none());
+        self.steps.push(KneeStep { step, offered_per_s: offered, achieved_per_s, held: broke.is_none(), broke });
+    }
+
+    fn figures(&self, finished: bool) -> KneeFigures {
+        let found = self.search.found();
+        KneeFigures {
+            objectives: self.objectives.iter().map(|o| o.text.clone()).collect(),
+            holds_per_s: found.holds,
+            breaks_per_s: found.breaks,
+            finished,
+            steps: self.steps.clone(),
+        }
+    }
+}
+
+impl Rounds for Knee {
+    fn first(&mut self, plan: Vec<Stint>) -> Vec<Stint> {
+        let (mut prepare, measured): (Vec<Stint>, Vec<Stint>) =
+            plan.into_iter().partition(|s| s.phase.role == Role::Prepare);
+        self.model = measured.into_iter().rfind(|s| s.phase.role == Role::Measure);
+        prepare.extend(self.search.next().map(|rate| self.step(rate)).unwrap_or_default());
+        prepare
+    }
+
+    fn next(&mut self, result: &mut RunResult) -> Option<Vec<Stint>> {
+        self.judge(&result.windows);
+        let next = self.search.next();
+        result.knee = Some(self.figures(next.is_none()));
+        next.map(|rate| self.step(rate))
+    }
+}
+
+/// Searches the knee of one store.
+///
+/// # Errors
+/// As [`execute_rounds`]; 2 when there is not exactly one store.
+pub fn knee(
+    experiment: &Experiment,
+    settings: &Settings,
+    asked: Asked,
+) -> Result<Outcome, Exit> {
+    let Asked { objectives, limits, step_ns, .. } = asked;
+    if experiment.stores.len() != 1 {
+        return Err(Exit::input("--store: a knee is searched on one store at a time"));
+    }
+    let mut knee = Knee {
+        objectives,
+        search: Search::new(limits),
+        step_ns,
+        model: None,
+        steps: Vec::new(),
+        quiet: settings.quiet,
+    };
+    execute_rounds(experiment, settings, &mut knee)
+}

@@ -1,0 +1,180 @@
+//! Histograms as they are written, read bucket by bucket: for whoever goes through thousands of seconds, where a full
+//! [`Latencies`](super::histogram::Latencies) for each would cost a third of a megabyte and the time to clear it.
+
+use std::io::Read;
+
+use flate2::read::ZlibDecoder;
+
+/// Cookies of HdrHistogram's V2 encoding, compressed and plain (HdrHistogram wire format; the low byte's high half is the word size).
+const COMPRESSED: u32 = 0x1c84_9314;
+const PLAIN: u32 = 0x1c84_9313;
+/// Bytes before the counts: cookie, length, offset, digits, lowest, highest, ratio.
+const HEADER: usize = 40;
+/// Buckets of equal width at the bottom, for 3 significant digits; every octave above has half as many.
+const LINEAR: usize = 2048;
+/// Number of buckets that values up to an hour need.
+pub const BUCKETS: usize = 24 * LINEAR / 2;
+
+/// The buckets that hold something: number of the bucket, and how many.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sparse {
+    /// In order of their numbers.
+    pub buckets: Vec<(u16, u32)>,
+}
+
+/// Lowest and highest value of a bucket, in microseconds.
+pub fn edges_us(bucket: usize) -> (u64, u64) {
+    if bucket < LINEAR {
+        return (bucket as u64, bucket as u64);
+    }
+    let octave = bucket / (LINEAR / 2) - 1;
+    let low = ((bucket % (LINEAR / 2) + LINEAR / 2) as u64) << octave;
+    (low, low + (1 << octave) - 1)
+}
+
+/// Number of the bucket that holds a value, in microseconds.
+pub fn bucket_of(us: u64) -> usize {
+    let octave = (u64::BITS - us.leading_zeros()).saturating_sub(11) as usize;
+    (octave * LINEAR / 2 + (us >> octave) as usize).min(BUCKETS - 1)
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+}
+
+/// Next number in ZigZag LEB128 of at most nine bytes.
+fn varint(bytes: &mut &[u8]) -> Option<i64> {
+    let mut value = 0u64;
+    for place in 0..9 {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        if place == 8 {
+            value |= u64::from(*byte) << 56;
+            break;
+        }
+        value |= u64::from(byte & 0x7f) << (7 * place);
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    Some((value >> 1) as i64 ^ -((value & 1) as i64))
+}
+
+impl Sparse {
+    /// Reads HdrHistogram V2, compressed, as [`Latencies::to_bytes`](super::histogram::Latencies::to_bytes) writes it; nothing is an
+    /// empty histogram. `None` when it is something else, or of another shape.
+    pub fn from_bytes(bytes: &[u8], scratch: &mut Vec<u8>) -> Option<Sparse> {
+        if bytes.is_empty() {
+            return Some(Sparse::default());
+        }
+        if word(bytes, 0)? != COMPRESSED {
+            return None;
+        }
+        scratch.clear();
+        // No histogram of this shape takes more than nine bytes a bucket.
+        let most = (HEADER + 9 * BUCKETS) as u64;
+        ZlibDecoder::new(bytes.get(8..)?).take(most).read_to_end(scratch).ok()?;
+        let (cookie, digits) = (word(scratch, 0)?, word(scratch, 12)?);
+        if cookie != PLAIN || digits != 3 || word(scratch, 16)? != 0 || word(scratch, 20)? != 1 {
+            return None;
+        }
+        let mut counts = scratch.get(HEADER..)?;
+        let (mut buckets, mut at) = (Vec::new(), 0usize);
+        while !counts.is_empty() {
+            match varint(&mut counts)? {
+                count @ 1.. => {
+                    if at >= BUCKETS {
+                        return None;
+                    }
+                    buckets.push((at as u16, u32::try_from(count).ok()?));
+                    at += 1;
+                }
+                zeros => at = at.checked_add(usize::try_from(zeros.unsigned_abs().max(1)).ok()?)?,
+            }
+        }
+        Some(Sparse { buckets })
+    }
+
+    /// Number of values.
+    pub fn len(&self) -> u64 {
+        self.buckets.iter().map(|(_, n)| u64::from(*n)).sum()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.buckets.is_empty()
+    }
+
+    /// Adds another.
+    pub fn absorb(&mut self, other: Sparse) {
+        if self.buckets.is_empty() {
+            self.buckets = other.buckets;
+            return;
+        }
+        for (bucket, n) in other.buckets {
+            match self.buckets.binary_search_by_key(&bucket, |(b, _)| *b) {
+                Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(n),
+                Err(at) => self.buckets.insert(at, (bucket, n)),
+            }
+        }
+    }
+
+    /// Number of values in buckets up to `bucket`.
+    pub fn up_to(&self, bucket: usize) -> u64 {
+        let end = self.buckets.partition_point(|(at, _)| usize::from(*at) <= bucket);
+        self.buckets[..end].iter().map(|(_, n)| u64::from(*n)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::histogram::{LONGEST_US, Latencies};
+    use super::*;
+    use crate::rng::Stream;
+
+    #[test]
+    fn it_reads_what_the_full_histogram_reads() {
+        let draws = Stream::new(9, "sparse");
+        let mut scratch = Vec::new();
+        for (n, mean_ns) in [(1, 1e3), (300, 2e5), (20_000, 5e7), (500, 4e11)] {
+            let mut latencies = Latencies::default();
+            (0..n).for_each(|i| latencies.record((draws.exponential(i) * mean_ns) as u64));
+            let sparse = Sparse::from_bytes(&latencies.to_bytes(), &mut scratch).unwrap();
+            let full: Vec<(u64, u64)> = latencies
+                .histogram()
+                .unwrap()
+                .iter_recorded()
+                .map(|v| (v.value_iterated_to(), v.count_at_value()))
+                .collect();
+            let mine: Vec<(u64, u64)> =
+                sparse.buckets.iter().map(|(b, n)| (edges_us(usize::from(*b)).1, u64::from(*n))).collect();
+            assert_eq!(mine, full);
+            assert_eq!(sparse.len(), latencies.len());
+        }
+    }
+
+    #[test]
+    fn buckets_and_values_agree() {
+        for us in (0..5000).chain((0..31).flat_map(|e| [(1 << e) - 1, 1 << e, (1 << e) + 1])).chain([LONGEST_US]) {
+            let (low, high) = edges_us(bucket_of(us));
+            assert!((low..=high).contains(&us), "{us} is not in {low}..={high}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_histogram_is_refused() {
+        let mut scratch = Vec::new();
+        let mut latencies = Latencies::default();
+        latencies.record(5_000_000);
+        let bytes = latencies.to_bytes();
+        assert_eq!(Sparse::from_bytes(&[], &mut scratch), Some(Sparse::default()));
+        assert_eq!(Sparse::from_bytes(b"neither this nor that", &mut scratch), None);
+        assert_eq!(Sparse::from_bytes(&bytes[..bytes.len() / 2], &mut scratch), None, "cut short");
+        let mut foreign = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 1_000_000, 2).unwrap();
+        foreign.record(77).unwrap();
+        let mut other = Vec::new();
+        use hdrhistogram::serialization::Serializer;
+        hdrhistogram::serialization::V2DeflateSerializer::new().serialize(&foreign, &mut other).unwrap();
+        assert_eq!(Sparse::from_bytes(&other, &mut scratch), None, "of two digits");
+    }
+}

@@ -1,0 +1,243 @@
+//! A comparison as it is shown: in a terminal, as JSON, in the report.
+
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::terminal::table::lines;
+use crate::summary::comparison::{Compared, Verdict, compare, holm, metrics};
+use crate::summary::confidence::Confidence;
+use crate::summary::estimates::{Estimate, Estimator, Metric};
+use crate::summary::objective::Target;
+use crate::summary::series::Series;
+use crate::units::{format_ms, format_per_s, format_throughput};
+
+/// One side of a comparison.
+#[derive(Debug, Clone, Serialize)]
+pub struct Subject {
+    /// Run id.
+    pub run: String,
+    /// The store as written.
+    pub store: String,
+    /// How it is told apart from the others.
+    pub name: String,
+}
+
+/// One figure on one side, in the row's unit.
+#[derive(Debug, Clone, Serialize)]
+pub struct Side {
+    /// What it comes to.
+    pub value: Option<f64>,
+    /// Lower end of its 95% interval.
+    pub low: Option<f64>,
+    /// Upper end.
+    pub high: Option<f64>,
+}
+
+/// One figure compared.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Name of the phase.
+    pub phase: String,
+    /// Step of a ramp, from 0.
+    pub step: Option<u32>,
+    /// Kind of operation.
+    pub operation: String,
+    /// Which figure.
+    pub metric: String,
+    /// `ms`, `per_s`, `bytes_per_s` or `share`.
+    pub unit: &'static str,
+    /// Whether it is the one that was declared beforehand; the others are corrected for being many.
+    pub primary: bool,
+    /// The first one's.
+    pub base: Side,
+    /// The other one's.
+    pub other: Side,
+    /// The other over the first; for errors the difference of the shares.
+    pub change: Option<f64>,
+    /// Lower end of its 95% interval.
+    pub change_low: Option<f64>,
+    /// Upper end.
+    pub change_high: Option<f64>,
+    /// Probability of a change at least this large, were there none.
+    pub probability: Option<f64>,
+    /// Bound that the probability must be below.
+    pub bound: f64,
+    /// `faster`, `slower`, `no difference shown`, `cannot tell`.
+    pub verdict: &'static str,
+    /// Smallest relative change (for errors: difference) that could have been shown.
+    pub smallest: Option<f64>,
+    /// Seconds of measurement that an interval would need, where there is none.
+    pub needs_s: Option<f64>,
+    /// Pairs of blocks whose correlation narrowed the interval; 0 where they were not paired.
+    pub pairs: usize,
+}
+
+/// Two sides held against each other.
+#[derive(Debug, Clone, Serialize)]
+pub struct Comparison {
+    /// The first.
+    pub base: Subject,
+    /// The other.
+    pub other: Subject,
+    /// What differs about who measured; the verdict is about that, too.
+    pub clients: Vec<String>,
+    /// Figure by figure.
+    pub rows: Vec<Row>,
+}
+
+/// Compares the series of two sides that belong together, figure by figure. `primary` was declared beforehand; without it, it is the first
+/// operation's p50. `also` are figures that are asked for beside the usual ones.
+pub fn rows(pairs: &[(&Series, &Series)], primary: Option<&Target>, also: &[Target], paired: bool) -> Vec<Row> {
+    let mut found: Vec<(&Series, Compared, bool)> = Vec::new();
+    for (base, other) in pairs {
+        let (mut a, mut b) = (Estimator::new(base), Estimator::new(other));
+        let counts = base.clocked();
+        let mut all = metrics(base, other);
+        for target in primary.into_iter().chain(also).filter(|t| t.matches(base)) {
+            all.extend(Metric::from_name(&target.metric, counts).filter(|m| !all.contains(m)));
+        }
+        for metric in all {
+            let first = found.iter().all(|(_, _, primary)| !primary);
+            let name = metric.name(counts);
+            let declared = primary.map_or(name == "p50", |t| t.matches(base) && t.metric == name);
+            found.push((base, compare(&mut a, &mut b, metric, paired), first && declared));
+        }
+    }
+    let probabilities: Vec<Option<f64>> =
+        found.iter().map(|(_, c, primary)| c.probability.filter(|_| !primary)).collect();
+    let bounds = holm(&probabilities);
+    found.into_iter().zip(bounds).map(|((s, c, primary), bound)| row(s, &c, primary, if primary { 0.05 } else { bound })).collect()
+}
+
+fn row(series: &Series, compared: &Compared, primary: bool, bound: f64) -> Row {
+    let (unit, scale) = compared.metric.unit();
+    let side = |estimate: &Estimate| {
+        let ends = estimate.confidence.ends().filter(|_| estimate.value.is_some());
+        Side {
+            value: estimate.value.map(|v| v * scale),
+            low: ends.map(|(low, _)| low * scale),
+            high: ends.map(|(_, high)| high * scale),
+        }
+    };
+    let needs = |estimate: &Estimate| match estimate.confidence {
+        Confidence::Needs { seconds } => Some(seconds),
+        Confidence::Between { .. } => None,
+    };
+    Row {
+        phase: series.phase.clone(),
+        step: series.step,
+        operation: series.operation.clone(),
+        metric: compared.metric.name(series.clocked()),
+        unit,
+        primary,
+        base: side(&compared.base),
+        other: side(&compared.other),
+        change: compared.change.map(|c| c.0),
+        change_low: compared.change.map(|c| c.1),
+        change_high: compared.change.map(|c| c.2),
+        probability: compared.probability,
+        bound,
+        verdict: compared.verdict(bound).describe(),
+        smallest: compared.smallest(),
+        needs_s: compared.needs_s.or_else(|| needs(&compared.base)),
+        pairs: compared.pairs,
+    }
+}
+
+impl Row {
+    /// `get p99`, `ramp_3 get p50`; the phase is left out where it says no more than the operation.
+    pub fn label(&self) -> String {
+        let phase = self.step.map_or_else(|| self.phase.clone(), |s| format!("{}_{}", self.phase, s + 1));
+        let phase = if phase == self.operation { String::new() } else { format!("{phase} ") };
+        format!("{phase}{} {}", self.operation, self.metric)
+    }
+
+    fn value(&self, value: f64) -> String {
+        match self.unit {
+            "ms" => format!("{} ms", format_ms(value)),
+            "per_s" => format!("{}/s", format_per_s(value)),
+            "bytes_per_s" => format_throughput(value),
+            _ => format!("{:.3}%", 100.0 * value),
+        }
+    }
+
+    /// The change in words: `x 1.25 [1.20..1.31]`.
+    pub fn change_text(&self) -> String {
+        let (Some(change), Some(low), Some(high)) = (self.change, self.change_low, self.change_high) else {
+            return "-".into();
+        };
+        if self.unit == "share" {
+            return format!("{:+.3}% [{:+.3}..{:+.3}]", 100.0 * change, 100.0 * low, 100.0 * high);
+        }
+        format!("x {change:.3} [{low:.3}..{high:.3}]")
+    }
+
+    fn verdict_text(&self) -> String {
+        if let Some(seconds) = self.needs_s.filter(|_| self.verdict == Verdict::CannotTell.describe()) {
+            return format!("cannot tell; about {seconds:.0} s of measurement would be needed");
+        }
+        let lost = self.change_low.zip(self.change_high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
+        let note = match (self.verdict == Verdict::NoDifference.describe(), lost && self.unit != "share", self.smallest) {
+            (true, true, _) => " (one of many figures)".into(),
+            (true, false, Some(smallest)) => format!(" (less than {:.1}% would not show)", 100.0 * smallest),
+            _ => String::new(),
+        };
+        format!("{}{note}", self.verdict)
+    }
+}
+
+impl Comparison {
+    /// The answer in a sentence: what the primary figure says.
+    pub fn sentence(&self) -> String {
+        let Some(row) = self.rows.iter().find(|r| r.primary).or_else(|| self.rows.first()) else {
+            return "nothing was measured in both".into();
+        };
+        let (a, b) = (&self.base.name, &self.other.name);
+        let among = if self.clients.is_empty() { String::new() } else { ", measured by different clients".into() };
+        match row.change.filter(|_| row.verdict == "faster" || row.verdict == "slower") {
+            Some(change) if row.unit != "share" => {
+                let less = row.unit == "ms";
+                let factor = if (row.verdict == "faster") == less { 1.0 / change } else { change };
+                let ends = row.change_low.zip(row.change_high).map(|(l, h)| {
+                    if (row.verdict == "faster") == less { (1.0 / h, 1.0 / l) } else { (l, h) }
+                });
+                let (low, high) = ends.unwrap_or_default();
+                format!("{b} is {} than {a} by a factor of {factor:.2} [{low:.2}..{high:.2}] in {}{among}", row.verdict, row.label())
+            }
+            Some(change) => format!("{b} has {:+.3}% {} against {a}{among}", 100.0 * change, row.label()),
+            None => format!("{} between {a} and {b} in {}{among}", row.verdict_text(), row.label()),
+        }
+    }
+
+    /// For a terminal.
+    pub fn render(&self) -> String {
+        let mut out = format!("{}\n", self.sentence());
+        for (side, subject) in [("base ", &self.base), ("other", &self.other)] {
+            out.push_str(&format!("{side}: {} (run {})\n", subject.store, subject.run));
+        }
+        self.clients.iter().for_each(|line| out.push_str(&format!("! the clients differ: {line}\n")));
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        table.set_header(["", &self.base.name, &self.other.name, "change [95% interval]", "verdict for the other"]);
+        for row in &self.rows {
+            let side = |side: &Side| side.value.map_or("-".into(), |v| row.value(v));
+            let primary = if row.primary { " *" } else { "" };
+            table.add_row([
+                format!("{}{primary}", row.label()),
+                side(&row.base),
+                side(&row.other),
+                row.change_text(),
+                row.verdict_text(),
+            ]);
+        }
+        for column in table.column_iter_mut().skip(1).take(3) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+        out.push_str(&format!("\n{}\n* declared beforehand; the others are held to Holm's bounds", lines(&table)));
+        if let Some(pairs) = self.rows.iter().map(|r| r.pairs).max().filter(|p| *p > 0) {
+            out.push_str(&format!("; {pairs} blocks measured in turn were paired"));
+        }
+        out.push('\n');
+        out
+    }
+}

@@ -1,0 +1,239 @@
+//! Curves over time: what a run did second by second, thinned to what a screen shows.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use crate::recorder::sparse::{Sparse, edges_us};
+use crate::summary::latency::needed;
+use crate::summary::series::{Clocked, Second, Series};
+
+/// Most points of a curve; finer than a screen's pixels is of no use.
+const MOST_POINTS: u64 = 600;
+
+/// Rows of a latency heatmap per factor of ten.
+const ROWS_PER_DECADE: f64 = 8.0;
+
+/// A stretch of a phase on a run's time axis.
+#[derive(Debug, Clone, Serialize)]
+pub struct Band {
+    /// Name of the phase, with its step.
+    pub name: String,
+    /// Role of the phase.
+    pub role: String,
+    /// Number of the store in the report.
+    pub store: usize,
+    /// First second.
+    pub from_s: u64,
+    /// Second after the last.
+    pub to_s: u64,
+}
+
+/// One kind of operation on one store over a run's time. Points are null where nothing was measured.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Line {
+    /// Number of the subject in the report.
+    pub subject: usize,
+    /// Kind of operation.
+    pub operation: String,
+    /// `service` or `response`.
+    pub clocked: &'static str,
+    /// Seconds that a point stands for.
+    pub bin_s: u64,
+    /// Seconds since the run's origin of each point.
+    pub at_s: Vec<u64>,
+    /// Operations answered well per second.
+    pub per_s: Vec<Option<f64>>,
+    /// Object megabytes per second (decimal).
+    pub mb_per_s: Vec<Option<f64>>,
+    /// Percentiles in milliseconds, null where too few operations carry them.
+    pub p50: Vec<Option<f64>>,
+    /// 90th.
+    pub p90: Vec<Option<f64>>,
+    /// 99th.
+    pub p99: Vec<Option<f64>>,
+    /// 99.9th.
+    pub p99_9: Vec<Option<f64>>,
+    /// Failures per point, by class.
+    pub errors: BTreeMap<String, Vec<u64>>,
+    /// The heatmap of its latencies.
+    pub heat: Heat,
+}
+
+/// A heatmap: cells `[point, row, operations]`.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Heat {
+    /// Seconds that a column stands for.
+    pub bin_s: u64,
+    /// Seconds since the run's origin of each column.
+    pub at_s: Vec<u64>,
+    /// Lower edges of the rows, in milliseconds; and the upper one of the last.
+    pub edges_ms: Vec<f64>,
+    /// The cells that hold something.
+    pub cells: Vec<(u32, u32, u64)>,
+}
+
+/// Four digits are more than a chart shows.
+fn short(x: f64) -> f64 {
+    if x == 0.0 || !x.is_finite() {
+        return 0.0;
+    }
+    let unit = 10f64.powi(3 - x.abs().log10().floor() as i32);
+    (x * unit).round() / unit
+}
+
+/// Percentile `q` of a merged second, in milliseconds.
+fn percentile(merged: &BTreeMap<u16, u64>, total: u64, q: f64) -> Option<f64> {
+    if total < needed(q) {
+        return None;
+    }
+    let rank = (q * total as f64).ceil() as u64;
+    let mut seen = 0;
+    let bucket = merged.iter().find(|(_, n)| {
+        seen += **n;
+        seen >= rank
+    })?;
+    Some(short(edges_us(usize::from(*bucket.0)).1 as f64 / 1e3))
+}
+
+fn histogram(second: &Second, clocked: Clocked) -> &Sparse {
+    if clocked == Clocked::Response { &second.response } else { &second.service }
+}
+
+/// The bands of a run: consecutive seconds of one phase on one store.
+pub fn bands(series: &[Series], subject: impl Fn(&Series) -> usize) -> Vec<Band> {
+    let mut out: Vec<Band> = Vec::new();
+    for s in series {
+        let name = s.step.map_or_else(|| s.phase.clone(), |step| format!("{}_{}", s.phase, step + 1));
+        let store = subject(s);
+        let mut blocks: BTreeMap<(u32, u32), (u64, u64)> = BTreeMap::new();
+        for second in &s.seconds {
+            let edges = blocks.entry(second.block).or_insert((second.second, second.second + 1));
+            *edges = (edges.0.min(second.second), edges.1.max(second.second + 1));
+        }
+        for (from_s, to_s) in blocks.into_values() {
+            if !out.iter().any(|b| b.name == name && b.store == store && b.from_s == from_s) {
+                out.push(Band { name: name.clone(), role: s.role.clone(), store, from_s, to_s });
+            }
+        }
+    }
+    out.sort_by_key(|b| b.from_s);
+    out
+}
+
+/// The line of series that are of one subject and operation; `cells` is how many a heatmap may have.
+pub fn line(parts: &[&Series], subject: usize, cells: usize) -> Line {
+    let first = parts[0];
+    let clocked = first.clocked();
+    let mut seconds: Vec<&Second> = parts.iter().flat_map(|s| &s.seconds).collect();
+    seconds.sort_by_key(|s| s.second);
+    let span = seconds.last().map_or(1, |s| s.second + 1) - seconds.first().map_or(0, |s| s.second);
+    let bin_s = span.div_ceil(MOST_POINTS).max(1);
+    let mut out = Line {
+        subject,
+        operation: first.operation.clone(),
+        clocked: clocked.name(),
+        bin_s,
+        heat: heat(&seconds, clocked, span, cells),
+        ..Line::default()
+    };
+    let classes: BTreeSet<&String> = seconds.iter().flat_map(|s| s.errors.keys()).collect();
+    let moves = seconds.iter().any(|s| s.bytes > 0.0);
+    for group in seconds.chunk_by(|a, b| a.second / bin_s == b.second / bin_s) {
+        let at = group[0].second / bin_s * bin_s;
+        // A gap in time is a gap in the line.
+        if out.at_s.last().is_some_and(|last| at > last + bin_s) {
+            out.at_s.push(at - bin_s);
+            [&mut out.per_s, &mut out.mb_per_s, &mut out.p50, &mut out.p90, &mut out.p99, &mut out.p99_9]
+                .into_iter()
+                .for_each(|curve| curve.push(None));
+            out.errors.values_mut().for_each(|counts| counts.push(0));
+        }
+        out.at_s.push(at);
+        let time: f64 = group.iter().map(|s| s.time_s).sum();
+        let rate = |x: f64| (time > 0.0).then(|| short(x / time));
+        out.per_s.push(rate(group.iter().map(|s| s.completed as f64).sum()));
+        out.mb_per_s.push(rate(group.iter().map(|s| s.bytes).sum::<f64>() / 1e6).filter(|_| moves));
+        let mut merged: BTreeMap<u16, u64> = BTreeMap::new();
+        for (bucket, n) in group.iter().flat_map(|s| &histogram(s, clocked).buckets) {
+            *merged.entry(*bucket).or_default() += u64::from(*n);
+        }
+        let total = merged.values().sum();
+        for (curve, q) in
+            [(&mut out.p50, 0.5), (&mut out.p90, 0.9), (&mut out.p99, 0.99), (&mut out.p99_9, 0.999)]
+        {
+            curve.push(percentile(&merged, total, q));
+        }
+        for class in &classes {
+            let n = group.iter().filter_map(|s| s.errors.get(*class)).sum();
+            out.errors.entry((*class).clone()).or_default().push(n);
+        }
+    }
+    out
+}
+
+/// The row of a latency, counted from a millionth of a second.
+fn row(us: f64) -> u32 {
+    (us.max(1.0).log10() * ROWS_PER_DECADE).floor() as u32
+}
+
+fn heat(seconds: &[&Second], clocked: Clocked, span: u64, cells: usize) -> Heat {
+    let all = seconds.iter().flat_map(|s| &histogram(s, clocked).buckets).map(|(b, _)| usize::from(*b));
+    let (low, high) = all.fold((usize::MAX, 0), |(low, high), b| (low.min(b), high.max(b)));
+    if low > high {
+        return Heat::default();
+    }
+    let (lowest, highest) = (row(edges_us(low).1 as f64), row(edges_us(high).1 as f64));
+    let rows = u64::from(highest - lowest + 1);
+    let columns = (cells as u64 / rows).clamp(40, 240);
+    let bin_s = span.div_ceil(columns).max(1);
+    let mut out = Heat { bin_s, ..Heat::default() };
+    let edge = |row: u32| short(10f64.powf(f64::from(row) / ROWS_PER_DECADE) / 1e3);
+    out.edges_ms = (lowest..=highest + 1).map(edge).collect();
+    for group in seconds.chunk_by(|a, b| a.second / bin_s == b.second / bin_s) {
+        let column = out.at_s.len() as u32;
+        out.at_s.push(group[0].second / bin_s * bin_s);
+        let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
+        for (bucket, n) in group.iter().flat_map(|s| &histogram(s, clocked).buckets) {
+            *counts.entry(row(edges_us(usize::from(*bucket)).1 as f64) - lowest).or_default() += u64::from(*n);
+        }
+        out.cells.extend(counts.into_iter().map(|(row, n)| (column, row, n)));
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorder::sparse::bucket_of;
+
+    fn series(seconds: std::ops::Range<u64>, us: u64) -> Series {
+        let second = |second| Second {
+            second,
+            time_s: 1.0,
+            completed: 100,
+            operations: 100,
+            service: Sparse { buckets: vec![(bucket_of(us) as u16, 100)] },
+            ..Second::default()
+        };
+        Series { operation: "get".into(), seconds: seconds.map(second).collect(), ..Series::default() }
+    }
+
+    #[test]
+    fn an_hour_is_thinned_and_keeps_its_rate() {
+        let long = series(10..3610, 2_000);
+        let line = line(&[&long], 0, 1000);
+        assert!(line.at_s.len() <= 601 && line.bin_s == 6);
+        assert!(line.per_s.iter().all(|r| *r == Some(100.0)));
+        assert!(line.p50.iter().all(|p| p.is_some_and(|p| (p - 2.0).abs() < 0.01)));
+        assert_eq!(line.heat.cells.iter().map(|c| c.2).sum::<u64>(), 360_000, "every operation is in the heatmap");
+    }
+
+    #[test]
+    fn a_pause_between_phases_is_a_gap() {
+        let (a, b) = (series(0..5, 1_000), series(20..25, 1_000));
+        let line = line(&[&a, &b], 0, 1000);
+        assert_eq!(line.per_s.iter().filter(|r| r.is_none()).count(), 1);
+        assert_eq!(line.at_s.len(), 11);
+    }
+}

@@ -1,0 +1,158 @@
+//! One row per store, phase, step and operation: its distribution and its figures, from `result.json` alone.
+
+use serde::Serialize;
+
+use crate::recorder::histogram::Latencies;
+use crate::summary::latency::needed;
+use crate::summary::merge::{latencies, overall};
+use crate::summary::result::{Percentiles, RunResult, Window};
+
+/// Bars of a histogram per factor of ten.
+const BARS_PER_DECADE: f64 = 20.0;
+
+/// A row of the report.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// Number of the subject (run and store).
+    pub subject: usize,
+    /// Phase, with its step.
+    pub phase: String,
+    /// Step of a ramp, from 0.
+    pub step: Option<u32>,
+    /// Kind of operation.
+    pub operation: String,
+    /// Group of keys.
+    pub key_group: Option<String>,
+    /// `open` or `closed`.
+    pub load: String,
+    /// Operations intended per second.
+    pub offered_per_s: Option<f64>,
+    /// Operations answered well per second.
+    pub per_s: f64,
+    /// Object bytes per second.
+    pub bytes_per_s: f64,
+    /// Limit of operations in flight.
+    pub concurrency: usize,
+    /// Time-mean in flight.
+    pub in_flight: f64,
+    /// Operations.
+    pub operations: u64,
+    /// Failures.
+    pub failed: u64,
+    /// Percentile plot: `[1 / (1 - q), ms]`.
+    pub curve: Vec<(f64, f64)>,
+    /// Histogram: lower edge, upper edge (ms), operations.
+    pub bars: Vec<(f64, f64, u64)>,
+    /// Box: 1st, 25th, 50th, 75th, 99th percentile, in ms.
+    pub quartiles: Option<[f64; 5]>,
+    /// Parts of an operation: name, samples, p50, p99 (ms).
+    pub parts: Vec<(&'static str, u64, Option<f64>, Option<f64>)>,
+    /// 99th percentile of how late operations were begun, in ms.
+    pub start_lag_p99: Option<f64>,
+    /// How late they may be before the client counts as the limit, in ms.
+    pub start_lag_allowed: Option<f64>,
+    /// What is wrong or to be kept in mind, in a word or two.
+    pub stamps: Vec<String>,
+}
+
+fn round(x: f64) -> f64 {
+    if x == 0.0 { 0.0 } else { format!("{x:.4e}").parse().unwrap_or(x) }
+}
+
+/// Percentiles of the plot, from the median to 99.99, those that enough operations carry.
+fn curve(latencies: &Latencies) -> Vec<(f64, f64)> {
+    let steps = (0..=80).map(|i| 10f64.powf(f64::from(i) / 20.0));
+    let point = |x: f64| {
+        let q = 1.0 - 1.0 / x;
+        let known = q <= 0.0 || latencies.len() >= needed(q);
+        latencies.quantile_ns(q.max(0.0)).filter(|_| known).map(|ns| (round(x), round(ns as f64 / 1e6)))
+    };
+    steps.filter_map(point).collect()
+}
+
+fn bars(latencies: &Latencies) -> Vec<(f64, f64, u64)> {
+    let Some(histogram) = latencies.histogram() else { return Vec::new() };
+    let mut out: Vec<(i64, u64)> = Vec::new();
+    for value in histogram.iter_recorded() {
+        let bar = ((value.value_iterated_to() as f64 / 1e3).log10() * BARS_PER_DECADE).floor() as i64;
+        match out.last_mut() {
+            Some((last, n)) if *last == bar => *n += value.count_at_value(),
+            _ => out.push((bar, value.count_at_value())),
+        }
+    }
+    let edge = |bar: i64| round(10f64.powf(bar as f64 / BARS_PER_DECADE));
+    out.into_iter().map(|(bar, n)| (edge(bar), edge(bar + 1), n)).collect()
+}
+
+fn quartiles(latencies: &Latencies) -> Option<[f64; 5]> {
+    let at = |q: f64| latencies.quantile_ns(q).map(|ns| round(ns as f64 / 1e6));
+    let ends = latencies.len() >= needed(0.99);
+    let low = if ends { at(0.01) } else { at(0.0) };
+    let high = if ends { at(0.99) } else { at(1.0) };
+    Some([low?, at(0.25)?, at(0.5)?, at(0.75)?, high?])
+}
+
+/// Stamps of a window: whatever keeps its figures from being taken at face value.
+fn stamps(window: &Window) -> Vec<String> {
+    let failed: u64 = window.errors.values().sum();
+    let mut out = Vec::new();
+    if let Some(error) = &window.instrument_error {
+        out.push(format!("instrument error: {error}"));
+    }
+    if let Some(what) = &window.client_limited {
+        out.push(format!("client-limited: {what}"));
+    }
+    if window.saturated {
+        out.push("saturated".into());
+    }
+    if window.errors.contains_key("corrupt") {
+        out.push("corrupt content".into());
+    } else if failed > 0 {
+        out.push(format!("{:.2}% failed", 100.0 * failed as f64 / window.operations.max(1) as f64));
+    }
+    if window.censored > 0 {
+        out.push("unanswered operations".into());
+    }
+    out
+}
+
+/// The measured rows of a run. `subject` numbers its stores.
+pub fn rows(result: &RunResult, subject: impl Fn(&str) -> usize) -> Vec<Row> {
+    let measured = overall(&result.windows).into_iter().filter(|w| w.role == "measure");
+    measured.map(|window| row(&window, subject(&window.store))).collect()
+}
+
+fn row(window: &Window, subject: usize) -> Row {
+    let open = window.response_ms.is_some();
+    let shown = window.response_ms.as_ref().unwrap_or(&window.service_ms);
+    let latency = latencies(window, if open { "response" } else { "service" }, Some(shown));
+    let part = |name: &'static str, p: &Percentiles| (p.n > 0).then_some((name, p.n, p.p50, p.p99));
+    let parts = [
+        part("connect", &window.connect_ms),
+        part("TLS", &window.tls_ms),
+        part("first byte", &window.first_byte_ms),
+        part("body", &window.body_ms),
+    ];
+    Row {
+        subject,
+        phase: window.label(),
+        step: window.step,
+        operation: window.operation.clone(),
+        key_group: window.key_group.clone(),
+        load: window.loop_.clone(),
+        offered_per_s: window.offered_per_s.map(round),
+        per_s: round(window.achieved_per_s),
+        bytes_per_s: round(window.throughput_bytes_per_s),
+        concurrency: window.concurrency,
+        in_flight: round(window.in_flight_mean),
+        operations: window.operations,
+        failed: window.errors.values().sum(),
+        curve: curve(&latency),
+        bars: bars(&latency),
+        quartiles: quartiles(&latency),
+        parts: parts.into_iter().flatten().collect(),
+        start_lag_p99: window.start_lag_ms.p99,
+        start_lag_allowed: window.service_ms.p50.map(|p50| round((0.05 * p50).max(1.0))),
+        stamps: stamps(window),
+    }
+}

@@ -1,0 +1,63 @@
+//! JUnit XML, as CI systems read it: one suite per run, one case per objective and place. What cannot be told is an error there, what
+//! was missed a failure.
+
+use quick_xml::events::{BytesDecl, BytesText, Event};
+use quick_xml::Writer;
+
+use crate::summary::objective::Outcome;
+
+/// One case.
+pub struct Case {
+    /// The objective.
+    pub name: String,
+    /// Where it was checked.
+    pub place: String,
+    /// How it came out.
+    pub outcome: Outcome,
+    /// What was measured.
+    pub detail: String,
+}
+
+/// The document.
+pub fn document(suites: &[(String, Vec<Case>)]) -> String {
+    let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
+    // Writing to memory does not fail.
+    let _ = writer.write_event(Event::Decl(BytesDecl::new("1.0", Some("UTF-8"), None)));
+    let count = |cases: &[Case], outcome| cases.iter().filter(|c| c.outcome == outcome).count().to_string();
+    let _ = writer.create_element("testsuites").write_inner_content(|writer| {
+        for (id, cases) in suites {
+            let (failures, errors) = (count(cases, Outcome::Fail), count(cases, Outcome::CannotTell));
+            let element = writer.create_element("testsuite").with_attributes([
+                ("name", id.as_str()),
+                ("tests", cases.len().to_string().as_str()),
+                ("failures", failures.as_str()),
+                ("errors", errors.as_str()),
+            ]);
+            element.write_inner_content(|writer| cases.iter().try_for_each(|case| one(writer, case)))?;
+        }
+        Ok(())
+    });
+    let mut text = String::from_utf8(writer.into_inner()).unwrap_or_default();
+    text.push('\n');
+    text
+}
+
+fn one(writer: &mut Writer<Vec<u8>>, case: &Case) -> std::io::Result<()> {
+    let element =
+        writer.create_element("testcase").with_attributes([("name", case.name.as_str()), ("classname", &case.place)]);
+    let inner = match case.outcome {
+        Outcome::Pass => "system-out",
+        Outcome::Fail => "failure",
+        Outcome::CannotTell => "error",
+    };
+    element
+        .write_inner_content(|writer| {
+            let child = writer.create_element(inner);
+            let child = match case.outcome {
+                Outcome::Pass => child,
+                _ => child.with_attribute(("message", case.outcome.describe())),
+            };
+            child.write_text_content(BytesText::new(&case.detail)).map(|_| ())
+        })
+        .map(|_| ())
+}

@@ -1,0 +1,197 @@
+//! `intervals.arrows` as [`Series`]: every second of every window, those without an operation included.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs::File;
+use std::io::{self, BufReader};
+use std::path::Path;
+
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
+use arrow_ipc::reader::StreamReader;
+
+use super::directory::read_environment;
+use super::stream::to_io;
+use crate::recorder::sparse::Sparse;
+use crate::summary::result::{RunResult, Window};
+use crate::summary::series::{Clocked, Second, Series};
+
+/// Which series a row or window belongs to.
+type Key = (String, String, Option<u32>, String);
+
+/// Columns of the log that are read, histograms last.
+const COLUMNS: [&str; 16] = [
+    "second", "store", "phase", "role", "repeat", "block", "step", "operation", "completed", "operations", "failed",
+    "censored", "bytes", "errors", "service", "response",
+];
+
+/// Everything of a run that is judged or drawn by second. `latencies` says which histograms are wanted; what is not is left empty, which
+/// saves its time.
+///
+/// # Errors
+/// When the log is missing, or is not one of this version.
+pub fn series(run: &Path, result: &RunResult, latencies: &[Clocked]) -> io::Result<Vec<Series>> {
+    let origin_unix_s = read_environment(run).map(|e| e.origin_unix_s).unwrap_or_default();
+    let mut rows = Rows::default();
+    read(&run.join("intervals.arrows"), latencies, &mut rows)?;
+    let Rows { mut by_key, order } = rows;
+    let mut out = Vec::new();
+    for key in order {
+        let Some((role, rows)) = by_key.remove(&key) else { continue };
+        let windows: Vec<&Window> = result.windows.iter().filter(|w| is_of(w, &key)).collect();
+        let (store, phase, step, operation) = key;
+        out.push(Series {
+            store,
+            phase,
+            role,
+            step,
+            operation,
+            key_group: windows.first().and_then(|w| w.key_group.clone()),
+            open: windows.first().is_some_and(|w| w.loop_ == "open"),
+            seconds: laid_out(rows, &windows, origin_unix_s),
+        });
+    }
+    Ok(out)
+}
+
+fn is_of(window: &Window, (store, phase, step, operation): &Key) -> bool {
+    (&window.store, &window.phase, &window.step, &window.operation) == (store, phase, step, operation)
+}
+
+#[derive(Default)]
+struct Rows {
+    by_key: HashMap<Key, (String, Vec<Second>)>,
+    order: Vec<Key>,
+}
+
+fn invalid(path: &Path, what: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
+}
+
+fn read(path: &Path, latencies: &[Clocked], rows: &mut Rows) -> io::Result<()> {
+    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+    let file = File::open(path).map_err(named)?;
+    let reader = StreamReader::try_new(BufReader::with_capacity(1 << 18, file), None);
+    let mut reader = reader.map_err(|e| invalid(path, format!("not an interval log ({})", to_io(e))))?;
+    let schema = reader.schema();
+    for name in COLUMNS {
+        if schema.index_of(name).is_err() {
+            return Err(invalid(path, format!("it has no column {name}; it was written by another version of Plimsoll")));
+        }
+    }
+    let mut scratch = Vec::new();
+    // A stream that ends in the middle of a batch is read up to there.
+    for batch in reader.by_ref().map_while(Result::ok) {
+        add(&batch, latencies, rows, &mut scratch)
+            .ok_or_else(|| invalid(path, "a column is of another type; it was written by another version of Plimsoll"))?
+            .then_some(())
+            .ok_or_else(|| invalid(path, "a histogram in it is damaged"))?;
+    }
+    Ok(())
+}
+
+/// Adds a batch's rows. `None` when a column has another type, false when a histogram is none.
+fn add(batch: &RecordBatch, latencies: &[Clocked], rows: &mut Rows, scratch: &mut Vec<u8>) -> Option<bool> {
+    let number = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<UInt64Type>();
+    let small = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<UInt32Type>();
+    let text = |name: &str| batch.column_by_name(name)?.as_string_opt::<i32>();
+    let binary = |name: &str| batch.column_by_name(name)?.as_binary_opt::<i32>();
+    let bytes = batch.column_by_name("bytes")?.as_primitive_opt::<Float64Type>()?;
+    let (seconds, steps) = (number("second")?, small("step")?);
+    let (stores, phases, roles, kinds) = (text("store")?, text("phase")?, text("role")?, text("operation")?);
+    let errors = text("errors")?;
+    let (repeats, blocks) = (small("repeat")?, small("block")?);
+    let (completed, operations) = (number("completed")?, number("operations")?);
+    let (failed, censored) = (number("failed")?, number("censored")?);
+    for i in 0..batch.num_rows() {
+        let mut histogram = |which: Clocked| {
+            if !latencies.contains(&which) {
+                return Some(Some(Sparse::default()));
+            }
+            Some(Sparse::from_bytes(binary(which.name())?.value(i), scratch))
+        };
+        let (service, response) = (histogram(Clocked::Service)?, histogram(Clocked::Response)?);
+        let first_byte = histogram(Clocked::FirstByte)?;
+        let (Some(service), Some(response), Some(first_byte)) = (service, response, first_byte) else {
+            return Some(false);
+        };
+        let second = Second {
+            second: seconds.value(i),
+            block: (repeats.value(i), blocks.value(i)),
+            time_s: 1.0,
+            completed: completed.value(i),
+            operations: operations.value(i),
+            failed: failed.value(i),
+            censored: censored.value(i),
+            errors: if failed.value(i) > 0 {
+                serde_json::from_str(errors.value(i)).unwrap_or_default()
+            } else {
+                BTreeMap::new()
+            },
+            bytes: bytes.value(i),
+            service,
+            response,
+            first_byte,
+        };
+        let step = (!steps.is_null(i)).then(|| steps.value(i));
+        let key = (stores.value(i).into(), phases.value(i).into(), step, kinds.value(i).into());
+        match rows.by_key.get_mut(&key) {
+            Some((_, seconds)) => seconds.push(second),
+            None => {
+                rows.order.push(key.clone());
+                rows.by_key.insert(key, (roles.value(i).into(), vec![second]));
+            }
+        }
+    }
+    Some(true)
+}
+
+/// Rows on the seconds of their windows: each has the time of it that lies inside, seconds without a row are empty ones, and what came in
+/// after a window's end (it was drained) counts to its last second.
+fn laid_out(rows: Vec<Second>, windows: &[&Window], origin_unix_s: f64) -> Vec<Second> {
+    let mut by_block: Vec<((u32, u32), Vec<Second>)> = Vec::new();
+    for row in rows {
+        match by_block.iter_mut().find(|(block, _)| *block == row.block) {
+            Some((_, rows)) => rows.push(row),
+            None => by_block.push((row.block, vec![row])),
+        }
+    }
+    let mut out = Vec::new();
+    for (block, rows) in by_block {
+        let window = windows.iter().find(|w| (w.repeat, w.block) == block);
+        out.extend(one_block(rows, block, window.copied(), origin_unix_s));
+    }
+    out
+}
+
+fn one_block(rows: Vec<Second>, block: (u32, u32), window: Option<&Window>, origin_unix_s: f64) -> Vec<Second> {
+    let seen = (rows.first().map_or(0, |r| r.second), rows.last().map_or(0, |r| r.second));
+    // Without a clock to go by (an imported log), the rows say where the window lies.
+    let (start, end) = window
+        .filter(|w| origin_unix_s > 0.0 && w.start_unix_s > 0.0 && w.window_s > 0.0)
+        .map(|w| (w.start_unix_s - origin_unix_s, w.start_unix_s - origin_unix_s + w.window_s))
+        .filter(|(start, end)| *start < seen.1 as f64 + 1.0 && *end > seen.0 as f64)
+        .unwrap_or((seen.0 as f64, seen.1 as f64 + 1.0));
+    let (first, last) = (start.max(0.0).floor() as u64, (end.ceil() as u64).saturating_sub(1).max(start.max(0.0) as u64));
+    let second = |second: u64| {
+        let time_s = end.min(second as f64 + 1.0) - start.max(second as f64);
+        Second { second, block, time_s: time_s.max(0.0), ..Second::default() }
+    };
+    let mut out: Vec<Second> = (first..=last).map(second).collect();
+    for row in rows {
+        let at = (row.second.clamp(first, last) - first) as usize;
+        if let Some(into) = out.get_mut(at) {
+            into.absorb(row);
+        }
+    }
+    // A sliver of a second at either end says little of what a second brings; it counts to its neighbour.
+    for edge in [0, out.len().saturating_sub(1)] {
+        if out.len() > 2 && out.get(edge).is_some_and(|s| s.time_s < 0.5) {
+            let sliver = out.remove(edge);
+            let neighbour = edge.saturating_sub(1);
+            out[neighbour].time_s += sliver.time_s;
+            out[neighbour].absorb(sliver);
+        }
+    }
+    out
+}

@@ -1,0 +1,52 @@
+//! Between what the figures lie, in lines.
+
+use crate::summary::result::{Judged, Window};
+use crate::units::{format_ms, format_per_s, format_throughput};
+
+/// A value of a figure, without its unit where `bare` has one at the end.
+pub fn value(judged: &Judged, value: f64) -> String {
+    match judged.unit.as_str() {
+        "ms" => format_ms(value),
+        "per_s" => format_per_s(value),
+        "bytes_per_s" => format_throughput(value),
+        _ => format!("{:.2}%", 100.0 * value),
+    }
+}
+
+/// `p50 5.1 [4.9..5.3]`.
+pub fn figure(judged: &Judged) -> Option<String> {
+    let shown = value(judged, judged.value?);
+    let (low, high) = (value(judged, judged.low?), value(judged, judged.high?));
+    Some(format!("{} {shown} [{low}..{high}]", judged.metric))
+}
+
+/// The metrics in a line of a table's row.
+const TOLD: [&str; 4] = ["p50", "p99", "rate", "throughput"];
+
+/// The intervals of a window, in a line; and what could not be told, in another.
+pub fn render(window: &Window, judged: &[Judged]) -> String {
+    let own: Vec<&Judged> = judged
+        .iter()
+        .filter(|j| {
+            (&j.store, &j.phase, j.step, &j.operation) == (&window.store, &window.phase, window.step, &window.operation)
+        })
+        .filter(|j| TOLD.contains(&j.metric.as_str()))
+        .collect();
+    let place = format!("{} {}", window.label(), window.operation);
+    let shown: Vec<String> = own.iter().filter_map(|j| figure(j)).collect();
+    let mut out = String::new();
+    if !shown.is_empty() {
+        out.push_str(&format!("{place}, 95% intervals: {}\n", shown.join(", ")));
+    }
+    let short: Vec<&&Judged> = own.iter().filter(|j| j.needs_s.is_some()).collect();
+    if let Some(longest) = short.iter().filter_map(|j| j.needs_s).reduce(f64::max) {
+        let names: Vec<&str> = short.iter().map(|j| j.metric.as_str()).collect();
+        out.push_str(&format!(
+            "{place}: no interval for {}; {} would need about {:.0} s of measurement\n",
+            names.join(", "),
+            if names.len() > 1 { "they" } else { "it" },
+            longest
+        ));
+    }
+    out
+}

@@ -1,0 +1,53 @@
+//! The highest rate within objectives, and how latency rose on the way there.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::table::{cell, lines};
+use crate::summary::result::{KneeFigures, Window};
+use crate::units::format_per_s;
+
+/// The answer in a sentence.
+pub fn sentence(knee: &KneeFigures) -> String {
+    let objectives = knee.objectives.join(" and ");
+    let end = if knee.finished { "" } else { " (the search was cut short)" };
+    match (knee.holds_per_s, knee.breaks_per_s) {
+        (Some(low), Some(high)) => format!(
+            "knee: {}/s holds {objectives}; {}/s breaks it{end}",
+            format_per_s(low),
+            format_per_s(high)
+        ),
+        (Some(low), None) => {
+            format!("knee: not reached; {}/s, the highest rate tried, holds {objectives}; raise --to{end}", format_per_s(low))
+        }
+        (None, Some(high)) => format!("knee: none; {}/s, the lowest rate tried, breaks {objectives}{end}", format_per_s(high)),
+        (None, None) => "knee: no step was finished".into(),
+    }
+}
+
+/// The answer and the curve, by rate.
+pub fn render(knee: &KneeFigures, windows: &[Window]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["step", "offered", "achieved", "operation", "p50", "p90", "p99", "p99.9", ""]);
+    let mut steps: Vec<_> = knee.steps.iter().collect();
+    steps.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
+    for step in steps {
+        for window in windows.iter().filter(|w| w.role == "measure" && w.step == Some(step.step)) {
+            let latency = window.response_ms.as_ref().unwrap_or(&window.service_ms);
+            let verdict = step.broke.as_ref().map_or("holds".to_string(), |what| format!("breaks: {what}"));
+            let mut row = vec![
+                (step.step + 1).to_string(),
+                format!("{}/s", format_per_s(step.offered_per_s)),
+                format!("{}/s", format_per_s(step.achieved_per_s)),
+                window.operation.clone(),
+            ];
+            row.extend(["p50", "p90", "p99", "p99.9"].map(|name| cell(latency, name)));
+            row.push(verdict);
+            table.add_row(row);
+        }
+    }
+    for column in table.column_iter_mut().take(8) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("\n{}\n{}\n", lines(&table), sentence(knee))
+}

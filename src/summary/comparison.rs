@@ -1,0 +1,285 @@
+//! Two series held against each other: the ratio of each figure with its interval, and what may be said of it.
+
+use super::confidence::{Confidence, LEVEL, Ratio, t_probability, t_quantile};
+use super::estimates::{Estimate, Estimator, Metric, counts};
+use super::series::{Clocked, Series};
+
+/// What may be said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// The second is better.
+    Faster,
+    /// The second is worse.
+    Slower,
+    /// The interval holds "no difference".
+    NoDifference,
+    /// There is no interval.
+    CannotTell,
+}
+
+impl Verdict {
+    /// For people.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Verdict::Faster => "faster",
+            Verdict::Slower => "slower",
+            Verdict::NoDifference => "no difference shown",
+            Verdict::CannotTell => "cannot tell",
+        }
+    }
+}
+
+/// One figure of two series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Compared {
+    /// Which figure.
+    pub metric: Metric,
+    /// The first one's.
+    pub base: Estimate,
+    /// The second one's.
+    pub other: Estimate,
+    /// The second over the first, with its interval: `(ratio, low, high)`. Where errors are compared, the difference of the shares.
+    pub change: Option<(f64, f64, f64)>,
+    /// Probability of a change at least this large, were there none.
+    pub probability: Option<f64>,
+    /// Seconds of measurement that an interval would need, where there is none.
+    pub needs_s: Option<f64>,
+    /// Pairs of blocks whose correlation narrowed the interval.
+    pub pairs: usize,
+}
+
+impl Compared {
+    /// The ratio (or difference) that means no change.
+    pub fn neutral(&self) -> f64 {
+        if self.metric == Metric::Errors { 0.0 } else { 1.0 }
+    }
+
+    /// The smallest relative change that this comparison could have shown: half the width of its interval.
+    pub fn smallest(&self) -> Option<f64> {
+        let (change, low, high) = self.change?;
+        if self.metric == Metric::Errors {
+            return Some((high - change).max(change - low));
+        }
+        Some((high / change).max(change / low) - 1.0)
+    }
+
+    /// What may be said when `probability` must be below `bound`.
+    pub fn verdict(&self, bound: f64) -> Verdict {
+        let (Some((change, low, high)), Some(p)) = (self.change, self.probability) else {
+            return Verdict::CannotTell;
+        };
+        let neutral = self.neutral();
+        // At the usual bound the interval itself decides, so that the two never disagree.
+        let outside = low > neutral || high < neutral;
+        if !outside || p > bound.min(1.0 - LEVEL + 1e-3) {
+            Verdict::NoDifference
+        } else if (change < neutral) == self.metric.less_is_better() {
+            Verdict::Faster
+        } else {
+            Verdict::Slower
+        }
+    }
+}
+
+/// Correlation of the residuals of two series block by block, where both have the same blocks; shrunk by what chance alone would
+/// show. With it, the number of pairs.
+fn pairing(base: &Series, other: &Series, residuals: (&[f64], &[f64])) -> (f64, usize) {
+    let sums = |series: &Series, residuals: &[f64]| {
+        let mut out: Vec<((u32, u32), f64)> = Vec::new();
+        for (second, residual) in series.seconds.iter().zip(residuals) {
+            match out.last_mut() {
+                Some((block, sum)) if *block == second.block => *sum += residual,
+                _ => out.push((second.block, *residual)),
+            }
+        }
+        out
+    };
+    let (a, b) = (sums(base, residuals.0), sums(other, residuals.1));
+    let blocks = |sums: &[((u32, u32), f64)]| sums.iter().map(|(block, _)| *block).collect::<Vec<_>>();
+    if a.len() < 8 || blocks(&a) != blocks(&b) {
+        return (0.0, 0);
+    }
+    let product: f64 = a.iter().zip(&b).map(|((_, x), (_, y))| x * y).sum();
+    let square = |sums: &[((u32, u32), f64)]| sums.iter().map(|(_, x)| x * x).sum::<f64>();
+    let scale = (square(&a) * square(&b)).sqrt();
+    let correlation = if scale > 0.0 { product / scale } else { 0.0 };
+    let shrunk = correlation - 1.0 / (a.len() as f64).sqrt();
+    if shrunk > 0.0 { (shrunk, a.len()) } else { (0.0, 0) }
+}
+
+/// What each second of a series has too much of a metric.
+fn residuals(estimator: &mut Estimator<'_>, metric: Metric) -> Vec<f64> {
+    let series = estimator.series;
+    match metric {
+        Metric::Percentile(clocked, q) => {
+            let (latency, _) = estimator.latency(clocked);
+            let Some(bucket) = latency.bucket(q) else { return Vec::new() };
+            let (below, all) = counts(latency, bucket);
+            // Fewer below than there should be is more of the percentile.
+            Ratio { above: &below, below: &all }.residuals().iter().map(|e| -e).collect()
+        }
+        Metric::Rate | Metric::Throughput => {
+            let counted = series.counts(|s| if metric == Metric::Rate { s.completed as f64 } else { s.bytes });
+            Ratio { above: &counted, below: &series.time_s() }.residuals()
+        }
+        Metric::Errors => {
+            let failed = series.counts(|s| (s.operations.saturating_sub(s.completed)) as f64);
+            let all = series.counts(|s| s.operations as f64);
+            Ratio { above: &failed, below: &all }.residuals()
+        }
+    }
+}
+
+/// Compares one metric. `paired` says that both were measured in the same run, in turns.
+///
+/// The interval is put together from those of both (Zou and Donner, "Construction of confidence limits about effect measures",
+/// Statistics in Medicine 27, 2008), ratios on a logarithmic scale; blocks that go up and down together narrow it.
+pub fn compare(base: &mut Estimator<'_>, other: &mut Estimator<'_>, metric: Metric, paired: bool) -> Compared {
+    let (a, b) = (base.estimate(metric), other.estimate(metric));
+    let needs = [a.confidence, b.confidence].into_iter().filter_map(|c| match c {
+        Confidence::Needs { seconds } => Some(seconds),
+        Confidence::Between { .. } => None,
+    });
+    let mut out = Compared {
+        metric,
+        base: a,
+        other: b,
+        change: None,
+        probability: None,
+        needs_s: needs.reduce(f64::max),
+        pairs: 0,
+    };
+    let (Some(av), Some(bv)) = (a.value, b.value) else { return out };
+    let (
+        Confidence::Between { low: al, high: ah, freedom: af },
+        Confidence::Between { low: bl, high: bh, freedom: bf },
+    ) = (a.confidence, b.confidence)
+    else {
+        return out;
+    };
+    let scale = |x: f64| if metric == Metric::Errors { x } else { x.max(f64::MIN_POSITIVE).ln() };
+    let (av, al, ah, bv, bl, bh) = (scale(av), scale(al), scale(ah), scale(bv), scale(bl), scale(bh));
+    let (correlation, pairs) = if paired {
+        let (x, y) = (residuals(base, metric), residuals(other, metric));
+        pairing(base.series, other.series, (&x, &y))
+    } else {
+        (0.0, 0)
+    };
+    out.pairs = pairs;
+    let reach = |x: f64, y: f64| (x * x + y * y - 2.0 * correlation * x * y).max(0.0).sqrt();
+    let change = bv - av;
+    let (low, high) = (change - reach(ah - av, bv - bl), change + reach(av - al, bh - bv));
+    let freedom = af.min(bf);
+    let towards = if change > 0.0 { change - low } else { high - change };
+    let standard_error = towards / t_quantile(freedom);
+    out.probability = Some(if change == 0.0 || standard_error == 0.0 {
+        f64::from(u8::from(change == 0.0))
+    } else {
+        t_probability(change / standard_error, freedom)
+    });
+    let back = |x: f64| if metric == Metric::Errors { x } else { x.exp() };
+    out.change = Some((back(change), back(low), back(high)));
+    out
+}
+
+/// Metrics that are compared when nothing else is asked for. The rate of an open loop is what was offered, so it is left out.
+pub fn metrics(base: &Series, other: &Series) -> Vec<Metric> {
+    let counts: Clocked = base.clocked();
+    let mut out: Vec<Metric> = [0.5, 0.9, 0.99, 0.999].map(|q| Metric::Percentile(counts, q)).to_vec();
+    if !base.open {
+        out.push(Metric::Rate);
+        let moves = |s: &Series| s.seconds.iter().any(|s| s.bytes > 0.0);
+        if moves(base) && moves(other) {
+            out.push(Metric::Throughput);
+        }
+    }
+    let failed = |s: &Series| s.seconds.iter().any(|s| s.failed + s.censored > 0);
+    if failed(base) || failed(other) {
+        out.push(Metric::Errors);
+    }
+    out
+}
+
+/// Bounds that probabilities must be below, so that one of all is wrong in at most 5 of 100 runs (Holm, Scandinavian Journal of
+/// Statistics 6, 1979). `None` has no probability and is not counted.
+pub fn holm(probabilities: &[Option<f64>]) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..probabilities.len()).filter(|i| probabilities[*i].is_some()).collect();
+    order.sort_by(|a, b| probabilities[*a].partial_cmp(&probabilities[*b]).unwrap_or(std::cmp::Ordering::Equal));
+    let mut out = vec![0.0; probabilities.len()];
+    let mut open = true;
+    for (place, index) in order.iter().enumerate() {
+        let bound = (1.0 - LEVEL) / (order.len() - place) as f64;
+        open &= probabilities[*index].is_some_and(|p| p <= bound);
+        // Once one is not shown, none of those behind it is.
+        out[*index] = if open { bound } else { 0.0 };
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recorder::sparse::{Sparse, bucket_of};
+    use crate::rng::Stream;
+    use crate::summary::series::Second;
+
+    /// Seconds of 200 operations around `mean_us`, all of them moved together by `drift` of the block.
+    fn series(mean_us: f64, seed: u64, seconds: u64, drift: impl Fn(u64) -> f64) -> Series {
+        let draws = Stream::new(seed, "series");
+        let second = |s: u64| {
+            let mut buckets = std::collections::BTreeMap::new();
+            for i in 0..200 {
+                let us = mean_us * drift(s / 10) * (0.3 * draws.normal(s * 1000 + i)).exp();
+                *buckets.entry(bucket_of(us as u64) as u16).or_insert(0) += 1;
+            }
+            Second {
+                second: s,
+                block: (0, (s / 10) as u32),
+                time_s: 1.0,
+                completed: 200,
+                operations: 200,
+                service: Sparse { buckets: buckets.into_iter().collect() },
+                ..Second::default()
+            }
+        };
+        Series { operation: "get".into(), seconds: (0..seconds).map(second).collect(), ..Series::default() }
+    }
+
+    fn p50(a: &Series, b: &Series, paired: bool) -> Compared {
+        compare(
+            &mut Estimator::new(a),
+            &mut Estimator::new(b),
+            Metric::Percentile(Clocked::Service, 0.5),
+            paired,
+        )
+    }
+
+    #[test]
+    fn a_tenth_more_is_slower_and_its_size_is_found() {
+        let (a, b) = (series(1000.0, 1, 60, |_| 1.0), series(1100.0, 2, 60, |_| 1.0));
+        let compared = p50(&a, &b, false);
+        let (ratio, low, high) = compared.change.unwrap();
+        assert!(low < 1.1 && high > 1.1 && low > 1.05 && high < 1.15, "{ratio} {low} {high}");
+        assert_eq!(compared.verdict(0.05), Verdict::Slower);
+        assert_eq!(p50(&b, &a, false).verdict(0.05), Verdict::Faster);
+        assert_eq!(p50(&a, &a, false).verdict(0.05), Verdict::NoDifference);
+    }
+
+    #[test]
+    fn a_drift_that_both_share_is_taken_out() {
+        let drift = |block: u64| 1.0 + 0.4 * ((block * 7 % 12) as f64 / 12.0);
+        let (a, b) = (series(1000.0, 1, 240, drift), series(1040.0, 2, 240, drift));
+        let (paired, apart) = (p50(&a, &b, true), p50(&a, &b, false));
+        assert!(paired.pairs == 24 && apart.pairs == 0);
+        assert!(paired.smallest().unwrap() < 0.5 * apart.smallest().unwrap());
+    }
+
+    #[test]
+    fn holm_stops_at_the_first_that_is_not_shown() {
+        let bounds = holm(&[Some(0.02), Some(0.001), None, Some(0.04)]);
+        assert!((bounds[1] - 0.05 / 3.0).abs() < 1e-9 && (bounds[0] - 0.025).abs() < 1e-9);
+        assert!((bounds[3] - 0.05).abs() < 1e-9);
+        let bounds = holm(&[Some(0.03), Some(0.04)]);
+        assert_eq!(bounds, [0.0, 0.0], "0.03 is above 0.05 / 2, so 0.04 is not looked at");
+    }
+}

@@ -1,0 +1,187 @@
+//! Intervals that hold the true value in 95 of 100 runs, from figures that depend on each other from second to second.
+//!
+//! Seconds of a run are not independent: a store that is slow now is slow in a second. So an interval that takes each operation, or
+//! each second, for a fresh draw is far too narrow. Here the spread of a figure comes from its residuals by second, widened by how
+//! long they remember ([`memory`]), with Student's t for as many degrees of freedom as there are independent stretches. Percentiles
+//! are found by inverting the interval of the share of operations below them (Woodruff, "Confidence intervals for medians and other
+//! position measures", JASA 47, 1952). `make bench-statistics` holds the method, and a plain block bootstrap beside it,
+//! against simulated runs whose truth is known; see docs/decisions/0012-confidence.md.
+
+mod memory;
+mod quantile;
+
+pub use memory::memory;
+pub use quantile::{quantile, share};
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+/// Confidence of all intervals.
+pub const LEVEL: f64 = 0.95;
+
+/// Independent stretches that a run must have for an interval.
+pub const LEAST_STRETCHES: f64 = 2.5;
+
+/// Seconds (not in a row) that must share in what makes a percentile, for an interval of it.
+pub const LEAST_SHARERS: f64 = 2.0;
+
+/// Seconds below which nothing can be said of how long they remember.
+pub const LEAST_SECONDS: usize = 8;
+
+/// A figure with what is known of its truth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Confidence {
+    /// The truth lies between `low` and `high`, with the confidence [`LEVEL`].
+    Between {
+        /// Lower end.
+        low: f64,
+        /// Upper end.
+        high: f64,
+        /// Degrees of freedom behind it.
+        freedom: f64,
+    },
+    /// Too few independent seconds to say; that many in all would be enough if they went on as they did.
+    Needs {
+        /// Seconds of measurement.
+        seconds: f64,
+    },
+}
+
+impl Confidence {
+    /// The ends, where there are any.
+    pub fn ends(&self) -> Option<(f64, f64)> {
+        match self {
+            Confidence::Between { low, high, .. } => Some((*low, *high)),
+            Confidence::Needs { .. } => None,
+        }
+    }
+}
+
+/// Two-sided quantile of Student's t at [`LEVEL`] with `freedom` degrees of freedom.
+pub fn t_quantile(freedom: f64) -> f64 {
+    // Below one degree the quantile grows beyond use.
+    let freedom = freedom.max(0.25);
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + LEVEL / 2.0))
+}
+
+/// Two-sided probability of a value at least `t` standard errors off, with `freedom` degrees of freedom.
+pub fn t_probability(t: f64, freedom: f64) -> f64 {
+    let freedom = freedom.max(0.25);
+    StudentsT::new(0.0, 1.0, freedom).map_or(1.0, |d| 2.0 * d.cdf(-t.abs()))
+}
+
+/// Sums of two quantities second by second, whose ratio is the figure: completed operations and time, or operations below a
+/// latency and all of them.
+#[derive(Debug, Clone, Copy)]
+pub struct Ratio<'a> {
+    /// What is counted.
+    pub above: &'a [f64],
+    /// What it is counted against.
+    pub below: &'a [f64],
+}
+
+/// How far a ratio of sums may be off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spread {
+    /// The ratio.
+    pub value: f64,
+    /// Its standard error.
+    pub error: f64,
+    /// Independent stretches that the seconds amount to.
+    pub stretches: f64,
+}
+
+impl Ratio<'_> {
+    /// The ratio of all sums.
+    pub fn value(&self) -> f64 {
+        self.above.iter().sum::<f64>() / self.below.iter().sum::<f64>()
+    }
+
+    /// What each second has too much, were the ratio the same in all.
+    pub fn residuals(&self) -> Vec<f64> {
+        let ratio = self.value();
+        self.above.iter().zip(self.below).map(|(a, b)| a - ratio * b).collect()
+    }
+
+    /// Standard error of the ratio (linearised: Cochran, "Sampling Techniques", 1977, section 6), its residuals remembering
+    /// `memory` seconds.
+    pub fn spread(&self, memory: f64) -> Spread {
+        let n = self.above.len() as f64;
+        let squares: f64 = self.residuals().iter().map(|e| e * e).sum();
+        let total: f64 = self.below.iter().sum();
+        let error = (squares * n / (n - 1.0).max(1.0) * memory).sqrt() / total;
+        Spread { value: self.value(), error, stretches: n / memory }
+    }
+}
+
+/// Degrees of freedom: half the independent stretches, because how many there are was found from the same seconds; and no more than the
+/// seconds that share in the figure.
+pub fn freedom(stretches: f64, sharers: f64) -> f64 {
+    (stretches / 2.0).min(sharers) - 1.0
+}
+
+/// Seconds that would do, where `n` do not.
+pub fn seconds_needed(n: usize, stretches: f64, sharers: f64) -> f64 {
+    let n = n.max(1) as f64;
+    let short = (LEAST_STRETCHES / stretches.max(1e-9)).max(LEAST_SHARERS / sharers.max(1e-9)).max(1.0);
+    // Twice what would just do: at the edge it is luck.
+    (n * short.min(1e4) * 2.0).max(2.0 * LEAST_SECONDS as f64).ceil()
+}
+
+/// The interval of a rate: what was counted by second, over the time of each second. On a logarithmic scale, so that it is never below 0.
+pub fn rate(counted: &[f64], time_s: &[f64]) -> Confidence {
+    let ratio = Ratio { above: counted, below: time_s };
+    let n = counted.len();
+    let value = ratio.value();
+    if n < LEAST_SECONDS || value.is_nan() || value <= 0.0 {
+        return Confidence::Needs { seconds: seconds_needed(n, n as f64, n as f64) };
+    }
+    let spread = ratio.spread(memory(&ratio.residuals()));
+    let sharers = sharers(counted);
+    if spread.stretches < LEAST_STRETCHES || sharers < LEAST_SHARERS {
+        return Confidence::Needs { seconds: seconds_needed(n, spread.stretches, sharers) };
+    }
+    let freedom = freedom(spread.stretches, sharers);
+    let reach = (t_quantile(freedom) * spread.error / value).exp();
+    Confidence::Between { low: value / reach, high: value * reach, freedom }
+}
+
+/// How many seconds share in a total: all of them when they have equal parts, one when one has it all (Kish, "Survey Sampling", 1965).
+pub fn sharers(parts: &[f64]) -> f64 {
+    let (sum, squares) = parts.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
+    if squares > 0.0 { sum * sum / squares } else { 0.0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn t_quantiles_are_those_of_the_tables() {
+        for (freedom, value) in [(1.0, 12.7062), (4.0, 2.7764), (30.0, 2.0423), (1e6, 1.96)] {
+            assert!((t_quantile(freedom) - value).abs() < 1e-3, "{freedom}: {}", t_quantile(freedom));
+        }
+        assert!((t_probability(2.7764, 4.0) - 0.05).abs() < 1e-4);
+    }
+
+    #[test]
+    fn sharers_of_a_total() {
+        assert_eq!(sharers(&[2.0; 10]), 10.0);
+        assert_eq!(sharers(&[0.0, 7.0, 0.0]), 1.0);
+        assert_eq!(sharers(&[]), 0.0);
+    }
+
+    #[test]
+    fn steady_seconds_have_a_narrow_interval_and_few_have_none() {
+        let counted: Vec<f64> = (0..60).map(|i| 100.0 + f64::from(i % 3)).collect();
+        let (low, high) = rate(&counted, &[1.0; 60]).ends().unwrap();
+        assert!(low > 100.0 && low < 101.0 && high > 101.0 && high < 102.0, "{low} {high}");
+        assert!(matches!(rate(&counted[..5], &[1.0; 5]), Confidence::Needs { seconds } if seconds >= 8.0));
+        assert!(matches!(rate(&[0.0; 30], &[1.0; 30]), Confidence::Needs { .. }), "nothing was counted");
+    }
+
+    #[test]
+    fn a_run_that_drifts_all_along_has_no_interval() {
+        let counted: Vec<f64> = (0..60).map(|i| 100.0 + f64::from(i)).collect();
+        assert!(matches!(rate(&counted, &[1.0; 60]), Confidence::Needs { seconds } if seconds > 60.0));
+    }
+}

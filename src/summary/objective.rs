@@ -1,0 +1,336 @@
+//! Bounds that a run is held against: `get.p99 < 10ms`, `errors < 0.1%`, `throughput > 5 Gbit/s`; and bounds on a change:
+//! `get.p99 > +5%`.
+
+use super::confidence::Confidence;
+use super::estimates::{Estimator, Metric};
+use super::latency::needed;
+use super::merge::latencies;
+use super::result::Window;
+use super::series::{Clocked, Series};
+use crate::units::{parse_duration, parse_rate, parse_throughput};
+
+/// Why a bound was not understood.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{text}': {reason}; write it as [phase.]operation.metric < value, such as get.p99 < 10ms")]
+pub struct ObjectiveError {
+    /// As written.
+    pub text: String,
+    /// What is wrong.
+    pub reason: String,
+}
+
+/// What a bound is about: `ramp.get.p99`, `get.service.p99`, `throughput`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// Phase, where one is named.
+    pub phase: Option<String>,
+    /// Operation, where one is named; else all of a phase together.
+    pub operation: Option<String>,
+    /// The metric's name.
+    pub metric: String,
+}
+
+/// A bound on a figure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Objective {
+    /// As written.
+    pub text: String,
+    /// What it is about.
+    pub target: Target,
+    /// Whether the figure must be below the bound.
+    pub below: bool,
+    /// The bound, in the metric's unit: nanoseconds, per second, bytes per second, share.
+    pub bound: f64,
+}
+
+/// How an objective came out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Held, and the whole interval with it.
+    Pass,
+    /// Missed, and the whole interval with it.
+    Fail,
+    /// The interval holds the bound, or there is none.
+    CannotTell,
+}
+
+impl Outcome {
+    /// For people.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Outcome::Pass => "pass",
+            Outcome::Fail => "FAIL",
+            Outcome::CannotTell => "cannot tell",
+        }
+    }
+}
+
+/// What was found of an objective in one series.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// How it came out.
+    pub outcome: Outcome,
+    /// What was measured, for people.
+    pub detail: String,
+    /// Seconds of measurement that might decide it.
+    pub needs_s: Option<f64>,
+}
+
+impl Target {
+    /// Reads a name; the operations known are those of any store.
+    ///
+    /// # Errors
+    /// What is wrong, for people.
+    pub fn parse(text: &str) -> Result<Target, String> {
+        let known = |metric: &str| Metric::from_name(metric, Clocked::Service).is_some();
+        let parts: Vec<&str> = text.split('.').map(str::trim).collect();
+        // The metric is the longest end that is one: p99.9, service.p99.
+        let begin = (0..parts.len()).find(|i| known(&parts[*i..].join("."))).ok_or_else(|| {
+            format!("'{text}' has no metric; there are p50, p99, p99.9 and the like, service.p99, first_byte.p99, rate, throughput, errors")
+        })?;
+        let metric = parts[begin..].join(".");
+        let name = |part: &str| {
+            let odd = part.is_empty() || part.contains(char::is_whitespace);
+            if odd { Err(format!("'{part}' is no name of a phase or an operation")) } else { Ok(part.to_string()) }
+        };
+        match &parts[..begin] {
+            [] => Ok(Target { phase: None, operation: None, metric }),
+            [operation] => Ok(Target { phase: None, operation: Some(name(operation)?), metric }),
+            [phase, operation] => Ok(Target { phase: Some(name(phase)?), operation: Some(name(operation)?), metric }),
+            _ => Err(format!("'{text}' has too many parts")),
+        }
+    }
+
+    /// Whether it is about this series.
+    pub fn matches(&self, series: &Series) -> bool {
+        self.phase.as_ref().is_none_or(|p| *p == series.phase)
+            && self.operation.as_ref().is_none_or(|o| *o == series.operation)
+    }
+}
+
+/// Splits at the comparison: target, whether below, value.
+pub fn split(text: &str) -> Result<(Target, bool, String), ObjectiveError> {
+    let fail = |reason: String| ObjectiveError { text: text.into(), reason };
+    let at = text.find(['<', '>']).ok_or_else(|| fail("it has neither < nor >".into()))?;
+    let below = text.as_bytes()[at] == b'<';
+    let value = text[at + 1..].trim_start_matches('=').trim().to_string();
+    if value.is_empty() {
+        return Err(fail("it has no value".into()));
+    }
+    Ok((Target::parse(text[..at].trim()).map_err(fail)?, below, value))
+}
+
+fn percent(text: &str) -> Option<f64> {
+    let number: f64 = text.strip_suffix('%')?.trim().parse().ok()?;
+    number.is_finite().then_some(number / 100.0)
+}
+
+impl Objective {
+    /// Reads an objective.
+    ///
+    /// # Errors
+    /// [`ObjectiveError`], with what is wrong.
+    pub fn parse(text: &str) -> Result<Objective, ObjectiveError> {
+        let fail = |reason: String| ObjectiveError { text: text.into(), reason };
+        let (target, below, value) = split(text)?;
+        let metric = Metric::from_name(&target.metric, Clocked::Service);
+        let (bound, wants_below) = match metric {
+            Some(Metric::Percentile(..)) => {
+                (parse_duration(&value).map(|ns| ns as f64).map_err(|e| fail(e.to_string()))?, true)
+            }
+            Some(Metric::Errors) => {
+                let share = percent(&value).filter(|s| (0.0..=1.0).contains(s));
+                (share.ok_or_else(|| fail(format!("'{value}' is no share between 0% and 100%")))?, true)
+            }
+            Some(Metric::Rate) => (parse_rate(&value).map_err(|e| fail(e.to_string()))?, false),
+            Some(Metric::Throughput) => (parse_throughput(&value).map_err(|e| fail(e.to_string()))?, false),
+            None => return Err(fail("it has no metric".into())),
+        };
+        if below != wants_below {
+            let (is, sign) = if wants_below { ("better when small", '<') } else { ("better when large", '>') };
+            return Err(fail(format!("{} is {is}; write it with {sign}", target.metric)));
+        }
+        Ok(Objective { text: text.trim().into(), target, below, bound })
+    }
+
+    /// Holds a series against it.
+    pub fn judge(&self, series: &Series) -> Finding {
+        let mut estimator = Estimator::new(series);
+        let Some(metric) = Metric::from_name(&self.target.metric, series.clocked()) else {
+            return Finding { outcome: Outcome::CannotTell, detail: "no such metric".into(), needs_s: None };
+        };
+        match metric {
+            Metric::Percentile(clocked, q) => self.judge_latency(&mut estimator, clocked, q),
+            _ => {
+                let estimate = estimator.estimate(metric);
+                let (_, scale) = metric.unit();
+                let Some(value) = estimate.value.map(|v| v * scale) else {
+                    return Finding { outcome: Outcome::CannotTell, detail: "nothing was measured".into(), needs_s: None };
+                };
+                let show = |x: f64| match metric {
+                    Metric::Errors => format!("{:.3}%", 100.0 * x),
+                    Metric::Throughput => crate::units::format_throughput(x),
+                    _ => format!("{}/s", crate::units::format_per_s(x)),
+                };
+                decide(estimate.confidence, |x| if self.below { x < self.bound } else { x > self.bound }, &show(value), show)
+            }
+        }
+    }
+
+    /// A percentile is within its bound when that share of all operations is; failed and censored ones are misses.
+    fn judge_latency(&self, estimator: &mut Estimator<'_>, clocked: Clocked, q: f64) -> Finding {
+        if estimator.series.seconds.iter().all(|s| s.operations == 0) {
+            return Finding { outcome: Outcome::CannotTell, detail: "nothing was measured".into(), needs_s: None };
+        }
+        let (share, confidence) = estimator.within(clocked, (self.bound / 1e3) as u64);
+        let show = |x: f64| format!("{:.3}%", 100.0 * x);
+        let detail = format!("{} of operations within it, {} needed", show(share), show(q));
+        decide(confidence, |x| x >= q, &detail, show)
+    }
+}
+
+impl Objective {
+    /// Whether one window holds it, by what was counted alone; else what it came to, for people. Failed and censored operations are
+    /// misses.
+    pub fn broken_by(&self, window: &Window) -> Option<String> {
+        let counts = if window.loop_ == "open" { Clocked::Response } else { Clocked::Service };
+        let all = window.operations as f64;
+        let failed: u64 = window.errors.values().sum();
+        match Metric::from_name(&self.target.metric, counts)? {
+            Metric::Percentile(clocked, q) => {
+                let latencies = latencies(window, clocked.name(), None);
+                let limit_us = (self.bound / 1e3) as u64;
+                let recorded = latencies.histogram()?;
+                let within = recorded.iter_recorded().take_while(|v| v.value_iterated_to() <= limit_us);
+                let share = within.map(|v| v.count_at_value()).sum::<u64>() as f64 / all;
+                (share < q).then(|| {
+                    format!("{} of operations within {}", percent_text(share), self.text)
+                })
+            }
+            Metric::Errors => {
+                let share = (failed + window.censored) as f64 / all;
+                (share >= self.bound).then(|| format!("{} of operations failed", percent_text(share)))
+            }
+            Metric::Rate => (window.achieved_per_s <= self.bound).then(|| format!("{:.1}/s", window.achieved_per_s)),
+            Metric::Throughput => (window.throughput_bytes_per_s <= self.bound)
+                .then(|| crate::units::format_throughput(window.throughput_bytes_per_s)),
+        }
+    }
+
+    /// Operations that a window needs for it to mean anything: of a percentile three times what its mere showing needs.
+    pub fn operations_needed(&self) -> u64 {
+        match Metric::from_name(&self.target.metric, Clocked::Response) {
+            Some(Metric::Percentile(_, q)) => 3 * needed(q),
+            Some(Metric::Errors) => (10.0 / self.bound.max(1e-6)) as u64,
+            _ => 100,
+        }
+    }
+}
+
+fn percent_text(share: f64) -> String {
+    format!("{:.2}%", 100.0 * share)
+}
+
+/// Decides by an interval: pass when both ends hold, fail when neither does.
+fn decide(confidence: Confidence, holds: impl Fn(f64) -> bool, shown: &str, show: impl Fn(f64) -> String) -> Finding {
+    match confidence {
+        Confidence::Needs { seconds } => Finding {
+            outcome: Outcome::CannotTell,
+            detail: format!("{shown}; too few independent seconds, about {seconds:.0} s would be needed"),
+            needs_s: Some(seconds),
+        },
+        Confidence::Between { low, high, .. } => {
+            let outcome = match (holds(low), holds(high)) {
+                (true, true) => Outcome::Pass,
+                (false, false) => Outcome::Fail,
+                _ => Outcome::CannotTell,
+            };
+            Finding { outcome, detail: format!("{shown} [{}..{}]", show(low), show(high)), needs_s: None }
+        }
+    }
+}
+
+/// A bound on a change: `get.p99 > +5%`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ChangeBound {
+    /// As written.
+    pub text: String,
+    /// What it is about.
+    pub target: Target,
+    /// Whether it is met when the change is below.
+    pub below: bool,
+    /// The ratio at which it is met; for errors, the difference of the shares.
+    pub bound: f64,
+}
+
+impl ChangeBound {
+    /// Reads a bound on a change.
+    ///
+    /// # Errors
+    /// [`ObjectiveError`], with what is wrong.
+    pub fn parse(text: &str) -> Result<ChangeBound, ObjectiveError> {
+        let fail = |reason: String| ObjectiveError { text: text.into(), reason };
+        let (target, below, value) = split(text)?;
+        let share = percent(&value).ok_or_else(|| fail(format!("'{value}' is no change; write it as +5% or -10%")))?;
+        let difference = target.metric == "errors";
+        Ok(ChangeBound { text: text.trim().into(), target, below, bound: if difference { share } else { 1.0 + share } })
+    }
+
+    /// Whether a change meets it: surely (the interval excludes the bound), surely not, or nobody can tell.
+    pub fn met(&self, change: Option<(f64, f64, f64)>) -> Outcome {
+        let Some((_, low, high)) = change else { return Outcome::CannotTell };
+        let beyond = |x: f64| if self.below { x < self.bound } else { x > self.bound };
+        match (beyond(low), beyond(high)) {
+            (true, true) => Outcome::Fail,
+            (false, false) => Outcome::Pass,
+            _ => Outcome::CannotTell,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bounds_are_read_as_people_write_them() {
+        let parsed = |text: &str| Objective::parse(text).unwrap();
+        let slo = parsed("get.p99 < 10ms");
+        assert_eq!((slo.target.operation.as_deref(), slo.target.metric.as_str(), slo.bound), (Some("get"), "p99", 1e7));
+        assert_eq!(parsed("ramp.get.service.p99.9<=250us").target.phase.as_deref(), Some("ramp"));
+        assert_eq!(parsed("errors < 0.1%").bound, 0.001);
+        assert_eq!(parsed("throughput > 5 Gbit/s").bound, 625e6);
+        assert_eq!(parsed("put.rate > 500/s").bound, 500.0);
+        assert_eq!(ChangeBound::parse("get.p99 > +5%").unwrap().bound, 1.05);
+        assert_eq!(ChangeBound::parse("get.rate < -10%").unwrap().bound, 0.9);
+    }
+
+    #[test]
+    fn what_is_no_bound_says_why() {
+        for (text, says) in [
+            ("get.p99 10ms", "neither < nor >"),
+            ("get.p99 <", "no value"),
+            ("get.p99 < 10", "unit"),
+            ("get.p99 > 10ms", "better when small"),
+            ("throughput < 5 Gbit/s", "better when large"),
+            ("get.p999x < 1ms", "no metric"),
+            ("a.b.get.p99 < 1ms", "too many parts"),
+            ("errors < 0.1", "no share"),
+            ("errors < 150%", "no share"),
+            ("throughput > 5", "throughput"),
+        ] {
+            let message = Objective::parse(text).unwrap_err().to_string();
+            assert!(message.contains(says), "{text}: {message}");
+        }
+        assert!(ChangeBound::parse("get.p99 > 5").unwrap_err().to_string().contains("+5%"));
+    }
+
+    #[test]
+    fn a_change_fails_only_when_the_interval_excludes_the_bound() {
+        let bound = ChangeBound::parse("get.p99 > +5%").unwrap();
+        assert_eq!(bound.met(Some((1.2, 1.1, 1.3))), Outcome::Fail);
+        assert_eq!(bound.met(Some((1.1, 1.04, 1.2))), Outcome::CannotTell);
+        assert_eq!(bound.met(Some((1.0, 0.97, 1.03))), Outcome::Pass);
+        assert_eq!(bound.met(None), Outcome::CannotTell);
+    }
+}
