@@ -27,6 +27,7 @@ pub mod store;
 
 pub mod clock;
 pub mod machine;
+pub mod metrics;
 pub mod rng;
 pub mod units;
 

@@ -9,6 +9,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("rng", &[]),
     ("units", &["clock"]),
     ("machine", &["clock"]),
+    ("metrics", &[]),
     ("net", &["clock"]),
     ("s3", &["clock", "net"]),
     ("provider", &["units"]),
@@ -21,8 +22,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("import", &["recorder", "schedule", "store", "workload"]),
     ("summary", &["recorder", "rng", "schedule", "store", "units", "workload"]),
     ("published", &[]),
-    ("report", &["machine", "published", "recorder", "summary", "units"]),
-    ("server", &["clock", "net", "rng", "s3", "units"]),
+    ("report", &["machine", "metrics", "published", "recorder", "summary", "units"]),
+    ("server", &["clock", "metrics", "net", "rng", "s3", "units"]),
 ];
 
 fn sources(dir: &Path, out: &mut Vec<std::path::PathBuf>) {

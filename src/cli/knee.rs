@@ -21,7 +21,7 @@ pub struct KneeArguments {
     /// What must hold: 'get.p99 < 10ms', 'errors < 0.1%'; may be repeated
     #[arg(long, value_name = "OBJECTIVE")]
     slo: Vec<String>,
-    /// First rate that is tried [default: 50/s]
+    /// First rate that is tried [default: 100/s]
     #[arg(long, value_name = "RATE")]
     from: Option<String>,
     /// Rate that is not gone beyond [default: 100000/s]
@@ -58,7 +58,7 @@ impl KneeArguments {
             text.as_ref().map_or(Ok(default), read)
         };
         let limits = Limits {
-            from: rate("--from", &self.from, 50.0)?,
+            from: rate("--from", &self.from, 100.0)?,
             to: rate("--to", &self.to, 100_000.0)?,
             tolerance: self.tolerance.as_deref().map_or(Some(0.02), parse_share).ok_or_else(|| {
                 Exit::input("--tolerance must be a share between 0.5% and 50%, such as 2%")
@@ -160,6 +160,9 @@ impl Knee {
             *rate = rate_per_s;
         }
         let needed = self.objectives.iter().map(Objective::operations_needed).max().unwrap_or(0);
+        // Far from the edge a glance will do.
+        let found = self.search.found();
+        let needed = if found.holds.is_none() || found.breaks.is_none() { needed / 3 } else { needed };
         let needed_ns = (needed as f64 / rate_per_s * SECOND as f64) as u64;
         *limit = Limit { duration_ns: Some(self.step_ns.max(needed_ns).min(LONGEST_NS)), operations: None };
         stint.step = Some(self.steps.len() as u32);

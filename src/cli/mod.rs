@@ -19,6 +19,7 @@ pub mod merge;
 pub mod preflight;
 pub mod probe;
 pub mod progress;
+pub mod report;
 pub mod reporter;
 pub mod run;
 pub mod published;
@@ -52,6 +53,8 @@ enum Command {
     Sync(Box<sync::Arguments>),
     /// Show a run's results again
     Show(show::Arguments),
+    /// Make the HTML report of runs
+    Report(report::Arguments),
     /// Hold runs, or the stores of one run, against each other
     Compare(compare::Arguments),
     /// Hold a run against objectives: 'get.p99 < 10ms'
@@ -92,6 +95,7 @@ pub fn main() -> i32 {
         Command::Ycsb(arguments) => ycsb::ycsb_command(&arguments),
         Command::Sync(arguments) => sync::sync(&arguments),
         Command::Show(arguments) => show::show(&arguments),
+        Command::Report(arguments) => report::report(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Check(arguments) => check::check(&arguments),
         Command::Merge(arguments) => merge::merge(&arguments),

@@ -10,6 +10,7 @@ use crate::recorder::collector::{Listener, SecondRow, WindowState};
 use crate::recorder::log::Logged;
 use crate::report::directory::RunDirectory;
 use crate::report::intervals::Place;
+use crate::report::live::Live;
 use crate::schedule::Role;
 use crate::schedule::ramp::plateau;
 use crate::store::Description;
@@ -44,6 +45,8 @@ pub struct Reporter<'a> {
     ends: BTreeMap<RampOf, RampEnd>,
     written_at_ns: u64,
     write_took_ns: u64,
+    /// What Prometheus is told.
+    pub live: Option<Live>,
     /// What rounds before this one brought, where the run goes in rounds.
     earlier: RunResult,
     /// The result so far.
@@ -75,6 +78,7 @@ impl<'a> Reporter<'a> {
             ends: BTreeMap::new(),
             written_at_ns: 0,
             write_took_ns: 0,
+            live: None,
             earlier: result.clone(),
             result,
         }
@@ -224,6 +228,9 @@ impl Listener for Reporter<'_> {
             self.progress.second(row);
             let place = place_of(self.job, &self.described, row.phase);
             self.directory.second(place, row);
+            if let Some(live) = &self.live {
+                live.second(place, row);
+            }
         }
     }
 

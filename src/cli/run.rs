@@ -2,8 +2,10 @@
 
 use std::io::Write;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
+use prometheus_client::registry::Registry;
 
 use super::dry_run;
 use super::exit::Exit;
@@ -16,6 +18,8 @@ use crate::driver::Shard;
 use crate::experiment::short::{FORMS, Short};
 use crate::experiment::written::DEFAULT_SEED;
 use crate::experiment::{Experiment, load, resolve};
+use crate::metrics::listen;
+use crate::report::live::Live;
 use crate::report::{json, terminal};
 use crate::units::format_rate;
 
@@ -69,6 +73,9 @@ pub struct Arguments {
     /// This host's clock minus the reference clock, for the record, such as 0.012 or -0.003 (seconds)
     #[arg(long, value_name = "SECONDS", requires = "shard", allow_hyphen_values = true)]
     clock_offset: Option<f64>,
+    /// Answer Prometheus on this address while the run goes on, at /metrics; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_listen: Option<String>,
     #[command(flatten)]
     short: ShortArguments,
     #[command(flatten)]
@@ -266,6 +273,17 @@ fn as_flag(message: &str) -> String {
     text
 }
 
+/// Figures of the run that are answered on `address`.
+fn live(address: &str) -> Result<Live, Exit> {
+    let live = Live::default();
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(live.clone()));
+    let bound = listen(address, Arc::new(registry));
+    let bound = bound.map_err(|e| Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port")))?;
+    eprintln!("metrics on http://{bound}/metrics");
+    Ok(live)
+}
+
 /// Runs the experiment and prints its result.
 ///
 /// # Errors
@@ -292,6 +310,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         host_offset_s: arguments.clock_offset,
     });
     let settings = Settings {
+        live: arguments.metrics_listen.as_deref().map(live).transpose()?,
         record_operations: arguments.record.is_some(),
         sharding,
         credentials: None,

@@ -3,15 +3,19 @@
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::Args;
+use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
 use super::exit::Exit;
 use crate::clock::SECOND;
+use crate::metrics::listen;
 use crate::net::tls::server_config;
 use crate::s3::credentials::Credentials;
 use crate::server::inject::{Injector, Spec};
+use crate::server::metrics::ServerMetrics;
 use crate::server::truth::TruthLog;
 use crate::server::{Parts, Settings, run};
 use crate::units::parse_duration;
@@ -50,6 +54,9 @@ pub struct Arguments {
     /// Write down when each request came and left, as CSV
     #[arg(long, value_name = "FILE")]
     truth: Option<PathBuf>,
+    /// Answer Prometheus on this address, at /metrics; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_listen: Option<String>,
     /// How long a session of a directory bucket (base--zone--x-s3) lasts
     #[arg(long, value_name = "TIME", default_value = "5m")]
     session_life: String,
@@ -97,6 +104,7 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     let address = listener.local_addr().map_err(Exit::store)?;
     println!("listening on {scheme}://{address}");
     let _ = std::io::stdout().flush();
+    let metrics = arguments.metrics_listen.as_deref().map(metrics).transpose()?;
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);
     let parts = Parts {
@@ -105,8 +113,19 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         tls,
         injector: spec.map(Injector::new),
         truth: truth.transpose()?,
+        metrics,
     };
     run(listener, parts, &shutdown).map_err(|e| Exit::store(format!("the server ended: {e}")))
+}
+
+/// Counters that are answered on `address`.
+fn metrics(address: &str) -> Result<ServerMetrics, Exit> {
+    let mut registry = Registry::default();
+    let metrics = ServerMetrics::new(&mut registry);
+    let bound = listen(address, Arc::new(registry));
+    let bound = bound.map_err(|e| Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port")))?;
+    println!("metrics on http://{bound}/metrics");
+    Ok(metrics)
 }
 
 fn watch_for_end(stop: watch::Sender<bool>, until_stdin_closes: bool) {

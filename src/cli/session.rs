@@ -8,6 +8,7 @@ use super::exit::{Exit, block_on};
 use super::fit::fit;
 use super::preflight::{find_objects, preflight};
 use super::progress::Progress;
+use super::report::of_run;
 use super::reporter::Reporter;
 use super::shard::{self, Sharding};
 use super::stores::Opened;
@@ -19,6 +20,7 @@ use crate::experiment::Experiment;
 use crate::experiment::back::to_toml;
 use crate::machine::{Machine, peak_rss_bytes, usable_cores};
 use crate::report::directory::{Environment, RunDirectory, StoreFacts};
+use crate::report::live::Live;
 use crate::report::json::{to_string, write_whole};
 use crate::report::seconds::series;
 use crate::rng::mix;
@@ -51,6 +53,8 @@ pub struct Settings {
     pub quiet: bool,
     /// Logs every operation.
     pub record_operations: bool,
+    /// What Prometheus is told of the run.
+    pub live: Option<Live>,
     /// The part of the experiment that this process carries out.
     pub sharding: Option<Sharding>,
     /// Credentials of all stores, where they come from elsewhere than the standard chain.
@@ -186,6 +190,7 @@ pub fn execute_rounds(
             result.run.shards = vec![prepared.info(&id, &result, &environment)];
         }
         let mut reporter = Reporter::new(&job, &control, &mut directory, &progress, means, result);
+        reporter.live.clone_from(&settings.live);
         let outcome = run(&job, origin_ns, &control, &mut reporter);
         result = reporter.result;
         problem = outcome.err().map(|e| driver_exit(&e));
@@ -222,6 +227,7 @@ pub fn execute_rounds(
     let cleaned = directory.environment(&environment).and_then(|()| directory.finish());
     let judged = confide(&path, &mut result);
     let problem = problem.or_else(|| cleaned.and(judged).err().map(out_error)).or_else(|| judge(&result));
+    let problem = problem.or_else(|| of_run(&path).err());
     Ok(Outcome { result, path, problem })
 }
 

@@ -185,6 +185,7 @@ fn go(part: Part, options: &Options) -> Result<(), Exit> {
         ca_bundle: options.ca_bundle.clone(),
         workers: None,
         quiet: options.json,
+        live: None,
         record_operations: false,
         sharding: None,
         credentials: credentials(&properties),

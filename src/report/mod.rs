@@ -4,9 +4,11 @@
 pub mod comparison;
 pub mod directory;
 pub mod export;
+pub mod html;
 pub mod intervals;
 pub mod json;
 pub mod junit;
+pub mod live;
 pub mod operations;
 pub mod read;
 pub mod seconds;

@@ -28,6 +28,7 @@ pub mod express;
 pub mod handler;
 pub mod inject;
 pub mod io_stamps;
+pub mod metrics;
 pub mod ops;
 pub mod response;
 pub mod route;
@@ -37,6 +38,7 @@ pub mod truth;
 use crate::s3::credentials::Credentials;
 use inject::Injector;
 use io_stamps::{ConnectionStamps, Stamped};
+use metrics::ServerMetrics;
 use state::State;
 use truth::TruthLog;
 
@@ -80,6 +82,8 @@ pub struct Parts {
     pub injector: Option<Injector>,
     /// Where every request is written down.
     pub truth: Option<TruthLog>,
+    /// What is counted for Prometheus.
+    pub metrics: Option<ServerMetrics>,
 }
 
 /// What all connections share.
@@ -96,6 +100,8 @@ pub struct Shared {
     pub injector: Option<Injector>,
     /// Where every request is written down.
     pub truth: Option<TruthLog>,
+    /// What is counted for Prometheus.
+    pub metrics: Option<ServerMetrics>,
     tls: Option<TlsAcceptor>,
     requests: AtomicU64,
     open: AtomicUsize,
@@ -121,6 +127,7 @@ pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>
         credentials: parts.credentials,
         injector: parts.injector,
         truth: parts.truth,
+        metrics: parts.metrics,
         requests: AtomicU64::new(0),
         open: AtomicUsize::new(0),
     });

@@ -91,6 +91,7 @@ impl Server {
             tls: config,
             injector: (!inject.is_empty()).then(|| Injector::new(Spec::parse(inject).unwrap())),
             truth: None,
+            metrics: None,
         };
         let thread = std::thread::spawn(move || run(listener, parts, &shutdown));
         Server { address, tls, stop, thread: Some(thread) }

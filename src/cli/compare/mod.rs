@@ -73,13 +73,13 @@ fn stores(run: &Run) -> Vec<String> {
 }
 
 /// Who is held against whom.
-fn pairs(runs: &[Run]) -> Result<Vec<(Side<'_>, Side<'_>)>, Exit> {
+fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
     let make = |number: usize, store: &str, name: String| {
-        let run = &runs[number];
+        let run = runs[number];
         let subject = Subject { run: run.result.run.id.clone(), store: store.into(), name };
         Side { run, store: store.into(), subject }
     };
-    let all: Vec<Vec<String>> = runs.iter().map(stores).collect();
+    let all: Vec<Vec<String>> = runs.iter().map(|run| stores(run)).collect();
     if let Some(empty) = all.iter().position(Vec::is_empty) {
         return Err(Exit::input(format!("{}: nothing was measured in it", runs[empty].path.display())));
     }
@@ -165,7 +165,7 @@ fn show(target: &Target) -> String {
 ///
 /// # Errors
 /// 2 when they cannot be compared.
-pub fn comparisons(runs: &[Run], primary: Option<&Target>, also: &[Target]) -> Result<Vec<Comparison>, Exit> {
+pub fn comparisons(runs: &[&Run], primary: Option<&Target>, also: &[Target]) -> Result<Vec<Comparison>, Exit> {
     pairs(runs)?.iter().map(|(base, other)| compare_pair((base, other), primary, also)).collect()
 }
 
@@ -220,7 +220,7 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
     let wanted = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
     let used = if also.iter().chain(&primary).any(|t| t.metric.starts_with("first_byte")) { 3 } else { 2 };
     let runs: Vec<Run> = arguments.runs.iter().map(|run| read(run, &wanted[..used])).collect::<Result<_, _>>()?;
-    let comparisons = comparisons(&runs, primary.as_ref(), &also)?;
+    let comparisons = comparisons(&runs.iter().collect::<Vec<_>>(), primary.as_ref(), &also)?;
     let checks = check(&comparisons, &bounds)?;
     let failed = checks.iter().filter(|c| c.outcome == "fail").count();
     let text = if arguments.json {

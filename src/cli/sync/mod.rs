@@ -103,6 +103,7 @@ impl Arguments {
             ca_bundle: self.ca_bundle.clone(),
             workers: None,
             quiet: self.json,
+            live: None,
             record_operations: false,
             sharding: None,
             credentials: None,

@@ -4,7 +4,8 @@
 pub mod lines;
 pub mod rows;
 
-use minijinja::{Environment as Templates, context};
+use minijinja::value::Serde;
+use minijinja::{Environment as Templates, Value, context};
 use serde::Serialize;
 
 use super::comparison::Comparison;
@@ -225,16 +226,16 @@ impl Report {
             what => self.what,
             answer => answer,
             stamps => self.stamps,
-            figures => self.figures,
+            figures => Value::from(Serde(&self.figures)),
             comparisons => self.comparisons.iter().map(|c| context! {
                 head => format!("{} against {}", c.other.name, c.base.name),
-                clients => c.clients,
+                clients => c.clients.clone(),
                 rows => c.rows.iter().map(|r| context! {
                     label => r.label(), primary => r.primary, change => r.change_text(), verdict => r.verdict,
                 }).collect::<Vec<_>>(),
             }).collect::<Vec<_>>(),
             sources => self.sources,
-            facts => self.facts,
+            facts => Value::from(Serde(&self.facts)),
             version => env!("CARGO_PKG_VERSION"),
             style => include_str!("../template/report.css"),
             echarts => include_str!("../template/echarts.min.js"),

@@ -149,7 +149,10 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     }
     for window in &measured {
         out.push_str(&caches(window));
-        remarks(window).iter().for_each(|line| out.push_str(&format!("! {line}\n")));
+        // A search for the knee goes beyond it; its table says where.
+        if result.knee.is_none() {
+            remarks(window).iter().for_each(|line| out.push_str(&format!("! {line}\n")));
+        }
     }
     out
 }

@@ -1,0 +1,100 @@
+//! `plimsoll report`: the HTML report of one run or several.
+
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::compare::comparisons;
+use super::exit::Exit;
+use super::runs::{Run, read};
+use crate::published::named;
+use crate::report::html::Report;
+use crate::report::json::write_whole;
+use crate::summary::objective::Target;
+use crate::summary::series::Clocked;
+
+/// Arguments of `plimsoll report`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Run directories; the first is the one that others are compared with
+    #[arg(required = true, value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// Where the report goes [default: report.html in the run; of several runs, plimsoll-report.html]
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Draw what others have published as reference lines: a name from `plimsoll list published`; may be repeated
+    #[arg(long, value_name = "NAME")]
+    published: Vec<String>,
+    /// The figure that comparisons are decided by [default: the first operation's p50]
+    #[arg(long, value_name = "METRIC")]
+    primary: Option<String>,
+}
+
+const WANTED: [Clocked; 2] = [Clocked::Service, Clocked::Response];
+
+fn add(report: &mut Report, run: &Run) {
+    let experiment = std::fs::read_to_string(run.path.join("experiment.toml")).unwrap_or_default();
+    report.add(&run.result, &run.environment, &experiment, &run.series);
+}
+
+fn several_stores(run: &Run) -> bool {
+    let mut stores: Vec<&str> = run.series.iter().filter(|s| s.role == "measure").map(|s| s.store.as_str()).collect();
+    stores.sort_unstable();
+    stores.dedup();
+    stores.len() > 1
+}
+
+/// Makes the report.
+///
+/// # Errors
+/// 2 when a run cannot be read, or the file not written.
+pub fn report(arguments: &Arguments) -> Result<(), Exit> {
+    let primary = arguments.primary.as_deref().map(Target::parse).transpose();
+    let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;
+    let documents = arguments.published.iter().map(|name| named(name));
+    let documents = documents.collect::<Result<Vec<_>, _>>().map_err(|e| Exit::input(format!("--published {e}")))?;
+    let first = read(&arguments.runs[0], &WANTED)?;
+    let stores = first.environment.stores.len().max(1);
+    let mut report = Report::new(stores * arguments.runs.len());
+    add(&mut report, &first);
+    if arguments.runs.len() == 1 && several_stores(&first) {
+        report.compare(comparisons(&[&first], primary.as_ref(), &[])?);
+    }
+    // One after another: of many long runs, no more than two are in memory.
+    for path in &arguments.runs[1..] {
+        let run = read(path, &WANTED)?;
+        add(&mut report, &run);
+        match comparisons(&[&first, &run], primary.as_ref(), &[]) {
+            Ok(comparisons) => report.compare(comparisons),
+            // A report may stand runs beside each other that no verdict is possible on.
+            Err(exit) => eprintln!("note: {}", exit.message),
+        }
+    }
+    documents.iter().for_each(|document| report.refer(document));
+    let out = arguments.out.clone().unwrap_or_else(|| match arguments.runs.as_slice() {
+        [run] => run.join("report.html"),
+        _ => PathBuf::from("plimsoll-report.html"),
+    });
+    write(report, &out)?;
+    println!("{}", out.display());
+    Ok(())
+}
+
+fn write(report: Report, out: &Path) -> Result<(), Exit> {
+    let page = report.render().map_err(|e| Exit { code: 101, message: format!("the report's template: {e:#}") })?;
+    write_whole(out, &page).map_err(|e| Exit::input(format!("--out {}: {e}", out.display())))
+}
+
+/// Writes the report of a run that is over into its directory.
+///
+/// # Errors
+/// 2 when the run cannot be read back, or the disk is full.
+pub fn of_run(path: &Path) -> Result<(), Exit> {
+    let run = read(path, &WANTED)?;
+    let mut report = Report::new(run.environment.stores.len());
+    add(&mut report, &run);
+    if several_stores(&run) {
+        report.compare(comparisons(&[&run], None, &[])?);
+    }
+    write(report, &path.join("report.html"))
+}

@@ -1,0 +1,94 @@
+//! A Prometheus endpoint: answers `GET /metrics` on a thread of its own with whatever is registered (OpenMetrics text). It does nothing
+//! between two scrapes.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Method, Response, StatusCode};
+use http::header::{ALLOW, CONTENT_TYPE};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+/// Upper edges of latency buckets, in seconds: 1, 2 and 5 in each factor of ten from 100 us to 50 s.
+pub const LATENCY_EDGES_S: [f64; 18] = [
+    0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0,
+];
+
+/// What OpenMetrics text is called.
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// Listens on `address` and answers scrapes until the process ends; returns where it listens.
+///
+/// # Errors
+/// When the address cannot be used.
+pub fn listen(address: &str, registry: Arc<Registry>) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    let bound = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    std::thread::Builder::new().name("metrics".into()).spawn(move || runtime.block_on(accept(listener, registry)))?;
+    Ok(bound)
+}
+
+async fn accept(listener: TcpListener, registry: Arc<Registry>) {
+    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            tokio::task::yield_now().await;
+            continue;
+        };
+        let registry = Arc::clone(&registry);
+        tokio::spawn(async move {
+            let service = service_fn(move |request: http::Request<Incoming>| {
+                let answer = answer(&request, &registry);
+                async move { Ok::<_, Infallible>(answer) }
+            });
+            // A scraper that goes away is no trouble of ours.
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+        });
+    }
+}
+
+fn answer(request: &http::Request<Incoming>, registry: &Registry) -> Response<Whole> {
+    let plain = |status: StatusCode, text: String, kind: &'static str| {
+        let mut response = Response::new(Whole(Some(Bytes::from(text))));
+        *response.status_mut() = status;
+        response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(kind));
+        response
+    };
+    if request.uri().path() != "/metrics" {
+        return plain(StatusCode::NOT_FOUND, "the metrics are at /metrics\n".into(), "text/plain");
+    }
+    if request.method() != Method::GET {
+        let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "GET only\n".into(), "text/plain");
+        refused.headers_mut().insert(ALLOW, http::HeaderValue::from_static("GET"));
+        return refused;
+    }
+    let mut text = String::new();
+    match encode(&mut text, registry) {
+        Ok(()) => plain(StatusCode::OK, text, OPEN_METRICS),
+        Err(e) => plain(StatusCode::INTERNAL_SERVER_ERROR, format!("{e}\n"), "text/plain"),
+    }
+}
+
+/// A body of one piece.
+struct Whole(Option<Bytes>);
+
+impl hyper::body::Body for Whole {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<hyper::body::Frame<Bytes>, Infallible>>> {
+        std::task::Poll::Ready(self.0.take().map(|bytes| Ok(hyper::body::Frame::data(bytes))))
+    }
+}

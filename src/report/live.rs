@@ -1,0 +1,126 @@
+//! A run's figures for Prometheus while it goes on: the sums of the recorder, second by second, under names that carry their units.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::exemplar::Exemplar;
+
+use super::intervals::Place;
+use crate::metrics::LATENCY_EDGES_S;
+use crate::recorder::collector::SecondRow;
+use crate::recorder::histogram::Latencies;
+
+type Labels = Vec<(&'static str, String)>;
+
+/// What was counted so far of one store, phase and operation.
+#[derive(Debug, Default)]
+struct Sums {
+    completed: u64,
+    bytes: f64,
+    censored: u64,
+    errors: BTreeMap<String, u64>,
+    service: Buckets,
+    response: Buckets,
+}
+
+/// A classic histogram: counts by edge, not yet added up.
+#[derive(Debug, Default)]
+struct Buckets {
+    counts: [u64; LATENCY_EDGES_S.len() + 1],
+    sum_s: f64,
+}
+
+impl Buckets {
+    fn add(&mut self, latencies: &Latencies) {
+        let Some(histogram) = latencies.histogram() else { return };
+        for value in histogram.iter_recorded() {
+            let s = value.value_iterated_to() as f64 / 1e6;
+            self.counts[LATENCY_EDGES_S.partition_point(|edge| *edge < s)] += value.count_at_value();
+        }
+        self.sum_s += latencies.mean_ns().unwrap_or(0.0) * latencies.len() as f64 / 1e9;
+    }
+
+    fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+/// The figures, shared with whoever scrapes them.
+#[derive(Debug, Clone, Default)]
+pub struct Live(Arc<Mutex<BTreeMap<(String, String, String, String), Sums>>>);
+
+impl Live {
+    fn sums(&self) -> MutexGuard<'_, BTreeMap<(String, String, String, String), Sums>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds a second.
+    pub fn second(&self, place: Place<'_>, row: &SecondRow<'_>) {
+        let key = (place.store.to_string(), place.phase.to_string(), place.role.to_string(), row.kind.name().to_string());
+        let (mut all, tally) = (self.sums(), row.tally);
+        let sums = all.entry(key).or_default();
+        sums.completed += tally.completed;
+        sums.bytes += tally.bytes;
+        sums.censored += tally.censored;
+        tally.errors.iter().for_each(|(class, n)| *sums.errors.entry(class.clone()).or_default() += n);
+        sums.service.add(&tally.service);
+        sums.response.add(&tally.response);
+    }
+}
+
+fn labels((store, phase, role, operation): &(String, String, String, String)) -> Labels {
+    vec![
+        ("store", store.clone()),
+        ("phase", phase.clone()),
+        ("role", role.clone()),
+        ("operation", operation.clone()),
+    ]
+}
+
+impl Collector for Live {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
+        let all = self.sums();
+        let counters: [(&str, &str, fn(&Sums) -> f64); 3] = [
+            ("plimsoll_operations", "Operations answered well", |s| s.completed as f64),
+            ("plimsoll_object_bytes", "Object bytes delivered", |s| s.bytes),
+            ("plimsoll_unanswered_operations", "Operations that were not answered in time", |s| s.censored as f64),
+        ];
+        for (name, help, value) in counters {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (key, sums) in all.iter() {
+                let counter = ConstCounter::new(value(sums));
+                counter.encode(metric.encode_family(&labels(key))?)?;
+            }
+        }
+        let help = "Operations that failed, by class";
+        let mut metric = encoder.encode_descriptor("plimsoll_failed_operations", help, None, MetricType::Counter)?;
+        for (key, sums) in all.iter() {
+            for (class, n) in &sums.errors {
+                let mut labels = labels(key);
+                labels.push(("class", class.clone()));
+                ConstCounter::new(*n).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        let histograms: [(&str, &str, fn(&Sums) -> &Buckets); 2] = [
+            ("plimsoll_service_seconds", "Start to end of operations answered well", |s| &s.service),
+            ("plimsoll_response_seconds", "Intended start to end of operations answered well; open loops only", |s| {
+                &s.response
+            }),
+        ];
+        for (name, help, buckets) in histograms {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+            for (key, sums) in all.iter().filter(|(_, sums)| buckets(sums).count() > 0) {
+                let found = buckets(sums);
+                let edges = LATENCY_EDGES_S.into_iter().chain([f64::MAX]);
+                let pairs: Vec<(f64, u64)> = edges.zip(found.counts).collect();
+                let none: Option<&std::collections::HashMap<usize, Exemplar<Labels, f64>>> = None;
+                metric.encode_family(&labels(key))?.encode_histogram(found.sum_s, found.count(), &pairs, none)?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+"use strict";
+/* What all charts share: the data, colours, themes, cards with their buttons, and drawing when a card comes into sight. */
+const data = JSON.parse(document.getElementById("data").textContent);
+window.plimsoll = { charts: 0, drawn: 0, empty: [], errors: [] };
+window.addEventListener("error", (e) => window.plimsoll.errors.push(String(e.message)));
+
+/* Okabe and Ito's colours, which people with any colour vision tell apart; dashes tell further subjects apart. */
+const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d00", "#7f7f7f"];
+const DASHES = ["solid", "dashed", "dotted", [12, 4, 2, 4]];
+const color = (i) => PALETTE[i % PALETTE.length];
+const dash = (i) => DASHES[Math.floor(i / PALETTE.length) % DASHES.length];
+
+const root = document.documentElement;
+const darkQuery = matchMedia("(prefers-color-scheme: dark)");
+let chosen = null;
+const dark = () => (chosen === null ? darkQuery.matches : chosen);
+const applyTheme = () => { root.dataset.theme = dark() ? "dark" : "light"; };
+applyTheme();
+const css = (name) => getComputedStyle(root).getPropertyValue(name).trim();
+
+const hidden = new Set();
+const shown = (subject) => !hidden.has(subject);
+const subjectName = (i) => data.subjects[i].name;
+const several = data.subjects.length > 1;
+
+/* Numbers for people: three digits. */
+function num(x) {
+  if (x === null || x === undefined || !isFinite(x)) return "–";
+  const a = Math.abs(x);
+  if (a === 0) return "0";
+  if (a >= 1e6) return x.toExponential(2).replace("e+", "e");
+  if (a >= 1000) return String(Math.round(x)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  return a >= 100 ? x.toFixed(0) : a >= 10 ? x.toFixed(1) : a >= 1 ? x.toFixed(2) : Number(x.toPrecision(2)).toString();
+}
+const tick = (x) => (Math.abs(x) >= 1000 ? num(x) : String(Number(Number(x).toPrecision(6))));
+const clock = (s) => (s >= 3600 ? Math.floor(s / 3600) + ":" : "") + (s >= 3600 ? String(Math.floor(s / 60) % 60).padStart(2, "0") : Math.floor(s / 60)) + ":" + String(Math.floor(s) % 60).padStart(2, "0");
+
+function axis(name, more) {
+  return Object.assign({
+    name, nameLocation: "middle", nameGap: 30, nameTextStyle: { color: css("--soft"), fontSize: 11 },
+    axisLabel: { color: css("--soft"), fontSize: 11, formatter: tick, hideOverlap: true },
+    axisLine: { lineStyle: { color: css("--line") } }, axisTick: { show: false },
+    splitLine: { lineStyle: { color: css("--line") } },
+  }, more);
+}
+const valueAxis = (name, more) => axis(name, Object.assign({ type: "value", min: 0, nameGap: 48 }, more));
+function base(more) {
+  return Object.assign({
+    animation: false, backgroundColor: "transparent", textStyle: { color: css("--ink"), fontFamily: "inherit" },
+    grid: { left: 66, right: 24, top: 20, bottom: several ? 64 : 48, containLabel: false },
+    legend: several ? { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 }, inactiveColor: css("--line"), pageTextStyle: { color: css("--soft") }, pageIconColor: css("--soft") } : undefined,
+    tooltip: { trigger: "axis", confine: true, backgroundColor: css("--card"), borderColor: css("--line"), textStyle: { color: css("--ink"), fontSize: 12 }, valueFormatter: num },
+  }, more);
+}
+/* A dashed line with a name: objectives, knees, figures published elsewhere. */
+const mark = (items) => ({ silent: true, symbol: "none", label: { color: css("--soft"), fontSize: 10, position: "insideEndTop" }, lineStyle: { color: css("--soft"), type: "dashed", width: 1 }, data: items });
+
+const cards = [];
+function escapeText(text) { const span = document.createElement("span"); span.textContent = text; return span.innerHTML; }
+
+/* Adds a chart: { section, id, title, note, wide, option(): ECharts option or null, table(): [header, ...rows] }. */
+function chart(spec) { cards.push(spec); window.plimsoll.charts++; }
+
+function make(spec) {
+  let host = document.querySelector(`[data-section="${spec.section}"] .grid`);
+  if (!host) {
+    const section = document.createElement("section");
+    section.dataset.section = spec.section;
+    section.innerHTML = `<h2>${escapeText(spec.section)}</h2><div class="grid"></div>`;
+    document.getElementById("charts").append(section);
+    host = section.querySelector(".grid");
+  }
+  const card = document.createElement("article");
+  card.className = spec.wide ? "card wide" : "card";
+  card.id = spec.id;
+  card.innerHTML = `<h3>${escapeText(spec.title)}</h3><p>${escapeText(spec.note || "")}</p><div class="choice"></div><div class="plot" role="img" aria-label="${escapeText(spec.title)}; the table button gives its numbers"></div><div class="actions"></div>`;
+  host.append(card);
+  spec.card = card;
+  spec.plot = card.querySelector(".plot");
+  if (spec.choices) {
+    const select = document.createElement("select");
+    select.setAttribute("aria-label", spec.title + ": which one");
+    spec.choices().forEach((name, i) => select.add(new Option(name, i)));
+    select.onchange = () => { spec.choice = Number(select.value); draw(spec); };
+    spec.choice = 0;
+    if (select.options.length > 1) card.querySelector(".choice").append(select);
+  }
+  const act = (name, what) => {
+    const button = document.createElement("button");
+    button.type = "button"; button.textContent = name;
+    button.setAttribute("aria-label", `${spec.title}: ${name}`);
+    button.onclick = what;
+    card.querySelector(".actions").append(button);
+  };
+  act("PNG", () => save(spec.id + ".png", spec.instance.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: css("--card") })));
+  act("SVG", () => save(spec.id + ".svg", URL.createObjectURL(new Blob([svg(spec)], { type: "image/svg+xml" }))));
+  act("CSV", () => save(spec.id + ".csv", URL.createObjectURL(new Blob([csv(spec.table())], { type: "text/csv" }))));
+  act("Table", () => toggleTable(spec));
+}
+function save(name, url) { const a = document.createElement("a"); a.href = url; a.download = name; a.click(); }
+function svg(spec) {
+  const still = echarts.init(null, null, { renderer: "svg", ssr: true, width: 900, height: 420 });
+  still.setOption(Object.assign(spec.option(), { backgroundColor: css("--card"), textStyle: { color: css("--ink"), fontFamily: "sans-serif" } }));
+  const text = still.renderToSVGString();
+  still.dispose();
+  return text;
+}
+function csv(rows) { return rows.map((r) => r.map((c) => { const t = c === null || c === undefined ? "" : String(c); return /[",\n]/.test(t) ? `"${t.replace(/"/g, '""')}"` : t; }).join(",")).join("\n") + "\n"; }
+function toggleTable(spec) {
+  const old = spec.card.querySelector(".alternative");
+  if (old) { old.remove(); return; }
+  const rows = spec.table(), most = 500;
+  const cell = (tag) => (c) => `<${tag}>${escapeText(typeof c === "number" ? num(c) : c === null || c === undefined ? "–" : String(c))}</${tag}>`;
+  const box = document.createElement("div");
+  box.className = "alternative"; box.tabIndex = 0;
+  box.innerHTML = `<table><thead><tr>${rows[0].map(cell("th")).join("")}</tr></thead><tbody>${rows.slice(1, most + 1).map((r) => `<tr>${r.map(cell("td")).join("")}</tr>`).join("")}</tbody></table>` + (rows.length - 1 > most ? `<p class="note">the first ${most} of ${rows.length - 1} rows; CSV has all</p>` : "");
+  spec.card.append(box);
+}
+function draw(spec) {
+  const option = spec.option();
+  if (!spec.instance) {
+    spec.instance = echarts.init(spec.plot, null, { renderer: "canvas" });
+    window.plimsoll.drawn++;
+  }
+  const points = (option.series || []).reduce((n, s) => n + (s.data ? s.data.length : 0), 0);
+  if (points === 0 && hidden.size === 0) window.plimsoll.empty.push(spec.id);
+  spec.instance.setOption(option, { notMerge: true });
+  spec.fresh = true;
+}
+function drawAll() { cards.forEach((spec) => { if (!spec.fresh) draw(spec); }); }
+function redraw() {
+  cards.forEach((spec) => {
+    spec.fresh = false;
+    const box = spec.plot.getBoundingClientRect();
+    if (spec.instance && box.bottom > -400 && box.top < innerHeight + 400) draw(spec);
+  });
+}

@@ -1,0 +1,49 @@
+/* How a store behaves as the load rises: ramps, the knee, sweeps of part sizes. */
+const ramped = allRows.filter((r) => r.step !== null);
+const stepGroups = () => {
+  const groups = new Map();
+  ramped.filter((r) => shown(r.subject)).forEach((r) => {
+    const phase = r.phase.replace(/_\d+$/, ""), key = [r.subject, phase, r.operation].join("\u0000");
+    if (!groups.has(key)) groups.set(key, { name: [several ? subjectName(r.subject) : "", phase === r.operation ? "" : phase, r.operation].filter(Boolean).join(" "), subject: r.subject, rows: [] });
+    groups.get(key).rows.push(r);
+  });
+  return [...groups.values()];
+};
+const knees = data.runs.filter((r) => r.knee).map((r) => r.knee);
+const atLeast = (r, x) => { const last = r.curve.filter((p) => p[0] <= x).pop(); return last && last[0] > x * 0.9 ? last[1] : null; };
+const stepTable = () => [["series", "phase", "offered/s", "achieved/s", "MB/s", "in flight", "p50 ms", "p99 ms"]].concat(stepGroups().flatMap((g) => g.rows.map((r) => [g.name, r.phase, r.offered_per_s, r.per_s, r.bytes_per_s / 1e6, r.in_flight, atLeast(r, 2), atLeast(r, 100)])));
+
+if (ramped.length && !knees.length) {
+  const moves = ramped.some((r) => r.bytes_per_s > 0);
+  const carried = (r) => (moves ? r.bytes_per_s / 1e6 : r.per_s);
+  const unit = moves ? "MB/s" : "operations/s";
+  const kneeMarks = () => data.runs.flatMap((run) => run.ramps.filter((r) => r.knee_in_flight).map((r) => ({ xAxis: r.knee_in_flight, label: { formatter: "knee " + num(r.knee_in_flight) } })));
+  const rampChart = (id, title, note, name, pick, more) => chart({ section: "Rising load", id, title, note,
+    option: () => base({ xAxis: axis("operations in flight (time-mean)", { type: "value", min: 0 }), yAxis: valueAxis(name, more),
+      series: stepGroups().flatMap((g, i) => pick(g).map(([label, data, type]) => ({ name: [g.name, label].filter(Boolean).join(" "), type: "line", symbolSize: 7, data, itemStyle: { color: color(several ? g.subject : i) }, lineStyle: { type: type || "solid" }, markLine: kneeMarks().length ? mark(kneeMarks()) : undefined }))), tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText(p.seriesName)}<br>${num(p.value[0])} in flight<br>${num(p.value[1])} ${name}` }) }),
+    table: stepTable });
+  rampChart("ramp-throughput", "Throughput against concurrency", "Where the curve bends, more requests in flight buy nothing but waiting. Dashed: the knee.", unit, (g) => [["", g.rows.map((r) => [r.in_flight, carried(r)])]]);
+  rampChart("ramp-efficiency", "Efficiency against concurrency", "What each operation in flight carries.", unit + " each", (g) => [["", g.rows.map((r) => [r.in_flight, r.in_flight > 0 ? carried(r) / r.in_flight : null])]]);
+  rampChart("ramp-latency", "Latency against concurrency", "Median (solid) and 99th percentile (dashed).", "ms", (g) => [["p50", g.rows.map((r) => [r.in_flight, atLeast(r, 2)]), "solid"], ["p99", g.rows.map((r) => [r.in_flight, atLeast(r, 100)]).filter((p) => p[1] !== null), "dashed"]]);
+}
+if (knees.length) {
+  const sorted = (g) => g.rows.slice().sort((a, b) => a.offered_per_s - b.offered_per_s);
+  chart({ section: "Rising load", id: "knee", wide: true, title: "Latency against rate", note: "Every step of the search for the knee: " + knees.flatMap((k) => k.objectives).join(", ") + ". Latency is logarithmic, so it has no zero.",
+    option: () => { const marks = knees.flatMap((k) => [k.holds_per_s && { xAxis: k.holds_per_s, label: { formatter: "holds " + num(k.holds_per_s) + "/s" } }, k.breaks_per_s && { xAxis: k.breaks_per_s, label: { formatter: "breaks", position: "end" } }].filter(Boolean));
+      return base({ xAxis: axis("offered operations/s", { type: "value", min: 0 }), yAxis: axis("ms", { type: "log", nameGap: 48 }), legend: { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } }, grid: { left: 66, right: 30, top: 30, bottom: 66 },
+        series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: sorted(g).map((r) => [r.offered_per_s, atLeast(r, x)]).filter((p) => p[1] !== null), markLine: i === 0 && marks.length ? mark(marks) : undefined }))) }); },
+    table: stepTable });
+}
+const sweeps = data.runs.flatMap((run) => run.sweeps);
+if (sweeps.length) {
+  const size = (b) => (b >= 1 << 30 ? b / (1 << 30) + " GiB" : b / (1 << 20) + " MiB");
+  chart({ section: "Rising load", id: "sweep", wide: true, title: "Upload settings", note: "Median throughput of an upload by part size and parts in flight, MB/s; framed: the one to use.",
+    choices: () => sweeps.map((s) => `${s.store.split("?")[0]} ${s.sweep}`),
+    option: () => { const s = sweeps[spec("sweep").choice], xs = [...new Set(s.points.map((p) => p.parts_in_flight))].sort((a, b) => a - b), ys = [...new Set(s.points.map((p) => p.part_bytes))].sort((a, b) => a - b);
+      const values = s.points.map((p) => (p.bytes_per_s || 0) / 1e6), r = s.recommended;
+      return base({ legend: undefined, grid: { left: 80, right: 24, top: 10, bottom: 90 }, tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${size(ys[p.value[1]])} × ${xs[p.value[0]]}: ${num(p.value[2])} MB/s` }),
+        xAxis: axis("parts in flight", { type: "category", data: xs.map(String) }), yAxis: axis("part size", { type: "category", data: ys.map(size), nameGap: 62 }),
+        visualMap: { min: 0, max: Math.max(...values, 1), orient: "horizontal", left: "center", bottom: 0, textStyle: { color: css("--soft"), fontSize: 10 }, inRange: { color: dark() ? ["#14354a", "#1f6f9f", "#56b4e9"] : ["#eaf3f9", "#7fb8dc", "#0b5c8a"] } },
+        series: [{ type: "heatmap", label: { show: true, formatter: (p) => num(p.value[2]) }, data: s.points.map((p) => ({ value: [xs.indexOf(p.parts_in_flight), ys.indexOf(p.part_bytes), (p.bytes_per_s || 0) / 1e6], itemStyle: r && r.part_bytes === p.part_bytes && r.parts_in_flight === p.parts_in_flight ? { borderColor: "#d55e00", borderWidth: 3 } : undefined })) }] }); },
+    table: () => [["store", "part bytes", "parts in flight", "uploads", "failed", "retries", "median s", "MB/s"]].concat(sweeps.flatMap((s) => s.points.map((p) => [s.store, p.part_bytes, p.parts_in_flight, p.uploads, p.failed, p.retries, p.median_s, (p.bytes_per_s || 0) / 1e6]))) });
+}

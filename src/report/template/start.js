@@ -1,0 +1,25 @@
+/* Puts the cards on the page and draws each when it comes into sight. */
+cards.forEach(make);
+const seen = new IntersectionObserver((entries) => entries.forEach((e) => { const s = spec(e.target.id); if (e.isIntersecting && s && !s.fresh) draw(s); }), { rootMargin: "300px" });
+cards.forEach((s) => seen.observe(s.card));
+document.querySelectorAll(".swatch").forEach((s) => { s.style.background = color(Number(s.dataset.subject)); });
+if (several) {
+  data.subjects.forEach((s, i) => {
+    const label = document.createElement("label"), box = document.createElement("input");
+    box.type = "checkbox"; box.checked = true;
+    box.onchange = () => { if (box.checked) hidden.delete(i); else hidden.add(i); redraw(); };
+    const swatch = document.createElement("span");
+    swatch.className = "swatch"; swatch.style.background = color(i); swatch.style.margin = "0";
+    label.append(box, swatch, s.name);
+    document.getElementById("pick").append(label);
+  });
+}
+document.getElementById("theme").onclick = () => { chosen = !dark(); applyTheme(); redraw(); };
+darkQuery.addEventListener("change", () => { applyTheme(); redraw(); });
+let resizing = 0;
+addEventListener("resize", () => { cancelAnimationFrame(resizing); resizing = requestAnimationFrame(() => cards.forEach((s) => s.instance && s.instance.resize())); });
+addEventListener("beforeprint", drawAll);
+document.querySelectorAll("[data-copy]").forEach((b) => { b.onclick = () => { const text = b.previousElementSibling.textContent; (navigator.clipboard ? navigator.clipboard.writeText(text) : Promise.reject()).then(() => { b.textContent = "Copied"; }, () => { const r = document.createRange(); r.selectNodeContents(b.previousElementSibling); const sel = getSelection(); sel.removeAllRanges(); sel.addRange(r); b.textContent = "Selected"; }); }; });
+window.plimsoll.drawAll = drawAll;
+window.plimsoll.pick = (i) => document.querySelectorAll("#pick input")[i].click();
+window.plimsoll.ready = performance.now();

@@ -1,0 +1,92 @@
+/* Charts over a run's time. */
+const allLines = data.runs.flatMap((run, r) => run.lines.map((line) => Object.assign(line, { run: r })));
+const operations = new Set(allLines.map((l) => l.operation));
+const lineName = (l) => [subjectName(l.subject), operations.size > 1 ? l.operation : ""].filter(Boolean).join(" ");
+const lineColor = (l) => (several ? l.subject : [...operations].indexOf(l.operation));
+const points = (l, values) => l.at_s.map((t, i) => [t, values[i]]);
+const manyLines = allLines.length > 1;
+
+/* Phases as bands behind the curves, those of the first run shown. */
+function phaseBands() {
+  const run = data.runs.find((_, r) => allLines.some((l) => l.run === r && shown(l.subject)));
+  if (!run) return undefined;
+  const bands = [];
+  run.bands.filter((b) => b.role !== "prepare").forEach((b) => {
+    const last = bands[bands.length - 1];
+    if (last && last.name === b.name && b.from_s <= last.to_s + 3) last.to_s = Math.max(last.to_s, b.to_s);
+    else bands.push(Object.assign({}, b));
+  });
+  if (bands.length > 40) return undefined;
+  return { silent: true, label: { color: css("--soft"), fontSize: 10, position: "insideTop", overflow: "truncate" }, data: bands.map((b, i) => [{ name: b.name, xAxis: b.from_s, itemStyle: { color: i % 2 ? "rgba(127,140,160,0.05)" : "rgba(127,140,160,0.12)" } }, { xAxis: b.to_s }]) };
+}
+function errorMarks() {
+  return allLines.filter((l) => shown(l.subject)).flatMap((l) => l.at_s.filter((_, i) => Object.values(l.errors).some((n) => n[i] > 0)).map((t) => t));
+}
+const timeAxis = () => axis("seconds of the run, m:ss", { type: "value", min: "dataMin", max: "dataMax", axisLabel: { color: css("--soft"), fontSize: 11, formatter: clock, hideOverlap: true } });
+
+function overTime(name, pick, more) {
+  const bands = phaseBands(), errors = more && more.errors ? errorMarks() : [];
+  const lines = allLines.filter((l) => shown(l.subject) && pick(l).some((v) => v !== null));
+  const series = lines.map((l, i) => ({
+    name: lineName(l), type: "line", showSymbol: false, connectNulls: false, data: points(l, pick(l)),
+    lineStyle: { width: 1.6, type: dash(l.subject) }, itemStyle: { color: color(lineColor(l)) },
+    markArea: i === 0 ? bands : undefined, emphasis: { disabled: lines.length > 8 },
+  }));
+  if (errors.length && series.length) {
+    const step = Math.ceil(errors.length / 400);
+    series.push({ name: "seconds with errors", type: "scatter", symbol: "triangle", symbolSize: 7, itemStyle: { color: "#d55e00" }, data: errors.filter((_, i) => i % step === 0).map((t) => [t, 0]), tooltip: { show: false } });
+  }
+  const legend = manyLines || errors.length;
+  return base({ xAxis: timeAxis(), yAxis: valueAxis(name, more && more.axis), series, dataZoom: [{ type: "inside", filterMode: "none" }],
+    legend: legend ? Object.assign({ type: "scroll", bottom: 0 }, { textStyle: { color: css("--soft"), fontSize: 11 } }) : undefined,
+    grid: { left: 66, right: 24, top: 20, bottom: legend ? 66 : 48 } });
+}
+const timeTable = (columns) => () => [["series", "second"].concat(columns.map((c) => c[0]))].concat(allLines.flatMap((l) => l.at_s.map((t, i) => [lineName(l), t].concat(columns.map((c) => c[1](l)[i])))));
+
+if (allLines.some((l) => l.mb_per_s.some((v) => v !== null))) {
+  chart({ section: "Over time", id: "throughput", title: "Throughput", note: "Object megabytes per second (decimal). Shaded: phases. Triangles: seconds with errors.",
+    option: () => overTime("MB/s", (l) => l.mb_per_s, { errors: true }), table: timeTable([["MB/s", (l) => l.mb_per_s]]) });
+}
+if (allLines.length) {
+  chart({ section: "Over time", id: "rate", title: "Rate", note: "Operations answered well per second.",
+    option: () => overTime("operations/s", (l) => l.per_s, { errors: true }), table: timeTable([["operations/s", (l) => l.per_s]]) });
+  const quantiles = [["p50", (l) => l.p50], ["p90", (l) => l.p90], ["p99", (l) => l.p99], ["p99.9", (l) => l.p99_9]];
+  chart({ section: "Over time", id: "percentiles", wide: true, title: "Latency percentiles", note: "Percentiles of each point's own operations, merged, never averaged. The axis is logarithmic, so it has no zero. A gap: too few operations for that percentile.",
+    choices: () => quantiles.map((q) => q[0]),
+    option: () => {
+      const option = overTime("ms", quantiles[spec("percentiles").choice][1], { axis: { type: "log", min: undefined } });
+      const marks = data.references.filter((r) => operations.has(r.operation)).map((r) => ({ name: r.label, yAxis: [r.p50_ms, null, r.p99_ms, null][spec("percentiles").choice] })).filter((m) => m.yAxis > 0);
+      if (marks.length && option.series.length) option.series[0].markLine = Object.assign(mark(marks.map((m) => Object.assign(m, { label: { formatter: m.name } }))), {});
+      return option;
+    },
+    table: timeTable(quantiles) });
+  chart({ section: "Over time", id: "heatmap", wide: true, title: "Latency heatmap", note: "Operations per cell; the darker, the more, on a logarithmic scale. Latency is logarithmic, so it has no zero.",
+    choices: () => allLines.map(lineName),
+    option: () => {
+      const l = allLines[spec("heatmap").choice], h = l.heat;
+      const most = h.cells.reduce((m, c) => Math.max(m, c[2]), 1);
+      return base({
+        grid: { left: 66, right: 24, top: 14, bottom: 90 }, legend: undefined,
+        tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${clock(h.at_s[p.value[0]])}<br>${num(h.edges_ms[p.value[1]])} – ${num(h.edges_ms[p.value[1] + 1])} ms<br>${num(p.value[3])} operations` }),
+        xAxis: axis("seconds of the run, m:ss", { type: "category", data: h.at_s.map(clock), axisLabel: { color: css("--soft"), fontSize: 11 } }),
+        yAxis: axis(`${l.clocked} time, ms`, { type: "category", data: h.edges_ms.slice(0, -1).map((e) => num(e)), nameGap: 48, axisLabel: { color: css("--soft"), fontSize: 11 } }),
+        visualMap: { min: 0, max: Math.log10(most) || 1, dimension: 2, orient: "horizontal", left: "center", bottom: 0, itemHeight: 160, textStyle: { color: css("--soft"), fontSize: 10 }, text: [`${num(most)} operations`, "1"], formatter: (v) => num(Math.pow(10, v)), inRange: { color: dark() ? ["#14354a", "#1f6f9f", "#56b4e9", "#f0e442"] : ["#eaf3f9", "#7fb8dc", "#0b5c8a", "#06263a"] } },
+        series: [{ type: "heatmap", data: h.cells.map((c) => [c[0], c[1], Math.log10(c[2]), c[2]]), progressive: 0 }],
+      });
+    },
+    table: () => [["series", "second", "from ms", "to ms", "operations"]].concat(allLines.flatMap((l) => l.heat.cells.map((c) => [lineName(l), l.heat.at_s[c[0]], l.heat.edges_ms[c[1]], l.heat.edges_ms[c[1] + 1], c[2]]))) });
+}
+const classes = [...new Set(allLines.flatMap((l) => Object.keys(l.errors)))];
+if (classes.length) {
+  chart({ section: "Over time", id: "errors", wide: true, title: "Errors by class", note: "Failed operations in each point of time.",
+    option: () => {
+      const bars = classes.map((c, i) => {
+        const at = new Map();
+        allLines.filter((l) => shown(l.subject) && l.errors[c]).forEach((l) => l.at_s.forEach((t, j) => at.set(t, (at.get(t) || 0) + l.errors[c][j])));
+        return { name: c, type: "bar", stack: "errors", itemStyle: { color: color(i + 1) }, barMaxWidth: 12, data: [...at.entries()].sort((a, b) => a[0] - b[0]) };
+      });
+      return base({ xAxis: timeAxis(), yAxis: valueAxis("failed operations"), series: bars, legend: { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } }, grid: { left: 66, right: 24, top: 20, bottom: 64 } });
+    },
+    table: () => [["series", "second", "class", "failed"]].concat(allLines.flatMap((l) => Object.entries(l.errors).flatMap(([c, n]) => l.at_s.map((t, i) => [lineName(l), t, c, n[i]]).filter((r) => r[3] > 0)))) });
+}
+const spec = (id) => cards.find((c) => c.id === id);
