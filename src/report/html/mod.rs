@@ -80,6 +80,8 @@ struct Figure {
     name: String,
     what: String,
     load: String,
+    clocked: &'static str,
+    step: bool,
     operations: String,
     failed: String,
     rate: Cell,
@@ -226,6 +228,7 @@ impl Report {
             what => self.what,
             answer => answer,
             stamps => self.stamps,
+            steps => self.figures.iter().filter(|f| f.step).count(),
             figures => Value::from(Serde(&self.figures)),
             comparisons => self.comparisons.iter().map(|c| context! {
                 head => format!("{} against {}", c.other.name, c.base.name),
@@ -318,7 +321,7 @@ fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResult) -> Figur
         let value = judged.and_then(|j| j.value).or(otherwise).map_or("–".into(), show);
         let interval = judged.map_or(String::new(), |j| match (j.low, j.high, j.needs_s) {
             (Some(low), Some(high), _) => format!("{} – {}", show(low), show(high)),
-            (_, _, Some(seconds)) => format!("needs about {seconds:.0} s"),
+            (_, _, Some(seconds)) => confidence::needs(seconds),
             _ => String::new(),
         });
         Cell { value, interval }
@@ -330,9 +333,11 @@ fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResult) -> Figur
         name: String::new(),
         what: format!("{phase}{}{}", row.operation, row.key_group.as_ref().map_or(String::new(), |g| format!(" {g}"))),
         load: row.offered_per_s.map_or_else(
-            || format!("{} in flight; service time", row.concurrency),
-            |rate| format!("{}/s offered; response time", format_per_s(rate)),
+            || format!("{} in flight", row.concurrency),
+            |rate| format!("{}/s offered", format_per_s(rate)),
         ),
+        clocked: if row.offered_per_s.is_some() { "response time" } else { "service time" },
+        step: row.step.is_some_and(|step| !telling(result, step)),
         operations: format_count(row.operations),
         failed: if row.failed == 0 { "0".into() } else { format!("{} ({percent:.2}%)", format_count(row.failed)) },
         rate: cell("rate", Some(row.per_s), |x| format!("{}/s", format_per_s(x))),
@@ -342,6 +347,15 @@ fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResult) -> Figur
         p999: cell("p99.9", None, |ms| format!("{} ms", format_ms(ms))),
         stamps: row.stamps.clone(),
     }
+}
+
+/// Whether a step of a search is one of its edges, which the first screen shows.
+fn telling(result: &RunResult, step: u32) -> bool {
+    result.knee.as_ref().is_some_and(|knee| {
+        let edges = [knee.holds_per_s, knee.breaks_per_s];
+        let first = |rate: f64| knee.steps.iter().find(|s| (s.offered_per_s - rate).abs() < 0.01 * rate).map(|s| s.step);
+        edges.into_iter().flatten().any(|rate| first(rate) == Some(step))
+    })
 }
 
 /// A word as a shell takes it.

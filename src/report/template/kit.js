@@ -38,11 +38,16 @@ const clock = (s) => (s >= 3600 ? Math.floor(s / 3600) + ":" : "") + (s >= 3600 
 function axis(name, more) {
   return Object.assign({
     name, nameLocation: "middle", nameGap: 30, nameTextStyle: { color: css("--soft"), fontSize: 11 },
-    axisLabel: { color: css("--soft"), fontSize: 11, formatter: tick, hideOverlap: true },
+    axisLabel: { color: css("--soft"), fontSize: 11, formatter: more && more.type === "category" ? undefined : tick, hideOverlap: true },
     axisLine: { lineStyle: { color: css("--line") } }, axisTick: { show: false },
     splitLine: { lineStyle: { color: css("--line") } },
   }, more);
 }
+/* A logarithmic axis that ends where the data do. */
+const logAxis = (name, more) => axis(name, Object.assign({ type: "log", min: (v) => floorLog(v.min), max: (v) => ceilLog(v.max) }, more));
+const nice = [1, 2, 5, 10];
+function floorLog(x) { const e = Math.pow(10, Math.floor(Math.log10(x))); return e * nice.filter((n) => n * e <= x * 1.0001).pop(); }
+function ceilLog(x) { const e = Math.pow(10, Math.floor(Math.log10(x))); return e * nice.find((n) => n * e >= x * 0.9999); }
 const valueAxis = (name, more) => axis(name, Object.assign({ type: "value", min: 0, nameGap: 48 }, more));
 function base(more) {
   return Object.assign({

@@ -13,12 +13,12 @@ if (distributed.some((r) => r.curve.length)) {
   chart({ section: "Latency", id: "curve", title: "Percentile plot", note: "How slow the slowest share is: towards the right are the rare ones. Both axes are logarithmic. A curve ends where fewer than ten operations lie beyond.",
     option: () => base({ grid: rowGrid(), legend: rowLegend(),
       xAxis: axis("percentile", { type: "log", min: 1, max: 10000, axisLabel: { color: css("--soft"), fontSize: 11, formatter: (x) => (x <= 1 ? "0" : String(Number((100 * (1 - 1 / x)).toFixed(2)))) + "%" } }),
-      yAxis: axis(clockedOf(visibleRows()), { type: "log", nameGap: 48 }),
+      yAxis: logAxis(clockedOf(visibleRows()), { nameGap: 48 }),
       tooltip: Object.assign(base({}).tooltip, { formatter: (ps) => `${(100 * (1 - 1 / ps[0].value[0])).toFixed(3)}%<br>` + ps.map((p) => `${p.marker}${escapeText(p.seriesName)}: <b>${num(p.value[1])} ms</b>`).join("<br>") }),
       series: visibleRows().map((r) => ({ name: rowName(r), type: "line", showSymbol: false, data: r.curve, lineStyle: { width: 2, type: dash(rowColor(r)) }, itemStyle: { color: color(rowColor(r)) } })) }),
     table: () => [["row", "percentile", "ms"]].concat(distributed.flatMap((r) => r.curve.map((p) => [rowName(r), 100 * (1 - 1 / p[0]), p[1]]))) });
   chart({ section: "Latency", id: "histogram", title: "Histogram", note: "Share of operations by latency; bars are equally wide on the logarithmic axis.",
-    option: () => base({ grid: rowGrid(), legend: rowLegend(), xAxis: axis(clockedOf(visibleRows()), { type: "log" }), yAxis: valueAxis("% of operations"),
+    option: () => base({ grid: rowGrid(), legend: rowLegend(), xAxis: logAxis(clockedOf(visibleRows())), yAxis: valueAxis("% of operations"),
       series: visibleRows().map((r) => { const n = r.bars.reduce((s, b) => s + b[2], 0) || 1; return { name: rowName(r), type: "line", step: "end", showSymbol: false, areaStyle: { opacity: distributed.length > 3 ? 0.05 : 0.18 }, lineStyle: { width: 1.5, type: dash(rowColor(r)) }, itemStyle: { color: color(rowColor(r)) }, data: steps(r.bars, n) }; }) }),
     table: () => [["row", "from ms", "to ms", "operations"]].concat(distributed.flatMap((r) => r.bars.map((b) => [rowName(r), b[0], b[1], b[2]]))) });
 }
@@ -38,7 +38,7 @@ if (distributed.some((r) => r.quartiles)) {
   chart({ section: "Latency", id: "boxes", title: "Box plots", note: "Box: middle half, with the median. Whiskers: 1st and 99th percentile (or the extremes of fewer than 1,000 operations). The axis is logarithmic, so it has no zero.",
     option: () => { const rows = visibleRows().filter((r) => r.quartiles); return base({ legend: undefined, grid: { left: 16, right: 24, top: 10, bottom: 44, containLabel: true },
       tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText(rowName(rows[p.dataIndex]))}<br>` + ["1%", "25%", "50%", "75%", "99%"].map((q, i) => `${q}: ${num(rows[p.dataIndex].quartiles[i])} ms`).join("<br>") }),
-      xAxis: axis(clockedOf(rows), { type: "log" }), yAxis: axis("", { type: "category", inverse: true, data: rows.map(rowName), axisLabel: { color: css("--soft"), fontSize: 11, width: 190, overflow: "truncate" }, splitLine: { show: false } }),
+      xAxis: logAxis(clockedOf(rows)), yAxis: axis("", { type: "category", inverse: true, data: rows.map(rowName), axisLabel: { color: css("--soft"), fontSize: 11, width: 190, overflow: "truncate" }, splitLine: { show: false } }),
       series: [{ type: "boxplot", data: rows.map((r) => ({ value: r.quartiles, itemStyle: { color: "transparent", borderColor: color(rowColor(r)), borderWidth: 1.6 } })), boxWidth: [6, 22] }] }); },
     table: () => [["row", "1%", "25%", "50%", "75%", "99%"]].concat(distributed.filter((r) => r.quartiles).map((r) => [rowName(r)].concat(r.quartiles))) });
 }

@@ -16,6 +16,12 @@ if (several) {
 }
 document.getElementById("theme").onclick = () => { chosen = !dark(); applyTheme(); redraw(); };
 darkQuery.addEventListener("change", () => { applyTheme(); redraw(); });
+const stepButton = document.getElementById("steps");
+if (stepButton) {
+  const table = document.querySelector("table.figures"), few = stepButton.textContent;
+  table.classList.add("short");
+  stepButton.onclick = () => { const short = table.classList.toggle("short"); stepButton.setAttribute("aria-expanded", String(!short)); stepButton.textContent = short ? few : "Show fewer steps"; };
+}
 let resizing = 0;
 addEventListener("resize", () => { cancelAnimationFrame(resizing); resizing = requestAnimationFrame(() => cards.forEach((s) => s.instance && s.instance.resize())); });
 addEventListener("beforeprint", drawAll);

@@ -54,7 +54,7 @@ if (allLines.length) {
   chart({ section: "Over time", id: "percentiles", wide: true, title: "Latency percentiles", note: "Percentiles of each point's own operations, merged, never averaged. The axis is logarithmic, so it has no zero. A gap: too few operations for that percentile.",
     choices: () => quantiles.map((q) => q[0]),
     option: () => {
-      const option = overTime("ms", quantiles[spec("percentiles").choice][1], { axis: { type: "log", min: undefined } });
+      const option = overTime("ms", quantiles[spec("percentiles").choice][1], { axis: logAxis("ms", { nameGap: 48 }) });
       const marks = data.references.filter((r) => operations.has(r.operation)).map((r) => ({ name: r.label, yAxis: [r.p50_ms, null, r.p99_ms, null][spec("percentiles").choice] })).filter((m) => m.yAxis > 0);
       if (marks.length && option.series.length) option.series[0].markLine = Object.assign(mark(marks.map((m) => Object.assign(m, { label: { formatter: m.name } }))), {});
       return option;

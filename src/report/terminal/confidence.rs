@@ -20,6 +20,11 @@ pub fn figure(judged: &Judged) -> Option<String> {
     Some(format!("{} {shown} [{low}..{high}]", judged.metric))
 }
 
+/// What an interval would need, for people.
+pub fn needs(seconds: f64) -> String {
+    if seconds > 6.0 * 3600.0 { "cannot be told at this pace".into() } else { format!("needs about {seconds:.0} s") }
+}
+
 /// The metrics in a line of a table's row.
 const TOLD: [&str; 4] = ["p50", "p99", "rate", "throughput"];
 
@@ -42,10 +47,9 @@ pub fn render(window: &Window, judged: &[Judged]) -> String {
     if let Some(longest) = short.iter().filter_map(|j| j.needs_s).reduce(f64::max) {
         let names: Vec<&str> = short.iter().map(|j| j.metric.as_str()).collect();
         out.push_str(&format!(
-            "{place}: no interval for {}; {} would need about {:.0} s of measurement\n",
+            "{place}: no interval for {}: {}\n",
             names.join(", "),
-            if names.len() > 1 { "they" } else { "it" },
-            longest
+            needs(longest)
         ));
     }
     out

@@ -1,0 +1,126 @@
+"""Run directories."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from plimsoll._histogram import Histogram
+
+SCHEMA = 1
+"""Schema number of ``result.json`` that this version reads."""
+
+_NESTED = ("histograms", "errors", "upload", "cache_ms")
+
+
+class RunError(Exception):
+    """A run directory that cannot be read; the message names the file and what is wrong."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run, read from its directory. Frames are made when they are first asked for."""
+
+    path: Path
+    """The run directory."""
+    result: dict[str, Any] = field(repr=False)
+    """``result.json`` as it is."""
+
+    @property
+    def id(self) -> str:
+        """The run's identity, and the name of its directory."""
+        return str(self.result["run"]["id"])
+
+    @cached_property
+    def windows(self) -> pl.DataFrame:
+        """One row per store, phase, repeat, block, step and operation. Percentiles are columns such as ``service_ms.p99`` (milliseconds)."""
+        return pl.DataFrame([_flat(w) for w in self.result["windows"]], infer_schema_length=None)
+
+    @cached_property
+    def confidence(self) -> pl.DataFrame:
+        """One row per figure of the measured phases: value, and the ends of its 95% interval, where there is one."""
+        schema = {"store": pl.String, "phase": pl.String, "step": pl.Int64, "operation": pl.String, "metric": pl.String,
+                  "unit": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "needs_s": pl.Float64}
+        rows = [{name: row.get(name) for name in schema} for row in self.result.get("confidence", [])]
+        return pl.DataFrame(rows, schema=schema)
+
+    @cached_property
+    def intervals(self) -> pl.DataFrame:
+        """One row per completion second, store, phase and operation. ``service``, ``response`` and ``first_byte`` are histograms for
+        :meth:`Histogram.decode`."""
+        return _stream(self.path / "intervals.arrows")
+
+    @cached_property
+    def operations(self) -> pl.DataFrame:
+        """One row per operation, where the run was made with ``--record operations``."""
+        return _stream(self.path / "operations.arrows")
+
+    def latency(self, operation: str | None = None, *, store: str | None = None, phase: str | None = None,
+                step: int | None = None, which: str | None = None) -> Histogram:
+        """The latencies of the measured operations that fit, merged exactly.
+
+        ``which`` is ``service``, ``response`` or ``first_byte``; without it, response time in open loops and service time in closed ones.
+        """
+        found = []
+        for window in self.result["windows"]:
+            asked = {"operation": operation, "store": store, "phase": phase, "step": step}
+            if window["role"] != "measure" or any(v is not None and window.get(k) != v for k, v in asked.items()):
+                continue
+            name = which or ("response" if window["loop"] == "open" else "service")
+            found.append(Histogram.decode(window["histograms"].get(name)))
+        return Histogram.merge(found)
+
+
+def load(path: str | Path) -> Run:
+    """Reads a run directory. Raises :class:`RunError` when it is none, or is of another schema."""
+    path = Path(path)
+    file = path / "result.json"
+    try:
+        result = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise RunError(f"{file}: there is no such file; name a run directory, such as plimsoll-runs/<run-id>") from error
+    except (OSError, ValueError) as error:
+        raise RunError(f"{file}: {error}") from error
+    if not isinstance(result, dict) or result.get("schema") != SCHEMA:
+        found = result.get("schema") if isinstance(result, dict) else None
+        raise RunError(f"{file}: not a result of schema {SCHEMA} (it has {found!r}); this package reads no other")
+    return Run(path, result)
+
+
+def _flat(window: dict[str, Any]) -> dict[str, Any]:
+    """A window with its percentiles as columns; failures are their sum."""
+    out: dict[str, Any] = {}
+    for name, value in window.items():
+        if name.endswith("_ms") and isinstance(value, dict) and name not in _NESTED:
+            out.update({f"{name}.{p}": v for p, v in value.items() if p not in ("above", "needs")})
+        elif name not in _NESTED and not (name.endswith("_ms") and value is None):
+            out[name] = value
+    out["failed"] = sum(window.get("errors", {}).values())
+    return out
+
+
+def _stream(path: Path) -> pl.DataFrame:
+    """An Arrow stream; one that a killed run left without an end is read as far as it goes."""
+    if not path.exists():
+        raise RunError(f"{path}: there is no such file")
+    try:
+        return pl.read_ipc_stream(path)
+    except pl.exceptions.PolarsError as whole:
+        try:
+            import pyarrow.ipc
+        except ImportError:
+            raise RunError(f"{path}: it was cut short; install pyarrow to read what there is ({whole})") from whole
+        batches = []
+        with pyarrow.ipc.open_stream(path) as reader:
+            try:
+                batches.extend(iter(reader))
+            except (pyarrow.ArrowInvalid, OSError):
+                pass
+            frame = pl.from_arrow(pyarrow.Table.from_batches(batches, schema=reader.schema))
+        assert isinstance(frame, pl.DataFrame)
+        return frame
