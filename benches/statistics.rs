@@ -234,7 +234,9 @@ fn score(case: &Case, truth: [f64; 3], seeds: std::ops::Range<u64>) -> [Score; 3
                     let below = series.counts(|s| s.service.up_to(bucket) as f64);
                     bootstrap_holds(&below, &series.counts(|s| s.operations as f64), *q, seed)
                 }
-                _ => bootstrap_holds(&series.counts(|s| s.completed as f64), &series.time_s(), truth[i], seed),
+                _ => {
+                    bootstrap_holds(&series.counts(|s| s.completed as f64), &series.time_s(), truth[i], seed)
+                }
             };
             out[i].bootstrap += u64::from(holds);
         }
@@ -280,7 +282,9 @@ fn main() {
         called.push((case.name, differences(case, n)));
     }
     println!("\n{} of {cells} within 92..98%; outside: {}", cells - worst.len(), worst.join(", "));
-    println!("\nA/A: differences called in {n} comparisons of two runs of one store, one primary metric (p50)");
+    println!(
+        "\nA/A: differences called in {n} comparisons of two runs of one store, one primary metric (p50)"
+    );
     for (name, share) in called {
         println!("{name:<30} {:>5.1}%", 100.0 * share);
     }

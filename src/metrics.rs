@@ -7,8 +7,8 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::{Method, Response, StatusCode};
 use http::header::{ALLOW, CONTENT_TYPE};
+use http::{Method, Response, StatusCode};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -18,7 +18,8 @@ use prometheus_client::registry::Registry;
 
 /// Upper edges of latency buckets, in seconds: 1, 2 and 5 in each factor of ten from 100 us to 50 s.
 pub const LATENCY_EDGES_S: [f64; 18] = [
-    0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0,
+    0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0,
+    50.0,
 ];
 
 /// What OpenMetrics text is called.
@@ -33,7 +34,9 @@ pub fn listen(address: &str, registry: Arc<Registry>) -> io::Result<SocketAddr> 
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    std::thread::Builder::new().name("metrics".into()).spawn(move || runtime.block_on(accept(listener, registry)))?;
+    std::thread::Builder::new()
+        .name("metrics".into())
+        .spawn(move || runtime.block_on(accept(listener, registry)))?;
     Ok(bound)
 }
 

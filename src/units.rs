@@ -17,7 +17,9 @@ pub enum UnitError {
     )]
     Rate(String),
     /// Not a throughput.
-    #[error("'{0}' is not a throughput; write bits or bytes per second, such as 5 Gbit/s, 100 MB/s or 1 GiB/s")]
+    #[error(
+        "'{0}' is not a throughput; write bits or bytes per second, such as 5 Gbit/s, 100 MB/s or 1 GiB/s"
+    )]
     Throughput(String),
 }
 
@@ -202,7 +204,8 @@ pub fn short_names(stores: &[&str]) -> Vec<String> {
         let host = host.split_once("://").map_or(host, |(_, host)| host);
         if host.is_empty() { short(store) } else { format!("{} at {host}", short(store)) }
     };
-    let apart = |names: &Vec<String>| names.iter().collect::<std::collections::HashSet<_>>().len() == names.len();
+    let apart =
+        |names: &Vec<String>| names.iter().collect::<std::collections::HashSet<_>>().len() == names.len();
     let names = [stores.iter().map(short).collect(), stores.iter().map(with_host).collect::<Vec<_>>()];
     names.into_iter().find(apart).unwrap_or_else(|| stores.iter().map(|s| (*s).to_string()).collect())
 }

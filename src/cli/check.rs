@@ -92,7 +92,9 @@ fn subjects(run: &Run, objective: &Objective) -> Vec<Series> {
             None => groups.push(vec![series]),
         }
     }
-    let one = |group: &Vec<&Series>| if group.len() == 1 { Some(group[0].clone()) } else { Series::together(group) };
+    let one = |group: &Vec<&Series>| {
+        if group.len() == 1 { Some(group[0].clone()) } else { Series::together(group) }
+    };
     groups.iter().filter_map(one).collect()
 }
 
@@ -100,8 +102,10 @@ fn subjects(run: &Run, objective: &Objective) -> Vec<Series> {
 fn place(run: &Run, series: &Series) -> String {
     let stores: Vec<&str> = run.environment.stores.iter().map(|s| s.url.as_str()).collect();
     let names = short_names(&stores);
-    let store = stores.iter().position(|s| *s == series.store).map_or(series.store.clone(), |at| names[at].clone());
-    let phase = series.step.map_or_else(|| series.phase.clone(), |step| format!("{}_{}", series.phase, step + 1));
+    let store =
+        stores.iter().position(|s| *s == series.store).map_or(series.store.clone(), |at| names[at].clone());
+    let phase =
+        series.step.map_or_else(|| series.phase.clone(), |step| format!("{}_{}", series.phase, step + 1));
     format!("{store} {phase} {}", series.operation)
 }
 
@@ -175,7 +179,9 @@ pub fn check(arguments: &Arguments) -> Result<(), Exit> {
         let text = junit::document(&cases.collect::<Vec<_>>());
         std::fs::write(path, text).map_err(|e| Exit::input(format!("--junit {}: {e}", path.display())))?;
     }
-    let count = |outcome: Outcome| suites.iter().flat_map(|(_, c)| c).filter(|c| c.finding.outcome == outcome).count();
+    let count = |outcome: Outcome| {
+        suites.iter().flat_map(|(_, c)| c).filter(|c| c.finding.outcome == outcome).count()
+    };
     let (failed, open) = (count(Outcome::Fail), count(Outcome::CannotTell));
     if failed > 0 {
         return Err(Exit::check(format!("{failed} objective{} missed", if failed == 1 { "" } else { "s" })));

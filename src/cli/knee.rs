@@ -11,8 +11,8 @@ use crate::schedule::knee::{Limits, Search};
 use crate::schedule::plan::{Stint, rewarm};
 use crate::schedule::{Limit, Load, Phase, Role};
 use crate::summary::objective::Objective;
-use crate::units::{parse_duration, parse_rate};
 use crate::summary::result::{KneeFigures, KneeStep, RunResult, Window};
+use crate::units::{parse_duration, parse_rate};
 
 /// Options of `plimsoll run knee`.
 #[derive(Debug, Args)]
@@ -57,13 +57,14 @@ impl KneeArguments {
             let read = |text: &String| parse_rate(text).map_err(|e| Exit::input(format!("{flag}: {e}")));
             text.as_ref().map_or(Ok(default), read)
         };
-        let limits = Limits {
-            from: rate("--from", &self.from, 100.0)?,
-            to: rate("--to", &self.to, 100_000.0)?,
-            tolerance: self.tolerance.as_deref().map_or(Some(0.02), parse_share).ok_or_else(|| {
-                Exit::input("--tolerance must be a share between 0.5% and 50%, such as 2%")
-            })?,
-        };
+        let limits =
+            Limits {
+                from: rate("--from", &self.from, 100.0)?,
+                to: rate("--to", &self.to, 100_000.0)?,
+                tolerance: self.tolerance.as_deref().map_or(Some(0.02), parse_share).ok_or_else(|| {
+                    Exit::input("--tolerance must be a share between 0.5% and 50%, such as 2%")
+                })?,
+            };
         if limits.from > limits.to {
             return Err(Exit::input("--from is beyond --to; begin lower"));
         }
@@ -105,12 +106,16 @@ const LONGEST_NS: u64 = 300 * SECOND;
 /// 2 when one is missing, is none, or is about a rate itself.
 fn objectives(texts: &[String]) -> Result<Vec<Objective>, Exit> {
     if texts.is_empty() {
-        return Err(Exit::input("--slo is missing; a knee is the highest rate that holds one, such as --slo 'get.p99 < 10ms'"));
+        return Err(Exit::input(
+            "--slo is missing; a knee is the highest rate that holds one, such as --slo 'get.p99 < 10ms'",
+        ));
     }
     let read = |text: &String| {
         let objective = Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")))?;
         if ["rate", "throughput"].contains(&objective.target.metric.as_str()) {
-            return Err(Exit::input(format!("--slo '{text}': the knee is a rate itself; name a latency or errors")));
+            return Err(Exit::input(format!(
+                "--slo '{text}': the knee is a rate itself; name a latency or errors"
+            )));
         }
         Ok(objective)
     };
@@ -131,7 +136,9 @@ fn form(objectives: &[Objective]) -> Result<String, Exit> {
     match forms.as_slice() {
         [] => Ok("get".into()),
         [form] if FORMS.contains(form) && *form != "delete" => Ok((*form).to_string()),
-        [other] => Err(Exit::input(format!("--slo: there is no knee of '{other}'; there are those of get, put, head, list and mixed"))),
+        [other] => Err(Exit::input(format!(
+            "--slo: there is no knee of '{other}'; there are those of get, put, head, list and mixed"
+        ))),
         several => Err(Exit::input(format!(
             "--slo: the objectives are about {}; a knee is about one of them, or about mixed (mixed.get.p99)",
             several.join(" and ")
@@ -172,21 +179,35 @@ impl Knee {
     /// How the last step fared.
     fn judge(&mut self, windows: &[Window]) {
         let step = self.steps.len() as u32;
-        let own: Vec<&Window> = windows.iter().filter(|w| w.role == "measure" && w.step == Some(step)).collect();
+        let own: Vec<&Window> =
+            windows.iter().filter(|w| w.role == "measure" && w.step == Some(step)).collect();
         let Some(offered) = own.iter().filter_map(|w| w.offered_per_s).reduce(|a, b| a + b) else { return };
         let Some(rate) = self.search.next() else { return };
-        let about = |o: &&Objective, w: &Window| o.target.operation.as_ref().is_none_or(|name| *name == w.operation);
-        let broken = own.iter().find_map(|w| self.objectives.iter().filter(|o| about(o, w)).find_map(|o| o.broken_by(w)));
+        let about =
+            |o: &&Objective, w: &Window| o.target.operation.as_ref().is_none_or(|name| *name == w.operation);
+        let broken = own
+            .iter()
+            .find_map(|w| self.objectives.iter().filter(|o| about(o, w)).find_map(|o| o.broken_by(w)));
         let saturated = own.iter().any(|w| w.saturated).then(|| "the rate was not achieved".to_string());
         let broke = broken.or(saturated);
         let achieved_per_s = own.iter().map(|w| w.achieved_per_s).sum();
         if !self.quiet {
             let limited = own.iter().find_map(|w| w.client_limited.clone());
-            let limited = limited.map_or(String::new(), |what| format!("; the client was the limit ({what})"));
-            eprintln!("{offered:>10.1}/s  {}{limited}", broke.as_ref().map_or("holds".to_string(), |what| format!("breaks: {what}")));
+            let limited =
+                limited.map_or(String::new(), |what| format!("; the client was the limit ({what})"));
+            eprintln!(
+                "{offered:>10.1}/s  {}{limited}",
+                broke.as_ref().map_or("holds".to_string(), |what| format!("breaks: {what}"))
+            );
         }
         self.search.note(rate, broke.is_none());
-        self.steps.push(KneeStep { step, offered_per_s: offered, achieved_per_s, held: broke.is_none(), broke });
+        self.steps.push(KneeStep {
+            step,
+            offered_per_s: offered,
+            achieved_per_s,
+            held: broke.is_none(),
+            broke,
+        });
     }
 
     fn figures(&self, finished: bool) -> KneeFigures {
@@ -222,11 +243,7 @@ impl Rounds for Knee {
 ///
 /// # Errors
 /// As [`execute_rounds`]; 2 when there is not exactly one store.
-pub fn knee(
-    experiment: &Experiment,
-    settings: &Settings,
-    asked: Asked,
-) -> Result<Outcome, Exit> {
+pub fn knee(experiment: &Experiment, settings: &Settings, asked: Asked) -> Result<Outcome, Exit> {
     let Asked { objectives, limits, step_ns, .. } = asked;
     if experiment.stores.len() != 1 {
         return Err(Exit::input("--store: a knee is searched on one store at a time"));

@@ -7,8 +7,8 @@ use comfy_table::{ContentArrangement, Table, presets};
 
 use super::exit::Exit;
 use crate::experiment::{BUILT_IN, load};
-use crate::published;
 use crate::provider::{self, Addressing, Confidence, Profile, Row};
+use crate::published;
 use crate::units::{format_bytes, format_count};
 
 /// Arguments of `plimsoll list`.

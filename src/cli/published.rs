@@ -62,7 +62,10 @@ fn number(x: f64) -> String {
 }
 
 fn head(document: &Published) -> String {
-    format!("{}: {}\n{}, {}; published, not measured here\n", document.name, document.title, document.source, document.date)
+    format!(
+        "{}: {}\n{}, {}; published, not measured here\n",
+        document.name, document.title, document.source, document.date
+    )
 }
 
 fn checked(document: &Published, every: bool) -> String {
@@ -91,7 +94,8 @@ fn checked(document: &Published, every: bool) -> String {
 fn shown(document: &Published) -> String {
     let mut out = format!("{}measured with: {}\n\n", head(document), document.environment);
     for row in &document.rows {
-        let figures: Vec<String> = row.figures.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect();
+        let figures: Vec<String> =
+            row.figures.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect();
         out.push_str(&format!("{}: {}\n", row.label, figures.join(", ")));
     }
     out.push_str("\nwhat is wrong with it:\n");

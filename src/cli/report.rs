@@ -38,7 +38,8 @@ fn add(report: &mut Report, run: &Run) {
 }
 
 fn several_stores(run: &Run) -> bool {
-    let mut stores: Vec<&str> = run.series.iter().filter(|s| s.role == "measure").map(|s| s.store.as_str()).collect();
+    let mut stores: Vec<&str> =
+        run.series.iter().filter(|s| s.role == "measure").map(|s| s.store.as_str()).collect();
     stores.sort_unstable();
     stores.dedup();
     stores.len() > 1
@@ -52,7 +53,8 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     let primary = arguments.primary.as_deref().map(Target::parse).transpose();
     let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;
     let documents = arguments.published.iter().map(|name| named(name));
-    let documents = documents.collect::<Result<Vec<_>, _>>().map_err(|e| Exit::input(format!("--published {e}")))?;
+    let documents =
+        documents.collect::<Result<Vec<_>, _>>().map_err(|e| Exit::input(format!("--published {e}")))?;
     let first = read(&arguments.runs[0], &WANTED)?;
     let stores = first.environment.stores.len().max(1);
     let mut report = Report::new(stores * arguments.runs.len());
@@ -81,7 +83,8 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 fn write(report: Report, out: &Path) -> Result<(), Exit> {
-    let page = report.render().map_err(|e| Exit { code: 101, message: format!("the report's template: {e:#}") })?;
+    let page =
+        report.render().map_err(|e| Exit { code: 101, message: format!("the report's template: {e:#}") })?;
     write_whole(out, &page).map_err(|e| Exit::input(format!("--out {}: {e}", out.display())))
 }
 

@@ -279,7 +279,9 @@ fn live(address: &str) -> Result<Live, Exit> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(live.clone()));
     let bound = listen(address, Arc::new(registry));
-    let bound = bound.map_err(|e| Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port")))?;
+    let bound = bound.map_err(|e| {
+        Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+    })?;
     eprintln!("metrics on http://{bound}/metrics");
     Ok(live)
 }

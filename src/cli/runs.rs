@@ -41,7 +41,8 @@ pub fn read(path: &Path, latencies: &[Clocked]) -> Result<Run, Exit> {
         Exit::input(format!("{}: {e}; the run directory is damaged", path.join(name).display()))
     };
     let environment = read_environment(path).map_err(|e| of("environment.json", &e))?;
-    let text = std::fs::read_to_string(path.join("experiment.toml")).map_err(|e| of("experiment.toml", &e))?;
+    let text =
+        std::fs::read_to_string(path.join("experiment.toml")).map_err(|e| of("experiment.toml", &e))?;
     let experiment = text.parse().map_err(|e: toml::de::Error| of("experiment.toml", &e.message()))?;
     let series = series(path, &result, latencies).map_err(Exit::input)?;
     if let Some(problem) = books::problem(&result, &series) {

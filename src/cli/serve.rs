@@ -123,7 +123,9 @@ fn metrics(address: &str) -> Result<ServerMetrics, Exit> {
     let mut registry = Registry::default();
     let metrics = ServerMetrics::new(&mut registry);
     let bound = listen(address, Arc::new(registry));
-    let bound = bound.map_err(|e| Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port")))?;
+    let bound = bound.map_err(|e| {
+        Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+    })?;
     println!("metrics on http://{bound}/metrics");
     Ok(metrics)
 }

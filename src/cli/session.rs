@@ -20,8 +20,8 @@ use crate::experiment::Experiment;
 use crate::experiment::back::to_toml;
 use crate::machine::{Machine, peak_rss_bytes, usable_cores};
 use crate::report::directory::{Environment, RunDirectory, StoreFacts};
-use crate::report::live::Live;
 use crate::report::json::{to_string, write_whole};
+use crate::report::live::Live;
 use crate::report::seconds::series;
 use crate::rng::mix;
 use crate::s3::credentials::CredentialSource;
@@ -164,7 +164,8 @@ pub fn execute_rounds(
         opened.iter().zip(roots).map(|(o, root)| Site { store: Arc::clone(&o.store), root }).collect();
     let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites, &control));
     let job_of = |stints: Vec<Stint>| {
-        let announce = prepared.clone().map(|p| Box::new(move || p.announce()) as Box<dyn Fn() + Send + Sync>);
+        let announce =
+            prepared.clone().map(|p| Box::new(move || p.announce()) as Box<dyn Fn() + Send + Sync>);
         Arc::new(Job {
             sites: sites.clone(),
             stints: stints.into(),

@@ -85,14 +85,18 @@ mod tests {
     #[test]
     fn the_tables_of_r2_bench_agree_with_themselves_but_for_littles_law_over_all_phases() {
         let broken = broken("r2-bench");
-        assert!(broken.iter().all(|o| o.says.starts_with("Little") && o.place.ends_with("ALL")), "{broken:#?}");
+        assert!(
+            broken.iter().all(|o| o.says.starts_with("Little") && o.place.ends_with("ALL")),
+            "{broken:#?}"
+        );
         assert!(broken.len() >= 6, "{}", broken.len());
     }
 
     #[test]
     fn the_row_of_r2_reads_is_not_of_reads() {
         let broken = broken("tigris-ycsb");
-        let reads = broken.iter().find(|o| o.says.starts_with("operations") && o.place == "R2 run get").unwrap();
+        let reads =
+            broken.iter().find(|o| o.says.starts_with("operations") && o.place == "R2 run get").unwrap();
         assert!((reads.computed - 200_446.0).abs() < 1000.0, "{reads:?}");
         assert!(!broken.iter().any(|o| o.place.contains("draft")));
     }

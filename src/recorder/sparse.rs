@@ -155,7 +155,9 @@ mod tests {
 
     #[test]
     fn buckets_and_values_agree() {
-        for us in (0..5000).chain((0..31).flat_map(|e| [(1 << e) - 1, 1 << e, (1 << e) + 1])).chain([LONGEST_US]) {
+        for us in
+            (0..5000).chain((0..31).flat_map(|e| [(1 << e) - 1, 1 << e, (1 << e) + 1])).chain([LONGEST_US])
+        {
             let (low, high) = edges_us(bucket_of(us));
             assert!((low..=high).contains(&us), "{us} is not in {low}..={high}");
         }

@@ -87,7 +87,12 @@ pub struct Comparison {
 
 /// Compares the series of two sides that belong together, figure by figure. `primary` was declared beforehand; without it, it is the first
 /// operation's p50. `also` are figures that are asked for beside the usual ones.
-pub fn rows(pairs: &[(&Series, &Series)], primary: Option<&Target>, also: &[Target], paired: bool) -> Vec<Row> {
+pub fn rows(
+    pairs: &[(&Series, &Series)],
+    primary: Option<&Target>,
+    also: &[Target],
+    paired: bool,
+) -> Vec<Row> {
     let mut found: Vec<(&Series, Compared, bool)> = Vec::new();
     for (base, other) in pairs {
         let (mut a, mut b) = (Estimator::new(base), Estimator::new(other));
@@ -106,7 +111,11 @@ pub fn rows(pairs: &[(&Series, &Series)], primary: Option<&Target>, also: &[Targ
     let probabilities: Vec<Option<f64>> =
         found.iter().map(|(_, c, primary)| c.probability.filter(|_| !primary)).collect();
     let bounds = holm(&probabilities);
-    found.into_iter().zip(bounds).map(|((s, c, primary), bound)| row(s, &c, primary, if primary { 0.05 } else { bound })).collect()
+    found
+        .into_iter()
+        .zip(bounds)
+        .map(|((s, c, primary), bound)| row(s, &c, primary, if primary { 0.05 } else { bound }))
+        .collect()
 }
 
 fn row(series: &Series, compared: &Compared, primary: bool, bound: f64) -> Row {
@@ -177,7 +186,11 @@ impl Row {
             return format!("cannot tell; about {seconds:.0} s of measurement would be needed");
         }
         let lost = self.change_low.zip(self.change_high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
-        let note = match (self.verdict == Verdict::NoDifference.describe(), lost && self.unit != "share", self.smallest) {
+        let note = match (
+            self.verdict == Verdict::NoDifference.describe(),
+            lost && self.unit != "share",
+            self.smallest,
+        ) {
             (true, true, _) => " (one of many figures)".into(),
             (true, false, Some(smallest)) => format!(" (less than {:.1}% would not show)", 100.0 * smallest),
             _ => String::new(),
@@ -193,7 +206,8 @@ impl Comparison {
             return "nothing was measured in both".into();
         };
         let (a, b) = (&self.base.name, &self.other.name);
-        let among = if self.clients.is_empty() { String::new() } else { ", measured by different clients".into() };
+        let among =
+            if self.clients.is_empty() { String::new() } else { ", measured by different clients".into() };
         match row.change.filter(|_| row.verdict == "faster" || row.verdict == "slower") {
             Some(change) if row.unit != "share" => {
                 let less = row.unit == "ms";
@@ -202,7 +216,11 @@ impl Comparison {
                     if (row.verdict == "faster") == less { (1.0 / h, 1.0 / l) } else { (l, h) }
                 });
                 let (low, high) = ends.unwrap_or_default();
-                format!("{b} is {} than {a} by a factor of {factor:.2} [{low:.2}..{high:.2}] in {}{among}", row.verdict, row.label())
+                format!(
+                    "{b} is {} than {a} by a factor of {factor:.2} [{low:.2}..{high:.2}] in {}{among}",
+                    row.verdict,
+                    row.label()
+                )
             }
             Some(change) => format!("{b} has {:+.3}% {} against {a}{among}", 100.0 * change, row.label()),
             None => format!("{} between {a} and {b} in {}{among}", row.verdict_text(), row.label()),
@@ -218,7 +236,13 @@ impl Comparison {
         self.clients.iter().for_each(|line| out.push_str(&format!("! the clients differ: {line}\n")));
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        table.set_header(["", &self.base.name, &self.other.name, "change [95% interval]", "verdict for the other"]);
+        table.set_header([
+            "",
+            &self.base.name,
+            &self.other.name,
+            "change [95% interval]",
+            "verdict for the other",
+        ]);
         for row in &self.rows {
             let side = |side: &Side| side.value.map_or("-".into(), |v| row.value(v));
             let primary = if row.primary { " *" } else { "" };
@@ -233,7 +257,10 @@ impl Comparison {
         for column in table.column_iter_mut().skip(1).take(3) {
             column.set_cell_alignment(CellAlignment::Right);
         }
-        out.push_str(&format!("\n{}\n* declared beforehand; the others are held to Holm's bounds", lines(&table)));
+        out.push_str(&format!(
+            "\n{}\n* declared beforehand; the others are held to Holm's bounds",
+            lines(&table)
+        ));
         if let Some(pairs) = self.rows.iter().map(|r| r.pairs).max().filter(|p| *p > 0) {
             out.push_str(&format!("; {pairs} blocks measured in turn were paired"));
         }

@@ -1,8 +1,8 @@
 //! JUnit XML, as CI systems read it: one suite per run, one case per objective and place. What cannot be told is an error there, what
 //! was missed a failure.
 
-use quick_xml::events::{BytesDecl, BytesText, Event};
 use quick_xml::Writer;
+use quick_xml::events::{BytesDecl, BytesText, Event};
 
 use crate::summary::objective::Outcome;
 
@@ -43,8 +43,9 @@ pub fn document(suites: &[(String, Vec<Case>)]) -> String {
 }
 
 fn one(writer: &mut Writer<Vec<u8>>, case: &Case) -> std::io::Result<()> {
-    let element =
-        writer.create_element("testcase").with_attributes([("name", case.name.as_str()), ("classname", &case.place)]);
+    let element = writer
+        .create_element("testcase")
+        .with_attributes([("name", case.name.as_str()), ("classname", &case.place)]);
     let inner = match case.outcome {
         Outcome::Pass => "system-out",
         Outcome::Fail => "failure",

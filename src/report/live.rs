@@ -16,6 +16,12 @@ use crate::recorder::histogram::Latencies;
 
 type Labels = Vec<(&'static str, String)>;
 
+/// Store, phase, role, operation.
+type Key = (String, String, String, String);
+
+/// Name, help, and how the value follows from the sums.
+type Told<T> = (&'static str, &'static str, fn(&Sums) -> T);
+
 /// What was counted so far of one store, phase and operation.
 #[derive(Debug, Default)]
 struct Sums {
@@ -51,16 +57,21 @@ impl Buckets {
 
 /// The figures, shared with whoever scrapes them.
 #[derive(Debug, Clone, Default)]
-pub struct Live(Arc<Mutex<BTreeMap<(String, String, String, String), Sums>>>);
+pub struct Live(Arc<Mutex<BTreeMap<Key, Sums>>>);
 
 impl Live {
-    fn sums(&self) -> MutexGuard<'_, BTreeMap<(String, String, String, String), Sums>> {
+    fn sums(&self) -> MutexGuard<'_, BTreeMap<Key, Sums>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds a second.
     pub fn second(&self, place: Place<'_>, row: &SecondRow<'_>) {
-        let key = (place.store.to_string(), place.phase.to_string(), place.role.to_string(), row.kind.name().to_string());
+        let key = (
+            place.store.to_string(),
+            place.phase.to_string(),
+            place.role.to_string(),
+            row.kind.name().to_string(),
+        );
         let (mut all, tally) = (self.sums(), row.tally);
         let sums = all.entry(key).or_default();
         sums.completed += tally.completed;
@@ -72,7 +83,7 @@ impl Live {
     }
 }
 
-fn labels((store, phase, role, operation): &(String, String, String, String)) -> Labels {
+fn labels((store, phase, role, operation): &Key) -> Labels {
     vec![
         ("store", store.clone()),
         ("phase", phase.clone()),
@@ -84,10 +95,12 @@ fn labels((store, phase, role, operation): &(String, String, String, String)) ->
 impl Collector for Live {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let all = self.sums();
-        let counters: [(&str, &str, fn(&Sums) -> f64); 3] = [
+        let counters: [Told<f64>; 3] = [
             ("plimsoll_operations", "Operations answered well", |s| s.completed as f64),
             ("plimsoll_object_bytes", "Object bytes delivered", |s| s.bytes),
-            ("plimsoll_unanswered_operations", "Operations that were not answered in time", |s| s.censored as f64),
+            ("plimsoll_unanswered_operations", "Operations that were not answered in time", |s| {
+                s.censored as f64
+            }),
         ];
         for (name, help, value) in counters {
             let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
@@ -97,7 +110,8 @@ impl Collector for Live {
             }
         }
         let help = "Operations that failed, by class";
-        let mut metric = encoder.encode_descriptor("plimsoll_failed_operations", help, None, MetricType::Counter)?;
+        let mut metric =
+            encoder.encode_descriptor("plimsoll_failed_operations", help, None, MetricType::Counter)?;
         for (key, sums) in all.iter() {
             for (class, n) in &sums.errors {
                 let mut labels = labels(key);
@@ -105,22 +119,32 @@ impl Collector for Live {
                 ConstCounter::new(*n).encode(metric.encode_family(&labels)?)?;
             }
         }
-        let histograms: [(&str, &str, fn(&Sums) -> &Buckets); 2] = [
-            ("plimsoll_service_seconds", "Start to end of operations answered well", |s| &s.service),
-            ("plimsoll_response_seconds", "Intended start to end of operations answered well; open loops only", |s| {
-                &s.response
-            }),
-        ];
-        for (name, help, buckets) in histograms {
-            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
-            for (key, sums) in all.iter().filter(|(_, sums)| buckets(sums).count() > 0) {
-                let found = buckets(sums);
-                let edges = LATENCY_EDGES_S.into_iter().chain([f64::MAX]);
-                let pairs: Vec<(f64, u64)> = edges.zip(found.counts).collect();
-                let none: Option<&std::collections::HashMap<usize, Exemplar<Labels, f64>>> = None;
-                metric.encode_family(&labels(key))?.encode_histogram(found.sum_s, found.count(), &pairs, none)?;
-            }
-        }
-        Ok(())
+        histogram(
+            &mut encoder,
+            "plimsoll_service_seconds",
+            "Start to end of operations answered well",
+            &all,
+            |s| &s.service,
+        )?;
+        let help = "Intended start to end of operations answered well; open loops only";
+        histogram(&mut encoder, "plimsoll_response_seconds", help, &all, |s| &s.response)
     }
+}
+
+fn histogram(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    all: &BTreeMap<Key, Sums>,
+    buckets: fn(&Sums) -> &Buckets,
+) -> Result<(), std::fmt::Error> {
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+    for (key, sums) in all.iter().filter(|(_, sums)| buckets(sums).count() > 0) {
+        let found = buckets(sums);
+        let edges = LATENCY_EDGES_S.into_iter().chain([f64::MAX]);
+        let pairs: Vec<(f64, u64)> = edges.zip(found.counts).collect();
+        let none: Option<&std::collections::HashMap<usize, Exemplar<Labels, f64>>> = None;
+        metric.encode_family(&labels(key))?.encode_histogram(found.sum_s, found.count(), &pairs, none)?;
+    }
+    Ok(())
 }

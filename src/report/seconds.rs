@@ -21,8 +21,22 @@ type Key = (String, String, Option<u32>, String);
 
 /// Columns of the log that are read, histograms last.
 const COLUMNS: [&str; 16] = [
-    "second", "store", "phase", "role", "repeat", "block", "step", "operation", "completed", "operations", "failed",
-    "censored", "bytes", "errors", "service", "response",
+    "second",
+    "store",
+    "phase",
+    "role",
+    "repeat",
+    "block",
+    "step",
+    "operation",
+    "completed",
+    "operations",
+    "failed",
+    "censored",
+    "bytes",
+    "errors",
+    "service",
+    "response",
 ];
 
 /// Everything of a run that is judged or drawn by second. `latencies` says which histograms are wanted; what is not is left empty, which
@@ -76,14 +90,19 @@ fn read(path: &Path, latencies: &[Clocked], rows: &mut Rows) -> io::Result<()> {
     let schema = reader.schema();
     for name in COLUMNS {
         if schema.index_of(name).is_err() {
-            return Err(invalid(path, format!("it has no column {name}; it was written by another version of Plimsoll")));
+            return Err(invalid(
+                path,
+                format!("it has no column {name}; it was written by another version of Plimsoll"),
+            ));
         }
     }
     let mut scratch = Vec::new();
     // A stream that ends in the middle of a batch is read up to there.
     for batch in reader.by_ref().map_while(Result::ok) {
         add(&batch, latencies, rows, &mut scratch)
-            .ok_or_else(|| invalid(path, "a column is of another type; it was written by another version of Plimsoll"))?
+            .ok_or_else(|| {
+                invalid(path, "a column is of another type; it was written by another version of Plimsoll")
+            })?
             .then_some(())
             .ok_or_else(|| invalid(path, "a histogram in it is damaged"))?;
     }
@@ -164,7 +183,12 @@ fn laid_out(rows: Vec<Second>, windows: &[&Window], origin_unix_s: f64) -> Vec<S
     out
 }
 
-fn one_block(rows: Vec<Second>, block: (u32, u32), window: Option<&Window>, origin_unix_s: f64) -> Vec<Second> {
+fn one_block(
+    rows: Vec<Second>,
+    block: (u32, u32),
+    window: Option<&Window>,
+    origin_unix_s: f64,
+) -> Vec<Second> {
     let seen = (rows.first().map_or(0, |r| r.second), rows.last().map_or(0, |r| r.second));
     // Without a clock to go by (an imported log), the rows say where the window lies.
     let (start, end) = window
@@ -172,7 +196,8 @@ fn one_block(rows: Vec<Second>, block: (u32, u32), window: Option<&Window>, orig
         .map(|w| (w.start_unix_s - origin_unix_s, w.start_unix_s - origin_unix_s + w.window_s))
         .filter(|(start, end)| *start < seen.1 as f64 + 1.0 && *end > seen.0 as f64)
         .unwrap_or((seen.0 as f64, seen.1 as f64 + 1.0));
-    let (first, last) = (start.max(0.0).floor() as u64, (end.ceil() as u64).saturating_sub(1).max(start.max(0.0) as u64));
+    let (first, last) =
+        (start.max(0.0).floor() as u64, (end.ceil() as u64).saturating_sub(1).max(start.max(0.0) as u64));
     let second = |second: u64| {
         let time_s = end.min(second as f64 + 1.0) - start.max(second as f64);
         Second { second, block, time_s: time_s.max(0.0), ..Second::default() }

@@ -92,7 +92,11 @@ impl Search {
         match self.found() {
             Found { holds: None, breaks: None } => Some(from),
             Found { holds: Some(low), breaks: None } => {
-                if low >= to { (!self.sure(low)).then_some(low) } else { Some((low * 2.0).min(to)) }
+                if low >= to {
+                    (!self.sure(low)).then_some(low)
+                } else {
+                    Some((low * 2.0).min(to))
+                }
             }
             Found { holds: None, breaks: Some(high) } => {
                 // Nothing holds yet: down, until a thousandth of where it began.
@@ -120,7 +124,9 @@ fn round(rate: f64, low: f64, high: f64) -> f64 {
             let unit = 10f64.powi(rate.log10().floor() as i32 + 1 - digits);
             (rate / unit).round() * unit
         })
-        .find(|r| *r > low * 1.0001 && *r < high * 0.9999 && (r / rate - 1.0).abs() < (high / low - 1.0) / 8.0)
+        .find(|r| {
+            *r > low * 1.0001 && *r < high * 0.9999 && (r / rate - 1.0).abs() < (high / low - 1.0) / 8.0
+        })
         .unwrap_or(rate)
 }
 

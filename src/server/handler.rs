@@ -68,7 +68,12 @@ pub async fn handle(
     }
     if let Some(metrics) = &shared.metrics {
         let bytes = answer.body().size().max(sent_bytes.get());
-        metrics.count(parts.method.as_str(), answer.status().as_u16(), bytes, now_ns().saturating_sub(received_ns));
+        metrics.count(
+            parts.method.as_str(),
+            answer.status().as_u16(),
+            bytes,
+            now_ns().saturating_sub(received_ns),
+        );
     }
     let entry = shared.truth.as_ref().map(|_| Entry {
         tag: parts.headers.get(TAG_HEADER).and_then(|v| v.to_str().ok()).unwrap_or("").to_string(),

@@ -40,7 +40,11 @@ impl ServerMetrics {
             seconds: Family::new_with_constructor(histogram as fn() -> Histogram),
         };
         registry.register("plimsoll_server_requests", "Requests answered", metrics.requests.clone());
-        registry.register("plimsoll_server_object_bytes", "Object bytes in requests and answers", metrics.bytes.clone());
+        registry.register(
+            "plimsoll_server_object_bytes",
+            "Object bytes in requests and answers",
+            metrics.bytes.clone(),
+        );
         let help = "First byte of a request received to its answer ready, injected waits included";
         registry.register("plimsoll_server_request_seconds", help, metrics.seconds.clone());
         metrics

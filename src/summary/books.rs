@@ -10,7 +10,11 @@ use super::series::Series;
 /// What does not fit, for people. `None` when everything does, or cannot be held against anything: a run that was killed has
 /// written its log further than its result.
 pub fn problem(result: &RunResult, series: &[Series]) -> Option<String> {
-    result.windows.iter().find_map(shown).or_else(|| if result.run.partial { None } else { counted(result, series) })
+    result
+        .windows
+        .iter()
+        .find_map(shown)
+        .or_else(|| if result.run.partial { None } else { counted(result, series) })
 }
 
 /// Percentiles that are not those of the histogram beside them.

@@ -119,7 +119,8 @@ fn residuals(estimator: &mut Estimator<'_>, metric: Metric) -> Vec<f64> {
             Ratio { above: &below, below: &all }.residuals().iter().map(|e| -e).collect()
         }
         Metric::Rate | Metric::Throughput => {
-            let counted = series.counts(|s| if metric == Metric::Rate { s.completed as f64 } else { s.bytes });
+            let counted =
+                series.counts(|s| if metric == Metric::Rate { s.completed as f64 } else { s.bytes });
             Ratio { above: &counted, below: &series.time_s() }.residuals()
         }
         Metric::Errors => {
@@ -134,7 +135,12 @@ fn residuals(estimator: &mut Estimator<'_>, metric: Metric) -> Vec<f64> {
 ///
 /// The interval is put together from those of both (Zou and Donner, "Construction of confidence limits about effect measures",
 /// Statistics in Medicine 27, 2008), ratios on a logarithmic scale; blocks that go up and down together narrow it.
-pub fn compare(base: &mut Estimator<'_>, other: &mut Estimator<'_>, metric: Metric, paired: bool) -> Compared {
+pub fn compare(
+    base: &mut Estimator<'_>,
+    other: &mut Estimator<'_>,
+    metric: Metric,
+    paired: bool,
+) -> Compared {
     let (a, b) = (base.estimate(metric), other.estimate(metric));
     let needs = [a.confidence, b.confidence].into_iter().filter_map(|c| match c {
         Confidence::Needs { seconds } => Some(seconds),
@@ -204,7 +210,9 @@ pub fn metrics(base: &Series, other: &Series) -> Vec<Metric> {
 /// Statistics 6, 1979). `None` has no probability and is not counted.
 pub fn holm(probabilities: &[Option<f64>]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).filter(|i| probabilities[*i].is_some()).collect();
-    order.sort_by(|a, b| probabilities[*a].partial_cmp(&probabilities[*b]).unwrap_or(std::cmp::Ordering::Equal));
+    order.sort_by(|a, b| {
+        probabilities[*a].partial_cmp(&probabilities[*b]).unwrap_or(std::cmp::Ordering::Equal)
+    });
     let mut out = vec![0.0; probabilities.len()];
     let mut open = true;
     for (place, index) in order.iter().enumerate() {

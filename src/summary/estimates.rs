@@ -37,10 +37,11 @@ impl Metric {
 
     /// The metric of that name. `None` for `p100` and beyond, and for what there is not.
     pub fn from_name(name: &str, counts: Clocked) -> Option<Metric> {
-        let (clocked, name) = match name.split_once('.').and_then(|(c, rest)| Some((Clocked::from_name(c)?, rest))) {
-            Some((clocked, rest)) => (clocked, rest),
-            None => (counts, name),
-        };
+        let (clocked, name) =
+            match name.split_once('.').and_then(|(c, rest)| Some((Clocked::from_name(c)?, rest))) {
+                Some((clocked, rest)) => (clocked, rest),
+                None => (counts, name),
+            };
         match name {
             "rate" => Some(Metric::Rate),
             "throughput" => Some(Metric::Throughput),
@@ -222,11 +223,16 @@ mod tests {
 
     #[test]
     fn metrics_have_the_names_that_people_write() {
-        for name in ["p50", "p99", "p99.9", "p97.5", "service.p99", "first_byte.p50", "rate", "throughput", "errors"] {
+        for name in
+            ["p50", "p99", "p99.9", "p97.5", "service.p99", "first_byte.p50", "rate", "throughput", "errors"]
+        {
             let metric = Metric::from_name(name, Clocked::Response).unwrap();
             assert_eq!(metric.name(Clocked::Response), name);
         }
-        assert_eq!(Metric::from_name("response.p99", Clocked::Response).unwrap().name(Clocked::Response), "p99");
+        assert_eq!(
+            Metric::from_name("response.p99", Clocked::Response).unwrap().name(Clocked::Response),
+            "p99"
+        );
         for name in ["p100", "p0", "p", "px", "mean", "service", "", "p-1"] {
             assert_eq!(Metric::from_name(name, Clocked::Service), None, "{name}");
         }

@@ -91,12 +91,18 @@ impl Target {
         let metric = parts[begin..].join(".");
         let name = |part: &str| {
             let odd = part.is_empty() || part.contains(char::is_whitespace);
-            if odd { Err(format!("'{part}' is no name of a phase or an operation")) } else { Ok(part.to_string()) }
+            if odd {
+                Err(format!("'{part}' is no name of a phase or an operation"))
+            } else {
+                Ok(part.to_string())
+            }
         };
         match &parts[..begin] {
             [] => Ok(Target { phase: None, operation: None, metric }),
             [operation] => Ok(Target { phase: None, operation: Some(name(operation)?), metric }),
-            [phase, operation] => Ok(Target { phase: Some(name(phase)?), operation: Some(name(operation)?), metric }),
+            [phase, operation] => {
+                Ok(Target { phase: Some(name(phase)?), operation: Some(name(operation)?), metric })
+            }
             _ => Err(format!("'{text}' has too many parts")),
         }
     }
@@ -147,7 +153,8 @@ impl Objective {
             None => return Err(fail("it has no metric".into())),
         };
         if below != wants_below {
-            let (is, sign) = if wants_below { ("better when small", '<') } else { ("better when large", '>') };
+            let (is, sign) =
+                if wants_below { ("better when small", '<') } else { ("better when large", '>') };
             return Err(fail(format!("{} is {is}; write it with {sign}", target.metric)));
         }
         Ok(Objective { text: text.trim().into(), target, below, bound })
@@ -165,14 +172,23 @@ impl Objective {
                 let estimate = estimator.estimate(metric);
                 let (_, scale) = metric.unit();
                 let Some(value) = estimate.value.map(|v| v * scale) else {
-                    return Finding { outcome: Outcome::CannotTell, detail: "nothing was measured".into(), needs_s: None };
+                    return Finding {
+                        outcome: Outcome::CannotTell,
+                        detail: "nothing was measured".into(),
+                        needs_s: None,
+                    };
                 };
                 let show = |x: f64| match metric {
                     Metric::Errors => format!("{:.3}%", 100.0 * x),
                     Metric::Throughput => crate::units::format_throughput(x),
                     _ => format!("{}/s", crate::units::format_per_s(x)),
                 };
-                decide(estimate.confidence, |x| if self.below { x < self.bound } else { x > self.bound }, &show(value), show)
+                decide(
+                    estimate.confidence,
+                    |x| if self.below { x < self.bound } else { x > self.bound },
+                    &show(value),
+                    show,
+                )
             }
         }
     }
@@ -180,7 +196,11 @@ impl Objective {
     /// A percentile is within its bound when that share of all operations is; failed and censored ones are misses.
     fn judge_latency(&self, estimator: &mut Estimator<'_>, clocked: Clocked, q: f64) -> Finding {
         if estimator.series.seconds.iter().all(|s| s.operations == 0) {
-            return Finding { outcome: Outcome::CannotTell, detail: "nothing was measured".into(), needs_s: None };
+            return Finding {
+                outcome: Outcome::CannotTell,
+                detail: "nothing was measured".into(),
+                needs_s: None,
+            };
         }
         let (share, confidence) = estimator.within(clocked, (self.bound / 1e3) as u64);
         let show = |x: f64| format!("{:.3}%", 100.0 * x);
@@ -203,15 +223,15 @@ impl Objective {
                 let recorded = latencies.histogram()?;
                 let within = recorded.iter_recorded().take_while(|v| v.value_iterated_to() <= limit_us);
                 let share = within.map(|v| v.count_at_value()).sum::<u64>() as f64 / all;
-                (share < q).then(|| {
-                    format!("{} of operations within {}", percent_text(share), self.text)
-                })
+                (share < q).then(|| format!("{} of operations within {}", percent_text(share), self.text))
             }
             Metric::Errors => {
                 let share = (failed + window.censored) as f64 / all;
                 (share >= self.bound).then(|| format!("{} of operations failed", percent_text(share)))
             }
-            Metric::Rate => (window.achieved_per_s <= self.bound).then(|| format!("{:.1}/s", window.achieved_per_s)),
+            Metric::Rate => {
+                (window.achieved_per_s <= self.bound).then(|| format!("{:.1}/s", window.achieved_per_s))
+            }
             Metric::Throughput => (window.throughput_bytes_per_s <= self.bound)
                 .then(|| crate::units::format_throughput(window.throughput_bytes_per_s)),
         }
@@ -232,7 +252,12 @@ fn percent_text(share: f64) -> String {
 }
 
 /// Decides by an interval: pass when both ends hold, fail when neither does.
-fn decide(confidence: Confidence, holds: impl Fn(f64) -> bool, shown: &str, show: impl Fn(f64) -> String) -> Finding {
+fn decide(
+    confidence: Confidence,
+    holds: impl Fn(f64) -> bool,
+    shown: &str,
+    show: impl Fn(f64) -> String,
+) -> Finding {
     match confidence {
         Confidence::Needs { seconds } => Finding {
             outcome: Outcome::CannotTell,
@@ -271,9 +296,15 @@ impl ChangeBound {
     pub fn parse(text: &str) -> Result<ChangeBound, ObjectiveError> {
         let fail = |reason: String| ObjectiveError { text: text.into(), reason };
         let (target, below, value) = split(text)?;
-        let share = percent(&value).ok_or_else(|| fail(format!("'{value}' is no change; write it as +5% or -10%")))?;
+        let share = percent(&value)
+            .ok_or_else(|| fail(format!("'{value}' is no change; write it as +5% or -10%")))?;
         let difference = target.metric == "errors";
-        Ok(ChangeBound { text: text.trim().into(), target, below, bound: if difference { share } else { 1.0 + share } })
+        Ok(ChangeBound {
+            text: text.trim().into(),
+            target,
+            below,
+            bound: if difference { share } else { 1.0 + share },
+        })
     }
 
     /// Whether a change meets it: surely (the interval excludes the bound), surely not, or nobody can tell.
@@ -296,7 +327,10 @@ mod tests {
     fn bounds_are_read_as_people_write_them() {
         let parsed = |text: &str| Objective::parse(text).unwrap();
         let slo = parsed("get.p99 < 10ms");
-        assert_eq!((slo.target.operation.as_deref(), slo.target.metric.as_str(), slo.bound), (Some("get"), "p99", 1e7));
+        assert_eq!(
+            (slo.target.operation.as_deref(), slo.target.metric.as_str(), slo.bound),
+            (Some("get"), "p99", 1e7)
+        );
         assert_eq!(parsed("ramp.get.service.p99.9<=250us").target.phase.as_deref(), Some("ramp"));
         assert_eq!(parsed("errors < 0.1%").bound, 0.001);
         assert_eq!(parsed("throughput > 5 Gbit/s").bound, 625e6);

@@ -175,7 +175,8 @@ pub struct Latency {
 impl Latency {
     /// The seconds `histograms`, nothing beyond them.
     pub fn of(seconds: Vec<Sparse>) -> Latency {
-        let mut out = Latency { merged: vec![0; BUCKETS], beyond: vec![0; seconds.len()], ..Latency::default() };
+        let mut out =
+            Latency { merged: vec![0; BUCKETS], beyond: vec![0; seconds.len()], ..Latency::default() };
         for histogram in &seconds {
             histogram.buckets.iter().for_each(|(b, n)| out.merged[usize::from(*b)] += u64::from(*n));
             out.total += histogram.len();

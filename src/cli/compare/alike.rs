@@ -33,7 +33,8 @@ fn phases(experiment: &Table) -> Vec<&Table> {
 }
 
 fn fields(path: &str, base: &Table, other: &Table, ignored: &[&str]) -> Option<String> {
-    let mut keys: Vec<&String> = base.keys().chain(other.keys()).filter(|k| !ignored.contains(&k.as_str())).collect();
+    let mut keys: Vec<&String> =
+        base.keys().chain(other.keys()).filter(|k| !ignored.contains(&k.as_str())).collect();
     keys.sort();
     keys.dedup();
     keys.into_iter().find_map(|key| {
@@ -88,6 +89,8 @@ mod tests {
         assert!(size.contains("phase.get.objects.size is \"1 KiB\" in one and \"2 KiB\""), "{size}");
         assert!(difference(&base, &experiment("1 KiB", 8, "30s")).unwrap().contains("phase.get.concurrency"));
         let more = "[[phase]]\nname = \"put\"\n".parse().unwrap();
-        assert!(difference(&base, &more).unwrap().contains("phase.get") || difference(&base, &more).is_some());
+        assert!(
+            difference(&base, &more).unwrap().contains("phase.get") || difference(&base, &more).is_some()
+        );
     }
 }

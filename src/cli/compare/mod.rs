@@ -104,7 +104,11 @@ fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
         if let ([a], [b]) = (all[0].as_slice(), own.as_slice()) {
             // Runs are told apart by their stores where those differ, else by their ids.
             let short = short_names(&[a, b]);
-            let (x, y) = if a == b { (name(0, a, false), name(number, b, false)) } else { (short[0].clone(), short[1].clone()) };
+            let (x, y) = if a == b {
+                (name(0, a, false), name(number, b, false))
+            } else {
+                (short[0].clone(), short[1].clone())
+            };
             out.push((make(0, a, x), make(number, b, y)));
             continue;
         }
@@ -113,7 +117,9 @@ fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
         }
     }
     if out.is_empty() {
-        return Err(Exit::input("the runs have no store in common; compare runs of one store each, or of the same stores"));
+        return Err(Exit::input(
+            "the runs have no store in common; compare runs of one store each, or of the same stores",
+        ));
     }
     Ok(out)
 }
@@ -147,25 +153,40 @@ fn compare_pair(
     }
     let rows = rows(&series, primary, also, within);
     if let Some(target) = primary.filter(|_| rows.iter().all(|r| !r.primary)) {
-        return Err(Exit::input(format!("--primary {}: no such phase or operation was measured in both", show(target))));
+        return Err(Exit::input(format!(
+            "--primary {}: no such phase or operation was measured in both",
+            show(target)
+        )));
     }
     Ok(Comparison {
         base: base.subject.clone(),
         other: other.subject.clone(),
-        clients: if within { Vec::new() } else { alike::clients(&base.run.environment, &other.run.environment) },
+        clients: if within {
+            Vec::new()
+        } else {
+            alike::clients(&base.run.environment, &other.run.environment)
+        },
         rows,
     })
 }
 
 fn show(target: &Target) -> String {
-    [target.phase.as_deref(), target.operation.as_deref(), Some(&target.metric)].into_iter().flatten().collect::<Vec<_>>().join(".")
+    [target.phase.as_deref(), target.operation.as_deref(), Some(&target.metric)]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(".")
 }
 
 /// Comparisons of these runs; also what the report draws.
 ///
 /// # Errors
 /// 2 when they cannot be compared.
-pub fn comparisons(runs: &[&Run], primary: Option<&Target>, also: &[Target]) -> Result<Vec<Comparison>, Exit> {
+pub fn comparisons(
+    runs: &[&Run],
+    primary: Option<&Target>,
+    also: &[Target],
+) -> Result<Vec<Comparison>, Exit> {
     pairs(runs)?.iter().map(|(base, other)| compare_pair((base, other), primary, also)).collect()
 }
 
@@ -198,7 +219,10 @@ fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check
             }
         }
         if out.len() == before {
-            return Err(Exit::input(format!("--fail-if '{}': no such figure was measured in both", bound.text)));
+            return Err(Exit::input(format!(
+                "--fail-if '{}': no such figure was measured in both",
+                bound.text
+            )));
         }
     }
     Ok(out)
@@ -219,7 +243,8 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
     let also: Vec<Target> = bounds.iter().map(|b| b.target.clone()).collect();
     let wanted = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
     let used = if also.iter().chain(&primary).any(|t| t.metric.starts_with("first_byte")) { 3 } else { 2 };
-    let runs: Vec<Run> = arguments.runs.iter().map(|run| read(run, &wanted[..used])).collect::<Result<_, _>>()?;
+    let runs: Vec<Run> =
+        arguments.runs.iter().map(|run| read(run, &wanted[..used])).collect::<Result<_, _>>()?;
     let comparisons = comparisons(&runs.iter().collect::<Vec<_>>(), primary.as_ref(), &also)?;
     let checks = check(&comparisons, &bounds)?;
     let failed = checks.iter().filter(|c| c.outcome == "fail").count();
@@ -228,9 +253,14 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
         format!("{}\n", serde_json::to_string_pretty(&document).unwrap_or_default())
     } else {
         let tables: Vec<String> = comparisons.iter().map(Comparison::render).collect();
-        let lines = checks.iter().map(|c| format!("{:<11} --fail-if '{}': {}\n", c.outcome, c.fail_if, c.figure));
+        let lines =
+            checks.iter().map(|c| format!("{:<11} --fail-if '{}': {}\n", c.outcome, c.fail_if, c.figure));
         format!("{}{}", tables.join("\n"), lines.collect::<String>())
     };
     let _ = std::io::stdout().write_all(text.as_bytes());
-    if failed > 0 { Err(Exit::check(format!("{failed} of {} bounds broken", arguments.fail_if.len()))) } else { Ok(()) }
+    if failed > 0 {
+        Err(Exit::check(format!("{failed} of {} bounds broken", arguments.fail_if.len())))
+    } else {
+        Ok(())
+    }
 }

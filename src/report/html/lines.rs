@@ -195,7 +195,8 @@ fn heat(seconds: &[&Second], clocked: Clocked, span: u64, cells: usize) -> Heat 
         out.at_s.push(group[0].second / bin_s * bin_s);
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
         for (bucket, n) in group.iter().flat_map(|s| &histogram(s, clocked).buckets) {
-            *counts.entry(row(edges_us(usize::from(*bucket)).1 as f64) - lowest).or_default() += u64::from(*n);
+            *counts.entry(row(edges_us(usize::from(*bucket)).1 as f64) - lowest).or_default() +=
+                u64::from(*n);
         }
         out.cells.extend(counts.into_iter().map(|(row, n)| (column, row, n)));
     }
@@ -226,7 +227,11 @@ mod tests {
         assert!(line.at_s.len() <= 601 && line.bin_s == 6);
         assert!(line.per_s.iter().all(|r| *r == Some(100.0)));
         assert!(line.p50.iter().all(|p| p.is_some_and(|p| (p - 2.0).abs() < 0.01)));
-        assert_eq!(line.heat.cells.iter().map(|c| c.2).sum::<u64>(), 360_000, "every operation is in the heatmap");
+        assert_eq!(
+            line.heat.cells.iter().map(|c| c.2).sum::<u64>(),
+            360_000,
+            "every operation is in the heatmap"
+        );
     }
 
     #[test]

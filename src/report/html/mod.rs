@@ -115,7 +115,13 @@ impl Report {
     }
 
     /// Adds a run.
-    pub fn add(&mut self, result: &RunResult, environment: &Environment, experiment: &str, series: &[Series]) {
+    pub fn add(
+        &mut self,
+        result: &RunResult,
+        environment: &Environment,
+        experiment: &str,
+        series: &[Series],
+    ) {
         let mut stores: Vec<&str> = Vec::new();
         for window in &result.windows {
             if !stores.contains(&window.store.as_str()) {
@@ -185,7 +191,8 @@ impl Report {
 
     /// Adds what others have published as reference lines.
     pub fn refer(&mut self, document: &Published) {
-        self.sources.push(format!("{}: {} ({}, {})", document.name, document.title, document.source, document.date));
+        self.sources
+            .push(format!("{}: {} ({}, {})", document.name, document.title, document.source, document.date));
         for row in &document.rows {
             let figure = |name: &str| row.figures.get(name).copied();
             let reference = Reference {
@@ -272,7 +279,8 @@ impl Report {
 fn what(result: &RunResult, environment: &Environment, stores: &[&str]) -> String {
     let measured: u64 = result.windows.iter().filter(|w| w.role == "measure").map(|w| w.operations).sum();
     let seconds: f64 = result.windows.iter().filter(|w| w.role == "measure").map(|w| w.window_s).sum();
-    let vantage = if environment.vantage.is_empty() { String::new() } else { format!(" from {}", environment.vantage) };
+    let vantage =
+        if environment.vantage.is_empty() { String::new() } else { format!(" from {}", environment.vantage) };
     format!(
         "{} operations in {:.0} s of windows on {}{vantage}, seed {}, {}",
         format_count(measured),
@@ -300,7 +308,10 @@ fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
         let figures: Vec<String> = if figures.is_empty() {
             vec![format!("{}/s", format_per_s(row.per_s))]
         } else {
-            figures.iter().map(|f| if f.starts_with("rate") { format!("{f} per second") } else { format!("{f} ms") }).collect()
+            figures
+                .iter()
+                .map(|f| if f.starts_with("rate") { format!("{f} per second") } else { format!("{f} ms") })
+                .collect()
         };
         format!("{}: {}", row.operation, figures.join(", "))
     };
@@ -331,7 +342,11 @@ fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResult) -> Figur
     Figure {
         subject: row.subject,
         name: String::new(),
-        what: format!("{phase}{}{}", row.operation, row.key_group.as_ref().map_or(String::new(), |g| format!(" {g}"))),
+        what: format!(
+            "{phase}{}{}",
+            row.operation,
+            row.key_group.as_ref().map_or(String::new(), |g| format!(" {g}"))
+        ),
         load: row.offered_per_s.map_or_else(
             || format!("{} in flight", row.concurrency),
             |rate| format!("{}/s offered", format_per_s(rate)),
@@ -339,7 +354,11 @@ fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResult) -> Figur
         clocked: if row.offered_per_s.is_some() { "response time" } else { "service time" },
         step: row.step.is_some_and(|step| !telling(result, step)),
         operations: format_count(row.operations),
-        failed: if row.failed == 0 { "0".into() } else { format!("{} ({percent:.2}%)", format_count(row.failed)) },
+        failed: if row.failed == 0 {
+            "0".into()
+        } else {
+            format!("{} ({percent:.2}%)", format_count(row.failed))
+        },
         rate: cell("rate", Some(row.per_s), |x| format!("{}/s", format_per_s(x))),
         throughput: cell("throughput", Some(row.bytes_per_s).filter(|b| *b > 0.0), format_throughput),
         p50: cell("p50", None, |ms| format!("{} ms", format_ms(ms))),
@@ -353,7 +372,9 @@ fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResult) -> Figur
 fn telling(result: &RunResult, step: u32) -> bool {
     result.knee.as_ref().is_some_and(|knee| {
         let edges = [knee.holds_per_s, knee.breaks_per_s];
-        let first = |rate: f64| knee.steps.iter().find(|s| (s.offered_per_s - rate).abs() < 0.01 * rate).map(|s| s.step);
+        let first = |rate: f64| {
+            knee.steps.iter().find(|s| (s.offered_per_s - rate).abs() < 0.01 * rate).map(|s| s.step)
+        };
         edges.into_iter().flatten().any(|rate| first(rate) == Some(step))
     })
 }
@@ -361,7 +382,11 @@ fn telling(result: &RunResult, step: u32) -> bool {
 /// A word as a shell takes it.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{}'", word.replace('\'', "'\\''")) }
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
 }
 
 fn facts(result: &RunResult, environment: &Environment, experiment: &str) -> Facts {
@@ -370,7 +395,10 @@ fn facts(result: &RunResult, environment: &Environment, experiment: &str) -> Fac
     let mut facts: Vec<(String, String)> = vec![
         ("Plimsoll".into(), environment.version.clone()),
         ("host".into(), format!("{}, {}", machine.hostname, machine.kernel)),
-        ("processor".into(), format!("{}, {} of {} cores usable", machine.cpu, machine.usable_cores, machine.cores)),
+        (
+            "processor".into(),
+            format!("{}, {} of {} cores usable", machine.cpu, machine.usable_cores, machine.cores),
+        ),
         ("instance type".into(), told(&machine.instance_type)),
         ("frequency governor".into(), told(&machine.governor)),
         ("worker threads".into(), environment.workers.to_string()),

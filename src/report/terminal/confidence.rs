@@ -22,7 +22,11 @@ pub fn figure(judged: &Judged) -> Option<String> {
 
 /// What an interval would need, for people.
 pub fn needs(seconds: f64) -> String {
-    if seconds > 6.0 * 3600.0 { "cannot be told at this pace".into() } else { format!("needs about {seconds:.0} s") }
+    if seconds > 6.0 * 3600.0 {
+        "cannot be told at this pace".into()
+    } else {
+        format!("needs about {seconds:.0} s")
+    }
 }
 
 /// The metrics in a line of a table's row.
@@ -33,7 +37,8 @@ pub fn render(window: &Window, judged: &[Judged]) -> String {
     let own: Vec<&Judged> = judged
         .iter()
         .filter(|j| {
-            (&j.store, &j.phase, j.step, &j.operation) == (&window.store, &window.phase, window.step, &window.operation)
+            (&j.store, &j.phase, j.step, &j.operation)
+                == (&window.store, &window.phase, window.step, &window.operation)
         })
         .filter(|j| TOLD.contains(&j.metric.as_str()))
         .collect();
@@ -46,11 +51,7 @@ pub fn render(window: &Window, judged: &[Judged]) -> String {
     let short: Vec<&&Judged> = own.iter().filter(|j| j.needs_s.is_some()).collect();
     if let Some(longest) = short.iter().filter_map(|j| j.needs_s).reduce(f64::max) {
         let names: Vec<&str> = short.iter().map(|j| j.metric.as_str()).collect();
-        out.push_str(&format!(
-            "{place}: no interval for {}: {}\n",
-            names.join(", "),
-            needs(longest)
-        ));
+        out.push_str(&format!("{place}: no interval for {}: {}\n", names.join(", "), needs(longest)));
     }
     out
 }

@@ -17,9 +17,14 @@ pub fn sentence(knee: &KneeFigures) -> String {
             format_per_s(high)
         ),
         (Some(low), None) => {
-            format!("knee: not reached; {}/s, the highest rate tried, holds {objectives}; raise --to{end}", format_per_s(low))
+            format!(
+                "knee: not reached; {}/s, the highest rate tried, holds {objectives}; raise --to{end}",
+                format_per_s(low)
+            )
         }
-        (None, Some(high)) => format!("knee: none; {}/s, the lowest rate tried, breaks {objectives}{end}", format_per_s(high)),
+        (None, Some(high)) => {
+            format!("knee: none; {}/s, the lowest rate tried, breaks {objectives}{end}", format_per_s(high))
+        }
         (None, None) => "knee: no step was finished".into(),
     }
 }

@@ -1,8 +1,8 @@
 //! Intervals of percentiles, and of the share of operations within a limit.
 
 use super::{
-    Confidence, LEAST_SECONDS, LEAST_SHARERS, LEAST_STRETCHES, Ratio, freedom, memory, seconds_needed, sharers,
-    t_quantile,
+    Confidence, LEAST_SECONDS, LEAST_SHARERS, LEAST_STRETCHES, Ratio, freedom, memory, seconds_needed,
+    sharers, t_quantile,
 };
 use crate::recorder::sparse::edges_us;
 use crate::summary::estimates::counts as shares;
@@ -23,7 +23,8 @@ fn log_odds(share: f64, error: f64, n: f64, reach: f64) -> (f64, f64) {
 /// median moves the tail, where it is harder to see.
 pub fn quantile(latency: &Latency, q: f64, median_memory: f64) -> Confidence {
     let n = latency.seconds.len();
-    let needs = |stretches: f64, sharers: f64| Confidence::Needs { seconds: seconds_needed(n, stretches, sharers) };
+    let needs =
+        |stretches: f64, sharers: f64| Confidence::Needs { seconds: seconds_needed(n, stretches, sharers) };
     let Some(bucket) = latency.bucket(q).filter(|_| n >= LEAST_SECONDS) else {
         return needs(n as f64, n as f64);
     };
@@ -62,7 +63,8 @@ fn not_rejected(latency: &Latency, q: f64, memory: f64, reach: f64, at: usize) -
         let (below, all) = shares(latency, bucket);
         let ratio = Ratio { above: &below, below: &all };
         let beyond = 1.0 - ratio.value();
-        beyond > 0.0 && beyond + reach * ratio.spread(memory).error * ((1.0 - q) / beyond).powf(0.25) >= 1.0 - q
+        beyond > 0.0
+            && beyond + reach * ratio.spread(memory).error * ((1.0 - q) / beyond).powf(0.25) >= 1.0 - q
     };
     let (mut inside, mut outside) = (at, latency.highest().unwrap_or(at) + 1);
     while outside > inside + 1 {
@@ -79,10 +81,8 @@ pub fn share(latency: &Latency, limit_us: u64, median_memory: f64) -> (f64, Conf
     let bucket = crate::recorder::sparse::bucket_of(limit_us);
     // A bucket that only begins within the limit is not within it.
     let bucket = if edges_us(bucket).1 <= limit_us { Some(bucket) } else { bucket.checked_sub(1) };
-    let (below, all) = bucket.map_or_else(
-        || (vec![0.0; n], shares(latency, 0).1),
-        |bucket| shares(latency, bucket),
-    );
+    let (below, all) =
+        bucket.map_or_else(|| (vec![0.0; n], shares(latency, 0).1), |bucket| shares(latency, bucket));
     let ratio = Ratio { above: &below, below: &all };
     let value = ratio.value();
     if n < LEAST_SECONDS || total <= 0.0 {

@@ -1,0 +1,31 @@
+//! Makes run directories of any size, as a run would have written them, for `benches/judge.py` to time reports on:
+//!
+//!     cargo bench --bench scale -- DIRECTORY RUNS STORES SECONDS OPERATIONS_PER_SECOND
+
+use std::path::Path;
+
+#[path = "../tests/support/made.rs"]
+mod made;
+
+use made::Made;
+
+fn main() -> std::io::Result<()> {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
+    let number = |i: usize, default: u64| arguments.get(i).and_then(|a| a.parse().ok()).unwrap_or(default);
+    let Some(out) = arguments.first() else {
+        eprintln!("usage: cargo bench --bench scale -- DIRECTORY RUNS STORES SECONDS OPERATIONS_PER_SECOND");
+        return Ok(());
+    };
+    for run in 0..number(1, 1) {
+        let made = Made {
+            id: format!("run-{run:02}"),
+            stores: (0..number(2, 1)).map(|s| (format!("s3://store-{s}"), 1.0)).collect(),
+            seconds: number(3, 60),
+            per_s: number(4, 1000),
+            spread: 0.2,
+            ..Made::default()
+        };
+        made.write(Path::new(out))?;
+    }
+    Ok(())
+}
