@@ -145,7 +145,7 @@ fn histogram(latencies: &[u64]) -> Sparse {
     for us in latencies {
         *buckets.entry(bucket_of(*us) as u16).or_insert(0u32) += 1;
     }
-    Sparse { buckets: buckets.into_iter().collect() }
+    buckets.into_iter().collect()
 }
 
 fn simulate(case: &Case, seed: u64) -> Series {
@@ -179,7 +179,7 @@ fn truth(case: &Case) -> [f64; 3] {
         count += latencies.len();
         seconds.push(histogram(&latencies));
     }
-    let all = Latency::of(seconds);
+    let all = Latency::of(&seconds);
     [all.quantile_ns(0.5).unwrap(), all.quantile_ns(0.99).unwrap(), count as f64 / f64::from(n)]
 }
 

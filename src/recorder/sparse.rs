@@ -1,6 +1,7 @@
 //! Histograms as they are written, read bucket by bucket: for whoever goes through thousands of seconds, where a full
 //! [`Latencies`](super::histogram::Latencies) for each would cost a third of a megabyte and the time to clear it.
 
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use flate2::read::ZlibDecoder;
@@ -15,11 +16,12 @@ const LINEAR: usize = 2048;
 /// Number of buckets that values up to an hour need.
 pub const BUCKETS: usize = 24 * LINEAR / 2;
 
-/// The buckets that hold something: number of the bucket, and how many.
+/// The buckets that hold something, in order. Counts are kept added up, so that the number of values up to a bucket is found by
+/// bisection; and in six bytes a bucket, because there may be millions of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sparse {
-    /// In order of their numbers.
-    pub buckets: Vec<(u16, u32)>,
+    at: Vec<u16>,
+    up_to: Vec<u32>,
 }
 
 /// Lowest and highest value of a bucket, in microseconds.
@@ -92,37 +94,62 @@ impl Sparse {
                 zeros => at = at.checked_add(usize::try_from(zeros.unsigned_abs().max(1)).ok()?)?,
             }
         }
-        Some(Sparse { buckets })
+        Some(buckets.into_iter().collect())
+    }
+
+    /// Number of each bucket that holds something, and how many it holds.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, u32)> + '_ {
+        let before = std::iter::once(0).chain(self.up_to.iter().copied());
+        self.at.iter().copied().zip(self.up_to.iter().zip(before).map(|(up_to, before)| up_to - before))
+    }
+
+    /// The lowest and the highest bucket that hold something.
+    pub fn ends(&self) -> Option<(u16, u16)> {
+        Some((*self.at.first()?, *self.at.last()?))
     }
 
     /// Number of values.
     pub fn len(&self) -> u64 {
-        self.buckets.iter().map(|(_, n)| u64::from(*n)).sum()
+        u64::from(self.up_to.last().copied().unwrap_or(0))
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.buckets.is_empty()
+        self.at.is_empty()
     }
 
     /// Adds another.
     pub fn absorb(&mut self, other: Sparse) {
-        if self.buckets.is_empty() {
-            self.buckets = other.buckets;
-            return;
-        }
-        for (bucket, n) in other.buckets {
-            match self.buckets.binary_search_by_key(&bucket, |(b, _)| *b) {
-                Ok(at) => self.buckets[at].1 = self.buckets[at].1.saturating_add(n),
-                Err(at) => self.buckets.insert(at, (bucket, n)),
-            }
+        if self.is_empty() {
+            *self = other;
+        } else if !other.is_empty() {
+            let mut merged: BTreeMap<u16, u32> = self.iter().collect();
+            other.iter().for_each(|(bucket, n)| *merged.entry(bucket).or_default() += n);
+            *self = merged.into_iter().collect();
         }
     }
 
     /// Number of values in buckets up to `bucket`.
     pub fn up_to(&self, bucket: usize) -> u64 {
-        let end = self.buckets.partition_point(|(at, _)| usize::from(*at) <= bucket);
-        self.buckets[..end].iter().map(|(_, n)| u64::from(*n)).sum()
+        let end = self.at.partition_point(|at| usize::from(*at) <= bucket);
+        end.checked_sub(1).map_or(0, |last| u64::from(self.up_to[last]))
+    }
+}
+
+/// From buckets in order of their numbers.
+impl FromIterator<(u16, u32)> for Sparse {
+    fn from_iter<I: IntoIterator<Item = (u16, u32)>>(buckets: I) -> Sparse {
+        let mut sum = 0_u32;
+        let (mut at, mut up_to): (Vec<u16>, Vec<u32>) = buckets
+            .into_iter()
+            .map(|(bucket, n)| {
+                sum = sum.saturating_add(n);
+                (bucket, sum)
+            })
+            .unzip();
+        at.shrink_to_fit();
+        up_to.shrink_to_fit();
+        Sparse { at, up_to }
     }
 }
 
@@ -147,7 +174,7 @@ mod tests {
                 .map(|v| (v.value_iterated_to(), v.count_at_value()))
                 .collect();
             let mine: Vec<(u64, u64)> =
-                sparse.buckets.iter().map(|(b, n)| (edges_us(usize::from(*b)).1, u64::from(*n))).collect();
+                sparse.iter().map(|(b, n)| (edges_us(usize::from(b)).1, u64::from(n))).collect();
             assert_eq!(mine, full);
             assert_eq!(sparse.len(), latencies.len());
         }

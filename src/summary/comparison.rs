@@ -227,7 +227,7 @@ pub fn holm(probabilities: &[Option<f64>]) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recorder::sparse::{Sparse, bucket_of};
+    use crate::recorder::sparse::bucket_of;
     use crate::rng::Stream;
     use crate::summary::series::Second;
 
@@ -246,7 +246,7 @@ mod tests {
                 time_s: 1.0,
                 completed: 200,
                 operations: 200,
-                service: Sparse { buckets: buckets.into_iter().collect() },
+                service: buckets.into_iter().collect(),
                 ..Second::default()
             }
         };

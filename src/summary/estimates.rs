@@ -89,18 +89,18 @@ pub struct Estimate {
 pub struct Estimator<'a> {
     /// The series.
     pub series: &'a Series,
-    answered: Vec<(Clocked, Latency, f64)>,
+    answered: Vec<(Clocked, Latency<'a>, f64)>,
 }
 
 /// How long the median of a latency remembers, in seconds.
-fn median_memory(latency: &Latency) -> f64 {
+fn median_memory(latency: &Latency<'_>) -> f64 {
     let Some(bucket) = latency.bucket(0.5) else { return 1.0 };
     let (below, all) = counts(latency, bucket);
     memory(&Ratio { above: &below, below: &all }.residuals())
 }
 
 /// Counts by second of what lies at or below a bucket, and of everything.
-pub(super) fn counts(latency: &Latency, bucket: usize) -> (Vec<f64>, Vec<f64>) {
+pub(super) fn counts(latency: &Latency<'_>, bucket: usize) -> (Vec<f64>, Vec<f64>) {
     let below = latency.seconds.iter().map(|s| s.up_to(bucket) as f64).collect();
     let all = latency.seconds.iter().zip(&latency.beyond).map(|(s, b)| (s.len() + b) as f64).collect();
     (below, all)
@@ -113,7 +113,7 @@ impl<'a> Estimator<'a> {
     }
 
     /// One latency of the answered operations, and how long its median remembers.
-    pub fn latency(&mut self, which: Clocked) -> (&Latency, f64) {
+    pub fn latency(&mut self, which: Clocked) -> (&Latency<'a>, f64) {
         let at = self.answered.iter().position(|(c, _, _)| *c == which).unwrap_or_else(|| {
             let latency = self.series.latency(which, Of::Answered);
             let memory = median_memory(&latency);

@@ -113,7 +113,7 @@ impl Series {
     }
 
     /// One latency, second by second.
-    pub fn latency(&self, which: Clocked, of: Of) -> Latency {
+    pub fn latency(&self, which: Clocked, of: Of) -> Latency<'_> {
         let mut out = Latency { merged: vec![0; BUCKETS], ..Latency::default() };
         for second in &self.seconds {
             let histogram = match which {
@@ -121,7 +121,7 @@ impl Series {
                 Clocked::Response => &second.response,
                 Clocked::FirstByte => &second.first_byte,
             };
-            histogram.buckets.iter().for_each(|(b, n)| out.merged[usize::from(*b)] += u64::from(*n));
+            histogram.iter().for_each(|(b, n)| out.merged[usize::from(b)] += u64::from(n));
             let beyond = match of {
                 Of::All => second.operations.saturating_sub(histogram.len()),
                 Of::Answered if which == Clocked::Response => second.censored,
@@ -129,7 +129,7 @@ impl Series {
             };
             out.total += histogram.len() + beyond;
             out.beyond.push(beyond);
-            out.seconds.push(histogram.clone());
+            out.seconds.push(histogram);
         }
         out
     }
@@ -163,25 +163,25 @@ impl Series {
 
 /// One latency, second by second and in all.
 #[derive(Debug, Clone, Default)]
-pub struct Latency {
+pub struct Latency<'a> {
     /// By second.
-    pub seconds: Vec<Sparse>,
+    pub seconds: Vec<&'a Sparse>,
     /// By second: operations slower than anything recorded.
     pub beyond: Vec<u64>,
     merged: Vec<u64>,
     total: u64,
 }
 
-impl Latency {
+impl<'a> Latency<'a> {
     /// The seconds `histograms`, nothing beyond them.
-    pub fn of(seconds: Vec<Sparse>) -> Latency {
+    pub fn of(seconds: &'a [Sparse]) -> Latency<'a> {
         let mut out =
             Latency { merged: vec![0; BUCKETS], beyond: vec![0; seconds.len()], ..Latency::default() };
-        for histogram in &seconds {
-            histogram.buckets.iter().for_each(|(b, n)| out.merged[usize::from(*b)] += u64::from(*n));
+        for histogram in seconds {
+            histogram.iter().for_each(|(b, n)| out.merged[usize::from(b)] += u64::from(n));
             out.total += histogram.len();
         }
-        out.seconds = seconds;
+        out.seconds = seconds.iter().collect();
         out
     }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use crate::recorder::sparse::{Sparse, edges_us};
+use crate::recorder::sparse::{BUCKETS, Sparse, edges_us};
 use crate::summary::latency::needed;
 use crate::summary::series::{Clocked, Second, Series};
 
@@ -82,18 +82,52 @@ fn short(x: f64) -> f64 {
     (x * unit).round() / unit
 }
 
-/// Percentile `q` of a merged second, in milliseconds.
-fn percentile(merged: &BTreeMap<u16, u64>, total: u64, q: f64) -> Option<f64> {
+/// Adds histograms up, again and again in the same memory.
+struct Merger {
+    counts: Vec<u64>,
+    merged: Vec<(u16, u64)>,
+}
+
+impl Merger {
+    fn new() -> Merger {
+        Merger { counts: vec![0; BUCKETS], merged: Vec::new() }
+    }
+
+    /// The counts of these histograms together, in order of their buckets, and their sum.
+    fn of<'a>(&mut self, histograms: impl Iterator<Item = &'a Sparse>) -> (&[(u16, u64)], u64) {
+        self.merged.clear();
+        let (mut low, mut high, mut total) = (BUCKETS, 0, 0);
+        for histogram in histograms {
+            for (bucket, n) in histogram.iter() {
+                self.counts[usize::from(bucket)] += u64::from(n);
+            }
+            if let Some((first, last)) = histogram.ends() {
+                (low, high) = (low.min(usize::from(first)), high.max(usize::from(last)));
+            }
+            total += histogram.len();
+        }
+        for bucket in low..=high {
+            let n = std::mem::take(&mut self.counts[bucket]);
+            if n > 0 {
+                self.merged.push((bucket as u16, n));
+            }
+        }
+        (&self.merged, total)
+    }
+}
+
+/// Percentile `q` of merged counts, in milliseconds.
+fn percentile(merged: &[(u16, u64)], total: u64, q: f64) -> Option<f64> {
     if total < needed(q) {
         return None;
     }
     let rank = (q * total as f64).ceil() as u64;
     let mut seen = 0;
     let bucket = merged.iter().find(|(_, n)| {
-        seen += **n;
+        seen += *n;
         seen >= rank
     })?;
-    Some(short(edges_us(usize::from(*bucket.0)).1 as f64 / 1e3))
+    Some(short(edges_us(usize::from(bucket.0)).1 as f64 / 1e3))
 }
 
 fn histogram(second: &Second, clocked: Clocked) -> &Sparse {
@@ -138,6 +172,7 @@ pub fn line(parts: &[&Series], subject: usize, cells: usize) -> Line {
         ..Line::default()
     };
     let classes: BTreeSet<&String> = seconds.iter().flat_map(|s| s.errors.keys()).collect();
+    let mut merger = Merger::new();
     let moves = seconds.iter().any(|s| s.bytes > 0.0);
     for group in seconds.chunk_by(|a, b| a.second / bin_s == b.second / bin_s) {
         let at = group[0].second / bin_s * bin_s;
@@ -154,15 +189,11 @@ pub fn line(parts: &[&Series], subject: usize, cells: usize) -> Line {
         let rate = |x: f64| (time > 0.0).then(|| short(x / time));
         out.per_s.push(rate(group.iter().map(|s| s.completed as f64).sum()));
         out.mb_per_s.push(rate(group.iter().map(|s| s.bytes).sum::<f64>() / 1e6).filter(|_| moves));
-        let mut merged: BTreeMap<u16, u64> = BTreeMap::new();
-        for (bucket, n) in group.iter().flat_map(|s| &histogram(s, clocked).buckets) {
-            *merged.entry(*bucket).or_default() += u64::from(*n);
-        }
-        let total = merged.values().sum();
+        let (merged, total) = merger.of(group.iter().map(|s| histogram(s, clocked)));
         for (curve, q) in
             [(&mut out.p50, 0.5), (&mut out.p90, 0.9), (&mut out.p99, 0.99), (&mut out.p99_9, 0.999)]
         {
-            curve.push(percentile(&merged, total, q));
+            curve.push(percentile(merged, total, q));
         }
         for class in &classes {
             let n = group.iter().filter_map(|s| s.errors.get(*class)).sum();
@@ -178,12 +209,11 @@ fn row(us: f64) -> u32 {
 }
 
 fn heat(seconds: &[&Second], clocked: Clocked, span: u64, cells: usize) -> Heat {
-    let all = seconds.iter().flat_map(|s| &histogram(s, clocked).buckets).map(|(b, _)| usize::from(*b));
-    let (low, high) = all.fold((usize::MAX, 0), |(low, high), b| (low.min(b), high.max(b)));
-    if low > high {
-        return Heat::default();
-    }
-    let (lowest, highest) = (row(edges_us(low).1 as f64), row(edges_us(high).1 as f64));
+    let mut merger = Merger::new();
+    let (all, _) = merger.of(seconds.iter().map(|s| histogram(s, clocked)));
+    let (Some((low, _)), Some((high, _))) = (all.first(), all.last()) else { return Heat::default() };
+    let row_of = |bucket: u16| row(edges_us(usize::from(bucket)).1 as f64);
+    let (lowest, highest) = (row_of(*low), row_of(*high));
     let rows = u64::from(highest - lowest + 1);
     let columns = (cells as u64 / rows).clamp(40, 240);
     let bin_s = span.div_ceil(columns).max(1);
@@ -194,10 +224,8 @@ fn heat(seconds: &[&Second], clocked: Clocked, span: u64, cells: usize) -> Heat 
         let column = out.at_s.len() as u32;
         out.at_s.push(group[0].second / bin_s * bin_s);
         let mut counts: BTreeMap<u32, u64> = BTreeMap::new();
-        for (bucket, n) in group.iter().flat_map(|s| &histogram(s, clocked).buckets) {
-            *counts.entry(row(edges_us(usize::from(*bucket)).1 as f64) - lowest).or_default() +=
-                u64::from(*n);
-        }
+        let (found, _) = merger.of(group.iter().map(|s| histogram(s, clocked)));
+        found.iter().for_each(|(bucket, n)| *counts.entry(row_of(*bucket) - lowest).or_default() += n);
         out.cells.extend(counts.into_iter().map(|(row, n)| (column, row, n)));
     }
     out
@@ -214,7 +242,7 @@ mod tests {
             time_s: 1.0,
             completed: 100,
             operations: 100,
-            service: Sparse { buckets: vec![(bucket_of(us) as u16, 100)] },
+            service: [(bucket_of(us) as u16, 100)].into_iter().collect(),
             ..Second::default()
         };
         Series { operation: "get".into(), seconds: seconds.map(second).collect(), ..Series::default() }

@@ -167,7 +167,18 @@ impl Report {
             }
         }
         let cells = HEAT_CELLS / self.lines_expected.max(groups.len());
-        groups.iter().map(|group| line(group, subject(&group[0].store), cells)).collect()
+        // Lines are independent, and most of a report's time goes into them.
+        let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let subjects: Vec<usize> = groups.iter().map(|group| subject(&group[0].store)).collect();
+        let jobs: Vec<_> = groups.iter().zip(subjects).collect();
+        let share = jobs.len().div_ceil(threads).max(1);
+        std::thread::scope(|scope| {
+            let draw = |jobs: &[(&Vec<&Series>, usize)]| {
+                jobs.iter().map(|(group, subject)| line(group, *subject, cells)).collect::<Vec<_>>()
+            };
+            let drawn: Vec<_> = jobs.chunks(share).map(|jobs| scope.spawn(move || draw(jobs))).collect();
+            drawn.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()
+        })
     }
 
     fn stamp(&mut self, result: &RunResult) {

@@ -21,7 +21,7 @@ fn log_odds(share: f64, error: f64, n: f64, reach: f64) -> (f64, f64) {
 
 /// The interval of percentile `q` (0 to 1), in nanoseconds. `median_memory` is how long the run's median remembers: what moves the
 /// median moves the tail, where it is harder to see.
-pub fn quantile(latency: &Latency, q: f64, median_memory: f64) -> Confidence {
+pub fn quantile(latency: &Latency<'_>, q: f64, median_memory: f64) -> Confidence {
     let n = latency.seconds.len();
     let needs =
         |stretches: f64, sharers: f64| Confidence::Needs { seconds: seconds_needed(n, stretches, sharers) };
@@ -58,7 +58,7 @@ fn smaller_part(below: &[f64], all: &[f64], q: f64) -> Vec<f64> {
 ///
 /// A run that met few of the slow seconds sees neither their operations nor their spread at its own percentile; further out it sees
 /// both. The spread at a candidate is taken a little as it would be, were the share beyond it `1 - q`.
-fn not_rejected(latency: &Latency, q: f64, memory: f64, reach: f64, at: usize) -> usize {
+fn not_rejected(latency: &Latency<'_>, q: f64, memory: f64, reach: f64, at: usize) -> usize {
     let accepted = |bucket: usize| {
         let (below, all) = shares(latency, bucket);
         let ratio = Ratio { above: &below, below: &all };
@@ -75,7 +75,7 @@ fn not_rejected(latency: &Latency, q: f64, memory: f64, reach: f64, at: usize) -
 }
 
 /// The share of operations (0 to 1) that were answered well within `limit_us`, and its interval; everything else is a miss.
-pub fn share(latency: &Latency, limit_us: u64, median_memory: f64) -> (f64, Confidence) {
+pub fn share(latency: &Latency<'_>, limit_us: u64, median_memory: f64) -> (f64, Confidence) {
     let n = latency.seconds.len();
     let total = latency.len() as f64;
     let bucket = crate::recorder::sparse::bucket_of(limit_us);

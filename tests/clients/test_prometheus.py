@@ -1,0 +1,103 @@
+"""Figures for Prometheus: `promtool` finds nothing wrong with them, and a real Prometheus reads them."""
+
+import json
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+
+import pytest
+
+from support import PLIMSOLL, Server, environment
+
+
+def scrape(url, accept="application/openmetrics-text"):
+    with urllib.request.urlopen(urllib.request.Request(url, headers={"Accept": accept})) as answer:
+        return answer.headers["Content-Type"], answer.read().decode()
+
+
+class Running:
+    """A run that goes on until it is told to stop, with its figures at `metrics`."""
+
+    def __init__(self, store, out):
+        self.process = subprocess.Popen(
+            [PLIMSOLL, "run", "get", "--store", store, "--create-bucket", "--duration", "10m", "--warmup", "0s", "--rate", "100/s",
+             "--metrics-listen", "127.0.0.1:0", "--out", str(out)],
+            env=environment(), stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
+        self.metrics = next(line for line in self.process.stderr if line.startswith("metrics on")).split()[-1]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.send_signal(2)
+        assert self.process.wait(timeout=30) == 130
+
+
+def until(found, what):
+    """Asks until there is an answer: what is counted arrives once a second."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        answer = found()
+        if answer:
+            return answer
+    pytest.fail(f"no {what} in a minute")
+
+
+def test_runs_and_servers_are_scraped(tmp_path):
+    with Server("--metrics-listen", "127.0.0.1:0") as server:
+        # The first line says where it listens for the one or the other.
+        lines = [server.url, server.process.stdout.readline().split()[-1]]
+        url = next(line for line in lines if line.endswith("/metrics"))
+        server.url = next(line for line in lines if not line.endswith("/metrics"))
+        with Running(f"s3://bench/?endpoint={server.url}", tmp_path) as run:
+            get = 'operation="get"'
+            text = until(lambda: next((t for _, t in [scrape(run.metrics)] if get in t), None), "operations")
+            assert text.endswith("# EOF\n")
+            for name in ("plimsoll_operations_total", "plimsoll_object_bytes_total", "plimsoll_service_seconds_bucket",
+                         "plimsoll_response_seconds_sum"):
+                assert name in text, name
+            counts = [float(line.rsplit(" ", 1)[1]) for line in text.splitlines()
+                      if line.startswith("plimsoll_service_seconds_bucket") and get in line]
+            assert counts and counts[-1] > 0
+            kind, served = scrape(url)
+            assert kind.startswith("application/openmetrics-text") and "plimsoll_server_requests_total" in served
+            with pytest.raises(urllib.error.HTTPError, match="404"):
+                scrape(run.metrics.replace("/metrics", "/else"))
+            for figures in (text, served):
+                check(figures)
+            if shutil.which("prometheus"):
+                scraped_by_prometheus(run.metrics, tmp_path)
+
+
+def check(figures):
+    """`promtool check metrics`, where it is there; it reads the text without the end mark."""
+    if shutil.which("promtool"):
+        done = subprocess.run(["promtool", "check", "metrics"], input=figures.replace("# EOF\n", ""), capture_output=True, text=True)
+        problems = [line for line in (done.stdout + done.stderr).splitlines() if line and "no help text" not in line]
+        assert done.returncode == 0 or not problems, problems
+
+
+def scraped_by_prometheus(metrics, folder):
+    target = metrics.split("/")[2]
+    (folder / "prometheus.yml").write_text(
+        f"global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: plimsoll, static_configs: [{{targets: ['{target}']}}]}}]\n")
+    process = subprocess.Popen(
+        ["prometheus", f"--config.file={folder}/prometheus.yml", f"--storage.tsdb.path={folder}/data", "--web.listen-address=127.0.0.1:0"],
+        stderr=subprocess.PIPE, text=True)
+    try:
+        address = next(line for line in process.stderr if "Listening on" in line and "address=" in line).split("address=")[1].split()[0]
+        query = f"http://{address}/api/v1/query?query=plimsoll_operations_total"
+
+        def answer():
+            try:
+                return json.load(urllib.request.urlopen(query))["data"]["result"]
+            except (urllib.error.URLError, ConnectionError):
+                return None
+
+        found = until(answer, "answer of Prometheus")
+        assert any(r["metric"]["operation"] == "get" for r in found), found
+    finally:
+        process.terminate()
+        process.wait()

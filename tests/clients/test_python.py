@@ -1,0 +1,80 @@
+"""The Python package, installed as users install it, on runs of the binary beside it."""
+
+import json
+import shutil
+import subprocess
+
+import pytest
+
+from support import PLIMSOLL, ROOT, environment
+
+plimsoll = pytest.importorskip("plimsoll")
+pl = pytest.importorskip("polars")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    out = tmp_path_factory.mktemp("runs")
+    for number in range(2):
+        done = subprocess.run([PLIMSOLL, "run", "mixed", "--store", "embedded:", "--duration", "9s", "--warmup", "0s", "--rate", "200/s",
+                               "--out", str(out / str(number)), "--record", "operations"], capture_output=True, text=True, env=environment())
+        assert done.returncode == 0, done.stderr
+    return [plimsoll.load(next((out / str(number)).iterdir())) for number in range(2)]
+
+
+def test_frames_and_histograms_agree_with_the_result(runs):
+    run = runs[0]
+    windows = run.windows.filter((pl.col("role") == "measure") & (pl.col("operation") == "get"))
+    seconds = run.intervals.filter((pl.col("role") == "measure") & (pl.col("operation") == "get"))
+    assert seconds["operations"].sum() == windows["operations"].sum()
+    merged = plimsoll.Histogram.merge(map(plimsoll.Histogram.decode, seconds["response"]))
+    assert merged == run.latency("get"), "seconds add up to the window"
+    assert len(merged) == seconds["operations"].sum()
+    shown = windows["response_ms.p50"][0]
+    assert abs(merged.quantile(0.5) - shown) <= 0.001 * shown + 0.001
+    assert merged.within(merged.quantile(0.9)) >= 0.9 > merged.within(merged.quantile(0.5) * 0.5)
+    assert run.operations.height == run.intervals["operations"].sum()
+    assert run.latency("get", which="service").quantile(0.5) <= merged.quantile(0.99)
+    assert run.windows.to_arrow().num_rows == run.windows.height
+    assert {"p50", "rate"} <= set(run.confidence["metric"])
+
+
+def test_comparisons_are_those_of_the_binary(runs):
+    found = plimsoll.compare(runs[0], runs[1], primary="put.p90")[0]
+    told = subprocess.run([PLIMSOLL, "compare", "--json", "--primary", "put.p90", str(runs[0].path), str(runs[1].path)],
+                          capture_output=True, text=True, check=True)
+    rows = json.loads(told.stdout)["comparisons"][0]["rows"]
+    assert [row.verdict for row in found.rows] == [row["verdict"] for row in rows]
+    assert (found.primary.operation, found.primary.metric) == ("put", "p90")
+    assert found.frame().height == len(rows)
+
+
+def test_what_cannot_be_read_says_so(runs, tmp_path):
+    with pytest.raises(plimsoll.RunError, match="no such file"):
+        plimsoll.load(tmp_path)
+    (tmp_path / "result.json").write_text('{"schema": 7}')
+    with pytest.raises(plimsoll.RunError, match="schema 1"):
+        plimsoll.load(tmp_path)
+    with pytest.raises(plimsoll.RunError, match="not there"):
+        plimsoll.compare(runs[0], tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="HdrHistogram"):
+        plimsoll.Histogram.decode(b"0123456789")
+    assert plimsoll.Histogram.decode(b"").quantile(0.5) is None
+
+
+def test_a_log_that_was_cut_short_is_read_as_far_as_it_goes(runs, tmp_path):
+    cut = tmp_path / "cut"
+    shutil.copytree(runs[0].path, cut)
+    log = (cut / "intervals.arrows").read_bytes()
+    (cut / "intervals.arrows").write_bytes(log[: len(log) // 2])
+    height = plimsoll.load(cut).intervals.height
+    assert 0 < height < runs[0].intervals.height
+
+
+def test_the_example_draws(runs, tmp_path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "ycsb.png"
+    done = subprocess.run(["python", f"{ROOT}/examples/redraw.py", "ycsb", str(runs[0].path), str(runs[1].path), "-o", str(out)],
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert out.read_bytes().startswith(b"\x89PNG")
