@@ -1,5 +1,5 @@
 # The same targets on a laptop and in CI.
-.PHONY: build test stand-ins lint test-servers bench bench-experiments bench-stores schema dev
+.PHONY: build test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge schema dev
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -11,9 +11,13 @@ build:
 	cargo build --release
 
 # Everything that must hold: unit, property, wire and black-box tests, then real S3 clients against `plimsoll serve`.
-test: $(VENV)/ready build stand-ins
+test: $(VENV)/ready build package stand-ins
 	cargo test
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) -m pytest -q tests/clients
+
+# The Python package with the binary in it, as `pip install .` installs it; it builds in this tree, so nothing is built twice.
+package: $(VENV)/ready build
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps .
 
 # Servers that stand in for Google Cloud Storage and DynamoDB, where Go and npm are there to get them.
 stand-ins:
@@ -43,6 +47,14 @@ bench-experiments: build
 # Sessions, uploads, synchronisations and YCSB, in turn with the AWS CLI and rclone; about a quarter of an hour.
 bench-stores: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" python3 benches/stores.py
+
+# Do intervals hold the truth? Simulated runs, two thousand of each kind; about five minutes.
+bench-statistics:
+	cargo bench --bench statistics
+
+# Two runs of one store, the knee of servers of known capacity, reports of long runs; about half an hour on a quiet machine.
+bench-judge: build
+	python3 benches/judge.py
 
 # Rewrites the schemas from the code.
 schema:

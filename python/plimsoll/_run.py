@@ -110,7 +110,7 @@ def _stream(path: Path) -> pl.DataFrame:
         raise RunError(f"{path}: there is no such file")
     try:
         return pl.read_ipc_stream(path)
-    except pl.exceptions.PolarsError as whole:
+    except (pl.exceptions.PolarsError, OSError) as whole:
         try:
             import pyarrow.ipc
         except ImportError:

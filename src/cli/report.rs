@@ -45,6 +45,16 @@ fn several_stores(run: &Run) -> bool {
     stores.len() > 1
 }
 
+/// Hands over runs one after another; while one is used, the next is read, and no more of them are in memory.
+fn others(paths: &[PathBuf], mut used: impl FnMut(Run)) -> Result<(), Exit> {
+    std::thread::scope(|scope| {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(0);
+        // A receiver that went away has found a run that cannot be read.
+        scope.spawn(move || paths.iter().map(|path| read(path, &WANTED)).all(|run| sender.send(run).is_ok()));
+        receiver.iter().try_for_each(|run| run.map(&mut used))
+    })
+}
+
 /// Makes the report.
 ///
 /// # Errors
@@ -62,16 +72,14 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.runs.len() == 1 && several_stores(&first) {
         report.compare(comparisons(&[&first], primary.as_ref(), &[])?);
     }
-    // One after another: of many long runs, no more than two are in memory.
-    for path in &arguments.runs[1..] {
-        let run = read(path, &WANTED)?;
+    others(&arguments.runs[1..], |run| {
         add(&mut report, &run);
         match comparisons(&[&first, &run], primary.as_ref(), &[]) {
             Ok(comparisons) => report.compare(comparisons),
             // A report may stand runs beside each other that no verdict is possible on.
             Err(exit) => eprintln!("note: {}", exit.message),
         }
-    }
+    })?;
     documents.iter().for_each(|document| report.refer(document));
     let out = arguments.out.clone().unwrap_or_else(|| match arguments.runs.as_slice() {
         [run] => run.join("report.html"),
