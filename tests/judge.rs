@@ -188,6 +188,9 @@ fn directories_that_are_no_runs_are_told_in_a_line() {
         (&exchanged, &["not of one run"]),
     ];
     for (path, expected) in cases {
+        if path == tampered {
+            fails(&["show", name(path)], 2, expected);
+        }
         for command in [&["check", "--slo", "get.p99 < 1s"][..], &["compare"], &["report"]] {
             let mut arguments = command.to_vec();
             arguments.push(name(path));

@@ -7,6 +7,8 @@ use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::exit::Exit;
+use super::report::of_run;
+use super::session::confide;
 use super::session::run_id;
 use crate::import::r2_bench::PhaseRow;
 use crate::import::{Imported, Log, r2_bench, replay, warp};
@@ -58,7 +60,8 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
         }
     };
     let imported = replay(&log);
-    let result = result_of(&log, &imported, if arguments.tool == Tool::Warp { "warp" } else { "r2-bench" });
+    let mut result =
+        result_of(&log, &imported, if arguments.tool == Tool::Warp { "warp" } else { "r2-bench" });
     let full = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
     let text = format!("# {}: there is no experiment to repeat\nname = \"imported\"\n", log.origin);
     let mut directory = RunDirectory::create(&arguments.out, &result.run.id, &text, true).map_err(full)?;
@@ -74,6 +77,8 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
     directory.result(&result);
     let path = directory.path().to_path_buf();
     directory.finish().map_err(full)?;
+    confide(&path, &mut result).map_err(full)?;
+    of_run(&path)?;
     let text = if arguments.json {
         json::to_string(&result)
     } else {

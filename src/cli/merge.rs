@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::exit::Exit;
+use super::report::of_run;
+use super::session::confide;
 use crate::recorder::collector::SecondRow;
 use crate::recorder::tally::Tally;
 use crate::report::directory::{Environment, RunDirectory, read_environment};
@@ -98,7 +100,7 @@ pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
     check(&shards)?;
     let id = group(&shards[0].result.run.id).to_string();
     let results: Vec<RunResult> = shards.iter().map(|s| s.result.clone()).collect();
-    let merged = merge_runs(&id, &results).ok_or_else(|| Exit::input("there is nothing to merge"))?;
+    let mut merged = merge_runs(&id, &results).ok_or_else(|| Exit::input("there is nothing to merge"))?;
     let full = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
     let mut directory =
         RunDirectory::create(&arguments.out, &id, &shards[0].experiment, false).map_err(full)?;
@@ -114,6 +116,8 @@ pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
     directory.result(&merged);
     let path = directory.path().to_path_buf();
     directory.finish().map_err(full)?;
+    confide(&path, &mut merged).map_err(full)?;
+    of_run(&path)?;
     let text = if arguments.json {
         json::to_string(&merged)
     } else {

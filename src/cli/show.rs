@@ -8,6 +8,7 @@ use clap::Args;
 use super::exit::Exit;
 use crate::report::terminal::Detail;
 use crate::report::{json, terminal};
+use crate::summary::books;
 
 /// Arguments of `plimsoll show`.
 #[derive(Debug, Args)]
@@ -30,6 +31,9 @@ pub struct Arguments {
 pub fn show(arguments: &Arguments) -> Result<(), Exit> {
     for run in &arguments.runs {
         let result = json::read(run).map_err(Exit::input)?;
+        if let Some(problem) = books::contradiction(&result) {
+            return Err(Exit::input(format!("{}: {problem}", run.display())));
+        }
         let text = if arguments.json {
             json::to_string(&result)
         } else {

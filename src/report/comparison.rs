@@ -223,7 +223,13 @@ impl Comparison {
                 )
             }
             Some(change) => format!("{b} has {:+.3}% {} against {a}{among}", 100.0 * change, row.label()),
-            None => format!("{} between {a} and {b} in {}{among}", row.verdict_text(), row.label()),
+            None => match row.needs_s.filter(|_| row.change.is_none()) {
+                Some(seconds) => format!(
+                    "too short to tell {b} from {a} in {}: about {seconds:.0} s of measurement would be needed{among}",
+                    row.label()
+                ),
+                None => format!("{} between {a} and {b} in {}{among}", row.verdict_text(), row.label()),
+            },
         }
     }
 

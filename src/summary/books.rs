@@ -10,11 +10,12 @@ use super::series::Series;
 /// What does not fit, for people. `None` when everything does, or cannot be held against anything: a run that was killed has
 /// written its log further than its result.
 pub fn problem(result: &RunResult, series: &[Series]) -> Option<String> {
-    result
-        .windows
-        .iter()
-        .find_map(shown)
-        .or_else(|| if result.run.partial { None } else { counted(result, series) })
+    contradiction(result).or_else(|| if result.run.partial { None } else { counted(result, series) })
+}
+
+/// What a result says against itself, without its log.
+pub fn contradiction(result: &RunResult) -> Option<String> {
+    result.windows.iter().find_map(shown)
 }
 
 /// Percentiles that are not those of the histogram beside them.

@@ -30,7 +30,7 @@ SWEEP = """
 name = "sweep"
 [[phase]]
 name = "sweep"
-operations = { multipart_put = 1 }
+operations = { put = 1 }
 objects = { count = 1, size = "10 MiB" }
 concurrency = 1
 stop_after = 1

@@ -14,7 +14,7 @@ use super::terminal::{confidence, knee, ramp};
 use crate::published::Published;
 use crate::summary::result::{Judged, KneeFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
-use crate::units::{format_count, format_ms, format_per_s, format_throughput, short_names};
+use crate::units::{format_count, format_ms, format_per_s, format_size, format_throughput, short_names};
 use lines::{Band, Line, bands, line};
 use rows::{Row, rows};
 
@@ -248,13 +248,7 @@ impl Report {
             stamps => self.stamps,
             steps => self.figures.iter().filter(|f| f.step).count(),
             figures => Value::from(Serde(&self.figures)),
-            comparisons => self.comparisons.iter().map(|c| context! {
-                head => format!("{} against {}", c.other.name, c.base.name),
-                clients => c.clients.clone(),
-                rows => c.rows.iter().map(|r| context! {
-                    label => r.label(), primary => r.primary, change => r.change_text(), verdict => r.verdict,
-                }).collect::<Vec<_>>(),
-            }).collect::<Vec<_>>(),
+            comparisons => self.comparisons.iter().map(shown).collect::<Vec<_>>(),
             sources => self.sources,
             facts => Value::from(Serde(&self.facts)),
             version => env!("CARGO_PKG_VERSION"),
@@ -286,6 +280,26 @@ impl Report {
     }
 }
 
+/// Rows of a comparison that the first screen shows; the others are a click away.
+const FIRST_ROWS: usize = 6;
+
+/// A comparison as the template has it.
+fn shown(comparison: &Comparison) -> Value {
+    let later = |number: usize, primary: bool| number >= FIRST_ROWS && !primary;
+    let rows = comparison.rows.iter().enumerate().map(|(number, row)| {
+        context! {
+            label => row.label(), primary => row.primary, change => row.change_text(), verdict => row.verdict,
+            later => later(number, row.primary),
+        }
+    });
+    context! {
+        head => format!("{} against {}", comparison.other.name, comparison.base.name),
+        clients => comparison.clients.clone(),
+        rows => rows.collect::<Vec<_>>(),
+        later => comparison.rows.iter().enumerate().filter(|(n, r)| later(*n, r.primary)).count(),
+    }
+}
+
 /// What was measured, in a sentence.
 fn what(result: &RunResult, environment: &Environment, stores: &[&str]) -> String {
     let measured: u64 = result.windows.iter().filter(|w| w.role == "measure").map(|w| w.operations).sum();
@@ -310,6 +324,10 @@ fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
     if !result.ramps.is_empty() {
         return result.ramps.iter().map(ramp::summary).collect();
     }
+    let settings: Vec<String> = result.sweeps.iter().filter_map(recommended).collect();
+    if !settings.is_empty() {
+        return settings;
+    }
     let of = |metric: &str, row: &Row| {
         let own = |j: &&Judged| j.metric == metric && j.operation == row.operation && j.phase == row.phase;
         result.confidence.iter().find(own).and_then(confidence::figure)
@@ -327,6 +345,18 @@ fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
         format!("{}: {}", row.operation, figures.join(", "))
     };
     rows.iter().take(3).map(sentence).collect()
+}
+
+/// The setting that a sweep recommends.
+fn recommended(sweep: &SweepFigures) -> Option<String> {
+    let point = sweep.recommended.as_ref()?;
+    Some(format!(
+        "{}: upload in parts of {}, {} in flight: {}",
+        sweep.store.split('?').next().unwrap_or(&sweep.store),
+        format_size(point.part_bytes),
+        point.parts_in_flight,
+        point.bytes_per_s.map_or("not measured".into(), format_throughput)
+    ))
 }
 
 fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResult) -> Figure {

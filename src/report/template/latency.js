@@ -9,7 +9,7 @@ const rowLegend = () => (distributed.length > 1 ? { type: "scroll", bottom: 0, t
 const rowGrid = () => ({ left: 66, right: 24, top: 20, bottom: distributed.length > 1 ? 66 : 48 });
 const clockedOf = (rows) => [...new Set(rows.map((r) => (r.load === "open" ? "response" : "service")))].join(" and ") + " time, ms";
 
-if (distributed.some((r) => r.curve.length)) {
+if (distributed.some((r) => r.curve.length > 1)) {
   chart({ section: "Latency", id: "curve", title: "Percentile plot", note: "How slow the slowest share is: towards the right are the rare ones. Both axes are logarithmic. A curve ends where fewer than ten operations lie beyond.",
     option: () => base({ grid: rowGrid(), legend: rowLegend(),
       xAxis: axis("percentile", { type: "log", min: 1, max: 10000, axisLabel: { color: css("--soft"), fontSize: 11, formatter: (x) => (x <= 1 ? "0" : String(Number((100 * (1 - 1 / x)).toFixed(2)))) + "%" } }),
@@ -17,6 +17,8 @@ if (distributed.some((r) => r.curve.length)) {
       tooltip: Object.assign(base({}).tooltip, { formatter: (ps) => `${(100 * (1 - 1 / ps[0].value[0])).toFixed(3)}%<br>` + ps.map((p) => `${p.marker}${escapeText(p.seriesName)}: <b>${num(p.value[1])} ms</b>`).join("<br>") }),
       series: visibleRows().map((r) => ({ name: rowName(r), type: "line", showSymbol: false, data: r.curve, lineStyle: { width: 2, type: dash(rowColor(r)) }, itemStyle: { color: color(rowColor(r)) } })) }),
     table: () => [["row", "percentile", "ms"]].concat(distributed.flatMap((r) => r.curve.map((p) => [rowName(r), 100 * (1 - 1 / p[0]), p[1]]))) });
+}
+if (distributed.some((r) => r.bars.length)) {
   chart({ section: "Latency", id: "histogram", title: "Histogram", note: "Share of operations by latency; bars are equally wide on the logarithmic axis.",
     option: () => base({ grid: rowGrid(), legend: rowLegend(), xAxis: logAxis(clockedOf(visibleRows())), yAxis: valueAxis("% of operations"),
       series: visibleRows().map((r) => { const n = r.bars.reduce((s, b) => s + b[2], 0) || 1; return { name: rowName(r), type: "line", step: "end", showSymbol: false, areaStyle: { opacity: distributed.length > 3 ? 0.05 : 0.18 }, lineStyle: { width: 1.5, type: dash(rowColor(r)) }, itemStyle: { color: color(rowColor(r)) }, data: steps(r.bars, n) }; }) }),
@@ -42,7 +44,7 @@ if (distributed.some((r) => r.quartiles)) {
       series: [{ type: "boxplot", data: rows.map((r) => ({ value: r.quartiles, itemStyle: { color: "transparent", borderColor: color(rowColor(r)), borderWidth: 1.6 } })), boxWidth: [6, 22] }] }); },
     table: () => [["row", "1%", "25%", "50%", "75%", "99%"]].concat(distributed.filter((r) => r.quartiles).map((r) => [rowName(r)].concat(r.quartiles))) });
 }
-if (distributed.some((r) => r.parts.length)) {
+if (distributed.some((r) => r.parts.some((p) => p[2] !== null))) {
   const names = ["connect", "TLS", "first byte", "body"].filter((n) => distributed.some((r) => r.parts.some((p) => p[0] === n)));
   chart({ section: "Latency", id: "parts", title: "Where the time goes", note: "Medians of connecting, TLS, first byte (from the start of the operation) and body; faint: their 99th percentiles. Percentiles do not add up. Connections are made rarely, so the first two have few samples.",
     option: () => base({ grid: rowGrid(), legend: rowLegend(), xAxis: axis("", { type: "category", data: names, splitLine: { show: false } }), yAxis: valueAxis("ms"),

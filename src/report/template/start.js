@@ -16,12 +16,13 @@ if (several) {
 }
 document.getElementById("theme").onclick = () => { chosen = !dark(); applyTheme(); redraw(); };
 darkQuery.addEventListener("change", () => { applyTheme(); redraw(); });
-const stepButton = document.getElementById("steps");
-if (stepButton) {
-  const table = document.querySelector("table.figures"), few = stepButton.textContent;
+/* Tables show what matters first; a button shows the rest. Without scripts everything is shown. */
+document.querySelectorAll("#steps, .more").forEach((button) => {
+  const table = button.parentElement.previousElementSibling.querySelector("table"), few = button.textContent;
   table.classList.add("short");
-  stepButton.onclick = () => { const short = table.classList.toggle("short"); stepButton.setAttribute("aria-expanded", String(!short)); stepButton.textContent = short ? few : "Show fewer steps"; };
-}
+  button.onclick = () => { const short = table.classList.toggle("short"); button.setAttribute("aria-expanded", String(!short)); button.textContent = short ? few : "Show fewer"; };
+});
+addEventListener("beforeprint", () => document.querySelectorAll("table.short").forEach((t) => t.classList.remove("short")));
 let resizing = 0;
 addEventListener("resize", () => { cancelAnimationFrame(resizing); resizing = requestAnimationFrame(() => cards.forEach((s) => s.instance && s.instance.resize())); });
 addEventListener("beforeprint", drawAll);

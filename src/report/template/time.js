@@ -28,7 +28,7 @@ function overTime(name, pick, more) {
   const bands = phaseBands(), errors = more && more.errors ? errorMarks() : [];
   const lines = allLines.filter((l) => shown(l.subject) && pick(l).some((v) => v !== null));
   const series = lines.map((l, i) => ({
-    name: lineName(l), type: "line", showSymbol: false, connectNulls: false, data: points(l, pick(l)),
+    name: lineName(l), type: "line", showSymbol: l.at_s.length < 3, connectNulls: false, data: points(l, pick(l)),
     lineStyle: { width: 1.6, type: dash(l.subject) }, itemStyle: { color: color(lineColor(l)) },
     markArea: i === 0 ? bands : undefined, emphasis: { disabled: lines.length > 8 },
   }));
@@ -50,12 +50,14 @@ if (allLines.some((l) => l.mb_per_s.some((v) => v !== null))) {
 if (allLines.length) {
   chart({ section: "Over time", id: "rate", title: "Rate", note: "Operations answered well per second.",
     option: () => overTime("operations/s", (l) => l.per_s, { errors: true }), table: timeTable([["operations/s", (l) => l.per_s]]) });
-  const quantiles = [["p50", (l) => l.p50], ["p90", (l) => l.p90], ["p99", (l) => l.p99], ["p99.9", (l) => l.p99_9]];
-  chart({ section: "Over time", id: "percentiles", wide: true, title: "Latency percentiles", note: "Percentiles of each point's own operations, merged, never averaged. The axis is logarithmic, so it has no zero. A gap: too few operations for that percentile.",
+  /* Those that enough operations carry somewhere. */
+  const quantiles = [["p50", (l) => l.p50], ["p90", (l) => l.p90], ["p99", (l) => l.p99], ["p99.9", (l) => l.p99_9]].filter((q) => allLines.some((l) => q[1](l).some((v) => v !== null)));
+  const published = { p50: "p50_ms", p99: "p99_ms" };
+  if (quantiles.length) chart({ section: "Over time", id: "percentiles", wide: true, title: "Latency percentiles", note: "Percentiles of each point's own operations, merged, never averaged. The axis is logarithmic, so it has no zero. A gap: too few operations for that percentile.",
     choices: () => quantiles.map((q) => q[0]),
     option: () => {
       const option = overTime("ms", quantiles[spec("percentiles").choice][1], { axis: logAxis("ms", { nameGap: 48 }) });
-      const marks = data.references.filter((r) => operations.has(r.operation)).map((r) => ({ name: r.label, yAxis: [r.p50_ms, null, r.p99_ms, null][spec("percentiles").choice] })).filter((m) => m.yAxis > 0);
+      const marks = data.references.filter((r) => operations.has(r.operation)).map((r) => ({ name: r.label, yAxis: r[published[quantiles[spec("percentiles").choice][0]]] })).filter((m) => m.yAxis > 0);
       if (marks.length && option.series.length) option.series[0].markLine = Object.assign(mark(marks.map((m) => Object.assign(m, { label: { formatter: m.name } }))), {});
       return option;
     },
