@@ -61,13 +61,16 @@ fn round(x: f64) -> f64 {
 
 /// Percentiles of the plot, from the median to 99.99, those that enough operations carry.
 fn curve(latencies: &Latencies) -> Vec<(f64, f64)> {
-    let steps = (0..=80).map(|i| 10f64.powf(f64::from(i) / 20.0));
+    let mut steps: Vec<f64> = (0..=80).map(|i| 10f64.powf(f64::from(i) / 20.0)).collect();
+    // The median itself, which is not on this grid.
+    steps.push(2.0);
+    steps.sort_by(f64::total_cmp);
     let point = |x: f64| {
         let q = 1.0 - 1.0 / x;
         let known = q <= 0.0 || latencies.len() >= needed(q);
         latencies.quantile_ns(q.max(0.0)).filter(|_| known).map(|ns| (round(x), round(ns as f64 / 1e6)))
     };
-    steps.filter_map(point).collect()
+    steps.into_iter().filter_map(point).collect()
 }
 
 fn bars(latencies: &Latencies) -> Vec<(f64, f64, u64)> {

@@ -17,7 +17,7 @@ if (several) {
 document.getElementById("theme").onclick = () => { chosen = !dark(); applyTheme(); redraw(); };
 darkQuery.addEventListener("change", () => { applyTheme(); redraw(); });
 /* Tables show what matters first; a button shows the rest. Without scripts everything is shown. */
-document.querySelectorAll("#steps, .more").forEach((button) => {
+document.querySelectorAll(".more").forEach((button) => {
   const table = button.parentElement.previousElementSibling.querySelector("table"), few = button.textContent;
   table.classList.add("short");
   button.onclick = () => { const short = table.classList.toggle("short"); button.setAttribute("aria-expanded", String(!short)); button.textContent = short ? few : "Show fewer"; };

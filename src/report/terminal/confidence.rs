@@ -3,8 +3,8 @@
 use crate::summary::result::{Judged, Window};
 use crate::units::{format_ms, format_per_s, format_throughput};
 
-/// A value of a figure, without its unit where `bare` has one at the end.
-pub fn value(judged: &Judged, value: f64) -> String {
+/// A value of a figure, without its unit where that is said once for all.
+fn value(judged: &Judged, value: f64) -> String {
     match judged.unit.as_str() {
         "ms" => format_ms(value),
         "per_s" => format_per_s(value),
@@ -13,11 +13,16 @@ pub fn value(judged: &Judged, value: f64) -> String {
     }
 }
 
-/// `p50 5.1 [4.9..5.3]`.
+/// `p50 5.1 ms [4.9..5.3]`.
 pub fn figure(judged: &Judged) -> Option<String> {
     let shown = value(judged, judged.value?);
     let (low, high) = (value(judged, judged.low?), value(judged, judged.high?));
-    Some(format!("{} {shown} [{low}..{high}]", judged.metric))
+    let unit = match judged.unit.as_str() {
+        "ms" => " ms",
+        "per_s" => "/s",
+        _ => "",
+    };
+    Some(format!("{} {shown}{unit} [{low}..{high}]", judged.metric))
 }
 
 /// What an interval would need, for people.

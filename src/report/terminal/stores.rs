@@ -94,7 +94,7 @@ pub fn render(windows: &[Window]) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     format!(
-        "\nside by side\n\n{}\nratios to the first store: geometric mean over blocks and repeats [lowest..highest]; no confidence interval\n",
+        "\nside by side\n\n{}\nratios to the first store: geometric mean over blocks and repeats [lowest..highest]; `plimsoll compare RUN` has intervals and a verdict\n",
         lines(&table)
     )
 }

@@ -1,0 +1,256 @@
+//! The first screen: what was measured, the answer in a sentence, the figures with their intervals, and what it takes to repeat them.
+
+use minijinja::{Value, context};
+use serde::Serialize;
+
+use super::rows::Row;
+use crate::report::comparison::Comparison;
+use crate::report::directory::Environment;
+use crate::report::terminal::{confidence, knee, ramp};
+use crate::summary::result::{Judged, RunResult, SweepFigures};
+use crate::units::{format_count, format_ms, format_per_s, format_size, format_throughput, short_names};
+
+/// Rows of the table of figures that the first screen shows.
+pub(super) const FIRST_FIGURES: usize = 12;
+
+/// More comparisons than so many are counted, not told one by one.
+pub(super) const MANY: usize = 3;
+
+/// Rows of a comparison that the first screen shows; the others are a click away.
+const FIRST_ROWS: usize = 6;
+
+/// A line of the first screen's table.
+#[derive(Debug, Serialize)]
+pub(super) struct Figure {
+    pub(super) subject: usize,
+    pub(super) name: String,
+    what: String,
+    load: String,
+    clocked: &'static str,
+    pub(super) later: bool,
+    operations: String,
+    failed: String,
+    rate: Cell,
+    throughput: Cell,
+    p50: Cell,
+    p99: Cell,
+    p999: Cell,
+    stamps: Vec<String>,
+}
+
+/// A figure with its interval, or why there is none.
+#[derive(Debug, Default, Serialize)]
+struct Cell {
+    value: String,
+    interval: String,
+}
+
+/// The environment of a run.
+#[derive(Debug, Serialize)]
+pub(super) struct Facts {
+    run: String,
+    command: String,
+    facts: Vec<(String, String)>,
+    experiment: String,
+}
+
+/// How many comparisons came out how, by the figure that was declared beforehand.
+pub(super) fn tally(comparisons: &[Comparison]) -> String {
+    let primary = |c: &Comparison| c.rows.iter().find(|r| r.primary).map(|r| (r.verdict, r.label()));
+    let verdicts: Vec<_> = comparisons.iter().filter_map(primary).collect();
+    let count = |verdict: &str| verdicts.iter().filter(|(v, _)| *v == verdict).count();
+    let told = ["faster", "slower", "no difference shown", "cannot tell"];
+    let parts = told.iter().map(|v| (count(v), v)).filter(|(n, _)| *n > 0).map(|(n, v)| format!("{n} {v}"));
+    let figure = verdicts.first().map_or(String::new(), |(_, label)| format!(" in {label}"));
+    format!("{} comparisons{figure}: {}", verdicts.len(), parts.collect::<Vec<_>>().join(", "))
+}
+
+/// A comparison as the template has it.
+pub(super) fn shown(comparison: &Comparison) -> Value {
+    let later = |number: usize, primary: bool| number >= FIRST_ROWS && !primary;
+    let rows = comparison.rows.iter().enumerate().map(|(number, row)| {
+        context! {
+            label => row.label(), primary => row.primary, change => row.change_text(), verdict => row.verdict,
+            later => later(number, row.primary),
+        }
+    });
+    context! {
+        head => format!("{} against {}", comparison.other.name, comparison.base.name),
+        clients => comparison.clients.clone(),
+        rows => rows.collect::<Vec<_>>(),
+        later => comparison.rows.iter().enumerate().filter(|(n, r)| later(*n, r.primary)).count(),
+    }
+}
+
+/// What was measured, in a sentence.
+pub(super) fn what(result: &RunResult, environment: &Environment, stores: &[&str]) -> String {
+    let measured: u64 = result.windows.iter().filter(|w| w.role == "measure").map(|w| w.operations).sum();
+    let seconds: f64 = result.windows.iter().filter(|w| w.role == "measure").map(|w| w.window_s).sum();
+    let vantage =
+        if environment.vantage.is_empty() { String::new() } else { format!(" from {}", environment.vantage) };
+    format!(
+        "{} operations in {:.0} s of windows on {}{vantage}, seed {}, {}",
+        format_count(measured),
+        seconds,
+        short_names(stores).join(", "),
+        result.run.seed,
+        result.run.started_at
+    )
+}
+
+/// What a run says without being compared.
+pub(super) fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
+    if let Some(found) = &result.knee {
+        return vec![knee::sentence(found)];
+    }
+    if !result.ramps.is_empty() {
+        return result.ramps.iter().map(ramp::summary).collect();
+    }
+    let settings: Vec<String> = result.sweeps.iter().filter_map(recommended).collect();
+    if !settings.is_empty() {
+        return settings;
+    }
+    let of = |metric: &str, row: &Row| {
+        let own = |j: &&Judged| j.metric == metric && j.operation == row.operation && j.phase == row.phase;
+        result.confidence.iter().find(own).and_then(confidence::figure)
+    };
+    let sentence = |row: &Row| {
+        let figures: Vec<String> = ["p50", "p99", "rate"].iter().filter_map(|m| of(m, row)).collect();
+        if figures.is_empty() {
+            return format!("{}: {}/s", row.operation, format_per_s(row.per_s));
+        }
+        format!("{}: {}", row.operation, figures.join(", "))
+    };
+    rows.iter().take(3).map(sentence).collect()
+}
+
+/// The setting that a sweep recommends.
+fn recommended(sweep: &SweepFigures) -> Option<String> {
+    let point = sweep.recommended.as_ref()?;
+    Some(format!(
+        "{}: upload in parts of {}, {} in flight: {}",
+        sweep.store.split('?').next().unwrap_or(&sweep.store),
+        format_size(point.part_bytes),
+        point.parts_in_flight,
+        point.bytes_per_s.map_or("not measured".into(), format_throughput)
+    ))
+}
+
+/// Whether a step of a search is one of its edges, which the first screen shows.
+fn telling(result: &RunResult, step: u32) -> bool {
+    result.knee.as_ref().is_some_and(|knee| {
+        let edges = [knee.holds_per_s, knee.breaks_per_s];
+        let first = |rate: f64| {
+            knee.steps.iter().find(|s| (s.offered_per_s - rate).abs() < 0.01 * rate).map(|s| s.step)
+        };
+        edges.into_iter().flatten().any(|rate| first(rate) == Some(step))
+    })
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.into()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
+/// A row of the table of figures; its name is given when all runs are known.
+pub(super) fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResult) -> Figure {
+    let store = stores.get(row.subject - first).copied().unwrap_or_default();
+    let judged = |metric: &str| {
+        result.confidence.iter().find(|j| {
+            let label = j.step.map_or_else(|| j.phase.clone(), |step| format!("{}_{}", j.phase, step + 1));
+            (j.store.as_str(), label.as_str(), j.operation.as_str(), j.metric.as_str())
+                == (store, row.phase.as_str(), row.operation.as_str(), metric)
+        })
+    };
+    let cell = |metric: &str, otherwise: Option<f64>, show: fn(f64) -> String| {
+        let judged = judged(metric);
+        let value = judged.and_then(|j| j.value).or(otherwise).map_or("–".into(), show);
+        let interval = judged.map_or(String::new(), |j| match (j.low, j.high, j.needs_s) {
+            (Some(low), Some(high), _) => format!("{} – {}", show(low), show(high)),
+            (_, _, Some(seconds)) => confidence::needs(seconds),
+            _ => String::new(),
+        });
+        Cell { value, interval }
+    };
+    // A run without intervals (an older one) has its percentiles from its histograms.
+    let at = |x: f64| row.curve.iter().rfind(|p| p.0 <= x * 1.01 && p.0 >= x * 0.99).map(|p| p.1);
+    let phase = if row.phase == row.operation { String::new() } else { format!("{} ", row.phase) };
+    let percent = 100.0 * row.failed as f64 / row.operations.max(1) as f64;
+    Figure {
+        subject: row.subject,
+        name: String::new(),
+        what: format!(
+            "{phase}{}{}",
+            row.operation,
+            row.key_group.as_ref().map_or(String::new(), |g| format!(" {g}"))
+        ),
+        load: row.offered_per_s.map_or_else(
+            || format!("{} in flight", row.concurrency),
+            |rate| format!("{}/s offered", format_per_s(rate)),
+        ),
+        clocked: if row.offered_per_s.is_some() { "response time" } else { "service time" },
+        later: row.step.is_some_and(|step| !telling(result, step)),
+        operations: format_count(row.operations),
+        failed: if row.failed == 0 {
+            "0".into()
+        } else {
+            format!("{} ({percent:.2}%)", format_count(row.failed))
+        },
+        rate: cell("rate", Some(row.per_s), |x| format!("{}/s", format_per_s(x))),
+        throughput: cell("throughput", Some(row.bytes_per_s).filter(|b| *b > 0.0), format_throughput),
+        p50: cell("p50", at(2.0), |ms| format!("{} ms", format_ms(ms))),
+        p99: cell("p99", at(100.0), |ms| format!("{} ms", format_ms(ms))),
+        p999: cell("p99.9", at(1000.0), |ms| format!("{} ms", format_ms(ms))),
+        stamps: row.stamps.clone(),
+    }
+}
+
+pub(super) fn facts(result: &RunResult, environment: &Environment, experiment: &str) -> Facts {
+    let machine = &environment.machine;
+    let told = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".into());
+    let mut facts: Vec<(String, String)> = vec![
+        ("Plimsoll".into(), environment.version.clone()),
+        ("host".into(), format!("{}, {}", machine.hostname, machine.kernel)),
+        (
+            "processor".into(),
+            format!("{}, {} of {} cores usable", machine.cpu, machine.usable_cores, machine.cores),
+        ),
+        ("instance type".into(), told(&machine.instance_type)),
+        ("frequency governor".into(), told(&machine.governor)),
+        ("worker threads".into(), environment.workers.to_string()),
+        (
+            "client".into(),
+            format!(
+                "{:.1} µs CPU per operation, {:.1} s CPU, at most {:.0} MB",
+                result.client.cpu_us_per_operation,
+                result.client.cpu_seconds,
+                result.client.peak_rss_bytes as f64 / 1e6
+            ),
+        ),
+    ];
+    for store in &environment.stores {
+        let ms = |x: Option<f64>| x.map_or("not known".into(), |ms| format!("{} ms", format_ms(ms)));
+        facts.push((
+            store.url.clone(),
+            format!(
+                "{} at {} ({}), round trip {}, TLS {}, signing {}",
+                store.provider,
+                store.endpoint,
+                store.addresses.join(", "),
+                ms(store.rtt_ms),
+                store.tls_ms.map_or("none".into(), |t| ms(Some(t))),
+                store.signing
+            ),
+        ));
+    }
+    let mut command: Vec<String> = environment.command.iter().map(|w| quoted(w)).collect();
+    if let Some(program) = command.first_mut() {
+        *program = "plimsoll".into();
+    }
+    Facts { run: result.run.id.clone(), command: command.join(" "), facts, experiment: experiment.into() }
+}
