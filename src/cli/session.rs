@@ -15,7 +15,7 @@ use super::stores::Opened;
 use super::{signals, stores};
 use crate::clock::{now_ns, wall_now};
 use crate::driver::clean::{Owned, clean};
-use crate::driver::{Control, DriverError, Job, Site, run, workers_for};
+use crate::driver::{Control, DriverError, Job, Shard, Site, run, workers_for};
 use crate::experiment::Experiment;
 use crate::experiment::back::to_toml;
 use crate::machine::{Machine, peak_rss_bytes, usable_cores};
@@ -118,15 +118,18 @@ pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit>
     execute_rounds(asked, settings, &mut Once)
 }
 
-/// Runs an experiment round by round.
-///
-/// # Errors
-/// As [`execute`].
-pub fn execute_rounds(
-    asked: &Experiment,
-    settings: &Settings,
-    rounds: &mut dyn Rounds,
-) -> Result<Outcome, Exit> {
+/// Everything that is known before the first operation.
+struct Ready {
+    experiment: Experiment,
+    opened: Vec<Opened>,
+    notes: Vec<String>,
+    id: String,
+    environment: Environment,
+    stints: Vec<Stint>,
+}
+
+/// Opens the stores and lays out the first round.
+fn ready(asked: &Experiment, settings: &Settings, rounds: &mut dyn Rounds) -> Result<Ready, Exit> {
     let mut experiment = asked.clone();
     let sharding = settings.sharding.as_ref();
     if let Some(sharding) = sharding {
@@ -136,33 +139,56 @@ pub fn execute_rounds(
     // From here on stores have the names that may be shown.
     experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
     let notes = fit(&mut experiment, &opened)?;
-    let experiment = &experiment;
     notes.iter().for_each(|note| eprintln!("note: {note}"));
-    let group = sharding.map_or_else(run_id, |s| s.group(experiment));
+    let group = sharding.map_or_else(run_id, |s| s.group(&experiment));
     let id = sharding.map_or_else(|| group.clone(), |s| s.run_id(&group));
     let mut environment = environment(settings);
     for store in &opened {
         environment.stores.push(preflight(store, &group, settings.create_bucket)?);
     }
-    let stints = rounds.first(stints_of(experiment, &opened)?);
-    let of_shard = sharding.map(|s| s.shard).unwrap_or_default();
-    let workers = settings.workers.unwrap_or_else(|| workers_for(&stints, usable_cores() as usize, of_shard));
-    environment.workers = workers;
-    let out_error = |e: std::io::Error| {
-        let out = settings.out.display();
-        Exit::input(format!("--out {out}: {e}; free some space or choose another directory"))
-    };
-    let mut directory =
-        RunDirectory::create(&settings.out, &id, &to_toml(experiment), settings.record_operations)
-            .map_err(out_error)?;
-    directory.environment(&environment).map_err(out_error)?;
-    let control = Arc::new(Control::default());
-    signals::listen(Arc::clone(&control), opened.iter().filter_map(|o| o.credentials.clone()).collect());
-    let progress = Progress::new(&experiment.stores, &stints, settings.quiet, Arc::clone(&control));
+    let stints = rounds.first(stints_of(&experiment, &opened)?);
+    let shard = settings.shard();
+    environment.workers =
+        settings.workers.unwrap_or_else(|| workers_for(&stints, usable_cores() as usize, shard));
+    Ok(Ready { experiment, opened, notes, id, environment, stints })
+}
+
+impl Settings {
+    /// The part of the experiment that is ours.
+    fn shard(&self) -> Shard {
+        self.sharding.as_ref().map(|s| s.shard).unwrap_or_default()
+    }
+
+    /// A problem with the directory for results.
+    fn out_error(&self, error: &std::io::Error) -> Exit {
+        let out = self.out.display();
+        Exit::input(format!("--out {out}: {error}; free some space or choose another directory"))
+    }
+}
+
+/// What the rounds brought.
+struct Driven {
+    job: Arc<Job>,
+    result: RunResult,
+    problem: Option<Exit>,
+}
+
+/// Carries the rounds out, one after another, until there is none or something is wrong.
+fn drive(
+    ready: &mut Ready,
+    settings: &Settings,
+    rounds: &mut dyn Rounds,
+    directory: &mut RunDirectory,
+    progress: &Progress,
+    control: &Arc<Control>,
+) -> Driven {
+    let (experiment, environment, sharding) =
+        (&ready.experiment, &mut ready.environment, settings.sharding.as_ref());
     let roots = environment.stores.iter().map(|facts| facts.root.clone());
     let sites: Vec<Site> =
-        opened.iter().zip(roots).map(|(o, root)| Site { store: Arc::clone(&o.store), root }).collect();
-    let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites, &control));
+        ready.opened.iter().zip(roots).map(|(o, root)| Site { store: Arc::clone(&o.store), root }).collect();
+    let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites, control));
+    let workers = environment.workers;
     let job_of = |stints: Vec<Stint>| {
         let announce =
             prepared.clone().map(|p| Box::new(move || p.announce()) as Box<dyn Fn() + Send + Sync>);
@@ -173,26 +199,26 @@ pub fn execute_rounds(
             block: Block::new(experiment.seed),
             tag: false,
             log: settings.record_operations,
-            shard: of_shard,
+            shard: settings.shard(),
             start_at_ns: sharding.map(Sharding::start_ns),
             prepared: announce,
         })
     };
-    let mut job = job_of(stints);
+    let mut job = job_of(std::mem::take(&mut ready.stints));
     let means = Means { usable_cores: usable_cores(), workers };
     let origin_ns = now_ns();
     environment.origin_unix_s = wall_now().as_nanosecond() as f64 / 1e9;
-    let mut result = blank(settings, &id, &experiment.name, experiment.seed);
+    let mut result = blank(settings, &ready.id, &experiment.name, experiment.seed);
     result.client.workers = workers;
-    result.run.notes = notes;
+    result.run.notes.clone_from(&ready.notes);
     let mut problem;
     loop {
         if let Some(prepared) = &prepared {
-            result.run.shards = vec![prepared.info(&id, &result, &environment)];
+            result.run.shards = vec![prepared.info(&ready.id, &result, environment)];
         }
-        let mut reporter = Reporter::new(&job, &control, &mut directory, &progress, means, result);
+        let mut reporter = Reporter::new(&job, control, directory, progress, means, result);
         reporter.live.clone_from(&settings.live);
-        let outcome = run(&job, origin_ns, &control, &mut reporter);
+        let outcome = run(&job, origin_ns, control, &mut reporter);
         result = reporter.result;
         problem = outcome.err().map(|e| driver_exit(&e));
         if problem.is_some() || control.stopped_at().is_some() {
@@ -204,16 +230,43 @@ pub fn execute_rounds(
         }
     }
     if let Some(prepared) = &prepared {
-        result.run.shards = vec![prepared.info(&id, &result, &environment)];
+        result.run.shards = vec![prepared.info(&ready.id, &result, environment)];
         prepared.wait_for_the_others();
     }
+    Driven { job, result, problem }
+}
+
+/// Runs an experiment round by round.
+///
+/// # Errors
+/// As [`execute`].
+pub fn execute_rounds(
+    asked: &Experiment,
+    settings: &Settings,
+    rounds: &mut dyn Rounds,
+) -> Result<Outcome, Exit> {
+    let mut ready = ready(asked, settings, rounds)?;
+    let out_error = |e: std::io::Error| settings.out_error(&e);
+    let (id, experiment) = (&ready.id, to_toml(&ready.experiment));
+    let created = RunDirectory::create(&settings.out, id, &experiment, settings.record_operations);
+    let mut directory = created.map_err(out_error)?;
+    directory.environment(&ready.environment).map_err(out_error)?;
+    let path = directory.path().to_path_buf();
+    let control = Arc::new(Control::default());
+    signals::listen(
+        Arc::clone(&control),
+        ready.opened.iter().filter_map(|o| o.credentials.clone()).collect(),
+    );
+    let progress =
+        Progress::new(&ready.experiment.stores, &ready.stints, settings.quiet, Arc::clone(&control));
+    let driven = drive(&mut ready, settings, rounds, &mut directory, &progress, &control);
+    let Driven { job, mut result, mut problem } = driven;
     let interrupted = control.stopped_at().is_some();
     let partial = problem.is_some() || interrupted;
     // Other shards may still read what an interrupted one prepared.
-    let others_read = interrupted && of_shard.of > 1;
-    let path = settings.out.join(&id);
+    let others_read = interrupted && settings.shard().of > 1;
     if !settings.keep && !others_read {
-        problem = problem.or(clean_up(experiment, &job, &mut environment, &progress, &path));
+        problem = problem.or(clean_up(&ready.experiment, &job, &mut ready.environment, &progress, &path));
     }
     progress.end();
     if others_read {
@@ -225,11 +278,12 @@ pub fn execute_rounds(
         problem = Some(Exit::interrupted("interrupted; results are kept and marked partial"));
     }
     conclude(&mut result, partial, &mut directory);
-    let cleaned = directory.environment(&environment).and_then(|()| directory.finish());
+    let cleaned = directory.environment(&ready.environment).and_then(|()| directory.finish());
     let judged = confide(&path, &mut result);
     let problem = problem.or_else(|| cleaned.and(judged).err().map(out_error)).or_else(|| judge(&result));
-    let problem = problem.or_else(|| of_run(&path).err());
-    Ok(Outcome { result, path, problem })
+    // A run that ended badly has its report as well, if there is anything to report.
+    let reported = of_run(&path).err();
+    Ok(Outcome { result, path, problem: problem.or(reported) })
 }
 
 /// Writes the result of a run that is over, all but what is judged of it.

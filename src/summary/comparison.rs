@@ -1,7 +1,7 @@
 //! Two series held against each other: the ratio of each figure with its interval, and what may be said of it.
 
 use super::confidence::{Confidence, LEVEL, Ratio, t_probability, t_quantile};
-use super::estimates::{Estimate, Estimator, Metric, counts};
+use super::estimates::{Estimate, Estimator, Metric};
 use super::series::{Clocked, Series};
 
 /// What may be said.
@@ -114,7 +114,7 @@ fn residuals(estimator: &mut Estimator<'_>, metric: Metric) -> Vec<f64> {
         Metric::Percentile(clocked, q) => {
             let (latency, _) = estimator.latency(clocked);
             let Some(bucket) = latency.bucket(q) else { return Vec::new() };
-            let (below, all) = counts(latency, bucket);
+            let (below, all) = latency.counts(bucket);
             // Fewer below than there should be is more of the percentile.
             Ratio { above: &below, below: &all }.residuals().iter().map(|e| -e).collect()
         }

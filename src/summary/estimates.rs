@@ -95,15 +95,8 @@ pub struct Estimator<'a> {
 /// How long the median of a latency remembers, in seconds.
 fn median_memory(latency: &Latency<'_>) -> f64 {
     let Some(bucket) = latency.bucket(0.5) else { return 1.0 };
-    let (below, all) = counts(latency, bucket);
+    let (below, all) = latency.counts(bucket);
     memory(&Ratio { above: &below, below: &all }.residuals())
-}
-
-/// Counts by second of what lies at or below a bucket, and of everything.
-pub(super) fn counts(latency: &Latency<'_>, bucket: usize) -> (Vec<f64>, Vec<f64>) {
-    let below = latency.seconds.iter().map(|s| s.up_to(bucket) as f64).collect();
-    let all = latency.seconds.iter().zip(&latency.beyond).map(|(s, b)| (s.len() + b) as f64).collect();
-    (below, all)
 }
 
 impl<'a> Estimator<'a> {

@@ -215,6 +215,13 @@ impl<'a> Latency<'a> {
         self.bucket(q).map(|bucket| edges_us(bucket).1 as f64 * 1e3)
     }
 
+    /// Counts by second of what lies at or below a bucket, and of everything.
+    pub fn counts(&self, bucket: usize) -> (Vec<f64>, Vec<f64>) {
+        let below = self.seconds.iter().map(|s| s.up_to(bucket) as f64).collect();
+        let all = self.seconds.iter().zip(&self.beyond).map(|(s, b)| (s.len() + b) as f64).collect();
+        (below, all)
+    }
+
     /// Counts of all seconds by bucket.
     pub fn merged(&self) -> &[u64] {
         &self.merged

@@ -55,6 +55,7 @@ struct Reference {
     p99_ms: Option<f64>,
     per_s: Option<f64>,
     mb_per_s: Option<f64>,
+    in_flight: Option<f64>,
 }
 
 /// The report under construction: runs are added one by one, so that no more than one needs to be in memory.
@@ -178,6 +179,7 @@ impl Report {
                 p50_ms: figure("p50_ms"),
                 p99_ms: figure("p99_ms").or(figure("p99_s").map(|s| s * 1e3)),
                 per_s: figure("rate_per_s"),
+                in_flight: figure("in_flight"),
                 mb_per_s: figure("throughput_mb_per_s").or(figure("throughput_mbit_per_s").map(|m| m / 8.0)),
             };
             let any = [reference.p50_ms, reference.p99_ms, reference.per_s, reference.mb_per_s];

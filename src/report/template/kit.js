@@ -60,6 +60,9 @@ function base(more) {
 /* A dashed line with a name: objectives, knees, figures published elsewhere. */
 const mark = (items) => ({ silent: true, symbol: "none", label: { color: css("--soft"), fontSize: 10, position: "insideEndTop" }, lineStyle: { color: css("--soft"), type: "dashed", width: 1 }, data: items });
 
+/* What others have published, as dashed lines at a value; `figure` names it. */
+const elsewhere = (figure, operations) => mark(data.references.filter((r) => r[figure] > 0 && operations.has(r.operation)).slice(0, 12).map((r) => ({ yAxis: r[figure], label: { formatter: r.label } })));
+
 const cards = [];
 function escapeText(text) { const span = document.createElement("span"); span.textContent = text; return span.innerHTML; }
 

@@ -36,8 +36,16 @@ function overTime(name, pick, more) {
     const step = Math.ceil(errors.length / 400);
     series.push({ name: "seconds with errors", type: "scatter", symbol: "triangle", symbolSize: 7, itemStyle: { color: "#d55e00" }, data: errors.filter((_, i) => i % step === 0).map((t) => [t, 0]), tooltip: { show: false } });
   }
+  const y = valueAxis(name, more && more.axis);
+  if (more && more.published && series.length) {
+    const marks = elsewhere(more.published, operations), at = marks.data.map((m) => m.yAxis);
+    series[0].markLine = marks;
+    /* The axis reaches as far as the lines. */
+    if (at.length && y.type === "log") Object.assign(y, { min: (v) => floorLog(Math.min(v.min, ...at)), max: (v) => ceilLog(Math.max(v.max, ...at)) });
+    else if (at.length) y.max = (v) => Math.max(v.max, ...at) * 1.05;
+  }
   const legend = manyLines || errors.length;
-  return base({ xAxis: timeAxis(), yAxis: valueAxis(name, more && more.axis), series, dataZoom: [{ type: "inside", filterMode: "none" }],
+  return base({ xAxis: timeAxis(), yAxis: y, series, dataZoom: [{ type: "inside", filterMode: "none" }],
     legend: legend ? Object.assign({ type: "scroll", bottom: 0 }, { textStyle: { color: css("--soft"), fontSize: 11 } }) : undefined,
     grid: { left: 66, right: 24, top: 20, bottom: legend ? 66 : 48 } });
 }
@@ -45,21 +53,19 @@ const timeTable = (columns) => () => [["series", "second"].concat(columns.map((c
 
 if (allLines.some((l) => l.mb_per_s.some((v) => v !== null))) {
   chart({ section: "Over time", id: "throughput", title: "Throughput", note: "Object megabytes per second (decimal). Shaded: phases. Triangles: seconds with errors.",
-    option: () => overTime("MB/s", (l) => l.mb_per_s, { errors: true }), table: timeTable([["MB/s", (l) => l.mb_per_s]]) });
+    option: () => overTime("MB/s", (l) => l.mb_per_s, { errors: true, published: "mb_per_s" }), table: timeTable([["MB/s", (l) => l.mb_per_s]]) });
 }
 if (allLines.length) {
   chart({ section: "Over time", id: "rate", title: "Rate", note: "Operations answered well per second.",
-    option: () => overTime("operations/s", (l) => l.per_s, { errors: true }), table: timeTable([["operations/s", (l) => l.per_s]]) });
+    option: () => overTime("operations/s", (l) => l.per_s, { errors: true, published: "per_s" }), table: timeTable([["operations/s", (l) => l.per_s]]) });
   /* Those that enough operations carry somewhere. */
   const quantiles = [["p50", (l) => l.p50], ["p90", (l) => l.p90], ["p99", (l) => l.p99], ["p99.9", (l) => l.p99_9]].filter((q) => allLines.some((l) => q[1](l).some((v) => v !== null)));
   const published = { p50: "p50_ms", p99: "p99_ms" };
   if (quantiles.length) chart({ section: "Over time", id: "percentiles", wide: true, title: "Latency percentiles", note: "Percentiles of each point's own operations, merged, never averaged. The axis is logarithmic, so it has no zero. A gap: too few operations for that percentile.",
     choices: () => quantiles.map((q) => q[0]),
     option: () => {
-      const option = overTime("ms", quantiles[spec("percentiles").choice][1], { axis: logAxis("ms", { nameGap: 48 }) });
-      const marks = data.references.filter((r) => operations.has(r.operation)).map((r) => ({ name: r.label, yAxis: r[published[quantiles[spec("percentiles").choice][0]]] })).filter((m) => m.yAxis > 0);
-      if (marks.length && option.series.length) option.series[0].markLine = Object.assign(mark(marks.map((m) => Object.assign(m, { label: { formatter: m.name } }))), {});
-      return option;
+      const [name, pick] = quantiles[spec("percentiles").choice];
+      return overTime("ms", pick, { axis: logAxis("ms", { nameGap: 48 }), published: published[name] });
     },
     table: timeTable(quantiles) });
   chart({ section: "Over time", id: "heatmap", wide: true, title: "Latency heatmap", note: "Operations per cell; the darker, the more, on a logarithmic scale. Latency is logarithmic, so it has no zero.",

@@ -5,7 +5,6 @@ use super::{
     sharers, t_quantile,
 };
 use crate::recorder::sparse::edges_us;
-use crate::summary::estimates::counts as shares;
 use crate::summary::series::Latency;
 
 /// Ends of the interval of a share, by its log odds; `sharers` of the seconds make up the smaller part.
@@ -28,7 +27,7 @@ pub fn quantile(latency: &Latency<'_>, q: f64, median_memory: f64) -> Confidence
     let Some(bucket) = latency.bucket(q).filter(|_| n >= LEAST_SECONDS) else {
         return needs(n as f64, n as f64);
     };
-    let (below, all) = shares(latency, bucket);
+    let (below, all) = latency.counts(bucket);
     let ratio = Ratio { above: &below, below: &all };
     let own = memory(&ratio.residuals());
     let memory = own.max((own * median_memory).sqrt());
@@ -60,7 +59,7 @@ fn smaller_part(below: &[f64], all: &[f64], q: f64) -> Vec<f64> {
 /// both. The spread at a candidate is taken a little as it would be, were the share beyond it `1 - q`.
 fn not_rejected(latency: &Latency<'_>, q: f64, memory: f64, reach: f64, at: usize) -> usize {
     let accepted = |bucket: usize| {
-        let (below, all) = shares(latency, bucket);
+        let (below, all) = latency.counts(bucket);
         let ratio = Ratio { above: &below, below: &all };
         let beyond = 1.0 - ratio.value();
         beyond > 0.0
@@ -82,7 +81,7 @@ pub fn share(latency: &Latency<'_>, limit_us: u64, median_memory: f64) -> (f64, 
     // A bucket that only begins within the limit is not within it.
     let bucket = if edges_us(bucket).1 <= limit_us { Some(bucket) } else { bucket.checked_sub(1) };
     let (below, all) =
-        bucket.map_or_else(|| (vec![0.0; n], shares(latency, 0).1), |bucket| shares(latency, bucket));
+        bucket.map_or_else(|| (vec![0.0; n], latency.counts(0).1), |bucket| latency.counts(bucket));
     let ratio = Ratio { above: &below, below: &all };
     let value = ratio.value();
     if n < LEAST_SECONDS || total <= 0.0 {
