@@ -49,7 +49,7 @@ def plimsoll(*arguments, ok=(0,)):
 
 def same(quick):
     """Ten pairs of runs on one server: how often is a difference called?"""
-    pairs, duration = (3, "15s") if quick else (10, "30s")
+    pairs, duration = (3, "15s") if quick else (10, "20s")
     called = []
     with Server("latency=lognormal(3ms;0.4)") as server, tempfile.TemporaryDirectory() as out:
         run = lambda name: json.loads(plimsoll("run", "get", "--store", server.store, "--create-bucket", "--duration",

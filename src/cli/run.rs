@@ -256,7 +256,7 @@ fn resolve_experiment(arguments: &Arguments, asked: Option<&Asked>) -> Result<Ex
 /// A message about a field of the file, in terms of the flag that set it.
 fn as_flag(message: &str) -> String {
     let message = message.split_once("': ").map_or(message, |(_, rest)| rest);
-    let mut text = message.to_string();
+    let mut text = message.replace("rate = \"500/s\"", "--rate 500/s");
     for (field, flag) in [
         ("objects.size", "--size"),
         ("objects.count", "--objects"),
