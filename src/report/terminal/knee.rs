@@ -16,11 +16,12 @@ pub fn sentence(knee: &KneeFigures) -> String {
             format_per_s(low),
             format_per_s(high)
         ),
+        (Some(low), None) if knee.finished => format!(
+            "knee: not reached; {}/s, the highest rate tried, holds {objectives}; raise --to",
+            format_per_s(low)
+        ),
         (Some(low), None) => {
-            format!(
-                "knee: not reached; {}/s, the highest rate tried, holds {objectives}; raise --to{end}",
-                format_per_s(low)
-            )
+            format!("knee: the search was cut short; {}/s still holds {objectives}", format_per_s(low))
         }
         (None, Some(high)) => {
             format!("knee: none; {}/s, the lowest rate tried, breaks {objectives}{end}", format_per_s(high))
