@@ -8,8 +8,14 @@ use crate::recorder::sparse::{BUCKETS, Sparse, edges_us};
 use crate::summary::latency::needed;
 use crate::summary::series::{Clocked, Second, Series};
 
+/// Points of all curves of a kind together: what a browser draws while one looks.
+const ALL_POINTS: usize = 10_000;
+
 /// Most points of a curve; finer than a screen's pixels is of no use.
-const MOST_POINTS: u64 = 600;
+const MOST_POINTS: usize = 600;
+
+/// Cells of all heatmaps together.
+const HEAT_CELLS: usize = 60_000;
 
 /// Rows of a latency heatmap per factor of ten.
 const ROWS_PER_DECADE: f64 = 8.0;
@@ -155,20 +161,21 @@ pub fn bands(series: &[Series], subject: impl Fn(&Series) -> usize) -> Vec<Band>
     out
 }
 
-/// The line of series that are of one subject and operation; `cells` is how many a heatmap may have.
-pub fn line(parts: &[&Series], subject: usize, cells: usize) -> Line {
+/// The line of series that are of one subject and operation, one of `of` lines.
+pub fn line(parts: &[&Series], subject: usize, of: usize) -> Line {
     let first = parts[0];
     let clocked = first.clocked();
     let mut seconds: Vec<&Second> = parts.iter().flat_map(|s| &s.seconds).collect();
     seconds.sort_by_key(|s| s.second);
     let span = seconds.last().map_or(1, |s| s.second + 1) - seconds.first().map_or(0, |s| s.second);
-    let bin_s = span.div_ceil(MOST_POINTS).max(1);
+    let points = (ALL_POINTS / of.max(1)).clamp(100, MOST_POINTS);
+    let bin_s = span.div_ceil(points as u64).max(1);
     let mut out = Line {
         subject,
         operation: first.operation.clone(),
         clocked: clocked.name(),
         bin_s,
-        heat: heat(&seconds, clocked, span, cells),
+        heat: heat(&seconds, clocked, span, HEAT_CELLS / of.max(1)),
         ..Line::default()
     };
     let classes: BTreeSet<&String> = seconds.iter().flat_map(|s| s.errors.keys()).collect();
@@ -251,7 +258,7 @@ mod tests {
     #[test]
     fn an_hour_is_thinned_and_keeps_its_rate() {
         let long = series(10..3610, 2_000);
-        let line = line(&[&long], 0, 1000);
+        let line = line(&[&long], 0, 1);
         assert!(line.at_s.len() <= 601 && line.bin_s == 6);
         assert!(line.per_s.iter().all(|r| *r == Some(100.0)));
         assert!(line.p50.iter().all(|p| p.is_some_and(|p| (p - 2.0).abs() < 0.01)));
@@ -265,7 +272,7 @@ mod tests {
     #[test]
     fn a_pause_between_phases_is_a_gap() {
         let (a, b) = (series(0..5, 1_000), series(20..25, 1_000));
-        let line = line(&[&a, &b], 0, 1000);
+        let line = line(&[&a, &b], 0, 1);
         assert_eq!(line.per_s.iter().filter(|r| r.is_none()).count(), 1);
         assert_eq!(line.at_s.len(), 11);
     }

@@ -19,9 +19,6 @@ use first::{FIRST_FIGURES, Facts, Figure, MANY, answers, facts, figure, shown, t
 use lines::{Band, Line, bands, line};
 use rows::{Row, rows};
 
-/// Cells of all heatmaps together.
-const HEAT_CELLS: usize = 60_000;
-
 /// A store of a run: what the colours of the charts stand for.
 #[derive(Debug, Clone, Serialize)]
 struct Subject {
@@ -133,7 +130,7 @@ impl Report {
                 None => groups.push(vec![s]),
             }
         }
-        let cells = HEAT_CELLS / self.lines_expected.max(groups.len());
+        let of = self.lines_expected.max(groups.len());
         // Lines are independent, and most of a report's time goes into them.
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let subjects: Vec<usize> = groups.iter().map(|group| subject(&group[0].store)).collect();
@@ -141,7 +138,7 @@ impl Report {
         let share = jobs.len().div_ceil(threads).max(1);
         std::thread::scope(|scope| {
             let draw = |jobs: &[(&Vec<&Series>, usize)]| {
-                jobs.iter().map(|(group, subject)| line(group, *subject, cells)).collect::<Vec<_>>()
+                jobs.iter().map(|(group, subject)| line(group, *subject, of)).collect::<Vec<_>>()
             };
             let drawn: Vec<_> = jobs.chunks(share).map(|jobs| scope.spawn(move || draw(jobs))).collect();
             drawn.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).collect()

@@ -140,6 +140,6 @@ function redraw() {
   cards.forEach((spec) => {
     spec.fresh = false;
     const box = spec.plot.getBoundingClientRect();
-    if (spec.instance && box.bottom > -400 && box.top < innerHeight + 400) draw(spec);
+    if (spec.instance && box.bottom > 0 && box.top < innerHeight) draw(spec);
   });
 }

@@ -1,21 +1,23 @@
 /* Puts the cards on the page and draws each when it comes into sight. */
 cards.forEach(make);
 const seen = new IntersectionObserver((entries) => entries.forEach((e) => { const s = spec(e.target.id); if (e.isIntersecting && s && !s.fresh) draw(s); }), { rootMargin: "300px" });
-cards.forEach((s) => seen.observe(s.card));
+/* Cards that came out of date out of sight are drawn when they come near; an observer tells that anew of what it newly observes. */
+const watch = () => cards.forEach((s) => { if (!s.fresh) { seen.unobserve(s.card); seen.observe(s.card); } });
+watch();
 document.querySelectorAll(".swatch").forEach((s) => { s.style.background = color(Number(s.dataset.subject)); });
 if (several) {
   data.subjects.forEach((s, i) => {
     const label = document.createElement("label"), box = document.createElement("input");
     box.type = "checkbox"; box.checked = true;
-    box.onchange = () => { if (box.checked) hidden.delete(i); else hidden.add(i); redraw(); };
+    box.onchange = () => { if (box.checked) hidden.delete(i); else hidden.add(i); redraw(); watch(); };
     const swatch = document.createElement("span");
     swatch.className = "swatch"; swatch.style.background = color(i); swatch.style.margin = "0";
     label.append(box, swatch, s.name);
     document.getElementById("pick").append(label);
   });
 }
-document.getElementById("theme").onclick = () => { chosen = !dark(); applyTheme(); redraw(); };
-darkQuery.addEventListener("change", () => { applyTheme(); redraw(); });
+document.getElementById("theme").onclick = () => { chosen = !dark(); applyTheme(); redraw(); watch(); };
+darkQuery.addEventListener("change", () => { applyTheme(); redraw(); watch(); });
 /* Tables show what matters first; a button shows the rest. Without scripts everything is shown. */
 document.querySelectorAll(".more").forEach((button) => {
   const table = button.parentElement.previousElementSibling.querySelector("table"), few = button.textContent;
