@@ -8,6 +8,12 @@ pub enum UnitError {
     /// Not a size.
     #[error("'{0}' is not a size; write bytes with a unit, such as 1KiB, 4 MiB, 10 MB or 512B")]
     Size(String),
+    /// Not an amount of data.
+    #[error("'{0}' is not an amount of data; write it with its unit, such as 10PB (decimal) or 10 TiB (binary), at most 4 EiB")]
+    Volume(String),
+    /// Not a count.
+    #[error("'{0}' is not a count; write a whole number, such as 12000000, 12M or 1.5k, at most 1000T")]
+    Count(String),
     /// Not a duration.
     #[error("'{0}' is not a duration; write a number with a unit, such as 30s, 250ms, 5m or 1h")]
     Duration(String),
@@ -30,31 +36,96 @@ fn split(text: &str) -> Option<(f64, &str)> {
     (number.is_finite() && number >= 0.0).then(|| (number, text[end..].trim()))
 }
 
+/// A number as written and its unit: digits before and after the point, exactly.
+fn split_exact(text: &str) -> Option<(u128, u32, &str)> {
+    let text = text.trim();
+    let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
+    let number = text[..end].replace('_', "");
+    let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));
+    let fraction = fraction.trim_end_matches('0');
+    if whole.is_empty() || fraction.contains('.') || whole.len() + fraction.len() > 24 {
+        return None;
+    }
+    Some((format!("{whole}{fraction}").parse().ok()?, fraction.len() as u32, text[end..].trim()))
+}
+
+/// `number x factor`, where that is whole.
+fn whole(digits: u128, places: u32, factor: u128) -> Option<u128> {
+    let (product, scale) = (digits.checked_mul(factor)?, 10u128.pow(places));
+    product.is_multiple_of(scale).then(|| product / scale)
+}
+
+/// Most bytes that a size may have.
+const MOST_BYTES: u128 = 1 << 62;
+
+/// Bytes of a unit of size; `None` for what is none. A bare `k`, `m`, `g`, `t` is binary.
+fn bytes_of(unit: &str) -> Option<u128> {
+    Some(match unit.to_ascii_lowercase().as_str() {
+        "b" => 1,
+        "k" | "kib" => 1 << 10,
+        "m" | "mib" => 1 << 20,
+        "g" | "gib" => 1 << 30,
+        "t" | "tib" => 1 << 40,
+        "pib" => 1 << 50,
+        "eib" => 1 << 60,
+        "kb" => 1_000,
+        "mb" => 1_000_000,
+        "gb" => 1_000_000_000,
+        "tb" => 1_000_000_000_000,
+        "pb" => 1_000_000_000_000_000,
+        "eb" => 1_000_000_000_000_000_000,
+        _ => return None,
+    })
+}
+
 /// Reads a size in bytes: `4096`, `1KiB`, `9 GiB` (binary), `10 MB` (decimal).
 ///
 /// # Errors
 /// [`UnitError::Size`] for anything else.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
-    let fail = || UnitError::Size(text.to_string());
-    let (number, unit) = split(text).ok_or_else(fail)?;
-    let factor: u64 = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" | "kib" => 1 << 10,
-        "m" | "mib" => 1 << 20,
-        "g" | "gib" => 1 << 30,
-        "t" | "tib" => 1 << 40,
-        "kb" => 1_000,
-        "mb" => 1_000_000,
-        "gb" => 1_000_000_000,
-        "tb" => 1_000_000_000_000,
-        _ => return Err(fail()),
+    let read = || {
+        let (digits, places, unit) = split_exact(text)?;
+        let factor = if unit.is_empty() { 1 } else { bytes_of(unit)? };
+        whole(digits, places, factor).filter(|bytes| *bytes <= MOST_BYTES)
     };
-    let bytes = number * factor as f64;
-    if bytes.fract() != 0.0 || bytes > (1u64 << 53) as f64 {
+    read().map(|bytes| bytes as u64).ok_or_else(|| UnitError::Size(text.to_string()))
+}
+
+/// Reads an amount of data: a size whose unit is written, and written in full: `10 PB`, `1.5 TiB`.
+///
+/// # Errors
+/// [`UnitError::Volume`] for anything else.
+pub fn parse_volume(text: &str) -> Result<u64, UnitError> {
+    let unit = split_exact(text).map_or("", |(_, _, unit)| unit);
+    let fail = || UnitError::Volume(text.to_string());
+    if !unit.ends_with(['b', 'B']) {
         return Err(fail());
     }
-    Ok(bytes as u64)
+    parse_size(text).map_err(|_| fail())
 }
+
+/// Reads a count: `12000000`, `12M`, `1.5k`, `2G` (a thousand, a million, a thousand million).
+///
+/// # Errors
+/// [`UnitError::Count`] for anything else.
+pub fn parse_count(text: &str) -> Result<u64, UnitError> {
+    let read = || {
+        let (digits, places, unit) = split_exact(text)?;
+        let factor = match unit {
+            "" => 1,
+            "k" | "K" => 1_000,
+            "M" => 1_000_000,
+            "G" | "B" => 1_000_000_000,
+            "T" => 1_000_000_000_000,
+            _ => return None,
+        };
+        whole(digits, places, factor).filter(|count| *count <= MOST_COUNT)
+    };
+    read().map(|count| count as u64).ok_or_else(|| UnitError::Count(text.to_string()))
+}
+
+/// Most that is counted: more than any store has answered in a month.
+const MOST_COUNT: u128 = 1_000_000_000_000_000;
 
 /// Reads a duration as nanoseconds: `250us`, `10ms`, `30s`, `5m`, `1h`.
 ///
@@ -234,8 +305,24 @@ mod tests {
         assert_eq!(parse_size("10 MB"), Ok(10_000_000));
         assert_eq!(parse_size("1.5MiB"), Ok(1_572_864));
         assert_eq!(parse_size("0"), Ok(0));
-        for bad in ["", "KiB", "1 XB", "-1", "1.5B", "nan", "99999999 TiB"] {
+        for bad in ["", "KiB", "1 XB", "-1", "1.5B", "nan", "99999999 TiB", "1.2.3MB", "5 EiB"] {
             assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// Sizes were read as floating-point numbers, which ends at 9 PB.
+    #[test]
+    fn amounts_are_exact_and_have_units() {
+        assert_eq!(parse_volume("10PB"), Ok(10_000_000_000_000_000));
+        assert_eq!(parse_volume("1.5 PiB"), Ok(3 << 49));
+        assert_eq!(parse_volume("0.1 GB"), Ok(100_000_000));
+        assert_eq!(parse_count("12M"), Ok(12_000_000));
+        assert_eq!(parse_count("1_000.5k"), Ok(1_000_500));
+        for bad in ["100", "10T", "10 P", "-1 GB", "", "GB", "100 EB"] {
+            assert!(parse_volume(bad).is_err(), "{bad}");
+        }
+        for bad in ["", "1.5", "-3", "12 MB", "1e9", "2000T"] {
+            assert!(parse_count(bad).is_err(), "{bad}");
         }
     }
 

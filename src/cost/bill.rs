@@ -1,0 +1,447 @@
+//! From usage to a bill. [`charges`] is the one way through a tariff; [`total`] adds its amounts up, [`bill`] writes them down.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::calls::Call;
+use super::money::{Usd, decimal_text};
+use super::tariff::{Free, Measure, Meter, Rules, Tariff};
+use super::usage::{DAY_S, Period, Usage};
+use crate::provider::Confidence;
+use crate::units::format_size;
+
+/// Why there is no bill.
+#[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
+pub enum BillError {
+    /// Something is used that has no price.
+    #[error("{offer} has no known price for {what}; leave it out, or add the price with --prices FILE")]
+    Unpriced {
+        /// The offer.
+        offer: String,
+        /// What is used.
+        what: String,
+    },
+    /// The provider does not do that.
+    #[error("{offer} does not take this workload: {reason}")]
+    Refused {
+        /// The offer.
+        offer: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nobody has so much.
+    #[error("{offer}: the amount of {item} is beyond all bounds")]
+    Absurd {
+        /// The offer.
+        offer: String,
+        /// Of what.
+        item: String,
+    },
+}
+
+/// One amount: `quantity / over` bytes, requests or seconds at one price.
+#[derive(Debug, Clone, Copy)]
+pub struct Charge<'a> {
+    /// What is charged.
+    pub meter: &'a Meter,
+    /// Price of a unit.
+    pub price: Usd,
+    /// Numerator of the quantity.
+    pub quantity: u128,
+    /// Denominator of the quantity.
+    pub over: u128,
+    /// What it costs.
+    pub amount: Usd,
+    /// Whether it is what the allowance covers.
+    pub free: bool,
+}
+
+/// A quantity as a fraction; storage of months that objects do not live through has a denominator.
+#[derive(Clone, Copy)]
+struct Quantity {
+    value: u128,
+    over: u128,
+}
+
+impl Quantity {
+    fn whole(value: impl Into<u128>) -> Quantity {
+        Quantity { value: value.into(), over: 1 }
+    }
+
+    /// Times `times / by`; `None` beyond all bounds.
+    fn scaled(self, times: u64, by: u64) -> Option<Quantity> {
+        Some(Quantity {
+            value: self.value.checked_mul(u128::from(times))?,
+            over: self.over.checked_mul(u128::from(by))?,
+        })
+    }
+
+    fn is_zero(self) -> bool {
+        self.value == 0
+    }
+}
+
+/// Bytes that are paid for, as bytes of a whole month.
+fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
+    let bytes = if rules.daily_peak { usage.stored_peak } else { usage.stored };
+    let mut quantity = Quantity::whole(bytes);
+    if rules.minimum_object > usage.object_bytes && usage.object_bytes > 0 {
+        quantity = quantity.scaled(rules.minimum_object, usage.object_bytes)?;
+    }
+    match usage.period {
+        Period::Month => {
+            if let Some(days) = usage.keep_days.filter(|days| *days < rules.minimum_days) {
+                quantity = quantity.scaled(rules.minimum_days, days.max(1))?;
+            }
+        }
+        Period::Seconds(seconds) => {
+            let counted = if rules.daily_peak { seconds.div_ceil(DAY_S) * DAY_S } else { seconds };
+            let paid = counted.max(rules.minimum_days * DAY_S);
+            quantity = quantity.scaled(paid, rules.month_hours * 3600)?;
+        }
+    }
+    if usage.is_month() && quantity.value < u128::from(rules.minimum_billed).checked_mul(quantity.over)? {
+        quantity = Quantity::whole(rules.minimum_billed);
+    }
+    Some(quantity)
+}
+
+/// Bytes beyond those that every request has free.
+fn beyond(bytes: u64, above: u64, requests: u128) -> Quantity {
+    Quantity::whole(u128::from(bytes).saturating_sub(u128::from(above).saturating_mul(requests)))
+}
+
+fn quantity(meter: &Meter, rules: &Rules, usage: &Usage) -> Option<Quantity> {
+    Some(match meter.measure {
+        Measure::Storage => stored(rules, usage)?,
+        Measure::Requests { calls, every: 0 } => Quantity::whole(usage.calls.sum(calls)),
+        Measure::Requests { calls, every } => {
+            let each = usage.object_bytes.div_ceil(every).max(1);
+            Quantity::whole(usage.calls.sum(calls)).scaled(each, 1)?
+        }
+        Measure::Upload => beyond(usage.uploaded, meter.above, usage.uploads()),
+        Measure::Retrieval => beyond(usage.downloaded, meter.above, usage.downloads()),
+        Measure::Egress => Quantity::whole(usage.egress),
+        Measure::CrossZone => Quantity::whole(usage.cross_zone),
+        Measure::CrossRegion => Quantity::whole(usage.cross_region),
+        Measure::Instance => Quantity::whole(0u64),
+    })
+}
+
+/// Goes through everything that a tariff charges for a usage, in the order of the bill.
+///
+/// # Errors
+/// [`BillError`] when something has no price or the provider does not take it.
+pub fn charges<'a>(
+    tariff: &'a Tariff,
+    usage: &Usage,
+    mut each: impl FnMut(Charge<'a>),
+) -> Result<(), BillError> {
+    refuse(tariff, usage)?;
+    let mut counted = [false; 4];
+    for meter in &tariff.meters {
+        match meter.measure {
+            Measure::Storage => counted[0] = true,
+            Measure::Egress => counted[1] = true,
+            Measure::CrossZone => counted[2] = true,
+            Measure::CrossRegion => counted[3] = true,
+            _ => {}
+        }
+        charge(tariff, meter, usage, &mut each).ok_or_else(|| BillError::Absurd {
+            offer: tariff.offer.clone(),
+            item: meter.item.clone(),
+        })?;
+    }
+    let used = [usage.stored, usage.egress, usage.cross_zone, usage.cross_region];
+    let names = ["storage", "egress to the internet", "transfer to another zone", "transfer to another region"];
+    for ((counted, used), name) in counted.into_iter().zip(used).zip(names) {
+        if used > 0 && !counted {
+            return Err(unpriced(tariff, name));
+        }
+    }
+    for (name, seconds) in &usage.instances {
+        let meter = tariff.instances.iter().find(|m| m.item == *name);
+        let meter = meter.ok_or_else(|| unpriced(tariff, &format!("machines of type {name}")))?;
+        emit(meter, Quantity::whole(*seconds), 0, &mut each)
+            .ok_or_else(|| BillError::Absurd { offer: tariff.offer.clone(), item: name.clone() })?;
+    }
+    Ok(())
+}
+
+fn unpriced(tariff: &Tariff, what: &str) -> BillError {
+    BillError::Unpriced { offer: tariff.offer.clone(), what: what.into() }
+}
+
+/// Whether the provider takes the workload at all.
+fn refuse(tariff: &Tariff, usage: &Usage) -> Result<(), BillError> {
+    if let Some(call) = usage.calls.kinds().first_missing_in(tariff.priced) {
+        return Err(unpriced(tariff, &format!("{} requests", call.name())));
+    }
+    let rules = &tariff.rules;
+    let refused = |reason: String| Err(BillError::Refused { offer: tariff.offer.clone(), reason });
+    if usage.object_bytes > rules.largest_object {
+        return refused(format!(
+            "objects have {} at most, these have {}",
+            format_size(rules.largest_object),
+            format_size(usage.object_bytes)
+        ));
+    }
+    if rules.egress_within_stored && usage.is_month() && usage.egress > usage.stored {
+        return refused("no more may leave in a month than is stored".into());
+    }
+    Ok(())
+}
+
+/// Charges one meter: what is free first, then tier by tier.
+fn charge<'a>(
+    tariff: &'a Tariff,
+    meter: &'a Meter,
+    usage: &Usage,
+    each: &mut impl FnMut(Charge<'a>),
+) -> Option<()> {
+    let mut quantity = quantity(meter, &tariff.rules, usage)?;
+    if quantity.is_zero() {
+        return Some(());
+    }
+    if !usage.is_month() {
+        return emit(meter, quantity, 0, each);
+    }
+    if tariff.rules.round_up {
+        let unit = u128::from(meter.unit_base).checked_mul(quantity.over)?;
+        quantity = Quantity::whole(quantity.value.div_ceil(unit) * u128::from(meter.unit_base));
+    }
+    let free = match meter.free {
+        _ if usage.without_allowances => 0,
+        Free::None => 0,
+        Free::Amount(amount) => u128::from(amount),
+        Free::TimesStored(times) => u128::from(times) * u128::from(usage.stored),
+    };
+    let covered = free.checked_mul(quantity.over)?.min(quantity.value);
+    if covered > 0 {
+        let over = quantity.over;
+        each(Charge { meter, price: Usd::ZERO, quantity: covered, over, amount: Usd::ZERO, free: true });
+        quantity.value -= covered;
+    }
+    let mut reached = if meter.free_inside_tiers { covered } else { 0 };
+    let end = quantity.value + reached;
+    for (number, tier) in meter.tiers.iter().enumerate() {
+        let bound = match tier.up_to {
+            u64::MAX => end,
+            up_to => u128::from(up_to).checked_mul(quantity.over)?.min(end),
+        };
+        if bound > reached {
+            emit(meter, Quantity { value: bound - reached, over: quantity.over }, number, each)?;
+            reached = bound;
+        }
+    }
+    Some(())
+}
+
+fn emit<'a>(
+    meter: &'a Meter,
+    quantity: Quantity,
+    tier: usize,
+    each: &mut impl FnMut(Charge<'a>),
+) -> Option<()> {
+    let tier = &meter.tiers[tier];
+    let amount = tier.amount(quantity.value, quantity.over, meter.unit_base)?;
+    let Quantity { value, over } = quantity;
+    each(Charge { meter, price: tier.price, quantity: value, over, amount, free: false });
+    Some(())
+}
+
+/// What a usage costs in all.
+///
+/// # Errors
+/// As [`charges`].
+pub fn total(tariff: &Tariff, usage: &Usage) -> Result<Usd, BillError> {
+    let mut sum = Usd::ZERO;
+    charges(tariff, usage, |charge| sum += charge.amount)?;
+    Ok(sum)
+}
+
+/// One line of a bill. Amounts and quantities are decimals, written as strings because they are exact.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Line {
+    /// What is charged.
+    pub item: String,
+    /// To which part of the bill it belongs: `storage`, `requests`, `data`, `egress`, `compute`.
+    pub part: Part,
+    /// How many units; a decimal, rounded to 12 places.
+    pub quantity: String,
+    /// The unit.
+    pub unit: String,
+    /// Price of one.
+    pub unit_price_usd: Usd,
+    /// What the line comes to, rounded to 12 places.
+    pub amount_usd: Usd,
+    /// Where the price comes from.
+    pub source: String,
+    /// When it was read there.
+    pub as_of: String,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// What is to be known about it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+}
+
+/// Parts of a bill.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Part {
+    /// Bytes stored.
+    Storage,
+    /// Requests.
+    Requests,
+    /// Bytes written, read, or moved within the provider.
+    Data,
+    /// Bytes to the internet.
+    Egress,
+    /// Machines.
+    Compute,
+}
+
+impl Part {
+    /// All parts, in order.
+    pub const ALL: [Part; 5] = [Part::Storage, Part::Requests, Part::Data, Part::Egress, Part::Compute];
+
+    /// The part that a measure belongs to.
+    pub fn of(measure: Measure) -> Part {
+        match measure {
+            Measure::Storage => Part::Storage,
+            Measure::Requests { .. } => Part::Requests,
+            Measure::Upload | Measure::Retrieval | Measure::CrossZone | Measure::CrossRegion => Part::Data,
+            Measure::Egress => Part::Egress,
+            Measure::Instance => Part::Compute,
+        }
+    }
+
+    /// Name in tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Storage => "storage",
+            Part::Requests => "requests",
+            Part::Data => "data",
+            Part::Egress => "egress",
+            Part::Compute => "compute",
+        }
+    }
+}
+
+/// A bill.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Bill {
+    /// Name of the offer, as in `plimsoll list prices`.
+    pub provider: String,
+    /// Its name for people.
+    pub title: String,
+    /// Region.
+    pub region: String,
+    /// Date of the prices.
+    pub as_of: String,
+    /// Sum of the lines.
+    pub total_usd: Usd,
+    /// What is charged.
+    pub lines: Vec<Line>,
+    /// Rules that had a say, with their confidence where it is not high.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+impl Bill {
+    /// What a part of it comes to.
+    pub fn part(&self, part: Part) -> Usd {
+        self.lines.iter().filter(|l| l.part == part).map(|l| l.amount_usd).sum()
+    }
+
+    /// Items whose price nobody confirmed, among those that cost something.
+    pub fn doubtful(&self) -> Vec<&str> {
+        let mut items: Vec<&str> = Vec::new();
+        for line in self.lines.iter().filter(|l| l.confidence == Confidence::Low) {
+            if !items.contains(&line.item.as_str()) {
+                items.push(&line.item);
+            }
+        }
+        items
+    }
+}
+
+/// The line of a charge.
+fn line(charge: &Charge<'_>) -> Line {
+    let meter = charge.meter;
+    // Twelve places, rounded; what is beyond all bounds was refused before.
+    let over = charge.over * u128::from(meter.unit_base);
+    let (whole, rest) = (charge.quantity / over, charge.quantity % over);
+    let places = rest.checked_mul(1_000_000_000_000).map_or(0, |r| (r + over / 2) / over);
+    let quantity = (whole * 1_000_000_000_000 + places) as i128;
+    let free = if charge.free { ", free allowance" } else { "" };
+    Line {
+        item: format!("{}{free}", meter.item),
+        part: Part::of(meter.measure),
+        quantity: decimal_text(quantity, 0),
+        unit: if meter.unit.is_empty() { "requests".into() } else { meter.unit.clone() },
+        unit_price_usd: charge.price,
+        amount_usd: charge.amount,
+        source: meter.provenance.source.clone(),
+        as_of: meter.provenance.as_of.clone(),
+        confidence: meter.provenance.confidence,
+        note: meter.note.clone(),
+    }
+}
+
+/// The rules that changed what is paid for.
+fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
+    let rules = &tariff.rules;
+    let short = match usage.period {
+        Period::Month => usage.keep_days.is_some_and(|days| days < rules.minimum_days),
+        Period::Seconds(seconds) => seconds < rules.minimum_days * DAY_S,
+    };
+    let small = usage.object_bytes > 0 && usage.object_bytes < rules.minimum_object;
+    let little = usage.is_month() && usage.stored < rules.minimum_billed;
+    let told = |what: &str| {
+        (short && what.contains("days at least"))
+            || (small && what.contains("paid for as"))
+            || (little && what.ends_with("are paid for at least"))
+            || (rules.daily_peak && usage.stored != usage.stored_peak && what.contains("highest"))
+            || (rules.round_up && usage.is_month() && what.contains("rounded up"))
+    };
+    let said = rules.provenance.iter().filter(|(what, _)| usage.stored > 0 && told(what));
+    said.map(|(what, from)| match from.confidence {
+        Confidence::High => what.clone(),
+        other => format!("{what} ({} confidence)", other.name()),
+    })
+    .collect()
+}
+
+/// The bill for a usage.
+///
+/// # Errors
+/// As [`charges`].
+pub fn bill(tariff: &Tariff, usage: &Usage) -> Result<Bill, BillError> {
+    let mut lines = Vec::new();
+    charges(tariff, usage, |charge| lines.push(line(&charge)))?;
+    Ok(Bill {
+        provider: tariff.offer.clone(),
+        title: tariff.title.clone(),
+        region: tariff.region.clone(),
+        as_of: tariff.as_of.clone(),
+        total_usd: lines.iter().map(|l| l.amount_usd).sum(),
+        lines,
+        notes: notes(tariff, usage),
+    })
+}
+
+/// Whether an answer with that status is charged.
+pub fn is_billed(tariff: &Tariff, status: u16) -> bool {
+    let (code, class) = (status.to_string(), format!("{}xx", status / 100));
+    !tariff.rules.unbilled.iter().any(|unbilled| *unbilled == code || *unbilled == class)
+}
+
+/// The unit of requests that a call belongs to, where it has a price.
+pub fn meter_of(tariff: &Tariff, call: Call) -> Option<&Meter> {
+    let set = std::iter::once(call).collect::<super::calls::CallSet>();
+    tariff.meters.iter().find(
+        |m| matches!(m.measure, Measure::Requests { calls, .. } if set.first_missing_in(calls).is_none()),
+    )
+}

@@ -1,0 +1,261 @@
+//! From a book as written to one that can be relied on: every unit, date, source and tier is looked at when it is read.
+
+use jiff::civil::Date;
+
+use super::written::{MeterName, OfferWritten, PriceWritten, RuleWritten, Written};
+use super::{Book, BookError, Price, Rule, Span};
+use crate::cost::money::Usd;
+use crate::cost::tariff::{Free, Measure, Meter, Provenance, Tier};
+use crate::units::{parse_count, parse_volume};
+
+/// Seconds of an hour.
+const HOUR_S: u64 = 3600;
+/// Dearest unit that is believed.
+const MOST_USD: i128 = 1_000_000 * 1_000_000_000_000;
+
+/// A unit of a price, in bytes, requests or seconds.
+struct Unit {
+    name: String,
+    base: u64,
+}
+
+/// Reads a unit for a meter.
+fn unit(meter: MeterName, per: Option<&str>) -> Result<Unit, String> {
+    let per = per.ok_or("per = is missing; write the unit, such as per = \"GiB-month\"")?;
+    let made = |base| Ok(Unit { name: per.to_string(), base });
+    let bytes = |text: &str| parse_volume(&format!("1 {text}")).map_err(|_| wrong(meter, per));
+    match meter {
+        MeterName::Storage => made(bytes(per.strip_suffix("-month").ok_or_else(|| wrong(meter, per))?)?),
+        MeterName::Requests => {
+            let count = per.strip_suffix(" requests").or_else(|| per.strip_suffix(" request units"));
+            let count = count.ok_or_else(|| wrong(meter, per))?;
+            made(parse_count(count).ok().filter(|n| *n > 0).ok_or_else(|| wrong(meter, per))?)
+        }
+        MeterName::Instance if per == "hour" => made(HOUR_S),
+        MeterName::Instance => Err(wrong(meter, per)),
+        _ => made(bytes(per)?),
+    }
+}
+
+fn wrong(meter: MeterName, per: &str) -> String {
+    let example = match meter {
+        MeterName::Storage => "GiB-month or GB-month",
+        MeterName::Requests => "1000 requests",
+        MeterName::Instance => "hour",
+        _ => "GiB or GB",
+    };
+    format!("per = \"{per}\" is no unit of {meter:?}; write {example}")
+}
+
+fn date(field: &str, text: &str) -> Result<Date, String> {
+    text.parse().map_err(|_| format!("{field} = \"{text}\" is no date; write it as 2026-11-21"))
+}
+
+fn span(from: &str, until: Option<&str>) -> Result<Span, String> {
+    let span = Span { from: date("from", from)?, until: until.map(|text| date("until", text)).transpose()? };
+    match span.until {
+        Some(until) if until <= span.from => {
+            Err(format!("until = \"{until}\" is not after from = \"{}\"", span.from))
+        }
+        _ => Ok(span),
+    }
+}
+
+fn volume(field: &str, text: &str) -> Result<u64, String> {
+    parse_volume(text).map_err(|e| format!("{field}: {e}"))
+}
+
+/// Bytes or a count, as the meter counts.
+fn amount(meter: MeterName, field: &str, text: &str) -> Result<u64, String> {
+    match meter {
+        MeterName::Requests => parse_count(text).map_err(|e| format!("{field}: {e}")),
+        MeterName::Instance => Err(format!("{field} does not go with machines")),
+        _ => volume(field, text),
+    }
+}
+
+fn tiers(price: &PriceWritten, unit_base: u64) -> Result<Vec<Tier>, String> {
+    if price.usd.is_some() == !price.tiers.is_empty() {
+        return Err("a price has either usd = or tiers =".into());
+    }
+    let mut tiers = Vec::new();
+    let mut reached = 0;
+    for (number, tier) in price.tiers.iter().enumerate() {
+        let last = number + 1 == price.tiers.len();
+        let up_to = match (&tier.up_to, last) {
+            (None, true) => u64::MAX,
+            (Some(text), false) => amount(price.meter, "up_to", text)?,
+            _ => return Err("every tier but the last has up_to =, and the last has none".into()),
+        };
+        if up_to <= reached {
+            return Err(format!("tiers must rise; up_to = \"{}\" does not", tier.up_to.as_deref().unwrap_or("")));
+        }
+        reached = up_to;
+        tiers.push(Tier::new(up_to, tier.usd, unit_base));
+    }
+    tiers.extend(price.usd.map(|usd| Tier::new(u64::MAX, usd, unit_base)));
+    match tiers.iter().find(|tier| tier.price.pico() > MOST_USD || tier.price < Usd::ZERO) {
+        Some(tier) => Err(format!("${} for one {} cannot be", tier.price, price.per.as_deref().unwrap_or("unit"))),
+        None => Ok(tiers),
+    }
+}
+
+fn measure(price: &PriceWritten) -> Result<Measure, String> {
+    let every = price.every.as_deref().map(|text| volume("every", text)).transpose()?;
+    if (every.is_some() || !price.calls.is_empty()) && price.meter != MeterName::Requests {
+        return Err("calls = and every = go with meter = \"requests\" alone".into());
+    }
+    Ok(match price.meter {
+        MeterName::Storage => Measure::Storage,
+        MeterName::Requests => {
+            Measure::Requests { calls: price.calls.iter().copied().collect(), every: every.unwrap_or(0) }
+        }
+        MeterName::Upload => Measure::Upload,
+        MeterName::Retrieval => Measure::Retrieval,
+        MeterName::Egress => Measure::Egress,
+        MeterName::CrossZone => Measure::CrossZone,
+        MeterName::CrossRegion => Measure::CrossRegion,
+        MeterName::Instance => Measure::Instance,
+    })
+}
+
+fn item(price: &PriceWritten) -> Result<String, String> {
+    let usual = match price.meter {
+        MeterName::Storage => "storage",
+        MeterName::Upload => "upload",
+        MeterName::Retrieval => "retrieval",
+        MeterName::Egress => "egress to the internet",
+        MeterName::CrossZone => "transfer to another zone",
+        MeterName::CrossRegion => "transfer to another region",
+        MeterName::Requests | MeterName::Instance => "",
+    };
+    let item = price.item.clone().unwrap_or_else(|| usual.into());
+    if item.is_empty() { Err("item = is missing; name the class of requests or the machine".into()) } else { Ok(item) }
+}
+
+fn free(price: &PriceWritten) -> Result<Free, String> {
+    match (&price.free, price.free_times_stored) {
+        (None, None) => Ok(Free::None),
+        (Some(text), None) => Ok(Free::Amount(amount(price.meter, "free", text)?)),
+        (None, Some(times)) if price.meter == MeterName::Egress => Ok(Free::TimesStored(times)),
+        _ => Err("free = and free_times_stored = exclude each other, and the latter goes with egress".into()),
+    }
+}
+
+/// The sources of a book by name.
+type Sources = std::collections::BTreeMap<String, String>;
+
+fn provenance(sources: &Sources, source: &str, as_of: &str, confidence: crate::provider::Confidence) -> Result<Provenance, String> {
+    let named = sources.get(source).cloned();
+    // A name of a source is short; anything in words has a space.
+    let source = match named {
+        Some(source) => source,
+        None if source.contains(' ') => source.to_string(),
+        None => return Err(format!("source = \"{source}\" is not in [sources]; add it there, or say it in words")),
+    };
+    Ok(Provenance { source, as_of: as_of.to_string(), confidence })
+}
+
+fn price(sources: &Sources, price: &PriceWritten) -> Result<Price, String> {
+    if price.offers.is_empty() {
+        return Err("offers = names no offer".into());
+    }
+    let nothing = price.usd == Some(Usd::ZERO) && price.per.is_none();
+    let unit = if nothing {
+        Unit { name: String::new(), base: 1 }
+    } else {
+        unit(price.meter, price.per.as_deref())?
+    };
+    let meter = Meter {
+        item: item(price)?,
+        measure: measure(price)?,
+        tiers: tiers(price, unit.base)?,
+        unit: unit.name,
+        unit_base: unit.base,
+        above: price.above.as_deref().map_or(Ok(0), |text| volume("above", text))?,
+        free: free(price)?,
+        free_inside_tiers: price.free_inside_tiers,
+        provenance: provenance(sources, &price.source, &price.as_of, price.confidence)?,
+        note: price.note.clone(),
+    };
+    Ok(Price {
+        offers: price.offers.clone(),
+        regions: price.regions.clone(),
+        span: span(&price.from, price.until.as_deref())?,
+        name: price.meter,
+        meter,
+    })
+}
+
+/// Status codes, as `403` or `5xx`.
+fn statuses(codes: &[String]) -> Result<Vec<String>, String> {
+    let fits = |code: &String| {
+        let bytes = code.as_bytes();
+        bytes.len() == 3
+            && bytes[0].is_ascii_digit()
+            && (&bytes[1..] == b"xx" || bytes[1..].iter().all(u8::is_ascii_digit))
+    };
+    match codes.iter().find(|code| !fits(code)) {
+        Some(code) => Err(format!("unbilled: '{code}' is no status; write 403, or 5xx for all of them")),
+        None => Ok(codes.to_vec()),
+    }
+}
+
+fn rule(sources: &Sources, rule: &RuleWritten) -> Result<Rule, String> {
+    let size = |field: &str, text: &Option<String>| text.as_deref().map(|t| volume(field, t)).transpose();
+    Ok(Rule {
+        offers: rule.offers.clone(),
+        span: span(&rule.from, rule.until.as_deref())?,
+        minimum_days: rule.minimum_days,
+        minimum_object: size("minimum_object", &rule.minimum_object)?,
+        minimum_billed: size("minimum_billed", &rule.minimum_billed)?,
+        daily_peak: rule.daily_peak,
+        round_up: rule.round_up,
+        unbilled: statuses(&rule.unbilled)?,
+        largest_object: size("largest_object", &rule.largest_object)?,
+        egress_within_stored: rule.egress_within_stored,
+        provenance: provenance(sources, &rule.source, &rule.as_of, rule.confidence)?,
+    })
+}
+
+fn offer(offer: &OfferWritten) -> Result<(), String> {
+    match offer.regions.is_empty() {
+        true => Err(format!("offer '{}' has no regions; name one, such as regions = [\"us-east-1\"]", offer.name)),
+        false if offer.month_hours == Some(0) => Err(format!("offer '{}' has months of 0 hours", offer.name)),
+        false => Ok(()),
+    }
+}
+
+/// The line on which the table number `index` of that name begins.
+fn line_of(text: &str, table: &str, index: usize) -> usize {
+    let head = format!("[[{table}]]");
+    text.lines().enumerate().filter(|(_, l)| l.trim_start().starts_with(&head)).nth(index).map_or(1, |(n, _)| n + 1)
+}
+
+/// Reads a book and checks it.
+///
+/// # Errors
+/// [`BookError::At`], with the line of the table that is wrong.
+pub fn checked(path: &str, text: &str) -> Result<Book, BookError> {
+    let at = |line, message| BookError::At { path: path.to_string(), line, message };
+    let written: Written = toml::from_str(text).map_err(|e| {
+        let offset = e.span().map_or(0, |s| s.start).min(text.len());
+        at(text[..offset].matches('\n').count() + 1, e.message().trim().replace('\n', " "))
+    })?;
+    fn each<T, U>(
+        tables: &[T],
+        check: impl Fn(&T) -> Result<U, String>,
+        wrong: impl Fn(usize, String) -> BookError,
+    ) -> Result<Vec<U>, BookError> {
+        tables.iter().enumerate().map(|(index, table)| check(table).map_err(|m| wrong(index, m))).collect()
+    }
+    let wrong = |table: &'static str| move |index, message| at(line_of(text, table, index), message);
+    let sources = &written.sources;
+    each(&written.offer, offer, wrong("offer"))?;
+    Ok(Book {
+        path: path.to_string(),
+        prices: each(&written.price, |p| price(sources, p), wrong("price"))?,
+        rules: each(&written.rule, |r| rule(sources, r), wrong("rule"))?,
+        offers: written.offer,
+    })
+}

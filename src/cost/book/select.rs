@@ -1,0 +1,249 @@
+//! What held on a date: from books to the tariff of one offer in one region.
+
+use jiff::civil::Date;
+
+use super::written::{MeterName, OfferWritten};
+use super::{Book, BookError, Price, Prices, Rule};
+use crate::cost::calls::CallSet;
+use crate::cost::tariff::{Measure, Meter, Rules, Tariff};
+use crate::units::format_size;
+
+/// What `plimsoll list prices` says of an offer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OfferFacts {
+    /// Name in commands.
+    pub name: String,
+    /// Name for people.
+    pub title: String,
+    /// Its regions.
+    pub regions: Vec<String>,
+    /// Whether objects can be stored in it.
+    pub is_store: bool,
+}
+
+/// A price that held at some time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PriceFacts {
+    /// When, in words.
+    pub when: String,
+    /// Regions, where not all of the offer's.
+    pub regions: Vec<String>,
+    /// What is charged.
+    pub meter: Meter,
+}
+
+/// What prices are told apart by.
+type Group<'a> = (MeterName, &'a str);
+
+impl Prices {
+    /// The offer of that name.
+    pub fn offer(&self, name: &str) -> Option<&OfferWritten> {
+        self.books.iter().rev().flat_map(|b| &b.offers).find(|o| o.name == name)
+    }
+
+    fn offers(&self) -> impl Iterator<Item = &OfferWritten> {
+        let first = |offer: &&OfferWritten| {
+            self.offer(&offer.name).is_some_and(|known| std::ptr::eq(known, *offer))
+        };
+        self.books.iter().flat_map(|b| &b.offers).filter(first)
+    }
+
+    /// Names of all offers.
+    pub fn names(&self) -> Vec<&str> {
+        self.offers().map(|o| o.name.as_str()).collect()
+    }
+
+    /// Names of the offers in which objects can be stored.
+    pub fn stores(&self) -> Vec<&str> {
+        self.offers().map(|o| o.name.as_str()).filter(|name| self.is_store(name)).collect()
+    }
+
+    fn is_store(&self, name: &str) -> bool {
+        self.prices_of(name).any(|(_, p)| p.name == MeterName::Storage)
+    }
+
+    /// The offer that stores of a provider are billed by, for a storage class; none where nothing is known of its prices.
+    pub fn offer_of(&self, provider: &str, storage_class: Option<&str>) -> Option<&str> {
+        let fits = |o: &&OfferWritten| {
+            o.provider.as_deref() == Some(provider) && o.storage_class.as_deref() == storage_class
+        };
+        self.offers().find(fits).map(|o| o.name.as_str())
+    }
+
+    /// What there is to buy.
+    pub fn facts(&self) -> Vec<OfferFacts> {
+        let facts = |o: &OfferWritten| OfferFacts {
+            name: o.name.clone(),
+            title: o.title.clone(),
+            regions: o.regions.clone(),
+            is_store: self.is_store(&o.name),
+        };
+        self.offers().map(facts).collect()
+    }
+
+    /// All prices of an offer, whenever they held, those of its network left out.
+    pub fn history(&self, offer: &str) -> Vec<PriceFacts> {
+        let facts = |(_, p): (&Book, &Price)| PriceFacts {
+            when: p.span.describe(),
+            regions: p.regions.clone(),
+            meter: p.meter.clone(),
+        };
+        self.prices_of(offer).map(facts).collect()
+    }
+
+    fn prices_of<'a>(&'a self, offer: &'a str) -> impl Iterator<Item = (&'a Book, &'a Price)> {
+        let of = move |p: &&Price| p.offers.iter().any(|o| o == offer);
+        self.books.iter().flat_map(move |b| b.prices.iter().filter(of).map(move |p| (b, p)))
+    }
+
+    /// The prices of an offer in a region (its first, where none is named) on a date, those of its network and machines included.
+    ///
+    /// # Errors
+    /// [`BookError`] when there is no such offer or region, or something that it charges for has no price on that date.
+    pub fn tariff(&self, name: &str, region: Option<&str>, date: Date) -> Result<Tariff, BookError> {
+        let offer = self.offer(name).ok_or_else(|| BookError::Offer {
+            name: name.into(),
+            known: self.stores().join(", "),
+        })?;
+        let region = match region {
+            None => offer.regions[0].as_str(),
+            Some(region) => offer.regions.iter().find(|r| *r == region).ok_or_else(|| BookError::Region {
+                offer: name.into(),
+                region: region.into(),
+                known: offer.regions.join(", "),
+            })?,
+        };
+        let mut meters = self.meters(name, region, date)?;
+        let mut instances: Vec<Meter> = Vec::new();
+        for (next, into) in [(&offer.network, &mut meters), (&offer.machines, &mut instances)] {
+            let Some(next) = next else { continue };
+            let own = self.offer(next).ok_or_else(|| BookError::Offer {
+                name: next.clone(),
+                known: self.names().join(", "),
+            })?;
+            // A network that knows nothing of the region has one price for all of them.
+            let there = own.regions.iter().find(|r| *r == region).unwrap_or(&own.regions[0]);
+            // What a store charges for itself, its network does not.
+            let new: Vec<Meter> = self.meters(next, there, date)?;
+            let taken: Vec<Measure> = into.iter().map(|m| m.measure).collect();
+            into.extend(new.into_iter().filter(|m| m.measure == Measure::Instance || !taken.contains(&m.measure)));
+        }
+        let priced = meters.iter().fold(CallSet::default(), |set, meter| match meter.measure {
+            Measure::Requests { calls, .. } => set.with(calls),
+            _ => set,
+        });
+        Ok(Tariff {
+            offer: name.into(),
+            title: offer.title.clone(),
+            region: region.into(),
+            as_of: date.to_string(),
+            meters,
+            instances,
+            rules: self.rules(offer, date),
+            priced,
+        })
+    }
+
+    /// What an offer itself charges.
+    fn meters(&self, offer: &str, region: &str, date: Date) -> Result<Vec<Meter>, BookError> {
+        let here = |p: &Price| p.regions.is_empty() || p.regions.iter().any(|r| r == region);
+        let all: Vec<(&Book, &Price)> = self.prices_of(offer).filter(|(_, p)| here(p)).collect();
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        for (_, price) in &all {
+            let group = (price.name, price.meter.item.as_str());
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        groups.into_iter().map(|group| self.meter(offer, region, date, group, &all)).collect()
+    }
+
+    /// The one price of a group that held on a date.
+    fn meter(
+        &self,
+        offer: &str,
+        region: &str,
+        date: Date,
+        group: Group<'_>,
+        all: &[(&Book, &Price)],
+    ) -> Result<Meter, BookError> {
+        let of_group: Vec<&(&Book, &Price)> =
+            all.iter().filter(|(_, p)| (p.name, p.meter.item.as_str()) == group).collect();
+        let item = || group.1.to_string();
+        // The last book that says something of that day wins; within one there must be no doubt.
+        let holding: Vec<_> = of_group.iter().filter(|(_, p)| p.span.holds(date)).collect();
+        let Some((book, price)) = holding.last() else {
+            let known: Vec<String> = of_group.iter().map(|(_, p)| p.span.describe()).collect();
+            return Err(BookError::Date {
+                offer: offer.into(),
+                region: region.into(),
+                item: item(),
+                date,
+                known: known.join(", "),
+            });
+        };
+        if holding.iter().filter(|(b, _)| b.path == book.path).count() > 1 {
+            let path = book.path.clone();
+            return Err(BookError::Ambiguous { path, offer: offer.into(), region: region.into(), item: item(), date });
+        }
+        let mut meter = price.meter.clone();
+        // A price that replaces another need not say again which requests it is for.
+        if let Measure::Requests { calls, .. } = &mut meter.measure
+            && *calls == CallSet::default()
+        {
+            let earlier = of_group.iter().rev().find_map(|(_, p)| match p.meter.measure {
+                Measure::Requests { calls, .. } if calls != CallSet::default() => Some(calls),
+                _ => None,
+            });
+            *calls = earlier.unwrap_or_default();
+        }
+        Ok(meter)
+    }
+
+    /// The rules of an offer; later ones win.
+    fn rules(&self, offer: &OfferWritten, date: Date) -> Rules {
+        let mut rules = Rules { month_hours: offer.month_hours.unwrap_or(730), ..Rules::default() };
+        let all = self.books.iter().flat_map(|b| &b.rules);
+        for rule in all.filter(|r| r.offers.contains(&offer.name) && r.span.holds(date)) {
+            take(&mut rules, rule);
+        }
+        rules
+    }
+}
+
+/// Adds what a rule says.
+fn take(rules: &mut Rules, rule: &Rule) {
+    let mut say = |what: String| rules.provenance.push((what, rule.provenance.clone()));
+    if let Some(days) = rule.minimum_days {
+        rules.minimum_days = days;
+        say(format!("objects are paid for {days} days at least"));
+    }
+    if let Some(bytes) = rule.minimum_object {
+        rules.minimum_object = bytes;
+        say(format!("objects are paid for as {} at least", format_size(bytes)));
+    }
+    if let Some(bytes) = rule.minimum_billed {
+        rules.minimum_billed = bytes;
+        say(format!("{} are paid for at least", format_size(bytes)));
+    }
+    if let Some(daily_peak) = rule.daily_peak {
+        rules.daily_peak = daily_peak;
+        say("storage counts each day at its highest".into());
+    }
+    if let Some(round_up) = rule.round_up {
+        rules.round_up = round_up;
+        say("every quantity is rounded up to whole units".into());
+    }
+    if !rule.unbilled.is_empty() {
+        rules.unbilled.clone_from(&rule.unbilled);
+        say(format!("answers {} are not charged", rule.unbilled.join(", ")));
+    }
+    if let Some(bytes) = rule.largest_object {
+        rules.largest_object = bytes;
+        say(format!("objects have {} at most", format_size(bytes)));
+    }
+    if let Some(within) = rule.egress_within_stored {
+        rules.egress_within_stored = within;
+        say("no more may leave in a month than is stored".into());
+    }
+}

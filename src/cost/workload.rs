@@ -1,0 +1,318 @@
+//! A month of work as people write it, on the command line or in a file, and the usage that it comes to.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::calls::Call;
+use super::usage::Usage;
+use crate::units::{format_bytes, format_count, format_size, parse_count, parse_size, parse_volume};
+
+/// Size of an object where none is said, in bytes.
+pub const USUAL_OBJECT: u64 = 1 << 20;
+/// Most bytes that are believed of a month.
+const MOST_BYTES: u64 = 1 << 62;
+
+/// What a month brings. Amounts of data bear their unit: `10PB` is 10^16 bytes, `10PiB` is 10 x 2^50.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::Args)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// Data stored, on average over the month: 10PB, 500 GiB
+    #[arg(long, value_name = "DATA")]
+    pub storage: Option<String>,
+    /// Data stored at each day's highest, on average, where providers count that [default: --storage]
+    #[arg(long, value_name = "DATA")]
+    pub storage_peak: Option<String>,
+    /// Data that leaves for the internet: 10PB, or a share of what is read: 30% [default: none]
+    #[arg(long, value_name = "DATA")]
+    pub egress: Option<String>,
+    /// Objects written: 12M
+    #[arg(long, value_name = "N")]
+    pub put: Option<String>,
+    /// Objects read
+    #[arg(long, value_name = "N")]
+    pub get: Option<String>,
+    /// Objects asked for their metadata
+    #[arg(long, value_name = "N")]
+    pub head: Option<String>,
+    /// Pages of listings
+    #[arg(long, value_name = "N")]
+    pub list: Option<String>,
+    /// Objects deleted
+    #[arg(long, value_name = "N")]
+    pub delete: Option<String>,
+    /// Objects copied within the store
+    #[arg(long, value_name = "N")]
+    pub copy: Option<String>,
+    /// Mean size of an object [default: 1MiB]
+    #[arg(long, value_name = "SIZE")]
+    pub object_size: Option<String>,
+    /// Write larger objects in parts of this size, each of which is a request
+    #[arg(long, value_name = "SIZE")]
+    pub part_size: Option<String>,
+    /// Data written [default: --put times --object-size]
+    #[arg(long, value_name = "DATA")]
+    pub written: Option<String>,
+    /// Data read [default: --get times --object-size, at least --egress]
+    #[arg(long, value_name = "DATA")]
+    pub read: Option<String>,
+    /// Days after which objects are deleted, where that is soon: 7d [default: longer than any minimum]
+    #[arg(long, value_name = "DAYS")]
+    pub keep: Option<String>,
+    /// Data copied to another zone of the region
+    #[arg(long, value_name = "DATA")]
+    pub cross_zone: Option<String>,
+    /// Data copied to another region of the provider
+    #[arg(long, value_name = "DATA")]
+    pub cross_region: Option<String>,
+    /// Hours of machines next to the store, where its provider rents them: c7g.4xlarge=730h; may be repeated
+    #[arg(long, value_name = "TYPE=HOURS")]
+    #[serde(default)]
+    pub instance: Vec<String>,
+    /// Take what is free in a month as used up by others
+    #[arg(long)]
+    #[serde(default)]
+    pub without_allowances: bool,
+}
+
+/// What cannot be made of a workload.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("{field}: {message}")]
+pub struct WorkloadError {
+    /// The field, as in a file: `object_size`.
+    pub field: &'static str,
+    /// What is wrong, and the fix.
+    pub message: String,
+}
+
+/// A usage, and what had to be taken for granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Resolved {
+    /// The usage.
+    pub usage: Usage,
+    /// What was not said, in words.
+    pub assumptions: Vec<String>,
+}
+
+fn wrong(field: &'static str, message: impl ToString) -> WorkloadError {
+    WorkloadError { field, message: message.to_string() }
+}
+
+fn volume(field: &'static str, text: Option<&String>) -> Result<Option<u64>, WorkloadError> {
+    text.map(|text| parse_volume(text).map_err(|e| wrong(field, e))).transpose()
+}
+
+/// Counts that belong to a kind of request.
+fn counts(workload: &Workload) -> [(&'static str, Call, Option<&String>); 6] {
+    [
+        ("put", Call::PutObject, workload.put.as_ref()),
+        ("get", Call::GetObject, workload.get.as_ref()),
+        ("head", Call::HeadObject, workload.head.as_ref()),
+        ("list", Call::ListObjects, workload.list.as_ref()),
+        ("delete", Call::DeleteObject, workload.delete.as_ref()),
+        ("copy", Call::CopyObject, workload.copy.as_ref()),
+    ]
+}
+
+fn object_size(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
+    let bytes = parse_size(text).map_err(|e| wrong(field, e))?;
+    match (bytes, text.trim().ends_with(|c: char| c.is_ascii_digit())) {
+        (0, _) => Err(wrong(field, "it must be more than 0")),
+        (_, true) => Err(wrong(field, format!("'{text}' has no unit; write {text}B, {text}KiB or {text}MiB"))),
+        _ => Ok(bytes),
+    }
+}
+
+/// Days as `7d`.
+fn days(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
+    let number = text.trim().strip_suffix(['d', 'D']).unwrap_or_default().trim().parse().ok();
+    number.filter(|days| (1..=36_500).contains(days)).ok_or_else(|| {
+        wrong(field, format!("'{text}' is no number of days; write whole days with their unit, such as 7d"))
+    })
+}
+
+/// A machine and its seconds, from `c7g.4xlarge=730h`.
+fn instance(text: &str) -> Result<(String, u64), WorkloadError> {
+    let fail = || wrong("instance", format!("'{text}' is not TYPE=HOURS; write it as c7g.4xlarge=730h"));
+    let (name, hours) = text.split_once('=').ok_or_else(fail)?;
+    let hours = hours.trim().strip_suffix('h').ok_or_else(fail)?;
+    let pico = super::money::decimal(hours).ok_or_else(fail)?;
+    let seconds = pico * 3600 / 1_000_000_000_000;
+    u64::try_from(seconds).ok().filter(|s| *s < 1 << 40).map(|s| (name.trim().to_string(), s)).ok_or_else(fail)
+}
+
+impl Workload {
+    /// Whether nothing is said at all.
+    pub fn is_empty(&self) -> bool {
+        *self == Workload::default()
+    }
+
+    /// This workload, with what it does not say taken from another.
+    pub fn over(self, below: Workload) -> Workload {
+        Workload {
+            storage: self.storage.or(below.storage),
+            storage_peak: self.storage_peak.or(below.storage_peak),
+            egress: self.egress.or(below.egress),
+            put: self.put.or(below.put),
+            get: self.get.or(below.get),
+            head: self.head.or(below.head),
+            list: self.list.or(below.list),
+            delete: self.delete.or(below.delete),
+            copy: self.copy.or(below.copy),
+            object_size: self.object_size.or(below.object_size),
+            part_size: self.part_size.or(below.part_size),
+            written: self.written.or(below.written),
+            read: self.read.or(below.read),
+            keep: self.keep.or(below.keep),
+            cross_zone: self.cross_zone.or(below.cross_zone),
+            cross_region: self.cross_region.or(below.cross_region),
+            instance: if self.instance.is_empty() { below.instance } else { self.instance },
+            without_allowances: self.without_allowances || below.without_allowances,
+        }
+    }
+
+    /// The usage that it comes to.
+    ///
+    /// # Errors
+    /// [`WorkloadError`], with the field that is wrong.
+    pub fn resolve(&self) -> Result<Resolved, WorkloadError> {
+        let mut assumptions = Vec::new();
+        let mut usage = Usage { without_allowances: self.without_allowances, ..Usage::default() };
+        let count = |field, text: Option<&String>| {
+            text.map_or(Ok(0), |text| parse_count(text).map_err(|e| wrong(field, e)))
+        };
+        let (puts, gets) = (count("put", self.put.as_ref())?, count("get", self.get.as_ref())?);
+        usage.object_bytes = match &self.object_size {
+            Some(text) => object_size("object_size", text)?,
+            None if puts > 0 || gets > 0 => {
+                assumptions.push("objects have 1 MiB (--object-size)".into());
+                USUAL_OBJECT
+            }
+            None => 0,
+        };
+        let part = self.part_size.as_deref().map(|text| object_size("part_size", text)).transpose()?;
+        usage.write(puts, usage.object_bytes, part);
+        for (field, call, text) in counts(self).into_iter().skip(1) {
+            usage.calls.add(call, count(field, text)?);
+        }
+        self.bytes(&mut usage, gets, &mut assumptions)?;
+        usage.stored = volume("storage", self.storage.as_ref())?.unwrap_or(0);
+        usage.stored_peak = match volume("storage_peak", self.storage_peak.as_ref())? {
+            Some(peak) if peak < usage.stored => {
+                return Err(wrong("storage_peak", "the days' highest cannot be below the mean that --storage says"));
+            }
+            peak => peak.unwrap_or(usage.stored),
+        };
+        usage.keep_days = self.keep.as_deref().map(|text| days("keep", text)).transpose()?;
+        usage.cross_zone = volume("cross_zone", self.cross_zone.as_ref())?.unwrap_or(0);
+        usage.cross_region = volume("cross_region", self.cross_region.as_ref())?.unwrap_or(0);
+        usage.instances = self.instance.iter().map(|text| instance(text)).collect::<Result<_, _>>()?;
+        Ok(Resolved { usage, assumptions })
+    }
+
+    /// Bytes written, read and gone.
+    fn bytes(
+        &self,
+        usage: &mut Usage,
+        gets: u64,
+        assumptions: &mut Vec<String>,
+    ) -> Result<(), WorkloadError> {
+        let beyond = |field| wrong(field, "times --object-size that is more than 4 EiB; check both");
+        if let Some(written) = volume("written", self.written.as_ref())? {
+            usage.uploaded = written;
+        }
+        let of_gets = gets.checked_mul(usage.object_bytes).filter(|b| *b <= MOST_BYTES);
+        let of_gets = of_gets.ok_or_else(|| beyond("get"))?;
+        if usage.uploaded > MOST_BYTES {
+            return Err(beyond("put"));
+        }
+        let read = volume("read", self.read.as_ref())?;
+        let share = self.egress.as_deref().and_then(|text| text.trim().strip_suffix('%'));
+        usage.egress = match (&self.egress, share) {
+            (None, _) => 0,
+            (Some(text), Some(share)) => {
+                let percent = super::money::decimal(share.trim()).filter(|p| *p <= 100_000_000_000_000);
+                let percent = percent.ok_or_else(|| {
+                    wrong("egress", format!("'{text}' is no share; write 0% to 100%, or an amount such as 10TB"))
+                })?;
+                let whole = u128::from(read.unwrap_or(of_gets));
+                (whole * (percent / 1_000_000) / 100_000_000) as u64
+            }
+            (text, None) => volume("egress", text.as_ref())?.unwrap_or(0),
+        };
+        usage.downloaded = match read {
+            Some(read) if read < usage.egress => {
+                return Err(wrong("egress", "more leaves than is read; raise --read, or leave it out"));
+            }
+            Some(read) => read,
+            None => of_gets.max(usage.egress),
+        };
+        if self.egress.is_none() && usage.downloaded > 0 {
+            assumptions.push("nothing leaves for the internet: readers are in the store's region (--egress)".into());
+        }
+        if read.is_none() && usage.egress > of_gets {
+            assumptions.push(format!(
+                "{} are read, as much as leaves; {} requests of {} are {} (--read)",
+                format_bytes(usage.egress),
+                format_count(gets),
+                format_size(usage.object_bytes),
+                format_bytes(of_gets)
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A workload from a file's text.
+///
+/// # Errors
+/// The line, from 1, and what is wrong with it.
+pub fn parse(text: &str) -> Result<Workload, (usize, String)> {
+    toml::from_str(text).map_err(|e| {
+        let offset = e.span().map_or(0, |s| s.start).min(text.len());
+        (text[..offset].matches('\n').count() + 1, e.message().trim().replace('\n', " "))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(text: &str) -> Result<Resolved, WorkloadError> {
+        parse(text).unwrap().resolve()
+    }
+
+    #[test]
+    fn a_workload_comes_to_its_requests_and_bytes() {
+        let usage = of("put='1k'\nobject_size='20MiB'\npart_size='8MiB'\nget='2k'\negress='50%'").unwrap().usage;
+        let of = |call| usage.calls.get(call);
+        assert_eq!((of(Call::PutObject), of(Call::UploadPart), of(Call::CompleteMultipartUpload)), (0, 3000, 1000));
+        assert_eq!((usage.uploaded, usage.downloaded, usage.egress), (20_000 << 20, 40_000 << 20, 20_000 << 20));
+    }
+
+    #[test]
+    fn what_is_not_said_is_told() {
+        let resolved = of("get='12M'\negress='10PB'").unwrap();
+        assert_eq!(resolved.usage.downloaded, 10_000_000_000_000_000);
+        assert_eq!(resolved.assumptions.len(), 2, "{:?}", resolved.assumptions);
+    }
+
+    #[test]
+    fn what_cannot_be_names_its_field() {
+        for (text, field) in [
+            ("storage='-1 TB'", "storage"),
+            ("storage='100'", "storage"),
+            ("put='many'", "put"),
+            ("object_size='100'", "object_size"),
+            ("object_size='0B'", "object_size"),
+            ("put='1000T'\nobject_size='5TB'", "put"),
+            ("egress='120%'\nget='1'", "egress"),
+            ("egress='2TB'\nread='1TB'", "egress"),
+            ("storage='2TB'\nstorage_peak='1TB'", "storage_peak"),
+            ("keep='7'", "keep"),
+            ("instance=['c7g.4xlarge']", "instance"),
+        ] {
+            assert_eq!(of(text).unwrap_err().field, field, "{text}");
+        }
+        assert_eq!(parse("storage='1TB'\nputs='1'").unwrap_err().0, 2);
+    }
+}
