@@ -212,6 +212,24 @@ pub fn format_bytes(n: u64) -> String {
     }
 }
 
+/// An amount of data for people, in the units in which it is round: `10 PB`, `1.5 TiB`; else three digits in a decimal unit.
+pub fn format_volume(bytes: u64) -> String {
+    let binary = bytes >= 1 << 30 && bytes.is_multiple_of(1 << 29);
+    if bytes < 1_000_000 || binary && !bytes.is_multiple_of(1_000_000_000) {
+        return format_bytes(bytes);
+    }
+    let units = [("PB", 15), ("TB", 12), ("GB", 9), ("MB", 6)];
+    let (unit, power) = units.into_iter().find(|(_, power)| bytes >= 10u64.pow(*power)).unwrap_or(("MB", 6));
+    let thousandths = (u128::from(bytes) * 1000 + 10u128.pow(power) / 2) / 10u128.pow(power);
+    let (whole, rest) = (thousandths / 1000, thousandths % 1000);
+    let digits = if whole >= 100 { 1 } else { 3 };
+    let fraction = format!("{rest:03}");
+    match fraction[..digits].trim_end_matches('0') {
+        "" => format!("{whole} {unit}"),
+        fraction => format!("{whole}.{fraction} {unit}"),
+    }
+}
+
 /// Writes a duration exactly, in the largest unit that divides it.
 pub fn format_duration(ns: u64) -> String {
     for (unit, size) in
@@ -324,6 +342,13 @@ mod tests {
         for bad in ["", "1.5", "-3", "12 MB", "1e9", "2000T"] {
             assert!(parse_count(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn amounts_are_shown_in_the_units_in_which_they_are_round() {
+        let shown = |text: &str| format_volume(parse_volume(text).unwrap());
+        assert_eq!([shown("10PB"), shown("1.5TB"), shown("50 TiB"), shown("1 KiB")], ["10 PB", "1.5 TB", "50 TiB", "1 KiB"]);
+        assert_eq!(shown("12582912000000B"), "12.583 TB");
     }
 
     /// Two stores of one bucket name could not be told apart.

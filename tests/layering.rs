@@ -22,8 +22,8 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("import", &["recorder", "schedule", "store", "workload"]),
     ("summary", &["recorder", "rng", "schedule", "store", "units", "workload"]),
     ("published", &[]),
-    ("cost", &["provider", "summary", "units"]),
-    ("report", &["machine", "metrics", "published", "recorder", "summary", "units"]),
+    ("cost", &["provider", "published", "summary", "units"]),
+    ("report", &["cost", "provider", "machine", "metrics", "published", "recorder", "summary", "units"]),
     ("server", &["clock", "metrics", "net", "rng", "s3", "units"]),
 ];
 

@@ -48,7 +48,10 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
         }
         What::Published => {
             for document in published::all().map_err(Exit::input)? {
-                println!("{:16} {} ({}, {})", document.name, document.title, document.source, document.date);
+                println!(
+                    "{} {:16} {} ({}, {})",
+                    document.number, document.name, document.title, document.source, document.date
+                );
             }
         }
         What::Providers => {

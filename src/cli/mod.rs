@@ -7,6 +7,7 @@ pub mod calibrate;
 pub mod check;
 pub mod clean;
 pub mod compare;
+pub mod cost;
 pub mod dry_run;
 pub mod exit;
 pub mod export;
@@ -75,6 +76,8 @@ enum Command {
     Calibrate(calibrate::Arguments),
     /// Serve an S3-compatible store from memory
     Serve(serve::Arguments),
+    /// What a month of work costs, at one provider or at all of them
+    Cost(Box<cost::Arguments>),
     /// What others have published, and which of it holds
     Published(published::Arguments),
     /// List what is built in
@@ -106,6 +109,7 @@ pub fn main() -> i32 {
         Command::Bucket(arguments) => bucket::bucket(&arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Cost(arguments) => cost::cost(&arguments),
         Command::Published(arguments) => published::published(&arguments),
         Command::List(arguments) => list::list(&arguments),
     };

@@ -380,7 +380,7 @@ fn line(charge: &Charge<'_>) -> Line {
         item: format!("{}{free}", meter.item),
         part: Part::of(meter.measure),
         quantity: decimal_text(quantity, 0),
-        unit: if meter.unit.is_empty() { "requests".into() } else { meter.unit.clone() },
+        unit: meter.unit.clone(),
         unit_price_usd: charge.price,
         amount_usd: charge.amount,
         source: meter.provenance.source.clone(),

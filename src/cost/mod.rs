@@ -6,9 +6,13 @@
 //! price is an error, never nothing.
 
 pub mod bill;
+pub mod bills;
 pub mod book;
+pub mod breakeven;
 pub mod calls;
+pub mod claims;
 pub mod money;
+pub mod of_run;
 pub mod tariff;
 pub mod usage;
 pub mod workload;

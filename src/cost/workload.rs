@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use super::calls::Call;
 use super::usage::Usage;
-use crate::units::{format_bytes, format_count, format_size, parse_count, parse_size, parse_volume};
+use crate::units::{format_count, format_size, format_volume, parse_count, parse_size, parse_volume};
 
 /// Size of an object where none is said, in bytes.
 pub const USUAL_OBJECT: u64 = 1 << 20;
@@ -252,10 +252,10 @@ impl Workload {
         if read.is_none() && usage.egress > of_gets {
             assumptions.push(format!(
                 "{} are read, as much as leaves; {} requests of {} are {} (--read)",
-                format_bytes(usage.egress),
+                format_volume(usage.egress),
                 format_count(gets),
                 format_size(usage.object_bytes),
-                format_bytes(of_gets)
+                format_volume(of_gets)
             ));
         }
         Ok(())

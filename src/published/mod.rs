@@ -18,6 +18,12 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("tigris-ycsb", include_str!("../../published/tigris-ycsb.toml")),
 ];
 
+/// Price books with the constants of documents that compute costs: the document's name and the text.
+pub const PRICES: &[(&str, &str)] = &[
+    ("express-vs-r2", include_str!("../../published/prices/express-vs-r2.toml")),
+    ("large-uploads", include_str!("../../published/prices/large-uploads.toml")),
+];
+
 /// A published document.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -30,6 +36,8 @@ pub struct Published {
     pub source: String,
     /// When.
     pub date: String,
+    /// Its number here, another name for it.
+    pub number: String,
     /// With what and how it was measured, as far as it says so.
     pub environment: String,
     /// What is known to be wrong with it.
@@ -40,6 +48,73 @@ pub struct Published {
     /// What must hold between them.
     #[serde(rename = "relation", default)]
     pub relations: Vec<Relation>,
+    /// What it computes costs with.
+    pub calculator: Option<Calculator>,
+    /// The costs that it prints.
+    #[serde(rename = "claim", default)]
+    pub claims: Vec<Claim>,
+}
+
+/// How a document computes costs: the constants are a price book in `published/prices/`.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Calculator {
+    /// The month that it computes, in the words of a workload file.
+    pub workload: BTreeMap<String, String>,
+    /// Its offers and the real ones that they stand for.
+    pub offers: Vec<Stand>,
+    /// Why a line differs from the real one, by offer and line: `r2.storage`.
+    #[serde(default)]
+    pub why: BTreeMap<String, String>,
+}
+
+/// A published offer and the real one.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stand {
+    /// Name in the document's price book.
+    pub published: String,
+    /// Name in the real price books.
+    pub real: String,
+}
+
+/// A cost that a document prints, and what it follows from.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// In words.
+    pub says: String,
+    /// Dollars, or a ratio, as printed.
+    pub printed: String,
+    /// Whether it is a ratio.
+    #[serde(default)]
+    pub ratio: bool,
+    /// What is added up.
+    pub terms: Vec<Term>,
+    /// What the sum is divided by.
+    #[serde(default)]
+    pub over: Vec<Term>,
+    /// How far print and sum may be apart, as a share.
+    pub tolerance: f64,
+}
+
+/// A bill, or a part of one.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Term {
+    /// Whose, in the document's price book.
+    pub offer: String,
+    /// Which part of the bill; all of it where none is named.
+    pub part: Option<String>,
+    /// For which month.
+    pub workload: BTreeMap<String, String>,
+    /// How many times.
+    #[serde(default = "once")]
+    pub times: i64,
+}
+
+fn once() -> i64 {
+    1
 }
 
 /// Figures that belong together. Their names carry their units.
@@ -152,12 +227,12 @@ pub fn all() -> Result<Vec<Published>, PublishedError> {
     BUILT_IN.iter().map(read).collect()
 }
 
-/// The document of that name.
+/// The document of that name or number.
 ///
 /// # Errors
 /// See [`PublishedError`].
 pub fn named(name: &str) -> Result<Published, PublishedError> {
     let known = || BUILT_IN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
-    let found = all()?.into_iter().find(|p| p.name == name);
+    let found = all()?.into_iter().find(|p| p.name == name || p.number == name);
     found.ok_or_else(|| PublishedError::Unknown { name: name.into(), known: known() })
 }

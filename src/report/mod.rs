@@ -2,7 +2,9 @@
 //! `result.json` or from the recorder's rows alone, so any report can be made again without measuring again.
 
 pub mod comparison;
+pub mod decisions;
 pub mod directory;
+pub mod document;
 pub mod export;
 pub mod html;
 pub mod intervals;

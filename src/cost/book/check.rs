@@ -37,6 +37,16 @@ fn unit(meter: MeterName, per: Option<&str>) -> Result<Unit, String> {
     }
 }
 
+/// The unit of a price of nothing.
+fn usual_unit(meter: MeterName) -> &'static str {
+    match meter {
+        MeterName::Storage => "GB-month",
+        MeterName::Requests => "1000 requests",
+        MeterName::Instance => "hour",
+        _ => "GB",
+    }
+}
+
 fn wrong(meter: MeterName, per: &str) -> String {
     let example = match meter {
         MeterName::Storage => "GiB-month or GB-month",
@@ -162,7 +172,7 @@ fn price(sources: &Sources, price: &PriceWritten) -> Result<Price, String> {
     }
     let nothing = price.usd == Some(Usd::ZERO) && price.per.is_none();
     let unit = if nothing {
-        Unit { name: String::new(), base: 1 }
+        unit(price.meter, Some(usual_unit(price.meter)))?
     } else {
         unit(price.meter, price.per.as_deref())?
     };

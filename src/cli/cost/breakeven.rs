@@ -1,0 +1,76 @@
+//! `plimsoll cost breakeven`: where the bills of providers cross.
+
+use clap::Args;
+
+use super::asked::{Asked, WorkloadArguments};
+use super::form::FormArguments;
+use super::from_run::FromRun;
+use crate::cli::exit::Exit;
+use crate::cost::breakeven::{Vary, breakeven};
+use crate::report::decisions::breakeven::document;
+use crate::units::{parse_count, parse_size};
+
+/// Arguments of `plimsoll cost breakeven`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Providers to hold against each other: two or more names from `plimsoll list prices`, with @REGION where they have several
+    #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', required = true)]
+    between: Vec<String>,
+    /// What changes, all else being as the workload says
+    #[arg(long, value_enum)]
+    vary: Vary,
+    /// From so much of it
+    #[arg(long, value_name = "AMOUNT")]
+    from: Option<String>,
+    /// Up to so much of it
+    #[arg(long, value_name = "AMOUNT")]
+    to: Option<String>,
+    #[command(flatten)]
+    workload: WorkloadArguments,
+    #[command(flatten)]
+    from_run: FromRun,
+    #[command(flatten)]
+    form: FormArguments,
+}
+
+/// An end of the range.
+fn end(flag: &str, vary: Vary, text: Option<&String>, usual: u64) -> Result<u64, Exit> {
+    let Some(text) = text else { return Ok(usual) };
+    let read = if vary.is_bytes() { parse_size(text) } else { parse_count(text) };
+    let bare = vary.is_bytes() && text.trim().ends_with(|c: char| c.is_ascii_digit()) && text.trim() != "0";
+    match read {
+        Ok(_) if bare => Err(Exit::input(format!("{flag}: '{text}' has no unit; write it as 10TB or 4KiB"))),
+        Ok(amount) => Ok(amount),
+        Err(e) => Err(Exit::input(format!("{flag}: {e}"))),
+    }
+}
+
+/// Prints where the bills cross.
+///
+/// # Errors
+/// 2 for a workload, provider or range that there are no bills for.
+pub fn run(arguments: &Arguments) -> Result<(), Exit> {
+    let vary = arguments.vary;
+    let usual = vary.usual_range();
+    let from = end("--from", vary, arguments.from.as_ref(), usual.0)?;
+    let to = end("--to", vary, arguments.to.as_ref(), usual.1.max(from.saturating_mul(1000)).min(1 << 60))?;
+    if from >= to {
+        return Err(Exit::input("--from must be less than --to"));
+    }
+    let asked = Asked::read_with(&arguments.workload, &arguments.from_run, |w| vary.set(w, from))?;
+    let (tariffs, _) = asked.tariffs(&arguments.between)?;
+    if tariffs.len() < 2 {
+        return Err(Exit::input("--between needs two different providers, such as --between aws-s3-express,cloudflare-r2"));
+    }
+    let found = breakeven(&tariffs, &asked.workload, vary, (from, to));
+    let found = found.map_err(|e| Exit::input(format!("--vary {}: {e}", vary.name())))?;
+    if found.points.iter().all(|p| p.totals_usd.iter().all(Option::is_none)) {
+        let why = crate::cost::bills::Bills::of(&tariffs, &asked.usage, Vec::new());
+        let reason = why.not_priced.first().map_or("no provider has a bill", |n| n.reason.as_str());
+        return Err(Exit::input(format!("--between: {reason}")));
+    }
+    let titles: Vec<&str> = tariffs.iter().map(|t| t.title.as_str()).collect();
+    let notes = asked.assumptions.iter().map(|a| format!("assumed: {a}")).collect();
+    let what = vec![format!("{}, but for {}", asked.what().join(" "), vary.name())];
+    arguments.form.print(&document(&found, &titles, what, notes), &found)
+}

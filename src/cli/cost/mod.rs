@@ -1,0 +1,88 @@
+//! `plimsoll cost`: what a month of work costs, at one provider or at all of them.
+
+pub mod asked;
+pub mod breakeven;
+pub mod form;
+pub mod from_run;
+pub mod published;
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::exit::Exit;
+use crate::cost::bills::Bills;
+use crate::report::decisions::bills::document;
+use asked::{Asked, WorkloadArguments};
+use form::FormArguments;
+use from_run::FromRun;
+
+/// Arguments of `plimsoll cost`.
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    bill: BillArguments,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Where the bills of providers cross when one thing changes
+    Breakeven(Box<breakeven::Arguments>),
+}
+
+/// Arguments of the bill itself.
+#[derive(Debug, Args)]
+struct BillArguments {
+    /// Whose bill: a name from `plimsoll list prices`, with @REGION where it has several; may be repeated [default: all]
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    provider: Vec<String>,
+    /// Show every line of every bill with its source
+    #[arg(long)]
+    items: bool,
+    /// Compute as a published document does (`plimsoll list published`), and explain the difference to the real bill
+    #[arg(long, value_name = "DOCUMENT", conflicts_with_all = ["provider", "from_run", "items"])]
+    as_published: Option<String>,
+    #[command(flatten)]
+    workload: WorkloadArguments,
+    #[command(flatten)]
+    from_run: FromRun,
+    #[command(flatten)]
+    form: FormArguments,
+}
+
+/// Prints what it costs.
+///
+/// # Errors
+/// 2 for a workload, provider, region or date that there is no bill for.
+pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
+    if let Some(command) = &arguments.command {
+        return match command {
+            Command::Breakeven(arguments) => breakeven::run(arguments),
+        };
+    }
+    let bill = &arguments.bill;
+    match &bill.as_published {
+        Some(name) => published::as_published(name, &bill.workload, &bill.form),
+        None => bills(bill),
+    }
+}
+
+fn bills(arguments: &BillArguments) -> Result<(), Exit> {
+    let asked = Asked::read(&arguments.workload, &arguments.from_run)?;
+    let named = !arguments.provider.is_empty();
+    let (tariffs, mut missing) = asked.tariffs(&arguments.provider)?;
+    let mut bills = Bills::of(&tariffs, &asked.usage, asked.assumptions.clone());
+    if named && let Some(refused) = bills.not_priced.first() {
+        return Err(Exit::input(format!("--provider {}: {}", refused.provider, refused.reason)));
+    }
+    bills.not_priced.append(&mut missing);
+    let document = document(&bills, asked.what(), arguments.items || (named && bills.bills.len() <= 4));
+    arguments.form.print(&document, &bills)
+}
+
+/// JSON for a program, with a line's end.
+pub fn json(value: &impl Serialize) -> String {
+    format!("{}\n", serde_json::to_string_pretty(value).unwrap_or_default())
+}

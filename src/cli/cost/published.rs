@@ -1,0 +1,57 @@
+//! `plimsoll cost --as-published`: a published calculator with its own constants, and the real bill beside it.
+
+use serde::Serialize;
+
+use super::asked::{PriceArguments, WorkloadArguments, in_words};
+use super::form::FormArguments;
+use crate::cli::exit::Exit;
+use crate::cost::claims::{Beside, Checked, beside, check, workload};
+use crate::cost::workload::Workload;
+use crate::published::named;
+use crate::report::decisions::published::document;
+
+/// What it came to, for programs.
+#[derive(Serialize)]
+struct AsPublished {
+    document: String,
+    source: String,
+    bills: Vec<Beside>,
+    claims: Vec<Checked>,
+}
+
+fn date_and_prices(arguments: &PriceArguments) -> Result<(jiff::civil::Date, crate::cost::book::Prices), Exit> {
+    Ok((arguments.date()?, arguments.read()?))
+}
+
+/// Prints it.
+///
+/// # Errors
+/// 2 for a document that computes no costs, or a workload that it has no prices for.
+pub fn as_published(name: &str, arguments: &WorkloadArguments, form: &FormArguments) -> Result<(), Exit> {
+    let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--as-published {name}: {e}"));
+    let published = named(name).map_err(|e| wrong(&e))?;
+    let (date, prices) = date_and_prices(&arguments.prices)?;
+    let checked = check(&published, &prices, date).map_err(|e| wrong(&e))?;
+    let words = published.calculator.as_ref().map(|c| c.workload.clone()).unwrap_or_default();
+    let flags = arguments.given()?;
+    let asked = if flags == Workload::default() { workload(&words).map_err(|e| wrong(&e))? } else { flags };
+    let usage = asked.resolve().map_err(|e| arguments.located(&e, None))?.usage;
+    let beside = beside(&published, &prices, date, &usage).map_err(|e| wrong(&e))?;
+    let what = vec![
+        format!("{} ({}, {})", published.title, published.source, published.date),
+        format!("A month of {}; real prices of {date}", in_words(&usage)),
+    ];
+    let notes = vec![
+        "as published: with the document's own constants, wrong ones included".to_string(),
+        "follows: what the same constants come to for what the sentence says".to_string(),
+    ];
+    let head = format!("Costs as published in {}", published.name);
+    let document = document(head, what, &beside, &checked, notes);
+    let value = AsPublished {
+        document: published.name.clone(),
+        source: published.source.clone(),
+        bills: beside,
+        claims: checked,
+    };
+    form.print(&document, &value)
+}

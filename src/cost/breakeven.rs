@@ -1,0 +1,213 @@
+//! Where bills cross when one thing about a workload changes.
+
+use serde::Serialize;
+
+use super::bill::total;
+use super::money::Usd;
+use super::tariff::Tariff;
+use super::workload::{Workload, WorkloadError};
+
+/// Points at which all bills are computed before crossings are sought between them.
+const POINTS: usize = 1200;
+
+/// What changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub enum Vary {
+    /// Data that leaves for the internet
+    Egress,
+    /// Data stored
+    Storage,
+    /// Objects read
+    Get,
+    /// Objects written
+    Put,
+    /// Mean size of an object
+    ObjectSize,
+}
+
+impl Vary {
+    /// Name in sentences.
+    pub fn name(self) -> &'static str {
+        match self {
+            Vary::Egress => "egress",
+            Vary::Storage => "storage",
+            Vary::Get => "objects read",
+            Vary::Put => "objects written",
+            Vary::ObjectSize => "object size",
+        }
+    }
+
+    /// Whether it is bytes; else it is a count.
+    pub fn is_bytes(self) -> bool {
+        !matches!(self, Vary::Get | Vary::Put)
+    }
+
+    /// From where to where, where nothing is said: 1 GB to 100 PB, a thousand to a billion requests, 1 KiB to 1 GiB.
+    pub fn usual_range(self) -> (u64, u64) {
+        match self {
+            Vary::Egress | Vary::Storage => (1_000_000_000, 100_000_000_000_000_000),
+            Vary::Get | Vary::Put => (1_000, 1_000_000_000_000),
+            Vary::ObjectSize => (1 << 10, 1 << 30),
+        }
+    }
+
+    /// The workload with so much of it.
+    pub fn set(self, workload: &Workload, amount: u64) -> Workload {
+        let mut workload = workload.clone();
+        let bytes = Some(format!("{amount}B"));
+        match self {
+            Vary::Egress => workload.egress = bytes,
+            Vary::Storage => workload.storage = bytes,
+            Vary::ObjectSize => workload.object_size = bytes,
+            Vary::Get => workload.get = Some(amount.to_string()),
+            Vary::Put => workload.put = Some(amount.to_string()),
+        }
+        workload
+    }
+}
+
+/// All bills at one amount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Point {
+    /// Bytes or requests.
+    pub amount: u64,
+    /// What each provider asks; null where it has no bill.
+    pub totals_usd: Vec<Option<Usd>>,
+}
+
+impl Point {
+    /// Who is the cheapest; of equals the one that `held` it before, else the first.
+    pub fn cheapest(&self, held: Option<usize>) -> Option<usize> {
+        let least = self.totals_usd.iter().flatten().min()?;
+        let is_least = |at: &usize| self.totals_usd[*at] == Some(*least);
+        held.filter(is_least).or_else(|| (0..self.totals_usd.len()).find(is_least))
+    }
+}
+
+/// Amounts for which one provider is the cheapest.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Segment {
+    /// The least of them.
+    pub from: u64,
+    /// The most of them.
+    pub to: u64,
+    /// Whose bill is the lowest, by its place; null where nobody has one.
+    pub cheapest: Option<usize>,
+    /// All bills at `from`.
+    pub at_from: Point,
+}
+
+/// How bills go with an amount.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Breakeven {
+    /// What changes.
+    pub vary: Vary,
+    /// The providers, in the order asked.
+    pub providers: Vec<String>,
+    /// Who is the cheapest from where to where.
+    pub segments: Vec<Segment>,
+    /// The bills along the way.
+    pub points: Vec<Point>,
+}
+
+/// The amounts between two, evenly spaced on a logarithmic scale.
+fn amounts(from: u64, to: u64) -> Vec<u64> {
+    let (low, high) = ((from.max(1) as f64).ln(), (to as f64).ln());
+    let at = |i: usize| (low + (high - low) * i as f64 / (POINTS - 1) as f64).exp().round() as u64;
+    let mut out: Vec<u64> = (0..POINTS).map(at).map(|a| a.clamp(from, to)).collect();
+    out[0] = from;
+    out[POINTS - 1] = to;
+    out.dedup();
+    out
+}
+
+/// All bills for a workload with so much of what varies.
+fn point(tariffs: &[Tariff], workload: &Workload, vary: Vary, amount: u64) -> Result<Point, WorkloadError> {
+    let usage = vary.set(workload, amount).resolve()?.usage;
+    Ok(Point { amount, totals_usd: tariffs.iter().map(|t| total(t, &usage).ok()).collect() })
+}
+
+/// Who is the cheapest where, to the byte or request.
+///
+/// # Errors
+/// When the workload is wrong.
+pub fn breakeven(
+    tariffs: &[Tariff],
+    workload: &Workload,
+    vary: Vary,
+    (from, to): (u64, u64),
+) -> Result<Breakeven, WorkloadError> {
+    let at = |amount| point(tariffs, workload, vary, amount);
+    let points: Vec<Point> = amounts(from, to).into_iter().map(at).collect::<Result<_, _>>()?;
+    let mut segments: Vec<Segment> = Vec::new();
+    let mut held = None;
+    for pair in points.windows(2) {
+        let (left, right) = (&pair[0], &pair[1]);
+        if segments.is_empty() {
+            held = left.cheapest(None);
+            segments.push(Segment { from, to, cheapest: held, at_from: left.clone() });
+        }
+        if right.cheapest(held) == held {
+            continue;
+        }
+        // The least amount in between at which the one that held it does not hold it any more.
+        let (mut below, mut above) = (left.amount, right.amount);
+        while above - below > 1 {
+            let middle = below + (above - below) / 2;
+            if at(middle)?.cheapest(held) == held { below = middle } else { above = middle }
+        }
+        let here = at(above)?;
+        held = here.cheapest(None);
+        if let Some(last) = segments.last_mut() {
+            last.to = below;
+        }
+        segments.push(Segment { from: above, to, cheapest: held, at_from: here });
+        // It may change again before the next point; that is seen from there on.
+        held = right.cheapest(held);
+        if segments.last().map(|s| s.cheapest) != Some(held) {
+            segments.push(Segment { from: right.amount, to, cheapest: held, at_from: right.clone() });
+            let last = segments.len() - 1;
+            segments[last - 1].to = right.amount - 1;
+        }
+    }
+    let providers = tariffs.iter().map(|t| t.offer.clone()).collect();
+    Ok(Breakeven { vary, providers, segments, points })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::book::Prices;
+
+    fn tariffs(names: &[&str]) -> Vec<Tariff> {
+        let prices = Prices::built_in().unwrap();
+        names.iter().map(|n| prices.tariff(n, None, "2026-11-21".parse().unwrap()).unwrap()).collect()
+    }
+
+    #[test]
+    fn a_crossing_is_found_to_the_byte() {
+        // 1 TB at S3 is 21.42, at R2 14.85: with 100 GiB out and no requests R2 is always cheaper. Reads turn it: R2 pays 0.36 a
+        // million beyond ten, B2 nothing.
+        let workload = Workload { storage: Some("1TB".into()), ..Workload::default() };
+        let found = breakeven(&tariffs(&["aws-s3", "cloudflare-r2"]), &workload, Vary::Egress, (1, 1 << 50)).unwrap();
+        assert_eq!(found.segments.len(), 1);
+        assert_eq!(found.segments[0].cheapest, Some(1));
+        // S3 Express stores dearer and reads cheaper than S3: 1 GiB costs 0.087 more; a GET of no bytes 0.00037 / 1000 less.
+        let workload = Workload { storage: Some("1 GiB".into()), read: Some("0B".into()), ..Workload::default() };
+        let found = breakeven(&tariffs(&["aws-s3", "aws-s3-express"]), &workload, Vary::Get, (1, 1_000_000_000)).unwrap();
+        let crossing = found.segments[1].from;
+        assert_eq!(found.segments.len(), 2);
+        assert!((crossing as f64 - 0.087 / 0.00000037).abs() <= 1.0, "{crossing}");
+        let [s3, express] = found.segments[1].at_from.totals_usd[..] else { panic!() };
+        assert!(express < s3);
+    }
+
+    #[test]
+    fn whoever_does_not_take_the_workload_is_not_in_the_running() {
+        let workload = Workload { storage: Some("1TB".into()), ..Workload::default() };
+        let found = breakeven(&tariffs(&["wasabi", "aws-s3"]), &workload, Vary::Egress, (1, 10_000_000_000_000)).unwrap();
+        let ends: Vec<_> = found.segments.iter().map(|s| (s.from, s.cheapest)).collect();
+        assert_eq!(ends, [(1, Some(0)), (1_000_000_000_001, Some(1))]);
+    }
+}

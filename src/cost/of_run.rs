@@ -1,0 +1,218 @@
+//! What a run measured, as the workload of a month.
+
+use super::workload::Workload;
+use crate::summary::result::{RunResult, Window};
+use crate::units::{format_per_s, parse_rate};
+
+/// Seconds of a month of 730 hours.
+pub const MONTH_S: f64 = 730.0 * 3600.0;
+
+/// How much of what was measured.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Scale {
+    /// So many times the measured rate.
+    Times(f64),
+    /// So many operations per second in all.
+    PerS(f64),
+}
+
+impl Scale {
+    /// Reads `0.2`, `10x` or `500/s`.
+    ///
+    /// # Errors
+    /// A message that names the forms.
+    pub fn parse(text: &str) -> Result<Scale, String> {
+        if let Ok(per_s) = parse_rate(text) {
+            return Ok(Scale::PerS(per_s));
+        }
+        let number: Option<f64> = text.trim().trim_end_matches('x').parse().ok();
+        match number.filter(|n| *n > 0.0 && *n <= 1e6) {
+            Some(times) => Ok(Scale::Times(times)),
+            None => Err(format!("'{text}' is no scale; write 0.2, 10x or a rate such as 500/s")),
+        }
+    }
+}
+
+/// Why a run is no workload.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ProjectError {
+    /// Nothing was done.
+    #[error("no operation was measured on {0}")]
+    Nothing(String),
+    /// It is more than anybody pays for.
+    #[error("a month of that would be more than 4 EiB or 10^15 requests; lower --scale")]
+    Absurd,
+}
+
+/// What was done per second of measuring, by kind of request.
+#[derive(Debug, Default)]
+struct Rates {
+    put: f64,
+    get: f64,
+    head: f64,
+    list: f64,
+    delete: f64,
+    written: f64,
+    read: f64,
+    operations: f64,
+    /// Objects in parts, parts of each and their size.
+    part_bytes: Option<u64>,
+    objects_put: f64,
+}
+
+impl Rates {
+    fn add(&mut self, window: &Window, seconds: f64) {
+        let (requests, bytes) = (window.attempts as f64 / seconds, window.bytes as f64 / seconds);
+        let operations = window.operations as f64 / seconds;
+        self.operations += operations;
+        match window.operation.as_str() {
+            "put" | "update" => {
+                match &window.upload {
+                    Some(upload) if upload.part_bytes > 0 => {
+                        self.part_bytes = Some(upload.part_bytes);
+                        self.put += operations;
+                    }
+                    _ => self.put += requests,
+                }
+                self.objects_put += operations;
+                self.written += bytes;
+            }
+            "get" | "get_range" => {
+                self.get += requests;
+                self.read += bytes;
+            }
+            "head" => self.head += requests,
+            "list" => self.list += requests,
+            "delete" => self.delete += requests,
+            "scan" => {
+                // A listing, then the objects.
+                self.list += operations;
+                self.get += (requests - operations).max(0.0);
+                self.read += bytes;
+            }
+            "read_modify_write" => {
+                self.get += operations;
+                self.put += (requests - operations).max(0.0);
+                self.read += bytes / 2.0;
+                self.written += bytes / 2.0;
+                self.objects_put += operations;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The time that a store was measured for: windows of one phase, repeat, block and step are one stretch.
+fn measured_s(windows: &[&Window]) -> f64 {
+    let mut seen: Vec<(&str, u32, u32, Option<u32>)> = Vec::new();
+    let mut sum = 0.0;
+    for window in windows {
+        let stretch = (window.phase.as_str(), window.repeat, window.block, window.step);
+        if !seen.contains(&stretch) {
+            seen.push(stretch);
+            sum += window.window_s;
+        }
+    }
+    sum
+}
+
+/// A month of what a run measured on a store, and what had to be taken for granted.
+///
+/// Failed attempts and retries are requests like others. What is stored is what the run wrote beforehand.
+///
+/// # Errors
+/// [`ProjectError`] when that is nothing, or beyond all bounds.
+pub fn project(result: &RunResult, store: &str, scale: Scale) -> Result<(Workload, Vec<String>), ProjectError> {
+    let of = |role: &str| -> Vec<&Window> {
+        result.windows.iter().filter(|w| w.store == store && w.role == role).collect()
+    };
+    let windows = of("measure");
+    let seconds = measured_s(&windows);
+    let mut rates = Rates::default();
+    windows.iter().for_each(|w| rates.add(w, seconds));
+    if rates.operations == 0.0 || !rates.operations.is_finite() {
+        return Err(ProjectError::Nothing(store.into()));
+    }
+    let times = match scale {
+        Scale::Times(times) => times,
+        Scale::PerS(per_s) => per_s / rates.operations,
+    };
+    let whole = |per_s: f64, most: f64| {
+        let n = (per_s * times * MONTH_S).round();
+        if n <= most { Ok(n as u64) } else { Err(ProjectError::Absurd) }
+    };
+    let count = |per_s: f64| -> Result<Option<String>, ProjectError> {
+        Ok(Some(whole(per_s, 1e15)?).filter(|n| *n > 0).map(|n| n.to_string()))
+    };
+    let bytes = |per_s: f64| -> Result<Option<String>, ProjectError> {
+        Ok(Some(whole(per_s, (1u64 << 62) as f64)?).filter(|n| *n > 0).map(|n| format!("{n}B")))
+    };
+    let stored: u64 = of("prepare").iter().map(|w| w.bytes).sum();
+    let mean = |bytes: f64, objects: f64| (objects > 0.0 && bytes > 0.0).then(|| (bytes / objects).round() as u64);
+    let object = mean(rates.written, rates.objects_put).or(mean(rates.read, rates.get));
+    let mut assumptions = vec![format!(
+        "a month of 730 hours at {}/s in all, {} times what was measured on {store}",
+        format_per_s(rates.operations * times),
+        (times * 1000.0).round() / 1000.0
+    )];
+    if stored > 0 {
+        assumptions.push("stored is what the run wrote beforehand (--storage)".into());
+    } else {
+        assumptions.push("nothing is stored but what is written and at once deleted (--storage)".into());
+    }
+    let workload = Workload {
+        storage: (stored > 0).then(|| format!("{stored}B")),
+        put: count(rates.put)?,
+        get: count(rates.get)?,
+        head: count(rates.head)?,
+        list: count(rates.list)?,
+        delete: count(rates.delete)?,
+        written: bytes(rates.written)?,
+        read: bytes(rates.read)?,
+        object_size: object.map(|n| format!("{}B", n.max(1))),
+        part_size: rates.part_bytes.map(|n| format!("{n}B")),
+        ..Workload::default()
+    };
+    Ok((workload, assumptions))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn window(operation: &str, attempts: u64, bytes: u64) -> Window {
+        Window {
+            store: "s".into(),
+            role: "measure".into(),
+            operation: operation.into(),
+            operations: attempts,
+            attempts,
+            bytes,
+            window_s: 10.0,
+            ..Window::default()
+        }
+    }
+
+    #[test]
+    fn a_month_goes_on_as_it_was_measured() {
+        let windows = vec![window("get", 900, 900 << 10), window("put", 100, 100 << 10)];
+        let result = RunResult { windows, ..RunResult::default() };
+        let (workload, _) = project(&result, "s", Scale::Times(1.0)).unwrap();
+        // 90/s and 10/s for 2,628,000 seconds: operations of one phase share its time.
+        assert_eq!((workload.get.as_deref(), workload.put.as_deref()), (Some("236520000"), Some("26280000")));
+        assert_eq!(workload.object_size.as_deref(), Some("1024B"));
+        let (half, _) = project(&result, "s", Scale::PerS(50.0)).unwrap();
+        assert_eq!(half.get.as_deref(), Some("118260000"));
+        assert_eq!(project(&result, "t", Scale::Times(1.0)), Err(ProjectError::Nothing("t".into())));
+        assert_eq!(project(&result, "s", Scale::Times(1e6)).map(|_| ()), Ok(()));
+    }
+
+    #[test]
+    fn scales_are_factors_or_rates() {
+        assert_eq!(Scale::parse("10x"), Ok(Scale::Times(10.0)));
+        assert_eq!(Scale::parse("500/s"), Ok(Scale::PerS(500.0)));
+        for bad in ["0", "-1", "x", "fast", "1e9"] {
+            assert!(Scale::parse(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! Bills side by side.
+
+use serde_json::json;
+
+use super::dollars;
+use crate::cost::bill::{Bill, Line, Part};
+use crate::cost::bills::Bills;
+use crate::cost::money::Usd;
+use crate::provider::Confidence;
+use crate::report::document::{Document, Table};
+
+/// How a decimal is shown: thousands apart, at most three places.
+pub fn quantity(text: &str) -> String {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let mut grouped = String::new();
+    for (at, digit) in whole.chars().enumerate() {
+        if at > 0 && (whole.len() - at).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    let significant = if whole == "0" { fraction.len().min(6) } else { fraction.len().min(3) };
+    let fraction = fraction[..significant].trim_end_matches('0');
+    if fraction.is_empty() { grouped } else { format!("{grouped}.{fraction}") }
+}
+
+/// A unit as people say it: `GiB-month`, `1,000 requests`.
+fn unit(line: &Line) -> String {
+    match line.unit.split_once(' ') {
+        Some((count, what)) => format!("{} {what}", quantity(count)),
+        None => line.unit.clone(),
+    }
+}
+
+/// The parts that any of the bills has.
+pub fn parts(bills: &[&Bill]) -> Vec<Part> {
+    Part::ALL.into_iter().filter(|p| bills.iter().any(|b| b.lines.iter().any(|l| l.part == *p))).collect()
+}
+
+/// All bills in one table, the cheapest first.
+fn ranking(bills: &Bills) -> Table {
+    let sorted = bills.by_total();
+    let parts = parts(&sorted);
+    let names: Vec<String> = parts.iter().map(|p| format!("{}#", p.name())).collect();
+    let columns: Vec<&str> = ["provider", "region"]
+        .into_iter()
+        .chain(names.iter().map(String::as_str))
+        .chain(["a month#", "x the cheapest#"])
+        .collect();
+    let mut table = Table::new("", &columns);
+    let least = sorted.first().map_or(Usd::ZERO, |b| b.total_usd);
+    for bill in &sorted {
+        let mut row = vec![bill.provider.clone(), bill.region.clone()];
+        row.extend(parts.iter().map(|p| match bill.lines.iter().any(|l| l.part == *p) {
+            true => bill.part(*p).shown(),
+            false => "-".into(),
+        }));
+        row.push(bill.total_usd.shown());
+        row.push(times(bill.total_usd, least));
+        table.row(row);
+    }
+    table
+}
+
+/// How many times one amount is of another.
+pub fn times(amount: Usd, of: Usd) -> String {
+    if of == Usd::ZERO { "-".into() } else { format!("{:.2}", amount.dollars() / of.dollars()) }
+}
+
+/// One bill, line by line.
+pub fn itemised(bill: &Bill) -> Table {
+    let head = format!("{} ({}, {}), prices of {}", bill.title, bill.provider, bill.region, bill.as_of);
+    let mut table = Table::new(head, &["item", "quantity#", "unit", "unit price#", "amount#", "price read", "confidence"]);
+    for line in &bill.lines {
+        table.row([
+            line.item.clone(),
+            quantity(&line.quantity),
+            unit(line),
+            format!("${}", line.unit_price_usd),
+            line.amount_usd.shown(),
+            line.as_of.clone(),
+            line.confidence.name().to_string(),
+        ]);
+    }
+    table.row(["total", "", "", "", &bill.total_usd.shown(), "", ""]);
+    table
+}
+
+/// Every line of every bill as it is, for programs.
+fn figures(bills: &[Bill]) -> Table {
+    let columns =
+        ["provider", "region", "item", "part", "quantity", "unit", "unit_price_usd", "amount_usd", "source", "as_of", "confidence"];
+    let mut table = Table::new("", &columns);
+    for (bill, line) in bills.iter().flat_map(|b| b.lines.iter().map(move |l| (b, l))) {
+        table.row([
+            bill.provider.clone(),
+            bill.region.clone(),
+            line.item.clone(),
+            line.part.name().into(),
+            line.quantity.clone(),
+            line.unit.clone(),
+            line.unit_price_usd.to_string(),
+            line.amount_usd.to_string(),
+            line.source.clone(),
+            line.as_of.clone(),
+            line.confidence.name().into(),
+        ]);
+    }
+    table
+}
+
+/// What of a bill nobody confirmed.
+pub fn doubts(bill: &Bill) -> Option<String> {
+    let items = bill.doubtful();
+    (!items.is_empty()).then(|| {
+        format!("{}: low confidence in the price of {}", bill.provider, items.join("; "))
+    })
+}
+
+/// Sources and remarks of a bill's prices.
+pub fn sources(bills: &[&Bill]) -> Vec<String> {
+    let mut out: Vec<String> = Vec::new();
+    for bill in bills {
+        let mut seen: Vec<&str> = Vec::new();
+        for line in &bill.lines {
+            if !seen.contains(&line.source.as_str()) {
+                seen.push(&line.source);
+            }
+        }
+        out.push(format!("{}: {}", bill.provider, seen.join("; ")));
+        let mut noted: Vec<&str> = Vec::new();
+        for line in bill.lines.iter().filter(|l| l.note.is_some()) {
+            let note = line.note.as_deref().unwrap_or_default();
+            if !noted.contains(&note) {
+                noted.push(note);
+                let item = line.item.trim_end_matches(", free allowance");
+                out.push(format!("{}, {item}: {note}", bill.provider));
+            }
+        }
+        out.extend(bill.notes.iter().map(|note| format!("{}: {note}", bill.provider)));
+    }
+    out
+}
+
+fn answer(bills: &Bills) -> String {
+    let sorted = bills.by_total();
+    match sorted.as_slice() {
+        [] => "No provider has a bill for this workload.".into(),
+        [only] => format!("{} asks {} a month.", only.title, only.total_usd.shown()),
+        [first, second, ..] => {
+            let dearest = sorted[sorted.len() - 1];
+            let same = first.total_usd == second.total_usd;
+            let lead = if same {
+                format!("{} and {} ask {} a month", first.title, second.title, first.total_usd.shown())
+            } else {
+                format!("{} is the cheapest at {} a month", first.title, first.total_usd.shown())
+            };
+            let last = match first.total_usd == dearest.total_usd || sorted.len() == 2 && same {
+                true => String::new(),
+                false => format!("; {} asks {}", dearest.title, dearest.total_usd.shown()),
+            };
+            format!("{lead}{last}.")
+        }
+    }
+}
+
+/// The document of bills for a workload that `what` describes; `items` adds every line of every bill.
+pub fn document(bills: &Bills, what: Vec<String>, items: bool) -> Document {
+    let sorted = bills.by_total();
+    let mut tables = Vec::new();
+    if sorted.len() > 1 {
+        tables.push(ranking(bills));
+    }
+    if items || sorted.len() == 1 {
+        tables.extend(sorted.iter().map(|bill| itemised(bill)));
+    }
+    let mut notes: Vec<String> = bills.assumptions.iter().map(|a| format!("assumed: {a}")).collect();
+    notes.extend(bills.not_priced.iter().map(|n| format!("left out: {}", n.reason)));
+    if items || sorted.len() == 1 {
+        notes.extend(sources(&sorted));
+    } else if !sorted.is_empty() {
+        notes.push("--items shows every line with its source; --provider NAME chooses".into());
+    }
+    let parts = parts(&sorted);
+    let amounts = |b: &&Bill| parts.iter().map(|p| dollars(b.part(*p))).collect::<Vec<f64>>();
+    let low = |b: &Bill| b.lines.iter().any(|l| l.confidence == Confidence::Low);
+    Document {
+        title: "What it costs".into(),
+        what,
+        answer: answer(bills),
+        warnings: sorted.iter().filter(|b| low(b)).filter_map(|b| doubts(b)).collect(),
+        tables,
+        notes,
+        figures: figures(&bills.bills),
+        charts: json!({ "bills": {
+            "parts": parts.iter().map(|p| p.name()).collect::<Vec<_>>(),
+            "providers": sorted.iter().map(|b| &b.title).collect::<Vec<_>>(),
+            "amounts": sorted.iter().map(amounts).collect::<Vec<_>>(),
+        }}),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_keep_what_counts() {
+        assert_eq!(quantity("9313225.746154785156"), "9,313,225.746");
+        assert_eq!(quantity("12000"), "12,000");
+        assert_eq!(quantity("0.00012345"), "0.000123");
+        assert_eq!(quantity("0.5"), "0.5");
+    }
+}

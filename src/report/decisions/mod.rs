@@ -1,0 +1,12 @@
+//! What helps to decide, as documents: bills side by side, where they cross, which age to move objects at, which store fits.
+
+pub mod bills;
+pub mod breakeven;
+pub mod published;
+
+use crate::cost::money::Usd;
+
+/// Why a chart of money needs numbers, and tables need none: dollars for a scale.
+fn dollars(amount: Usd) -> f64 {
+    amount.dollars()
+}

@@ -1,0 +1,93 @@
+//! What others computed, beside the real bill and beside what their own constants say.
+
+use serde_json::json;
+
+use super::{bills::times, dollars};
+use crate::cost::claims::{Beside, Checked};
+use crate::cost::money::Usd;
+use crate::report::document::{Document, Table};
+
+/// A number of dollars, or a ratio.
+fn shown(checked: &Checked, value: Usd) -> String {
+    if checked.ratio { format!("{:.3}", value.dollars()) } else { value.cents() }
+}
+
+fn signed(amount: Usd) -> String {
+    if amount > Usd::ZERO { format!("+{}", amount.cents()) } else { amount.cents() }
+}
+
+fn difference(beside: &Beside) -> Table {
+    let head = format!(
+        "{} {}, really {} ({} times): the difference, line by line",
+        beside.published.title,
+        beside.published.total_usd.cents(),
+        beside.real.total_usd.cents(),
+        times(beside.real.total_usd, beside.published.total_usd)
+    );
+    let mut table = Table::new(head, &["line", "as published#", "real#", "difference#", "why"]);
+    for d in &beside.differences {
+        table.row([
+            d.line,
+            &d.published_usd.cents(),
+            &d.real_usd.cents(),
+            &signed(d.difference_usd),
+            d.why.as_deref().unwrap_or(""),
+        ]);
+    }
+    let (published, real) = (beside.published.total_usd, beside.real.total_usd);
+    table.row(["total", &published.cents(), &real.cents(), &signed(real - published), ""]);
+    table
+}
+
+fn claims(checked: &[Checked]) -> Table {
+    let holding = checked.iter().filter(|c| c.holds).count();
+    let head = format!("{holding} of {} printed costs follow from the document's own constants", checked.len());
+    let mut table = Table::new(head, &["", "printed", "as printed#", "follows#", "by real prices#"]);
+    for c in checked {
+        let word = if c.holds { "holds" } else { "WRONG" };
+        let real = c.real.map_or("-".into(), |real| shown(c, real));
+        table.row([word, &c.says, &shown(c, c.printed), &shown(c, c.follows), &real]);
+    }
+    table
+}
+
+/// The document; `head` says whose costs they are.
+pub fn document(head: String, what: Vec<String>, beside: &[Beside], checked: &[Checked], notes: Vec<String>) -> Document {
+    let mut figures =
+        Table::new("", &["offer", "line", "published_usd", "real_usd", "difference_usd", "why"]);
+    for b in beside {
+        for d in &b.differences {
+            figures.row([
+                b.published.provider.clone(),
+                d.line.into(),
+                d.published_usd.to_string(),
+                d.real_usd.to_string(),
+                d.difference_usd.to_string(),
+                d.why.clone().unwrap_or_default(),
+            ]);
+        }
+    }
+    for c in checked {
+        figures.row(["claim", &c.says, &c.printed.to_string(), &c.follows.to_string(), &(c.follows - c.printed).to_string(), if c.holds { "holds" } else { "wrong" }]);
+    }
+    let totals: Vec<String> =
+        beside.iter().map(|b| format!("{} {}", b.published.title, b.published.total_usd.cents())).collect();
+    let parts = ["as published", "real"];
+    let mut tables: Vec<Table> = beside.iter().map(difference).collect();
+    tables.push(claims(checked));
+    Document {
+        title: head,
+        what,
+        answer: format!("{}.", totals.join("; ")),
+        warnings: Vec::new(),
+        tables,
+        notes,
+        figures,
+        charts: json!({ "beside": {
+            "offers": beside.iter().map(|b| &b.real.title).collect::<Vec<_>>(),
+            "names": parts,
+            "published": beside.iter().map(|b| dollars(b.published.total_usd)).collect::<Vec<_>>(),
+            "real": beside.iter().map(|b| dollars(b.real.total_usd)).collect::<Vec<_>>(),
+        }}),
+    }
+}

@@ -1,0 +1,130 @@
+//! An answer with its tables, notes and charts, apart from the form in which it is read: terminal, Markdown, CSV or HTML.
+
+mod csv;
+mod html;
+mod markdown;
+mod terminal;
+
+use serde::Serialize;
+use serde_json::Value;
+
+/// A column of a table.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Column {
+    /// Its head.
+    pub name: String,
+    /// Whether it holds numbers, which stand to the right.
+    pub number: bool,
+}
+
+/// A table; every row has as many cells as there are columns.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Table {
+    /// What it is about; empty where there is nothing to say.
+    pub head: String,
+    /// Its columns.
+    pub columns: Vec<Column>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// A table without rows; names that end in `#` are columns of numbers.
+    pub fn new(head: impl Into<String>, columns: &[&str]) -> Table {
+        let column = |name: &&str| Column {
+            name: name.trim_end_matches('#').to_string(),
+            number: name.ends_with('#'),
+        };
+        Table { head: head.into(), columns: columns.iter().map(column).collect(), rows: Vec::new() }
+    }
+
+    /// Adds a row.
+    pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
+        self.rows.push(cells.into_iter().map(Into::into).collect());
+    }
+}
+
+/// The document.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Document {
+    /// Its title.
+    pub title: String,
+    /// What it is about, in a line or a few.
+    pub what: Vec<String>,
+    /// The answer in a sentence.
+    pub answer: String,
+    /// What must not be overlooked.
+    pub warnings: Vec<String>,
+    /// Tables, in order.
+    pub tables: Vec<Table>,
+    /// Sources, assumptions and explanations, below the tables.
+    pub notes: Vec<String>,
+    /// Figures as they are, for programs that read CSV.
+    pub figures: Table,
+    /// Data of the charts, for the scripts of the page; null for none.
+    pub charts: Value,
+}
+
+impl Document {
+    /// For a terminal.
+    pub fn terminal(&self) -> String {
+        terminal::render(self)
+    }
+
+    /// As GitHub-flavoured Markdown.
+    pub fn markdown(&self) -> String {
+        markdown::render(self)
+    }
+
+    /// The figures as CSV.
+    pub fn csv(&self) -> String {
+        csv::render(&self.figures)
+    }
+
+    /// As a page that opens offline.
+    ///
+    /// # Errors
+    /// When the template is broken, which its test would show.
+    pub fn html(&self) -> Result<String, minijinja::Error> {
+        html::render(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn document() -> Document {
+        let mut table = Table::new("what it costs", &["provider", "total#"]);
+        table.row(["a|b <i>", "$1.50"]);
+        Document {
+            title: "Title".into(),
+            answer: "a is </script> cheapest".into(),
+            tables: vec![table.clone()],
+            notes: vec!["prices of today".into()],
+            figures: table,
+            charts: serde_json::json!({ "kind": "none", "text": "</script>" }),
+            ..Document::default()
+        }
+    }
+
+    #[test]
+    fn every_form_says_the_same() {
+        let document = document();
+        for text in [document.terminal(), document.markdown(), document.html().unwrap()] {
+            for said in ["cheapest", "$1.50", "prices of today"] {
+                assert!(text.contains(said), "{said}: {text}");
+            }
+        }
+        assert_eq!(document.csv(), "provider,total\na|b <i>,$1.50\n");
+        assert!(document.markdown().contains("| a\\|b &lt;i> | $1.50 |"));
+    }
+
+    #[test]
+    fn data_cannot_end_the_script_that_holds_it() {
+        let page = document().html().unwrap();
+        let (_, data) = page.split_once("id=\"data\">").unwrap();
+        assert!(data[..data.find("</script>").unwrap()].contains("\"kind\""));
+        assert!(!page.contains("a is </script>"));
+    }
+}

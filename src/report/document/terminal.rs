@@ -1,0 +1,46 @@
+//! For a terminal: the answer first, then tables, then what they rest on.
+
+use std::io::IsTerminal;
+
+use comfy_table::{CellAlignment, ContentArrangement, Table as Drawn, presets};
+
+use super::{Document, Table};
+use crate::report::terminal::table::lines;
+
+/// Width of what goes to no terminal.
+pub const SHOWN_WIDTH: u16 = 150;
+
+fn table(table: &Table) -> String {
+    let mut drawn = Drawn::new();
+    if !std::io::stdout().is_terminal() {
+        drawn.set_width(SHOWN_WIDTH);
+    }
+    drawn.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    drawn.set_header(table.columns.iter().map(|c| &c.name));
+    table.rows.iter().for_each(|row| {
+        drawn.add_row(row);
+    });
+    for (column, drawn) in table.columns.iter().zip(drawn.column_iter_mut()) {
+        if column.number {
+            drawn.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let head = if table.head.is_empty() { String::new() } else { format!("{}\n", table.head) };
+    format!("\n{head}{}", lines(&drawn))
+}
+
+/// The document.
+pub fn render(document: &Document) -> String {
+    let mut out = String::new();
+    document.what.iter().for_each(|line| out.push_str(&format!("{line}\n")));
+    if !document.answer.is_empty() {
+        out.push_str(&format!("{}\n", document.answer));
+    }
+    document.warnings.iter().for_each(|line| out.push_str(&format!("! {line}\n")));
+    document.tables.iter().for_each(|t| out.push_str(&table(t)));
+    if !document.notes.is_empty() {
+        out.push('\n');
+    }
+    document.notes.iter().for_each(|note| out.push_str(&format!("- {note}\n")));
+    out
+}

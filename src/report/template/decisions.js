@@ -1,0 +1,36 @@
+/* What helps to decide: bills side by side, where they cross, ages to move objects at, which store fits. */
+const decided = data.chart || {};
+const money = (x) => { if (x === null || x === undefined || !isFinite(x)) return "–"; const a = Math.abs(x); return (x < 0 ? "-$" : "$") + (a >= 1e6 ? (a / 1e6).toPrecision(3) + "M" : a >= 1e4 ? Math.round(a).toString().replace(/\B(?=(\d{3})+$)/g, ",") : a >= 0.1 || a === 0 ? a.toFixed(2) : Number(a.toPrecision(3)).toString()); };
+const moneyAxis = (name, more) => axis(name, Object.assign({ axisLabel: { color: css("--soft"), fontSize: 11, formatter: money, hideOverlap: true } }, more));
+/* Amounts of data in decimal units. */
+const bytes = (x) => { const units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"]; let i = 0; while (Math.abs(x) >= 1000 && i < 6) { x /= 1000; i++; } return `${Number(x.toPrecision(3))} ${units[i]}`; };
+const legendBelow = (more) => Object.assign({ type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 }, inactiveColor: css("--line"), pageTextStyle: { color: css("--soft") }, pageIconColor: css("--soft") }, more);
+if (decided.bills && decided.bills.providers.length) {
+  const b = decided.bills;
+  chart({ section: "The bills", id: "bills", wide: true, title: "A month, part by part", note: "Every bill for the same workload, the cheapest first.",
+    option: () => base({ legend: legendBelow(), grid: { left: 16, right: 60, top: 10, bottom: 64, containLabel: true },
+      tooltip: Object.assign(base({}).tooltip, { axisPointer: { type: "shadow" }, valueFormatter: money }),
+      xAxis: moneyAxis("US dollars a month", { type: "value", min: 0 }),
+      yAxis: axis("", { type: "category", inverse: true, data: b.providers, axisLabel: { color: css("--soft"), fontSize: 11, width: 190, overflow: "truncate" }, splitLine: { show: false } }),
+      series: b.parts.map((part, i) => ({ name: part, type: "bar", stack: "all", barMaxWidth: 26, itemStyle: { color: color(i) }, data: b.amounts.map((a) => a[i]) })) }),
+    table: () => [["provider", ...b.parts, "total"]].concat(b.providers.map((p, k) => [p, ...b.amounts[k], b.amounts[k].reduce((x, y) => x + y, 0)])) });
+}
+if (decided.beside && decided.beside.offers.length) {
+  const b = decided.beside;
+  chart({ section: "The bills", id: "beside", wide: true, title: "As published and really", note: "The same month by the document's own constants and by real prices.",
+    option: () => base({ legend: legendBelow(), grid: { left: 16, right: 60, top: 10, bottom: 64, containLabel: true },
+      tooltip: Object.assign(base({}).tooltip, { axisPointer: { type: "shadow" }, valueFormatter: money }),
+      xAxis: moneyAxis("US dollars a month", { type: "value", min: 0 }),
+      yAxis: axis("", { type: "category", inverse: true, data: b.offers, splitLine: { show: false } }),
+      series: ["published", "real"].map((key, i) => ({ name: b.names[i], type: "bar", barMaxWidth: 22, itemStyle: { color: color(i === 0 ? 7 : 0) }, data: b[key] })) }),
+    table: () => [["offer", ...b.names]].concat(b.offers.map((o, k) => [o, b.published[k], b.real[k]])) });
+}
+if (decided.breakeven) {
+  const b = decided.breakeven, shownAmount = b.bytes ? bytes : num;
+  chart({ section: "The bills", id: "breakeven", wide: true, title: `A month's bill by ${b.axis}`, note: "Both axes are logarithmic; dashed lines are where the cheapest changes.",
+    option: () => base({ legend: legendBelow(), grid: { left: 86, right: 40, top: 24, bottom: 74, containLabel: false },
+      tooltip: Object.assign(base({}).tooltip, { valueFormatter: money, axisPointer: { label: { formatter: (p) => shownAmount(p.value) } } }),
+      xAxis: logAxis(b.axis, { axisLabel: { color: css("--soft"), fontSize: 11, formatter: shownAmount, hideOverlap: true } }), yAxis: logAxis("US dollars a month", { nameGap: 66, axisLabel: { color: css("--soft"), fontSize: 11, formatter: money } }),
+      series: data.subjects.map((s, i) => ({ name: s.name, type: "line", showSymbol: false, lineStyle: { color: color(i), type: dash(i) }, itemStyle: { color: color(i) }, data: shown(i) ? b.lines[i].filter((p) => p[1] > 0) : [], markLine: i === 0 ? mark(b.crossings.map((c) => ({ xAxis: c[0], label: { formatter: c[1], position: "insideEndTop" } }))) : undefined })) }),
+    table: () => [[b.axis, ...data.subjects.map((s) => s.name)]].concat((b.lines[0] || []).map((p, k) => [p[0], ...b.lines.map((l) => (l[k] ? l[k][1] : null))])) });
+}
