@@ -7,6 +7,7 @@
 
 pub mod bill;
 pub mod bills;
+pub mod blend;
 pub mod book;
 pub mod breakeven;
 pub mod calls;
@@ -14,5 +15,6 @@ pub mod claims;
 pub mod money;
 pub mod of_run;
 pub mod tariff;
+pub mod tiering;
 pub mod usage;
 pub mod workload;

@@ -168,6 +168,8 @@ pub struct Tariff {
     pub title: String,
     /// Region.
     pub region: String,
+    /// The offer whose prices hold for bytes that leave; none where there is only one price for them.
+    pub network: Option<String>,
     /// Date, `2026-11-21`.
     pub as_of: String,
     /// What is charged, in the order of the bill.

@@ -48,6 +48,9 @@ pub struct Published {
     /// What must hold between them.
     #[serde(rename = "relation", default)]
     pub relations: Vec<Relation>,
+    /// The offers in the price books that its stores are, by the names of its rows.
+    #[serde(default)]
+    pub stores: BTreeMap<String, String>,
     /// What it computes costs with.
     pub calculator: Option<Calculator>,
     /// The costs that it prints.
@@ -137,6 +140,26 @@ pub struct Row {
     /// The figures by name: `p50_ms`, `rate_per_s`.
     #[serde(flatten)]
     pub figures: BTreeMap<String, f64>,
+}
+
+impl Published {
+    /// The latencies that it prints for an operation on a store, as shares of 1 and milliseconds, both rising.
+    pub fn percentiles(&self, store: &str, operation: &str) -> Vec<(f64, f64)> {
+        let mut out: Vec<(f64, f64)> = Vec::new();
+        let rows = self.rows.iter().filter(|r| r.store == store && r.operation == operation);
+        // One store may be printed several times, from several places; the first stands for it.
+        for (name, value) in rows.take(1).flat_map(|r| &r.figures) {
+            let (scale, name) = match (name.strip_suffix("_ms"), name.strip_suffix("_s")) {
+                (Some(name), _) => (1.0, name),
+                (None, Some(name)) => (1e3, name),
+                _ => continue,
+            };
+            let percent: Option<f64> = name.strip_prefix('p').and_then(|p| p.parse().ok());
+            out.extend(percent.map(|p| (p / 100.0, value * scale)));
+        }
+        out.sort_by(|a, b| a.0.total_cmp(&b.0));
+        out
+    }
 }
 
 impl Row {

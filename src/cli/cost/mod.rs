@@ -5,6 +5,7 @@ pub mod breakeven;
 pub mod form;
 pub mod from_run;
 pub mod published;
+pub mod tiering;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -30,6 +31,8 @@ pub struct Arguments {
 enum Command {
     /// Where the bills of providers cross when one thing changes
     Breakeven(Box<breakeven::Arguments>),
+    /// Young objects in one store, old ones in another: what it costs, and at which age to move them
+    Tiering(Box<tiering::Arguments>),
 }
 
 /// Arguments of the bill itself.
@@ -60,6 +63,7 @@ pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
     if let Some(command) = &arguments.command {
         return match command {
             Command::Breakeven(arguments) => breakeven::run(arguments),
+            Command::Tiering(arguments) => tiering::run(arguments),
         };
     }
     let bill = &arguments.bill;

@@ -136,6 +136,7 @@ impl Prices {
             offer: name.into(),
             title: offer.title.clone(),
             region: region.into(),
+            network: offer.network.clone(),
             as_of: date.to_string(),
             meters,
             instances,

@@ -3,6 +3,7 @@
 pub mod bills;
 pub mod breakeven;
 pub mod published;
+pub mod tiering;
 
 use crate::cost::money::Usd;
 

@@ -34,3 +34,17 @@ if (decided.breakeven) {
       series: data.subjects.map((s, i) => ({ name: s.name, type: "line", showSymbol: false, lineStyle: { color: color(i), type: dash(i) }, itemStyle: { color: color(i) }, data: shown(i) ? b.lines[i].filter((p) => p[1] > 0) : [], markLine: i === 0 ? mark(b.crossings.map((c) => ({ xAxis: c[0], label: { formatter: c[1], position: "insideEndTop" } }))) : undefined })) }),
     table: () => [[b.axis, ...data.subjects.map((s) => s.name)]].concat((b.lines[0] || []).map((p, k) => [p[0], ...b.lines.map((l) => (l[k] ? l[k][1] : null))])) });
 }
+if (decided.tiering) {
+  const t = decided.tiering, days = (d) => (d === 0 ? "none" : `${d} d`);
+  const marks = mark([{ xAxis: t.ages.indexOf(t.asked), label: { formatter: "asked" } }].concat(t.best === null || t.best === t.asked ? [] : [{ xAxis: t.ages.indexOf(t.best), label: { formatter: "best" } }]).filter((m) => m.xAxis >= 0));
+  chart({ section: "The age to move at", id: "tiering", wide: true, title: "A month's bill by the age at which objects move", note: "Left: all in the cold store. Right: all in the hot one.",
+    option: () => base({ legend: legendBelow(), grid: { left: 86, right: 40, top: 24, bottom: 74, containLabel: false }, tooltip: Object.assign(base({}).tooltip, { valueFormatter: money }),
+      xAxis: axis("days in the hot store", { type: "category", boundaryGap: false, data: t.ages.map(days), splitLine: { show: false } }), yAxis: moneyAxis("US dollars a month", { type: "value", min: 0, nameGap: 66 }),
+      series: [[t.hot, "hot_usd", 1], [t.cold, "cold_usd", 0]].map(([name, key, i]) => ({ name, type: "line", stack: "all", areaStyle: { opacity: 0.35 }, showSymbol: false, itemStyle: { color: color(i) }, lineStyle: { color: color(i), width: 1 }, data: t[key], markLine: i === 1 ? marks : undefined })) }),
+    table: () => [["days", t.hot, t.cold, "total"]].concat(t.ages.map((d, k) => [d, t.hot_usd[k], t.cold_usd[k], t.total_usd[k]])) });
+  if (t.p99_low.some((x) => x !== null)) chart({ section: "The age to move at", id: "blend", wide: true, title: "p99 of reads, both stores together", note: "From the mixture of both distributions. Where only percentiles are known it lies between the two lines.",
+    option: () => base({ legend: legendBelow(), grid: { left: 66, right: 40, top: 24, bottom: 74, containLabel: false },
+      xAxis: axis("days in the hot store", { type: "category", boundaryGap: false, data: t.ages.map(days), splitLine: { show: false } }), yAxis: valueAxis("ms"),
+      series: [["at least", "p99_low"], ["at most", "p99_high"]].map(([name, key], i) => ({ name, type: "line", step: "end", showSymbol: false, itemStyle: { color: color(i) }, lineStyle: { color: color(i), type: dash(i * 8) }, data: t[key], markLine: i === 0 ? marks : undefined })) }),
+    table: () => [["days", "p99 at least ms", "p99 at most ms"]].concat(t.ages.map((d, k) => [d, t.p99_low[k], t.p99_high[k]])) });
+}

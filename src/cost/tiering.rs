@@ -1,0 +1,272 @@
+//! Young objects in a hot store, older ones in a cold one: what that costs, for every age at which objects could move.
+//!
+//! The steady state: objects arrive evenly, live `keep` days and are read according to their age. Each that outlives the hot store is
+//! read there once more, sent to the cold one, written, and deleted.
+
+use serde::Serialize;
+
+use super::bill::{Bill, BillError, bill, total};
+use super::blend::{Bounds, Distribution, percentile};
+use super::calls::Call;
+use super::money::Usd;
+use super::tariff::Tariff;
+use super::usage::Usage;
+
+/// Days of a month of 730 hours.
+const MONTH_DAYS: f64 = 730.0 / 24.0;
+/// Most ages that are tried.
+pub const MOST_DAYS: u64 = 3650;
+
+/// Which share of reads goes to objects below an age.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reads {
+    /// Reads become rarer by the same factor every day: `exp(-rate x age)`, up to the age at which objects are deleted.
+    Exponential {
+        /// Per day; negative where old objects are read more.
+        rate: f64,
+    },
+    /// Known shares at some ages, in days and rising; straight lines between them.
+    Known(Vec<(f64, f64)>),
+}
+
+impl Reads {
+    /// The exponential curve on which `share` of the reads of objects that live `keep` days go to those below `days`.
+    pub fn through(days: f64, share: f64, keep: f64) -> Reads {
+        // The share rises with the rate; bisection finds it.
+        let (mut low, mut high) = (-50.0 / keep, 50.0 / days);
+        for _ in 0..200 {
+            let rate = f64::midpoint(low, high);
+            if exponential(rate, days, keep) < share { low = rate } else { high = rate }
+        }
+        Reads::Exponential { rate: f64::midpoint(low, high) }
+    }
+
+    /// The share of reads that go to objects below an age, when they live `keep` days.
+    pub fn share(&self, days: f64, keep: f64) -> f64 {
+        if days >= keep {
+            return 1.0;
+        }
+        match self {
+            Reads::Exponential { rate } => exponential(*rate, days, keep),
+            Reads::Known(known) => {
+                let (mut before, end) = ((0.0, 0.0), (keep, 1.0));
+                for point in known.iter().copied().filter(|(d, _)| *d < keep).chain([end]) {
+                    if days <= point.0 {
+                        let along = (days - before.0) / (point.0 - before.0);
+                        return before.1 + along * (point.1 - before.1);
+                    }
+                    before = point;
+                }
+                1.0
+            }
+        }
+    }
+}
+
+fn exponential(rate: f64, days: f64, keep: f64) -> f64 {
+    if (rate * keep).abs() < 1e-9 { days / keep } else { (-rate * days).exp_m1() / (-rate * keep).exp_m1() }
+}
+
+/// What is moved and read.
+#[derive(Debug, Clone)]
+pub struct Scenario<'a> {
+    /// Prices of the store for young objects.
+    pub hot: &'a Tariff,
+    /// Prices of the store for old ones.
+    pub cold: &'a Tariff,
+    /// A month of the whole: puts, gets, bytes read and gone.
+    pub month: Usage,
+    /// Size of the parts in which objects are written.
+    pub part_bytes: Option<u64>,
+    /// Days that objects live.
+    pub keep_days: f64,
+    /// Which are read.
+    pub reads: Reads,
+    /// Latency of reads in the hot store and in the cold one, where known.
+    pub latency: Option<(Distribution, Distribution)>,
+}
+
+/// What one age at which objects move comes to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Age {
+    /// Days after which objects move; 0: they are written to the cold store at once.
+    pub hot_days: u64,
+    /// Share of reads that the hot store serves.
+    pub hot_reads: f64,
+    /// What the hot store asks a month.
+    pub hot_usd: Usd,
+    /// What the cold store asks a month.
+    pub cold_usd: Usd,
+    /// How much of both is for moving objects.
+    pub migration_usd: Usd,
+    /// All together.
+    pub total_usd: Usd,
+    /// Median of reads.
+    pub p50_ms: Option<Bounds>,
+    /// 99th percentile of reads.
+    pub p99_ms: Option<Bounds>,
+}
+
+fn share_of(bytes: u64, share: f64) -> u64 {
+    (bytes as f64 * share.clamp(0.0, 1.0)).round() as u64
+}
+
+impl Scenario<'_> {
+    /// Whether moved bytes leave one provider's network for another's.
+    pub fn crosses(&self) -> bool {
+        self.hot.network.is_none() || self.hot.network != self.cold.network
+    }
+
+    /// The months of the hot and the cold store, with or without moving.
+    fn usages(&self, hot_days: u64, moving: bool) -> (Usage, Usage) {
+        let days = (hot_days as f64).min(self.keep_days);
+        let month = &self.month;
+        let puts = month.calls.get(Call::PutObject) + month.calls.get(Call::CreateMultipartUpload);
+        let share = self.reads.share(days, self.keep_days);
+        let of = |first: bool, lived: f64| {
+            let share = if first { share } else { 1.0 - share };
+            let mut usage = Usage {
+                object_bytes: month.object_bytes,
+                without_allowances: month.without_allowances,
+                downloaded: share_of(month.downloaded, share),
+                egress: share_of(month.egress, share),
+                stored: (month.uploaded as f64 * lived / MONTH_DAYS).round() as u64,
+                // Days below one count as one: no minimum is shorter.
+                keep_days: Some((lived.round() as u64).max(1)).filter(|_| lived > 0.0),
+                ..Usage::default()
+            };
+            usage.stored_peak = usage.stored;
+            usage.calls.add(Call::GetObject, share_of(month.calls.get(Call::GetObject), share));
+            usage
+        };
+        let (mut hot, mut cold) = (of(true, days), of(false, self.keep_days - days));
+        let write = |usage: &mut Usage| usage.write(puts, month.object_bytes, self.part_bytes);
+        if hot_days == 0 {
+            write(&mut cold);
+            return (hot, cold);
+        }
+        write(&mut hot);
+        if days < self.keep_days && moving {
+            write(&mut cold);
+            let moved = puts.saturating_mul(month.object_bytes);
+            hot.calls.add(Call::GetObject, puts);
+            hot.calls.add(Call::DeleteObject, puts);
+            hot.downloaded = hot.downloaded.saturating_add(moved);
+            if self.crosses() {
+                hot.egress = hot.egress.saturating_add(moved);
+            }
+        }
+        (hot, cold)
+    }
+
+    /// What one age comes to.
+    ///
+    /// # Errors
+    /// When one of the stores has no bill for its part.
+    pub fn age(&self, hot_days: u64) -> Result<Age, BillError> {
+        let (hot, cold) = self.usages(hot_days, true);
+        let (hot_usd, cold_usd) = (total(self.hot, &hot)?, total(self.cold, &cold)?);
+        let (still_hot, still_cold) = self.usages(hot_days, false);
+        let unmoved = total(self.hot, &still_hot)? + total(self.cold, &still_cold)?;
+        let hot_reads = self.reads.share((hot_days as f64).min(self.keep_days), self.keep_days);
+        let blended =
+            |q| self.latency.as_ref().map(|(hot, cold)| percentile(hot, cold, hot_reads, q));
+        Ok(Age {
+            hot_days,
+            hot_reads,
+            hot_usd,
+            cold_usd,
+            migration_usd: hot_usd + cold_usd - unmoved,
+            total_usd: hot_usd + cold_usd,
+            p50_ms: blended(0.5),
+            p99_ms: blended(0.99),
+        })
+    }
+
+    /// The bills of both stores for one age.
+    ///
+    /// # Errors
+    /// As [`Scenario::age`].
+    pub fn bills(&self, hot_days: u64) -> Result<(Bill, Bill), BillError> {
+        let (hot, cold) = self.usages(hot_days, true);
+        Ok((bill(self.hot, &hot)?, bill(self.cold, &cold)?))
+    }
+
+    /// Every age from 0 (all cold) to the whole life (all hot), in days.
+    ///
+    /// # Errors
+    /// As [`Scenario::age`].
+    pub fn ages(&self) -> Result<Vec<Age>, BillError> {
+        let whole = (self.keep_days.ceil() as u64).clamp(1, MOST_DAYS);
+        (0..=whole).map(|days| self.age(days)).collect()
+    }
+}
+
+/// The cheapest of the ages whose 99th percentile is surely within a bound, where there is one; of equals the youngest.
+pub fn best(ages: &[Age], p99_within_ms: Option<f64>) -> Option<&Age> {
+    let within = |age: &&Age| {
+        p99_within_ms.is_none_or(|bound| age.p99_ms.and_then(|p| p.high_ms).is_some_and(|p| p <= bound))
+    };
+    ages.iter().filter(within).min_by_key(|age| age.total_usd)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::book::Prices;
+
+    fn scenario<'a>(hot: &'a Tariff, cold: &'a Tariff) -> Scenario<'a> {
+        let mut month = Usage { object_bytes: 4 << 20, ..Usage::default() };
+        month.write(1_000_000, 4 << 20, None);
+        month.calls.add(Call::GetObject, 10_000_000);
+        month.downloaded = 10_000_000 * (4 << 20);
+        month.egress = month.downloaded;
+        let reads = Reads::through(7.0, 0.8, 90.0);
+        Scenario { hot, cold, month, part_bytes: None, keep_days: 90.0, reads, latency: None }
+    }
+
+    fn tariff(name: &str) -> Tariff {
+        Prices::built_in().unwrap().tariff(name, None, "2026-11-21".parse().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn reads_follow_what_is_known_of_them() {
+        let reads = Reads::through(7.0, 0.8, 90.0);
+        assert!((reads.share(7.0, 90.0) - 0.8).abs() < 1e-9);
+        assert_eq!((reads.share(0.0, 90.0), reads.share(90.0, 90.0)), (0.0, 1.0));
+        let even = Reads::through(45.0, 0.5, 90.0);
+        assert!((even.share(9.0, 90.0) - 0.1).abs() < 1e-9);
+        let known = Reads::Known(vec![(1.0, 0.4), (7.0, 0.8)]);
+        assert!((known.share(4.0, 30.0) - 0.6).abs() < 1e-12);
+        assert!((known.share(18.5, 30.0) - 0.9).abs() < 1e-12);
+    }
+
+    /// All in one store is that store's bill for the whole month; in between, what is moved is paid for twice.
+    #[test]
+    fn the_ends_are_the_bills_of_one_store() {
+        let (hot, cold) = (tariff("aws-s3-express"), tariff("cloudflare-r2"));
+        let scenario = scenario(&hot, &cold);
+        let ages = scenario.ages().unwrap();
+        let mut whole = scenario.month.clone();
+        whole.stored = (whole.uploaded as f64 * 90.0 / MONTH_DAYS).round() as u64;
+        whole.stored_peak = whole.stored;
+        assert_eq!(ages[0].total_usd, total(&cold, &whole).unwrap());
+        assert_eq!(ages[90].total_usd, total(&hot, &whole).unwrap());
+        assert_eq!((ages[0].migration_usd, ages[90].migration_usd), (Usd::ZERO, Usd::ZERO));
+        // 3,906.25 GiB are moved: read at 0.0006, sent at 0.07 or 0.085, a million GET and a million Class A.
+        let moved = ages[7].migration_usd.dollars();
+        assert!(moved > 3_906.25 * 0.0506 && moved < 3_906.25 * 0.0906 + 5.0, "{moved}");
+        assert_eq!(best(&ages, None).unwrap().hot_days, 0, "nothing is cheaper than all of it at R2");
+    }
+
+    #[test]
+    fn nothing_leaves_between_stores_of_one_network() {
+        let (hot, cold) = (tariff("aws-s3-express"), tariff("aws-s3-standard-ia"));
+        let scenario = scenario(&hot, &cold);
+        assert!(!scenario.crosses());
+        let (bill, _) = scenario.bills(7).unwrap();
+        let month: u64 = scenario.month.egress;
+        let gone = bill.lines.iter().filter(|l| l.item.starts_with("egress")).map(|l| l.quantity.parse::<f64>().unwrap());
+        assert!((gone.sum::<f64>() - 0.8 * month as f64 / (1u64 << 30) as f64).abs() < 1.0);
+    }
+}

@@ -1,0 +1,158 @@
+//! Young objects in one store, old ones in another.
+
+use serde_json::json;
+
+use super::bills::{itemised, sources};
+use super::dollars;
+use crate::cost::bill::Bill;
+use crate::cost::blend::Bounds;
+use crate::cost::tiering::Age;
+use crate::report::document::{Document, Table};
+use crate::units::format_ms;
+
+/// What `plimsoll cost tiering` came to.
+#[derive(Debug)]
+pub struct Found<'a> {
+    /// Name of the store for young objects.
+    pub hot: &'a str,
+    /// Name of the store for old ones.
+    pub cold: &'a str,
+    /// Every age.
+    pub ages: &'a [Age],
+    /// The age that was asked about.
+    pub asked: &'a Age,
+    /// The bills of that age.
+    pub bills: &'a (Bill, Bill),
+    /// The cheapest age.
+    pub best: Option<&'a Age>,
+    /// What the best age had to hold.
+    pub within: Option<f64>,
+}
+
+/// Bounds of a percentile: one value where they agree to three digits.
+pub fn bounds(bounds: Option<Bounds>) -> String {
+    let Some(Bounds { low_ms, high_ms }) = bounds else { return "-".into() };
+    match high_ms {
+        Some(high) if format_ms(high) == format_ms(low_ms) => format!("{} ms", format_ms(high)),
+        Some(high) => format!("{}..{} ms", format_ms(low_ms), format_ms(high)),
+        None => format!("> {} ms", format_ms(low_ms)),
+    }
+}
+
+/// Ages worth a row: the young ones, the one asked about and its neighbours in a table, the best, the last.
+fn rows(found: &Found<'_>) -> Vec<u64> {
+    let last = found.ages.last().map_or(0, |a| a.hot_days);
+    let mut days = vec![0, 1, 2, 3, 5, 7, 14, 21, 30, 60, 90, 180, 365, found.asked.hot_days, last];
+    days.extend(found.best.map(|b| b.hot_days));
+    days.retain(|d| *d <= last);
+    days.sort_unstable();
+    days.dedup();
+    days
+}
+
+fn table(found: &Found<'_>) -> Table {
+    let blended = found.asked.p99_ms.is_some();
+    let hot = format!("{}#", found.hot);
+    let cold = format!("{}#", found.cold);
+    let mut columns = vec!["moved after", "reads hot#", &hot, &cold, "of it moving#", "a month#"];
+    if blended {
+        columns.extend(["p50 of reads#", "p99 of reads#"]);
+    }
+    columns.push("");
+    let mut table = Table::new("By the age at which objects move", &columns);
+    let last = found.ages.last().map_or(0, |a| a.hot_days);
+    for age in rows(found).iter().filter_map(|d| found.ages.get(*d as usize)) {
+        let when = match age.hot_days {
+            0 => format!("never hot: all in {}", found.cold),
+            days if days == last => format!("never: all in {}", found.hot),
+            1 => "1 day".into(),
+            days => format!("{days} days"),
+        };
+        let mut row = vec![
+            when,
+            format!("{:.1}%", 100.0 * age.hot_reads),
+            age.hot_usd.shown(),
+            age.cold_usd.shown(),
+            age.migration_usd.shown(),
+            age.total_usd.shown(),
+        ];
+        if blended {
+            row.extend([bounds(age.p50_ms), bounds(age.p99_ms)]);
+        }
+        let is = |other: &Age| other.hot_days == age.hot_days;
+        row.push(match (is(found.asked), found.best.is_some_and(is)) {
+            (true, true) => "asked; best".into(),
+            (true, false) => "asked".into(),
+            (false, true) => "best".into(),
+            _ => String::new(),
+        });
+        table.row(row);
+    }
+    table
+}
+
+fn answer(found: &Found<'_>) -> String {
+    let ms = found.within.map(|ms| format!(" with a p99 of reads within {} ms", format_ms(ms))).unwrap_or_default();
+    let last = found.ages.last().map_or(0, |a| a.hot_days);
+    let asked = format!(
+        "Moving after {} days costs {} a month",
+        found.asked.hot_days,
+        found.asked.total_usd.shown()
+    );
+    match found.best {
+        None => format!("{asked}; no age is known to have{ms}."),
+        Some(best) if best.hot_days == found.asked.hot_days => format!("{asked}, the least of all ages{ms}."),
+        Some(best) => {
+            let saved = found.asked.total_usd - best.total_usd;
+            let place = match best.hot_days {
+                0 => format!("all in {}", found.cold),
+                days if days == last => format!("all in {}", found.hot),
+                days => format!("moving after {days} days"),
+            };
+            let by = if saved > crate::cost::money::Usd::ZERO { format!(", {} less", saved.shown()) } else { String::new() };
+            format!("{asked}; the cheapest{ms} is {place} at {}{by}.", best.total_usd.shown())
+        }
+    }
+}
+
+/// The document.
+pub fn document(found: &Found<'_>, what: Vec<String>, warnings: Vec<String>, mut notes: Vec<String>) -> Document {
+    let (hot, cold) = found.bills;
+    let mut figures = Table::new(
+        "",
+        &["hot_days", "hot_reads", "hot_usd", "cold_usd", "migration_usd", "total_usd", "p50_low_ms", "p50_high_ms", "p99_low_ms", "p99_high_ms"],
+    );
+    let end = |b: Option<Bounds>| {
+        let high = b.and_then(|b| b.high_ms).map(|ms| ms.to_string()).unwrap_or_default();
+        [b.map(|b| b.low_ms.to_string()).unwrap_or_default(), high]
+    };
+    for age in found.ages {
+        let money = [age.hot_usd, age.cold_usd, age.migration_usd, age.total_usd].map(|usd| usd.to_string());
+        let first = [age.hot_days.to_string(), age.hot_reads.to_string()];
+        figures.row(first.into_iter().chain(money).chain(end(age.p50_ms)).chain(end(age.p99_ms)));
+    }
+    notes.extend(sources(&[hot, cold]));
+    let step = found.ages.len().div_ceil(400);
+    let drawn: Vec<&Age> = found.ages.iter().step_by(step).collect();
+    Document {
+        title: format!("{} for young objects, {} for old ones", found.hot, found.cold),
+        what,
+        answer: answer(found),
+        warnings,
+        tables: vec![table(found), itemised(hot), itemised(cold)],
+        notes,
+        figures,
+        charts: json!({ "tiering": {
+            "hot": found.hot,
+            "cold": found.cold,
+            "ages": drawn.iter().map(|a| a.hot_days).collect::<Vec<_>>(),
+            "hot_usd": drawn.iter().map(|a| dollars(a.hot_usd)).collect::<Vec<_>>(),
+            "cold_usd": drawn.iter().map(|a| dollars(a.cold_usd)).collect::<Vec<_>>(),
+            "total_usd": drawn.iter().map(|a| dollars(a.total_usd)).collect::<Vec<_>>(),
+            "p99_low": drawn.iter().map(|a| a.p99_ms.map(|p| p.low_ms)).collect::<Vec<_>>(),
+            "p99_high": drawn.iter().map(|a| a.p99_ms.and_then(|p| p.high_ms)).collect::<Vec<_>>(),
+            "asked": found.asked.hot_days,
+            "best": found.best.map(|b| b.hot_days),
+        }}),
+    }
+}
