@@ -2,7 +2,7 @@
 
 use plimsoll::cost::bill::{bill, total};
 use plimsoll::cost::book::Prices;
-use plimsoll::cost::calls::Call;
+use plimsoll::provider::calls::Call;
 use plimsoll::cost::money::Usd;
 use plimsoll::cost::tariff::Tariff;
 use plimsoll::cost::usage::{Period, Usage};

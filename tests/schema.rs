@@ -1,14 +1,20 @@
-//! `schema/result.schema.json` and `schema/experiment.schema.json` are what the code writes and reads, and what it writes fits them.
+//! `schema/*.schema.json` are what the code writes and reads, and what it writes fits them.
 
 use std::path::Path;
 
+use plimsoll::cost::{bills, book};
 use plimsoll::experiment::back::to_toml;
 use plimsoll::experiment::{BUILT_IN, load, written};
 use plimsoll::summary::result::{RunResult, schema};
 
 #[test]
 fn the_published_schemas_are_current() {
-    for (name, current) in [("result", schema()), ("experiment", written::schema())] {
+    for (name, current) in [
+        ("result", schema()),
+        ("experiment", written::schema()),
+        ("prices", book::schema()),
+        ("bills", bills::schema()),
+    ] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("schema/{name}.schema.json"));
         if std::env::var_os("UPDATE_SCHEMA").is_some() {
             std::fs::write(&path, &current).unwrap();
@@ -39,4 +45,23 @@ fn an_empty_result_fits_and_a_wrong_one_does_not() {
     assert!(validator.is_valid(&value));
     value["run"]["seed"] = "forty-two".into();
     assert!(!validator.is_valid(&value));
+}
+
+#[test]
+fn price_books_fit_their_schema_and_misspelt_ones_do_not() {
+    let validator = jsonschema::validator_for(&serde_json::from_str(&book::schema()).unwrap()).unwrap();
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut seen = 0;
+    for directory in ["prices", "published/prices"] {
+        for file in std::fs::read_dir(root.join(directory)).unwrap() {
+            let path = file.unwrap().path();
+            let value: serde_json::Value = toml::from_str(&std::fs::read_to_string(&path).unwrap()).unwrap();
+            let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
+            assert!(errors.is_empty(), "{}: {errors:?}", path.display());
+            seen += 1;
+        }
+    }
+    assert!(seen >= 14);
+    let wrong: serde_json::Value = toml::from_str("title = 'x'\n[[price]]\noffers = ['a']\nusd = 0.5").unwrap();
+    assert!(!validator.is_valid(&wrong));
 }

@@ -5,7 +5,9 @@ use std::io::IsTerminal;
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 
+use super::cost::asked::PriceArguments;
 use super::exit::Exit;
+use super::prices;
 use crate::experiment::{BUILT_IN, load};
 use crate::provider::{self, Addressing, Confidence, Profile, Row};
 use crate::published;
@@ -17,9 +19,13 @@ pub struct Arguments {
     /// What to list
     #[arg(value_enum)]
     what: What,
+    /// Of prices, all those of one offer: aws-s3-express, google-cloud-storage@us-east4
+    name: Option<String>,
     /// Providers side by side: what they promise, allow and limit, with sources
     #[arg(long)]
     matrix: bool,
+    #[command(flatten)]
+    prices: PriceArguments,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -28,6 +34,8 @@ enum What {
     Experiments,
     /// Providers that stores may name: s3://bucket?provider=NAME
     Providers,
+    /// Prices of storage, requests, transfer and machines: `plimsoll list prices NAME` for every one
+    Prices,
     /// What others have published: `plimsoll published show NAME`
     Published,
 }
@@ -40,7 +48,11 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.matrix && arguments.what != What::Providers {
         return Err(Exit::input("--matrix compares providers: plimsoll list providers --matrix"));
     }
+    if arguments.what != What::Prices && (arguments.name.is_some() || arguments.prices.is_given()) {
+        return Err(Exit::input("a name, --as-of and --prices go with prices: plimsoll list prices aws-s3 --as-of 2024-06-01"));
+    }
     match arguments.what {
+        What::Prices => prices::list(arguments.name.as_deref(), &arguments.prices)?,
         What::Experiments => {
             for (name, _) in BUILT_IN {
                 println!("{name:16} {}", load(name, &[]).map_err(Exit::input)?.description);

@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 
 pub mod bucket;
+pub mod budget;
 pub mod calibrate;
 pub mod check;
 pub mod clean;
@@ -18,6 +19,7 @@ pub mod knee;
 pub mod list;
 pub mod merge;
 pub mod preflight;
+pub mod prices;
 pub mod probe;
 pub mod progress;
 pub mod published;

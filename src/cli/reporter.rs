@@ -1,7 +1,9 @@
 //! Hears the collector while a run goes on: keeps the run directory up to date, ends ramps at their plateau, shows the live line.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use super::budget::Budget;
 use super::progress::Progress;
 use crate::clock::now_ns;
 use crate::driver::{Control, Job, RampOf};
@@ -47,6 +49,8 @@ pub struct Reporter<'a> {
     write_took_ns: u64,
     /// What Prometheus is told.
     pub live: Option<Live>,
+    /// What the run costs.
+    pub budget: Option<Arc<Budget>>,
     /// What rounds before this one brought, where the run goes in rounds.
     earlier: RunResult,
     /// The result so far.
@@ -79,6 +83,7 @@ impl<'a> Reporter<'a> {
             written_at_ns: 0,
             write_took_ns: 0,
             live: None,
+            budget: None,
             earlier: result.clone(),
             result,
         }
@@ -174,6 +179,7 @@ impl<'a> Reporter<'a> {
         self.result.ramps = of_windows(&ramped, |window| self.why_ended(window));
         self.result.windows = all;
         let calls = self.job.sites.iter().zip(&self.described);
+        self.result.cost = self.budget.as_ref().map(|budget| budget.figures()).unwrap_or_default();
         self.result.side_calls = calls.flat_map(|(s, d)| sums(&d.url, &s.store.side_calls())).collect();
     }
 
@@ -236,6 +242,12 @@ impl Listener for Reporter<'_> {
 
     fn snapshot(&mut self, states: &[WindowState]) {
         self.judge_ramp(states);
+        if let Some(budget) = &self.budget {
+            budget.watch(self.control);
+            if let Some(live) = &self.live {
+                live.cost(&budget.figures());
+            }
+        }
         self.progress.show(states, &self.job.stints);
         self.directory.flush();
         // With many windows writing takes its time; it must never take much of the machine's.

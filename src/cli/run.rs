@@ -7,6 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use prometheus_client::registry::Registry;
 
+use super::budget::MoneyArguments;
 use super::dry_run;
 use super::exit::Exit;
 use super::knee::{Asked, KneeArguments, knee};
@@ -76,6 +77,8 @@ pub struct Arguments {
     /// Answer Prometheus on this address while the run goes on, at /metrics; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
+    #[command(flatten)]
+    money: MoneyArguments,
     #[command(flatten)]
     short: ShortArguments,
     #[command(flatten)]
@@ -315,6 +318,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         live: arguments.metrics_listen.as_deref().map(live).transpose()?,
         record_operations: arguments.record.is_some(),
         sharding,
+        money: arguments.money.clone(),
         credentials: None,
         out: arguments.out.clone(),
         vantage: arguments.vantage.clone(),

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::budget::{Budget, MoneyArguments};
 use super::exit::{Exit, block_on};
 use super::fit::fit;
 use super::preflight::{find_objects, preflight};
@@ -57,6 +58,8 @@ pub struct Settings {
     pub live: Option<Live>,
     /// The part of the experiment that this process carries out.
     pub sharding: Option<Sharding>,
+    /// What it may cost, and how that is known.
+    pub money: MoneyArguments,
     /// Credentials of all stores, where they come from elsewhere than the standard chain.
     pub credentials: Option<CredentialSource>,
 }
@@ -126,6 +129,7 @@ struct Ready {
     id: String,
     environment: Environment,
     stints: Vec<Stint>,
+    budget: Arc<Budget>,
 }
 
 /// Opens the stores and lays out the first round.
@@ -135,7 +139,7 @@ fn ready(asked: &Experiment, settings: &Settings, rounds: &mut dyn Rounds) -> Re
     if let Some(sharding) = sharding {
         shard::check(&experiment, sharding.shard)?;
     }
-    let opened = open_all(&experiment.stores, settings)?;
+    let mut opened = open_all(&experiment.stores, settings)?;
     // From here on stores have the names that may be shown.
     experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
     let notes = fit(&mut experiment, &opened)?;
@@ -143,6 +147,10 @@ fn ready(asked: &Experiment, settings: &Settings, rounds: &mut dyn Rounds) -> Re
     let group = sharding.map_or_else(run_id, |s| s.group(&experiment));
     let id = sharding.map_or_else(|| group.clone(), |s| s.run_id(&group));
     let mut environment = environment(settings);
+    let budget = Budget::of(&settings.money, &experiment, &mut opened, &environment.machine)?;
+    if !settings.quiet {
+        budget.announce().iter().for_each(|line| eprintln!("{line}"));
+    }
     for store in &opened {
         environment.stores.push(preflight(store, &group, settings.create_bucket)?);
     }
@@ -150,7 +158,7 @@ fn ready(asked: &Experiment, settings: &Settings, rounds: &mut dyn Rounds) -> Re
     let shard = settings.shard();
     environment.workers =
         settings.workers.unwrap_or_else(|| workers_for(&stints, usable_cores() as usize, shard));
-    Ok(Ready { experiment, opened, notes, id, environment, stints })
+    Ok(Ready { experiment, opened, notes, id, environment, stints, budget: Arc::new(budget) })
 }
 
 impl Settings {
@@ -218,6 +226,7 @@ fn drive(
         }
         let mut reporter = Reporter::new(&job, control, directory, progress, means, result);
         reporter.live.clone_from(&settings.live);
+        reporter.budget = Some(Arc::clone(&ready.budget));
         let outcome = run(&job, origin_ns, control, &mut reporter);
         result = reporter.result;
         problem = outcome.err().map(|e| driver_exit(&e));
@@ -274,9 +283,12 @@ pub fn execute_rounds(
             "interrupted; results are kept and marked partial; when the other shards are done, `plimsoll clean {}` removes its objects",
             path.display()
         )));
+    } else if let Some(ended) = ready.budget.ended() {
+        problem = Some(ended);
     } else if interrupted {
         problem = Some(Exit::interrupted("interrupted; results are kept and marked partial"));
     }
+    result.cost = ready.budget.figures();
     conclude(&mut result, partial, &mut directory);
     let cleaned = directory.environment(&ready.environment).and_then(|()| directory.finish());
     let judged = confide(&path, &mut result);

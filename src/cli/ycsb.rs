@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::budget::MoneyArguments;
 use super::exit::{Exit, block_on};
 use super::session::{Settings, execute};
 use super::stores;
@@ -97,6 +98,8 @@ struct Options {
     /// Print result.json instead
     #[arg(long, conflicts_with = "format")]
     json: bool,
+    #[command(flatten)]
+    money: MoneyArguments,
     /// Where run directories go
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
@@ -189,6 +192,7 @@ fn go(part: Part, options: &Options) -> Result<(), Exit> {
         record_operations: false,
         sharding: None,
         credentials: credentials(&properties),
+        money: options.money.clone(),
     };
     let outcome = execute(&experiment, &settings)?;
     let text = match (options.json, options.format) {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::calls::Call;
+use crate::provider::calls::Call;
 use super::money::{Usd, decimal_text};
 use super::tariff::{Free, Measure, Meter, Rules, Tariff};
 use super::usage::{DAY_S, Period, Usage};
@@ -440,7 +440,7 @@ pub fn is_billed(tariff: &Tariff, status: u16) -> bool {
 
 /// The unit of requests that a call belongs to, where it has a price.
 pub fn meter_of(tariff: &Tariff, call: Call) -> Option<&Meter> {
-    let set = std::iter::once(call).collect::<super::calls::CallSet>();
+    let set = std::iter::once(call).collect::<crate::provider::calls::CallSet>();
     tariff.meters.iter().find(
         |m| matches!(m.measure, Measure::Requests { calls, .. } if set.first_missing_in(calls).is_none()),
     )

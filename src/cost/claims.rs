@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::bill::{Bill, BillError, Part, bill, meter_of};
 use super::book::{BookError, Prices};
-use super::calls::Call;
+use crate::provider::calls::Call;
 use super::money::{NotMoney, Usd};
 use super::tariff::{Measure, Tariff};
 use super::usage::Usage;

@@ -1,6 +1,6 @@
 //! Prices of one offer in one region at one date, in the form that bills are computed from.
 
-use super::calls::CallSet;
+use crate::provider::calls::CallSet;
 use super::money::Usd;
 use crate::provider::Confidence;
 

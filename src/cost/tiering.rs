@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::bill::{Bill, BillError, bill, total};
 use super::blend::{Bounds, Distribution, percentile};
-use super::calls::Call;
+use crate::provider::calls::Call;
 use super::money::Usd;
 use super::tariff::Tariff;
 use super::usage::Usage;

@@ -1,6 +1,6 @@
 //! What is used of a store while it is paid for.
 
-use super::calls::{Call, Calls};
+use crate::provider::calls::{Call, Calls};
 
 /// Seconds of a day.
 pub const DAY_S: u64 = 86_400;

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::calls::Call;
+use crate::provider::calls::Call;
 use super::usage::Usage;
 use crate::units::{format_count, format_size, format_volume, parse_count, parse_size, parse_volume};
 

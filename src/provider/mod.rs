@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::units::parse_size;
 
+pub mod calls;
 pub mod rules;
 pub mod zone;
 

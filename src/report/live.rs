@@ -13,6 +13,7 @@ use super::intervals::Place;
 use crate::metrics::LATENCY_EDGES_S;
 use crate::recorder::collector::SecondRow;
 use crate::recorder::histogram::Latencies;
+use crate::summary::result::CostFigures;
 
 type Labels = Vec<(&'static str, String)>;
 
@@ -55,13 +56,29 @@ impl Buckets {
     }
 }
 
+/// What each store has cost so far, in dollars: store, and whose prices.
+type Costs = Vec<(Labels, f64)>;
+
 /// The figures, shared with whoever scrapes them.
 #[derive(Debug, Clone, Default)]
-pub struct Live(Arc<Mutex<BTreeMap<Key, Sums>>>);
+pub struct Live(Arc<Mutex<BTreeMap<Key, Sums>>>, Arc<Mutex<Costs>>);
 
 impl Live {
     fn sums(&self) -> MutexGuard<'_, BTreeMap<Key, Sums>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Says what the run has cost so far.
+    pub fn cost(&self, figures: &[CostFigures]) {
+        let cost = |f: &CostFigures| {
+            let labels = vec![
+                ("store", f.store.clone()),
+                ("provider", f.provider.clone()),
+                ("emulated", f.emulated.to_string()),
+            ];
+            (labels, f.total_usd.parse().unwrap_or(0.0))
+        };
+        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = figures.iter().map(cost).collect();
     }
 
     /// Adds a second.
@@ -108,6 +125,11 @@ impl Collector for Live {
                 let counter = ConstCounter::new(value(sums));
                 counter.encode(metric.encode_family(&labels(key))?)?;
             }
+        }
+        let help = "Cost of the run so far in US dollars, at list prices";
+        let mut metric = encoder.encode_descriptor("plimsoll_cost_usd", help, None, MetricType::Counter)?;
+        for (labels, dollars) in self.1.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+            ConstCounter::new(*dollars).encode(metric.encode_family(labels)?)?;
         }
         let help = "Operations that failed, by class";
         let mut metric =

@@ -220,7 +220,8 @@ mod tests {
     use crate::store::faulty::{Faults, Faulty};
     use crate::store::memory::MemoryStore;
     use crate::store::throttled::Throttled;
-    use std::sync::atomic::Ordering;
+    use crate::provider::calls::Call;
+    use std::sync::Arc;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
@@ -272,9 +273,11 @@ mod tests {
 
     #[test]
     fn counted_conforms_and_counts() {
-        let (store, counts) = Counted::new(MemoryStore::default());
+        let (store, counts) = Counted::new(Arc::new(MemoryStore::default()));
         block_on(check(&store, "p/"));
-        assert!(counts.puts.load(Ordering::Relaxed) > 40);
-        assert_eq!(counts.failures.load(Ordering::Relaxed), 3, "one bad range, two missing keys");
+        assert!(counts.requests(Call::PutObject) > 40 && counts.uploaded() > 0 && counts.downloaded() > 0);
+        assert_eq!(counts.failures(), 3, "one bad range, two missing keys");
+        let refused: u64 = counts.refused().iter().map(|(_, _, n)| n).sum();
+        assert_eq!(refused, 3);
     }
 }

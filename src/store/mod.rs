@@ -34,6 +34,7 @@ pub use body::{Body, Segments};
 pub use failure::{ErrorClass, Failure};
 
 use crate::provider::Profile;
+use crate::provider::calls::Call;
 
 /// A future of one worker's thread.
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
@@ -127,6 +128,26 @@ pub enum Request<'a> {
 }
 
 impl Request<'_> {
+    /// Which request of the S3 API does the same: what providers charge by.
+    pub fn call(&self) -> Call {
+        match self {
+            Request::Put { .. } => Call::PutObject,
+            Request::Get { .. } => Call::GetObject,
+            Request::Head { .. } => Call::HeadObject,
+            Request::List { .. } => Call::ListObjects,
+            Request::Delete { .. } => Call::DeleteObject,
+            Request::DeleteMany { .. } => Call::DeleteObjects,
+            Request::CreateMultipart { .. } => Call::CreateMultipartUpload,
+            Request::UploadPart { .. } => Call::UploadPart,
+            Request::CompleteMultipart { .. } => Call::CompleteMultipartUpload,
+            Request::AbortMultipart { .. } => Call::AbortMultipartUpload,
+            Request::ListUploads { .. } => Call::ListMultipartUploads,
+            Request::CheckBucket => Call::HeadBucket,
+            Request::CreateBucket => Call::CreateBucket,
+            Request::DeleteBucket => Call::DeleteBucket,
+        }
+    }
+
     /// Whether sending it twice has the effect of sending it once.
     pub fn is_idempotent(&self) -> bool {
         use Request::{CompleteMultipart, CreateBucket, CreateMultipart, DeleteBucket};

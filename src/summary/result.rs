@@ -34,9 +34,59 @@ pub struct RunResult {
     /// What a search for the highest rate within objectives came to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knee: Option<KneeFigures>,
+    /// What the run cost, one entry per store whose provider has prices.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cost: Vec<CostFigures>,
     /// What the figures of the measured phases are known to lie between; blocks and repeats as one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confidence: Vec<Judged>,
+}
+
+/// What a run cost at one store: every request that was made there, preparation and clean-up included. Amounts are decimals, written as
+/// strings because they are exact.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CostFigures {
+    /// The store as written.
+    pub store: String,
+    /// Whose prices: a name from `plimsoll list prices`.
+    pub provider: String,
+    /// Region of the prices.
+    pub region: String,
+    /// Date of the prices.
+    pub as_of: String,
+    /// Whether the store is not that provider's, but was told to be taken for it.
+    pub emulated: bool,
+    /// What it was estimated to cost beforehand, as far as that could be known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub estimated_usd: Option<String>,
+    /// What it cost.
+    pub total_usd: String,
+    /// What is charged.
+    pub lines: Vec<CostLine>,
+    /// What was taken for granted, and what has no price.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
+}
+
+/// One line of a run's cost.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CostLine {
+    /// What is charged.
+    pub item: String,
+    /// How many units.
+    pub quantity: String,
+    /// The unit.
+    pub unit: String,
+    /// Price of one.
+    pub unit_price_usd: String,
+    /// What the line comes to.
+    pub amount_usd: String,
+    /// Where the price comes from.
+    pub source: String,
+    /// When it was read there.
+    pub as_of: String,
+    /// `high`, `medium` or `low`.
+    pub confidence: String,
 }
 
 /// The highest rate that holds its objectives, and the way there.

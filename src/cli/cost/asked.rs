@@ -10,7 +10,7 @@ use crate::cli::exit::Exit;
 use crate::clock::wall_now;
 use crate::cost::bills::NotPriced;
 use crate::cost::book::{BookError, Prices};
-use crate::cost::calls::Call;
+use crate::provider::calls::Call;
 use crate::cost::tariff::Tariff;
 use crate::cost::usage::Usage;
 use crate::cost::workload::{Workload, WorkloadError, parse};
@@ -61,6 +61,11 @@ impl PriceArguments {
         text.parse().map_err(|_| {
             Exit::input(format!("--as-of '{text}' is no date; write it as 2024-06-01"))
         })
+    }
+
+    /// Whether anything was chosen.
+    pub fn is_given(&self) -> bool {
+        self.is_dated() || !self.prices.is_empty()
     }
 
     /// Whether a day was chosen.

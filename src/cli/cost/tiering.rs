@@ -11,7 +11,7 @@ use super::from_run::FromRun;
 use crate::cli::exit::Exit;
 use crate::cost::bill::Bill;
 use crate::cost::blend::Distribution;
-use crate::cost::calls::Call;
+use crate::provider::calls::Call;
 use crate::cost::tariff::Tariff;
 use crate::cost::tiering::{Age, MOST_DAYS, Reads, Scenario, best};
 use crate::published::named;

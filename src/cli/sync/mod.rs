@@ -13,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use self::contest::{Contestant, Ground, run_loop};
+use super::budget::MoneyArguments;
 use super::exit::Exit;
 use super::preflight::preflight;
 use super::session::{self, Settings, run_id};
@@ -107,6 +108,7 @@ impl Arguments {
             record_operations: false,
             sharding: None,
             credentials: None,
+            money: MoneyArguments::default(),
         }
     }
 

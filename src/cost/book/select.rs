@@ -4,7 +4,7 @@ use jiff::civil::Date;
 
 use super::written::{MeterName, OfferWritten};
 use super::{Book, BookError, Price, Prices, Rule};
-use crate::cost::calls::CallSet;
+use crate::provider::calls::CallSet;
 use crate::cost::tariff::{Measure, Meter, Rules, Tariff};
 use crate::units::format_size;
 

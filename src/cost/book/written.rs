@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cost::calls::Call;
+use crate::provider::calls::Call;
 use crate::cost::money::Usd;
 use crate::provider::Confidence;
 

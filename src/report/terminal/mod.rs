@@ -2,6 +2,7 @@
 //! [`stores`] side by side, latency [`distribution`]s, and whatever is wrong with the figures.
 
 pub mod confidence;
+pub mod cost;
 pub mod distribution;
 pub mod groups;
 pub mod knee;
@@ -100,6 +101,7 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
             side.store, side.what, side.calls, side.first_ms, side.mean_ms, side.max_ms
         ));
     }
+    out.push_str(&cost::render(&result.cost));
     result.run.notes.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
     if run.imported.is_none() {
         out.push_str(&client(result));

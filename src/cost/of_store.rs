@@ -1,0 +1,161 @@
+//! What a run cost at one store: its requests, bytes and time as they were counted, on top of whatever else the account does.
+
+use super::bill::{bill, is_billed};
+use super::money::Usd;
+use super::tariff::Tariff;
+use super::usage::{Period, Usage};
+use crate::provider::Confidence;
+use crate::provider::calls::{Call, Calls};
+use crate::summary::result::{CostFigures, CostLine};
+
+/// What was done at a store, or is going to be.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Requests, those that failed included.
+    pub calls: Calls,
+    /// Of those, answered with an error: kind, status, how many.
+    pub refused: Vec<(Call, u16, u64)>,
+    /// Object bytes written.
+    pub uploaded: u64,
+    /// Object bytes read.
+    pub downloaded: u64,
+    /// Seconds from the first request to the last.
+    pub seconds: u64,
+    /// Whether what is read leaves for the internet.
+    pub leaves: bool,
+    /// Type of the machine that did it, where it is known.
+    pub machine: Option<String>,
+}
+
+impl Spent {
+    /// The mean size of an object.
+    fn object_bytes(&self) -> u64 {
+        let objects =
+            self.calls.get(Call::PutObject) + self.calls.get(Call::CompleteMultipartUpload);
+        let mean = |bytes: u64, n: u64| bytes.checked_div(n).filter(|mean| *mean > 0);
+        mean(self.uploaded, objects).or_else(|| mean(self.downloaded, self.calls.get(Call::GetObject))).unwrap_or(0)
+    }
+
+    /// The usage that is charged, and what has no price.
+    fn usage(&self, tariff: &Tariff) -> (Usage, Vec<String>) {
+        let mut calls = self.calls;
+        for (call, status, n) in self.refused.iter().filter(|(_, status, _)| !is_billed(tariff, *status)) {
+            let _ = status;
+            calls.set(*call, calls.get(*call).saturating_sub(*n));
+        }
+        let mut unpriced = Vec::new();
+        while let Some(call) = calls.kinds().first_missing_in(tariff.priced) {
+            unpriced.push(format!("{} {}", calls.get(call), call.name()));
+            calls.set(call, 0);
+        }
+        let machine = self.machine.iter().filter(|m| tariff.instances.iter().any(|i| i.item == **m));
+        let usage = Usage {
+            period: Period::Seconds(self.seconds),
+            stored: self.uploaded,
+            stored_peak: self.uploaded,
+            object_bytes: self.object_bytes(),
+            calls,
+            uploaded: self.uploaded,
+            downloaded: self.downloaded,
+            egress: if self.leaves { self.downloaded } else { 0 },
+            instances: machine.map(|m| (m.clone(), self.seconds)).collect(),
+            ..Usage::default()
+        };
+        (usage, unpriced)
+    }
+
+    /// What that costs, and what of it has no price; nothing at all where the provider takes no such objects.
+    pub fn total(&self, tariff: &Tariff) -> (Usd, Vec<String>) {
+        let (usage, unpriced) = self.usage(tariff);
+        (super::bill::total(tariff, &usage).unwrap_or_default(), unpriced)
+    }
+
+    /// The figures for a result.
+    pub fn figures(&self, store: &str, tariff: &Tariff, emulated: bool, estimated: Option<Usd>) -> CostFigures {
+        let (usage, unpriced) = self.usage(tariff);
+        let mut figures = CostFigures {
+            store: store.into(),
+            provider: tariff.offer.clone(),
+            region: tariff.region.clone(),
+            as_of: tariff.as_of.clone(),
+            emulated,
+            estimated_usd: estimated.map(|usd| usd.to_string()),
+            total_usd: Usd::ZERO.to_string(),
+            ..CostFigures::default()
+        };
+        if !unpriced.is_empty() {
+            figures.notes.push(format!("no price is known for {}; they are left out", unpriced.join(", ")));
+        }
+        let bill = match bill(tariff, &usage) {
+            Ok(bill) => bill,
+            Err(error) => {
+                figures.notes.push(error.to_string());
+                return figures;
+            }
+        };
+        figures.total_usd = bill.total_usd.to_string();
+        let line = |line: &super::bill::Line| CostLine {
+            item: line.item.clone(),
+            quantity: line.quantity.clone(),
+            unit: line.unit.clone(),
+            unit_price_usd: line.unit_price_usd.to_string(),
+            amount_usd: line.amount_usd.to_string(),
+            source: line.source.clone(),
+            as_of: line.as_of.clone(),
+            confidence: line.confidence.name().into(),
+        };
+        figures.lines = bill.lines.iter().map(line).collect();
+        figures.notes.push("list prices of the first tier; free allowances count as used up".into());
+        figures.notes.push("every byte written counts as stored until the end of the run".into());
+        if self.downloaded > 0 && usage.egress == 0 {
+            figures.notes.push("what was read stayed in the store's region".into());
+        } else if usage.egress > 0 {
+            figures.notes.push("what was read left for the internet (--in-region if it did not)".into());
+        }
+        figures.notes.extend(bill.notes.clone());
+        let low: Vec<&str> = bill.lines.iter().filter(|l| l.confidence == Confidence::Low).map(|l| l.item.as_str()).collect();
+        if !low.is_empty() {
+            figures.notes.push(format!("low confidence in the price of {}", low.join("; ")));
+        }
+        figures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cost::book::Prices;
+
+    fn tariff(name: &str) -> Tariff {
+        Prices::built_in().unwrap().tariff(name, None, "2026-11-21".parse().unwrap()).unwrap()
+    }
+
+    fn spent() -> Spent {
+        let mut spent = Spent { uploaded: 1000 << 20, seconds: 3600, ..Spent::default() };
+        spent.calls.add(Call::PutObject, 1100);
+        spent.refused = vec![(Call::PutObject, 503, 90), (Call::PutObject, 412, 10)];
+        spent
+    }
+
+    #[test]
+    fn refusals_cost_what_the_provider_says() {
+        // S3: 1,010 requests at 0.005 / 1000, and 1000 MiB for an hour of 730 at 0.023 a GiB.
+        let s3 = spent().figures("s", &tariff("aws-s3"), false, None);
+        assert_eq!(s3.lines[1].quantity, "1.01");
+        assert_eq!(s3.lines[1].amount_usd, "0.00505");
+        let stored: f64 = s3.lines[0].amount_usd.parse().unwrap();
+        assert!((stored - 1000.0 / 1024.0 * 0.023 / 730.0).abs() < 1e-12);
+        // Google: neither; R2: all but 401 and 403.
+        assert_eq!(spent().figures("s", &tariff("google-cloud-storage"), false, None).lines[1].quantity, "1");
+        assert_eq!(spent().figures("s", &tariff("cloudflare-r2"), false, None).lines[1].quantity, "0.0011");
+    }
+
+    #[test]
+    fn what_has_no_price_is_told_and_left_out() {
+        let mut spent = Spent { seconds: 1, ..Spent::default() };
+        spent.calls.add(Call::ListObjects, 7);
+        let figures = spent.figures("s", &tariff("aws-dynamodb"), false, None);
+        assert!(figures.notes[0].contains("7 ListObjects"), "{:?}", figures.notes);
+        assert_eq!(figures.total_usd, "0.00");
+    }
+}

@@ -1,0 +1,58 @@
+//! What a run cost, line by line.
+
+use crate::cost::money::Usd;
+use crate::report::decisions::bills::quantity;
+use crate::report::document::Table;
+use crate::summary::result::CostFigures;
+
+/// An amount as it stands in a result.
+pub fn amount(text: &str) -> Usd {
+    text.strip_prefix('-').map_or_else(|| Usd::parse(text), |rest| Usd::parse(rest).map(|usd| -usd)).unwrap_or_default()
+}
+
+/// The cost of one store in a sentence.
+pub fn sentence(cost: &CostFigures) -> String {
+    let as_if = if cost.emulated { ", as if the store were theirs" } else { "" };
+    let estimated = cost
+        .estimated_usd
+        .as_ref()
+        .map(|usd| format!("; estimated beforehand {}", amount(usd).shown()))
+        .unwrap_or_default();
+    format!(
+        "{} at {}'s prices of {} ({}){as_if}{estimated}",
+        amount(&cost.total_usd).shown(),
+        cost.provider,
+        cost.as_of,
+        cost.region
+    )
+}
+
+/// The lines of one store that cost something.
+pub fn items(cost: &CostFigures) -> Table {
+    let mut table = Table::new("", &["item", "quantity#", "unit", "unit price#", "amount#", "price read", "confidence"]);
+    for line in cost.lines.iter().filter(|l| amount(&l.amount_usd) != Usd::ZERO) {
+        table.row([
+            line.item.clone(),
+            quantity(&line.quantity),
+            line.unit.clone(),
+            format!("${}", line.unit_price_usd),
+            amount(&line.amount_usd).shown(),
+            line.as_of.clone(),
+            line.confidence.clone(),
+        ]);
+    }
+    table
+}
+
+/// What the run cost at every store that has prices.
+pub fn render(costs: &[CostFigures]) -> String {
+    let mut out = String::new();
+    for cost in costs {
+        out.push_str(&format!("\n{} cost {}\n", cost.store, sentence(cost)));
+        for row in items(cost).rows {
+            out.push_str(&format!("  {:30} {:>16} {} x {} = {}\n", row[0], row[1], row[2], row[3], row[4]));
+        }
+        cost.notes.iter().for_each(|note| out.push_str(&format!("  {note}\n")));
+    }
+    out
+}
