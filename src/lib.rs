@@ -5,10 +5,11 @@
 //! [`experiment`] (what to measure) -> [`workload`] and [`schedule`] (which operations, when) -> [`driver`] (lets them
 //! loose on a [`store`]) -> [`recorder`] (counts) -> [`summary`] (figures) -> [`report`] (shows). [`s3`] is the wire
 //! that the S3 store and the embedded [`server`] share; [`provider`] is what is known of each kind of store; [`machine`], [`clock`], [`rng`] and [`units`] stand below
-//! everything; [`cli`] stands above. [`cost`] prices what was measured, or is planned. [`import`] puts the logs of other tools through the same recorder.
+//! everything; [`cli`] stands above. [`cost`] prices what was measured or is planned, [`advise`] says which store fits. [`import`] puts the logs of other tools through the same recorder.
 #![deny(unsafe_code)]
 #![warn(missing_docs)]
 
+pub mod advise;
 pub mod cost;
 pub mod driver;
 pub mod experiment;

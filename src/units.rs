@@ -9,7 +9,9 @@ pub enum UnitError {
     #[error("'{0}' is not a size; write bytes with a unit, such as 1KiB, 4 MiB, 10 MB or 512B")]
     Size(String),
     /// Not an amount of data.
-    #[error("'{0}' is not an amount of data; write it with its unit, such as 10PB (decimal) or 10 TiB (binary), at most 4 EiB")]
+    #[error(
+        "'{0}' is not an amount of data; write it with its unit, such as 10PB (decimal) or 10 TiB (binary), at most 4 EiB"
+    )]
     Volume(String),
     /// Not a count.
     #[error("'{0}' is not a count; write a whole number, such as 12000000, 12M or 1.5k, at most 1000T")]
@@ -347,7 +349,10 @@ mod tests {
     #[test]
     fn amounts_are_shown_in_the_units_in_which_they_are_round() {
         let shown = |text: &str| format_volume(parse_volume(text).unwrap());
-        assert_eq!([shown("10PB"), shown("1.5TB"), shown("50 TiB"), shown("1 KiB")], ["10 PB", "1.5 TB", "50 TiB", "1 KiB"]);
+        assert_eq!(
+            [shown("10PB"), shown("1.5TB"), shown("50 TiB"), shown("1 KiB")],
+            ["10 PB", "1.5 TB", "50 TiB", "1 KiB"]
+        );
         assert_eq!(shown("12582912000000B"), "12.583 TB");
     }
 

@@ -2,11 +2,11 @@
 
 use plimsoll::cost::bill::{bill, total};
 use plimsoll::cost::book::Prices;
-use plimsoll::provider::calls::Call;
 use plimsoll::cost::money::Usd;
 use plimsoll::cost::tariff::Tariff;
 use plimsoll::cost::usage::{Period, Usage};
 use plimsoll::cost::workload::parse;
+use plimsoll::provider::calls::Call;
 use proptest::prelude::*;
 
 fn tariff(offer: &str, date: &str) -> Tariff {
@@ -29,7 +29,12 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     // The same: 300 GB retrieved.
     ("aws-s3-standard-ia", "2026-11-01", "read='300 GiB'", "$3.00"),
     // Amazon S3 FAQ, S3 Express: 10 GB, 1 M PUT, 9 M GET of 10 KB, 1 M DELETE.
-    ("aws-s3-express", "2026-11-01", "storage='10 GiB'\nput='1M'\nget='9M'\ndelete='1M'\nobject_size='10KiB'", "$2.58"),
+    (
+        "aws-s3-express",
+        "2026-11-01",
+        "storage='10 GiB'\nput='1M'\nget='9M'\ndelete='1M'\nobject_size='10KiB'",
+        "$2.58",
+    ),
     // The next tier begins where the last one ends: 10 TiB beyond the free 100 GiB are 10,240 x 0.09.
     ("aws-s3", "2026-11-01", "egress='10340 GiB'", "$921.60"),
     ("aws-s3", "2026-11-01", "egress='10341 GiB'", "$921.69"),
@@ -58,9 +63,19 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("aws-s3-express", "2025-04-09", "storage='1 TiB'", "$163.84"),
     ("aws-s3-express", "2026-11-01", "storage='1 TiB'", "$112.64"),
     // Cloudflare: 1,000 objects of 1 GB, each read 1,000 times: 990 GB x 0.015.
-    ("cloudflare-r2", "2026-11-01", "storage='1 TB'\nput='1k'\nget='1M'\nobject_size='1GB'\negress='100%'", "$14.85"),
+    (
+        "cloudflare-r2",
+        "2026-11-01",
+        "storage='1 TB'\nput='1k'\nget='1M'\nobject_size='1GB'\negress='100%'",
+        "$14.85",
+    ),
     // Cloudflare: 100,000 files of 100 KB read 300 M times: (300 - 10) x 0.36.
-    ("cloudflare-r2", "2026-11-01", "storage='10 GB'\nput='100k'\nget='300M'\nobject_size='100KB'", "$104.40"),
+    (
+        "cloudflare-r2",
+        "2026-11-01",
+        "storage='10 GB'\nput='100k'\nget='300M'\nobject_size='100KB'",
+        "$104.40",
+    ),
     // Cloudflare: a million operations and one more are billed as two million; the first is free.
     ("cloudflare-r2", "2026-11-01", "put='1000001'\nobject_size='1B'", "$4.50"),
     ("cloudflare-r2", "2026-11-01", "put='1000000'\nobject_size='1B'", "$0.00"),
@@ -70,12 +85,32 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     ("cloudflare-r2", "2026-11-01", "storage='100 GB'\nstorage_peak='200 GB'", "$2.85"),
     // Cloudflare, infrequent access: 150 GB-months of objects that live 5 of 30 days are 900: 9.00; 1,000 writes 9.00, 1 M reads
     // 0.90, 1,000 GB retrieved 10.00.
-    ("cloudflare-r2-ia", "2026-11-01", "storage='150 GB'\nkeep='5d'\nput='1k'\nget='1M'\nobject_size='1B'\nread='1000 GB'", "$28.90"),
+    (
+        "cloudflare-r2-ia",
+        "2026-11-01",
+        "storage='150 GB'\nkeep='5d'\nput='1k'\nget='1M'\nobject_size='1B'\nread='1000 GB'",
+        "$28.90",
+    ),
     // Google: 50 GB, 10,000 Class A, 50,000 Class B, 1 GB out: 1.00 + 0.05 + 0.02 + 0.12.
-    ("google-cloud-storage@us-east1", "2026-11-01", "storage='50 GiB'\nput='10k'\nget='50k'\nobject_size='1B'\nread='1 GiB'\negress='1 GiB'\nwithout_allowances=true", "$1.19"),
+    (
+        "google-cloud-storage@us-east1",
+        "2026-11-01",
+        "storage='50 GiB'\nput='10k'\nget='50k'\nobject_size='1B'\nread='1 GiB'\negress='1 GiB'\nwithout_allowances=true",
+        "$1.19",
+    ),
     // Google's free tier: all of that but 45 GiB x 0.02 and 5,000 x 0.005 / 1000.
-    ("google-cloud-storage@us-east1", "2026-11-01", "storage='50 GiB'\nput='10k'\nget='50k'\nobject_size='1B'\negress='1 GiB'", "$0.93"),
-    ("google-cloud-storage", "2026-11-01", "storage='5 GiB'\nput='5k'\nget='50k'\nobject_size='1B'\negress='100 GiB'", "$0.00"),
+    (
+        "google-cloud-storage@us-east1",
+        "2026-11-01",
+        "storage='50 GiB'\nput='10k'\nget='50k'\nobject_size='1B'\negress='1 GiB'",
+        "$0.93",
+    ),
+    (
+        "google-cloud-storage",
+        "2026-11-01",
+        "storage='5 GiB'\nput='5k'\nget='50k'\nobject_size='1B'\negress='100 GiB'",
+        "$0.00",
+    ),
     // The old table of Google's network, 12,600 GiB: 924 x 0.12 + 9,216 x 0.11 + 2,360 x 0.08.
     ("google-cloud-storage", "2024-07-01", "egress='12600 GiB'", "$1,313.44"),
     // The new one, 50 TB: 10,140 x 0.12 + 36,326.13 x 0.11.
@@ -84,10 +119,20 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     // 1,000 GiB of Nearline that live 15 of 30 days.
     ("google-cloud-storage-nearline", "2026-11-01", "storage='1000 GiB'\nkeep='15d'", "$20.00"),
     // Two regions of a multi-region: 100 x 0.026 and 10 GiB replicated x 0.02, a write at 0.01 / 1000.
-    ("google-cloud-storage-multi-region", "2026-11-01", "storage='100 GiB'\nput='10240'\nobject_size='1MiB'", "$2.90"),
+    (
+        "google-cloud-storage-multi-region",
+        "2026-11-01",
+        "storage='100 GiB'\nput='10240'\nobject_size='1MiB'",
+        "$2.90",
+    ),
     // Tigris: 10 GB, 100,000 GET; 95 GB, 90,000 PUT, 900,000 GET beyond what is free.
     ("tigris", "2026-11-01", "storage='10 GiB'\nget='100k'\nobject_size='1MiB'\negress='100%'", "$0.10"),
-    ("tigris", "2026-11-01", "storage='100 GiB'\nput='100k'\nget='1M'\nobject_size='1MiB'\negress='100%'", "$2.80"),
+    (
+        "tigris",
+        "2026-11-01",
+        "storage='100 GiB'\nput='100k'\nget='1M'\nobject_size='1MiB'\negress='100%'",
+        "$2.80",
+    ),
     // B2: 990 GB x 6.95 / 1000 and 2,000 GB beyond three times what is stored x 0.01.
     ("backblaze-b2", "2026-11-01", "storage='1 TB'\negress='5 TB'", "$26.88"),
     ("backblaze-b2", "2026-11-01", "storage='1 TB'\negress='3 TB'", "$6.88"),
@@ -126,8 +171,12 @@ fn worked_examples_are_met_to_the_cent() {
 fn some_hours_cost_their_share_of_a_month() {
     let hours = |offer: &str, hours: u64| {
         let gib = 100 << 30;
-        let usage =
-            Usage { period: Period::Seconds(hours * 3600), stored: gib, stored_peak: gib, ..Usage::default() };
+        let usage = Usage {
+            period: Period::Seconds(hours * 3600),
+            stored: gib,
+            stored_peak: gib,
+            ..Usage::default()
+        };
         total(&tariff(offer, "2026-11-01"), &usage).unwrap().to_string()
     };
     // 2.30 a month of 730 hours.

@@ -23,7 +23,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("summary", &["recorder", "rng", "schedule", "store", "units", "workload"]),
     ("published", &[]),
     ("cost", &["provider", "published", "summary", "units"]),
-    ("report", &["cost", "provider", "machine", "metrics", "published", "recorder", "summary", "units"]),
+    ("advise", &["cost", "provider", "summary"]),
+    (
+        "report",
+        &["advise", "cost", "machine", "metrics", "provider", "published", "recorder", "summary", "units"],
+    ),
     ("server", &["clock", "metrics", "net", "rng", "s3", "units"]),
 ];
 

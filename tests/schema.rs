@@ -62,6 +62,7 @@ fn price_books_fit_their_schema_and_misspelt_ones_do_not() {
         }
     }
     assert!(seen >= 14);
-    let wrong: serde_json::Value = toml::from_str("title = 'x'\n[[price]]\noffers = ['a']\nusd = 0.5").unwrap();
+    let wrong: serde_json::Value =
+        toml::from_str("title = 'x'\n[[price]]\noffers = ['a']\nusd = 0.5").unwrap();
     assert!(!validator.is_valid(&wrong));
 }

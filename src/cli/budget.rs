@@ -1,8 +1,8 @@
 //! What a run costs: estimated before it, watched while it goes on, itemised after it.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 
@@ -21,7 +21,7 @@ use crate::machine::Machine;
 use crate::provider::calls::Call;
 use crate::provider::of_host;
 use crate::schedule::Role;
-use crate::store::counted::{Counted, Counts};
+use crate::store::counted::{Charge, Counted, Counts, Limit};
 use crate::store::url::StoreUrl;
 use crate::summary::result::CostFigures;
 use crate::workload::OperationKind;
@@ -80,9 +80,26 @@ pub struct Budget {
     most: Option<Usd>,
     leaves: bool,
     machine: Option<String>,
-    /// Picodollars when last looked at, and whether the bound has ended the run.
-    last: AtomicU64,
-    ended: AtomicU64,
+    /// Whether the bound has ended the run, and who is told so.
+    ended: Arc<Ended>,
+}
+
+/// How the bound ends a run.
+#[derive(Default)]
+struct Ended {
+    reached: AtomicBool,
+    control: OnceLock<Arc<Control>>,
+}
+
+impl Ended {
+    /// Ends the run, once.
+    fn end(&self) {
+        if !self.reached.swap(true, Ordering::Relaxed)
+            && let Some(control) = self.control.get()
+        {
+            control.stop();
+        }
+    }
 }
 
 /// The region that a store is in, and the storage class that it writes.
@@ -124,9 +141,14 @@ impl Budget {
         let amazon = machine.vendor.as_deref() == Some("Amazon EC2");
         let google = machine.vendor.as_deref() == Some("Google");
         let mut metered = Vec::new();
-        for opened in opened {
+        let ended = Arc::new(Ended::default());
+        let mut counted = Vec::new();
+        for opened in opened.iter_mut() {
             match meter(&prices, opened, experiment) {
-                Some(found) => metered.push(found),
+                Some((found, store)) => {
+                    metered.push(found);
+                    counted.push((opened, store));
+                }
                 None if most.is_some() => {
                     return Err(Exit::input(format!(
                         "--max-cost: nothing is known of what {} costs; add its prices with --prices FILE, or leave --max-cost out",
@@ -149,16 +171,54 @@ impl Budget {
             most,
             leaves,
             machine: machine.instance_type.clone(),
-            last: AtomicU64::new(0),
-            ended: AtomicU64::new(0),
+            ended,
         };
         budget.refuse()?;
+        let limit = most.map(|most| budget.limit(most, experiment)).transpose()?;
+        for ((opened, store), metered) in counted.into_iter().zip(&budget.metered) {
+            opened.store = match &limit {
+                Some(limit) => Arc::new(store.limited(charge(&metered.tariff, leaves), Arc::clone(limit))),
+                None => Arc::new(store),
+            };
+        }
         Ok(budget)
+    }
+
+    /// The bound, with room for what may be in flight when it is reached.
+    fn limit(&self, most: Usd, experiment: &Experiment) -> Result<Arc<Limit>, Exit> {
+        let dearest = self.metered.iter().flat_map(|m| {
+            let charge = charge(&m.tariff, self.leaves);
+            largest(experiment).map(move |(call, bytes)| charge(call, bytes))
+        });
+        let lanes = |p: &crate::schedule::Phase| {
+            p.ramp.map_or(p.load.lanes(), |r| if p.load.is_open() { p.load.lanes() } else { r.to as usize })
+        };
+        let in_flight = experiment.phases.iter().map(lanes).max().unwrap_or(1) as u64;
+        let ended = Arc::clone(&self.ended);
+        let most_pico = most.pico().clamp(0, i128::from(u64::MAX)) as u64;
+        let limit =
+            Limit::new(most_pico, in_flight, dearest.max().unwrap_or(0), Box::new(move || ended.end()));
+        if limit.margin() >= most_pico {
+            return Err(Exit::input(format!(
+                "--max-cost ${most}: {in_flight} operations in flight may cost {} before they can be ended; lower --concurrency or --in-flight, or allow more",
+                Usd::from_pico(i128::from(limit.margin())).shown()
+            )));
+        }
+        Ok(Arc::new(limit))
+    }
+
+    /// From now on the bound can end the run.
+    pub fn arm(&self, control: &Arc<Control>) {
+        let _ = self.ended.control.set(Arc::clone(control));
+        if self.ended.reached.load(Ordering::Relaxed) {
+            control.stop();
+        }
     }
 
     /// The estimate of a store, with where its bytes go.
     fn estimated(&self, metered: &Metered) -> Usd {
-        let spent = Spent { leaves: self.leaves, machine: self.machine.clone(), ..metered.estimate.spent.clone() };
+        let spent =
+            Spent { leaves: self.leaves, machine: self.machine.clone(), ..metered.estimate.spent.clone() };
         spent.total(&metered.tariff).0
     }
 
@@ -213,34 +273,70 @@ impl Budget {
     /// What the run has cost so far, by store.
     pub fn figures(&self) -> Vec<CostFigures> {
         let figures = |m: &Metered| {
-            let mut figures =
-                self.spent(m).figures(&m.store, &m.tariff, m.emulated, Some(self.estimated(m)));
+            let mut figures = self.spent(m).figures(&m.store, &m.tariff, m.emulated, Some(self.estimated(m)));
             figures.notes.extend(m.notes.iter().cloned());
             figures
         };
         self.metered.iter().map(figures).collect()
     }
 
-    /// Ends the run when it would soon cost more than it may: when what the last second cost comes three times more.
-    pub fn watch(&self, control: &Control) {
-        let Some(most) = self.most.filter(|_| self.ended.load(Ordering::Relaxed) == 0) else { return };
-        let total: Usd = self.metered.iter().map(|m| self.spent(m).total(&m.tariff).0).sum();
-        let now = total.pico().clamp(0, i128::from(u64::MAX)) as u64;
-        let grown = now.saturating_sub(self.last.swap(now, Ordering::Relaxed));
-        let soon = Usd::from_pico(i128::from(now) + 3 * i128::from(grown));
-        if soon > most {
-            self.ended.store(1, Ordering::Relaxed);
-            control.stop();
-        }
-    }
-
     /// Why the run was ended, where its cost was the reason.
     pub fn ended(&self) -> Option<Exit> {
-        let most = self.most.filter(|_| self.ended.load(Ordering::Relaxed) != 0)?;
+        let most = self.most.filter(|_| self.ended.reached.load(Ordering::Relaxed))?;
         Some(Exit::check(format!(
             "--max-cost ${most}: the run was ended before it cost more; results are kept and marked partial"
         )))
     }
+}
+
+/// The largest requests of an experiment, as far as their sizes are known.
+fn largest(experiment: &Experiment) -> impl Iterator<Item = (Call, u64)> {
+    let of = |p: &crate::schedule::Phase| {
+        let w = &p.workload;
+        let (part, whole) = (w.written.upload.part_size, w.written.size.largest());
+        let written = if part > 0 { part.min(whole) } else { whole };
+        let read = w.read.as_ref().filter(|d| d.existing.is_none()).map_or(0, |d| d.size.largest());
+        let read = if w.range > 0 {
+            w.range.max(if w.mix.share(OperationKind::Get) > 0 { read } else { 0 })
+        } else {
+            read
+        };
+        let writes = [OperationKind::Put, OperationKind::Update, OperationKind::ReadModifyWrite];
+        let wrote = writes.into_iter().any(|kind| w.mix.share(kind) > 0);
+        let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
+        [(Call::PutObject, if wrote { written } else { 0 }), (Call::GetObject, if reads { read } else { 0 })]
+    };
+    experiment.phases.iter().flat_map(of).collect::<Vec<_>>().into_iter()
+}
+
+/// What single requests cost: their class, their bytes, a page of the listing that finds what they wrote, and what is paid for an object
+/// however soon it is deleted (an hour at least).
+fn charge(tariff: &Tariff, leaves: bool) -> Charge {
+    let table: Vec<[f64; 2]> = Call::ALL
+        .into_iter()
+        .map(|call| {
+            let cost = |bytes: u64| {
+                let mut spent = Spent { seconds: 3600, leaves, ..Spent::default() };
+                spent.calls.add(call, 1_000_000);
+                match call {
+                    Call::PutObject | Call::UploadPart => {
+                        spent.uploaded = bytes;
+                        spent.calls.add(Call::ListObjects, 1_000);
+                    }
+                    _ => spent.downloaded = bytes,
+                }
+                spent.total(tariff).0.pico() as f64
+            };
+            // Of a byte, which may be paid for as more, and of so many that what a request has free does not count.
+            let large = tariff.rules.largest_object.min(1 << 30);
+            let (small, all) = (cost(1_000_000), cost(1_000_000 * large));
+            [small / 1e6, (all - small).max(0.0) / 1e6 / large as f64]
+        })
+        .collect();
+    Arc::new(move |call, bytes| {
+        let [request, byte] = table[call.index()];
+        (request + byte * bytes as f64).ceil() as u64
+    })
 }
 
 /// What a million requests and a TB cost at a store.
@@ -252,11 +348,15 @@ fn rates(tariff: &Tariff, leaves: bool) -> String {
     };
     let tb = million(Call::GetObject, 1_000_000_000_000) - million(Call::GetObject, 0);
     let gets = million(Call::GetObject, 0).shown();
-    format!("{gets} a million GET, {} a million PUT, {} a TB read", million(Call::PutObject, 0).shown(), tb.shown())
+    format!(
+        "{gets} a million GET, {} a million PUT, {} a TB read",
+        million(Call::PutObject, 0).shown(),
+        tb.shown()
+    )
 }
 
 /// The meter of a store, where its provider has prices.
-fn meter(prices: &Prices, opened: &mut Opened, experiment: &Experiment) -> Option<Metered> {
+fn meter(prices: &Prices, opened: &Opened, experiment: &Experiment) -> Option<(Metered, Counted)> {
     let provider = opened.store.describe().provider;
     let (region, class) = place(opened);
     let class = class.filter(|class| *class != "STANDARD" && *class != "EXPRESS_ONEZONE");
@@ -274,9 +374,9 @@ fn meter(prices: &Prices, opened: &mut Opened, experiment: &Experiment) -> Optio
     let emulated = is_emulated(opened, &provider);
     let source = Arc::clone(&opened.store);
     let (counted, counts) = Counted::new(Arc::clone(&opened.store));
-    opened.store = Arc::new(counted);
     let estimate = estimate(experiment, &tariff);
-    Some(Metered { store: opened.written.clone(), tariff, emulated, counts, source, estimate, notes })
+    let store = opened.written.clone();
+    Some((Metered { store, tariff, emulated, counts, source, estimate, notes }, counted))
 }
 
 /// What the phases of an experiment do at one store, as far as a plan can know it.
@@ -291,9 +391,8 @@ fn estimate(experiment: &Experiment, tariff: &Tariff) -> Estimate {
             continue;
         };
         let mix = &phase.workload.mix;
-        let of = |kind| {
-            (operations as f64 * f64::from(mix.share(kind)) / f64::from(mix.total())).round() as u64
-        };
+        let of =
+            |kind| (operations as f64 * f64::from(mix.share(kind)) / f64::from(mix.total())).round() as u64;
         let writes = of(OperationKind::Put) + of(OperationKind::Update) + of(OperationKind::ReadModifyWrite);
         let upload = &phase.workload.written.upload;
         let mean = known.bytes_written.unwrap_or(0).checked_div(writes).unwrap_or(0);
@@ -322,9 +421,10 @@ fn estimate(experiment: &Experiment, tariff: &Tariff) -> Estimate {
     let pages = objects.div_ceil(1000) + 1;
     let priced = |call: Call| {
         tariff.meters.iter().any(|m| match m.measure {
-            Measure::Requests { calls, .. } => {
-                std::iter::once(call).collect::<crate::provider::calls::CallSet>().first_missing_in(calls).is_none()
-            }
+            Measure::Requests { calls, .. } => std::iter::once(call)
+                .collect::<crate::provider::calls::CallSet>()
+                .first_missing_in(calls)
+                .is_none(),
             _ => false,
         })
     };

@@ -76,7 +76,7 @@ fn objectives(arguments: &Arguments) -> Result<Vec<Objective>, Exit> {
 }
 
 /// The series that an objective is about; without an operation all of a phase as one.
-fn subjects(run: &Run, objective: &Objective) -> Vec<Series> {
+pub fn subjects(run: &Run, objective: &Objective) -> Vec<Series> {
     let measured: Vec<&Series> =
         run.series.iter().filter(|s| s.role == "measure" && objective.target.matches(s)).collect();
     if objective.target.operation.is_some() {

@@ -49,7 +49,9 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
         return Err(Exit::input("--matrix compares providers: plimsoll list providers --matrix"));
     }
     if arguments.what != What::Prices && (arguments.name.is_some() || arguments.prices.is_given()) {
-        return Err(Exit::input("a name, --as-of and --prices go with prices: plimsoll list prices aws-s3 --as-of 2024-06-01"));
+        return Err(Exit::input(
+            "a name, --as-of and --prices go with prices: plimsoll list prices aws-s3 --as-of 2024-06-01",
+        ));
     }
     match arguments.what {
         What::Prices => prices::list(arguments.name.as_deref(), &arguments.prices)?,

@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+pub mod advise;
 pub mod bucket;
 pub mod budget;
 pub mod calibrate;
@@ -80,6 +81,8 @@ enum Command {
     Serve(serve::Arguments),
     /// What a month of work costs, at one provider or at all of them
     Cost(Box<cost::Arguments>),
+    /// Which of the measured stores fits a workload, what each costs, and what would change the answer
+    Advise(Box<advise::Arguments>),
     /// What others have published, and which of it holds
     Published(published::Arguments),
     /// List what is built in
@@ -112,6 +115,7 @@ pub fn main() -> i32 {
         Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
         Command::Cost(arguments) => cost::cost(&arguments),
+        Command::Advise(arguments) => advise::advise(&arguments),
         Command::Published(arguments) => published::published(&arguments),
         Command::List(arguments) => list::list(&arguments),
     };

@@ -4,12 +4,12 @@ use jiff::civil::Date;
 
 use super::cost::asked::PriceArguments;
 use super::exit::Exit;
-use crate::cost::book::{OfferFacts, PriceFacts, Prices};
-use crate::provider::calls::Call;
-use crate::cost::money::Usd;
 use crate::cost::bill::meter_of;
+use crate::cost::book::{OfferFacts, PriceFacts, Prices};
+use crate::cost::money::Usd;
 use crate::cost::tariff::{Free, Measure, Meter, Tariff};
 use crate::provider::Confidence;
+use crate::provider::calls::Call;
 use crate::report::document::{Document, Table};
 use crate::units::{format_count, format_volume};
 
@@ -38,7 +38,8 @@ fn first(meter: Option<&Meter>) -> String {
     match meter.measure {
         Measure::Requests { every, .. } => {
             let million = Usd::from_pico(price.pico() * 1_000_000 / i128::from(meter.unit_base));
-            let begun = if every > 0 { format!(" per {} begun", format_volume(every)) } else { String::new() };
+            let begun =
+                if every > 0 { format!(" per {} begun", format_volume(every)) } else { String::new() };
             format!("${million}{begun}")
         }
         _ => format!("{count}${price} / {}", meter.unit.trim_end_matches("-month")),
@@ -58,7 +59,18 @@ fn least(tariff: &Tariff) -> Confidence {
 fn all(prices: &Prices, date: Date) -> Document {
     let mut table = Table::new(
         "",
-        &["name", "what", "regions", "storage, a month#", "1M PUT#", "1M GET#", "written#", "read#", "to the internet#", "least confidence"],
+        &[
+            "name",
+            "what",
+            "regions",
+            "storage, a month#",
+            "1M PUT#",
+            "1M GET#",
+            "written#",
+            "read#",
+            "to the internet#",
+            "least confidence",
+        ],
     );
     let mut notes = Vec::new();
     for offer in prices.facts().iter().filter(|o| o.is_store) {
@@ -91,7 +103,12 @@ fn all(prices: &Prices, date: Date) -> Document {
         .collect();
     notes.push(format!("also: {}", others.join(", ")));
     notes.push("`plimsoll list prices NAME` shows every price with its tiers, source and history; --as-of DATE the prices of a day".into());
-    Document { what: vec![format!("Prices of {date}, in US dollars")], tables: vec![table], notes, ..Document::default() }
+    Document {
+        what: vec![format!("Prices of {date}, in US dollars")],
+        tables: vec![table],
+        notes,
+        ..Document::default()
+    }
 }
 
 /// The tiers of a meter in words.
@@ -117,12 +134,18 @@ fn tiers(meter: &Meter) -> String {
 
 fn row(table: &mut Table, facts: &PriceFacts) {
     let meter = &facts.meter;
-    let regions = if facts.regions.is_empty() { String::new() } else { format!(" ({})", facts.regions.join(", ")) };
+    let regions =
+        if facts.regions.is_empty() { String::new() } else { format!(" ({})", facts.regions.join(", ")) };
     let calls = match meter.measure {
         Measure::Requests { calls, .. } => {
             let names: Vec<String> = Call::ALL
                 .into_iter()
-                .filter(|c| std::iter::once(*c).collect::<crate::provider::calls::CallSet>().first_missing_in(calls).is_none())
+                .filter(|c| {
+                    std::iter::once(*c)
+                        .collect::<crate::provider::calls::CallSet>()
+                        .first_missing_in(calls)
+                        .is_none()
+                })
                 .map(Call::name)
                 .collect();
             format!(": {}", names.join(", "))
@@ -149,7 +172,10 @@ fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Document,
     let mut table = Table::new(format!("{} ({name})", tariff.title), &columns);
     if dated || region.is_some() {
         for meter in tariff.meters.iter().chain(&tariff.instances) {
-            row(&mut table, &PriceFacts { when: format!("on {date}"), regions: Vec::new(), meter: meter.clone() });
+            row(
+                &mut table,
+                &PriceFacts { when: format!("on {date}"), regions: Vec::new(), meter: meter.clone() },
+            );
         }
     } else {
         prices.history(name).iter().for_each(|facts| row(&mut table, facts));

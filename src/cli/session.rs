@@ -262,6 +262,7 @@ pub fn execute_rounds(
     directory.environment(&ready.environment).map_err(out_error)?;
     let path = directory.path().to_path_buf();
     let control = Arc::new(Control::default());
+    ready.budget.arm(&control);
     signals::listen(
         Arc::clone(&control),
         ready.opened.iter().filter_map(|o| o.credentials.clone()).collect(),

@@ -3,11 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::provider::calls::Call;
 use super::money::{Usd, decimal_text};
 use super::tariff::{Free, Measure, Meter, Rules, Tariff};
 use super::usage::{DAY_S, Period, Usage};
 use crate::provider::Confidence;
+use crate::provider::calls::Call;
 use crate::units::format_size;
 
 /// Why there is no bill.
@@ -147,13 +147,12 @@ pub fn charges<'a>(
             Measure::CrossRegion => counted[3] = true,
             _ => {}
         }
-        charge(tariff, meter, usage, &mut each).ok_or_else(|| BillError::Absurd {
-            offer: tariff.offer.clone(),
-            item: meter.item.clone(),
-        })?;
+        charge(tariff, meter, usage, &mut each)
+            .ok_or_else(|| BillError::Absurd { offer: tariff.offer.clone(), item: meter.item.clone() })?;
     }
     let used = [usage.stored, usage.egress, usage.cross_zone, usage.cross_region];
-    let names = ["storage", "egress to the internet", "transfer to another zone", "transfer to another region"];
+    let names =
+        ["storage", "egress to the internet", "transfer to another zone", "transfer to another region"];
     for ((counted, used), name) in counted.into_iter().zip(used).zip(names) {
         if used > 0 && !counted {
             return Err(unpriced(tariff, name));

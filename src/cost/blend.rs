@@ -99,7 +99,8 @@ pub fn percentile(one: &Distribution, other: &Distribution, first: f64, q: f64) 
         let below = (first > 0.0 && below1) || (first < 1.0 && below2);
         mixed(high1, high2) >= if below { q + 1e-12 } else { q - 1e-12 }
     };
-    let low_ms = if possibly(0.0) { 0.0 } else { values.iter().copied().find(|v| possibly(*v)).unwrap_or(0.0) };
+    let low_ms =
+        if possibly(0.0) { 0.0 } else { values.iter().copied().find(|v| possibly(*v)).unwrap_or(0.0) };
     let high = values.iter().copied().find(|v| surely(*v));
     Bounds { low_ms, high_ms: high.filter(|ms| ms.is_finite()) }
 }

@@ -52,6 +52,19 @@ impl Vary {
         }
     }
 
+    /// The workload without a word of it.
+    pub fn clear(self, workload: &Workload) -> Workload {
+        let mut workload = workload.clone();
+        match self {
+            Vary::Egress => workload.egress = None,
+            Vary::Storage => workload.storage = None,
+            Vary::ObjectSize => workload.object_size = None,
+            Vary::Get => workload.get = None,
+            Vary::Put => workload.put = None,
+        }
+        workload
+    }
+
     /// The workload with so much of it.
     pub fn set(self, workload: &Workload, amount: u64) -> Workload {
         let mut workload = workload.clone();
@@ -190,12 +203,16 @@ mod tests {
         // 1 TB at S3 is 21.42, at R2 14.85: with 100 GiB out and no requests R2 is always cheaper. Reads turn it: R2 pays 0.36 a
         // million beyond ten, B2 nothing.
         let workload = Workload { storage: Some("1TB".into()), ..Workload::default() };
-        let found = breakeven(&tariffs(&["aws-s3", "cloudflare-r2"]), &workload, Vary::Egress, (1, 1 << 50)).unwrap();
+        let found =
+            breakeven(&tariffs(&["aws-s3", "cloudflare-r2"]), &workload, Vary::Egress, (1, 1 << 50)).unwrap();
         assert_eq!(found.segments.len(), 1);
         assert_eq!(found.segments[0].cheapest, Some(1));
         // S3 Express stores dearer and reads cheaper than S3: 1 GiB costs 0.087 more; a GET of no bytes 0.00037 / 1000 less.
-        let workload = Workload { storage: Some("1 GiB".into()), read: Some("0B".into()), ..Workload::default() };
-        let found = breakeven(&tariffs(&["aws-s3", "aws-s3-express"]), &workload, Vary::Get, (1, 1_000_000_000)).unwrap();
+        let workload =
+            Workload { storage: Some("1 GiB".into()), read: Some("0B".into()), ..Workload::default() };
+        let found =
+            breakeven(&tariffs(&["aws-s3", "aws-s3-express"]), &workload, Vary::Get, (1, 1_000_000_000))
+                .unwrap();
         let crossing = found.segments[1].from;
         assert_eq!(found.segments.len(), 2);
         assert!((crossing as f64 - 0.087 / 0.00000037).abs() <= 1.0, "{crossing}");
@@ -206,7 +223,9 @@ mod tests {
     #[test]
     fn whoever_does_not_take_the_workload_is_not_in_the_running() {
         let workload = Workload { storage: Some("1TB".into()), ..Workload::default() };
-        let found = breakeven(&tariffs(&["wasabi", "aws-s3"]), &workload, Vary::Egress, (1, 10_000_000_000_000)).unwrap();
+        let found =
+            breakeven(&tariffs(&["wasabi", "aws-s3"]), &workload, Vary::Egress, (1, 10_000_000_000_000))
+                .unwrap();
         let ends: Vec<_> = found.segments.iter().map(|s| (s.from, s.cheapest)).collect();
         assert_eq!(ends, [(1, Some(0)), (1_000_000_000_001, Some(1))]);
     }

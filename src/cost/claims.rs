@@ -8,11 +8,11 @@ use serde::Serialize;
 
 use super::bill::{Bill, BillError, Part, bill, meter_of};
 use super::book::{BookError, Prices};
-use crate::provider::calls::Call;
 use super::money::{NotMoney, Usd};
 use super::tariff::{Measure, Tariff};
 use super::usage::Usage;
 use super::workload::{Workload, WorkloadError};
+use crate::provider::calls::Call;
 use crate::published::{Claim, PRICES, Published, Term};
 
 /// Why a document's costs could not be computed.
@@ -145,14 +145,15 @@ pub fn beside(
         let (theirs, ours) =
             (own.tariff(&stand.published, None, date)?, real.tariff(&stand.real, None, date)?);
         let (published, real) = (bill(&theirs, usage)?, bill(&ours, usage)?);
-        let differences = lines(&theirs).into_iter().zip(lines(&ours)).filter_map(|((line, mine), (_, item))| {
-            let (published_usd, real_usd) = (amount(&published, mine), amount(&real, item));
-            let why = calculator.why.get(&format!("{}.{line}", stand.published)).cloned();
-            let difference_usd = real_usd - published_usd;
-            let said = (published_usd, real_usd) != (Usd::ZERO, Usd::ZERO);
-            let why = why.filter(|_| difference_usd != Usd::ZERO);
-            said.then_some(Difference { line, published_usd, real_usd, difference_usd, why })
-        });
+        let differences =
+            lines(&theirs).into_iter().zip(lines(&ours)).filter_map(|((line, mine), (_, item))| {
+                let (published_usd, real_usd) = (amount(&published, mine), amount(&real, item));
+                let why = calculator.why.get(&format!("{}.{line}", stand.published)).cloned();
+                let difference_usd = real_usd - published_usd;
+                let said = (published_usd, real_usd) != (Usd::ZERO, Usd::ZERO);
+                let why = why.filter(|_| difference_usd != Usd::ZERO);
+                said.then_some(Difference { line, published_usd, real_usd, difference_usd, why })
+            });
         let differences = differences.collect();
         out.push(Beside { published, real, differences });
     }
@@ -184,9 +185,8 @@ fn value(claim: &Claim, of: impl Fn(&Term) -> Result<Usd, ClaimError>) -> Result
 pub fn check(document: &Published, real: &Prices, date: Date) -> Result<Vec<Checked>, ClaimError> {
     let own = prices(document)?;
     let offers = document.calculator.as_ref().map(|c| c.offers.clone()).unwrap_or_default();
-    let real_name = |name: &str| {
-        offers.iter().find(|s| s.published == name).map_or(name.to_string(), |s| s.real.clone())
-    };
+    let real_name =
+        |name: &str| offers.iter().find(|s| s.published == name).map_or(name.to_string(), |s| s.real.clone());
     let checked = |claim: &Claim| {
         let printed = Usd::parse(&claim.printed)?;
         let follows = value(claim, |t| term(&own, &t.offer, t, date))?;

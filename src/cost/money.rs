@@ -91,7 +91,8 @@ fn grouped(digits: &str) -> String {
 pub fn decimal(text: &str) -> Option<u128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |s: &str| s.chars().all(|c| c.is_ascii_digit());
-    if whole.is_empty() || whole.len() > 18 || fraction.len() > PLACES || !digits(whole) || !digits(fraction) {
+    if whole.is_empty() || whole.len() > 18 || fraction.len() > PLACES || !digits(whole) || !digits(fraction)
+    {
         return None;
     }
     format!("{whole}{fraction:0<PLACES$}").parse().ok()

@@ -122,7 +122,11 @@ fn measured_s(windows: &[&Window]) -> f64 {
 ///
 /// # Errors
 /// [`ProjectError`] when that is nothing, or beyond all bounds.
-pub fn project(result: &RunResult, store: &str, scale: Scale) -> Result<(Workload, Vec<String>), ProjectError> {
+pub fn project(
+    result: &RunResult,
+    store: &str,
+    scale: Scale,
+) -> Result<(Workload, Vec<String>), ProjectError> {
     let of = |role: &str| -> Vec<&Window> {
         result.windows.iter().filter(|w| w.store == store && w.role == role).collect()
     };
@@ -148,7 +152,8 @@ pub fn project(result: &RunResult, store: &str, scale: Scale) -> Result<(Workloa
         Ok(Some(whole(per_s, (1u64 << 62) as f64)?).filter(|n| *n > 0).map(|n| format!("{n}B")))
     };
     let stored: u64 = of("prepare").iter().map(|w| w.bytes).sum();
-    let mean = |bytes: f64, objects: f64| (objects > 0.0 && bytes > 0.0).then(|| (bytes / objects).round() as u64);
+    let mean =
+        |bytes: f64, objects: f64| (objects > 0.0 && bytes > 0.0).then(|| (bytes / objects).round() as u64);
     let object = mean(rates.written, rates.objects_put).or(mean(rates.read, rates.get));
     let mut assumptions = vec![format!(
         "a month of 730 hours at {}/s in all, {} times what was measured on {store}",

@@ -30,10 +30,11 @@ pub struct Spent {
 impl Spent {
     /// The mean size of an object.
     fn object_bytes(&self) -> u64 {
-        let objects =
-            self.calls.get(Call::PutObject) + self.calls.get(Call::CompleteMultipartUpload);
+        let objects = self.calls.get(Call::PutObject) + self.calls.get(Call::CompleteMultipartUpload);
         let mean = |bytes: u64, n: u64| bytes.checked_div(n).filter(|mean| *mean > 0);
-        mean(self.uploaded, objects).or_else(|| mean(self.downloaded, self.calls.get(Call::GetObject))).unwrap_or(0)
+        mean(self.uploaded, objects)
+            .or_else(|| mean(self.downloaded, self.calls.get(Call::GetObject)))
+            .unwrap_or(0)
     }
 
     /// The usage that is charged, and what has no price.
@@ -71,7 +72,13 @@ impl Spent {
     }
 
     /// The figures for a result.
-    pub fn figures(&self, store: &str, tariff: &Tariff, emulated: bool, estimated: Option<Usd>) -> CostFigures {
+    pub fn figures(
+        &self,
+        store: &str,
+        tariff: &Tariff,
+        emulated: bool,
+        estimated: Option<Usd>,
+    ) -> CostFigures {
         let (usage, unpriced) = self.usage(tariff);
         let mut figures = CostFigures {
             store: store.into(),
@@ -113,7 +120,8 @@ impl Spent {
             figures.notes.push("what was read left for the internet (--in-region if it did not)".into());
         }
         figures.notes.extend(bill.notes.clone());
-        let low: Vec<&str> = bill.lines.iter().filter(|l| l.confidence == Confidence::Low).map(|l| l.item.as_str()).collect();
+        let low: Vec<&str> =
+            bill.lines.iter().filter(|l| l.confidence == Confidence::Low).map(|l| l.item.as_str()).collect();
         if !low.is_empty() {
             figures.notes.push(format!("low confidence in the price of {}", low.join("; ")));
         }

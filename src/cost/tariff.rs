@@ -1,8 +1,8 @@
 //! Prices of one offer in one region at one date, in the form that bills are computed from.
 
-use crate::provider::calls::CallSet;
 use super::money::Usd;
 use crate::provider::Confidence;
+use crate::provider::calls::CallSet;
 
 /// Where a value comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]

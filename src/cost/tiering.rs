@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::bill::{Bill, BillError, bill, total};
 use super::blend::{Bounds, Distribution, percentile};
-use crate::provider::calls::Call;
 use super::money::Usd;
 use super::tariff::Tariff;
 use super::usage::Usage;
+use crate::provider::calls::Call;
 
 /// Days of a month of 730 hours.
 const MONTH_DAYS: f64 = 730.0 / 24.0;
@@ -169,8 +169,7 @@ impl Scenario<'_> {
         let (still_hot, still_cold) = self.usages(hot_days, false);
         let unmoved = total(self.hot, &still_hot)? + total(self.cold, &still_cold)?;
         let hot_reads = self.reads.share((hot_days as f64).min(self.keep_days), self.keep_days);
-        let blended =
-            |q| self.latency.as_ref().map(|(hot, cold)| percentile(hot, cold, hot_reads, q));
+        let blended = |q| self.latency.as_ref().map(|(hot, cold)| percentile(hot, cold, hot_reads, q));
         Ok(Age {
             hot_days,
             hot_reads,
@@ -266,7 +265,11 @@ mod tests {
         assert!(!scenario.crosses());
         let (bill, _) = scenario.bills(7).unwrap();
         let month: u64 = scenario.month.egress;
-        let gone = bill.lines.iter().filter(|l| l.item.starts_with("egress")).map(|l| l.quantity.parse::<f64>().unwrap());
+        let gone = bill
+            .lines
+            .iter()
+            .filter(|l| l.item.starts_with("egress"))
+            .map(|l| l.quantity.parse::<f64>().unwrap());
         assert!((gone.sum::<f64>() - 0.8 * month as f64 / (1u64 << 30) as f64).abs() < 1.0);
     }
 }

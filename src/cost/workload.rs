@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::provider::calls::Call;
 use super::usage::Usage;
+use crate::provider::calls::Call;
 use crate::units::{format_count, format_size, format_volume, parse_count, parse_size, parse_volume};
 
 /// Size of an object where none is said, in bytes.
@@ -117,7 +117,9 @@ fn object_size(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
     let bytes = parse_size(text).map_err(|e| wrong(field, e))?;
     match (bytes, text.trim().ends_with(|c: char| c.is_ascii_digit())) {
         (0, _) => Err(wrong(field, "it must be more than 0")),
-        (_, true) => Err(wrong(field, format!("'{text}' has no unit; write {text}B, {text}KiB or {text}MiB"))),
+        (_, true) => {
+            Err(wrong(field, format!("'{text}' has no unit; write {text}B, {text}KiB or {text}MiB")))
+        }
         _ => Ok(bytes),
     }
 }
@@ -137,13 +139,44 @@ fn instance(text: &str) -> Result<(String, u64), WorkloadError> {
     let hours = hours.trim().strip_suffix('h').ok_or_else(fail)?;
     let pico = super::money::decimal(hours).ok_or_else(fail)?;
     let seconds = pico * 3600 / 1_000_000_000_000;
-    u64::try_from(seconds).ok().filter(|s| *s < 1 << 40).map(|s| (name.trim().to_string(), s)).ok_or_else(fail)
+    u64::try_from(seconds)
+        .ok()
+        .filter(|s| *s < 1 << 40)
+        .map(|s| (name.trim().to_string(), s))
+        .ok_or_else(fail)
 }
 
 impl Workload {
     /// Whether nothing is said at all.
     pub fn is_empty(&self) -> bool {
         *self == Workload::default()
+    }
+
+    /// What it says, in its own words: `storage 10TB, get 50M`.
+    pub fn in_words(&self) -> String {
+        let said = [
+            ("storage", &self.storage),
+            ("storage peak", &self.storage_peak),
+            ("egress", &self.egress),
+            ("put", &self.put),
+            ("get", &self.get),
+            ("head", &self.head),
+            ("list", &self.list),
+            ("delete", &self.delete),
+            ("copy", &self.copy),
+            ("object size", &self.object_size),
+            ("part size", &self.part_size),
+            ("written", &self.written),
+            ("read", &self.read),
+            ("keep", &self.keep),
+            ("cross zone", &self.cross_zone),
+            ("cross region", &self.cross_region),
+        ];
+        let words = said.into_iter().filter_map(|(name, text)| Some(format!("{name} {}", text.as_ref()?)));
+        words
+            .chain(self.instance.iter().map(|text| format!("instance {text}")))
+            .collect::<Vec<_>>()
+            .join(", ")
     }
 
     /// This workload, with what it does not say taken from another.
@@ -198,7 +231,10 @@ impl Workload {
         usage.stored = volume("storage", self.storage.as_ref())?.unwrap_or(0);
         usage.stored_peak = match volume("storage_peak", self.storage_peak.as_ref())? {
             Some(peak) if peak < usage.stored => {
-                return Err(wrong("storage_peak", "the days' highest cannot be below the mean that --storage says"));
+                return Err(wrong(
+                    "storage_peak",
+                    "the days' highest cannot be below the mean that --storage says",
+                ));
             }
             peak => peak.unwrap_or(usage.stored),
         };
@@ -232,7 +268,10 @@ impl Workload {
             (Some(text), Some(share)) => {
                 let percent = super::money::decimal(share.trim()).filter(|p| *p <= 100_000_000_000_000);
                 let percent = percent.ok_or_else(|| {
-                    wrong("egress", format!("'{text}' is no share; write 0% to 100%, or an amount such as 10TB"))
+                    wrong(
+                        "egress",
+                        format!("'{text}' is no share; write 0% to 100%, or an amount such as 10TB"),
+                    )
                 })?;
                 let whole = u128::from(read.unwrap_or(of_gets));
                 (whole * (percent / 1_000_000) / 100_000_000) as u64
@@ -247,7 +286,8 @@ impl Workload {
             None => of_gets.max(usage.egress),
         };
         if self.egress.is_none() && usage.downloaded > 0 {
-            assumptions.push("nothing leaves for the internet: readers are in the store's region (--egress)".into());
+            assumptions
+                .push("nothing leaves for the internet: readers are in the store's region (--egress)".into());
         }
         if read.is_none() && usage.egress > of_gets {
             assumptions.push(format!(
@@ -283,10 +323,17 @@ mod tests {
 
     #[test]
     fn a_workload_comes_to_its_requests_and_bytes() {
-        let usage = of("put='1k'\nobject_size='20MiB'\npart_size='8MiB'\nget='2k'\negress='50%'").unwrap().usage;
+        let usage =
+            of("put='1k'\nobject_size='20MiB'\npart_size='8MiB'\nget='2k'\negress='50%'").unwrap().usage;
         let of = |call| usage.calls.get(call);
-        assert_eq!((of(Call::PutObject), of(Call::UploadPart), of(Call::CompleteMultipartUpload)), (0, 3000, 1000));
-        assert_eq!((usage.uploaded, usage.downloaded, usage.egress), (20_000 << 20, 40_000 << 20, 20_000 << 20));
+        assert_eq!(
+            (of(Call::PutObject), of(Call::UploadPart), of(Call::CompleteMultipartUpload)),
+            (0, 3000, 1000)
+        );
+        assert_eq!(
+            (usage.uploaded, usage.downloaded, usage.egress),
+            (20_000 << 20, 40_000 << 20, 20_000 << 20)
+        );
     }
 
     #[test]

@@ -6,7 +6,9 @@ use serde::{Deserialize, Serialize};
 pub const KINDS: usize = 16;
 
 /// A kind of request, under its name in the S3 API; other APIs' requests are counted as the ones that do the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
+)]
 #[allow(missing_docs, reason = "the names are the documentation")]
 pub enum Call {
     PutObject,

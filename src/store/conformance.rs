@@ -216,11 +216,11 @@ async fn clean(lane: &mut dyn Lane, prefix: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::provider::calls::Call;
     use crate::store::counted::Counted;
     use crate::store::faulty::{Faults, Faulty};
     use crate::store::memory::MemoryStore;
     use crate::store::throttled::Throttled;
-    use crate::provider::calls::Call;
     use std::sync::Arc;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -74,17 +74,58 @@ impl Counts {
     }
 }
 
+/// What one request costs, with the object bytes that it moves, in picodollars.
+pub type Charge = Arc<dyn Fn(Call, u64) -> u64 + Send + Sync>;
+
+/// A bound on what requests may cost together, whatever the stores. It is looked at with every request: a second of a fast store can
+/// cost more than a whole run may.
+pub struct Limit {
+    most: u64,
+    in_flight: u64,
+    spent: AtomicU64,
+    dearest: AtomicU64,
+    reached: Box<dyn Fn() + Send + Sync>,
+}
+
+impl Limit {
+    /// At most so many picodollars, with at most so many requests in flight, the dearest of which costs so much as far as that is
+    /// known; `reached` is called, perhaps often, when those in flight could exceed it.
+    pub fn new(most: u64, in_flight: u64, dearest: u64, reached: Box<dyn Fn() + Send + Sync>) -> Limit {
+        Limit { most, in_flight, spent: AtomicU64::new(0), dearest: AtomicU64::new(dearest), reached }
+    }
+
+    /// What the dearest requests in flight may still cost.
+    pub fn margin(&self) -> u64 {
+        self.in_flight.saturating_mul(self.dearest.load(Ordering::Relaxed))
+    }
+
+    fn add(&self, cost: u64, of_one: u64) {
+        self.dearest.fetch_max(of_one, Ordering::Relaxed);
+        let spent = self.spent.fetch_add(cost, Ordering::Relaxed) + cost;
+        if spent.saturating_add(self.margin()) > self.most {
+            (self.reached)();
+        }
+    }
+}
+
 /// A store that counts.
 pub struct Counted {
     inner: Arc<dyn Store>,
     counts: Arc<Counts>,
+    limit: Option<(Charge, Arc<Limit>)>,
 }
 
 impl Counted {
     /// Wraps `inner`; the counts stay readable after it is gone.
     pub fn new(inner: Arc<dyn Store>) -> (Counted, Arc<Counts>) {
         let counts = Arc::new(Counts::default());
-        (Counted { inner, counts: Arc::clone(&counts) }, counts)
+        (Counted { inner, counts: Arc::clone(&counts), limit: None }, counts)
+    }
+
+    /// Holds what passes against a bound.
+    pub fn limited(mut self, charge: Charge, limit: Arc<Limit>) -> Counted {
+        self.limit = Some((charge, limit));
+        self
     }
 }
 
@@ -94,7 +135,11 @@ impl Store for Counted {
     }
 
     fn lane(&self, index: usize) -> Box<dyn Lane> {
-        Box::new(CountedLane { inner: self.inner.lane(index), counts: Arc::clone(&self.counts) })
+        Box::new(CountedLane {
+            inner: self.inner.lane(index),
+            counts: Arc::clone(&self.counts),
+            limit: self.limit.clone(),
+        })
     }
 
     fn prefix(&self) -> &str {
@@ -129,6 +174,16 @@ impl Store for Counted {
 struct CountedLane {
     inner: Box<dyn Lane>,
     counts: Arc<Counts>,
+    limit: Option<(Charge, Arc<Limit>)>,
+}
+
+/// Object bytes that a request moves, as far as it says so itself.
+fn bytes_of(request: &Request<'_>) -> u64 {
+    match request {
+        Request::Put { body, .. } | Request::UploadPart { body, .. } => body.len(),
+        Request::Get { range: Some(range), .. } => range.end - range.start,
+        _ => 0,
+    }
 }
 
 impl Lane for CountedLane {
@@ -139,9 +194,20 @@ impl Lane for CountedLane {
     ) -> Local<'a, Result<Reply, Failure>> {
         let call = request.call();
         self.counts.requests[call.index()].fetch_add(1, Ordering::Relaxed);
+        let known = bytes_of(&request);
+        if let Some((charge, limit)) = &self.limit {
+            let cost = charge(call, known);
+            limit.add(cost, cost);
+        }
         Box::pin(async move {
             let result = self.inner.execute(request, observer).await;
             self.counts.note(call, &result);
+            if let (Some((charge, limit)), Ok(reply)) = (&self.limit, &result)
+                && reply.bytes > known
+            {
+                let whole = charge(call, reply.bytes);
+                limit.add(whole.saturating_sub(charge(call, known)), whole);
+            }
             result
         })
     }

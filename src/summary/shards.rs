@@ -25,6 +25,8 @@ pub fn merge_runs(id: &str, results: &[RunResult]) -> Option<RunResult> {
     out.run.partial = results.iter().any(|r| r.run.partial);
     out.run.degraded = degraded(&shards, &out.windows);
     out.run.shards = shards;
+    // Every host paid for its own requests.
+    out.cost = results.iter().flat_map(|r| r.cost.iter().cloned()).collect();
     out.ramps = Vec::new();
     Some(out)
 }

@@ -10,10 +10,10 @@ use crate::cli::exit::Exit;
 use crate::clock::wall_now;
 use crate::cost::bills::NotPriced;
 use crate::cost::book::{BookError, Prices};
-use crate::provider::calls::Call;
 use crate::cost::tariff::Tariff;
 use crate::cost::usage::Usage;
 use crate::cost::workload::{Workload, WorkloadError, parse};
+use crate::provider::calls::Call;
 use crate::units::{format_count, format_size, format_volume};
 
 /// The workload and the date of its prices.
@@ -58,9 +58,7 @@ impl PriceArguments {
         let Some(text) = &self.as_of else {
             return Ok(wall_now().to_zoned(jiff::tz::TimeZone::UTC).date());
         };
-        text.parse().map_err(|_| {
-            Exit::input(format!("--as-of '{text}' is no date; write it as 2024-06-01"))
-        })
+        text.parse().map_err(|_| Exit::input(format!("--as-of '{text}' is no date; write it as 2024-06-01")))
     }
 
     /// Whether anything was chosen.
@@ -174,7 +172,9 @@ impl Asked {
                  or name --workload FILE or --from-run RUN",
             ));
         }
-        let resolved = workload.resolve().map_err(|e| arguments.located(&e, file.as_ref().map(|(_, text)| text.as_str())))?;
+        let resolved = workload
+            .resolve()
+            .map_err(|e| arguments.located(&e, file.as_ref().map(|(_, text)| text.as_str())))?;
         assumptions.extend(resolved.assumptions);
         let (prices, date) = (arguments.prices.read()?, arguments.prices.date()?);
         Ok(Asked { workload, usage: resolved.usage, assumptions, prices, date })

@@ -60,7 +60,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let asked = Asked::read_with(&arguments.workload, &arguments.from_run, |w| vary.set(w, from))?;
     let (tariffs, _) = asked.tariffs(&arguments.between)?;
     if tariffs.len() < 2 {
-        return Err(Exit::input("--between needs two different providers, such as --between aws-s3-express,cloudflare-r2"));
+        return Err(Exit::input(
+            "--between needs two different providers, such as --between aws-s3-express,cloudflare-r2",
+        ));
     }
     let found = breakeven(&tariffs, &asked.workload, vary, (from, to));
     let found = found.map_err(|e| Exit::input(format!("--vary {}: {e}", vary.name())))?;
@@ -71,6 +73,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     let titles: Vec<&str> = tariffs.iter().map(|t| t.title.as_str()).collect();
     let notes = asked.assumptions.iter().map(|a| format!("assumed: {a}")).collect();
-    let what = vec![format!("{}, but for {}", asked.what().join(" "), vary.name())];
+    let rest = vary.clear(&asked.workload).in_words();
+    let rest = if rest.is_empty() { "nothing else".into() } else { rest };
+    let what = vec![format!("A month by {}; besides: {rest}. Prices of {}", vary.name(), asked.date)];
     arguments.form.print(&document(&found, &titles, what, notes), &found)
 }

@@ -39,6 +39,11 @@ pub enum Form {
 }
 
 impl FormArguments {
+    /// Whether it is a page, which has room for everything.
+    pub fn is_page(&self) -> bool {
+        self.format == Form::Html
+    }
+
     /// Prints the document, or `value` where JSON is asked for.
     ///
     /// # Errors
@@ -52,9 +57,8 @@ impl FormArguments {
             Form::Html => document.html().map_err(|e| Exit::input(format!("--format html: {e}")))?,
         };
         match &self.output {
-            Some(path) => std::fs::write(path, text).map_err(|e| {
-                Exit::input(format!("--output {}: {e}; choose another file", path.display()))
-            }),
+            Some(path) => std::fs::write(path, text)
+                .map_err(|e| Exit::input(format!("--output {}: {e}; choose another file", path.display()))),
             // A reader that went away (a closed pipe) is no failure.
             None => {
                 let _ = std::io::stdout().write_all(text.as_bytes());

@@ -43,7 +43,12 @@ impl FromRun {
         let store = match (&self.store, stores.as_slice()) {
             (_, []) => return Err(wrong(&"it measured nothing; only phases of role measure count")),
             (None, [only]) => only,
-            (None, _) => return Err(wrong(&format!("it measured several stores; say which with --store: {}", names.join(", ")))),
+            (None, _) => {
+                return Err(wrong(&format!(
+                    "it measured several stores; say which with --store: {}",
+                    names.join(", ")
+                )));
+            }
             (Some(asked), _) => {
                 let at = names.iter().zip(&stores).position(|(name, full)| name == asked || *full == asked);
                 stores.get(at.unwrap_or(stores.len())).ok_or_else(|| {

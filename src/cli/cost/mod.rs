@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use crate::cost::bills::Bills;
-use crate::report::decisions::bills::document;
+use crate::report::decisions::bills::{Items, document};
 use asked::{Asked, WorkloadArguments};
 use form::FormArguments;
 use from_run::FromRun;
@@ -82,7 +82,17 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
         return Err(Exit::input(format!("--provider {}: {}", refused.provider, refused.reason)));
     }
     bills.not_priced.append(&mut missing);
-    let document = document(&bills, asked.what(), arguments.items || (named && bills.bills.len() <= 4));
+    if bills.bills.is_empty() {
+        let reason = bills.not_priced.first().map_or("no provider has prices", |n| n.reason.as_str());
+        return Err(Exit::input(reason));
+    }
+    let items = match arguments.form.is_page() {
+        true if named => Items::Lines,
+        true => Items::Folded,
+        false if arguments.items || (named && bills.bills.len() <= 4) => Items::Lines,
+        false => Items::Parts,
+    };
+    let document = document(&bills, asked.what(), items);
     arguments.form.print(&document, &bills)
 }
 

@@ -19,7 +19,9 @@ struct AsPublished {
     claims: Vec<Checked>,
 }
 
-fn date_and_prices(arguments: &PriceArguments) -> Result<(jiff::civil::Date, crate::cost::book::Prices), Exit> {
+fn date_and_prices(
+    arguments: &PriceArguments,
+) -> Result<(jiff::civil::Date, crate::cost::book::Prices), Exit> {
     Ok((arguments.date()?, arguments.read()?))
 }
 

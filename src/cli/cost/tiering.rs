@@ -11,9 +11,9 @@ use super::from_run::FromRun;
 use crate::cli::exit::Exit;
 use crate::cost::bill::Bill;
 use crate::cost::blend::Distribution;
-use crate::provider::calls::Call;
 use crate::cost::tariff::Tariff;
 use crate::cost::tiering::{Age, MOST_DAYS, Reads, Scenario, best};
+use crate::provider::calls::Call;
 use crate::published::named;
 use crate::report::decisions::tiering::{Found, document};
 use crate::report::json;
@@ -76,9 +76,10 @@ struct Tiering<'a> {
 
 fn share(flag: &str, text: &str) -> Result<f64, Exit> {
     let percent = text.trim().strip_suffix('%').and_then(|t| t.trim().parse::<f64>().ok());
-    percent.filter(|p| (0.0..=100.0).contains(p)).map(|p| p / 100.0).ok_or_else(|| {
-        Exit::input(format!("{flag}: '{text}' is no share; write it as 80%"))
-    })
+    percent
+        .filter(|p| (0.0..=100.0).contains(p))
+        .map(|p| p / 100.0)
+        .ok_or_else(|| Exit::input(format!("{flag}: '{text}' is no share; write it as 80%")))
 }
 
 fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
@@ -90,7 +91,9 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
                 "--hot-reads {text} at --hot-days {days}: the share must be between 0% and 100%, the age between 0 and the {keep:.0} days that objects live"
             )));
         }
-        let told = format!("reads become rarer by the same factor every day, so that {text} go to objects below {days} days (--reads-by-age)");
+        let told = format!(
+            "reads become rarer by the same factor every day, so that {text} go to objects below {days} days (--reads-by-age)"
+        );
         return Ok((Reads::through(days, hot, keep), told));
     }
     let mut known: Vec<(f64, f64)> = Vec::new();
@@ -118,17 +121,23 @@ fn keep_days(asked: &Asked) -> Result<(f64, String), Exit> {
     let usage = &asked.usage;
     let puts = usage.calls.get(Call::PutObject) + usage.calls.get(Call::CreateMultipartUpload);
     if puts == 0 || usage.uploaded == 0 {
-        return Err(Exit::input("--put is missing; say how many objects are written a month, and their --object-size"));
+        return Err(Exit::input(
+            "--put is missing; say how many objects are written a month, and their --object-size",
+        ));
     }
     let days = match (usage.keep_days, usage.stored) {
         (Some(days), _) => days as f64,
         (None, 0) => {
-            return Err(Exit::input("--keep is missing; say after how many days objects are deleted, such as --keep 90d, or how much is stored with --storage"));
+            return Err(Exit::input(
+                "--keep is missing; say after how many days objects are deleted, such as --keep 90d, or how much is stored with --storage",
+            ));
         }
         (None, stored) => stored as f64 / (usage.uploaded as f64 / MONTH_DAYS),
     };
     if days > MOST_DAYS as f64 {
-        return Err(Exit::input(format!("--keep: objects that live {days:.0} days are more than the {MOST_DAYS} that are looked at")));
+        return Err(Exit::input(format!(
+            "--keep: objects that live {days:.0} days are more than the {MOST_DAYS} that are looked at"
+        )));
     }
     let told = format!("objects arrive evenly and live {days:.1} days");
     Ok((days, told))
@@ -151,7 +160,11 @@ fn measured(flag: &str, path: &Path, asked: &Asked, tariff: &Tariff) -> Result<(
     }
     let several = own.iter().any(|w| w.store != own[0].store);
     if own.is_empty() || several {
-        let what = if own.is_empty() { "it measured no reads" } else { "it measured several stores, none of which is billed so" };
+        let what = if own.is_empty() {
+            "it measured no reads"
+        } else {
+            "it measured several stores, none of which is billed so"
+        };
         return Err(wrong(&format!("{what}; name a run that measured gets from {}", tariff.offer)));
     }
     Ok((Distribution::of_windows(&own), fits))
@@ -204,11 +217,20 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let within = within.map_err(|e| Exit::input(format!("--p99: {e}")))?.map(|ns| ns as f64 / 1e6);
     let latency = hot_ms.zip(cold_ms).map(|((hot, _), (cold, _))| (hot, cold));
     if within.is_some() && latency.is_none() {
-        return Err(Exit::input("--p99 needs latencies of both stores: --hot-run and --cold-run, or --published"));
+        return Err(Exit::input(
+            "--p99 needs latencies of both stores: --hot-run and --cold-run, or --published",
+        ));
     }
     let part_bytes = asked.workload.part_size.as_deref().and_then(|text| crate::units::parse_size(text).ok());
-    let scenario =
-        Scenario { hot: &hot, cold: &cold, month: asked.usage.clone(), part_bytes, keep_days, reads, latency };
+    let scenario = Scenario {
+        hot: &hot,
+        cold: &cold,
+        month: asked.usage.clone(),
+        part_bytes,
+        keep_days,
+        reads,
+        latency,
+    };
     let wrong = |e: crate::cost::bill::BillError| Exit::input(e);
     let ages = scenario.ages().map_err(wrong)?;
     let at = (arguments.hot_days.min(keep_days.ceil() as u64)) as usize;

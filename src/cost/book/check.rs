@@ -85,7 +85,7 @@ fn amount(meter: MeterName, field: &str, text: &str) -> Result<u64, String> {
 }
 
 fn tiers(price: &PriceWritten, unit_base: u64) -> Result<Vec<Tier>, String> {
-    if price.usd.is_some() == !price.tiers.is_empty() {
+    if price.usd.is_some() != price.tiers.is_empty() {
         return Err("a price has either usd = or tiers =".into());
     }
     let mut tiers = Vec::new();
@@ -98,14 +98,19 @@ fn tiers(price: &PriceWritten, unit_base: u64) -> Result<Vec<Tier>, String> {
             _ => return Err("every tier but the last has up_to =, and the last has none".into()),
         };
         if up_to <= reached {
-            return Err(format!("tiers must rise; up_to = \"{}\" does not", tier.up_to.as_deref().unwrap_or("")));
+            return Err(format!(
+                "tiers must rise; up_to = \"{}\" does not",
+                tier.up_to.as_deref().unwrap_or("")
+            ));
         }
         reached = up_to;
         tiers.push(Tier::new(up_to, tier.usd, unit_base));
     }
     tiers.extend(price.usd.map(|usd| Tier::new(u64::MAX, usd, unit_base)));
     match tiers.iter().find(|tier| tier.price.pico() > MOST_USD || tier.price < Usd::ZERO) {
-        Some(tier) => Err(format!("${} for one {} cannot be", tier.price, price.per.as_deref().unwrap_or("unit"))),
+        Some(tier) => {
+            Err(format!("${} for one {} cannot be", tier.price, price.per.as_deref().unwrap_or("unit")))
+        }
         None => Ok(tiers),
     }
 }
@@ -140,7 +145,11 @@ fn item(price: &PriceWritten) -> Result<String, String> {
         MeterName::Requests | MeterName::Instance => "",
     };
     let item = price.item.clone().unwrap_or_else(|| usual.into());
-    if item.is_empty() { Err("item = is missing; name the class of requests or the machine".into()) } else { Ok(item) }
+    if item.is_empty() {
+        Err("item = is missing; name the class of requests or the machine".into())
+    } else {
+        Ok(item)
+    }
 }
 
 fn free(price: &PriceWritten) -> Result<Free, String> {
@@ -155,13 +164,22 @@ fn free(price: &PriceWritten) -> Result<Free, String> {
 /// The sources of a book by name.
 type Sources = std::collections::BTreeMap<String, String>;
 
-fn provenance(sources: &Sources, source: &str, as_of: &str, confidence: crate::provider::Confidence) -> Result<Provenance, String> {
+fn provenance(
+    sources: &Sources,
+    source: &str,
+    as_of: &str,
+    confidence: crate::provider::Confidence,
+) -> Result<Provenance, String> {
     let named = sources.get(source).cloned();
     // A name of a source is short; anything in words has a space.
     let source = match named {
         Some(source) => source,
         None if source.contains(' ') => source.to_string(),
-        None => return Err(format!("source = \"{source}\" is not in [sources]; add it there, or say it in words")),
+        None => {
+            return Err(format!(
+                "source = \"{source}\" is not in [sources]; add it there, or say it in words"
+            ));
+        }
     };
     Ok(Provenance { source, as_of: as_of.to_string(), confidence })
 }
@@ -230,7 +248,9 @@ fn rule(sources: &Sources, rule: &RuleWritten) -> Result<Rule, String> {
 
 fn offer(offer: &OfferWritten) -> Result<(), String> {
     match offer.regions.is_empty() {
-        true => Err(format!("offer '{}' has no regions; name one, such as regions = [\"us-east-1\"]", offer.name)),
+        true => {
+            Err(format!("offer '{}' has no regions; name one, such as regions = [\"us-east-1\"]", offer.name))
+        }
         false if offer.month_hours == Some(0) => Err(format!("offer '{}' has months of 0 hours", offer.name)),
         false => Ok(()),
     }
@@ -239,7 +259,11 @@ fn offer(offer: &OfferWritten) -> Result<(), String> {
 /// The line on which the table number `index` of that name begins.
 fn line_of(text: &str, table: &str, index: usize) -> usize {
     let head = format!("[[{table}]]");
-    text.lines().enumerate().filter(|(_, l)| l.trim_start().starts_with(&head)).nth(index).map_or(1, |(n, _)| n + 1)
+    text.lines()
+        .enumerate()
+        .filter(|(_, l)| l.trim_start().starts_with(&head))
+        .nth(index)
+        .map_or(1, |(n, _)| n + 1)
 }
 
 /// Reads a book and checks it.

@@ -53,7 +53,9 @@ pub enum BookError {
         message: String,
     },
     /// Nothing of that name can be bought.
-    #[error("'{name}' has no prices; there are {known} (`plimsoll list prices`), or add your own with --prices FILE")]
+    #[error(
+        "'{name}' has no prices; there are {known} (`plimsoll list prices`), or add your own with --prices FILE"
+    )]
     Offer {
         /// As asked for.
         name: String,
@@ -71,7 +73,9 @@ pub enum BookError {
         known: String,
     },
     /// The prices that are known held at other times.
-    #[error("{offer} in {region} has no price of {item} for {date}; known are {known}; choose another --as-of, or add the price with --prices FILE")]
+    #[error(
+        "{offer} in {region} has no price of {item} for {date}; known are {known}; choose another --as-of, or add the price with --prices FILE"
+    )]
     Date {
         /// The offer.
         offer: String,

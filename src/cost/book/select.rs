@@ -4,8 +4,8 @@ use jiff::civil::Date;
 
 use super::written::{MeterName, OfferWritten};
 use super::{Book, BookError, Price, Prices, Rule};
-use crate::provider::calls::CallSet;
 use crate::cost::tariff::{Measure, Meter, Rules, Tariff};
+use crate::provider::calls::CallSet;
 use crate::units::format_size;
 
 /// What `plimsoll list prices` says of an offer.
@@ -42,9 +42,8 @@ impl Prices {
     }
 
     fn offers(&self) -> impl Iterator<Item = &OfferWritten> {
-        let first = |offer: &&OfferWritten| {
-            self.offer(&offer.name).is_some_and(|known| std::ptr::eq(known, *offer))
-        };
+        let first =
+            |offer: &&OfferWritten| self.offer(&offer.name).is_some_and(|known| std::ptr::eq(known, *offer));
         self.books.iter().flat_map(|b| &b.offers).filter(first)
     }
 
@@ -101,10 +100,9 @@ impl Prices {
     /// # Errors
     /// [`BookError`] when there is no such offer or region, or something that it charges for has no price on that date.
     pub fn tariff(&self, name: &str, region: Option<&str>, date: Date) -> Result<Tariff, BookError> {
-        let offer = self.offer(name).ok_or_else(|| BookError::Offer {
-            name: name.into(),
-            known: self.stores().join(", "),
-        })?;
+        let offer = self
+            .offer(name)
+            .ok_or_else(|| BookError::Offer { name: name.into(), known: self.stores().join(", ") })?;
         let region = match region {
             None => offer.regions[0].as_str(),
             Some(region) => offer.regions.iter().find(|r| *r == region).ok_or_else(|| BookError::Region {
@@ -117,16 +115,17 @@ impl Prices {
         let mut instances: Vec<Meter> = Vec::new();
         for (next, into) in [(&offer.network, &mut meters), (&offer.machines, &mut instances)] {
             let Some(next) = next else { continue };
-            let own = self.offer(next).ok_or_else(|| BookError::Offer {
-                name: next.clone(),
-                known: self.names().join(", "),
-            })?;
+            let own = self
+                .offer(next)
+                .ok_or_else(|| BookError::Offer { name: next.clone(), known: self.names().join(", ") })?;
             // A network that knows nothing of the region has one price for all of them.
             let there = own.regions.iter().find(|r| *r == region).unwrap_or(&own.regions[0]);
             // What a store charges for itself, its network does not.
             let new: Vec<Meter> = self.meters(next, there, date)?;
             let taken: Vec<Measure> = into.iter().map(|m| m.measure).collect();
-            into.extend(new.into_iter().filter(|m| m.measure == Measure::Instance || !taken.contains(&m.measure)));
+            into.extend(
+                new.into_iter().filter(|m| m.measure == Measure::Instance || !taken.contains(&m.measure)),
+            );
         }
         let priced = meters.iter().fold(CallSet::default(), |set, meter| match meter.measure {
             Measure::Requests { calls, .. } => set.with(calls),
@@ -185,7 +184,13 @@ impl Prices {
         };
         if holding.iter().filter(|(b, _)| b.path == book.path).count() > 1 {
             let path = book.path.clone();
-            return Err(BookError::Ambiguous { path, offer: offer.into(), region: region.into(), item: item(), date });
+            return Err(BookError::Ambiguous {
+                path,
+                offer: offer.into(),
+                region: region.into(),
+                item: item(),
+                date,
+            });
         }
         let mut meter = price.meter.clone();
         // A price that replaces another need not say again which requests it is for.

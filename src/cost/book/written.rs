@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::provider::calls::Call;
 use crate::cost::money::Usd;
 use crate::provider::Confidence;
+use crate::provider::calls::Call;
 
 /// A file of prices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -47,7 +47,7 @@ fn ranking(bills: &Bills) -> Table {
         .chain(names.iter().map(String::as_str))
         .chain(["a month#", "x the cheapest#"])
         .collect();
-    let mut table = Table::new("", &columns);
+    let mut table = Table::new("Bills, the cheapest first", &columns);
     let least = sorted.first().map_or(Usd::ZERO, |b| b.total_usd);
     for bill in &sorted {
         let mut row = vec![bill.provider.clone(), bill.region.clone()];
@@ -70,7 +70,10 @@ pub fn times(amount: Usd, of: Usd) -> String {
 /// One bill, line by line.
 pub fn itemised(bill: &Bill) -> Table {
     let head = format!("{} ({}, {}), prices of {}", bill.title, bill.provider, bill.region, bill.as_of);
-    let mut table = Table::new(head, &["item", "quantity#", "unit", "unit price#", "amount#", "price read", "confidence"]);
+    let mut table = Table::new(
+        head,
+        &["item", "quantity#", "unit", "unit price#", "amount#", "price read", "confidence"],
+    );
     for line in &bill.lines {
         table.row([
             line.item.clone(),
@@ -88,8 +91,19 @@ pub fn itemised(bill: &Bill) -> Table {
 
 /// Every line of every bill as it is, for programs.
 fn figures(bills: &[Bill]) -> Table {
-    let columns =
-        ["provider", "region", "item", "part", "quantity", "unit", "unit_price_usd", "amount_usd", "source", "as_of", "confidence"];
+    let columns = [
+        "provider",
+        "region",
+        "item",
+        "part",
+        "quantity",
+        "unit",
+        "unit_price_usd",
+        "amount_usd",
+        "source",
+        "as_of",
+        "confidence",
+    ];
     let mut table = Table::new("", &columns);
     for (bill, line) in bills.iter().flat_map(|b| b.lines.iter().map(move |l| (b, l))) {
         table.row([
@@ -112,9 +126,8 @@ fn figures(bills: &[Bill]) -> Table {
 /// What of a bill nobody confirmed.
 pub fn doubts(bill: &Bill) -> Option<String> {
     let items = bill.doubtful();
-    (!items.is_empty()).then(|| {
-        format!("{}: low confidence in the price of {}", bill.provider, items.join("; "))
-    })
+    (!items.is_empty())
+        .then(|| format!("{}: low confidence in the price of {}", bill.provider, items.join("; ")))
 }
 
 /// Sources and remarks of a bill's prices.
@@ -164,19 +177,32 @@ fn answer(bills: &Bills) -> String {
     }
 }
 
-/// The document of bills for a workload that `what` describes; `items` adds every line of every bill.
-pub fn document(bills: &Bills, what: Vec<String>, items: bool) -> Document {
+/// How much of the bills a document shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Items {
+    /// Their parts, side by side.
+    Parts,
+    /// Every line of them.
+    Lines,
+    /// Every line of them, when asked.
+    Folded,
+}
+
+/// The document of bills for a workload that `what` describes.
+pub fn document(bills: &Bills, what: Vec<String>, items: Items) -> Document {
     let sorted = bills.by_total();
     let mut tables = Vec::new();
     if sorted.len() > 1 {
         tables.push(ranking(bills));
     }
-    if items || sorted.len() == 1 {
-        tables.extend(sorted.iter().map(|bill| itemised(bill)));
+    let every = items != Items::Parts || sorted.len() == 1;
+    if every {
+        let fold = items == Items::Folded && sorted.len() > 1;
+        tables.extend(sorted.iter().map(|bill| if fold { itemised(bill).folded() } else { itemised(bill) }));
     }
     let mut notes: Vec<String> = bills.assumptions.iter().map(|a| format!("assumed: {a}")).collect();
     notes.extend(bills.not_priced.iter().map(|n| format!("left out: {}", n.reason)));
-    if items || sorted.len() == 1 {
+    if every {
         notes.extend(sources(&sorted));
     } else if !sorted.is_empty() {
         notes.push("--items shows every line with its source; --provider NAME chooses".into());

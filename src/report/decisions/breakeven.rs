@@ -31,7 +31,12 @@ fn sentence(found: &Breakeven, titles: &[&str]) -> String {
             vary.name()
         ),
         [first, second] => {
-            format!("{} is the cheapest below {}, {} from there on.", name(first.cheapest), crossing(1), name(second.cheapest))
+            format!(
+                "{} is the cheapest below {}, {} from there on.",
+                name(first.cheapest),
+                crossing(1),
+                name(second.cheapest)
+            )
         }
         many => {
             let last = &many[many.len() - 1];
@@ -71,7 +76,10 @@ const MOST_SEGMENTS: usize = 40;
 pub fn document(found: &Breakeven, titles: &[&str], what: Vec<String>, mut notes: Vec<String>) -> Document {
     let mut table = table(found, titles);
     if table.rows.len() > MOST_SEGMENTS {
-        notes.push(format!("the first {MOST_SEGMENTS} of {} stretches are shown; --format csv has all bills", table.rows.len()));
+        notes.push(format!(
+            "the first {MOST_SEGMENTS} of {} stretches are shown; --format csv has all bills",
+            table.rows.len()
+        ));
         table.rows.truncate(MOST_SEGMENTS);
     }
     let heads: Vec<String> = found.providers.clone();

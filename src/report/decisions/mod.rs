@@ -1,5 +1,6 @@
 //! What helps to decide, as documents: bills side by side, where they cross, which age to move objects at, which store fits.
 
+pub mod advice;
 pub mod bills;
 pub mod breakeven;
 pub mod published;

@@ -41,7 +41,8 @@ fn difference(beside: &Beside) -> Table {
 
 fn claims(checked: &[Checked]) -> Table {
     let holding = checked.iter().filter(|c| c.holds).count();
-    let head = format!("{holding} of {} printed costs follow from the document's own constants", checked.len());
+    let head =
+        format!("{holding} of {} printed costs follow from the document's own constants", checked.len());
     let mut table = Table::new(head, &["", "printed", "as printed#", "follows#", "by real prices#"]);
     for c in checked {
         let word = if c.holds { "holds" } else { "WRONG" };
@@ -52,7 +53,13 @@ fn claims(checked: &[Checked]) -> Table {
 }
 
 /// The document; `head` says whose costs they are.
-pub fn document(head: String, what: Vec<String>, beside: &[Beside], checked: &[Checked], notes: Vec<String>) -> Document {
+pub fn document(
+    head: String,
+    what: Vec<String>,
+    beside: &[Beside],
+    checked: &[Checked],
+    notes: Vec<String>,
+) -> Document {
     let mut figures =
         Table::new("", &["offer", "line", "published_usd", "real_usd", "difference_usd", "why"]);
     for b in beside {
@@ -68,7 +75,14 @@ pub fn document(head: String, what: Vec<String>, beside: &[Beside], checked: &[C
         }
     }
     for c in checked {
-        figures.row(["claim", &c.says, &c.printed.to_string(), &c.follows.to_string(), &(c.follows - c.printed).to_string(), if c.holds { "holds" } else { "wrong" }]);
+        figures.row([
+            "claim",
+            &c.says,
+            &c.printed.to_string(),
+            &c.follows.to_string(),
+            &(c.follows - c.printed).to_string(),
+            if c.holds { "holds" } else { "wrong" },
+        ]);
     }
     let totals: Vec<String> =
         beside.iter().map(|b| format!("{} {}", b.published.title, b.published.total_usd.cents())).collect();

@@ -92,13 +92,13 @@ fn table(found: &Found<'_>) -> Table {
 }
 
 fn answer(found: &Found<'_>) -> String {
-    let ms = found.within.map(|ms| format!(" with a p99 of reads within {} ms", format_ms(ms))).unwrap_or_default();
+    let ms = found
+        .within
+        .map(|ms| format!(" with a p99 of reads within {} ms", format_ms(ms)))
+        .unwrap_or_default();
     let last = found.ages.last().map_or(0, |a| a.hot_days);
-    let asked = format!(
-        "Moving after {} days costs {} a month",
-        found.asked.hot_days,
-        found.asked.total_usd.shown()
-    );
+    let asked =
+        format!("Moving after {} days costs {} a month", found.asked.hot_days, found.asked.total_usd.shown());
     match found.best {
         None => format!("{asked}; no age is known to have{ms}."),
         Some(best) if best.hot_days == found.asked.hot_days => format!("{asked}, the least of all ages{ms}."),
@@ -109,18 +109,38 @@ fn answer(found: &Found<'_>) -> String {
                 days if days == last => format!("all in {}", found.hot),
                 days => format!("moving after {days} days"),
             };
-            let by = if saved > crate::cost::money::Usd::ZERO { format!(", {} less", saved.shown()) } else { String::new() };
+            let by = if saved > crate::cost::money::Usd::ZERO {
+                format!(", {} less", saved.shown())
+            } else {
+                String::new()
+            };
             format!("{asked}; the cheapest{ms} is {place} at {}{by}.", best.total_usd.shown())
         }
     }
 }
 
 /// The document.
-pub fn document(found: &Found<'_>, what: Vec<String>, warnings: Vec<String>, mut notes: Vec<String>) -> Document {
+pub fn document(
+    found: &Found<'_>,
+    what: Vec<String>,
+    warnings: Vec<String>,
+    mut notes: Vec<String>,
+) -> Document {
     let (hot, cold) = found.bills;
     let mut figures = Table::new(
         "",
-        &["hot_days", "hot_reads", "hot_usd", "cold_usd", "migration_usd", "total_usd", "p50_low_ms", "p50_high_ms", "p99_low_ms", "p99_high_ms"],
+        &[
+            "hot_days",
+            "hot_reads",
+            "hot_usd",
+            "cold_usd",
+            "migration_usd",
+            "total_usd",
+            "p50_low_ms",
+            "p50_high_ms",
+            "p99_low_ms",
+            "p99_high_ms",
+        ],
     );
     let end = |b: Option<Bounds>| {
         let high = b.and_then(|b| b.high_ms).map(|ms| ms.to_string()).unwrap_or_default();

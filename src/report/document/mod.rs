@@ -26,6 +26,8 @@ pub struct Table {
     pub columns: Vec<Column>,
     /// Its rows.
     pub rows: Vec<Vec<String>>,
+    /// Whether a page shows it only when asked.
+    pub folded: bool,
 }
 
 impl Table {
@@ -35,7 +37,17 @@ impl Table {
             name: name.trim_end_matches('#').to_string(),
             number: name.ends_with('#'),
         };
-        Table { head: head.into(), columns: columns.iter().map(column).collect(), rows: Vec::new() }
+        Table {
+            head: head.into(),
+            columns: columns.iter().map(column).collect(),
+            rows: Vec::new(),
+            folded: false,
+        }
+    }
+
+    /// The table, shown on a page only when asked.
+    pub fn folded(self) -> Table {
+        Table { folded: true, ..self }
     }
 
     /// Adds a row.

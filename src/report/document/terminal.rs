@@ -2,13 +2,16 @@
 
 use std::io::IsTerminal;
 
-use comfy_table::{CellAlignment, ContentArrangement, Table as Drawn, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table as Drawn, Width, presets};
 
 use super::{Document, Table};
 use crate::report::terminal::table::lines;
 
 /// Width of what goes to no terminal.
 pub const SHOWN_WIDTH: u16 = 150;
+
+/// Longest name of a row that is kept on one line.
+const LONGEST_NAME: usize = 44;
 
 fn table(table: &Table) -> String {
     let mut drawn = Drawn::new();
@@ -20,9 +23,14 @@ fn table(table: &Table) -> String {
     table.rows.iter().for_each(|row| {
         drawn.add_row(row);
     });
-    for (column, drawn) in table.columns.iter().zip(drawn.column_iter_mut()) {
+    for (at, (column, drawn)) in table.columns.iter().zip(drawn.column_iter_mut()).enumerate() {
         if column.number {
             drawn.set_cell_alignment(CellAlignment::Right);
+        }
+        // Names and numbers are not broken, but for very long ones.
+        let longest = table.rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+        if (at == 0 || column.number) && longest <= LONGEST_NAME {
+            drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(longest as u16 + 2)));
         }
     }
     let head = if table.head.is_empty() { String::new() } else { format!("{}\n", table.head) };

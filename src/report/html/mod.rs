@@ -11,6 +11,8 @@ use serde::Serialize;
 
 use super::comparison::Comparison;
 use super::directory::Environment;
+use super::document::Table;
+use super::terminal::cost;
 use crate::published::Published;
 use crate::summary::result::{KneeFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
@@ -55,6 +57,14 @@ struct Reference {
     in_flight: Option<f64>,
 }
 
+/// What a run cost at one store.
+#[derive(Debug, Clone, Serialize)]
+struct Cost {
+    head: String,
+    table: Table,
+    notes: Vec<String>,
+}
+
 /// The report under construction: runs are added one by one, so that no more than one needs to be in memory.
 #[derive(Debug, Default)]
 pub struct Report {
@@ -67,6 +77,7 @@ pub struct Report {
     comparisons: Vec<Comparison>,
     references: Vec<Reference>,
     sources: Vec<String>,
+    costs: Vec<Cost>,
     title: String,
     what: Vec<String>,
     lines_expected: usize,
@@ -105,6 +116,11 @@ impl Report {
         }
         self.what.push(what(result, environment, &stores));
         self.answers.extend(answers(result, &rows));
+        self.costs.extend(result.cost.iter().map(|cost| Cost {
+            head: format!("{} cost {}", result.run.id, cost::sentence(cost)),
+            table: cost::items(cost),
+            notes: cost.notes.clone(),
+        }));
         let lines = self.lines(series, subject);
         self.runs.push(Drawn {
             id: result.run.id.clone(),
@@ -217,6 +233,7 @@ impl Report {
             figures => Value::from(Serde(&self.figures)),
             comparisons => self.comparisons.iter().map(shown).collect::<Vec<_>>(),
             sources => self.sources,
+            costs => Value::from(Serde(&self.costs)),
             facts => Value::from(Serde(&self.facts)),
             version => env!("CARGO_PKG_VERSION"),
             style => include_str!("../template/report.css"),

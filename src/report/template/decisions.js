@@ -1,6 +1,6 @@
 /* What helps to decide: bills side by side, where they cross, ages to move objects at, which store fits. */
 const decided = data.chart || {};
-const money = (x) => { if (x === null || x === undefined || !isFinite(x)) return "–"; const a = Math.abs(x); return (x < 0 ? "-$" : "$") + (a >= 1e6 ? (a / 1e6).toPrecision(3) + "M" : a >= 1e4 ? Math.round(a).toString().replace(/\B(?=(\d{3})+$)/g, ",") : a >= 0.1 || a === 0 ? a.toFixed(2) : Number(a.toPrecision(3)).toString()); };
+const money = (x) => { if (x === null || x === undefined || !isFinite(x)) return "–"; const a = Math.abs(x); return (x < 0 ? "-$" : "$") + (a >= 1e6 ? (a / 1e6).toPrecision(3) + "M" : a >= 1e3 ? Math.round(a).toString().replace(/\B(?=(\d{3})+$)/g, ",") : a >= 0.1 || a === 0 ? a.toFixed(2) : Number(a.toPrecision(3)).toString()); };
 const moneyAxis = (name, more) => axis(name, Object.assign({ axisLabel: { color: css("--soft"), fontSize: 11, formatter: money, hideOverlap: true } }, more));
 /* Amounts of data in decimal units. */
 const bytes = (x) => { const units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"]; let i = 0; while (Math.abs(x) >= 1000 && i < 6) { x /= 1000; i++; } return `${Number(x.toPrecision(3))} ${units[i]}`; };
@@ -47,4 +47,24 @@ if (decided.tiering) {
       xAxis: axis("days in the hot store", { type: "category", boundaryGap: false, data: t.ages.map(days), splitLine: { show: false } }), yAxis: valueAxis("ms"),
       series: [["at least", "p99_low"], ["at most", "p99_high"]].map(([name, key], i) => ({ name, type: "line", step: "end", showSymbol: false, itemStyle: { color: color(i) }, lineStyle: { color: color(i), type: dash(i * 8) }, data: t[key], markLine: i === 0 ? marks : undefined })) }),
     table: () => [["days", "p99 at least ms", "p99 at most ms"]].concat(t.ages.map((d, k) => [d, t.p99_low[k], t.p99_high[k]])) });
+}
+if (decided.advice && decided.advice.points.length) {
+  const a = decided.advice, tone = { pass: "#009e73", FAIL: "#d55e00", "cannot tell": "#e69f00" };
+  const line = a.points.filter((p) => p.front).sort((x, y) => x.usd - y.usd).map((p) => [p.usd, p.ms]);
+  const usd = a.points.map((p) => p.usd), middle = Math.sqrt(Math.min(...usd) * Math.max(...usd));
+  const symbol = { measured: "circle", EMULATED: "diamond", IMPORTED: "triangle", PUBLISHED: "rect" };
+  chart({ section: "The choice", id: "front", wide: true, title: `A month's bill and ${a.ranked_by}`, note: "Down and left is better. Green holds the objectives, amber cannot be told, orange misses one. Circles were measured at the provider, diamonds at a stand-in, squares were published by others. The line joins what nothing beats.",
+    option: () => base({ legend: undefined, grid: { left: 76, right: 40, top: 24, bottom: 56, containLabel: false },
+      tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => { const q = a.points[p.dataIndex]; return q && p.seriesIndex === 1 ? `${escapeText(q.name)}<br>${money(q.usd)} a month<br>${num(q.ms)} ms${q.low === null ? "" : ` [${num(q.low)} – ${num(q.high)}]`}<br>${q.known_by}; ${q.outcome}` : ""; } }),
+      xAxis: logAxis("US dollars a month", { axisLabel: { color: css("--soft"), fontSize: 11, formatter: money, hideOverlap: true } }), yAxis: logAxis("ms", { nameGap: 48 }),
+      series: [{ type: "line", showSymbol: false, step: "end", lineStyle: { color: css("--soft"), type: "dashed", width: 1 }, data: line, silent: true },
+        { type: "scatter", symbolSize: 15, data: a.points.map((p) => ({ value: [p.usd, p.ms], symbol: symbol[p.known_by] || "circle", itemStyle: { color: tone[p.outcome] }, label: { show: true, formatter: p.name, position: p.usd > middle ? "left" : "right", color: css("--ink"), fontSize: 11 } })), labelLayout: { hideOverlap: false, moveOverlap: "shiftY" } },
+        { type: "custom", silent: true, data: a.points.filter((p) => p.low !== null).map((p) => [p.usd, p.low, p.high]), renderItem: (_, api) => { const [x, l] = api.coord([api.value(0), api.value(1)]), [, h] = api.coord([api.value(0), api.value(2)]); return { type: "line", shape: { x1: x, y1: l, x2: x, y2: h }, style: { stroke: css("--soft"), lineWidth: 1 } }; } }] }),
+    table: () => [["store", "known by", "US dollars a month", "ms", "low", "high", "outcome", "front"]].concat(a.points.map((p) => [p.name, p.known_by, p.usd, p.ms, p.low, p.high, p.outcome, p.front ? "yes" : ""])) });
+  const moved = a.changes.filter((c) => c.factor !== null);
+  if (moved.length) chart({ section: "The choice", id: "sensitivity", wide: true, title: "What would change the answer", note: "How far an assumption may be moved before another store is the cheapest; the axis is logarithmic. Short bars are what to be sure of.",
+    option: () => base({ legend: undefined, grid: { left: 16, right: 150, top: 10, bottom: 50, containLabel: true }, tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText(moved[p.dataIndex].assumption)} × ${num(moved[p.dataIndex].factor)}: ${escapeText(moved[p.dataIndex].to)}` }),
+      xAxis: axis("factor", { type: "log", axisLabel: { color: css("--soft"), fontSize: 11, formatter: (x) => (x < 1 ? "/ " + num(1 / x) : "× " + num(x)) } }), yAxis: axis("", { type: "category", inverse: true, data: moved.map((c) => `${c.assumption} ${c.up ? "more" : "less"}`), splitLine: { show: false } }),
+      series: [{ type: "custom", data: moved.map((c, i) => [1, i, c.factor]), encode: { x: [0, 2], y: 1 }, renderItem: (_, api) => { const c = moved[api.value(1)], [x0, y] = api.coord([1, api.value(1)]), [x1] = api.coord([api.value(2), api.value(1)]); return { type: "group", children: [{ type: "rect", shape: { x: Math.min(x0, x1), y: y - 9, width: Math.abs(x1 - x0), height: 18 }, style: { fill: color(c.up ? 0 : 1), opacity: 0.7 } }, { type: "text", style: { text: c.to, x: Math.max(x0, x1) + 6, y: y - 6, fill: css("--ink"), fontSize: 11 } }] }; }, markLine: mark([{ xAxis: 1, label: { show: false } }]) }] }),
+    table: () => [["assumption", "factor", "cheapest then"]].concat(a.changes.map((c) => [`${c.assumption} ${c.up ? "more" : "less"}`, c.factor, c.to])) });
 }

@@ -64,6 +64,7 @@ const mark = (items) => ({ silent: true, symbol: "none", label: { color: css("--
 const elsewhere = (figure, operations) => mark(data.references.filter((r) => r[figure] > 0 && operations.has(r.operation)).slice(0, 12).map((r) => ({ yAxis: r[figure], label: { formatter: r.label } })));
 
 const cards = [];
+const spec = (id) => cards.find((c) => c.id === id);
 function escapeText(text) { const span = document.createElement("span"); span.textContent = text; return span.innerHTML; }
 
 /* Adds a chart: { section, id, title, note, wide, option(): ECharts option or null, table(): [header, ...rows] }. */

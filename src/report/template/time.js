@@ -97,4 +97,3 @@ if (classes.length) {
     },
     table: () => [["series", "second", "class", "failed"]].concat(allLines.flatMap((l) => Object.entries(l.errors).flatMap(([c, n]) => l.at_s.map((t, i) => [lineName(l), t, c, n[i]]).filter((r) => r[3] > 0)))) });
 }
-const spec = (id) => cards.find((c) => c.id === id);

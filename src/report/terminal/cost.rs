@@ -4,10 +4,13 @@ use crate::cost::money::Usd;
 use crate::report::decisions::bills::quantity;
 use crate::report::document::Table;
 use crate::summary::result::CostFigures;
+use crate::units::short_names;
 
 /// An amount as it stands in a result.
 pub fn amount(text: &str) -> Usd {
-    text.strip_prefix('-').map_or_else(|| Usd::parse(text), |rest| Usd::parse(rest).map(|usd| -usd)).unwrap_or_default()
+    text.strip_prefix('-')
+        .map_or_else(|| Usd::parse(text), |rest| Usd::parse(rest).map(|usd| -usd))
+        .unwrap_or_default()
 }
 
 /// The cost of one store in a sentence.
@@ -29,7 +32,8 @@ pub fn sentence(cost: &CostFigures) -> String {
 
 /// The lines of one store that cost something.
 pub fn items(cost: &CostFigures) -> Table {
-    let mut table = Table::new("", &["item", "quantity#", "unit", "unit price#", "amount#", "price read", "confidence"]);
+    let mut table =
+        Table::new("", &["item", "quantity#", "unit", "unit price#", "amount#", "price read", "confidence"]);
     for line in cost.lines.iter().filter(|l| amount(&l.amount_usd) != Usd::ZERO) {
         table.row([
             line.item.clone(),
@@ -47,8 +51,9 @@ pub fn items(cost: &CostFigures) -> Table {
 /// What the run cost at every store that has prices.
 pub fn render(costs: &[CostFigures]) -> String {
     let mut out = String::new();
-    for cost in costs {
-        out.push_str(&format!("\n{} cost {}\n", cost.store, sentence(cost)));
+    let names = short_names(&costs.iter().map(|c| c.store.as_str()).collect::<Vec<_>>());
+    for (cost, name) in costs.iter().zip(names) {
+        out.push_str(&format!("\ncost of {name}: {}\n", sentence(cost)));
         for row in items(cost).rows {
             out.push_str(&format!("  {:30} {:>16} {} x {} = {}\n", row[0], row[1], row[2], row[3], row[4]));
         }

@@ -1,0 +1,285 @@
+//! Which store fits.
+
+use serde_json::json;
+
+use super::dollars;
+use crate::advise::sensitivity::Change;
+use crate::advise::{
+    Candidate, Evidence, Figure, UnitCost, bound_changes, cheapest, front, recommended, unit_cost,
+};
+use crate::cost::money::Usd;
+use crate::cost::usage::Usage;
+use crate::report::document::{Document, Table};
+use crate::summary::objective::Outcome;
+use crate::units::format_ms;
+
+/// What `plimsoll advise` came to.
+#[derive(Debug)]
+pub struct Advice<'a> {
+    /// The stores.
+    pub candidates: &'a [Candidate],
+    /// The month of work.
+    pub usage: &'a Usage,
+    /// The objectives as written.
+    pub objectives: &'a [String],
+    /// Which latency stores are ranked by.
+    pub ranked_by: &'a str,
+    /// The objective about it, where there is one.
+    pub latency_objective: Option<&'a str>,
+    /// Places of the candidates that hold the objectives, or may.
+    pub choice: &'a [usize],
+    /// Which assumption, moved how far, changes the answer; places are those in `choice`.
+    pub changes: &'a [Change],
+    /// What was not measured.
+    pub missing: &'a [String],
+}
+
+/// A figure in milliseconds with its interval.
+fn ms(figure: Option<Figure>) -> String {
+    let Some(figure) = figure else { return "-".into() };
+    match (figure.low, figure.high) {
+        (Some(low), Some(high)) => {
+            format!("{} [{}..{}]", format_ms(figure.value), format_ms(low), format_ms(high))
+        }
+        _ => format_ms(figure.value),
+    }
+}
+
+fn money(dollars: Option<f64>) -> String {
+    dollars.map_or("-".into(), |d| Usd::from_pico((d * 1e12) as i128).shown())
+}
+
+/// The bill per unit, in words.
+fn units(unit: UnitCost) -> String {
+    let parts = [(unit.per_million, "a million operations"), (unit.per_tb, "a TB read and written")];
+    let said: Vec<String> =
+        parts.into_iter().filter_map(|(d, what)| Some(format!("{} {what}", money(Some(d?))))).collect();
+    if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
+}
+
+fn sentence(advice: &Advice<'_>) -> String {
+    let all = advice.candidates;
+    let what = match advice.objectives {
+        [] => "Without an objective every store fits".to_string(),
+        some => some.join(" and "),
+    };
+    let asks = |at: usize| {
+        let c = &all[at];
+        format!("{} a month{}", c.bill.total_usd.shown(), units(unit_cost(&c.bill, advice.usage)))
+    };
+    if let Some(at) = recommended(all) {
+        let best = &all[at];
+        let lead = match advice.objectives {
+            [] => {
+                format!("{what}: the cheapest is {} as {} at {}", best.named(), best.bill.provider, asks(at))
+            }
+            _ => format!(
+                "{}, billed as {}, holds {what} and is the cheapest that does: {}",
+                best.named(),
+                best.bill.provider,
+                asks(at)
+            ),
+        };
+        let measured = cheapest(all, |c| c.outcome() == Outcome::Pass && c.evidence == Evidence::Measured);
+        let other = match measured {
+            _ if best.evidence == Evidence::Measured => String::new(),
+            Some(at) => format!(" Of those measured at their provider, {} at {}.", all[at].name, asks(at)),
+            None => " None that holds it was measured at its provider.".to_string(),
+        };
+        return format!("{lead}.{other}");
+    }
+    match cheapest(all, |c| c.outcome() == Outcome::CannotTell) {
+        Some(at) => {
+            format!(
+                "No store is sure to hold {what}. {} may, at {}; measure it longer.",
+                all[at].named(),
+                asks(at)
+            )
+        }
+        None => format!("No store holds {what}."),
+    }
+}
+
+fn table(advice: &Advice<'_>) -> Table {
+    let latency = format!("{}, ms#", advice.ranked_by);
+    let mut columns =
+        vec!["store", "known by", "billed as", "a month#", "a million operations#", "a TB#", &latency];
+    columns.extend(advice.objectives.iter().map(String::as_str));
+    columns.push("");
+    let mut table = Table::new("Stores, the cheapest first", &columns);
+    let on_front = front(advice.candidates);
+    let mut order: Vec<usize> = (0..advice.candidates.len()).collect();
+    order.sort_by_key(|at| advice.candidates[*at].bill.total_usd);
+    for at in order {
+        let c = &advice.candidates[at];
+        let unit = unit_cost(&c.bill, advice.usage);
+        let mut row = vec![
+            c.name.clone(),
+            c.evidence.name().into(),
+            c.bill.provider.clone(),
+            c.bill.total_usd.shown(),
+            money(unit.per_million),
+            money(unit.per_tb),
+            ms(c.latency),
+        ];
+        row.extend(
+            c.held
+                .iter()
+                .map(|h| h.finding.as_ref().map_or("not measured", |f| f.outcome.describe()).to_string()),
+        );
+        let best = if recommended(advice.candidates) == Some(at) { "best; " } else { "" };
+        let front = if on_front.contains(&at) { "front" } else { "" };
+        row.push(format!("{best}{front}").trim_end_matches("; ").to_string());
+        table.row(row);
+    }
+    table
+}
+
+/// How sure it is that each store holds each objective.
+fn certainty(advice: &Advice<'_>) -> Option<Table> {
+    let mut table = Table::new("How sure that is", &["store", "objective", "", "found"]);
+    for (c, held) in advice.candidates.iter().flat_map(|c| c.held.iter().map(move |h| (c, h))) {
+        let (outcome, detail) = match &held.finding {
+            Some(f) => (f.outcome.describe(), f.detail.as_str()),
+            None => ("not measured", ""),
+        };
+        table.row([c.name.as_str(), &held.objective, outcome, detail]);
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn sensitivity(advice: &Advice<'_>) -> Option<Table> {
+    let name = |at: usize| advice.choice.get(at).map_or("-", |c| advice.candidates[*c].name.as_str());
+    let mut table =
+        Table::new("What would change the answer", &["assumption", "moved", "cheapest then", "at"]);
+    let fixed = |c: &Change| c.factor.is_none();
+    for (at, change) in advice.changes.iter().enumerate() {
+        // Up and down follow each other; where neither changes anything, one row says so.
+        if fixed(change) && change.up && advice.changes.get(at + 1).is_some_and(fixed) {
+            table.row([change.assumption.name(), "x 1000 to / 1000 changes nothing", "-", "-"]);
+            continue;
+        }
+        if fixed(change) && !change.up && at > 0 && fixed(&advice.changes[at - 1]) {
+            continue;
+        }
+        let moved = match change.factor {
+            Some(factor) if factor >= 1.0 => format!("x {factor:.3}"),
+            Some(factor) => format!("/ {:.3}", 1.0 / factor),
+            None if change.up => "x 1000 changes nothing".into(),
+            None => "/ 1000 changes nothing".into(),
+        };
+        let to = change.to.map_or("-", name);
+        table.row([
+            change.assumption.name(),
+            &moved,
+            to,
+            &change.total_usd.map_or("-".into(), |t| t.shown()),
+        ]);
+    }
+    if advice.choice.len() < 2 {
+        table.rows.clear();
+    }
+    if let (Some(best), Some(objective)) = (recommended(advice.candidates), advice.latency_objective) {
+        for bound in bound_changes(advice.candidates, best, objective) {
+            let to = bound.to.map_or("nobody surely".to_string(), |at| advice.candidates[at].name.clone());
+            let usd = bound.to.map_or("-".into(), |at| advice.candidates[at].bill.total_usd.shown());
+            let way = if bound.tighter { "at most" } else { "at least" };
+            table.row([
+                format!("objective {}", advice.ranked_by),
+                format!("{way} {} ms", format_ms(bound.ms)),
+                to,
+                usd,
+            ]);
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+fn figures(advice: &Advice<'_>) -> Table {
+    let mut table = Table::new(
+        "",
+        &[
+            "store",
+            "from",
+            "known_by",
+            "billed_as",
+            "region",
+            "total_usd",
+            "usd_per_million_operations",
+            "usd_per_tb",
+            "latency_ms",
+            "latency_low_ms",
+            "latency_high_ms",
+            "outcome",
+            "front",
+        ],
+    );
+    let on_front = front(advice.candidates);
+    let number = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
+    for (at, c) in advice.candidates.iter().enumerate() {
+        let unit = unit_cost(&c.bill, advice.usage);
+        table.row([
+            c.name.clone(),
+            c.from.clone(),
+            c.evidence.name().to_lowercase(),
+            c.bill.provider.clone(),
+            c.bill.region.clone(),
+            c.bill.total_usd.to_string(),
+            number(unit.per_million),
+            number(unit.per_tb),
+            number(c.latency.map(|l| l.value)),
+            number(c.latency.and_then(|l| l.low)),
+            number(c.latency.and_then(|l| l.high)),
+            c.outcome().describe().to_lowercase(),
+            on_front.contains(&at).to_string(),
+        ]);
+    }
+    table
+}
+
+/// The document.
+pub fn document(advice: &Advice<'_>, what: Vec<String>, mut notes: Vec<String>) -> Document {
+    let mut warnings: Vec<String> = Vec::new();
+    for c in advice.candidates {
+        warnings.extend(c.evidence.caveat().map(|caveat| format!("{}: {caveat}", c.name)));
+        warnings.extend(c.remarks.iter().map(|remark| format!("{}: {remark}", c.name)));
+        warnings.extend(super::bills::doubts(&c.bill));
+    }
+    let mut seen = std::collections::HashSet::new();
+    warnings.retain(|w| seen.insert(w.clone()));
+    notes.splice(0..0, advice.missing.iter().map(|m| format!("not measured: {m}")));
+    notes.push(
+        "front: no other store is both cheaper and faster; stores that miss an objective are not in it"
+            .into(),
+    );
+    let on_front = front(advice.candidates);
+    let point = |(at, c): (usize, &Candidate)| {
+        c.latency.map(|l| {
+            json!({
+                "name": c.name, "known_by": c.evidence.name(), "usd": dollars(c.bill.total_usd),
+                "ms": l.value, "low": l.low, "high": l.high,
+                "outcome": c.outcome().describe(), "front": on_front.contains(&at),
+            })
+        })
+    };
+    let name = |at: usize| advice.choice.get(at).map(|c| advice.candidates[*c].name.clone());
+    let mut tables = vec![table(advice)];
+    tables.extend(certainty(advice));
+    tables.extend(sensitivity(advice));
+    Document {
+        title: "Which store fits".into(),
+        what,
+        answer: sentence(advice),
+        warnings,
+        tables,
+        notes,
+        figures: figures(advice),
+        charts: json!({ "advice": {
+            "ranked_by": advice.ranked_by,
+            "points": advice.candidates.iter().enumerate().filter_map(point).collect::<Vec<_>>(),
+            "changes": advice.changes.iter().filter(|_| advice.choice.len() > 1).map(|c| json!({
+                "assumption": c.assumption.name(), "factor": c.factor, "up": c.up, "to": c.to.and_then(name),
+            })).collect::<Vec<_>>(),
+        }}),
+    }
+}
