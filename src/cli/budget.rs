@@ -84,6 +84,9 @@ pub struct Budget {
     ended: Arc<Ended>,
 }
 
+/// Requests of each kind that clean-up makes at most beside one for each thousand objects.
+const CLEAN_UP_REQUESTS: u64 = 8;
+
 /// How the bound ends a run.
 #[derive(Default)]
 struct Ended {
@@ -195,9 +198,18 @@ impl Budget {
         };
         let in_flight = experiment.phases.iter().map(lanes).max().unwrap_or(1) as u64;
         let ended = Arc::clone(&self.ended);
-        let most_pico = most.pico().clamp(0, i128::from(u64::MAX)) as u64;
-        let limit =
-            Limit::new(most_pico, in_flight, dearest.max().unwrap_or(0), Box::new(move || ended.end()));
+        // What clean-up asks beside the pages that the objects fill: some listings and deletions that find little.
+        let after: u64 = self
+            .metered
+            .iter()
+            .map(|m| {
+                let charge = charge(&m.tariff, self.leaves);
+                CLEAN_UP_REQUESTS * (charge(Call::ListObjects, 0) + charge(Call::DeleteObjects, 0))
+            })
+            .sum();
+        let most_pico = (most.pico().clamp(0, i128::from(u64::MAX)) as u64).saturating_sub(after);
+        let dearest = dearest.max().unwrap_or(0);
+        let limit = Limit::new(most_pico, in_flight, dearest, Box::new(move || ended.end()));
         if limit.margin() >= most_pico {
             return Err(Exit::input(format!(
                 "--max-cost ${most}: {in_flight} operations in flight may cost {} before they can be ended; lower --concurrency or --in-flight, or allow more",

@@ -39,6 +39,8 @@ pub struct Made {
     pub vantage: String,
     /// Size of an object, as the experiment says it.
     pub size: String,
+    /// Provider of the stores, and where they are.
+    pub place: (String, String),
 }
 
 impl Default for Made {
@@ -52,6 +54,7 @@ impl Default for Made {
             spread: 0.05,
             vantage: String::new(),
             size: "1 KiB".into(),
+            place: (String::new(), String::new()),
         }
     }
 }
@@ -116,8 +119,13 @@ impl Made {
             self.size
         );
         let mut directory = RunDirectory::create(out, &self.id, &experiment, false)?;
-        let facts =
-            self.stores.iter().map(|(url, _)| StoreFacts { url: url.clone(), ..StoreFacts::default() });
+        let (provider, endpoint) = &self.place;
+        let facts = self.stores.iter().map(|(url, _)| StoreFacts {
+            url: url.clone(),
+            provider: provider.clone(),
+            endpoint: endpoint.clone(),
+            ..StoreFacts::default()
+        });
         directory.environment(&Environment {
             origin_unix_s: ORIGIN_S,
             stores: facts.collect(),
