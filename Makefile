@@ -1,5 +1,5 @@
 # The same targets on a laptop and in CI.
-.PHONY: build test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge schema dev
+.PHONY: build test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge bench-prices schema dev
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -55,6 +55,10 @@ bench-statistics:
 # Two runs of one store, the knee of servers of known capacity, reports of long runs; about half an hour on a quiet machine.
 bench-judge: build
 	python3 benches/judge.py
+
+# A million workloads at every provider, beside a decimal library; a quarter of a minute.
+bench-prices:
+	cargo bench --bench prices
 
 # Rewrites the schemas from the code.
 schema:

@@ -1,0 +1,114 @@
+//! A million workloads at every provider: how long their bills take, beside the same bills in a decimal library and in floating point.
+//!
+//! `cargo bench --bench prices`. The decimal library must agree to the cent; floating point shows what speed alone would bring.
+
+#![allow(clippy::unwrap_used, reason = "a bench")]
+
+use std::time::Instant;
+
+use plimsoll::cost::bill::{charges, total};
+use plimsoll::cost::book::Prices;
+use plimsoll::cost::money::Usd;
+use plimsoll::cost::tariff::Tariff;
+use plimsoll::cost::usage::Usage;
+use plimsoll::provider::calls::Call;
+use plimsoll::rng::Stream;
+use rust_decimal::{Decimal, RoundingStrategy};
+
+const WORKLOADS: u64 = 1_000_000;
+const ROUNDS: usize = 5;
+
+/// A workload between small and large: amounts evenly spread over their orders of magnitude.
+fn workload(draws: Stream, number: u64) -> Usage {
+    let spread = |which: u64, low: f64, high: f64| {
+        let share = draws.below(number * 8 + which, 1 << 32) as f64 / (1u64 << 32) as f64;
+        (low * (high / low).powf(share)) as u64
+    };
+    let (stored, object) = (spread(0, 1e9, 1e17), spread(1, 1e3, 4e5));
+    let (puts, gets) = (spread(2, 1e3, 1e9), spread(3, 1e3, 1e10));
+    let mut usage = Usage { stored, stored_peak: stored, object_bytes: object, ..Usage::default() };
+    usage.write(puts, object, None);
+    usage.calls.add(Call::GetObject, gets);
+    usage.downloaded = gets * object;
+    usage.egress = spread(4, 1e9, 1e17).min(stored).min(usage.downloaded);
+    usage
+}
+
+/// Every charge of a bill again, by a decimal library: quantity over unit times price.
+fn decimal(tariff: &Tariff, usage: &Usage) -> Decimal {
+    let mut sum = Decimal::ZERO;
+    charges(tariff, usage, |charge| {
+        let quantity =
+            Decimal::from_i128_with_scale(charge.quantity as i128, 0) / Decimal::from(charge.meter.unit_base);
+        let quantity = quantity / Decimal::from(charge.over as u64);
+        sum += quantity * Decimal::from_i128_with_scale(charge.price.pico(), 12);
+    })
+    .unwrap();
+    sum
+}
+
+fn floating(tariff: &Tariff, usage: &Usage) -> f64 {
+    let mut sum = 0.0;
+    charges(tariff, usage, |charge| {
+        let quantity = charge.quantity as f64 / charge.over as f64 / charge.meter.unit_base as f64;
+        sum += quantity * charge.price.dollars();
+    })
+    .unwrap();
+    sum
+}
+
+/// Seconds for all bills on all cores, the median of several rounds.
+fn timed<T: Send>(tariffs: &[Tariff], usages: &[Usage], bill: impl Fn(&Tariff, &Usage) -> T + Sync) -> f64 {
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let mut seconds: Vec<f64> = (0..ROUNDS)
+        .map(|_| {
+            let began = Instant::now();
+            let bill = &bill;
+            std::thread::scope(|scope| {
+                for part in usages.chunks(usages.len().div_ceil(threads)) {
+                    scope.spawn(move || {
+                        for usage in part {
+                            for tariff in tariffs {
+                                std::hint::black_box(bill(tariff, usage));
+                            }
+                        }
+                    });
+                }
+            });
+            began.elapsed().as_secs_f64()
+        })
+        .collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds[ROUNDS / 2]
+}
+
+fn main() {
+    let prices = Prices::built_in().unwrap();
+    let date = "2026-11-21".parse().unwrap();
+    let tariffs: Vec<Tariff> =
+        prices.stores().iter().map(|name| prices.tariff(name, None, date).unwrap()).collect();
+    let draws = Stream::new(42, "prices");
+    let usages: Vec<Usage> = (0..WORKLOADS).map(|n| workload(draws, n)).collect();
+    let mut apart = 0u64;
+    let mut furthest = 0.0f64;
+    for usage in usages.iter().step_by(100) {
+        for tariff in &tariffs {
+            let ours = total(tariff, usage).unwrap();
+            // Halves are rounded away from zero, as we do.
+            let theirs =
+                decimal(tariff, usage).round_dp_with_strategy(2, RoundingStrategy::MidpointAwayFromZero);
+            apart += u64::from(ours.cents().replace(['$', ','], "") != format!("{theirs:.2}"));
+            let of = ours.dollars().max(1e-9);
+            furthest = furthest.max((floating(tariff, usage) - of).abs());
+        }
+    }
+    let ours = timed(&tariffs, &usages, |t, u| total(t, u).unwrap_or(Usd::ZERO));
+    let library = timed(&tariffs, &usages, decimal);
+    let float = timed(&tariffs, &usages, floating);
+    let bills = WORKLOADS as f64 * tariffs.len() as f64;
+    println!("{} workloads x {} providers, all cores, median of {ROUNDS}", WORKLOADS, tariffs.len());
+    println!("picodollars      {ours:.3} s  {:.0} ns a bill", ours / bills * 1e9);
+    println!("decimal library  {library:.3} s  {:.2} x", library / ours);
+    println!("floating point   {float:.3} s  {:.2} x, off by up to ${furthest:.9}", float / ours);
+    println!("bills that differ from the decimal library by a cent: {apart}");
+}
