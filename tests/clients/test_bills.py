@@ -1,0 +1,143 @@
+"""Bills held against a second reading of the price books: TOML by Python's own parser, sums in fractions, rules as the books' words say them."""
+
+import json
+import pathlib
+import random
+import subprocess
+import tomllib
+from fractions import Fraction as F
+
+import pytest
+
+from support import PLIMSOLL, ROOT, environment
+
+DAY = "2026-11-21"
+SIZES = {"B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40, "GB": 10**9, "TB": 10**12, "MB": 10**6, "KB": 10**3}
+COUNTS = {"k": 10**3, "M": 10**6}
+
+
+def amount(text):
+    number, _, unit = text.partition(" ")
+    return F(number) * SIZES[unit] if unit else F(number)
+
+
+class Books:
+    """The books as they are written."""
+
+    def __init__(self):
+        self.offers, self.prices, self.rules = {}, [], []
+        for path in sorted(pathlib.Path(ROOT, "prices").glob("*.toml")):
+            book = tomllib.loads(path.read_text())
+            self.offers |= {o["name"]: o for o in book.get("offer", [])}
+            self.prices += book.get("price", [])
+            self.rules += book.get("rule", [])
+
+    @staticmethod
+    def held(entry):
+        return entry["from"] <= DAY and DAY < entry.get("until", "9999")
+
+    def of(self, name, region):
+        return [p for p in self.prices if name in p["offers"] and self.held(p) and region in p.get("regions", [region])]
+
+    def rule(self, name, field, default):
+        values = [r[field] for r in self.rules if name in r["offers"] and self.held(r) and field in r]
+        return values[-1] if values else default
+
+    def stores(self):
+        return [n for n in self.offers if any(p["meter"] == "storage" for p in self.of(n, self.offers[n]["regions"][0]))]
+
+
+BOOKS = Books()
+
+
+def bill(name, work):
+    """What a month of work costs, as a fraction of dollars."""
+    offer = BOOKS.offers[name]
+    region = offer["regions"][0]
+    prices = BOOKS.of(name, region)
+    if "network" in offer:
+        own = {p["meter"] for p in prices}
+        prices = prices + [p for p in BOOKS.of(offer["network"], region) if p["meter"] not in own]
+    total = F(0)
+    for price in prices:
+        quantity = used(name, price, work)
+        if quantity == 0 or price.get("usd") == "0" and "per" not in price:
+            continue
+        unit = unit_of(price["per"])
+        if BOOKS.rule(name, "round_up", False):
+            quantity = -(-quantity // unit) * unit
+        free = amount(price["free"]) if "free" in price else F(0)
+        if "free_times_stored" in price:
+            free = price["free_times_stored"] * F(work["storage"])
+        free = min(free, quantity)
+        start = free if price.get("free_inside_tiers") else F(0)
+        left = quantity - free
+        for tier in price.get("tiers", [{"usd": price.get("usd")}]):
+            end = amount(tier["up_to"]) if "up_to" in tier else None
+            part = left if end is None else max(F(0), min(left, end - start))
+            total += part / unit * F(tier["usd"])
+            start, left = start + part, left - part
+    return total
+
+
+def unit_of(per):
+    if per.endswith("-month"):
+        return F(SIZES[per.removesuffix("-month")])
+    if per.endswith("requests") or per.endswith("request units"):
+        return F(per.split()[0])
+    return F(SIZES[per])
+
+
+def used(name, price, work):
+    meter, size = price["meter"], work["object_size"]
+    if meter == "storage":
+        stored = F(work["storage"])
+        least = int(amount(BOOKS.rule(name, "minimum_object", "0 B")))
+        if size < least:
+            stored = stored * least / size
+        days = BOOKS.rule(name, "minimum_days", 0)
+        if work["keep"] and work["keep"] < days:
+            stored = stored * days / work["keep"]
+        return max(stored, amount(BOOKS.rule(name, "minimum_billed", "0 B")))
+    if meter == "requests":
+        calls = {"PutObject": work["put"], "GetObject": work["get"], "ListObjects": work["list"], "DeleteObject": work["delete"]}
+        count = sum(calls.get(c, 0) for c in price["calls"])
+        return F(count * (-(-size // int(amount(price["every"]))) if "every" in price else 1))
+    return F({"upload": work["put"] * size, "retrieval": max(work["get"] * size, work["egress"]), "egress": work["egress"]}.get(meter, 0))
+
+
+def ours(names, work):
+    arguments = [PLIMSOLL, "cost", "--json", "--as-of", DAY, "--provider", ",".join(names), "--storage", f"{work['storage']}B",
+                 "--egress", f"{work['egress']}B", "--put", str(work["put"]), "--get", str(work["get"]),
+                 "--object-size", f"{work['object_size']}B", "--delete", str(work["delete"])]
+    if work["list"]:
+        arguments += ["--list", str(work["list"])]
+    if work["keep"]:
+        arguments += ["--keep", f"{work['keep']}d"]
+    done = subprocess.run(arguments, capture_output=True, text=True, env=environment())
+    assert done.returncode == 0, done.stderr
+    return {b["provider"]: b for b in json.loads(done.stdout)["bills"]}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_two_readings_of_the_books_come_to_the_same(seed):
+    draw = random.Random(seed)
+    spread = lambda low, high: int(low * (high / low) ** draw.random())
+    storage = spread(10**8, 10**17)
+    work = {"storage": storage, "egress": min(storage, spread(10**8, 10**17)), "put": spread(1, 10**9), "get": spread(1, 10**10),
+            "delete": spread(1, 10**9), "list": 0, "object_size": spread(1, 400 * 1024), "keep": draw.choice([None, 1, 7, 29, 30, 89, 120])}
+    names = BOOKS.stores()
+    assert len(names) >= 13
+    for provider, found in ours(names, work).items():
+        exact = bill(provider, work)
+        total = F(found["total_usd"])
+        # Every line is rounded to 10^-12.
+        assert abs(total - exact) <= F(len(found["lines"]), 10**12), (provider, float(total), float(exact))
+        assert total == sum(F(line["amount_usd"]) for line in found["lines"])
+
+
+def test_listings_too():
+    work = {"storage": 10**12, "egress": 0, "put": 1, "get": 0, "delete": 0, "list": 3_000_000, "object_size": 1024, "keep": None}
+    names = [n for n in BOOKS.stores() if n not in ("aws-dynamodb",)]
+    for provider, found in ours(names, work).items():
+        assert abs(F(found["total_usd"]) - bill(provider, work)) <= F(len(found["lines"]), 10**12), provider
