@@ -51,7 +51,9 @@ def test_runs_and_servers_are_scraped(tmp_path):
         lines = [server.url, server.process.stdout.readline().split()[-1]]
         url = next(line for line in lines if line.endswith("/metrics"))
         server.url = next(line for line in lines if not line.endswith("/metrics"))
-        with Running(f"s3://bench/?endpoint={server.url}", tmp_path) as run:
+        with Running(f"s3://bench/?endpoint={server.url}&provider=aws-s3&style=path", tmp_path) as run:
+            cost = until(lambda: next((t for _, t in [scrape(run.metrics)] if "plimsoll_cost_usd_total{" in t), None), "cost")
+            assert 'provider="aws-s3",emulated="true"' in cost
             get = 'operation="get"'
             text = until(lambda: next((t for _, t in [scrape(run.metrics)] if get in t), None), "operations")
             assert text.endswith("# EOF\n")
