@@ -12,6 +12,7 @@ pub mod json;
 pub mod junit;
 pub mod live;
 pub mod operations;
+pub mod page;
 pub mod read;
 pub mod seconds;
 mod stream;

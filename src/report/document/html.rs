@@ -1,10 +1,11 @@
 //! A page that opens offline: the document as plain HTML, its charts by the scripts of `report/template/`.
 
 use minijinja::value::Serde;
-use minijinja::{Environment as Templates, Value, context};
+use minijinja::{Value, context};
 use serde_json::json;
 
 use super::Document;
+use crate::report::page;
 
 /// The page.
 ///
@@ -13,20 +14,12 @@ use super::Document;
 pub fn render(document: &Document) -> Result<String, minijinja::Error> {
     let subjects = document.charts.get("subjects").cloned().unwrap_or_else(|| json!([]));
     let data = json!({ "subjects": subjects, "references": [], "chart": document.charts });
-    // What ends a script must not stand in one.
-    let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\u0021--");
-    let mut templates = Templates::new();
-    templates.add_template("document.html", include_str!("../template/document.html"))?;
-    templates.get_template("document.html")?.render(context! {
-        document => Value::from(Serde(document)),
-        version => env!("CARGO_PKG_VERSION"),
-        style => include_str!("../template/report.css"),
-        echarts => include_str!("../template/echarts.min.js"),
-        scripts => concat!(
-            include_str!("../template/kit.js"),
-            include_str!("../template/decisions.js"),
-            include_str!("../template/start.js"),
-        ),
-        data => data,
-    })
+    let content =
+        context! { stamps => Value::from(Serde(&document.warnings)), ..Value::from(Serde(document)) };
+    page::render(
+        include_str!("../template/document.html"),
+        content,
+        &data,
+        &[include_str!("../template/decisions.js")],
+    )
 }

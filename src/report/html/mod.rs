@@ -6,12 +6,13 @@ pub mod lines;
 pub mod rows;
 
 use minijinja::value::Serde;
-use minijinja::{Environment as Templates, Value, context};
+use minijinja::{Value, context};
 use serde::Serialize;
 
 use super::comparison::Comparison;
 use super::directory::Environment;
 use super::document::Table;
+use super::page;
 use super::terminal::cost;
 use crate::published::Published;
 use crate::summary::result::{KneeFigures, RampFigures, RunResult, SweepFigures};
@@ -219,11 +220,7 @@ impl Report {
             "comparisons": self.comparisons,
             "references": self.references,
         });
-        // What ends a script must not stand in one.
-        let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\u0021--");
-        let mut templates = Templates::new();
-        templates.add_template("report.html", include_str!("../template/report.html"))?;
-        templates.get_template("report.html")?.render(context! {
+        let content = context! {
             title => self.title,
             what => self.what,
             answer => answer,
@@ -235,19 +232,18 @@ impl Report {
             sources => self.sources,
             costs => Value::from(Serde(&self.costs)),
             facts => Value::from(Serde(&self.facts)),
-            version => env!("CARGO_PKG_VERSION"),
-            style => include_str!("../template/report.css"),
-            echarts => include_str!("../template/echarts.min.js"),
-            scripts => concat!(
-                include_str!("../template/kit.js"),
+        };
+        page::render(
+            include_str!("../template/report.html"),
+            content,
+            &data,
+            &[
                 include_str!("../template/time.js"),
                 include_str!("../template/latency.js"),
                 include_str!("../template/load.js"),
                 include_str!("../template/judgement.js"),
-                include_str!("../template/start.js"),
-            ),
-            data => data,
-        })
+            ],
+        )
     }
 
     /// Subjects of several runs carry their run's id where their stores do not tell them apart.
