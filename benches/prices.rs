@@ -4,8 +4,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a bench")]
 
-use std::time::Instant;
-
+use plimsoll::clock::now_ns;
 use plimsoll::cost::bill::{charges, total};
 use plimsoll::cost::book::Prices;
 use plimsoll::cost::money::Usd;
@@ -62,7 +61,7 @@ fn timed<T: Send>(tariffs: &[Tariff], usages: &[Usage], bill: impl Fn(&Tariff, &
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let mut seconds: Vec<f64> = (0..ROUNDS)
         .map(|_| {
-            let began = Instant::now();
+            let began = now_ns();
             let bill = &bill;
             std::thread::scope(|scope| {
                 for part in usages.chunks(usages.len().div_ceil(threads)) {
@@ -75,7 +74,7 @@ fn timed<T: Send>(tariffs: &[Tariff], usages: &[Usage], bill: impl Fn(&Tariff, &
                     });
                 }
             });
-            began.elapsed().as_secs_f64()
+            (now_ns() - began) as f64 / 1e9
         })
         .collect();
     seconds.sort_by(f64::total_cmp);

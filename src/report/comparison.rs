@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::terminal::table::lines;
 use crate::summary::comparison::{Compared, Verdict, compare, holm, metrics};
-use crate::summary::confidence::Confidence;
+use crate::summary::confidence::LEVEL;
 use crate::summary::estimates::{Estimate, Estimator, Metric};
 use crate::summary::objective::Target;
 use crate::summary::series::Series;
@@ -114,7 +114,7 @@ pub fn rows(
     found
         .into_iter()
         .zip(bounds)
-        .map(|((s, c, primary), bound)| row(s, &c, primary, if primary { 0.05 } else { bound }))
+        .map(|((s, c, primary), bound)| row(s, &c, primary, if primary { 1.0 - LEVEL } else { bound }))
         .collect()
 }
 
@@ -127,10 +127,6 @@ fn row(series: &Series, compared: &Compared, primary: bool, bound: f64) -> Row {
             low: ends.map(|(low, _)| low * scale),
             high: ends.map(|(_, high)| high * scale),
         }
-    };
-    let needs = |estimate: &Estimate| match estimate.confidence {
-        Confidence::Needs { seconds } => Some(seconds),
-        Confidence::Between { .. } => None,
     };
     Row {
         phase: series.phase.clone(),
@@ -148,7 +144,7 @@ fn row(series: &Series, compared: &Compared, primary: bool, bound: f64) -> Row {
         bound,
         verdict: compared.verdict(bound).describe(),
         smallest: compared.smallest(),
-        needs_s: compared.needs_s.or_else(|| needs(&compared.base)),
+        needs_s: compared.needs_s.or_else(|| compared.base.confidence.needs_s()),
         pairs: compared.pairs,
     }
 }

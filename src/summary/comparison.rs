@@ -142,10 +142,7 @@ pub fn compare(
     paired: bool,
 ) -> Compared {
     let (a, b) = (base.estimate(metric), other.estimate(metric));
-    let needs = [a.confidence, b.confidence].into_iter().filter_map(|c| match c {
-        Confidence::Needs { seconds } => Some(seconds),
-        Confidence::Between { .. } => None,
-    });
+    let needs = [a.confidence, b.confidence].into_iter().filter_map(|c| c.needs_s());
     let mut out = Compared {
         metric,
         base: a,

@@ -203,10 +203,7 @@ fn written(series: &Series, estimate: &Estimate) -> Judged {
         value: estimate.value.map(round),
         low: ends.map(|(low, _)| round(low)),
         high: ends.map(|(_, high)| round(high)),
-        needs_s: match estimate.confidence {
-            Confidence::Needs { seconds } => Some(seconds),
-            Confidence::Between { .. } => None,
-        },
+        needs_s: estimate.confidence.needs_s(),
     }
 }
 

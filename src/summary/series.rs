@@ -221,9 +221,4 @@ impl<'a> Latency<'a> {
         let all = self.seconds.iter().zip(&self.beyond).map(|(s, b)| (s.len() + b) as f64).collect();
         (below, all)
     }
-
-    /// Counts of all seconds by bucket.
-    pub fn merged(&self) -> &[u64] {
-        &self.merged
-    }
 }

@@ -91,8 +91,8 @@ fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
                 runs[0].path.display()
             )));
         }
-        let base = |_| make(0, &one[0], names[0].clone());
-        return Ok((1..one.len()).map(|i| (base(i), make(0, &one[i], names[i].clone()))).collect());
+        let side = |i: usize| make(0, &one[i], names[i].clone());
+        return Ok((1..one.len()).map(|i| (side(0), side(i))).collect());
     }
     let ids: Vec<&str> = runs.iter().map(|r| r.result.run.id.as_str()).collect();
     let name = |number: usize, store: &str, tell: bool| {

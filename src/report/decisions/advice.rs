@@ -237,16 +237,27 @@ fn figures(advice: &Advice<'_>) -> Table {
     table
 }
 
+/// What must not be overlooked, once for all stores that it is true of.
+fn warnings(advice: &Advice<'_>) -> Vec<String> {
+    let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+    for c in advice.candidates {
+        let doubts = c.bill.doubtful();
+        let doubts =
+            (!doubts.is_empty()).then(|| format!("low confidence in the price of {}", doubts.join("; ")));
+        let caveat = c.evidence.caveat().map(str::to_string);
+        for text in caveat.into_iter().chain(c.remarks.iter().cloned()).chain(doubts) {
+            match told.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, names)) => names.push(&c.name),
+                None => told.push((text, vec![&c.name])),
+            }
+        }
+    }
+    told.into_iter().map(|(text, names)| format!("{}: {text}", names.join(", "))).collect()
+}
+
 /// The document.
 pub fn document(advice: &Advice<'_>, what: Vec<String>, mut notes: Vec<String>) -> Document {
-    let mut warnings: Vec<String> = Vec::new();
-    for c in advice.candidates {
-        warnings.extend(c.evidence.caveat().map(|caveat| format!("{}: {caveat}", c.name)));
-        warnings.extend(c.remarks.iter().map(|remark| format!("{}: {remark}", c.name)));
-        warnings.extend(super::bills::doubts(&c.bill));
-    }
-    let mut seen = std::collections::HashSet::new();
-    warnings.retain(|w| seen.insert(w.clone()));
+    let warnings = warnings(advice);
     notes.splice(0..0, advice.missing.iter().map(|m| format!("not measured: {m}")));
     notes.push(
         "front: no other store is both cheaper and faster; stores that miss an objective are not in it"

@@ -117,8 +117,9 @@ impl Report {
         }
         self.what.push(what(result, environment, &stores));
         self.answers.extend(answers(result, &rows));
-        self.costs.extend(result.cost.iter().map(|cost| Cost {
-            head: format!("{} cost {}", result.run.id, cost::sentence(cost)),
+        let paid = short_names(&result.cost.iter().map(|c| c.store.as_str()).collect::<Vec<_>>());
+        self.costs.extend(result.cost.iter().zip(paid).map(|(cost, store)| Cost {
+            head: format!("{store}, {}: {}", result.run.id, cost::sentence(cost)),
             table: cost::items(cost),
             notes: cost.notes.clone(),
         }));

@@ -54,6 +54,14 @@ impl Confidence {
             Confidence::Needs { .. } => None,
         }
     }
+
+    /// Seconds of measurement that would be enough, where there are no ends.
+    pub fn needs_s(&self) -> Option<f64> {
+        match self {
+            Confidence::Needs { seconds } => Some(*seconds),
+            Confidence::Between { .. } => None,
+        }
+    }
 }
 
 /// Two-sided quantile of Student's t at [`LEVEL`] with `freedom` degrees of freedom.

@@ -7,7 +7,7 @@ use super::{
 use crate::recorder::sparse::edges_us;
 use crate::summary::series::Latency;
 
-/// Ends of the interval of a share, by its log odds; `sharers` of the seconds make up the smaller part.
+/// Ends of the interval of a share of `n` operations, by its log odds: `reach` standard errors either way.
 ///
 /// Hardly narrower than that of independent operations.
 fn log_odds(share: f64, error: f64, n: f64, reach: f64) -> (f64, f64) {
