@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use prometheus_client::registry::Registry;
 
-use super::budget::MoneyArguments;
+use super::budget::{MoneyArguments, preview};
 use super::dry_run;
 use super::exit::Exit;
 use super::knee::{Asked, KneeArguments, knee};
@@ -300,7 +300,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         return Err(Exit::input("--workers must be at least 1"));
     }
     if arguments.dry_run {
-        let text = dry_run::render(&experiment);
+        let mut text = dry_run::render(&experiment);
+        let cost = preview(&arguments.money, &experiment)?;
+        text.extend(cost.iter().map(|line| format!("{line}\n")));
         let _ = std::io::stdout().write_all(text.as_bytes());
         return Ok(());
     }

@@ -105,6 +105,23 @@ pub fn is_read_only(written: &str) -> bool {
     url.starts_with("https://") || url.starts_with("http://")
 }
 
+/// A store's URL as it is read, and the table that names it.
+fn resolve(written: &str) -> Result<(StoreUrl, Option<StoreTable>), Exit> {
+    let named = if written.contains(':') { None } else { table(written)? };
+    let url = named.as_ref().map_or(written, |t| t.url.as_str());
+    let environment = |name: &str| std::env::var(name).ok();
+    let resolved = parse(url, &environment).map_err(|e| Exit::input(format!("--store: {e}")))?;
+    Ok((resolved, named))
+}
+
+/// A store's URL as it is read; nothing is opened.
+///
+/// # Errors
+/// 2 for what is written wrong.
+pub fn url_of(written: &str) -> Result<StoreUrl, Exit> {
+    resolve(written).map(|(url, _)| url)
+}
+
 /// Opens a store.
 ///
 /// # Errors
@@ -122,10 +139,7 @@ pub fn open_as(
     ca_bundle: Option<&Path>,
     given: Option<CredentialSource>,
 ) -> Result<Opened, Exit> {
-    let named = if written.contains(':') { None } else { table(written)? };
-    let url = named.as_ref().map_or(written, |t| t.url.as_str());
-    let environment = |name: &str| std::env::var(name).ok();
-    let resolved = parse(url, &environment).map_err(|e| Exit::input(format!("--store: {e}")))?;
+    let (resolved, named) = resolve(written)?;
     let written = written.to_string();
     let mut opened = Opened {
         written: shown(&written),
