@@ -101,7 +101,7 @@ fn every_printed_cost_that_does_not_follow_is_listed_with_the_right_one() {
         ("R2: Class A ", "4.00", "8008.00"),
         ("S3: the same", "5.00", "10010.00"),
         ("$12,400 a ye", "12400.00", "108000.00"),
-        ("$0.12 per GB", "0.12", "0.09"),
+        ("1 TB of egre", "120.00", "90.00"),
         ("about $720,0", "720000.00", "636000.00"),
     ]);
     assert_eq!(wrong("002"), second);
@@ -185,7 +185,7 @@ fn what_cannot_be_is_one_line_that_names_the_fix() {
     for (arguments, expected) in [
         (&["cost"][..], &["nothing is asked for", "--storage"][..]),
         (&["cost", "--storage", "100"], &["--storage", "unit"]),
-        (&["cost", "--storage=-5TB"], &["--storage", "-5TB"]),
+        (&["cost", "--storage", "-5TB"], &["--storage", "-5TB"]),
         (&["cost", "--storage", "99EB"], &["--storage", "at most"]),
         (&["cost", "--storage", "1TB", "--get", "12 many"], &["--get", "12M"]),
         (&["cost", "--get", "1000T", "--object-size", "5TB"], &["--get", "--object-size"]),
@@ -619,4 +619,138 @@ fn a_run_says_what_it_cost_and_ends_before_it_costs_more() {
         &["run", "get", "--store", &unpriced, "--max-cost", "1", "--duration", "1s"],
         &["--max-cost", "nothing is known of what", "--prices"],
     );
+}
+
+/// A price of one's own under another name was added to the built-in one, or left aside.
+#[test]
+fn a_price_of_ones_own_is_never_added_to_the_built_in_one() {
+    let out = scratch("overlap");
+    let price = |text: &str| {
+        write(
+            &out,
+            "own.toml",
+            &format!(
+                "title = \"ours\"\n[[price]]\noffers = [\"aws-s3\"]\n{text}\nfrom = \"2026-01-01\"\nsource = \"our contract\"\n\
+                 as_of = \"2026-01\"\nconfidence = \"high\"\n"
+            ),
+        )
+    };
+    let total = |file: &Path| {
+        let arguments = [
+            "cost",
+            "--storage",
+            "1 TiB",
+            "--get",
+            "1M",
+            "--head",
+            "1M",
+            "--object-size",
+            "1B",
+            "--provider",
+            "aws-s3",
+            "--json",
+        ];
+        let value = json(&[&arguments[..], &["--prices", name(file), "--as-of", "2026-11-21"]].concat());
+        value["bills"][0]["total_usd"].as_str().unwrap().to_string()
+    };
+    // 23.552 stored, 0.80 for two million reads.
+    let reads = price(
+        "meter = \"requests\"\nitem = \"GETS\"\ncalls = [\"GetObject\"]\nper = \"1000 requests\"\nusd = \"0.0001\"",
+    );
+    assert_eq!(total(&reads), "24.052", "0.10 for ours, 0.40 for the other million");
+    let stored = price("meter = \"storage\"\nitem = \"our storage\"\nper = \"GiB-month\"\nusd = \"0.01\"");
+    assert_eq!(total(&stored), "11.04");
+    let typo = price("meter = \"requests\"\nitem = \"GETZ\"\nper = \"1000 requests\"\nusd = \"0.0001\"");
+    fails(
+        &["cost", "--get", "1", "--prices", name(&typo)],
+        &["own.toml:5", "'GETZ' is no class of requests of aws-s3"],
+    );
+    let region = price("regions = [\"mars\"]\nmeter = \"storage\"\nper = \"GiB-month\"\nusd = \"0.01\"");
+    fails(&["cost", "--get", "1", "--prices", name(&region)], &["own.toml:4", "not in 'mars'"]);
+}
+
+/// Prices of machines begin later than those of stores, and nobody asked for a machine.
+#[test]
+fn a_machine_without_a_price_hides_no_store() {
+    let value =
+        json(&["cost", "--storage", "1TiB", "--provider", "aws-s3", "--as-of", "2022-12-31", "--json"]);
+    assert_eq!(value["bills"][0]["total_usd"], "23.552");
+    fails(
+        &["cost", "--instance", "r5.xlarge=1h", "--provider", "aws-s3", "--as-of", "2022-12-31"],
+        &["no known price for machines of type r5.xlarge"],
+    );
+}
+
+/// Options were taken and had no effect.
+#[test]
+fn what_has_no_effect_is_refused() {
+    let tiering = [
+        "cost",
+        "tiering",
+        "--hot",
+        "aws-s3",
+        "--cold",
+        "cloudflare-r2",
+        "--hot-reads",
+        "80%",
+        "--put",
+        "1M",
+        "--keep",
+        "30d",
+    ];
+    for (flag, value) in [
+        ("--list", "1M"),
+        ("--delete", "1M"),
+        ("--instance", "c7g.4xlarge=1h"),
+        ("--storage", "1TB"),
+        ("--written", "1GB"),
+    ] {
+        fails(&[&tiering[..], &[flag, value]].concat(), &[flag, "does not go with tiering"]);
+    }
+    fails(&[&tiering[..], &["--hot-run", "/nowhere"]].concat(), &["--cold-run"]);
+    fails(&["cost", "--storage", "1TB", "--egress", "30%"], &["--egress", "share of what is read"]);
+    fails(&["cost", "--keep", "7d", "--get", "1"], &["--keep", "--storage"]);
+    fails(
+        &[
+            "cost",
+            "breakeven",
+            "--between",
+            "aws-s3,cloudflare-r2",
+            "--vary",
+            "egress",
+            "--egress",
+            "1TB",
+            "--storage",
+            "1TB",
+        ],
+        &["--egress is what changes", "--from"],
+    );
+    let out = scratch("no-effect");
+    let run = made(&out, "run", |_| {});
+    let advise = ["advise", name(&run), "--storage", "1TB", "--price"];
+    fails(&[&advise[..], &["a=wasabi"]].concat(), &["--price a=wasabi", "s3://a"]);
+    fails(
+        &[&advise[..], &["s3://a=wasabi", "--slo", "list.p99 < 1s"]].concat(),
+        &["--slo", "no run measured", "get.get"],
+    );
+}
+
+/// One provider that does not take the workload ended the comparison of the others.
+#[test]
+fn who_does_not_take_the_workload_is_left_out() {
+    let arguments = [
+        "cost",
+        "--storage",
+        "1TB",
+        "--egress",
+        "5TB",
+        "--provider",
+        "backblaze-b2,wasabi",
+        "--as-of",
+        "2026-11-21",
+    ];
+    let value = json(&[&arguments[..], &["--json"]].concat());
+    assert_eq!(value["bills"].as_array().unwrap().len(), 1);
+    assert_eq!(value["not_priced"][0]["provider"], "wasabi");
+    assert!(good(&arguments).contains("left out: wasabi does not take this workload"));
 }

@@ -24,7 +24,7 @@ pub enum Assumption {
     Reads,
     /// Objects written, and their bytes with them.
     Writes,
-    /// Size of objects, their number being the same; what is stored, read and written goes with it.
+    /// Size of objects that are read and written, their number and what is stored being the same; what leaves goes with it.
     ObjectSize,
 }
 
@@ -45,7 +45,7 @@ impl Assumption {
             Assumption::Egress => "egress",
             Assumption::Reads => "objects read",
             Assumption::Writes => "objects written",
-            Assumption::ObjectSize => "object size",
+            Assumption::ObjectSize => "object size (storage as it is)",
         }
     }
 
@@ -78,7 +78,6 @@ impl Assumption {
             }
             Assumption::ObjectSize => {
                 out.object_bytes = of(usage.object_bytes).max(u64::from(usage.object_bytes > 0));
-                (out.stored, out.stored_peak) = (of(usage.stored), of(usage.stored_peak));
                 (out.uploaded, out.downloaded, out.egress) =
                     (of(usage.uploaded), of(usage.downloaded), of(usage.egress));
             }

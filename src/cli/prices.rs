@@ -34,15 +34,15 @@ fn first(meter: Option<&Meter>) -> String {
     if price == Usd::ZERO {
         return "free".into();
     }
-    let count = if meter.tiers.len() > 1 { "from " } else { "" };
+    let more = if meter.tiers.len() > 1 { "*" } else { "" };
     match meter.measure {
         Measure::Requests { every, .. } => {
             let million = Usd::from_pico(price.pico() * 1_000_000 / i128::from(meter.unit_base));
             let begun =
-                if every > 0 { format!(" per {} begun", format_volume(every)) } else { String::new() };
+                if every > 0 { format!("/{}", format_volume(every).replace(' ', "")) } else { String::new() };
             format!("${million}{begun}")
         }
-        _ => format!("{count}${price} / {}", meter.unit.trim_end_matches("-month")),
+        _ => format!("${price}/{}{more}", meter.unit.trim_end_matches("-month")),
     }
 }
 
@@ -59,18 +59,7 @@ fn least(tariff: &Tariff) -> Confidence {
 fn all(prices: &Prices, date: Date) -> Document {
     let mut table = Table::new(
         "",
-        &[
-            "name",
-            "what",
-            "regions",
-            "storage, a month#",
-            "1M PUT#",
-            "1M GET#",
-            "written#",
-            "read#",
-            "to the internet#",
-            "least confidence",
-        ],
+        &["name", "a month#", "1M PUT#", "1M GET#", "written#", "read#", "out#", "confidence"],
     );
     let mut notes = Vec::new();
     for offer in prices.facts().iter().filter(|o| o.is_store) {
@@ -84,8 +73,6 @@ fn all(prices: &Prices, date: Date) -> Document {
         let meter = |measure| first(tariff.meter(measure));
         table.row([
             offer.name.clone(),
-            offer.title.clone(),
-            offer.regions.join(", "),
             meter(Measure::Storage),
             first(meter_of(&tariff, Call::PutObject)),
             first(meter_of(&tariff, Call::GetObject)),
@@ -101,6 +88,7 @@ fn all(prices: &Prices, date: Date) -> Document {
         .filter(|o| !o.is_store)
         .map(|o: &OfferFacts| format!("{} ({})", o.name, o.title))
         .collect();
+    notes.push("*: the first of several tiers; prices per GB are for what is stored in a month, written, read, and leaves for the internet; confidence is the least of all".into());
     notes.push(format!("also: {}", others.join(", ")));
     notes.push("`plimsoll list prices NAME` shows every price with its tiers, source and history; --as-of DATE the prices of a day".into());
     Document {
@@ -152,7 +140,10 @@ fn row(table: &mut Table, facts: &PriceFacts) {
         }
         _ => String::new(),
     };
-    let source = &meter.provenance.source;
+    let source = match &facts.book {
+        Some(book) => format!("{book}, which comes first: {}", meter.provenance.source),
+        None => meter.provenance.source.clone(),
+    };
     let note = meter.note.as_ref().map(|n| format!("; {n}")).unwrap_or_default();
     table.row([
         format!("{}{regions}{calls}", meter.item),
@@ -174,7 +165,12 @@ fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Document,
         for meter in tariff.meters.iter().chain(&tariff.instances) {
             row(
                 &mut table,
-                &PriceFacts { when: format!("on {date}"), regions: Vec::new(), meter: meter.clone() },
+                &PriceFacts {
+                    when: format!("on {date}"),
+                    book: None,
+                    regions: Vec::new(),
+                    meter: meter.clone(),
+                },
             );
         }
     } else {

@@ -9,6 +9,8 @@ use super::workload::{Workload, WorkloadError};
 
 /// Points at which all bills are computed before crossings are sought between them.
 const POINTS: usize = 1200;
+/// Points between two of them where bills that rise in steps lie close.
+const FINER: u64 = 64;
 
 /// What changes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
@@ -35,6 +37,17 @@ impl Vary {
             Vary::Get => "objects read",
             Vary::Put => "objects written",
             Vary::ObjectSize => "object size",
+        }
+    }
+
+    /// The flag that says so much of it.
+    pub fn flag(self) -> &'static str {
+        match self {
+            Vary::Egress => "--egress",
+            Vary::Storage => "--storage",
+            Vary::Get => "--get",
+            Vary::Put => "--put",
+            Vary::ObjectSize => "--object-size",
         }
     }
 
@@ -72,9 +85,18 @@ impl Vary {
         match self {
             Vary::Egress => workload.egress = bytes,
             Vary::Storage => workload.storage = bytes,
-            Vary::ObjectSize => workload.object_size = bytes,
-            Vary::Get => workload.get = Some(amount.to_string()),
-            Vary::Put => workload.put = Some(amount.to_string()),
+            Vary::ObjectSize => {
+                workload.object_size = bytes;
+                (workload.written, workload.read) = (None, None);
+            }
+            Vary::Get => {
+                workload.get = Some(amount.to_string());
+                workload.read = workload.read.filter(|_| workload.object_size.is_none());
+            }
+            Vary::Put => {
+                workload.put = Some(amount.to_string());
+                workload.written = workload.written.filter(|_| workload.object_size.is_none());
+            }
         }
         workload
     }
@@ -141,6 +163,41 @@ fn point(tariffs: &[Tariff], workload: &Workload, vary: Vary, amount: u64) -> Re
     Ok(Point { amount, totals_usd: tariffs.iter().map(|t| total(t, &usage).ok()).collect() })
 }
 
+/// By how much bills rise in steps: the price of one unit of everything that is rounded up to whole units.
+fn steps(tariffs: &[Tariff]) -> Usd {
+    let rounded = tariffs.iter().filter(|t| t.rules.round_up).flat_map(|t| &t.meters);
+    rounded.filter_map(|m| m.tiers.iter().map(|t| t.price).max()).sum()
+}
+
+/// Between points at which the two lowest bills are closer than their steps, the cheapest may change more than once: further points there.
+fn refined(
+    coarse: Vec<Point>,
+    steps: Usd,
+    at: impl Fn(u64) -> Result<Point, WorkloadError>,
+) -> Result<Vec<Point>, WorkloadError> {
+    let close = |point: &Point| {
+        let mut totals: Vec<Usd> = point.totals_usd.iter().flatten().copied().collect();
+        totals.sort();
+        totals.len() > 1 && totals[1] - totals[0] <= steps
+    };
+    let mut out: Vec<Point> = Vec::new();
+    for point in coarse {
+        if let Some(last) = out.last().filter(|last| steps > Usd::ZERO && (close(last) || close(&point))) {
+            let (from, width) = (last.amount, point.amount - last.amount);
+            for part in 1..FINER {
+                let amount = from + (u128::from(width) * u128::from(part) / u128::from(FINER)) as u64;
+                if out.last().is_some_and(|last| last.amount < amount) {
+                    out.push(at(amount)?);
+                }
+            }
+        }
+        if out.last().is_none_or(|last| last.amount < point.amount) {
+            out.push(point);
+        }
+    }
+    Ok(out)
+}
+
 /// Who is the cheapest where, to the byte or request.
 ///
 /// # Errors
@@ -152,7 +209,8 @@ pub fn breakeven(
     (from, to): (u64, u64),
 ) -> Result<Breakeven, WorkloadError> {
     let at = |amount| point(tariffs, workload, vary, amount);
-    let points: Vec<Point> = amounts(from, to).into_iter().map(at).collect::<Result<_, _>>()?;
+    let coarse: Vec<Point> = amounts(from, to).into_iter().map(at).collect::<Result<_, _>>()?;
+    let points = refined(coarse, steps(tariffs), at)?;
     let mut segments: Vec<Segment> = Vec::new();
     let mut held = None;
     for pair in points.windows(2) {
@@ -218,6 +276,25 @@ mod tests {
         assert!((crossing as f64 - 0.087 / 0.00000037).abs() <= 1.0, "{crossing}");
         let [s3, express] = found.segments[1].at_from.totals_usd[..] else { panic!() };
         assert!(express < s3);
+    }
+
+    /// R2 rounds up to whole millions: near the crossing the cheapest changes with each of them, and all changes were missed but one.
+    #[test]
+    fn bills_that_rise_in_steps_cross_more_than_once() {
+        let workload = Workload {
+            storage: Some("1TB".into()),
+            object_size: Some("64KiB".into()),
+            ..Workload::default()
+        };
+        let found = breakeven(
+            &tariffs(&["aws-s3-express", "cloudflare-r2"]),
+            &workload,
+            Vary::Put,
+            (1_000, 1_000_000_000_000),
+        );
+        let found = found.unwrap();
+        let r2_again = found.segments.iter().find(|s| s.cheapest == Some(1) && s.from > 1_000).unwrap();
+        assert!((28_900_000..=29_000_000).contains(&r2_again.from), "{r2_again:?}");
     }
 
     #[test]

@@ -76,7 +76,7 @@ impl Usd {
 }
 
 /// Digits with their thousands apart: `2,900,006`.
-fn grouped(digits: &str) -> String {
+pub fn grouped(digits: &str) -> String {
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {

@@ -160,6 +160,11 @@ pub fn project(
         format_per_s(rates.operations * times),
         (times * 1000.0).round() / 1000.0
     )];
+    if rates.objects_put > rates.delete {
+        assumptions.push(
+            "more is written than deleted; what that adds to storage is not counted (--storage)".into(),
+        );
+    }
     if stored > 0 {
         assumptions.push("stored is what the run wrote beforehand (--storage)".into());
     } else {

@@ -1,7 +1,7 @@
 //! Young objects in a hot store, older ones in a cold one: what that costs, for every age at which objects could move.
 //!
 //! The steady state: objects arrive evenly, live `keep` days and are read according to their age. Each that outlives the hot store is
-//! read there once more, sent to the cold one, written, and deleted.
+//! read there once more, sent to the cold one, written, and deleted; each is deleted at the end of its life where it is then.
 
 use serde::Serialize;
 
@@ -10,17 +10,16 @@ use super::blend::{Bounds, Distribution, percentile};
 use super::money::Usd;
 use super::tariff::Tariff;
 use super::usage::Usage;
+use super::workload::MONTH_DAYS;
 use crate::provider::calls::Call;
 
-/// Days of a month of 730 hours.
-const MONTH_DAYS: f64 = 730.0 / 24.0;
 /// Most ages that are tried.
 pub const MOST_DAYS: u64 = 3650;
 
 /// Which share of reads goes to objects below an age.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reads {
-    /// Reads become rarer by the same factor every day: `exp(-rate x age)`, up to the age at which objects are deleted.
+    /// Reads change by the same factor every day: `exp(-rate x age)`, up to the age at which objects are deleted.
     Exponential {
         /// Per day; negative where old objects are read more.
         rate: f64,
@@ -136,11 +135,16 @@ impl Scenario<'_> {
                 ..Usage::default()
             };
             usage.stored_peak = usage.stored;
-            usage.calls.add(Call::GetObject, share_of(month.calls.get(Call::GetObject), share));
+            for call in [Call::GetObject, Call::HeadObject] {
+                usage.calls.add(call, share_of(month.calls.get(call), share));
+            }
             usage
         };
         let (mut hot, mut cold) = (of(true, days), of(false, self.keep_days - days));
         let write = |usage: &mut Usage| usage.write(puts, month.object_bytes, self.part_bytes);
+        // Every object is deleted where it is last.
+        let last = if days < self.keep_days { &mut cold } else { &mut hot };
+        last.calls.add(Call::DeleteObject, puts);
         if hot_days == 0 {
             write(&mut cold);
             return (hot, cold);
@@ -249,6 +253,7 @@ mod tests {
         let mut whole = scenario.month.clone();
         whole.stored = (whole.uploaded as f64 * 90.0 / MONTH_DAYS).round() as u64;
         whole.stored_peak = whole.stored;
+        whole.calls.add(Call::DeleteObject, 1_000_000);
         assert_eq!(ages[0].total_usd, total(&cold, &whole).unwrap());
         assert_eq!(ages[90].total_usd, total(&hot, &whole).unwrap());
         assert_eq!((ages[0].migration_usd, ages[90].migration_usd), (Usd::ZERO, Usd::ZERO));

@@ -58,6 +58,13 @@ impl Usage {
         u128::from(self.calls.get(Call::GetObject))
     }
 
+    /// Whether nothing at all is used.
+    pub fn is_nothing(&self) -> bool {
+        let bytes =
+            [self.stored, self.uploaded, self.downloaded, self.egress, self.cross_zone, self.cross_region];
+        bytes.iter().all(|bytes| *bytes == 0) && self.calls.total() == 0 && self.instances.is_empty()
+    }
+
     /// Whether it is a month.
     pub fn is_month(&self) -> bool {
         self.period == Period::Month

@@ -1,7 +1,6 @@
 //! A month of work as people write it, on the command line or in a file, and the usage that it comes to.
 
-use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 
 use super::usage::Usage;
 use crate::provider::calls::Call;
@@ -11,67 +10,124 @@ use crate::units::{format_count, format_size, format_volume, parse_count, parse_
 pub const USUAL_OBJECT: u64 = 1 << 20;
 /// Most bytes that are believed of a month.
 const MOST_BYTES: u64 = 1 << 62;
+/// Most parts of an object (S3, R2, Google).
+const MOST_PARTS: u64 = 10_000;
+/// Most bytes of one request (S3, R2, Google).
+const LARGEST_PUT: u64 = 5 << 30;
+/// Days of a month of 730 hours.
+pub const MONTH_DAYS: f64 = 730.0 / 24.0;
 
 /// What a month brings. Amounts of data bear their unit: `10PB` is 10^16 bytes, `10PiB` is 10 x 2^50.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema, clap::Args)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
 pub struct Workload {
     /// Data stored, on average over the month: 10PB, 500 GiB
-    #[arg(long, value_name = "DATA")]
+    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub storage: Option<String>,
     /// Data stored at each day's highest, on average, where providers count that [default: --storage]
-    #[arg(long, value_name = "DATA")]
+    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub storage_peak: Option<String>,
     /// Data that leaves for the internet: 10PB, or a share of what is read: 30% [default: none]
-    #[arg(long, value_name = "DATA")]
+    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub egress: Option<String>,
     /// Objects written: 12M
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub put: Option<String>,
     /// Objects read
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub get: Option<String>,
     /// Objects asked for their metadata
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub head: Option<String>,
     /// Pages of listings
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub list: Option<String>,
     /// Objects deleted
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub delete: Option<String>,
     /// Objects copied within the store
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub copy: Option<String>,
     /// Mean size of an object [default: 1MiB]
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub object_size: Option<String>,
     /// Write larger objects in parts of this size, each of which is a request
-    #[arg(long, value_name = "SIZE")]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub part_size: Option<String>,
     /// Data written [default: --put times --object-size]
-    #[arg(long, value_name = "DATA")]
+    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub written: Option<String>,
     /// Data read [default: --get times --object-size, at least --egress]
-    #[arg(long, value_name = "DATA")]
+    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub read: Option<String>,
     /// Days after which objects are deleted, where that is soon: 7d [default: longer than any minimum]
-    #[arg(long, value_name = "DAYS")]
+    #[arg(long, value_name = "DAYS", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub keep: Option<String>,
     /// Data copied to another zone of the region
-    #[arg(long, value_name = "DATA")]
+    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub cross_zone: Option<String>,
     /// Data copied to another region of the provider
-    #[arg(long, value_name = "DATA")]
+    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
     pub cross_region: Option<String>,
     /// Hours of machines next to the store, where its provider rents them: c7g.4xlarge=730h; may be repeated
     #[arg(long, value_name = "TYPE=HOURS")]
-    #[serde(default)]
+    #[serde(deserialize_with = "words")]
     pub instance: Vec<String>,
     /// Take what is free in a month as used up by others
     #[arg(long)]
-    #[serde(default)]
     pub without_allowances: bool,
+}
+
+/// Text, or a number as it is written.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Word {
+    Text(String),
+    Whole(i64),
+}
+
+impl From<Word> for String {
+    fn from(word: Word) -> String {
+        match word {
+            Word::Text(text) => text,
+            Word::Whole(number) => number.to_string(),
+        }
+    }
+}
+
+fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    let word = Word::deserialize(deserializer);
+    word.map(|w| Some(w.into()))
+        .map_err(|_| serde::de::Error::custom("write it in quotes, such as \"50M\" or \"10TB\""))
+}
+
+fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Words {
+        One(String),
+        Many(Vec<String>),
+    }
+    Ok(match Words::deserialize(deserializer)? {
+        Words::One(one) => vec![one],
+        Words::Many(many) => many,
+    })
 }
 
 /// What cannot be made of a workload.
@@ -180,7 +236,15 @@ impl Workload {
     }
 
     /// This workload, with what it does not say taken from another.
-    pub fn over(self, below: Workload) -> Workload {
+    ///
+    /// Bytes follow from counts and sizes: where these are said anew, the bytes below do not hold any more.
+    pub fn over(self, mut below: Workload) -> Workload {
+        if self.put.is_some() || self.object_size.is_some() {
+            below.written = None;
+        }
+        if self.get.is_some() || self.object_size.is_some() {
+            below.read = None;
+        }
         Workload {
             storage: self.storage.or(below.storage),
             storage_peak: self.storage_peak.or(below.storage_peak),
@@ -223,12 +287,28 @@ impl Workload {
             None => 0,
         };
         let part = self.part_size.as_deref().map(|text| object_size("part_size", text)).transpose()?;
+        let parts = part.filter(|p| *p < usage.object_bytes).map_or(1, |p| usage.object_bytes.div_ceil(p));
+        if puts > 0 && parts > MOST_PARTS {
+            let message = format!(
+                "{} parts of an object are more than the {} that stores take; write larger ones",
+                format_count(parts),
+                format_count(MOST_PARTS)
+            );
+            return Err(wrong("part_size", message));
+        }
+        if puts > 0 && part.is_none() && usage.object_bytes > LARGEST_PUT {
+            assumptions.push(
+                "objects above 5 GiB are put in one request each, which stores do not take (--part-size)"
+                    .into(),
+            );
+        }
         usage.write(puts, usage.object_bytes, part);
         for (field, call, text) in counts(self).into_iter().skip(1) {
             usage.calls.add(call, count(field, text)?);
         }
         self.bytes(&mut usage, gets, &mut assumptions)?;
-        usage.stored = volume("storage", self.storage.as_ref())?.unwrap_or(0);
+        usage.keep_days = self.keep.as_deref().map(|text| days("keep", text)).transpose()?;
+        usage.stored = self.stored(&usage, &mut assumptions)?;
         usage.stored_peak = match volume("storage_peak", self.storage_peak.as_ref())? {
             Some(peak) if peak < usage.stored => {
                 return Err(wrong(
@@ -238,11 +318,52 @@ impl Workload {
             }
             peak => peak.unwrap_or(usage.stored),
         };
-        usage.keep_days = self.keep.as_deref().map(|text| days("keep", text)).transpose()?;
         usage.cross_zone = volume("cross_zone", self.cross_zone.as_ref())?.unwrap_or(0);
         usage.cross_region = volume("cross_region", self.cross_region.as_ref())?.unwrap_or(0);
         usage.instances = self.instance.iter().map(|text| instance(text)).collect::<Result<_, _>>()?;
+        if usage.is_nothing() {
+            return Err(wrong(
+                "storage",
+                "the workload comes to nothing; say what is stored, written, read or asked for",
+            ));
+        }
         Ok(Resolved { usage, assumptions })
+    }
+
+    /// Bytes stored: as said, or what is written and kept for so many days.
+    fn stored(&self, usage: &Usage, assumptions: &mut Vec<String>) -> Result<u64, WorkloadError> {
+        if let Some(stored) = volume("storage", self.storage.as_ref())? {
+            return Ok(stored);
+        }
+        if self.storage_peak.is_some() {
+            return Err(wrong("storage_peak", "it goes with --storage, the mean"));
+        }
+        match usage.keep_days {
+            Some(days) if usage.uploaded > 0 => {
+                let stored = (usage.uploaded as f64 * days as f64 / MONTH_DAYS).round();
+                let stored = if stored <= MOST_BYTES as f64 {
+                    stored as u64
+                } else {
+                    return Err(wrong("keep", "what is kept so long is more than 4 EiB"));
+                };
+                assumptions.push(format!(
+                    "{} are stored: what is written in {days} days (--storage)",
+                    format_volume(stored)
+                ));
+                Ok(stored)
+            }
+            Some(_) => Err(wrong(
+                "keep",
+                "it says how long objects live; say how much is stored or written with --storage or --put",
+            )),
+            None if usage.uploaded > 0 => {
+                assumptions.push(
+                    "nothing of what is written stays stored (--storage, or --keep for so many days)".into(),
+                );
+                Ok(0)
+            }
+            None => Ok(0),
+        }
     }
 
     /// Bytes written, read and gone.
@@ -273,6 +394,14 @@ impl Workload {
                         format!("'{text}' is no share; write 0% to 100%, or an amount such as 10TB"),
                     )
                 })?;
+                if read.unwrap_or(of_gets) == 0 {
+                    return Err(wrong(
+                        "egress",
+                        format!(
+                            "'{text}' is a share of what is read; add --get or --read, or write an amount"
+                        ),
+                    ));
+                }
                 let whole = u128::from(read.unwrap_or(of_gets));
                 (whole * (percent / 1_000_000) / 100_000_000) as u64
             }
@@ -290,13 +419,17 @@ impl Workload {
                 .push("nothing leaves for the internet: readers are in the store's region (--egress)".into());
         }
         if read.is_none() && usage.egress > of_gets {
-            assumptions.push(format!(
-                "{} are read, as much as leaves; {} requests of {} are {} (--read)",
-                format_volume(usage.egress),
-                format_count(gets),
-                format_size(usage.object_bytes),
-                format_volume(of_gets)
-            ));
+            let asked = match gets {
+                0 => String::new(),
+                gets => format!(
+                    "; {} requests of {} are {}",
+                    format_count(gets),
+                    format_size(usage.object_bytes),
+                    format_volume(of_gets)
+                ),
+            };
+            assumptions
+                .push(format!("{} are read, as much as leaves{asked} (--read)", format_volume(usage.egress)));
         }
         Ok(())
     }
@@ -344,6 +477,24 @@ mod tests {
     }
 
     #[test]
+    fn what_is_kept_is_stored() {
+        let usage = of("put='730'\nobject_size='1GB'\nkeep='5d'").unwrap().usage;
+        // 730 GB a month of 730 hours are a GB an hour.
+        assert_eq!((usage.stored, usage.keep_days), (120_000_000_000, Some(5)));
+    }
+
+    /// Bytes that a run moved were billed although the objects were said to have another size.
+    #[test]
+    fn what_is_said_anew_leaves_no_stale_bytes() {
+        let run = parse("put='10'\nget='20'\nobject_size='1KiB'\nwritten='10KiB'\nread='20KiB'").unwrap();
+        let flags = parse("object_size='1MiB'").unwrap();
+        let usage = flags.over(run.clone()).resolve().unwrap().usage;
+        assert_eq!((usage.uploaded, usage.downloaded), (10 << 20, 20 << 20));
+        let usage = parse("get='5'").unwrap().over(run).resolve().unwrap().usage;
+        assert_eq!((usage.uploaded, usage.downloaded), (10 << 10, 5 << 10));
+    }
+
+    #[test]
     fn what_cannot_be_names_its_field() {
         for (text, field) in [
             ("storage='-1 TB'", "storage"),
@@ -356,10 +507,20 @@ mod tests {
             ("egress='2TB'\nread='1TB'", "egress"),
             ("storage='2TB'\nstorage_peak='1TB'", "storage_peak"),
             ("keep='7'", "keep"),
+            ("keep='7d'", "keep"),
+            ("storage_peak='7 TB'", "storage_peak"),
+            ("storage='0 B'", "storage"),
+            ("storage='1 TB'\negress='30%'", "egress"),
+            ("put='1'\nobject_size='100GB'\npart_size='5MiB'", "part_size"),
             ("instance=['c7g.4xlarge']", "instance"),
         ] {
             assert_eq!(of(text).unwrap_err().field, field, "{text}");
         }
         assert_eq!(parse("storage='1TB'\nputs='1'").unwrap_err().0, 2);
+        assert_eq!(parse("storage='1TB'\nput=1.5").unwrap_err().0, 2);
+        assert_eq!(
+            parse("put=50000000\ninstance='c7g.4xlarge=1h'").unwrap().put.as_deref(),
+            Some("50000000")
+        );
     }
 }

@@ -115,6 +115,11 @@ impl CallSet {
         CallSet(self.0 | other.0)
     }
 
+    /// Those that are not in the other.
+    pub fn without(self, other: CallSet) -> CallSet {
+        CallSet(self.0 & !other.0)
+    }
+
     /// The first kind that is in this set and not in the other.
     pub fn first_missing_in(self, other: CallSet) -> Option<Call> {
         let missing = self.0 & !other.0;

@@ -81,22 +81,29 @@ pub type Charge = Arc<dyn Fn(Call, u64) -> u64 + Send + Sync>;
 /// cost more than a whole run may.
 pub struct Limit {
     most: u64,
-    in_flight: u64,
     spent: AtomicU64,
+    /// Requests on their way.
+    open: AtomicU64,
     dearest: AtomicU64,
     reached: Box<dyn Fn() + Send + Sync>,
 }
 
+/// Requests that may begin between the one that reaches the bound and the end that it brings, beside those on their way.
+const STRAGGLERS: u64 = 4;
+
 impl Limit {
-    /// At most so many picodollars, with at most so many requests in flight, the dearest of which costs so much as far as that is
-    /// known; `reached` is called, perhaps often, when those in flight could exceed it.
-    pub fn new(most: u64, in_flight: u64, dearest: u64, reached: Box<dyn Fn() + Send + Sync>) -> Limit {
-        Limit { most, in_flight, spent: AtomicU64::new(0), dearest: AtomicU64::new(dearest), reached }
+    /// At most so many picodollars; the dearest request costs so much as far as that is known. `reached` is called, perhaps often, when
+    /// what is on its way could exceed the bound.
+    pub fn new(most: u64, dearest: u64, reached: Box<dyn Fn() + Send + Sync>) -> Limit {
+        let (spent, open) = (AtomicU64::new(0), AtomicU64::new(0));
+        Limit { most, spent, open, dearest: AtomicU64::new(dearest), reached }
     }
 
-    /// What the dearest requests in flight may still cost.
+    /// What may still be spent when the bound is reached: each request on its way may bring bytes that were not known, and its lane may
+    /// begin another.
     pub fn margin(&self) -> u64 {
-        self.in_flight.saturating_mul(self.dearest.load(Ordering::Relaxed))
+        let requests = 2 * self.open.load(Ordering::Relaxed) + STRAGGLERS;
+        requests.saturating_mul(self.dearest.load(Ordering::Relaxed))
     }
 
     fn add(&self, cost: u64, of_one: u64) {
@@ -105,6 +112,22 @@ impl Limit {
         if spent.saturating_add(self.margin()) > self.most {
             (self.reached)();
         }
+    }
+}
+
+/// A request on its way, until it is answered or called off.
+struct Open<'a>(&'a AtomicU64);
+
+impl<'a> Open<'a> {
+    fn of(limit: &'a Limit) -> Open<'a> {
+        limit.open.fetch_add(1, Ordering::Relaxed);
+        Open(&limit.open)
+    }
+}
+
+impl Drop for Open<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -200,6 +223,7 @@ impl Lane for CountedLane {
             limit.add(cost, cost);
         }
         Box::pin(async move {
+            let _open = self.limit.as_ref().map(|(_, limit)| Open::of(limit));
             let result = self.inner.execute(request, observer).await;
             self.counts.note(call, &result);
             if let (Some((charge, limit)), Ok(reply)) = (&self.limit, &result)

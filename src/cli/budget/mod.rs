@@ -152,10 +152,6 @@ impl Budget {
         let large = largest(experiment);
         let dearest =
             charges.iter().flat_map(|charge| large.iter().map(|(call, bytes)| charge(*call, *bytes))).max();
-        let lanes = |p: &crate::schedule::Phase| {
-            p.ramp.map_or(p.load.lanes(), |r| if p.load.is_open() { p.load.lanes() } else { r.to as usize })
-        };
-        let in_flight = experiment.phases.iter().map(lanes).max().unwrap_or(1) as u64;
         let ended = Arc::clone(&self.ended);
         // What clean-up asks beside the pages that the objects fill: some listings and deletions that find little.
         let after: u64 = charges
@@ -163,11 +159,12 @@ impl Budget {
             .map(|charge| CLEAN_UP_REQUESTS * (charge(Call::ListObjects, 0) + charge(Call::DeleteObjects, 0)))
             .sum();
         let most_pico = (most.pico().clamp(0, i128::from(u64::MAX)) as u64).saturating_sub(after);
-        let limit = Limit::new(most_pico, in_flight, dearest.unwrap_or(0), Box::new(move || ended.end()));
+        let limit = Limit::new(most_pico, dearest.unwrap_or(0), Box::new(move || ended.end()));
         if limit.margin() >= most_pico {
+            let reserve = Usd::from_pico(i128::from(limit.margin().saturating_add(after)));
             return Err(Exit::input(format!(
-                "--max-cost ${most}: {in_flight} operations in flight may cost {} before they can be ended; lower --concurrency or --in-flight, or allow more",
-                Usd::from_pico(i128::from(limit.margin())).shown()
+                "--max-cost ${most}: a few requests of this run and its clean-up cost {} already; ask for smaller ones, or allow more",
+                reserve.shown()
             )));
         }
         Ok(Arc::new(limit))

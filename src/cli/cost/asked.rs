@@ -10,6 +10,7 @@ use crate::cli::exit::Exit;
 use crate::clock::wall_now;
 use crate::cost::bills::NotPriced;
 use crate::cost::book::{BookError, Prices};
+use crate::cost::breakeven::Vary;
 use crate::cost::tariff::Tariff;
 use crate::cost::usage::Usage;
 use crate::cost::workload::{Workload, WorkloadError, parse};
@@ -81,6 +82,11 @@ impl WorkloadArguments {
         let file = self.file.as_deref().map(read_workload).transpose()?;
         let flags = self.flags.clone();
         Ok(file.map_or_else(|| flags.clone(), |(workload, _)| flags.clone().over(workload)))
+    }
+
+    /// Whether a flag says what is to vary.
+    pub fn says(&self, vary: Vary) -> bool {
+        vary.clear(&self.flags) != self.flags
     }
 
     /// A problem with the workload, where it was said: a flag, or a line of the file's text.
@@ -165,6 +171,10 @@ impl Asked {
             Some((workload, _)) => arguments.flags.clone().over(workload.clone()),
             None => arguments.flags.clone(),
         };
+        if workload.storage.is_some() {
+            // What is said replaces what was taken for granted of the run.
+            assumptions.retain(|a| !a.ends_with("(--storage)"));
+        }
         let workload = change(&workload.over(run));
         if workload == (Workload { without_allowances: workload.without_allowances, ..Workload::default() }) {
             return Err(Exit::input(
@@ -184,7 +194,7 @@ impl Asked {
     ///
     /// # Errors
     /// 2 when a named provider, its region or its price on that day is not known.
-    pub fn tariffs(&self, names: &[String]) -> Result<(Vec<Tariff>, Vec<NotPriced>), Exit> {
+    pub fn tariffs(&self, flag: &str, names: &[String]) -> Result<(Vec<Tariff>, Vec<NotPriced>), Exit> {
         if names.is_empty() {
             let (mut tariffs, mut missing) = (Vec::new(), Vec::new());
             for name in self.prices.stores() {
@@ -197,7 +207,7 @@ impl Asked {
         }
         let mut tariffs: Vec<Tariff> = Vec::new();
         for name in names {
-            let tariff = self.tariff("--provider", name)?;
+            let tariff = self.tariff(flag, name)?;
             if !tariffs.contains(&tariff) {
                 tariffs.push(tariff);
             }
@@ -218,6 +228,11 @@ impl Asked {
             return Err(Exit::input(format!("{flag}: {offer} stores no objects; choose among {known}")));
         }
         Ok(tariff)
+    }
+
+    /// What was taken for granted, as notes.
+    pub fn notes(&self) -> Vec<String> {
+        self.assumptions.iter().map(|a| format!("assumed: {a}")).collect()
     }
 
     /// The workload in words.

@@ -7,6 +7,7 @@ use super::form::FormArguments;
 use super::from_run::FromRun;
 use crate::cli::exit::Exit;
 use crate::cost::breakeven::{Vary, breakeven};
+use crate::cost::tariff::Tariff;
 use crate::report::decisions::breakeven::document;
 use crate::units::{parse_count, parse_size};
 
@@ -57,8 +58,14 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     if from >= to {
         return Err(Exit::input("--from must be less than --to"));
     }
+    if arguments.workload.says(vary) {
+        return Err(Exit::input(format!(
+            "{} is what changes; say from where to where with --from and --to",
+            vary.flag()
+        )));
+    }
     let asked = Asked::read_with(&arguments.workload, &arguments.from_run, |w| vary.set(w, from))?;
-    let (tariffs, _) = asked.tariffs(&arguments.between)?;
+    let (tariffs, _) = asked.tariffs("--between", &arguments.between)?;
     if tariffs.len() < 2 {
         return Err(Exit::input(
             "--between needs two different providers, such as --between aws-s3-express,cloudflare-r2",
@@ -71,8 +78,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         let reason = why.not_priced.first().map_or("no provider has a bill", |n| n.reason.as_str());
         return Err(Exit::input(format!("--between: {reason}")));
     }
-    let titles: Vec<&str> = tariffs.iter().map(|t| t.title.as_str()).collect();
-    let notes = asked.assumptions.iter().map(|a| format!("assumed: {a}")).collect();
+    let same = |t: &Tariff| tariffs.iter().filter(|o| o.title == t.title).count() > 1;
+    let title = |t: &Tariff| if same(t) { format!("{} in {}", t.title, t.region) } else { t.title.clone() };
+    let titles: Vec<String> = tariffs.iter().map(title).collect();
+    let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+    let notes = asked.notes();
     let rest = vary.clear(&asked.workload).in_words();
     let rest = if rest.is_empty() { "nothing else".into() } else { rest };
     let what = vec![format!("A month by {}; besides: {rest}. Prices of {}", vary.name(), asked.date)];

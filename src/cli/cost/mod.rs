@@ -76,9 +76,12 @@ pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
 fn bills(arguments: &BillArguments) -> Result<(), Exit> {
     let asked = Asked::read(&arguments.workload, &arguments.from_run)?;
     let named = !arguments.provider.is_empty();
-    let (tariffs, mut missing) = asked.tariffs(&arguments.provider)?;
+    let (tariffs, mut missing) = asked.tariffs("--provider", &arguments.provider)?;
     let mut bills = Bills::of(&tariffs, &asked.usage, asked.assumptions.clone());
-    if named && let Some(refused) = bills.not_priced.first() {
+    if named
+        && bills.bills.is_empty()
+        && let Some(refused) = bills.not_priced.first()
+    {
         return Err(Exit::input(format!("--provider {}: {}", refused.provider, refused.reason)));
     }
     bills.not_priced.append(&mut missing);

@@ -45,6 +45,7 @@ pub fn as_published(name: &str, arguments: &WorkloadArguments, form: &FormArgume
     ];
     let notes = vec![
         "as published: with the document's own constants, wrong ones included".to_string(),
+        "by real prices: those of the day that --as-of names, else of today".to_string(),
         "follows: what the same constants come to for what the sentence says".to_string(),
     ];
     let head = format!("Costs as published in {}", published.name);

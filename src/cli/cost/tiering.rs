@@ -8,20 +8,20 @@ use serde::Serialize;
 use super::asked::{Asked, WorkloadArguments};
 use super::form::FormArguments;
 use super::from_run::FromRun;
+use crate::cli::advise::at_home;
 use crate::cli::exit::Exit;
-use crate::cost::bill::Bill;
+use crate::cost::bill::{Bill, BillError};
 use crate::cost::blend::Distribution;
 use crate::cost::tariff::Tariff;
 use crate::cost::tiering::{Age, MOST_DAYS, Reads, Scenario, best};
+use crate::cost::workload::{MONTH_DAYS, Workload};
 use crate::provider::calls::Call;
 use crate::published::named;
 use crate::report::decisions::tiering::{Found, document};
+use crate::report::directory::read_environment;
 use crate::report::json;
 use crate::summary::result::Window;
-use crate::units::parse_duration;
-
-/// Days of a month of 730 hours.
-const MONTH_DAYS: f64 = 730.0 / 24.0;
+use crate::units::{format_volume, parse_duration};
 
 /// Arguments of `plimsoll cost tiering`.
 #[derive(Debug, Args)]
@@ -33,7 +33,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     cold: String,
     /// Days after which objects move
-    #[arg(long, value_name = "DAYS", default_value = "7")]
+    #[arg(long, value_name = "DAYS", default_value = "7d", value_parser = whole_days)]
     hot_days: u64,
     /// Share of reads that go to objects below that age: 80%
     #[arg(long, value_name = "SHARE", conflicts_with = "reads_by_age")]
@@ -61,6 +61,9 @@ pub struct Arguments {
     form: FormArguments,
 }
 
+/// A distribution, and what must be said of it.
+type Known = (Distribution, Vec<String>);
+
 /// What it came to, for programs.
 #[derive(Serialize)]
 struct Tiering<'a> {
@@ -72,6 +75,35 @@ struct Tiering<'a> {
     ages: &'a [Age],
     bills: [&'a Bill; 2],
     assumptions: &'a [String],
+}
+
+/// Whole days, `7` or `7d`.
+fn whole_days(text: &str) -> Result<u64, String> {
+    let number = text.trim().trim_end_matches('d').trim().parse().ok();
+    number.ok_or_else(|| format!("'{text}' is no number of days; write whole days, such as 7d"))
+}
+
+/// What a workload can say and tiering has no place for.
+fn refuse(workload: &Workload) -> Result<(), Exit> {
+    let given = [
+        ("--list", workload.list.is_some(), "it is not said which store is listed"),
+        ("--copy", workload.copy.is_some(), "it is not said where copies are made"),
+        ("--delete", workload.delete.is_some(), "every object is deleted at the end of --keep"),
+        ("--written", workload.written.is_some(), "it follows from --put and --object-size"),
+        ("--storage-peak", workload.storage_peak.is_some(), "what is stored follows from --put and --keep"),
+        ("--cross-zone", workload.cross_zone.is_some(), "it is not said from where"),
+        ("--cross-region", workload.cross_region.is_some(), "it is not said from where"),
+        ("--instance", !workload.instance.is_empty(), "machines cost the same whatever the age"),
+        (
+            "--storage",
+            workload.storage.is_some() && workload.keep.is_some(),
+            "--keep says how much is stored; give one of the two",
+        ),
+    ];
+    match given.into_iter().find(|(_, given, _)| *given) {
+        Some((flag, _, why)) => Err(Exit::input(format!("{flag} does not go with tiering: {why}"))),
+        None => Ok(()),
+    }
 }
 
 fn share(flag: &str, text: &str) -> Result<f64, Exit> {
@@ -88,11 +120,11 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
         let hot = share("--hot-reads", text)?;
         if !(hot > 0.0 && hot < 1.0) || days <= 0.0 || days >= keep {
             return Err(Exit::input(format!(
-                "--hot-reads {text} at --hot-days {days}: the share must be between 0% and 100%, the age between 0 and the {keep:.0} days that objects live"
+                "--hot-reads {text} at --hot-days {days}: the share must be more than 0% and less than 100%, the age more than 0 and less than the {keep:.0} days that objects live"
             )));
         }
         let told = format!(
-            "reads become rarer by the same factor every day, so that {text} go to objects below {days} days (--reads-by-age)"
+            "reads change by the same factor every day of an object's life, so that {text} go to objects below {days} days (--reads-by-age)"
         );
         return Ok((Reads::through(days, hot, keep), told));
     }
@@ -143,17 +175,18 @@ fn keep_days(asked: &Asked) -> Result<(f64, String), Exit> {
     Ok((days, told))
 }
 
-/// Latencies of reads from a run, of the store that is billed as `tariff` or the only one.
-fn measured(flag: &str, path: &Path, asked: &Asked, tariff: &Tariff) -> Result<(Distribution, bool), Exit> {
+/// Latencies of reads from a run, of the store that is billed as `tariff` or the only one, and what must be said of them.
+fn measured(flag: &str, path: &Path, asked: &Asked, tariff: &Tariff) -> Result<Known, Exit> {
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("{flag} {}: {e}", path.display()));
     let result = json::read(path).map_err(|e| wrong(&e))?;
+    let environment = read_environment(path).map_err(|e| wrong(&e))?;
     let reads: Vec<&Window> = result
         .windows
         .iter()
         .filter(|w| w.role == "measure" && matches!(w.operation.as_str(), "get" | "get_range"))
         .collect();
-    let of = |w: &&&Window| asked.prices.offer_of(&w.provider, None) == Some(tariff.offer.as_str());
-    let mut own: Vec<&Window> = reads.iter().filter(of).copied().collect();
+    let billed = |w: &&&Window| asked.prices.offer_of(&w.provider, None) == Some(tariff.offer.as_str());
+    let mut own: Vec<&Window> = reads.iter().filter(billed).copied().collect();
     let fits = !own.is_empty();
     if !fits {
         own = reads;
@@ -167,7 +200,24 @@ fn measured(flag: &str, path: &Path, asked: &Asked, tariff: &Tariff) -> Result<(
         };
         return Err(wrong(&format!("{what}; name a run that measured gets from {}", tariff.offer)));
     }
-    Ok((Distribution::of_windows(&own), fits))
+    let mut told = Vec::new();
+    let home = environment.stores.iter().any(|facts| facts.url == own[0].store && at_home(facts));
+    if !fits || !home {
+        told.push(format!(
+            "latencies of {} were measured at a stand-in (emulated): {}",
+            tariff.offer, result.run.id
+        ));
+    }
+    let sum = |of: fn(&Window) -> u64| own.iter().map(|w| of(w)).sum::<u64>();
+    let mean = sum(|w| w.bytes).checked_div(sum(|w| w.operations)).unwrap_or(0);
+    if mean > 0 && !(mean / 2..=mean * 2).contains(&asked.usage.object_bytes) {
+        let (mean, have) = (format_volume(mean), format_volume(asked.usage.object_bytes));
+        told.push(format!(
+            "latencies of {} were measured with reads of {mean}, the workload has {have}",
+            tariff.offer
+        ));
+    }
+    Ok((Distribution::of_windows(&own), told))
 }
 
 /// The latencies of one of the stores: measured, else published; with what must be said of it.
@@ -177,11 +227,9 @@ fn latency(
     arguments: &Arguments,
     asked: &Asked,
     tariff: &Tariff,
-) -> Result<Option<(Distribution, Option<String>)>, Exit> {
+) -> Result<Option<Known>, Exit> {
     if let Some(path) = run {
-        let (distribution, fits) = measured(flag, path, asked, tariff)?;
-        let told = (!fits).then(|| format!("{flag} {} was not measured at {}", path.display(), tariff.offer));
-        return Ok(Some((distribution, told)));
+        return measured(flag, path, asked, tariff).map(Some);
     }
     let Some(name) = &arguments.published else { return Ok(None) };
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--published {name}: {e}"));
@@ -191,11 +239,13 @@ fn latency(
     if known.is_empty() {
         return Err(wrong(&format!("it has no latencies of reads from {}", tariff.offer)));
     }
+    let rows = published.rows.iter().filter(|r| Some(&r.store) == store && r.operation == "get");
+    let workload = rows.map(|r| r.workload.as_str()).next().unwrap_or_default();
     let told = format!(
-        "latencies of {} are published by others, not measured here: {} ({})",
-        tariff.offer, published.name, published.source
+        "latencies of {} are published by others, not measured here: {} ({}, {})",
+        tariff.offer, published.name, published.source, workload
     );
-    Ok(Some((Distribution::Percentiles(known), Some(told))))
+    Ok(Some((Distribution::Percentiles(known), vec![told])))
 }
 
 /// Prints what tiering costs.
@@ -204,15 +254,19 @@ fn latency(
 /// 2 for a workload, provider or share that cannot be.
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let asked = Asked::read(&arguments.workload, &arguments.from_run)?;
+    refuse(&asked.workload)?;
+    if arguments.published.is_none() && arguments.hot_run.is_some() != arguments.cold_run.is_some() {
+        return Err(Exit::input(
+            "--hot-run and --cold-run go together; or let --published NAME stand for the other",
+        ));
+    }
     let (hot, cold) = (asked.tariff("--hot", &arguments.hot)?, asked.tariff("--cold", &arguments.cold)?);
     let (keep_days, lives) = keep_days(&asked)?;
     let (reads, curve) = reads(arguments, keep_days)?;
     let mut warnings = Vec::new();
     let hot_ms = latency("--hot-run", arguments.hot_run.as_deref(), arguments, &asked, &hot)?;
     let cold_ms = latency("--cold-run", arguments.cold_run.as_deref(), arguments, &asked, &cold)?;
-    for told in [&hot_ms, &cold_ms].into_iter().flatten().filter_map(|(_, told)| told.clone()) {
-        warnings.push(told);
-    }
+    warnings.extend([&hot_ms, &cold_ms].into_iter().flatten().flat_map(|(_, told)| told.clone()));
     let within = arguments.p99.as_deref().map(parse_duration).transpose();
     let within = within.map_err(|e| Exit::input(format!("--p99: {e}")))?.map(|ns| ns as f64 / 1e6);
     let latency = hot_ms.zip(cold_ms).map(|((hot, _), (cold, _))| (hot, cold));
@@ -231,7 +285,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         reads,
         latency,
     };
-    let wrong = |e: crate::cost::bill::BillError| Exit::input(e);
+    let wrong =
+        |e: BillError| Exit::input(format!("--hot {}, --cold {}: {e}", arguments.hot, arguments.cold));
     let ages = scenario.ages().map_err(wrong)?;
     let at = (arguments.hot_days.min(keep_days.ceil() as u64)) as usize;
     let bills = scenario.bills(at as u64).map_err(wrong)?;

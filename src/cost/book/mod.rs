@@ -11,7 +11,8 @@ pub use select::{OfferFacts, PriceFacts};
 
 use jiff::civil::Date;
 
-use super::tariff::{Meter, Provenance};
+use super::tariff::{Measure, Meter, Provenance};
+use crate::provider::calls::CallSet;
 use check::checked;
 use written::{MeterName, OfferWritten};
 
@@ -165,6 +166,8 @@ struct Book {
 #[derive(Debug, Clone)]
 pub struct Prices {
     books: Vec<Book>,
+    /// How many of them are built in.
+    built_in: usize,
 }
 
 impl Prices {
@@ -174,7 +177,7 @@ impl Prices {
     /// Never, unless a built-in book is broken.
     pub fn built_in() -> Result<Prices, BookError> {
         let read = |(name, text): &(&str, &str)| checked(&format!("prices/{name}.toml"), text);
-        Ok(Prices { books: BUILT_IN.iter().map(read).collect::<Result<_, _>>()? })
+        Ok(Prices { books: BUILT_IN.iter().map(read).collect::<Result<_, _>>()?, built_in: BUILT_IN.len() })
     }
 
     /// A single book, by itself.
@@ -182,7 +185,7 @@ impl Prices {
     /// # Errors
     /// [`BookError::At`] when it is wrong somewhere.
     pub fn only(path: &str, text: &str) -> Result<Prices, BookError> {
-        Ok(Prices { books: vec![checked(path, text)?] })
+        Ok(Prices { books: vec![checked(path, text)?], built_in: 1 })
     }
 
     /// Adds a book whose offers and prices come before those that are there.
@@ -191,20 +194,51 @@ impl Prices {
     /// [`BookError::At`] when it is wrong somewhere.
     pub fn add(&mut self, path: &str, text: &str) -> Result<(), BookError> {
         let book = checked(path, text)?;
-        let unknown = |offers: &Vec<String>| {
-            let here = |name: &String| book.offers.iter().any(|o| o.name == *name);
-            offers.iter().find(|name| !here(name) && self.offer(name).is_none()).cloned()
-        };
-        let named = book.prices.iter().map(|p| &p.offers).chain(book.rules.iter().map(|r| &r.offers));
-        if let Some(name) = named.filter_map(unknown).next() {
-            let line = text.lines().position(|l| l.contains(&format!("\"{name}\""))).unwrap_or(0) + 1;
-            let message = format!(
-                "offer '{name}' is neither in this file nor built in; describe it with [[offer]], or use one of {}",
-                self.names().join(", ")
-            );
-            return Err(BookError::At { path: path.into(), line, message });
-        }
+        self.fits(&book, path, text)?;
         self.books.push(book);
+        Ok(())
+    }
+}
+
+impl Prices {
+    /// Whether everything that a new book speaks of is there, in it or before it.
+    fn fits(&self, book: &Book, path: &str, text: &str) -> Result<(), BookError> {
+        let at = |word: &str, message: String| {
+            let line = text.lines().position(|l| l.contains(&format!("\"{word}\""))).unwrap_or(0) + 1;
+            Err(BookError::At { path: path.into(), line, message })
+        };
+        let offer = |name: &str| book.offers.iter().find(|o| o.name == name).or_else(|| self.offer(name));
+        let next = book.offers.iter().flat_map(|o| o.network.iter().chain(&o.machines));
+        let named = book.prices.iter().map(|p| &p.offers).chain(book.rules.iter().map(|r| &r.offers));
+        if let Some(name) = named.flatten().chain(next).find(|name| offer(name).is_none()) {
+            let known = self.names().join(", ");
+            let message = format!(
+                "offer '{name}' is neither in this file nor built in; describe it with [[offer]], or use one of {known}"
+            );
+            return at(name, message);
+        }
+        for price in &book.prices {
+            for name in &price.offers {
+                let regions = offer(name).map(|o| o.regions.as_slice()).unwrap_or_default();
+                if let Some(region) = price.regions.iter().find(|r| !regions.contains(r)) {
+                    let message = format!(
+                        "{name} is sold in {}, not in '{region}'; add the region to an [[offer]] of your own",
+                        regions.join(", ")
+                    );
+                    return at(region, message);
+                }
+                let item = &price.meter.item;
+                let calls = |p: &Price| matches!(p.meter.measure, Measure::Requests { calls, .. } if calls != CallSet::default());
+                let known = |p: &Price| p.meter.item == *item && p.offers.contains(name) && calls(p);
+                let before = self.books.iter().flat_map(|b| &b.prices).chain(&book.prices).any(known);
+                if price.name == MeterName::Requests && !calls(price) && !before {
+                    let message = format!(
+                        "'{item}' is no class of requests of {name}; say which requests it is for with calls =, or use a name from `plimsoll list prices {name}`"
+                    );
+                    return at(item, message);
+                }
+            }
+        }
         Ok(())
     }
 }

@@ -26,14 +26,24 @@ pub struct OfferFacts {
 pub struct PriceFacts {
     /// When, in words.
     pub when: String,
+    /// The file that it was added by; none for a built-in one. It comes before those.
+    pub book: Option<String>,
     /// Regions, where not all of the offer's.
     pub regions: Vec<String>,
     /// What is charged.
     pub meter: Meter,
 }
 
-/// What prices are told apart by.
+/// What prices are told apart by: the meter, and where there can be several of one the item.
 type Group<'a> = (MeterName, &'a str);
+
+/// The group of a price.
+fn group_of(price: &Price) -> Group<'_> {
+    match price.name {
+        MeterName::Requests | MeterName::Instance => (price.name, price.meter.item.as_str()),
+        name => (name, ""),
+    }
+}
 
 impl Prices {
     /// The offer of that name.
@@ -82,8 +92,14 @@ impl Prices {
 
     /// All prices of an offer, whenever they held, those of its network left out.
     pub fn history(&self, offer: &str) -> Vec<PriceFacts> {
-        let facts = |(_, p): (&Book, &Price)| PriceFacts {
+        let facts = |(b, p): (&Book, &Price)| PriceFacts {
             when: p.span.describe(),
+            book: self
+                .books
+                .iter()
+                .position(|other| std::ptr::eq(other, b))
+                .filter(|n| *n >= self.built_in)
+                .map(|_| b.path.clone()),
             regions: p.regions.clone(),
             meter: p.meter.clone(),
         };
@@ -150,12 +166,17 @@ impl Prices {
         let all: Vec<(&Book, &Price)> = self.prices_of(offer).filter(|(_, p)| here(p)).collect();
         let mut groups: Vec<Group<'_>> = Vec::new();
         for (_, price) in &all {
-            let group = (price.name, price.meter.item.as_str());
+            let group = group_of(price);
             if !groups.contains(&group) {
                 groups.push(group);
             }
         }
-        groups.into_iter().map(|group| self.meter(offer, region, date, group, &all)).collect()
+        let chosen = groups.into_iter().map(|group| self.meter(offer, region, date, group, &all));
+        // A machine that had no price then is not there; whoever asks for it is told so.
+        let there = |found: &Result<(usize, Meter), BookError>| {
+            found.is_ok() || all.iter().all(|(_, p)| p.name != MeterName::Instance)
+        };
+        Ok(without_overlap(chosen.filter(there).collect::<Result<_, _>>()?))
     }
 
     /// The one price of a group that held on a date.
@@ -166,10 +187,9 @@ impl Prices {
         date: Date,
         group: Group<'_>,
         all: &[(&Book, &Price)],
-    ) -> Result<Meter, BookError> {
-        let of_group: Vec<&(&Book, &Price)> =
-            all.iter().filter(|(_, p)| (p.name, p.meter.item.as_str()) == group).collect();
-        let item = || group.1.to_string();
+    ) -> Result<(usize, Meter), BookError> {
+        let of_group: Vec<&(&Book, &Price)> = all.iter().filter(|(_, p)| group_of(p) == group).collect();
+        let item = || of_group.first().map_or(String::new(), |(_, p)| p.meter.item.clone());
         // The last book that says something of that day wins; within one there must be no doubt.
         let holding: Vec<_> = of_group.iter().filter(|(_, p)| p.span.holds(date)).collect();
         let Some((book, price)) = holding.last() else {
@@ -203,7 +223,8 @@ impl Prices {
             });
             *calls = earlier.unwrap_or_default();
         }
-        Ok(meter)
+        let place = self.books.iter().position(|b| std::ptr::eq(b, *book)).unwrap_or(0);
+        Ok((place, meter))
     }
 
     /// The rules of an offer; later ones win.
@@ -215,6 +236,30 @@ impl Prices {
         }
         rules
     }
+}
+
+/// Meters, each with the place of its book: a request that a later book has a price for is not charged by an earlier one too.
+fn without_overlap(chosen: Vec<(usize, Meter)>) -> Vec<Meter> {
+    let calls_of = |meter: &Meter| match meter.measure {
+        Measure::Requests { calls, .. } => calls,
+        _ => CallSet::default(),
+    };
+    let taken = |place: usize| {
+        let later = chosen.iter().filter(|(other, _)| *other > place);
+        later.fold(CallSet::default(), |set, (_, meter)| set.with(calls_of(meter)))
+    };
+    let mut out = Vec::new();
+    for (place, meter) in &chosen {
+        let mut meter = meter.clone();
+        if let Measure::Requests { calls, .. } = &mut meter.measure {
+            *calls = calls.without(taken(*place));
+            if *calls == CallSet::default() {
+                continue;
+            }
+        }
+        out.push(meter);
+    }
+    out
 }
 
 /// Adds what a rule says.

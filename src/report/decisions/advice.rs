@@ -90,11 +90,11 @@ fn sentence(advice: &Advice<'_>) -> String {
     }
     match cheapest(all, |c| c.outcome() == Outcome::CannotTell) {
         Some(at) => {
-            format!(
-                "No store is sure to hold {what}. {} may, at {}; measure it longer.",
-                all[at].named(),
-                asks(at)
-            )
+            let open = all[at].held.iter().find(|h| h.finding.is_none());
+            let next = open.map_or("measure it longer".to_string(), |h| {
+                format!("{} was not measured there", h.objective)
+            });
+            format!("No store is sure to hold {what}. {} may, at {}; {next}.", all[at].named(), asks(at))
         }
         None => format!("No store holds {what}."),
     }

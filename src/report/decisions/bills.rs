@@ -5,22 +5,22 @@ use serde_json::json;
 use super::dollars;
 use crate::cost::bill::{Bill, Line, Part};
 use crate::cost::bills::Bills;
-use crate::cost::money::Usd;
+use crate::cost::money::{Usd, decimal, decimal_text, grouped};
 use crate::provider::Confidence;
 use crate::report::document::{Document, Table};
 
-/// How a decimal is shown: thousands apart, at most three places.
+/// How a decimal is shown: thousands apart, rounded to three places, or to three digits where that would be nothing.
 pub fn quantity(text: &str) -> String {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
-    let mut grouped = String::new();
-    for (at, digit) in whole.chars().enumerate() {
-        if at > 0 && (whole.len() - at).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
+    let Some(pico) = decimal(text) else { return text.to_string() };
+    let mut places = 3;
+    while places < 12 && pico > 0 && pico < 100 * 10u128.pow(12 - places) {
+        places += 1;
     }
-    let significant = if whole == "0" { fraction.len().min(6) } else { fraction.len().min(3) };
-    let fraction = fraction[..significant].trim_end_matches('0');
+    let unit = 10u128.pow(12 - places);
+    let rounded = (pico + unit / 2) / unit * unit;
+    let text = decimal_text(rounded as i128, 0);
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let grouped = grouped(whole);
     if fraction.is_empty() { grouped } else { format!("{grouped}.{fraction}") }
 }
 
@@ -235,6 +235,8 @@ mod tests {
         assert_eq!(quantity("9313225.746154785156"), "9,313,225.746");
         assert_eq!(quantity("12000"), "12,000");
         assert_eq!(quantity("0.00012345"), "0.000123");
+        assert_eq!(quantity("0.000000012345"), "0.0000000123");
+        assert_eq!(quantity("9313.2257"), "9,313.226");
         assert_eq!(quantity("0.5"), "0.5");
     }
 }

@@ -100,7 +100,7 @@ fn answer(found: &Found<'_>) -> String {
     let asked =
         format!("Moving after {} days costs {} a month", found.asked.hot_days, found.asked.total_usd.shown());
     match found.best {
-        None => format!("{asked}; no age is known to have{ms}."),
+        None => format!("{asked}; no age is sure{}.", ms.replace(" with", " to have")),
         Some(best) if best.hot_days == found.asked.hot_days => format!("{asked}, the least of all ages{ms}."),
         Some(best) => {
             let saved = found.asked.total_usd - best.total_usd;

@@ -23,14 +23,17 @@ fn table(table: &Table) -> String {
     table.rows.iter().for_each(|row| {
         drawn.add_row(row);
     });
+    let longest = |at: usize| table.rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
+    let whole = |at: usize| (at == 0 || table.columns[at].number) && longest(at) <= LONGEST_NAME;
+    let needed: usize = (0..table.columns.len()).filter(|at| whole(*at)).map(|at| longest(at) + 2).sum();
+    // Names and numbers are not broken where there is room for the rest beside them.
+    let room = needed * 10 <= usize::from(drawn.width().unwrap_or(SHOWN_WIDTH)) * 7;
     for (at, (column, drawn)) in table.columns.iter().zip(drawn.column_iter_mut()).enumerate() {
         if column.number {
             drawn.set_cell_alignment(CellAlignment::Right);
         }
-        // Names and numbers are not broken, but for very long ones.
-        let longest = table.rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-        if (at == 0 || column.number) && longest <= LONGEST_NAME {
-            drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(longest as u16 + 2)));
+        if room && whole(at) {
+            drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(longest(at) as u16 + 2)));
         }
     }
     let head = if table.head.is_empty() { String::new() } else { format!("{}\n", table.head) };

@@ -1,28 +1,19 @@
-//! `plimsoll advise`: which of the measured stores fits a workload, what each costs, and what would change the answer.
+//! What is known of each store: its runs held against the objectives, its bill, and what was not measured.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::collections::{BTreeMap, BTreeSet};
 
-use clap::Args;
-use serde::Serialize;
-
-use super::check::subjects;
-use super::cost::asked::{Asked, WorkloadArguments};
-use super::cost::form::FormArguments;
-use super::cost::from_run::FromRun;
-use super::exit::Exit;
-use super::runs::{Run, read};
-use crate::advise::sensitivity::{Change, changes};
-use crate::advise::{
-    BoundChange, Candidate, Evidence, Figure, Held, UnitCost, bound_changes, front, recommended, unit_cost,
-};
-use crate::cost::bill::{Bill, bill};
+use super::Arguments;
+use crate::advise::{Candidate, Evidence, Figure, Held, recommended};
+use crate::cli::check::subjects;
+use crate::cli::cost::asked::Asked;
+use crate::cli::exit::Exit;
+use crate::cli::runs::Run;
+use crate::cost::bill::bill;
 use crate::cost::of_run::MONTH_S;
 use crate::cost::tariff::Tariff;
 use crate::provider::calls::Call;
 use crate::provider::of_host;
 use crate::published::{Published, named};
-use crate::report::decisions::advice::{Advice, document};
 use crate::report::directory::StoreFacts;
 use crate::summary::estimates::{Estimator, Metric};
 use crate::summary::objective::{Finding, Objective, Outcome};
@@ -30,81 +21,8 @@ use crate::summary::result::Window;
 use crate::summary::series::Clocked;
 use crate::units::{format_per_s, format_size, short_names};
 
-/// Arguments of `plimsoll advise`.
-#[derive(Debug, Args)]
-pub struct Arguments {
-    /// Runs that measured the stores
-    #[arg(value_name = "RUN")]
-    runs: Vec<PathBuf>,
-    /// What must hold: 'get.p99 < 20ms', 'errors < 0.1%'; may be repeated
-    #[arg(long, value_name = "OBJECTIVE")]
-    slo: Vec<String>,
-    /// Take a store's bill from these prices: STORE=NAME, with a name from `plimsoll list prices`; may be repeated
-    #[arg(long, value_name = "STORE=NAME")]
-    price: Vec<String>,
-    /// Also consider what others published (`plimsoll list published`); may be repeated
-    #[arg(long, value_name = "DOCUMENT")]
-    published: Vec<String>,
-    #[command(flatten)]
-    workload: WorkloadArguments,
-    #[command(flatten)]
-    from_run: FromRun,
-    #[command(flatten)]
-    form: FormArguments,
-}
-
-/// What it came to, for programs.
-#[derive(Serialize)]
-struct Told<'a> {
-    recommended: Option<&'a str>,
-    /// What must be said in the same line.
-    caveat: Option<&'static str>,
-    objectives: &'a [String],
-    ranked_by: &'a str,
-    candidates: Vec<ToldCandidate<'a>>,
-    sensitivity: Vec<ToldChange<'a>>,
-    bounds: Vec<ToldBound<'a>>,
-    not_measured: &'a [String],
-    assumptions: &'a [String],
-}
-
-#[derive(Serialize)]
-struct ToldCandidate<'a> {
-    store: &'a str,
-    from: &'a str,
-    known_by: Evidence,
-    bill: &'a Bill,
-    cost: UnitCost,
-    latency_ms: Option<Figure>,
-    outcome: &'static str,
-    objectives: Vec<ToldObjective<'a>>,
-    front: bool,
-    remarks: &'a [String],
-}
-
-#[derive(Serialize)]
-struct ToldObjective<'a> {
-    objective: &'a str,
-    outcome: &'static str,
-    detail: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct ToldChange<'a> {
-    #[serde(flatten)]
-    change: &'a Change,
-    to_store: Option<&'a str>,
-}
-
-#[derive(Serialize)]
-struct ToldBound<'a> {
-    #[serde(flatten)]
-    change: &'a BoundChange,
-    to_store: Option<&'a str>,
-}
-
 /// The latency that stores are ranked by: that of the first objective about one, else the 99th percentile of reads.
-fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Exit> {
+pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Exit> {
     let is_latency = |o: &&Objective| {
         matches!(Metric::from_name(&o.target.metric, Clocked::Service), Some(Metric::Percentile(..)))
     };
@@ -148,7 +66,7 @@ fn held(run: &Run, store: &str, objective: &Objective) -> Held {
 }
 
 /// Whether a store is where its provider is.
-fn at_home(facts: &StoreFacts) -> bool {
+pub fn at_home(facts: &StoreFacts) -> bool {
     let host = facts.endpoint.split_once("://").map_or(facts.endpoint.as_str(), |(_, rest)| rest);
     let host = host.split(':').next().unwrap_or_default();
     let dynamo = facts.provider == "aws-dynamodb" && host.ends_with(".amazonaws.com");
@@ -232,12 +150,13 @@ fn remarks(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
     out
 }
 
-fn of_run(
+pub fn of_run(
     run: &Run,
     asked: &Asked,
     arguments: &Arguments,
     objectives: &[Objective],
     ranking: &Objective,
+    left_out: &mut Vec<String>,
 ) -> Result<Vec<Candidate>, Exit> {
     let mut stores: Vec<&str> = Vec::new();
     for series in run.series.iter().filter(|s| s.role == "measure") {
@@ -249,7 +168,13 @@ fn of_run(
     for (store, name) in stores.iter().zip(short_names(&stores)) {
         let facts = run.environment.stores.iter().find(|f| f.url == **store).cloned().unwrap_or_default();
         let (tariff, home) = tariff(asked, arguments, &facts, &name)?;
-        let bill = bill(&tariff, &asked.usage).map_err(|e| Exit::input(format!("{name}: {e}")))?;
+        let bill = match bill(&tariff, &asked.usage) {
+            Ok(bill) => bill,
+            Err(why) => {
+                left_out.push(format!("{name} has no bill and is left out: {why}"));
+                continue;
+            }
+        };
         out.push(Candidate {
             name,
             from: run.result.run.id.clone(),
@@ -284,7 +209,7 @@ fn published_held(document: &Published, store: &str, objective: &Objective) -> H
     Held { objective: objective.text.clone(), finding }
 }
 
-fn of_document(
+pub fn of_document(
     name: &str,
     asked: &Asked,
     objectives: &[Objective],
@@ -323,7 +248,7 @@ fn of_document(
 }
 
 /// What nobody measured: operations of the workload, and stores that would be cheaper.
-fn missing(asked: &Asked, candidates: &[Candidate], runs: &[Run]) -> Vec<String> {
+pub fn missing(asked: &Asked, candidates: &[Candidate], runs: &[Run]) -> Vec<String> {
     let mut out = Vec::new();
     let measured = |operation: &str| {
         runs.iter()
@@ -342,128 +267,55 @@ fn missing(asked: &Asked, candidates: &[Candidate], runs: &[Run]) -> Vec<String>
     }
     let best = recommended(candidates).map(|at| candidates[at].bill.total_usd);
     let mut others: Vec<(crate::cost::money::Usd, String)> = Vec::new();
+    let mut refused = Vec::new();
     for name in asked.prices.stores() {
         if candidates.iter().any(|c| c.tariff.offer == name) {
             continue;
         }
-        let Ok(tariff) = asked.prices.tariff(name, None, asked.date) else { continue };
-        let Ok(bill) = bill(&tariff, &asked.usage) else { continue };
-        others.push((bill.total_usd, name.to_string()));
+        let priced = asked.prices.tariff(name, None, asked.date).map_err(|e| e.to_string());
+        match priced.and_then(|tariff| bill(&tariff, &asked.usage).map_err(|e| e.to_string())) {
+            Ok(bill) => others.push((bill.total_usd, name.to_string())),
+            Err(why) => refused.push(format!("{name}; it has no bill: {why}")),
+        }
     }
     others.sort();
     for (usd, name) in others {
         let cheaper = if best.is_some_and(|b| usd < b) { ", which is less" } else { "" };
         out.push(format!("{name}; it would ask {} a month{cheaper}", usd.shown()));
     }
+    out.extend(refused);
     out
 }
 
-/// Advises.
-///
-/// # Errors
-/// 2 when a run, document, workload or objective is wrong, or nothing is known of what a store costs.
-pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
-    if arguments.runs.is_empty() && arguments.published.is_empty() {
-        return Err(Exit::input(
-            "name the runs that measured the stores: plimsoll advise RUN... --storage 10TB --get 50M --slo 'get.p99 < 20ms'; --published NAME considers what others printed",
-        ));
-    }
-    let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));
-    let objectives: Vec<Objective> = arguments.slo.iter().map(parse).collect::<Result<_, _>>()?;
-    let asked = Asked::read(&arguments.workload, &arguments.from_run)?;
-    let latencies = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
-    let runs: Vec<Run> =
-        arguments.runs.iter().map(|path| read(path, &latencies)).collect::<Result<_, _>>()?;
-    let ranking = ranking(&objectives, &runs)?;
-    let mut candidates: Vec<Candidate> = Vec::new();
-    for run in &runs {
-        candidates.extend(of_run(run, &asked, arguments, &objectives, &ranking)?);
-    }
-    for name in &arguments.published {
-        candidates.extend(of_document(name, &asked, &objectives, &ranking)?);
-    }
-    if candidates.is_empty() {
-        return Err(Exit::input("the runs measured nothing; only phases of role measure count"));
-    }
-    tell(arguments, &asked, &runs, &candidates, &ranking)
-}
-
-fn tell(
-    arguments: &Arguments,
-    asked: &Asked,
-    runs: &[Run],
-    candidates: &[Candidate],
-    ranking: &Objective,
-) -> Result<(), Exit> {
-    // The answer is chosen among those that hold, else among those that may.
-    let of = |outcome: Outcome| -> Vec<usize> {
-        (0..candidates.len()).filter(|at| candidates[*at].outcome() == outcome).collect()
+/// Whether every objective is about something that some run measured, and every --price about a store that there is.
+pub fn measured_at_all(objectives: &[Objective], runs: &[Run], arguments: &Arguments) -> Result<(), Exit> {
+    let measured = || runs.iter().flat_map(|r| r.series.iter().filter(|s| s.role == "measure"));
+    let known = |names: Vec<String>| {
+        let names: BTreeSet<String> = names.into_iter().collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
     };
-    let sure = of(Outcome::Pass);
-    let choice = if sure.is_empty() { of(Outcome::CannotTell) } else { sure };
-    let chosen: Vec<&Candidate> = choice.iter().map(|at| &candidates[*at]).collect();
-    let changes = if chosen.is_empty() { Vec::new() } else { changes(&chosen, &asked.usage) };
-    let missing = missing(asked, candidates, runs);
-    let operation = ranking.target.operation.as_deref().map(|o| format!("{o}.")).unwrap_or_default();
-    let ranked_by = format!("{operation}{}", ranking.target.metric);
-    let latency_objective =
-        Some(ranking.text.as_str()).filter(|text| arguments.slo.iter().any(|s| s.trim() == *text));
-    let bounds = recommended(candidates)
-        .zip(latency_objective)
-        .map_or(Vec::new(), |(best, objective)| bound_changes(candidates, best, objective));
-    let advice = Advice {
-        candidates,
-        usage: &asked.usage,
-        objectives: &arguments.slo,
-        ranked_by: &ranked_by,
-        latency_objective,
-        choice: &choice,
-        changes: &changes,
-        missing: &missing,
-    };
-    let on_front = front(candidates);
-    let best = recommended(candidates).map(|at| &candidates[at]);
-    let told = Told {
-        recommended: best.map(|c| c.name.as_str()),
-        caveat: best.and_then(|c| c.evidence.caveat()),
-        objectives: &arguments.slo,
-        ranked_by: &ranked_by,
-        candidates: candidates
-            .iter()
-            .enumerate()
-            .map(|(at, c)| told_of(c, asked, on_front.contains(&at)))
-            .collect(),
-        sensitivity: changes
-            .iter()
-            .map(|change| ToldChange { change, to_store: change.to.map(|at| chosen[at].name.as_str()) })
-            .collect(),
-        bounds: bounds
-            .iter()
-            .map(|change| ToldBound { change, to_store: change.to.map(|at| candidates[at].name.as_str()) })
-            .collect(),
-        not_measured: &missing,
-        assumptions: &asked.assumptions,
-    };
-    let notes = asked.assumptions.iter().map(|a| format!("assumed: {a}")).collect();
-    arguments.form.print(&document(&advice, asked.what(), notes), &told)
-}
-
-fn told_of<'a>(c: &'a Candidate, asked: &Asked, front: bool) -> ToldCandidate<'a> {
-    let objective = |h: &'a Held| ToldObjective {
-        objective: &h.objective,
-        outcome: h.finding.as_ref().map_or("not measured", |f| f.outcome.describe()),
-        detail: h.finding.as_ref().map(|f| f.detail.as_str()),
-    };
-    ToldCandidate {
-        store: &c.name,
-        from: &c.from,
-        known_by: c.evidence,
-        bill: &c.bill,
-        cost: unit_cost(&c.bill, &asked.usage),
-        latency_ms: c.latency,
-        outcome: c.outcome().describe(),
-        objectives: c.held.iter().map(objective).collect(),
-        front,
-        remarks: &c.remarks,
+    let missing = |o: &&Objective| !runs.iter().any(|run| !subjects(run, o).is_empty());
+    if let Some(objective) = objectives.iter().find(missing).filter(|_| arguments.published.is_empty()) {
+        let has = known(measured().map(|s| format!("{}.{}", s.phase, s.operation)).collect());
+        return Err(Exit::input(format!(
+            "--slo '{}': no run measured such a thing; they have {has}",
+            objective.text
+        )));
     }
+    let mut names: Vec<String> = Vec::new();
+    for run in runs {
+        let stores: BTreeSet<&str> =
+            run.series.iter().filter(|s| s.role == "measure").map(|s| s.store.as_str()).collect();
+        let stores: Vec<&str> = stores.into_iter().collect();
+        names.extend(short_names(&stores));
+        names.extend(stores.iter().map(|s| (*s).to_string()));
+    }
+    for text in &arguments.price {
+        let store = text.rsplit_once('=').map_or(text.as_str(), |(store, _)| store);
+        if !names.iter().any(|name| name == store) {
+            let names = known(names.iter().filter(|n| !n.contains('?')).cloned().collect());
+            return Err(Exit::input(format!("--price {text}: no run measured '{store}'; there are {names}")));
+        }
+    }
+    Ok(())
 }

@@ -1,0 +1,218 @@
+//! `plimsoll advise`: which of the measured stores fits a workload, what each costs, and what would change the answer.
+
+mod gather;
+
+use std::path::PathBuf;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::cost::asked::{Asked, WorkloadArguments};
+use super::cost::form::FormArguments;
+use super::cost::from_run::FromRun;
+use super::exit::Exit;
+use super::runs::{Run, read};
+use crate::advise::sensitivity::{Change, changes};
+use crate::advise::{
+    BoundChange, Candidate, Evidence, Figure, Held, UnitCost, bound_changes, front, recommended, unit_cost,
+};
+use crate::cost::bill::Bill;
+use crate::report::decisions::advice::{Advice, document};
+use crate::summary::objective::{Objective, Outcome};
+use crate::summary::series::Clocked;
+
+pub use gather::at_home;
+use gather::{measured_at_all, missing, of_document, of_run, ranking};
+
+/// Arguments of `plimsoll advise`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Runs that measured the stores
+    #[arg(value_name = "RUN")]
+    runs: Vec<PathBuf>,
+    /// What must hold: 'get.p99 < 20ms', 'errors < 0.1%'; may be repeated
+    #[arg(long, value_name = "OBJECTIVE")]
+    slo: Vec<String>,
+    /// Take a store's bill from these prices: STORE=NAME, with a name from `plimsoll list prices`; may be repeated
+    #[arg(long, value_name = "STORE=NAME")]
+    price: Vec<String>,
+    /// Also consider what others published (`plimsoll list published`); may be repeated
+    #[arg(long, value_name = "DOCUMENT")]
+    published: Vec<String>,
+    #[command(flatten)]
+    workload: WorkloadArguments,
+    #[command(flatten)]
+    from_run: FromRun,
+    #[command(flatten)]
+    form: FormArguments,
+}
+
+/// What it came to, for programs.
+#[derive(Serialize)]
+struct Told<'a> {
+    recommended: Option<&'a str>,
+    /// What must be said in the same line.
+    caveat: Option<&'static str>,
+    objectives: &'a [String],
+    ranked_by: &'a str,
+    candidates: Vec<ToldCandidate<'a>>,
+    sensitivity: Vec<ToldChange<'a>>,
+    bounds: Vec<ToldBound<'a>>,
+    not_measured: &'a [String],
+    assumptions: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ToldCandidate<'a> {
+    store: &'a str,
+    from: &'a str,
+    known_by: Evidence,
+    bill: &'a Bill,
+    cost: UnitCost,
+    latency_ms: Option<Figure>,
+    outcome: &'static str,
+    objectives: Vec<ToldObjective<'a>>,
+    front: bool,
+    remarks: &'a [String],
+}
+
+#[derive(Serialize)]
+struct ToldObjective<'a> {
+    objective: &'a str,
+    outcome: &'static str,
+    detail: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ToldChange<'a> {
+    #[serde(flatten)]
+    change: &'a Change,
+    to_store: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct ToldBound<'a> {
+    #[serde(flatten)]
+    change: &'a BoundChange,
+    to_store: Option<&'a str>,
+}
+
+/// Advises.
+///
+/// # Errors
+/// 2 when a run, document, workload or objective is wrong, or nothing is known of what a store costs.
+pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
+    if arguments.runs.is_empty() && arguments.published.is_empty() {
+        return Err(Exit::input(
+            "name the runs that measured the stores: plimsoll advise RUN... --storage 10TB --get 50M --slo 'get.p99 < 20ms'; --published NAME considers what others printed",
+        ));
+    }
+    let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));
+    let objectives: Vec<Objective> = arguments.slo.iter().map(parse).collect::<Result<_, _>>()?;
+    let asked = Asked::read(&arguments.workload, &arguments.from_run)?;
+    let latencies = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
+    let runs: Vec<Run> =
+        arguments.runs.iter().map(|path| read(path, &latencies)).collect::<Result<_, _>>()?;
+    measured_at_all(&objectives, &runs, arguments)?;
+    let ranking = ranking(&objectives, &runs)?;
+    let mut candidates: Vec<Candidate> = Vec::new();
+    let mut left_out = Vec::new();
+    for run in &runs {
+        let found = of_run(run, &asked, arguments, &objectives, &ranking, &mut left_out)?;
+        let known = |c: &Candidate| candidates.iter().any(|o| (&o.from, &o.name) == (&c.from, &c.name));
+        let new: Vec<Candidate> = found.into_iter().filter(|c| !known(c)).collect();
+        candidates.extend(new);
+    }
+    for name in &arguments.published {
+        candidates.extend(of_document(name, &asked, &objectives, &ranking)?);
+    }
+    if let Some(why) = left_out.first().filter(|_| candidates.is_empty()) {
+        return Err(Exit::input(why));
+    }
+    if candidates.is_empty() {
+        return Err(Exit::input("the runs measured nothing; only phases of role measure count"));
+    }
+    tell(arguments, &asked, &runs, &candidates, &ranking, left_out)
+}
+
+fn tell(
+    arguments: &Arguments,
+    asked: &Asked,
+    runs: &[Run],
+    candidates: &[Candidate],
+    ranking: &Objective,
+    left_out: Vec<String>,
+) -> Result<(), Exit> {
+    // The answer is chosen among those that hold, else among those that may.
+    let of = |outcome: Outcome| -> Vec<usize> {
+        (0..candidates.len()).filter(|at| candidates[*at].outcome() == outcome).collect()
+    };
+    let sure = of(Outcome::Pass);
+    let choice = if sure.is_empty() { of(Outcome::CannotTell) } else { sure };
+    let chosen: Vec<&Candidate> = choice.iter().map(|at| &candidates[*at]).collect();
+    let changes = if chosen.is_empty() { Vec::new() } else { changes(&chosen, &asked.usage) };
+    let mut missing = missing(asked, candidates, runs);
+    missing.extend(left_out);
+    let operation = ranking.target.operation.as_deref().map(|o| format!("{o}.")).unwrap_or_default();
+    let ranked_by = format!("{operation}{}", ranking.target.metric);
+    let latency_objective =
+        Some(ranking.text.as_str()).filter(|text| arguments.slo.iter().any(|s| s.trim() == *text));
+    let bounds = recommended(candidates)
+        .zip(latency_objective)
+        .map_or(Vec::new(), |(best, objective)| bound_changes(candidates, best, objective));
+    let advice = Advice {
+        candidates,
+        usage: &asked.usage,
+        objectives: &arguments.slo,
+        ranked_by: &ranked_by,
+        latency_objective,
+        choice: &choice,
+        changes: &changes,
+        missing: &missing,
+    };
+    let on_front = front(candidates);
+    let best = recommended(candidates).map(|at| &candidates[at]);
+    let told = Told {
+        recommended: best.map(|c| c.name.as_str()),
+        caveat: best.and_then(|c| c.evidence.caveat()),
+        objectives: &arguments.slo,
+        ranked_by: &ranked_by,
+        candidates: candidates
+            .iter()
+            .enumerate()
+            .map(|(at, c)| told_of(c, asked, on_front.contains(&at)))
+            .collect(),
+        sensitivity: changes
+            .iter()
+            .map(|change| ToldChange { change, to_store: change.to.map(|at| chosen[at].name.as_str()) })
+            .collect(),
+        bounds: bounds
+            .iter()
+            .map(|change| ToldBound { change, to_store: change.to.map(|at| candidates[at].name.as_str()) })
+            .collect(),
+        not_measured: &missing,
+        assumptions: &asked.assumptions,
+    };
+    let notes = asked.notes();
+    arguments.form.print(&document(&advice, asked.what(), notes), &told)
+}
+
+fn told_of<'a>(c: &'a Candidate, asked: &Asked, front: bool) -> ToldCandidate<'a> {
+    let objective = |h: &'a Held| ToldObjective {
+        objective: &h.objective,
+        outcome: h.finding.as_ref().map_or("not measured", |f| f.outcome.describe()),
+        detail: h.finding.as_ref().map(|f| f.detail.as_str()),
+    };
+    ToldCandidate {
+        store: &c.name,
+        from: &c.from,
+        known_by: c.evidence,
+        bill: &c.bill,
+        cost: unit_cost(&c.bill, &asked.usage),
+        latency_ms: c.latency,
+        outcome: c.outcome().describe(),
+        objectives: c.held.iter().map(objective).collect(),
+        front,
+        remarks: &c.remarks,
+    }
+}
