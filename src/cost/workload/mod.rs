@@ -1,6 +1,8 @@
 //! A month of work as people write it, on the command line or in a file, and the usage that it comes to.
 
-use serde::{Deserialize, Deserializer};
+pub mod written;
+
+pub use written::{Workload, parse};
 
 use super::usage::Usage;
 use crate::provider::calls::Call;
@@ -16,119 +18,6 @@ const MOST_PARTS: u64 = 10_000;
 const LARGEST_PUT: u64 = 5 << 30;
 /// Days of a month of 730 hours.
 pub const MONTH_DAYS: f64 = 730.0 / 24.0;
-
-/// What a month brings. Amounts of data bear their unit: `10PB` is 10^16 bytes, `10PiB` is 10 x 2^50.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, clap::Args)]
-#[serde(deny_unknown_fields, default)]
-pub struct Workload {
-    /// Data stored, on average over the month: 10PB, 500 GiB
-    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub storage: Option<String>,
-    /// Data stored at each day's highest, on average, where providers count that [default: --storage]
-    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub storage_peak: Option<String>,
-    /// Data that leaves for the internet: 10PB, or a share of what is read: 30% [default: none]
-    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub egress: Option<String>,
-    /// Objects written: 12M
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub put: Option<String>,
-    /// Objects read
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub get: Option<String>,
-    /// Objects asked for their metadata
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub head: Option<String>,
-    /// Pages of listings
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub list: Option<String>,
-    /// Objects deleted
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub delete: Option<String>,
-    /// Objects copied within the store
-    #[arg(long, value_name = "N", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub copy: Option<String>,
-    /// Mean size of an object [default: 1MiB]
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub object_size: Option<String>,
-    /// Write larger objects in parts of this size, each of which is a request
-    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub part_size: Option<String>,
-    /// Data written [default: --put times --object-size]
-    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub written: Option<String>,
-    /// Data read [default: --get times --object-size, at least --egress]
-    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub read: Option<String>,
-    /// Days after which objects are deleted, where that is soon: 7d [default: longer than any minimum]
-    #[arg(long, value_name = "DAYS", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub keep: Option<String>,
-    /// Data copied to another zone of the region
-    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub cross_zone: Option<String>,
-    /// Data copied to another region of the provider
-    #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
-    #[serde(deserialize_with = "word")]
-    pub cross_region: Option<String>,
-    /// Hours of machines next to the store, where its provider rents them: c7g.4xlarge=730h; may be repeated
-    #[arg(long, value_name = "TYPE=HOURS")]
-    #[serde(deserialize_with = "words")]
-    pub instance: Vec<String>,
-    /// Take what is free in a month as used up by others
-    #[arg(long)]
-    pub without_allowances: bool,
-}
-
-/// Text, or a number as it is written.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Word {
-    Text(String),
-    Whole(i64),
-}
-
-impl From<Word> for String {
-    fn from(word: Word) -> String {
-        match word {
-            Word::Text(text) => text,
-            Word::Whole(number) => number.to_string(),
-        }
-    }
-}
-
-fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
-    let word = Word::deserialize(deserializer);
-    word.map(|w| Some(w.into()))
-        .map_err(|_| serde::de::Error::custom("write it in quotes, such as \"50M\" or \"10TB\""))
-}
-
-fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
-    #[derive(Deserialize)]
-    #[serde(untagged)]
-    enum Words {
-        One(String),
-        Many(Vec<String>),
-    }
-    Ok(match Words::deserialize(deserializer)? {
-        Words::One(one) => vec![one],
-        Words::Many(many) => many,
-    })
-}
 
 /// What cannot be made of a workload.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
@@ -203,70 +92,6 @@ fn instance(text: &str) -> Result<(String, u64), WorkloadError> {
 }
 
 impl Workload {
-    /// Whether nothing is said at all.
-    pub fn is_empty(&self) -> bool {
-        *self == Workload::default()
-    }
-
-    /// What it says, in its own words: `storage 10TB, get 50M`.
-    pub fn in_words(&self) -> String {
-        let said = [
-            ("storage", &self.storage),
-            ("storage peak", &self.storage_peak),
-            ("egress", &self.egress),
-            ("put", &self.put),
-            ("get", &self.get),
-            ("head", &self.head),
-            ("list", &self.list),
-            ("delete", &self.delete),
-            ("copy", &self.copy),
-            ("object size", &self.object_size),
-            ("part size", &self.part_size),
-            ("written", &self.written),
-            ("read", &self.read),
-            ("keep", &self.keep),
-            ("cross zone", &self.cross_zone),
-            ("cross region", &self.cross_region),
-        ];
-        let words = said.into_iter().filter_map(|(name, text)| Some(format!("{name} {}", text.as_ref()?)));
-        words
-            .chain(self.instance.iter().map(|text| format!("instance {text}")))
-            .collect::<Vec<_>>()
-            .join(", ")
-    }
-
-    /// This workload, with what it does not say taken from another.
-    ///
-    /// Bytes follow from counts and sizes: where these are said anew, the bytes below do not hold any more.
-    pub fn over(self, mut below: Workload) -> Workload {
-        if self.put.is_some() || self.object_size.is_some() {
-            below.written = None;
-        }
-        if self.get.is_some() || self.object_size.is_some() {
-            below.read = None;
-        }
-        Workload {
-            storage: self.storage.or(below.storage),
-            storage_peak: self.storage_peak.or(below.storage_peak),
-            egress: self.egress.or(below.egress),
-            put: self.put.or(below.put),
-            get: self.get.or(below.get),
-            head: self.head.or(below.head),
-            list: self.list.or(below.list),
-            delete: self.delete.or(below.delete),
-            copy: self.copy.or(below.copy),
-            object_size: self.object_size.or(below.object_size),
-            part_size: self.part_size.or(below.part_size),
-            written: self.written.or(below.written),
-            read: self.read.or(below.read),
-            keep: self.keep.or(below.keep),
-            cross_zone: self.cross_zone.or(below.cross_zone),
-            cross_region: self.cross_region.or(below.cross_region),
-            instance: if self.instance.is_empty() { below.instance } else { self.instance },
-            without_allowances: self.without_allowances || below.without_allowances,
-        }
-    }
-
     /// The usage that it comes to.
     ///
     /// # Errors
@@ -433,17 +258,6 @@ impl Workload {
         }
         Ok(())
     }
-}
-
-/// A workload from a file's text.
-///
-/// # Errors
-/// The line, from 1, and what is wrong with it.
-pub fn parse(text: &str) -> Result<Workload, (usize, String)> {
-    toml::from_str(text).map_err(|e| {
-        let offset = e.span().map_or(0, |s| s.start).min(text.len());
-        (text[..offset].matches('\n').count() + 1, e.message().trim().replace('\n', " "))
-    })
 }
 
 #[cfg(test)]
