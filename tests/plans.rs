@@ -32,8 +32,16 @@ fn dry_runs_say_what_they_said() {
         assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
         golden(&format!("{name}.txt"), &text(&run.stdout));
     }
-    let two = plimsoll(&["run", "throughput", "--dry-run", "--store", "s3://one", "--store", "s3://two"])
-        .output()
-        .unwrap();
+    let two = plimsoll(&[
+        "run",
+        "throughput",
+        "--dry-run",
+        "--store",
+        "s3://one?provider=generic&endpoint=http://127.0.0.1:1",
+        "--store",
+        "s3://two?provider=generic&endpoint=http://127.0.0.1:1",
+    ])
+    .output()
+    .unwrap();
     golden("throughput-two-stores.txt", &text(&two.stdout));
 }

@@ -75,7 +75,7 @@ fn is_emulated(url: Option<&StoreUrl>, provider: &str) -> bool {
 /// Whether the machine is of the same cloud as all of the stores; it is then taken to be in their region.
 pub fn near<'a>(priced: impl Iterator<Item = &'a Priced>, machine: &Machine) -> bool {
     let vendor = machine.vendor.as_deref();
-    let home = |p: &Priced| match p.tariff.network.as_deref() {
+    let home = |p: &Priced| match p.tariff.network.as_deref().filter(|_| !p.emulated) {
         Some("aws-network") => vendor == Some("Amazon EC2"),
         Some("google-network") => vendor == Some("Google"),
         _ => false,
