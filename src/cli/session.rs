@@ -284,7 +284,7 @@ pub fn execute_rounds(
             "interrupted; results are kept and marked partial; when the other shards are done, `plimsoll clean {}` removes its objects",
             path.display()
         )));
-    } else if let Some(ended) = ready.budget.ended() {
+    } else if let Some(ended) = ready.budget.ended().filter(|_| interrupted) {
         problem = Some(ended);
     } else if interrupted {
         problem = Some(Exit::interrupted("interrupted; results are kept and marked partial"));

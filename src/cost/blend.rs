@@ -66,11 +66,6 @@ impl Distribution {
             Distribution::Percentiles(known) => known.iter().map(|(_, v)| *v).collect(),
         }
     }
-
-    /// Whether every percentile of it is known.
-    pub fn is_counted(&self) -> bool {
-        matches!(self, Distribution::Counted(_))
-    }
 }
 
 /// What a percentile lies between, in milliseconds; `high` is unknown where no known percentile reaches so far.

@@ -28,7 +28,7 @@ use estimate::{Priced, largest, near, provider_of};
 #[command(next_help_heading = "Cost")]
 pub struct MoneyArguments {
     /// Refuse a run that is estimated to cost more, and end one before it does: 5, 0.50
-    #[arg(long, value_name = "USD")]
+    #[arg(long, value_name = "USD", allow_hyphen_values = true)]
     max_cost: Option<String>,
     /// A price book of your own, whose prices come before the built-in ones; may be repeated
     #[arg(long, value_name = "FILE")]
@@ -36,18 +36,6 @@ pub struct MoneyArguments {
     /// This machine is in the store's region: what it reads does not leave for the internet
     #[arg(long)]
     in_region: bool,
-}
-
-impl MoneyArguments {
-    /// The first option that was given, by its flag.
-    pub fn given(&self) -> Option<&'static str> {
-        let given = [
-            ("--max-cost", self.max_cost.is_some()),
-            ("--prices", !self.prices.is_empty()),
-            ("--in-region", self.in_region),
-        ];
-        given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
-    }
 }
 
 /// A store whose provider has prices, and what passes to it.

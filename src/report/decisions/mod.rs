@@ -8,7 +8,7 @@ pub mod tiering;
 
 use crate::cost::money::Usd;
 
-/// Why a chart of money needs numbers, and tables need none: dollars for a scale.
+/// Dollars for the scale of a chart; tables have the exact amounts.
 fn dollars(amount: Usd) -> f64 {
     amount.dollars()
 }
