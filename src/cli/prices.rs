@@ -52,7 +52,9 @@ fn least(tariff: &Tariff) -> Confidence {
         Confidence::Medium => 1,
         Confidence::High => 2,
     };
-    let priced = tariff.meters.iter().filter(|m| m.tiers.iter().any(|t| t.price > Usd::ZERO));
+    let moves = |m: &Meter| matches!(m.measure, Measure::CrossZone | Measure::CrossRegion);
+    let costs = |m: &Meter| m.tiers.iter().any(|t| t.price > Usd::ZERO);
+    let priced = tariff.meters.iter().filter(|m| costs(m) && !moves(m));
     priced.map(|m| m.provenance.confidence).min_by_key(order).unwrap_or(Confidence::High)
 }
 
