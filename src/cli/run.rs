@@ -301,7 +301,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     if arguments.dry_run {
         let mut text = dry_run::render(&experiment);
-        let cost = preview(&arguments.money, &experiment)?;
+        let cost = preview(&arguments.money, &experiment, arguments.shard.unwrap_or_default().of)?;
         text.extend(cost.iter().map(|line| format!("{line}\n")));
         let _ = std::io::stdout().write_all(text.as_bytes());
         return Ok(());

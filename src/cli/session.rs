@@ -147,7 +147,8 @@ fn ready(asked: &Experiment, settings: &Settings, rounds: &mut dyn Rounds) -> Re
     let group = sharding.map_or_else(run_id, |s| s.group(&experiment));
     let id = sharding.map_or_else(|| group.clone(), |s| s.run_id(&group));
     let mut environment = environment(settings);
-    let budget = Budget::of(&settings.money, &experiment, &mut opened, &environment.machine)?;
+    let budget =
+        Budget::of(&settings.money, (&experiment, settings.shard().of), &mut opened, &environment.machine)?;
     if !settings.quiet {
         budget.announce().iter().for_each(|line| eprintln!("{line}"));
     }

@@ -91,7 +91,7 @@ impl Priced {
         written: &str,
         provider: &str,
         url: Option<&StoreUrl>,
-        experiment: &Experiment,
+        (experiment, shards): (&Experiment, u64),
     ) -> Option<Priced> {
         let (region, class) = place(url);
         let class = class.filter(|class| *class != "STANDARD" && *class != "EXPRESS_ONEZONE");
@@ -106,7 +106,7 @@ impl Priced {
             tariff
         });
         let tariff = tariff.ok()?;
-        let estimate = estimate(experiment, &tariff);
+        let estimate = estimate(experiment, shards, &tariff);
         let emulated = is_emulated(url, provider);
         Some(Priced { store: written.into(), tariff, emulated, estimate, notes })
     }
@@ -206,14 +206,15 @@ fn rates(tariff: &Tariff, leaves: bool) -> String {
     )
 }
 
-/// What the phases of an experiment do at one store, as far as a plan can know it.
-fn estimate(experiment: &Experiment, tariff: &Tariff) -> Estimate {
+/// What one of so many hosts does of an experiment at one store, as far as a plan can know it.
+fn estimate(experiment: &Experiment, shards: u64, tariff: &Tariff) -> Estimate {
     let mut out = Estimate::default();
     let (mut objects, mut ns) = (0u64, 0u64);
     for phase in &experiment.phases {
         let known = of_phase(phase, experiment.repeats);
         ns += known.duration_ns.unwrap_or(0);
-        let Some(operations) = known.operations else {
+        let share = |n: u64| n.div_ceil(shards.max(1));
+        let Some(operations) = known.operations.map(share) else {
             out.open.push(phase.name.clone());
             continue;
         };
@@ -222,7 +223,7 @@ fn estimate(experiment: &Experiment, tariff: &Tariff) -> Estimate {
             |kind| (operations as f64 * f64::from(mix.share(kind)) / f64::from(mix.total())).round() as u64;
         let writes = of(OperationKind::Put) + of(OperationKind::Update) + of(OperationKind::ReadModifyWrite);
         let upload = &phase.workload.written.upload;
-        let mean = known.bytes_written.unwrap_or(0).checked_div(writes).unwrap_or(0);
+        let mean = known.bytes_written.map(share).unwrap_or(0).checked_div(writes).unwrap_or(0);
         let calls = &mut out.spent.calls;
         if upload.part_size > 0 && mean > upload.part_size {
             calls.add(Call::CreateMultipartUpload, writes);
@@ -237,8 +238,8 @@ fn estimate(experiment: &Experiment, tariff: &Tariff) -> Estimate {
         calls.add(Call::ListObjects, of(OperationKind::List) + of(OperationKind::Scan));
         calls.add(Call::DeleteObject, of(OperationKind::Delete));
         objects += if phase.role == Role::Prepare { writes } else { 0 };
-        out.spent.uploaded += known.bytes_written.unwrap_or(0);
-        match known.bytes_read {
+        out.spent.uploaded += known.bytes_written.map_or(0, share);
+        match known.bytes_read.map(share) {
             Some(bytes) => out.spent.downloaded += bytes,
             None if reads > 0 => out.open.push(phase.name.clone()),
             None => {}

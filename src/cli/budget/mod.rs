@@ -79,13 +79,13 @@ impl Ended {
 }
 
 impl Budget {
-    /// The budget of a run: wraps each store whose provider has prices, so that its requests are counted.
+    /// The budget of one host of a run, and of how many: wraps each store whose provider has prices, so that its requests are counted.
     ///
     /// # Errors
     /// 2 when a price file is wrong, --max-cost is none, or nothing is known of the prices that it needs.
     pub fn of(
         arguments: &MoneyArguments,
-        experiment: &Experiment,
+        (experiment, shards): (&Experiment, u64),
         opened: &mut [Opened],
         machine: &Machine,
     ) -> Result<Budget, Exit> {
@@ -97,7 +97,7 @@ impl Budget {
         let mut counted = Vec::new();
         for opened in opened.iter_mut() {
             let provider = opened.store.describe().provider;
-            match Priced::of(&prices, &opened.written, &provider, opened.url.as_ref(), experiment) {
+            match Priced::of(&prices, &opened.written, &provider, opened.url.as_ref(), (experiment, shards)) {
                 Some(priced) => {
                     let source = Arc::clone(&opened.store);
                     let (store, counts) = Counted::new(Arc::clone(&source));
@@ -228,14 +228,18 @@ impl Budget {
 ///
 /// # Errors
 /// 2 when a price file or a store's URL is wrong.
-pub fn preview(arguments: &MoneyArguments, experiment: &Experiment) -> Result<Vec<String>, Exit> {
+pub fn preview(
+    arguments: &MoneyArguments,
+    experiment: &Experiment,
+    shards: u64,
+) -> Result<Vec<String>, Exit> {
     let prices = read_prices(&arguments.prices)?;
     let machine = Machine::read();
     let mut priced = Vec::new();
     for written in &experiment.stores {
         let url = url_of(written)?;
         let Some(provider) = provider_of(&url) else { continue };
-        priced.extend(Priced::of(&prices, written, provider, Some(&url), experiment));
+        priced.extend(Priced::of(&prices, written, provider, Some(&url), (experiment, shards)));
     }
     let leaves = !(arguments.in_region || near(priced.iter(), &machine));
     Ok(priced.iter().flat_map(|p| p.announce(leaves, machine.instance_type.as_deref())).collect())
