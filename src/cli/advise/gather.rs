@@ -19,7 +19,7 @@ use crate::summary::estimates::{Estimator, Metric};
 use crate::summary::objective::{Finding, Objective, Outcome};
 use crate::summary::result::Window;
 use crate::summary::series::Clocked;
-use crate::units::{format_per_s, format_size, short_names};
+use crate::units::{format_bytes, format_per_s, short_names};
 
 /// The latency that stores are ranked by: that of the first objective about one, else the 99th percentile of reads.
 pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Exit> {
@@ -129,8 +129,8 @@ fn remarks(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
         if far {
             out.push(format!(
                 "{operation} was measured with objects of {}, the workload has {}",
-                format_size(mean),
-                format_size(usage.object_bytes)
+                format_bytes(mean),
+                format_bytes(usage.object_bytes)
             ));
         }
     }

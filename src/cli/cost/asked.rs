@@ -264,7 +264,9 @@ pub fn in_words(usage: &Usage) -> String {
     }
     match usage.object_bytes {
         0 => {}
-        small if small < 1_000_000 => out.push(format!("objects of {}", format_size(small))),
+        exact if exact < 1_000_000 || exact.is_multiple_of(1 << 10) => {
+            out.push(format!("objects of {}", format_size(exact)));
+        }
         large => out.push(format!("objects of {}", format_volume(large))),
     }
     out.extend(usage.instances.iter().map(|(name, s)| format!("{:.0} h of {name}", *s as f64 / 3600.0)));
