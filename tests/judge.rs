@@ -1,40 +1,17 @@
 //! Runs whose truth is known, judged by the binary: `compare`, `check`, `show`, `report`, `published`; and run directories that are none.
 
+#[path = "support/ask.rs"]
+mod ask;
 #[path = "support/made.rs"]
 mod made;
 mod support;
 
-use std::path::{Path, PathBuf};
-use std::process::Output;
+use std::path::Path;
 
-use made::Made;
+use ask::{fails, name, run};
+use made::made;
 use serde_json::Value;
-use support::{plimsoll, scratch, text};
-
-fn run(arguments: &[&str]) -> Output {
-    plimsoll(arguments).output().unwrap()
-}
-
-fn name(path: &Path) -> &str {
-    path.to_str().unwrap()
-}
-
-/// Runs, expects this exit code and a line on standard error that holds all of `expected`.
-fn fails(arguments: &[&str], code: i32, expected: &[&str]) {
-    let output = run(arguments);
-    let message = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{message}");
-    assert_eq!(message.lines().count(), 1, "{arguments:?}: one line\n{message}");
-    for part in expected {
-        assert!(message.contains(part), "{arguments:?} lacks '{part}'\n{message}");
-    }
-}
-
-fn made(out: &Path, id: &str, change: impl Fn(&mut Made)) -> PathBuf {
-    let mut made = Made { id: id.into(), ..Made::default() };
-    change(&mut made);
-    made.write(out).unwrap()
-}
+use support::{scratch, text};
 
 fn comparison(base: &Path, other: &Path) -> Value {
     let output = run(&["compare", "--json", name(base), name(other)]);

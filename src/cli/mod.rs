@@ -39,7 +39,7 @@ pub mod ycsb;
 
 use exit::Exit;
 
-/// Measures object stores with a known measurement error.
+/// Measures, judges and prices object stores, with a known measurement error.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, max_term_width = 110)]
 pub struct Cli {

@@ -7,7 +7,7 @@ use super::exit::Exit;
 use crate::cost::bill::meter_of;
 use crate::cost::book::{OfferFacts, PriceFacts, Prices};
 use crate::cost::money::Usd;
-use crate::cost::tariff::{Free, Measure, Meter, Tariff};
+use crate::cost::tariff::{Free, Measure, Meter, RuleSaid, Tariff};
 use crate::provider::Confidence;
 use crate::provider::calls::Call;
 use crate::report::document::{Document, Table};
@@ -128,16 +128,8 @@ fn row(table: &mut Table, facts: &PriceFacts) {
         if facts.regions.is_empty() { String::new() } else { format!(" ({})", facts.regions.join(", ")) };
     let calls = match meter.measure {
         Measure::Requests { calls, .. } => {
-            let names: Vec<String> = Call::ALL
-                .into_iter()
-                .filter(|c| {
-                    std::iter::once(*c)
-                        .collect::<crate::provider::calls::CallSet>()
-                        .first_missing_in(calls)
-                        .is_none()
-                })
-                .map(Call::name)
-                .collect();
+            let names: Vec<String> =
+                Call::ALL.into_iter().filter(|c| calls.contains(*c)).map(Call::name).collect();
             format!(": {}", names.join(", "))
         }
         _ => String::new(),
@@ -178,10 +170,17 @@ fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Document,
     } else {
         prices.history(name).iter().for_each(|facts| row(&mut table, facts));
     }
-    let rule = |(what, from): &(String, crate::cost::tariff::Provenance)| {
-        format!("rule: {what} ({} confidence; {}, {})", from.confidence.name(), from.source, from.as_of)
+    let rule = |rule: &RuleSaid| {
+        let from = &rule.provenance;
+        format!(
+            "rule: {} ({} confidence; {}, {})",
+            rule.words,
+            from.confidence.name(),
+            from.source,
+            from.as_of
+        )
     };
-    let mut notes: Vec<String> = tariff.rules.provenance.iter().map(rule).collect();
+    let mut notes: Vec<String> = tariff.rules.said.iter().map(rule).collect();
     notes.extend(tariff.network.iter().map(|network| format!("what leaves is charged by {network}")));
     notes.push(format!("a month has {} hours", tariff.rules.month_hours));
     Ok(Document { tables: vec![table], notes, ..Document::default() })

@@ -38,11 +38,7 @@ fn add(report: &mut Report, run: &Run) {
 }
 
 fn several_stores(run: &Run) -> bool {
-    let mut stores: Vec<&str> =
-        run.series.iter().filter(|s| s.role == "measure").map(|s| s.store.as_str()).collect();
-    stores.sort_unstable();
-    stores.dedup();
-    stores.len() > 1
+    run.measured().len() > 1
 }
 
 /// Hands over runs one after another; while one is used, the next is read, and no more of them are in memory.

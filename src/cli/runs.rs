@@ -24,6 +24,19 @@ pub struct Run {
     pub series: Vec<Series>,
 }
 
+impl Run {
+    /// The stores that it measured, in order.
+    pub fn measured(&self) -> Vec<&str> {
+        let mut out: Vec<&str> = Vec::new();
+        for series in self.series.iter().filter(|s| s.role == "measure") {
+            if !out.contains(&series.store.as_str()) {
+                out.push(&series.store);
+            }
+        }
+        out
+    }
+}
+
 /// Reads a run directory with these latencies.
 ///
 /// # Errors

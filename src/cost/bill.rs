@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::money::{Usd, decimal_text};
-use super::tariff::{Free, Measure, Meter, Rules, Tariff};
+use super::tariff::{Free, Measure, Meter, RuleName, Rules, Tariff};
 use super::usage::{DAY_S, Period, Usage};
 use crate::provider::Confidence;
 use crate::provider::calls::Call;
@@ -354,7 +354,7 @@ impl Bill {
         self.lines.iter().filter(|l| l.part == part).map(|l| l.amount_usd).sum()
     }
 
-    /// Items whose price nobody confirmed, among those that cost something.
+    /// Items whose price no source confirms.
     pub fn doubtful(&self) -> Vec<&str> {
         let mut items: Vec<&str> = Vec::new();
         for line in self.lines.iter().filter(|l| l.confidence == Confidence::Low) {
@@ -398,17 +398,18 @@ fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
     };
     let small = usage.object_bytes > 0 && usage.object_bytes < rules.minimum_object;
     let little = usage.is_month() && usage.stored < rules.minimum_billed;
-    let told = |what: &str| {
-        (short && what.contains("days at least"))
-            || (small && what.contains("paid for as"))
-            || (little && what.ends_with("are paid for at least"))
-            || (rules.daily_peak && usage.stored != usage.stored_peak && what.contains("highest"))
-            || (rules.round_up && usage.is_month() && what.contains("rounded up"))
+    let told = |which: RuleName| match which {
+        RuleName::MinimumDays => short,
+        RuleName::MinimumObject => small,
+        RuleName::MinimumBilled => little,
+        RuleName::DailyPeak => rules.daily_peak && usage.stored != usage.stored_peak,
+        RuleName::RoundUp => rules.round_up && usage.is_month(),
+        RuleName::Unbilled | RuleName::LargestObject | RuleName::EgressWithinStored => false,
     };
-    let said = rules.provenance.iter().filter(|(what, _)| usage.stored > 0 && told(what));
-    said.map(|(what, from)| match from.confidence {
-        Confidence::High => what.clone(),
-        other => format!("{what} ({} confidence)", other.name()),
+    let said = rules.said.iter().filter(|rule| usage.stored > 0 && told(rule.name));
+    said.map(|rule| match rule.provenance.confidence {
+        Confidence::High => rule.words.clone(),
+        other => format!("{} ({} confidence)", rule.words, other.name()),
     })
     .collect()
 }
@@ -439,8 +440,6 @@ pub fn is_billed(tariff: &Tariff, status: u16) -> bool {
 
 /// The unit of requests that a call belongs to, where it has a price.
 pub fn meter_of(tariff: &Tariff, call: Call) -> Option<&Meter> {
-    let set = std::iter::once(call).collect::<crate::provider::calls::CallSet>();
-    tariff.meters.iter().find(
-        |m| matches!(m.measure, Measure::Requests { calls, .. } if set.first_missing_in(calls).is_none()),
-    )
+    let counts = |m: &&Meter| matches!(m.measure, Measure::Requests { calls, .. } if calls.contains(call));
+    tariff.meters.iter().find(counts)
 }

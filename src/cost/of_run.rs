@@ -1,11 +1,12 @@
 //! What a run measured, as the workload of a month.
 
+use super::usage::MONTH_HOURS;
 use super::workload::Workload;
 use crate::summary::result::{RunResult, Window};
 use crate::units::{format_per_s, parse_rate};
 
-/// Seconds of a month of 730 hours.
-pub const MONTH_S: f64 = 730.0 * 3600.0;
+/// Seconds of a month.
+pub const MONTH_S: f64 = MONTH_HOURS as f64 * 3600.0;
 
 /// How much of what was measured.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,7 +56,7 @@ struct Rates {
     written: f64,
     read: f64,
     operations: f64,
-    /// Objects in parts, parts of each and their size.
+    /// Bytes of a part, where objects are written in parts.
     part_bytes: Option<u64>,
     objects_put: f64,
 }

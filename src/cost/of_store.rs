@@ -1,10 +1,9 @@
 //! What a run cost at one store: its requests, bytes and time as they were counted, on top of whatever else the account does.
 
-use super::bill::{bill, is_billed};
+use super::bill::{Line, bill, is_billed, total};
 use super::money::Usd;
 use super::tariff::Tariff;
 use super::usage::{Period, Usage};
-use crate::provider::Confidence;
 use crate::provider::calls::{Call, Calls};
 use crate::summary::result::{CostFigures, CostLine};
 
@@ -40,8 +39,7 @@ impl Spent {
     /// The usage that is charged, and what has no price.
     fn usage(&self, tariff: &Tariff) -> (Usage, Vec<String>) {
         let mut calls = self.calls;
-        for (call, status, n) in self.refused.iter().filter(|(_, status, _)| !is_billed(tariff, *status)) {
-            let _ = status;
+        for (call, _, n) in self.refused.iter().filter(|(_, status, _)| !is_billed(tariff, *status)) {
             calls.set(*call, calls.get(*call).saturating_sub(*n));
         }
         let mut unpriced = Vec::new();
@@ -65,10 +63,9 @@ impl Spent {
         (usage, unpriced)
     }
 
-    /// What that costs, and what of it has no price; nothing at all where the provider takes no such objects.
-    pub fn total(&self, tariff: &Tariff) -> (Usd, Vec<String>) {
-        let (usage, unpriced) = self.usage(tariff);
-        (super::bill::total(tariff, &usage).unwrap_or_default(), unpriced)
+    /// What that costs, what has no price left out; nothing at all where the provider takes no such objects.
+    pub fn total(&self, tariff: &Tariff) -> Usd {
+        total(tariff, &self.usage(tariff).0).unwrap_or_default()
     }
 
     /// The figures for a result.
@@ -101,7 +98,7 @@ impl Spent {
             }
         };
         figures.total_usd = bill.total_usd.to_string();
-        let line = |line: &super::bill::Line| CostLine {
+        let line = |line: &Line| CostLine {
             item: line.item.clone(),
             quantity: line.quantity.clone(),
             unit: line.unit.clone(),
@@ -120,10 +117,9 @@ impl Spent {
             figures.notes.push("what was read left for the internet (--in-region if it did not)".into());
         }
         figures.notes.extend(bill.notes.clone());
-        let low: Vec<&str> =
-            bill.lines.iter().filter(|l| l.confidence == Confidence::Low).map(|l| l.item.as_str()).collect();
-        if !low.is_empty() {
-            figures.notes.push(format!("low confidence in the price of {}", low.join("; ")));
+        let doubtful = bill.doubtful();
+        if !doubtful.is_empty() {
+            figures.notes.push(format!("low confidence in the price of {}", doubtful.join("; ")));
         }
         figures
     }

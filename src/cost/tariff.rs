@@ -1,6 +1,7 @@
 //! Prices of one offer in one region at one date, in the form that bills are computed from.
 
 use super::money::Usd;
+use super::usage::MONTH_HOURS;
 use crate::provider::Confidence;
 use crate::provider::calls::CallSet;
 
@@ -117,6 +118,38 @@ pub struct Meter {
     pub note: Option<String>,
 }
 
+/// The rules there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RuleName {
+    /// Days that an object is paid for at least.
+    MinimumDays,
+    /// Bytes that an object is paid for at least.
+    MinimumObject,
+    /// Bytes that are paid for at least in a month.
+    MinimumBilled,
+    /// Storage counts each day at its highest.
+    DailyPeak,
+    /// Quantities are rounded up to whole units.
+    RoundUp,
+    /// Answers that are not charged.
+    Unbilled,
+    /// Most bytes of an object.
+    LargestObject,
+    /// No more may leave than is stored.
+    EgressWithinStored,
+}
+
+/// A rule for people, with where it comes from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleSaid {
+    /// Which.
+    pub name: RuleName,
+    /// In words.
+    pub words: String,
+    /// Where it comes from.
+    pub provenance: Provenance,
+}
+
 /// What a provider's rules do to a bill.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
@@ -138,14 +171,14 @@ pub struct Rules {
     pub largest_object: u64,
     /// Whether no more may leave in a month than is stored.
     pub egress_within_stored: bool,
-    /// Where the rules come from, by what they say.
-    pub provenance: Vec<(String, Provenance)>,
+    /// What they say, and where they come from.
+    pub said: Vec<RuleSaid>,
 }
 
 impl Default for Rules {
     fn default() -> Rules {
         Rules {
-            month_hours: 730,
+            month_hours: MONTH_HOURS,
             minimum_days: 0,
             minimum_object: 0,
             minimum_billed: 0,
@@ -154,7 +187,7 @@ impl Default for Rules {
             unbilled: Vec::new(),
             largest_object: u64::MAX,
             egress_within_stored: false,
-            provenance: Vec::new(),
+            said: Vec::new(),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::provider::calls::{Call, Calls};
 
+/// Hours of a month where nobody says otherwise: 24 x 365 / 12.
+pub const MONTH_HOURS: u64 = 730;
 /// Seconds of a day.
 pub const DAY_S: u64 = 86_400;
 

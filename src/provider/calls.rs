@@ -115,6 +115,11 @@ impl CallSet {
         CallSet(self.0 | other.0)
     }
 
+    /// Whether that kind is in it.
+    pub fn contains(self, call: Call) -> bool {
+        self.0 & 1 << call.index() != 0
+    }
+
     /// Those that are not in the other.
     pub fn without(self, other: CallSet) -> CallSet {
         CallSet(self.0 & !other.0)
@@ -147,6 +152,7 @@ mod tests {
         calls.add(Call::GetObject, 3);
         calls.add(Call::CreateSession, 4);
         let reads: CallSet = [Call::GetObject, Call::HeadObject].into_iter().collect();
+        assert!(reads.contains(Call::GetObject) && !reads.contains(Call::CreateSession));
         assert_eq!((calls.sum(reads), calls.sum(calls.kinds())), (3, 7));
         assert_eq!(calls.kinds().first_missing_in(reads), Some(Call::CreateSession));
     }

@@ -363,6 +363,12 @@ pub fn of_host(host: &str) -> Option<Profile> {
     profiles.into_iter().filter_map(|p| Some((fits(&p)?, p))).max_by_key(|(len, _)| *len).map(|(_, p)| p)
 }
 
+/// Whether a provider itself serves at this host, and nothing that stands in for it. DynamoDB has no profile, but a host.
+pub fn is_home(provider: &str, host: &str) -> bool {
+    let dynamo = provider == "aws-dynamodb" && host.ends_with(".amazonaws.com");
+    dynamo || of_host(host).is_some_and(|profile| profile.name == provider)
+}
+
 /// Whether `text` fits `pattern`, in which `*` stands for one or more characters.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {

@@ -161,3 +161,10 @@ impl Made {
         Ok(out.join(&self.id))
     }
 }
+
+/// A run below `out`, after `change`.
+pub fn made(out: &Path, id: &str, change: impl Fn(&mut Made)) -> PathBuf {
+    let mut made = Made { id: id.into(), ..Made::default() };
+    change(&mut made);
+    made.write(out).unwrap()
+}

@@ -12,7 +12,7 @@ use crate::cost::bill::bill;
 use crate::cost::of_run::MONTH_S;
 use crate::cost::tariff::Tariff;
 use crate::provider::calls::Call;
-use crate::provider::of_host;
+use crate::provider::is_home;
 use crate::published::{Published, named};
 use crate::report::directory::StoreFacts;
 use crate::summary::estimates::{Estimator, Metric};
@@ -68,9 +68,7 @@ fn held(run: &Run, store: &str, objective: &Objective) -> Held {
 /// Whether a store is where its provider is.
 pub fn at_home(facts: &StoreFacts) -> bool {
     let host = facts.endpoint.split_once("://").map_or(facts.endpoint.as_str(), |(_, rest)| rest);
-    let host = host.split(':').next().unwrap_or_default();
-    let dynamo = facts.provider == "aws-dynamodb" && host.ends_with(".amazonaws.com");
-    dynamo || of_host(host).is_some_and(|profile| profile.name == facts.provider)
+    is_home(&facts.provider, host.split(':').next().unwrap_or_default())
 }
 
 /// The value of a parameter of a store's URL.
@@ -79,33 +77,31 @@ fn parameter<'a>(url: &'a str, name: &str) -> Option<&'a str> {
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }
 
-/// The prices of a measured store.
+/// The prices of a measured store, whether it was measured at home, and what must be said of the prices.
 fn tariff(
     asked: &Asked,
     arguments: &Arguments,
     facts: &StoreFacts,
     name: &str,
-) -> Result<(Tariff, bool), Exit> {
+) -> Result<(Tariff, bool, Option<String>), Exit> {
     for text in &arguments.price {
         let wrong = || Exit::input(format!("--price '{text}' is not STORE=NAME; write it as {name}=aws-s3"));
         let (store, offer) = text.rsplit_once('=').ok_or_else(wrong)?;
         if store == name || store == facts.url {
             let tariff = asked.tariff("--price", offer)?;
             let own = asked.prices.offer(&tariff.offer).and_then(|o| o.provider.as_deref());
-            return Ok((tariff, at_home(facts) && own == Some(facts.provider.as_str())));
+            return Ok((tariff, at_home(facts) && own == Some(facts.provider.as_str()), None));
         }
     }
-    let class = parameter(&facts.url, "storage_class").filter(|c| *c != "STANDARD");
-    let offer = asked.prices.offer_of(&facts.provider, class).ok_or_else(|| {
+    let (region, class) = (parameter(&facts.url, "region"), parameter(&facts.url, "storage_class"));
+    let found = asked.prices.of_store(&facts.provider, region, class, asked.date).map_err(Exit::input)?;
+    let (tariff, note) = found.ok_or_else(|| {
         Exit::input(format!(
             "nothing is known of what {name} costs (provider {}); say whose prices hold with --price '{name}=aws-s3' (`plimsoll list prices`)",
             facts.provider
         ))
     })?;
-    let region = parameter(&facts.url, "region");
-    let there = asked.prices.tariff(offer, region, asked.date);
-    let tariff = there.or_else(|_| asked.prices.tariff(offer, None, asked.date)).map_err(Exit::input)?;
-    Ok((tariff, at_home(facts)))
+    Ok((tariff, at_home(facts), note))
 }
 
 /// What must be known of a store's figures.
@@ -150,6 +146,10 @@ fn remarks(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
     out
 }
 
+/// The stores that a run measured; those without a bill for the workload are left out, and why.
+///
+/// # Errors
+/// 2 when nothing is known of what a store costs.
 pub fn of_run(
     run: &Run,
     asked: &Asked,
@@ -158,16 +158,11 @@ pub fn of_run(
     ranking: &Objective,
     left_out: &mut Vec<String>,
 ) -> Result<Vec<Candidate>, Exit> {
-    let mut stores: Vec<&str> = Vec::new();
-    for series in run.series.iter().filter(|s| s.role == "measure") {
-        if !stores.contains(&series.store.as_str()) {
-            stores.push(&series.store);
-        }
-    }
+    let stores = run.measured();
     let mut out = Vec::new();
     for (store, name) in stores.iter().zip(short_names(&stores)) {
         let facts = run.environment.stores.iter().find(|f| f.url == **store).cloned().unwrap_or_default();
-        let (tariff, home) = tariff(asked, arguments, &facts, &name)?;
+        let (tariff, home, note) = tariff(asked, arguments, &facts, &name)?;
         let bill = match bill(&tariff, &asked.usage) {
             Ok(bill) => bill,
             Err(why) => {
@@ -187,7 +182,7 @@ pub fn of_run(
             bill,
             held: objectives.iter().map(|o| held(run, store, o)).collect(),
             latency: latency(run, store, ranking),
-            remarks: remarks(run, store, asked),
+            remarks: remarks(run, store, asked).into_iter().chain(note).collect(),
         });
     }
     Ok(out)
@@ -209,6 +204,10 @@ fn published_held(document: &Published, store: &str, objective: &Objective) -> H
     Held { objective: objective.text.clone(), finding }
 }
 
+/// The stores of a published document that have the latency they are ranked by.
+///
+/// # Errors
+/// 2 when there is no such document, or none of its stores has it.
 pub fn of_document(
     name: &str,
     asked: &Asked,
@@ -304,9 +303,7 @@ pub fn measured_at_all(objectives: &[Objective], runs: &[Run], arguments: &Argum
     }
     let mut names: Vec<String> = Vec::new();
     for run in runs {
-        let stores: BTreeSet<&str> =
-            run.series.iter().filter(|s| s.role == "measure").map(|s| s.store.as_str()).collect();
-        let stores: Vec<&str> = stores.into_iter().collect();
+        let stores = run.measured();
         names.extend(short_names(&stores));
         names.extend(stores.iter().map(|s| (*s).to_string()));
     }

@@ -6,12 +6,12 @@ use crate::clock::wall_now;
 use crate::cost::book::Prices;
 use crate::cost::money::Usd;
 use crate::cost::of_store::Spent;
-use crate::cost::tariff::{Measure, Tariff};
+use crate::cost::tariff::Tariff;
 use crate::experiment::Experiment;
 use crate::experiment::estimate::of_phase;
 use crate::machine::Machine;
-use crate::provider::calls::{Call, CallSet};
-use crate::provider::of_host;
+use crate::provider::calls::Call;
+use crate::provider::is_home;
 use crate::schedule::{Phase, Role};
 use crate::store::counted::Charge;
 use crate::store::url::StoreUrl;
@@ -37,7 +37,7 @@ pub struct Priced {
     /// What is known beforehand.
     pub estimate: Estimate,
     /// What must be said of the prices.
-    pub notes: Vec<String>,
+    pub note: Option<String>,
 }
 
 /// The provider of a store, as far as its URL says.
@@ -68,8 +68,7 @@ fn is_emulated(url: Option<&StoreUrl>, provider: &str) -> bool {
         Some(StoreUrl::DynamoDb(table)) => &table.endpoint.host,
         _ => return true,
     };
-    let dynamo = provider == "aws-dynamodb" && host.ends_with(".amazonaws.com");
-    !dynamo && of_host(host).is_none_or(|profile| profile.name != provider)
+    !is_home(provider, host)
 }
 
 /// Whether the machine is of the same cloud as all of the stores; it is then taken to be in their region.
@@ -94,27 +93,17 @@ impl Priced {
         (experiment, shards): (&Experiment, u64),
     ) -> Option<Priced> {
         let (region, class) = place(url);
-        let class = class.filter(|class| *class != "STANDARD" && *class != "EXPRESS_ONEZONE");
-        let offer = prices.offer_of(provider, class)?;
         let today = wall_now().to_zoned(jiff::tz::TimeZone::UTC).date();
-        let mut notes = Vec::new();
-        let tariff = prices.tariff(offer, region, today).or_else(|_| {
-            let tariff = prices.tariff(offer, None, today);
-            if let (Ok(tariff), Some(region)) = (&tariff, region.filter(|r| *r != "auto")) {
-                notes.push(format!("prices of {}; those of {region} are not known", tariff.region));
-            }
-            tariff
-        });
-        let tariff = tariff.ok()?;
+        let (tariff, note) = prices.of_store(provider, region, class, today).ok()??;
         let estimate = estimate(experiment, shards, &tariff);
         let emulated = is_emulated(url, provider);
-        Some(Priced { store: written.into(), tariff, emulated, estimate, notes })
+        Some(Priced { store: written.into(), tariff, emulated, estimate, note })
     }
 
     /// What the known part of a run costs, when what is read leaves or does not.
     pub fn estimated(&self, leaves: bool, machine: Option<&str>) -> Usd {
         let machine = machine.map(str::to_string);
-        Spent { leaves, machine, ..self.estimate.spent.clone() }.total(&self.tariff).0
+        Spent { leaves, machine, ..self.estimate.spent.clone() }.total(&self.tariff)
     }
 
     /// What is known beforehand, in words.
@@ -130,8 +119,8 @@ impl Priced {
             ),
         };
         let line = format!("estimated cost of {}, {as_if}{}: {known}{open}", self.store, self.tariff.offer);
-        let notes = self.notes.iter().map(|note| format!("{}: {note}", self.store));
-        std::iter::once(line).chain(notes).collect()
+        let note = self.note.iter().map(|note| format!("{}: {note}", self.store));
+        std::iter::once(line).chain(note).collect()
     }
 
     /// What single requests cost.
@@ -176,7 +165,7 @@ fn charge(tariff: &Tariff, leaves: bool) -> Charge {
                     }
                     _ => spent.downloaded = bytes,
                 }
-                spent.total(tariff).0.pico() as f64
+                spent.total(tariff).pico() as f64
             };
             // Of a byte, which may be paid for as more, and of so many that what a request has free does not count.
             let large = tariff.rules.largest_object.min(1 << 30);
@@ -195,7 +184,7 @@ fn rates(tariff: &Tariff, leaves: bool) -> String {
     let million = |call: Call, bytes: u64| {
         let mut spent = Spent { downloaded: bytes, leaves, ..Spent::default() };
         spent.calls.add(call, 1_000_000);
-        spent.total(tariff).0
+        spent.total(tariff)
     };
     let tb = million(Call::GetObject, 1_000_000_000_000) - million(Call::GetObject, 0);
     let gets = million(Call::GetObject, 0).shown();
@@ -247,16 +236,11 @@ fn estimate(experiment: &Experiment, shards: u64, tariff: &Tariff) -> Estimate {
     }
     // Looking whether the store may be used, and clean-up page by page.
     let pages = objects.div_ceil(1000) + 1;
-    let priced = |call: Call| {
-        tariff.meters.iter().any(|m| match m.measure {
-            Measure::Requests { calls, .. } => {
-                std::iter::once(call).collect::<CallSet>().first_missing_in(calls).is_none()
-            }
-            _ => false,
-        })
-    };
-    out.spent.calls.add(Call::ListObjects, if priced(Call::ListObjects) { pages + 1 } else { 0 });
-    out.spent.calls.add(Call::DeleteObjects, if priced(Call::DeleteObjects) { pages } else { 0 });
+    for (call, count) in [(Call::ListObjects, pages + 1), (Call::DeleteObjects, pages)] {
+        if tariff.priced.contains(call) {
+            out.spent.calls.add(call, count);
+        }
+    }
     // A run that only numbers of operations end lasts some time, too.
     out.spent.seconds = ns.div_ceil(1_000_000_000).max(1);
     out

@@ -207,9 +207,9 @@ impl Budget {
     /// What the run has cost so far, by store.
     pub fn figures(&self) -> Vec<CostFigures> {
         let figures = |m: &Metered| {
-            let Priced { store, tariff, emulated, notes, .. } = &m.priced;
+            let Priced { store, tariff, emulated, note, .. } = &m.priced;
             let mut figures = self.spent(m).figures(store, tariff, *emulated, Some(self.estimated(m)));
-            figures.notes.extend(notes.iter().cloned());
+            figures.notes.extend(note.iter().cloned());
             figures
         };
         self.metered.iter().map(figures).collect()

@@ -62,16 +62,6 @@ impl Side<'_> {
     }
 }
 
-fn stores(run: &Run) -> Vec<String> {
-    let mut out: Vec<String> = Vec::new();
-    for series in run.series.iter().filter(|s| s.role == "measure") {
-        if !out.contains(&series.store) {
-            out.push(series.store.clone());
-        }
-    }
-    out
-}
-
 /// Who is held against whom.
 fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
     let make = |number: usize, store: &str, name: String| {
@@ -79,7 +69,8 @@ fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
         let subject = Subject { run: run.result.run.id.clone(), store: store.into(), name };
         Side { run, store: store.into(), subject }
     };
-    let all: Vec<Vec<String>> = runs.iter().map(|run| stores(run)).collect();
+    let stores = |run: &&Run| run.measured().into_iter().map(str::to_string).collect();
+    let all: Vec<Vec<String>> = runs.iter().map(stores).collect();
     if let Some(empty) = all.iter().position(Vec::is_empty) {
         return Err(Exit::input(format!("{}: nothing was measured in it", runs[empty].path.display())));
     }

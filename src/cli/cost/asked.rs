@@ -74,14 +74,15 @@ impl PriceArguments {
 }
 
 impl WorkloadArguments {
-    /// The workload of flags and file together.
+    /// The workload of flags and file together, and the file's text.
     ///
     /// # Errors
     /// 2 when the file cannot be read or is wrong somewhere.
-    pub fn given(&self) -> Result<Workload, Exit> {
-        let file = self.file.as_deref().map(read_workload).transpose()?;
-        let flags = self.flags.clone();
-        Ok(file.map_or_else(|| flags.clone(), |(workload, _)| flags.clone().over(workload)))
+    pub fn given(&self) -> Result<(Workload, Option<String>), Exit> {
+        Ok(match self.file.as_deref().map(read_workload).transpose()? {
+            Some((workload, text)) => (self.flags.clone().over(workload), Some(text)),
+            None => (self.flags.clone(), None),
+        })
     }
 
     /// Whether a flag says what is to vary.
@@ -125,7 +126,7 @@ pub fn read_prices(files: &[PathBuf]) -> Result<Prices, Exit> {
 ///
 /// # Errors
 /// 2 with the line that is wrong.
-pub fn read_workload(path: &Path) -> Result<(Workload, String), Exit> {
+fn read_workload(path: &Path) -> Result<(Workload, String), Exit> {
     let text = std::fs::read_to_string(path)
         .map_err(|e| Exit::input(format!("--workload {}: {e}", path.display())))?;
     let workload = parse(&text)
@@ -165,12 +166,8 @@ impl Asked {
         from_run: &FromRun,
         change: impl Fn(&Workload) -> Workload,
     ) -> Result<Asked, Exit> {
-        let file = arguments.file.as_deref().map(read_workload).transpose()?;
+        let (workload, text) = arguments.given()?;
         let (run, mut assumptions) = from_run.workload()?;
-        let workload = match &file {
-            Some((workload, _)) => arguments.flags.clone().over(workload.clone()),
-            None => arguments.flags.clone(),
-        };
         if workload.storage.is_some() {
             // What is said replaces what was taken for granted of the run.
             assumptions.retain(|a| !a.ends_with("(--storage)"));
@@ -182,9 +179,7 @@ impl Asked {
                  or name --workload FILE or --from-run RUN",
             ));
         }
-        let resolved = workload
-            .resolve()
-            .map_err(|e| arguments.located(&e, file.as_ref().map(|(_, text)| text.as_str())))?;
+        let resolved = workload.resolve().map_err(|e| arguments.located(&e, text.as_deref()))?;
         assumptions.extend(resolved.assumptions);
         let (prices, date) = (arguments.prices.read()?, arguments.prices.date()?);
         Ok(Asked { workload, usage: resolved.usage, assumptions, prices, date })

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::asked::{PriceArguments, WorkloadArguments, in_words};
+use super::asked::{WorkloadArguments, in_words};
 use super::form::FormArguments;
 use crate::cli::exit::Exit;
 use crate::cost::claims::{Beside, Checked, beside, check, workload};
@@ -19,12 +19,6 @@ struct AsPublished {
     claims: Vec<Checked>,
 }
 
-fn date_and_prices(
-    arguments: &PriceArguments,
-) -> Result<(jiff::civil::Date, crate::cost::book::Prices), Exit> {
-    Ok((arguments.date()?, arguments.read()?))
-}
-
 /// Prints it.
 ///
 /// # Errors
@@ -32,12 +26,12 @@ fn date_and_prices(
 pub fn as_published(name: &str, arguments: &WorkloadArguments, form: &FormArguments) -> Result<(), Exit> {
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--as-published {name}: {e}"));
     let published = named(name).map_err(|e| wrong(&e))?;
-    let (date, prices) = date_and_prices(&arguments.prices)?;
+    let (date, prices) = (arguments.prices.date()?, arguments.prices.read()?);
     let checked = check(&published, &prices, date).map_err(|e| wrong(&e))?;
     let words = published.calculator.as_ref().map(|c| c.workload.clone()).unwrap_or_default();
-    let flags = arguments.given()?;
-    let asked = if flags == Workload::default() { workload(&words).map_err(|e| wrong(&e))? } else { flags };
-    let usage = asked.resolve().map_err(|e| arguments.located(&e, None))?.usage;
+    let (given, text) = arguments.given()?;
+    let asked = if given == Workload::default() { workload(&words).map_err(|e| wrong(&e))? } else { given };
+    let usage = asked.resolve().map_err(|e| arguments.located(&e, text.as_deref()))?.usage;
     let beside = beside(&published, &prices, date, &usage).map_err(|e| wrong(&e))?;
     let what = vec![
         format!("{} ({}, {})", published.title, published.source, published.date),

@@ -8,6 +8,7 @@ mod select;
 pub mod written;
 
 pub use select::{OfferFacts, PriceFacts};
+pub use written::schema;
 
 use jiff::civil::Date;
 
@@ -198,9 +199,7 @@ impl Prices {
         self.books.push(book);
         Ok(())
     }
-}
 
-impl Prices {
     /// Whether everything that a new book speaks of is there, in it or before it.
     fn fits(&self, book: &Book, path: &str, text: &str) -> Result<(), BookError> {
         let at = |word: &str, message: String| {
@@ -242,6 +241,3 @@ impl Prices {
         Ok(())
     }
 }
-
-/// The schema of price books.
-pub use written::schema;

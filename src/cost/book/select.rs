@@ -4,7 +4,8 @@ use jiff::civil::Date;
 
 use super::written::{MeterName, OfferWritten};
 use super::{Book, BookError, Price, Prices, Rule};
-use crate::cost::tariff::{Measure, Meter, Rules, Tariff};
+use crate::cost::tariff::{Measure, Meter, RuleName, RuleSaid, Rules, Tariff};
+use crate::cost::usage::MONTH_HOURS;
 use crate::provider::calls::CallSet;
 use crate::units::format_size;
 
@@ -33,6 +34,9 @@ pub struct PriceFacts {
     /// What is charged.
     pub meter: Meter,
 }
+
+/// Storage classes that are a provider's usual one.
+const USUAL_CLASSES: [&str; 2] = ["STANDARD", "EXPRESS_ONEZONE"];
 
 /// What prices are told apart by: the meter, and where there can be several of one the item.
 type Group<'a> = (MeterName, &'a str);
@@ -77,6 +81,33 @@ impl Prices {
             o.provider.as_deref() == Some(provider) && o.storage_class.as_deref() == storage_class
         };
         self.offers().find(fits).map(|o| o.name.as_str())
+    }
+
+    /// The prices of a store of a provider, for its region and the storage class that it writes; those of the offer's first region, with
+    /// what must be said of that, where its own are not known. None where nothing is known of the provider's.
+    ///
+    /// # Errors
+    /// [`BookError`] when something had no price on that day.
+    pub fn of_store(
+        &self,
+        provider: &str,
+        region: Option<&str>,
+        storage_class: Option<&str>,
+        date: Date,
+    ) -> Result<Option<(Tariff, Option<String>)>, BookError> {
+        let class = storage_class.filter(|class| !USUAL_CLASSES.contains(class));
+        let Some(offer) = self.offer_of(provider, class) else { return Ok(None) };
+        match self.tariff(offer, region, date) {
+            Ok(tariff) => Ok(Some((tariff, None))),
+            Err(BookError::Region { .. }) => {
+                let tariff = self.tariff(offer, None, date)?;
+                let asked = region.filter(|region| *region != "auto");
+                let note =
+                    asked.map(|asked| format!("prices of {}; those of {asked} are not known", tariff.region));
+                Ok(Some((tariff, note)))
+            }
+            Err(other) => Err(other),
+        }
     }
 
     /// What there is to buy.
@@ -229,7 +260,7 @@ impl Prices {
 
     /// The rules of an offer; later ones win.
     fn rules(&self, offer: &OfferWritten, date: Date) -> Rules {
-        let mut rules = Rules { month_hours: offer.month_hours.unwrap_or(730), ..Rules::default() };
+        let mut rules = Rules { month_hours: offer.month_hours.unwrap_or(MONTH_HOURS), ..Rules::default() };
         let all = self.books.iter().flat_map(|b| &b.rules);
         for rule in all.filter(|r| r.offers.contains(&offer.name) && r.span.holds(date)) {
             take(&mut rules, rule);
@@ -264,37 +295,39 @@ fn without_overlap(chosen: Vec<(usize, Meter)>) -> Vec<Meter> {
 
 /// Adds what a rule says.
 fn take(rules: &mut Rules, rule: &Rule) {
-    let mut say = |what: String| rules.provenance.push((what, rule.provenance.clone()));
+    let mut say = |name, words: String| {
+        rules.said.push(RuleSaid { name, words, provenance: rule.provenance.clone() });
+    };
     if let Some(days) = rule.minimum_days {
         rules.minimum_days = days;
-        say(format!("objects are paid for {days} days at least"));
+        say(RuleName::MinimumDays, format!("objects are paid for {days} days at least"));
     }
     if let Some(bytes) = rule.minimum_object {
         rules.minimum_object = bytes;
-        say(format!("objects are paid for as {} at least", format_size(bytes)));
+        say(RuleName::MinimumObject, format!("objects are paid for as {} at least", format_size(bytes)));
     }
     if let Some(bytes) = rule.minimum_billed {
         rules.minimum_billed = bytes;
-        say(format!("{} are paid for at least", format_size(bytes)));
+        say(RuleName::MinimumBilled, format!("{} are paid for at least", format_size(bytes)));
     }
     if let Some(daily_peak) = rule.daily_peak {
         rules.daily_peak = daily_peak;
-        say("storage counts each day at its highest".into());
+        say(RuleName::DailyPeak, "storage counts each day at its highest".into());
     }
     if let Some(round_up) = rule.round_up {
         rules.round_up = round_up;
-        say("every quantity is rounded up to whole units".into());
+        say(RuleName::RoundUp, "every quantity is rounded up to whole units".into());
     }
     if !rule.unbilled.is_empty() {
         rules.unbilled.clone_from(&rule.unbilled);
-        say(format!("answers {} are not charged", rule.unbilled.join(", ")));
+        say(RuleName::Unbilled, format!("answers {} are not charged", rule.unbilled.join(", ")));
     }
     if let Some(bytes) = rule.largest_object {
         rules.largest_object = bytes;
-        say(format!("objects have {} at most", format_size(bytes)));
+        say(RuleName::LargestObject, format!("objects have {} at most", format_size(bytes)));
     }
     if let Some(within) = rule.egress_within_stored {
         rules.egress_within_stored = within;
-        say("no more may leave in a month than is stored".into());
+        say(RuleName::EgressWithinStored, "no more may leave in a month than is stored".into());
     }
 }

@@ -4,7 +4,7 @@ pub mod written;
 
 pub use written::{Workload, parse};
 
-use super::usage::Usage;
+use super::usage::{MONTH_HOURS, Usage};
 use crate::provider::calls::Call;
 use crate::units::{format_count, format_size, format_volume, parse_count, parse_size, parse_volume};
 
@@ -16,8 +16,8 @@ const MOST_BYTES: u64 = 1 << 62;
 const MOST_PARTS: u64 = 10_000;
 /// Most bytes of one request (S3, R2, Google).
 const LARGEST_PUT: u64 = 5 << 30;
-/// Days of a month of 730 hours.
-pub const MONTH_DAYS: f64 = 730.0 / 24.0;
+/// Days of a month.
+pub const MONTH_DAYS: f64 = MONTH_HOURS as f64 / 24.0;
 
 /// What cannot be made of a workload.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]

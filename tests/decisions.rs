@@ -1,0 +1,319 @@
+//! Break-even, tiering, advice and the cost of runs, by the binary.
+
+#[path = "support/ask.rs"]
+mod ask;
+#[path = "support/made.rs"]
+mod made;
+mod support;
+
+use ask::{good, json, name, refused, usd};
+use made::made;
+use serde_json::Value;
+use support::{Server, plimsoll, scratch, text};
+
+#[test]
+fn bills_cross_where_they_do() {
+    // A TB at S3 Express is 102.45 a month, at R2 14.85; a million reads more cost 0.03 there and 0.36 here, in whole millions: 300 of them
+    // are 108 here and make 111.45 there.
+    let arguments = [
+        "cost",
+        "breakeven",
+        "--between",
+        "aws-s3-express,cloudflare-r2",
+        "--vary",
+        "get",
+        "--storage",
+        "1TB",
+        "--read",
+        "0B",
+    ];
+    let value = json(&[&arguments[..], &["--json", "--as-of", "2026-11-21"]].concat());
+    let segments = value["segments"].as_array().unwrap();
+    assert_eq!(segments[0]["cheapest"], 1);
+    let first = segments[1]["from"].as_u64().unwrap();
+    assert!((260_000_000..290_000_000).contains(&first), "{first}");
+    let at = |n: &str| {
+        let value = json(&[
+            "cost",
+            "--provider",
+            "aws-s3-express,cloudflare-r2",
+            "--storage",
+            "1TB",
+            "--read",
+            "0B",
+            "--get",
+            n,
+            "--json",
+            "--as-of",
+            "2026-11-21",
+        ]);
+        (usd("total_usd")(&value["bills"][0]), usd("total_usd")(&value["bills"][1]))
+    };
+    let (express, r2) = at(&first.to_string());
+    assert!(express < r2, "{express} {r2}");
+    let (express, r2) = at(&(first - 1).to_string());
+    assert!(express >= r2, "{express} {r2}");
+    assert!(good(&arguments).contains("R2 Standard is the cheapest below"));
+}
+
+#[test]
+fn tiering_mixes_distributions_and_not_percentiles() {
+    let arguments = [
+        "cost",
+        "tiering",
+        "--hot",
+        "aws-s3-express",
+        "--cold",
+        "cloudflare-r2",
+        "--hot-days",
+        "7",
+        "--hot-reads",
+        "80%",
+        "--put",
+        "360M",
+        "--object-size",
+        "4MB",
+        "--keep",
+        "90d",
+        "--get",
+        "1500M",
+        "--egress",
+        "1.5PB",
+        "--published",
+        "000",
+        "--as-of",
+        "2026-11-21",
+    ];
+    let value = json(&[&arguments[..], &["--json"]].concat());
+    let asked = &value["asked"];
+    assert_eq!(asked["p99_ms"]["low_ms"], 18.0);
+    assert_eq!(asked["p99_ms"]["high_ms"], 26.0);
+    assert!((asked["hot_reads"].as_f64().unwrap() - 0.8).abs() < 1e-9);
+    assert_eq!(value["best"]["hot_days"], 0, "R2 asks nothing for what leaves");
+    assert!(usd("migration_usd")(asked) > 60_000.0, "1.44 PB leave S3 Express to be moved");
+    let told = good(&arguments);
+    assert!(told.contains("published by others, not measured here"), "{told}");
+    // Within 10 ms only the hot store alone is sure.
+    let value = json(&[&arguments[..], &["--json", "--p99", "10ms"]].concat());
+    assert_eq!(value["best"]["hot_days"], 90);
+}
+
+#[test]
+fn a_run_goes_on_for_a_month() {
+    let out = scratch("from-run");
+    let run = made(&out, "run", |m| m.per_s = 100);
+    // 100 reads of 1 KiB a second for 2,628,000 seconds.
+    let value =
+        json(&["cost", "--from-run", name(&run), "--provider", "aws-s3", "--json", "--as-of", "2026-11-21"]);
+    assert_eq!(value["bills"][0]["lines"][0]["quantity"], "262800");
+    let value = json(&[
+        "cost",
+        "--from-run",
+        name(&run),
+        "--scale",
+        "50/s",
+        "--egress",
+        "100%",
+        "--provider",
+        "aws-s3",
+        "--json",
+    ]);
+    assert_eq!(value["bills"][0]["lines"][0]["quantity"], "131400");
+    let gone: f64 = value["bills"][0]["lines"].as_array().unwrap()[1..]
+        .iter()
+        .map(|l| l["quantity"].as_str().unwrap().parse::<f64>().unwrap())
+        .sum();
+    assert!((gone - 131_400_000.0 / 1_048_576.0).abs() < 1e-6);
+    refused(&["cost", "--from-run", name(&run), "--scale", "much"], &["--scale", "500/s"]);
+    let two = made(&out, "two", |m| m.stores.push(("s3://b".into(), 2.0)));
+    refused(&["cost", "--from-run", name(&two)], &["several stores", "--store", "s3://b"]);
+    good(&["cost", "--from-run", name(&two), "--store", "s3://b"]);
+}
+
+#[test]
+fn advice_joins_objectives_and_bills_and_says_what_was_not_measured() {
+    let out = scratch("advise");
+    // 3 ms in the median, spread so that the p99 is near 10; the other store is five times slower.
+    let run = made(&out, "stores", |m| {
+        m.stores = vec![("s3://quick".into(), 1.0), ("s3://slow".into(), 5.0)];
+        (m.seconds, m.per_s) = (120, 400);
+    });
+    let workload = ["--storage", "10TB", "--get", "100M", "--object-size", "1KiB", "--as-of", "2026-11-21"];
+    let prices = ["--price", "s3://quick=aws-s3-express", "--price", "s3://slow=cloudflare-r2"];
+    let advise = |more: &[&'static str]| [&["advise", name(&run)][..], &workload, &prices, more].concat();
+    refused(
+        &[&["advise", name(&run)][..], &workload].concat(),
+        &["nothing is known of what s3://quick costs", "--price"],
+    );
+    let strict = json(&advise(&["--slo", "get.p99 < 20ms", "--json"]));
+    assert_eq!(
+        (strict["recommended"].as_str(), strict["candidates"][1]["outcome"].as_str()),
+        (Some("s3://quick"), Some("FAIL"))
+    );
+    let loose = json(&advise(&["--slo", "get.p99 < 200ms", "--json"]));
+    assert_eq!(loose["recommended"], "s3://slow", "the cheaper of two that hold it");
+    assert!(loose["caveat"].as_str().unwrap().contains("emulated"));
+    assert_eq!(loose["candidates"][0]["front"], true, "faster, if dearer");
+    let bound = &loose["bounds"][0];
+    assert_eq!((bound["tighter"].as_bool(), bound["to_store"].as_str()), (Some(true), Some("s3://quick")));
+    // R2's reads and storage are dearer or cheaper than S3 Express's, so moving them far enough changes the answer.
+    let moved = loose["sensitivity"].as_array().unwrap().iter().any(|c| c["to_store"] == "s3://quick");
+    assert!(moved, "{:#}", loose["sensitivity"]);
+    let missing = loose["not_measured"].as_array().unwrap();
+    assert!(missing.iter().any(|m| m.as_str().unwrap().starts_with("backblaze-b2")));
+    // The recommendation and its caveat are one line.
+    let told = good(&advise(&["--slo", "get.p99 < 200ms"]));
+    let line = told.lines().find(|l| l.contains("is the cheapest that does")).unwrap();
+    assert!(line.contains("s3://slow") && line.contains("emulated"), "{line}");
+    let told = good(&[
+        "advise",
+        "--published",
+        "000",
+        "--slo",
+        "get.p99 < 20ms",
+        "--storage",
+        "10TB",
+        "--get",
+        "1M",
+    ]);
+    let line = told.lines().find(|l| l.contains("is the cheapest that does")).unwrap();
+    assert!(line.contains("S3 Express") && line.contains("published by others, not measured here"), "{line}");
+    refused(&advise(&["--slo", "get.p99 10ms"]), &["--slo", "neither < nor >"]);
+    refused(&["advise", "--published", "003", "--storage", "1TB"], &["--published 003", "published show"]);
+}
+
+#[test]
+fn what_was_measured_at_its_provider_needs_no_caveat() {
+    let out = scratch("home");
+    let run = made(&out, "home", |m| {
+        m.stores = vec![("s3://data?region=us-east-1".into(), 1.0)];
+        m.place = ("aws-s3".into(), "https://s3.us-east-1.amazonaws.com:443".into());
+    });
+    let value = json(&["advise", name(&run), "--storage", "1TB", "--slo", "get.p50 < 1s", "--json"]);
+    assert_eq!((value["recommended"].is_string(), value["caveat"].is_null()), (true, true));
+    assert_eq!(value["candidates"][0]["known_by"], "measured");
+}
+
+#[test]
+fn a_run_says_what_it_cost_and_ends_before_it_costs_more() {
+    let out = scratch("run-cost");
+    let server = Server::start("", false);
+    server.ready("");
+    let url = format!(
+        "s3://bucket/team?endpoint={}&provider=aws-s3&style=path&region=us-east-1",
+        server.endpoint()
+    );
+    let run = |more: &[&str]| {
+        let base = [
+            "run",
+            "get",
+            "--store",
+            &url,
+            "--objects",
+            "50",
+            "--size",
+            "64KiB",
+            "--warmup",
+            "0s",
+            "--json",
+            "--out",
+        ];
+        plimsoll(&base).arg(&out).args(more).output().unwrap()
+    };
+    let output = run(&["--operations", "200", "--max-cost", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let cost = &value["cost"][0];
+    assert_eq!((cost["provider"].as_str(), cost["emulated"].as_bool()), (Some("aws-s3"), Some(true)));
+    let line = |item: &str| {
+        let lines = cost["lines"].as_array().unwrap();
+        lines.iter().find(|l| l["item"].as_str().unwrap().starts_with(item)).unwrap().clone()
+    };
+    // 200 reads of 64 KiB; 50 writes, a look at the bucket, and the listings of the clean-up.
+    assert_eq!(line("GET")["quantity"], "0.2");
+    let writes: f64 = line("PUT")["quantity"].as_str().unwrap().parse().unwrap();
+    assert!((0.052..0.056).contains(&writes), "{writes}");
+    assert_eq!(line("egress")["quantity"], "0.01220703125");
+    let sum: f64 = cost["lines"].as_array().unwrap().iter().map(usd("amount_usd")).sum();
+    assert!((sum - usd("total_usd")(cost)).abs() < 1e-12);
+    let estimated = usd("estimated_usd")(cost);
+    assert!((estimated / usd("total_usd")(cost) - 1.0).abs() < 0.05, "{estimated} {cost:#}");
+
+    // Ended in time, although a second of this store costs more than the whole run may.
+    let output = run(&["--duration", "30s", "--concurrency", "4", "--max-cost", "0.02"]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("--max-cost $0.02"));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let spent = usd("total_usd")(&value["cost"][0]);
+    assert!((0.01..=0.02).contains(&spent), "{spent}");
+    assert_eq!(value["run"]["partial"], true);
+
+    // Refused: known beforehand to cost more, more in flight than it may cost, or nothing known of the price.
+    let not_run = |more: &[&str], expected: &str| {
+        let output = run(more);
+        assert_eq!(output.status.code(), Some(2), "{more:?}");
+        assert!(text(&output.stderr).contains(expected), "{more:?}: {}", text(&output.stderr));
+    };
+    not_run(&["--operations", "1000000", "--max-cost", "1"], "estimated to cost");
+    not_run(&["--duration", "1s", "--max-cost", "0.0000001"], "--max-cost");
+    not_run(&["--duration", "1s", "--max-cost", "free"], "--max-cost 'free' is not an amount");
+    let unpriced = url.replace("provider=aws-s3", "provider=minio");
+    refused(
+        &["run", "get", "--store", &unpriced, "--max-cost", "1", "--duration", "1s"],
+        &["--max-cost", "nothing is known of what", "--prices"],
+    );
+}
+
+/// Options were taken and had no effect.
+#[test]
+fn what_has_no_effect_is_refused() {
+    let tiering = [
+        "cost",
+        "tiering",
+        "--hot",
+        "aws-s3",
+        "--cold",
+        "cloudflare-r2",
+        "--hot-reads",
+        "80%",
+        "--put",
+        "1M",
+        "--keep",
+        "30d",
+    ];
+    for (flag, value) in [
+        ("--list", "1M"),
+        ("--delete", "1M"),
+        ("--instance", "c7g.4xlarge=1h"),
+        ("--storage", "1TB"),
+        ("--written", "1GB"),
+    ] {
+        refused(&[&tiering[..], &[flag, value]].concat(), &[flag, "does not go with tiering"]);
+    }
+    refused(&[&tiering[..], &["--hot-run", "/nowhere"]].concat(), &["--cold-run"]);
+    refused(&["cost", "--storage", "1TB", "--egress", "30%"], &["--egress", "share of what is read"]);
+    refused(&["cost", "--keep", "7d", "--get", "1"], &["--keep", "--storage"]);
+    refused(
+        &[
+            "cost",
+            "breakeven",
+            "--between",
+            "aws-s3,cloudflare-r2",
+            "--vary",
+            "egress",
+            "--egress",
+            "1TB",
+            "--storage",
+            "1TB",
+        ],
+        &["--egress is what changes", "--from"],
+    );
+    let out = scratch("no-effect");
+    let run = made(&out, "run", |_| {});
+    let advise = ["advise", name(&run), "--storage", "1TB", "--price"];
+    refused(&[&advise[..], &["a=wasabi"]].concat(), &["--price a=wasabi", "s3://a"]);
+    refused(
+        &[&advise[..], &["s3://a=wasabi", "--slo", "list.p99 < 1s"]].concat(),
+        &["--slo", "no run measured", "get.get"],
+    );
+}
