@@ -301,17 +301,21 @@ pub fn short_names(stores: &[&str]) -> Vec<String> {
     names.into_iter().find(apart).unwrap_or_else(|| stores.iter().map(|s| (*s).to_string()).collect())
 }
 
-/// Writes a count with its thousands apart: `1 234 567`.
-pub fn format_count(n: u64) -> String {
-    let digits = n.to_string();
-    let mut out = String::with_capacity(digits.len() + digits.len() / 3);
-    for (i, c) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            out.push(' ');
+/// Digits with their thousands apart: `2,900,006`.
+pub fn grouped(digits: &str) -> String {
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            out.push(',');
         }
-        out.push(c);
+        out.push(digit);
     }
     out
+}
+
+/// Writes a count with its thousands apart: `1,234,567`.
+pub fn format_count(n: u64) -> String {
+    grouped(&n.to_string())
 }
 
 #[cfg(test)]
@@ -392,6 +396,6 @@ mod tests {
             assert_eq!(parse_duration(&format_duration(ns)), Ok(ns));
         }
         assert_eq!(parse_rate(&format_rate(0.25)), Ok(0.25));
-        assert_eq!(format_count(1_234_567), "1 234 567");
+        assert_eq!(format_count(1_234_567), "1,234,567");
     }
 }

@@ -149,6 +149,9 @@ const EXAMPLES: &[(&str, &str, &str, &str)] = &[
     // 1,500 bytes are two write units and one read unit each: 2 M x 0.625 + 1 M x 0.125.
     ("aws-dynamodb", "2026-11-01", "put='1M'\nget='1M'\nobject_size='1500B'", "$1.38"),
     ("aws-dynamodb", "2024-10-31", "put='1M'\nget='1M'\nobject_size='1500B'", "$2.75"),
+    // Eventually consistent reads take half a unit, and an item of 5 KiB two of them: 1 M x 0.125.
+    ("aws-dynamodb-eventual", "2026-11-01", "put='1M'\nget='1M'\nobject_size='1500B'", "$1.31"),
+    ("aws-dynamodb-eventual", "2026-11-01", "get='1M'\nobject_size='5KiB'", "$0.13"),
     // EFS: 177 GB-months; 100 GiB written x 0.06 and read x 0.03.
     ("aws-efs", "2026-11-01", "storage='177 GiB'", "$53.10"),
     ("aws-efs", "2026-11-01", "written='100 GiB'\nread='100 GiB'", "$9.00"),

@@ -262,6 +262,19 @@ fn a_run_says_what_it_cost_and_ends_before_it_costs_more() {
         &["run", "get", "--store", &unpriced, "--max-cost", "1", "--duration", "1s"],
         &["--max-cost", "nothing is known of what", "--prices"],
     );
+    let table = format!("dynamodb://table?region=us-east-1&endpoint={}", server.endpoint());
+    refused(
+        &["run", "list", "--store", &table, "--max-cost", "1", "--duration", "1s"],
+        &["--max-cost", "no price is known for ListObjects at aws-dynamodb", "--prices"],
+    );
+    let eventual = format!("{table}&consistent=off");
+    let dry = plimsoll(&["run", "get", "--store", &eventual, "--dry-run", "--operations", "1000"]);
+    let dry = { dry }.output().unwrap();
+    assert!(text(&dry.stdout).contains("aws-dynamodb-eventual"), "{}", text(&dry.stdout));
+
+    // Each of several hosts may spend its share.
+    let host = ["--shard", "1/4", "--start-at", "+60s", "--duration", "1s", "--max-cost", "0.00000001"];
+    not_run(&host, "--max-cost $0.00000001 ($0.00000000250 on each of 4 hosts)");
 }
 
 /// Options were taken and had no effect.

@@ -9,8 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
+use plimsoll::provider::calls::Call;
 use plimsoll::s3::credentials::{CredentialSource, Credentials};
 use plimsoll::store::conformance::check;
+use plimsoll::store::counted::Counted;
 use plimsoll::store::dynamodb::DynamoDbStore;
 use plimsoll::store::gcs::GcsStore;
 use plimsoll::store::url::{StoreUrl, parse};
@@ -131,7 +133,8 @@ fn google_cloud_storage_conforms_by_media_and_resumable_uploads() {
 #[test]
 fn more_parts_than_one_call_joins_are_joined_in_rounds() {
     let Some(server) = Foreign::fake_gcs() else { return };
-    let store = gcs(server.port, "");
+    let (store, counts) = Counted::new(gcs(server.port, ""));
+    let store: Arc<dyn Store> = Arc::new(store);
     one(store.as_ref(), Request::CreateBucket).unwrap();
     let key = "some/prefix/many";
     let id = one(store.as_ref(), Request::CreateMultipart { key }).unwrap().upload_id.unwrap();
@@ -144,6 +147,9 @@ fn more_parts_than_one_call_joins_are_joined_in_rounds() {
     }
     let complete = Request::CompleteMultipart { key, upload_id: &id, parts: &parts };
     let reply = one(store.as_ref(), complete).unwrap();
+    // 32, 32 and 6 are joined, then those three; one listing finds the 70, the three and the mark of the upload.
+    let composed = [Call::CompleteMultipartUpload, Call::ListObjects, Call::DeleteObject];
+    assert_eq!(composed.map(|call| counts.requests(call)), [4, 1, 74], "what is paid for");
     let expected: Vec<u8> = (1..=70u8).flat_map(|n| [n; 1000]).collect();
     assert_eq!(content(store.as_ref(), key), expected);
     let done = plimsoll::store::PartTag { etag: reply.etag.unwrap_or_default(), checksum: reply.checksum };

@@ -74,6 +74,48 @@ fn files_go_up_and_come_back_by_us_and_by_another_tool() {
 }
 
 #[test]
+fn what_loops_cost_is_told_before_and_after() {
+    let server = Server::start("", false);
+    let store = server.ready("");
+    let dir = scratch("sync-cost");
+    let s3 = format!(
+        "s3://bucket/some/prefix?endpoint={}&provider=aws-s3&style=path&region=us-east-1",
+        server.endpoint()
+    );
+    let run = |more: &[&str]| {
+        let base = ["sync", "--store", &s3, "--files", "60", "--size", "10KiB", "--loops", "2", "--json"];
+        plimsoll(&base).args(more).arg("--out").arg(&dir).output().unwrap()
+    };
+    for (direction, reads, writes) in [("both", "0.12", 0.12), ("down", "0.12", 0.06), ("up", "0", 0.12)] {
+        let output = run(&["--direction", direction, "--max-cost", "1"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let result: RunResult = serde_json::from_slice(&output.stdout).unwrap();
+        let cost = &result.cost[0];
+        let quantity = |item: &str| {
+            let line = cost.lines.iter().find(|l| l.item.starts_with(item));
+            line.map_or("0", |l| l.quantity.as_str()).to_string()
+        };
+        assert_eq!(quantity("GET"), reads, "{direction}: {cost:?}");
+        let other = quantity("PUT").parse::<f64>().unwrap() - writes;
+        assert!((0.001..0.02).contains(&other), "{direction}: besides puts, looking at both sides: {other}");
+        let [estimated, total] = [cost.estimated_usd.as_deref().unwrap(), &cost.total_usd];
+        let ratio = estimated.parse::<f64>().unwrap() / total.parse::<f64>().unwrap();
+        assert!((0.95..1.05).contains(&ratio), "{direction}: {estimated} against {total}");
+    }
+    for (more, said) in [
+        (vec!["--max-cost", "0.0005"], "estimated to cost"),
+        (vec!["--max-cost", "1", "--client", "cp {source} {target}"], "leave out --client or --max-cost"),
+    ] {
+        let output = run(&more);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    }
+    let output = run(&["--client", "true {source} {target}", "--direction", "down"]);
+    assert!(text(&output.stdout).contains("--client tools asked of the store is not counted"));
+    assert_eq!(count(store.as_ref()), 0);
+}
+
+#[test]
 fn what_cannot_be_is_refused() {
     let server = Server::start("", false);
     server.ready("");

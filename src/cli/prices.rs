@@ -155,7 +155,7 @@ fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Document,
     let tariff = prices.tariff(name, region, date).map_err(Exit::input)?;
     let columns = ["item", "price", "per", "held", "read", "confidence", "source"];
     let mut table = Table::new(format!("{} ({name})", tariff.title), &columns);
-    if dated || region.is_some() {
+    if dated {
         for meter in tariff.meters.iter().chain(&tariff.instances) {
             row(
                 &mut table,
@@ -168,7 +168,10 @@ fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Document,
             );
         }
     } else {
-        prices.history(name).iter().for_each(|facts| row(&mut table, facts));
+        let here = |facts: &&PriceFacts| {
+            region.is_none_or(|region| facts.regions.is_empty() || facts.regions.iter().any(|r| r == region))
+        };
+        prices.history(name).iter().filter(here).for_each(|facts| row(&mut table, facts));
     }
     let rule = |rule: &RuleSaid| {
         let from = &rule.provenance;

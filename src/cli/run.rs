@@ -7,7 +7,7 @@ use std::sync::Arc;
 use clap::Args;
 use prometheus_client::registry::Registry;
 
-use super::budget::{MoneyArguments, preview};
+use super::budget::{MoneyArguments, Planned, preview};
 use super::dry_run;
 use super::exit::Exit;
 use super::knee::{Asked, KneeArguments, knee};
@@ -301,7 +301,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     if arguments.dry_run {
         let mut text = dry_run::render(&experiment);
-        let cost = preview(&arguments.money, &experiment, arguments.shard.unwrap_or_default().of)?;
+        let planned = Planned::of(&experiment, arguments.shard.unwrap_or_default().of);
+        let cost = preview(&arguments.money, &experiment.stores, planned)?;
         text.extend(cost.iter().map(|line| format!("{line}\n")));
         let _ = std::io::stdout().write_all(text.as_bytes());
         return Ok(());

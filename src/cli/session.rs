@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::budget::{Budget, MoneyArguments};
+use super::budget::{Budget, MoneyArguments, Planned};
 use super::exit::{Exit, block_on};
 use super::fit::fit;
 use super::preflight::{find_objects, preflight};
@@ -147,8 +147,8 @@ fn ready(asked: &Experiment, settings: &Settings, rounds: &mut dyn Rounds) -> Re
     let group = sharding.map_or_else(run_id, |s| s.group(&experiment));
     let id = sharding.map_or_else(|| group.clone(), |s| s.run_id(&group));
     let mut environment = environment(settings);
-    let budget =
-        Budget::of(&settings.money, (&experiment, settings.shard().of), &mut opened, &environment.machine)?;
+    let planned = Planned::of(&experiment, settings.shard().of);
+    let budget = Budget::of(&settings.money, planned, &mut opened, &environment.machine)?;
     if !settings.quiet {
         budget.announce().iter().for_each(|line| eprintln!("{line}"));
     }

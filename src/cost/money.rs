@@ -6,6 +6,8 @@ use std::ops::{Add, AddAssign, Mul, Neg, Sub};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+use crate::units::grouped;
+
 /// Decimals that are kept.
 const PLACES: usize = 12;
 /// Picodollars of a dollar.
@@ -73,18 +75,6 @@ impl Usd {
         let (whole, fraction) = text.split_at(text.len() - places);
         format!("{}${whole}.{fraction}", if self.0 < 0 { "-" } else { "" })
     }
-}
-
-/// Digits with their thousands apart: `2,900,006`.
-pub fn grouped(digits: &str) -> String {
-    let mut out = String::with_capacity(digits.len() * 4 / 3);
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 /// Reads a decimal that is not negative, in units of 10^-12.

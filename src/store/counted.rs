@@ -57,6 +57,9 @@ impl Counts {
     fn note(&self, call: Call, result: &Result<Reply, Failure>) {
         match result {
             Ok(reply) => {
+                for also in &reply.also {
+                    self.requests[also.index()].fetch_add(1, Ordering::Relaxed);
+                }
                 let bytes = match call {
                     Call::PutObject | Call::UploadPart => &self.uploaded,
                     _ => &self.downloaded,
@@ -227,9 +230,10 @@ impl Lane for CountedLane {
             let result = self.inner.execute(request, observer).await;
             self.counts.note(call, &result);
             if let (Some((charge, limit)), Ok(reply)) = (&self.limit, &result)
-                && reply.bytes > known
+                && (reply.bytes > known || !reply.also.is_empty())
             {
-                let whole = charge(call, reply.bytes);
+                let also: u64 = reply.also.iter().map(|call| charge(*call, 0)).sum();
+                let whole = charge(call, reply.bytes.max(known)) + also;
                 limit.add(whole.saturating_sub(charge(call, known)), whole);
             }
             result

@@ -264,6 +264,8 @@ pub struct Reply {
     pub uploads: Vec<(String, String)>,
     /// The store's clock (`Date` header) when it answered a list, in Unix seconds.
     pub store_clock_s: Option<i64>,
+    /// Requests that were made beside the one of its own kind, where a store takes several for one operation.
+    pub also: Vec<Call>,
 }
 
 /// What a run records about a store; it holds no secret.

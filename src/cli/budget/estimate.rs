@@ -10,12 +10,32 @@ use crate::cost::tariff::Tariff;
 use crate::experiment::Experiment;
 use crate::experiment::estimate::of_phase;
 use crate::machine::Machine;
-use crate::provider::calls::Call;
+use crate::provider::calls::{Call, Calls};
 use crate::provider::is_home;
 use crate::schedule::{Phase, Role};
 use crate::store::counted::Charge;
 use crate::store::url::StoreUrl;
 use crate::workload::OperationKind;
+
+/// What is going to be done at every store.
+#[derive(Clone, Copy)]
+pub struct Planned<'a> {
+    /// Phases.
+    pub phases: &'a [Phase],
+    /// How often those that are not `prepare` are gone through.
+    pub repeats: u32,
+    /// How many hosts share them.
+    pub hosts: u64,
+    /// Requests that are made beside its operations, on each host.
+    pub besides: Calls,
+}
+
+impl<'a> Planned<'a> {
+    /// An experiment that so many hosts share.
+    pub fn of(experiment: &'a Experiment, hosts: u64) -> Planned<'a> {
+        Planned { phases: &experiment.phases, repeats: experiment.repeats, hosts, besides: Calls::default() }
+    }
+}
 
 /// What is known beforehand.
 #[derive(Default)]
@@ -40,6 +60,9 @@ pub struct Priced {
     pub note: Option<String>,
 }
 
+/// Stands for a storage class where reads may bring what was there before, and cost half.
+const EVENTUAL: &str = "eventually-consistent";
+
 /// The provider of a store, as far as its URL says.
 pub fn provider_of(url: &StoreUrl) -> Option<&str> {
     match url {
@@ -55,7 +78,9 @@ fn place(url: Option<&StoreUrl>) -> (Option<&str>, Option<&str>) {
     match url {
         Some(StoreUrl::S3(s3)) => (Some(s3.endpoint.region.as_str()), s3.storage_class.as_deref()),
         Some(StoreUrl::Gcs(gcs)) => (None, gcs.storage_class.as_deref()),
-        Some(StoreUrl::DynamoDb(table)) => (Some(table.endpoint.region.as_str()), None),
+        Some(StoreUrl::DynamoDb(table)) => {
+            (Some(table.endpoint.region.as_str()), (!table.consistent).then_some(EVENTUAL))
+        }
         _ => (None, None),
     }
 }
@@ -90,12 +115,12 @@ impl Priced {
         written: &str,
         provider: &str,
         url: Option<&StoreUrl>,
-        (experiment, shards): (&Experiment, u64),
+        planned: Planned<'_>,
     ) -> Option<Priced> {
         let (region, class) = place(url);
         let today = wall_now().to_zoned(jiff::tz::TimeZone::UTC).date();
         let (tariff, note) = prices.of_store(provider, region, class, today).ok()??;
-        let estimate = estimate(experiment, shards, &tariff);
+        let estimate = estimate(planned, &tariff);
         let emulated = is_emulated(url, provider);
         Some(Priced { store: written.into(), tariff, emulated, estimate, note })
     }
@@ -123,14 +148,33 @@ impl Priced {
         std::iter::once(line).chain(note).collect()
     }
 
+    /// The first request that the operations of those phases take and that has no price.
+    pub fn unpriced(&self, phases: &[Phase]) -> Option<Call> {
+        let kinds = phases.iter().flat_map(|p| p.workload.mix.shares()).map(|(kind, _)| *kind);
+        kinds.flat_map(requests_of).copied().find(|call| !self.tariff.priced.contains(*call))
+    }
+
     /// What single requests cost.
     pub fn charge(&self, leaves: bool) -> Charge {
         charge(&self.tariff, leaves)
     }
 }
 
-/// The largest requests of an experiment, as far as their sizes are known.
-pub fn largest(experiment: &Experiment) -> Vec<(Call, u64)> {
+/// The requests that an operation takes.
+fn requests_of(kind: OperationKind) -> &'static [Call] {
+    match kind {
+        OperationKind::Put | OperationKind::Update => &[Call::PutObject],
+        OperationKind::Get | OperationKind::GetRange => &[Call::GetObject],
+        OperationKind::Head => &[Call::HeadObject],
+        OperationKind::List => &[Call::ListObjects],
+        OperationKind::Delete => &[Call::DeleteObject],
+        OperationKind::Scan => &[Call::ListObjects, Call::GetObject],
+        OperationKind::ReadModifyWrite => &[Call::GetObject, Call::PutObject],
+    }
+}
+
+/// The largest requests of phases, as far as their sizes are known.
+pub fn largest(phases: &[Phase]) -> Vec<(Call, u64)> {
     let of = |p: &Phase| {
         let w = &p.workload;
         let (part, whole) = (w.written.upload.part_size, w.written.size.largest());
@@ -146,7 +190,7 @@ pub fn largest(experiment: &Experiment) -> Vec<(Call, u64)> {
         let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
         [(Call::PutObject, if wrote { written } else { 0 }), (Call::GetObject, if reads { read } else { 0 })]
     };
-    experiment.phases.iter().flat_map(of).collect()
+    phases.iter().flat_map(of).collect()
 }
 
 /// What single requests cost: their class, their bytes, a page of the listing that finds what they wrote, and what is paid for an object
@@ -195,14 +239,15 @@ fn rates(tariff: &Tariff, leaves: bool) -> String {
     )
 }
 
-/// What one of so many hosts does of an experiment at one store, as far as a plan can know it.
-fn estimate(experiment: &Experiment, shards: u64, tariff: &Tariff) -> Estimate {
+/// What one host does at one store, as far as a plan can know it.
+fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &Tariff) -> Estimate {
     let mut out = Estimate::default();
+    out.spent.calls = besides;
     let (mut objects, mut ns) = (0u64, 0u64);
-    for phase in &experiment.phases {
-        let known = of_phase(phase, experiment.repeats);
+    for phase in phases {
+        let known = of_phase(phase, repeats);
         ns += known.duration_ns.unwrap_or(0);
-        let share = |n: u64| n.div_ceil(shards.max(1));
+        let share = |n: u64| n.div_ceil(hosts.max(1));
         let Some(operations) = known.operations.map(share) else {
             out.open.push(phase.name.clone());
             continue;

@@ -15,12 +15,13 @@ use crate::clock::now_ns;
 use crate::cost::money::Usd;
 use crate::cost::of_store::Spent;
 use crate::driver::Control;
-use crate::experiment::Experiment;
 use crate::machine::Machine;
 use crate::provider::calls::Call;
+use crate::schedule::Phase;
 use crate::store::Store;
 use crate::store::counted::{Charge, Counted, Counts, Limit};
 use crate::summary::result::CostFigures;
+pub use estimate::Planned;
 use estimate::{Priced, largest, near, provider_of};
 
 /// What a run may cost, and how that is known.
@@ -50,11 +51,40 @@ struct Metered {
 pub struct Budget {
     metered: Vec<Metered>,
     began_ns: u64,
-    most: Option<Usd>,
+    bound: Option<Bound>,
     leaves: bool,
     machine: Option<String>,
     /// Whether the bound has ended the run, and who is told so.
     ended: Arc<Ended>,
+}
+
+/// What a run may cost on this host: its share, where there are several.
+#[derive(Clone, Copy)]
+struct Bound {
+    asked: Usd,
+    hosts: u64,
+}
+
+impl Bound {
+    fn parse(text: &str, hosts: u64) -> Result<Bound, Exit> {
+        let asked = Usd::parse(text.trim().trim_start_matches('$'));
+        Ok(Bound { asked: asked.map_err(|e| Exit::input(format!("--max-cost {e}")))?, hosts: hosts.max(1) })
+    }
+
+    fn most(self) -> Usd {
+        Usd::from_pico(self.asked.pico() / i128::from(self.hosts))
+    }
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.hosts {
+            1 => write!(f, "--max-cost ${}", self.asked),
+            hosts => {
+                write!(f, "--max-cost ${} ({} on each of {hosts} hosts)", self.asked, self.most().shown())
+            }
+        }
+    }
 }
 
 /// Requests of each kind that clean-up makes at most beside one for each thousand objects.
@@ -78,33 +108,47 @@ impl Ended {
     }
 }
 
+impl MoneyArguments {
+    /// Whether there is a bound.
+    pub fn is_bounded(&self) -> bool {
+        self.max_cost.is_some()
+    }
+}
+
 impl Budget {
-    /// The budget of one host of a run, and of how many: wraps each store whose provider has prices, so that its requests are counted.
+    /// The budget of one host of a run: wraps each store whose provider has prices, so that its requests are counted.
     ///
     /// # Errors
     /// 2 when a price file is wrong, --max-cost is none, or nothing is known of the prices that it needs.
     pub fn of(
         arguments: &MoneyArguments,
-        (experiment, shards): (&Experiment, u64),
+        planned: Planned<'_>,
         opened: &mut [Opened],
         machine: &Machine,
     ) -> Result<Budget, Exit> {
         let prices = read_prices(&arguments.prices)?;
-        let most = arguments.max_cost.as_deref().map(|text| Usd::parse(text.trim().trim_start_matches('$')));
-        let most = most.transpose().map_err(|e| Exit::input(format!("--max-cost {e}")))?;
+        let bound =
+            arguments.max_cost.as_deref().map(|text| Bound::parse(text, planned.hosts)).transpose()?;
         let mut metered = Vec::new();
         let ended = Arc::new(Ended::default());
         let mut counted = Vec::new();
         for opened in opened.iter_mut() {
             let provider = opened.store.describe().provider;
-            match Priced::of(&prices, &opened.written, &provider, opened.url.as_ref(), (experiment, shards)) {
+            match Priced::of(&prices, &opened.written, &provider, opened.url.as_ref(), planned) {
                 Some(priced) => {
+                    if let Some(call) = priced.unpriced(planned.phases).filter(|_| bound.is_some()) {
+                        return Err(Exit::input(format!(
+                            "--max-cost: no price is known for {} at {}; add it with --prices FILE, or leave --max-cost out",
+                            call.name(),
+                            priced.tariff.offer
+                        )));
+                    }
                     let source = Arc::clone(&opened.store);
                     let (store, counts) = Counted::new(Arc::clone(&source));
                     metered.push(Metered { priced, counts, source });
                     counted.push((opened, store));
                 }
-                None if most.is_some() => {
+                None if bound.is_some() => {
                     return Err(Exit::input(format!(
                         "--max-cost: nothing is known of what {} costs; add its prices with --prices FILE, or leave --max-cost out",
                         opened.written
@@ -118,13 +162,13 @@ impl Budget {
         let budget = Budget {
             metered,
             began_ns: now_ns(),
-            most,
+            bound,
             leaves,
             machine: machine.instance_type.clone(),
             ended,
         };
         budget.refuse()?;
-        let limit = most.map(|most| budget.limit(most, experiment)).transpose()?;
+        let limit = bound.map(|bound| budget.limit(bound, planned.phases)).transpose()?;
         for ((opened, store), metered) in counted.into_iter().zip(&budget.metered) {
             opened.store = match &limit {
                 Some(limit) => Arc::new(store.limited(metered.priced.charge(leaves), Arc::clone(limit))),
@@ -135,9 +179,9 @@ impl Budget {
     }
 
     /// The bound, with room for what may be in flight when it is reached.
-    fn limit(&self, most: Usd, experiment: &Experiment) -> Result<Arc<Limit>, Exit> {
+    fn limit(&self, bound: Bound, phases: &[Phase]) -> Result<Arc<Limit>, Exit> {
         let charges: Vec<Charge> = self.metered.iter().map(|m| m.priced.charge(self.leaves)).collect();
-        let large = largest(experiment);
+        let large = largest(phases);
         let dearest =
             charges.iter().flat_map(|charge| large.iter().map(|(call, bytes)| charge(*call, *bytes))).max();
         let ended = Arc::clone(&self.ended);
@@ -146,12 +190,12 @@ impl Budget {
             .iter()
             .map(|charge| CLEAN_UP_REQUESTS * (charge(Call::ListObjects, 0) + charge(Call::DeleteObjects, 0)))
             .sum();
-        let most_pico = (most.pico().clamp(0, i128::from(u64::MAX)) as u64).saturating_sub(after);
+        let most_pico = (bound.most().pico().clamp(0, i128::from(u64::MAX)) as u64).saturating_sub(after);
         let limit = Limit::new(most_pico, dearest.unwrap_or(0), Box::new(move || ended.end()));
         if limit.margin() >= most_pico {
             let reserve = Usd::from_pico(i128::from(limit.margin().saturating_add(after)));
             return Err(Exit::input(format!(
-                "--max-cost ${most}: a few requests of this run and its clean-up cost {} already; ask for smaller ones, or allow more",
+                "{bound}: a few requests of this run and its clean-up cost {} already; ask for smaller ones, or allow more",
                 reserve.shown()
             )));
         }
@@ -174,9 +218,9 @@ impl Budget {
     /// Refuses a run whose known part costs too much already.
     fn refuse(&self) -> Result<(), Exit> {
         let known: Usd = self.metered.iter().map(|m| self.estimated(m)).sum();
-        match self.most {
-            Some(most) if known > most => Err(Exit::input(format!(
-                "--max-cost ${most}: the run is estimated to cost {}; do less, or allow more",
+        match self.bound {
+            Some(bound) if known > bound.most() => Err(Exit::input(format!(
+                "{bound}: the run is estimated to cost {}; do less, or allow more",
                 known.shown()
             ))),
             _ => Ok(()),
@@ -217,9 +261,9 @@ impl Budget {
 
     /// Why the run was ended, where its cost was the reason.
     pub fn ended(&self) -> Option<Exit> {
-        let most = self.most.filter(|_| self.ended.reached.load(Ordering::Relaxed))?;
+        let bound = self.bound.filter(|_| self.ended.reached.load(Ordering::Relaxed))?;
         Some(Exit::check(format!(
-            "--max-cost ${most}: the run was ended before it cost more; results are kept and marked partial"
+            "{bound}: the run was ended before it cost more; results are kept and marked partial"
         )))
     }
 }
@@ -230,16 +274,16 @@ impl Budget {
 /// 2 when a price file or a store's URL is wrong.
 pub fn preview(
     arguments: &MoneyArguments,
-    experiment: &Experiment,
-    shards: u64,
+    stores: &[String],
+    planned: Planned<'_>,
 ) -> Result<Vec<String>, Exit> {
     let prices = read_prices(&arguments.prices)?;
     let machine = Machine::read();
     let mut priced = Vec::new();
-    for written in &experiment.stores {
+    for written in stores {
         let url = url_of(written)?;
         let Some(provider) = provider_of(&url) else { continue };
-        priced.extend(Priced::of(&prices, written, provider, Some(&url), (experiment, shards)));
+        priced.extend(Priced::of(&prices, written, provider, Some(&url), planned));
     }
     let leaves = !(arguments.in_region || near(priced.iter(), &machine));
     Ok(priced.iter().flat_map(|p| p.announce(leaves, machine.instance_type.as_deref())).collect())

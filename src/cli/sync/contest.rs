@@ -92,7 +92,8 @@ fn dataset(ground: &Ground) -> Dataset {
     }
 }
 
-fn phase(ground: &Ground, up: bool) -> Result<Phase, Exit> {
+/// All files up, or down.
+pub fn phase(ground: &Ground, up: bool) -> Result<Phase, Exit> {
     let kind = if up { OperationKind::Put } else { OperationKind::Get };
     let mix = Mix::new(&[(kind, 1)]).map_err(Exit::input)?;
     let name = if up { "up" } else { "down" };

@@ -8,20 +8,25 @@ mod contest;
 mod files;
 mod table;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
 use self::contest::{Contestant, Ground, run_loop};
-use super::budget::MoneyArguments;
+use super::budget::{Budget, MoneyArguments, Planned};
 use super::exit::Exit;
 use super::preflight::preflight;
 use super::session::{self, Settings, run_id};
-use super::stores;
+use super::stores::{self, Opened};
 use crate::driver::Control;
+use crate::machine::Machine;
+use crate::provider::calls::{Call, Calls};
 use crate::report::directory::RunDirectory;
 use crate::report::json;
-use crate::summary::result::{RunResult, SyncLoop};
+use crate::report::terminal::cost;
+use crate::schedule::{Phase, Role};
+use crate::summary::result::{CostFigures, RunResult, SyncLoop};
 use crate::units::parse_size;
 
 /// Arguments of `plimsoll sync`.
@@ -73,6 +78,8 @@ pub struct Arguments {
     /// PEM file of certificate authorities to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
+    #[command(flatten)]
+    money: MoneyArguments,
 }
 
 /// Which way.
@@ -108,7 +115,7 @@ impl Arguments {
             record_operations: false,
             sharding: None,
             credentials: None,
-            money: MoneyArguments::default(),
+            money: self.money.clone(),
         }
     }
 
@@ -121,6 +128,11 @@ impl Arguments {
         if part_size < 5 << 20 {
             return Err(Exit::input("--part-size must be at least 5MiB"));
         }
+        if self.money.is_bounded() && !self.client.is_empty() {
+            return Err(Exit::input(
+                "--max-cost cannot hold what another tool asks of a store; leave out --client or --max-cost",
+            ));
+        }
         for client in &self.client {
             let names = |side: &str| {
                 client.contains(&format!("{{{side}}}")) || client.contains(&format!("{{{side}_path}}"))
@@ -132,6 +144,56 @@ impl Arguments {
             }
         }
         Ok((bytes, part_size))
+    }
+}
+
+impl Arguments {
+    /// What is moved, between `files` and the stores.
+    fn ground(&self, files: &Path, (bytes, part_size): (u64, u64)) -> Ground {
+        Ground {
+            source: files.join("source"),
+            target: files.join("target"),
+            count: self.files,
+            bytes,
+            part_size,
+            concurrency: self.concurrency as usize,
+            seed: self.seed,
+            control: Arc::new(Control::default()),
+        }
+    }
+
+    /// What our own loops may cost; tells what they are known to.
+    fn budget(&self, ground: &Ground, opened: &mut [Opened], machine: &Machine) -> Result<Budget, Exit> {
+        let mut phases = Vec::new();
+        let (loops, pages) = (u64::from(self.loops), self.files.div_ceil(1000));
+        let mut besides = Calls::default();
+        for up in self.directions() {
+            phases.push(contest::phase(ground, *up)?);
+            // The target is looked at before and after; that of a way up is emptied first.
+            besides.add(Call::ListObjects, loops * (1 + pages));
+            besides.add(Call::ListObjects, if *up { loops * pages } else { loops * pages.saturating_sub(1) });
+            besides.add(Call::DeleteObjects, if *up { loops * pages } else { 0 });
+        }
+        if self.directions() == [false] {
+            // Somebody must bring up first what comes down.
+            phases.push(Phase { role: Role::Prepare, ..contest::phase(ground, true)? });
+        }
+        let planned = Planned { phases: &phases, repeats: self.loops, hosts: 1, besides };
+        let budget = Budget::of(&self.money, planned, opened, machine)?;
+        if !self.json {
+            budget.announce().iter().for_each(|line| eprintln!("{line}"));
+        }
+        Ok(budget)
+    }
+
+    /// What it cost.
+    fn spent(&self, budget: &Budget) -> Vec<CostFigures> {
+        let mut figures = budget.figures();
+        if !self.client.is_empty() {
+            let note = "what --client tools asked of the store is not counted";
+            figures.iter_mut().for_each(|store| store.notes.push(note.into()));
+        }
+        figures
     }
 }
 
@@ -148,6 +210,9 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
         opened.push(stores::open(store, settings.ca_bundle.as_deref())?);
     }
     let mut environment = session::environment(&settings);
+    let files = arguments.dir.clone().unwrap_or_else(|| settings.out.join(&id)).join("files");
+    let ground = arguments.ground(&files, (bytes, part_size));
+    let budget = arguments.budget(&ground, &mut opened, &environment.machine)?;
     for store in &opened {
         if !store.store.capabilities().writes {
             return Err(Exit::input(format!("--store {}: it can only be read", store.written)));
@@ -162,20 +227,10 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let mut directory = RunDirectory::create(&settings.out, &id, &said, false).map_err(out_error)?;
     directory.environment(&environment).map_err(out_error)?;
     let path = settings.out.join(&id);
-    let files = arguments.dir.clone().unwrap_or_else(|| path.clone()).join("files");
-    let ground = Ground {
-        source: files.join("source"),
-        target: files.join("target"),
-        count: arguments.files,
-        bytes,
-        part_size,
-        concurrency: arguments.concurrency as usize,
-        seed: arguments.seed,
-        control: std::sync::Arc::new(Control::default()),
-    };
+    budget.arm(&ground.control);
     files::write(&ground).map_err(|e| Exit::input(format!("--dir {}: {e}", files.display())))?;
     super::signals::listen(
-        std::sync::Arc::clone(&ground.control),
+        Arc::clone(&ground.control),
         opened.iter().filter_map(|o| o.credentials.clone()).collect(),
     );
     let mut result = session::blank(&settings, &id, "sync", arguments.seed);
@@ -183,13 +238,14 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let contestants = contestants(&opened, &roots, &arguments.client);
     let outcome = loops(arguments, &ground, &contestants, &mut result, &mut directory);
     let removed = std::fs::remove_dir_all(&files);
-    let mut problem = outcome.err();
+    let mut problem = outcome.err().map(|exit| budget.ended().unwrap_or(exit));
     for (store, facts) in opened.iter().zip(&mut environment.stores) {
         match contest::empty(store.store.as_ref(), &facts.root, &ground) {
             Ok(()) => facts.uncleaned = false,
             Err(exit) => problem = problem.or(Some(exit)),
         }
     }
+    result.cost = arguments.spent(&budget);
     result.run.partial = problem.is_some();
     directory.result(&result);
     directory.environment(&environment).map_err(out_error)?;
@@ -201,17 +257,14 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
         print!("{}", json::to_string(&result));
     } else {
         print!("{}", table::render(&result.sync, arguments.files, bytes));
+        print!("{}", cost::render(&result.cost));
         println!("results: {}", path.display());
     }
     problem.map_or(Ok(()), Err)
 }
 
 /// Ours on every store, then each tool on every store.
-fn contestants<'a>(
-    opened: &'a [stores::Opened],
-    roots: &[String],
-    clients: &[String],
-) -> Vec<Contestant<'a>> {
+fn contestants<'a>(opened: &'a [Opened], roots: &[String], clients: &[String]) -> Vec<Contestant<'a>> {
     let ours =
         opened.iter().zip(roots).map(|(store, root)| Contestant { store, root: root.clone(), client: None });
     let others = clients.iter().flat_map(|client| {

@@ -5,9 +5,10 @@ use serde_json::json;
 use super::dollars;
 use crate::cost::bill::{Bill, Line, Part};
 use crate::cost::bills::Bills;
-use crate::cost::money::{Usd, decimal, decimal_text, grouped};
+use crate::cost::money::{Usd, decimal, decimal_text};
 use crate::provider::Confidence;
 use crate::report::document::{Document, Table};
+use crate::units::grouped;
 
 /// How a decimal is shown: thousands apart, rounded to three places, or to three digits where that would be nothing.
 pub fn quantity(text: &str) -> String {

@@ -29,7 +29,7 @@ function num(x) {
   const a = Math.abs(x);
   if (a === 0) return "0";
   if (a >= 1e6) return x.toExponential(2).replace("e+", "e");
-  if (a >= 1000) return String(Math.round(x)).replace(/\B(?=(\d{3})+$)/g, "\u202f");
+  if (a >= 1000) return String(Math.round(x)).replace(/\B(?=(\d{3})+$)/g, ",");
   return a >= 100 ? x.toFixed(0) : a >= 10 ? x.toFixed(1) : a >= 1 ? x.toFixed(2) : Number(x.toPrecision(2)).toString();
 }
 const tick = (x) => (Math.abs(x) >= 1000 ? num(x) : String(Number(Number(x).toPrecision(6))));

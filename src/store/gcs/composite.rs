@@ -7,6 +7,7 @@ use super::GcsLane;
 use super::answer::{Resource, page_of};
 use super::request::Call;
 use crate::clock::wall_now;
+use crate::provider::calls::Call as Asked;
 use crate::store::{
     Algorithm, Body, BodyChecksum, ErrorClass, Failure, Ignore, Observer, PartTag, Reply, Request, Timings,
 };
@@ -22,6 +23,11 @@ static SERIAL: AtomicU64 = AtomicU64::new(0);
 fn fresh_id() -> String {
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
     format!("{:x}-{:x}-{serial:x}", wall_now().as_nanosecond() as u64, std::process::id())
+}
+
+/// Pages of a listing, as requests.
+fn listings(pages: usize) -> Vec<Asked> {
+    vec![Asked::ListObjects; pages]
 }
 
 /// The name of a part; `level` 0 holds the parts themselves, higher ones what was joined of them.
@@ -60,16 +66,17 @@ impl GcsLane {
             }
             Request::AbortMultipart { key, upload_id } => {
                 let mut timings = Timings::default();
-                self.delete_parts(key, upload_id, observer, &mut timings).await?;
-                Ok(Reply { timings, ..Reply::default() })
+                let also = self.delete_parts(key, upload_id, observer, &mut timings).await?;
+                Ok(Reply { timings, also, ..Reply::default() })
             }
             Request::ListUploads { prefix } => {
                 let mut timings = Timings::default();
-                let names = self.names(prefix, observer, &mut timings).await?;
+                let (names, pages) = self.names(prefix, observer, &mut timings).await?;
                 let mut uploads: Vec<(String, String)> = names.iter().filter_map(|n| part_of(n)).collect();
                 uploads.dedup();
                 uploads.truncate(1000);
-                Ok(Reply { uploads, timings, ..Reply::default() })
+                // The first page is the request that was asked for.
+                Ok(Reply { uploads, timings, also: listings(pages - 1), ..Reply::default() })
             }
             _ => Err(super::unfit("not an operation of this store".into())),
         }
@@ -88,7 +95,7 @@ impl GcsLane {
             .zip(parts)
             .map(|(number, part)| (part_name(key, upload_id, 0, number), Some(part.etag.clone())))
             .collect();
-        let mut level = 0;
+        let (mut level, mut also) = (0, Vec::new());
         while sources.len() > MOST_SOURCES {
             level += 1;
             let mut joined = Vec::new();
@@ -96,6 +103,7 @@ impl GcsLane {
                 let name = part_name(key, upload_id, level, number);
                 let call = Call::compose(&self.url, &name, group);
                 let (_, answer) = self.ask(&call, observer, &mut timings).await?;
+                also.push(Asked::CompleteMultipartUpload);
                 joined.push((name, Resource::parse(&answer, timings)?.generation));
             }
             sources = joined;
@@ -105,47 +113,52 @@ impl GcsLane {
         let made = Resource::parse(&answer, timings)?;
         // The object is there; what its parts leave behind is no part of its time.
         let mut after = timings;
-        if let Err(failure) = self.delete_parts(key, upload_id, &mut Ignore, &mut after).await
-            && failure.class == ErrorClass::Corrupt
-        {
-            return Err(failure);
+        match self.delete_parts(key, upload_id, &mut Ignore, &mut after).await {
+            Ok(asked) => also.extend(asked),
+            Err(failure) if failure.class == ErrorClass::Corrupt => return Err(failure),
+            Err(_) => {}
         }
         let checksum = made.crc32c.map(|sum| (BodyChecksum::Declared(Algorithm::Crc32c), sum));
-        Ok(Reply { etag: made.generation, checksum, timings, ..Reply::default() })
+        Ok(Reply { etag: made.generation, checksum, timings, also, ..Reply::default() })
     }
 
-    /// Names of all objects under a prefix that are parts of something.
+    /// Names of all objects under a prefix that are parts of something, and the pages that they were on.
     async fn names(
         &mut self,
         prefix: &str,
         observer: &mut dyn Observer,
         timings: &mut Timings,
-    ) -> Result<Vec<String>, Failure> {
-        let (mut names, mut token) = (Vec::new(), String::new());
+    ) -> Result<(Vec<String>, usize), Failure> {
+        let (mut names, mut pages, mut token) = (Vec::new(), 0, String::new());
         loop {
             let call = Call::list(&self.url, prefix, "", &token, 1000);
             let (_, body) = self.ask(&call, observer, timings).await?;
             let page = page_of(&body, "", *timings)?;
+            pages += 1;
             names.extend(page.objects.into_iter().map(|o| o.key).filter(|key| key.contains(MARK)));
             match page.next_token {
                 Some(next) => token = next,
-                None => return Ok(names),
+                None => return Ok((names, pages)),
             }
         }
     }
 
+    /// Deletes what an upload consists of; returns the requests that this took.
     async fn delete_parts(
         &mut self,
         key: &str,
         upload_id: &str,
         observer: &mut dyn Observer,
         timings: &mut Timings,
-    ) -> Result<(), Failure> {
+    ) -> Result<Vec<Asked>, Failure> {
         let prefix = format!("{key}{MARK}{upload_id}-");
-        for name in self.names(&prefix, observer, timings).await? {
+        let (names, pages) = self.names(&prefix, observer, timings).await?;
+        let mut asked = listings(pages);
+        for name in names {
             self.delete(&name, observer, timings).await?;
+            asked.push(Asked::DeleteObject);
         }
-        Ok(())
+        Ok(asked)
     }
 }
 
