@@ -48,6 +48,13 @@ fn files_go_up_and_come_back_by_us_and_by_another_tool() {
     assert_eq!(result.windows.iter().map(|w| w.operations).collect::<Vec<_>>(), [1100; 4]);
     assert!(std::fs::read_dir(&there).unwrap().next().is_none(), "nothing is left in the store");
 
+    let directory = dir.join("runs").join(&result.run.id);
+    let page = std::fs::read_to_string(directory.join("report.html")).unwrap();
+    assert!(page.contains("Synchronisations") && page.contains("1,100 files of 2 KiB"));
+    let shown = plimsoll(&["show"]).arg(&directory).output().unwrap();
+    assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
+    assert!(text(&shown.stdout).contains("speed-up") && text(&shown.stdout).contains("mkdir"));
+
     let large = plimsoll(&[
         "sync",
         "--store",

@@ -10,6 +10,7 @@ use crate::cost::money::Usd;
 use crate::cost::tariff::{Free, Measure, Meter, RuleSaid, Tariff};
 use crate::provider::Confidence;
 use crate::provider::calls::Call;
+use crate::report::decisions::bills::unit;
 use crate::report::document::{Document, Table};
 use crate::units::{format_count, format_volume};
 
@@ -142,7 +143,7 @@ fn row(table: &mut Table, facts: &PriceFacts) {
     table.row([
         format!("{}{regions}{calls}", meter.item),
         tiers(meter),
-        meter.unit.clone(),
+        unit(&meter.unit),
         facts.when.clone(),
         meter.provenance.as_of.clone(),
         meter.provenance.confidence.name().into(),

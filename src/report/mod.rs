@@ -11,6 +11,7 @@ pub mod intervals;
 pub mod json;
 pub mod junit;
 pub mod live;
+pub mod loops;
 pub mod operations;
 pub mod page;
 pub mod read;

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use super::files;
 use crate::cli::exit::{Exit, block_on};
@@ -12,6 +12,8 @@ use crate::driver::clean::{delete, insist};
 use crate::driver::{Control, Job, Shard, Site, run, workers_for};
 use crate::machine::{children_cpu_s, usable_cores};
 use crate::recorder::collector::{Listener, SecondRow, WindowState};
+use crate::report::directory::RunDirectory;
+use crate::report::intervals::Place;
 use crate::schedule::plan::Stint;
 use crate::schedule::{Limit, Load, Phase, Role, Verify};
 use crate::store::{Failure, Request, Store};
@@ -44,6 +46,8 @@ pub struct Ground {
     pub seed: u64,
     /// How it is told to stop.
     pub control: Arc<Control>,
+    /// Second 0 of the interval log.
+    pub origin_ns: u64,
 }
 
 /// Who moves them, and where to.
@@ -72,12 +76,31 @@ fn tool(command: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// Where the seconds of one of our own loops go.
+pub struct Log<'a> {
+    /// The run directory.
+    pub directory: &'a mut RunDirectory,
+    /// Number of the loop, from 0.
+    pub repeat: u32,
+}
+
+/// Files that were moved.
+#[derive(Default)]
+struct Moved {
+    wall_s: f64,
+    cpu_s: f64,
+    windows: Vec<Window>,
+    workers: usize,
+}
+
 /// What a loop came to.
 pub struct Done {
     /// Wall time and what else is told of every contestant.
     pub figures: SyncLoop,
     /// Our own windows, with every single file's time in them.
     pub windows: Vec<Window>,
+    /// Threads that moved them; none of ours where another tool did.
+    pub workers: usize,
 }
 
 const DATASET: &str = "files";
@@ -126,23 +149,35 @@ pub fn phase(ground: &Ground, up: bool) -> Result<Phase, Exit> {
     })
 }
 
-/// Keeps what the collector tells at the end.
-#[derive(Default)]
-struct Ear {
-    failures: Mutex<Vec<String>>,
+/// Writes down what the collector tells.
+struct Ear<'a> {
+    log: Option<Log<'a>>,
+    store: &'a str,
+    phase: &'a str,
+    failures: Vec<String>,
 }
 
-impl Listener for Ear {
-    fn second(&mut self, _: &SecondRow<'_>) {}
+impl Listener for Ear<'_> {
+    fn second(&mut self, row: &SecondRow<'_>) {
+        if let Some(log) = &mut self.log {
+            let role = Role::Measure.name();
+            let Ear { store, phase, .. } = *self;
+            log.directory.second(Place { store, phase, role, repeat: log.repeat, block: 0, step: None }, row);
+        }
+    }
 
-    fn snapshot(&mut self, _: &[WindowState]) {}
+    fn snapshot(&mut self, _: &[WindowState]) {
+        if let Some(log) = &mut self.log {
+            log.directory.flush();
+        }
+    }
 
     fn failure(&mut self, class: &str, message: &str) {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(format!("{class}: {message}"));
+        self.failures.push(format!("{class}: {message}"));
     }
 }
 
-fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool) -> Result<(f64, f64, Vec<Window>), Exit> {
+fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Option<Log<'_>>) -> Result<Moved, Exit> {
     let store = &contestant.store.store;
     let (began_ns, cpu) = (now_ns(), process_cpu_ns());
     // Both sides are looked at, as a tool does that does not know that one of them is empty.
@@ -159,7 +194,7 @@ fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool) -> Result<(f64, 
         phase: phase(ground, up)?,
         store: 0,
         number: 0,
-        repeat: 0,
+        repeat: log.as_ref().map_or(0, |log| log.repeat),
         block: 0,
         step: None,
         recorded: true,
@@ -176,11 +211,11 @@ fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool) -> Result<(f64, 
         start_at_ns: None,
         prepared: None,
     });
-    let mut ear = Ear::default();
-    let states = run(&job, now_ns(), &ground.control, &mut ear).map_err(Exit::store)?;
+    let described = store.describe();
+    let mut ear = Ear { log, store: &described.url, phase: &stint.phase.name, failures: Vec::new() };
+    let states = run(&job, ground.origin_ns, &ground.control, &mut ear).map_err(Exit::store)?;
     let wall_s = (now_ns() - began_ns) as f64 / 1e9;
     let cpu_s = (process_cpu_ns() - cpu) as f64 / 1e9;
-    let described = store.describe();
     let setting = Setting {
         store: &described,
         means: Means { usable_cores: usable_cores(), workers },
@@ -191,13 +226,13 @@ fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool) -> Result<(f64, 
     let windows: Vec<Window> = states.iter().flat_map(|state| windows(&stint, state, setting)).collect();
     let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
     if failed > 0 && ground.control.stopped_at().is_none() {
-        let first = ear.failures.into_inner().unwrap_or_default().into_iter().next().unwrap_or_default();
+        let first = ear.failures.into_iter().next().unwrap_or_default();
         return Err(Exit::store(format!(
             "{}: {failed} files failed, the first with {first}",
             contestant.name()
         )));
     }
-    Ok((wall_s, cpu_s, windows))
+    Ok(Moved { wall_s, cpu_s, windows, workers })
 }
 
 fn unusable(contestant: &Contestant<'_>, failure: &Failure) -> Exit {
@@ -240,7 +275,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// Another tool, on the same data.
-fn theirs(ground: &Ground, contestant: &Contestant<'_>, command: &str, up: bool) -> Result<(f64, f64), Exit> {
+fn theirs(ground: &Ground, contestant: &Contestant<'_>, command: &str, up: bool) -> Result<Moved, Exit> {
     let description = contestant.store.store.describe();
     let place = &contestant.store.place;
     let remote = format!("{place}{}{DATASET}/", contestant.root);
@@ -269,11 +304,11 @@ fn theirs(ground: &Ground, contestant: &Contestant<'_>, command: &str, up: bool)
         let last = said.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
         return Err(Exit::input(format!("--client '{command}' ended with {}: {last}", run.status)));
     }
-    Ok((wall_s, children_cpu_s() - cpu))
+    Ok(Moved { wall_s, cpu_s: children_cpu_s() - cpu, ..Moved::default() })
 }
 
 /// One loop.
-pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, loop_: u32) -> Result<Done, Exit> {
+pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Log<'_>) -> Result<Done, Exit> {
     let store = contestant.store.store.as_ref();
     let io = |e: std::io::Error| Exit::input(format!("{}: {e}", ground.target.display()));
     if up {
@@ -284,24 +319,22 @@ pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, loop_: u
             // Nobody has brought the files up yet.
             let up_first =
                 Contestant { store: contestant.store, root: contestant.root.clone(), client: None };
-            ours(ground, &up_first, true)?;
+            ours(ground, &up_first, true, None)?;
         }
     }
-    let (wall_s, cpu_s, mut windows) = match &contestant.client {
-        None => ours(ground, contestant, up)?,
-        Some(command) => {
-            let (wall_s, cpu_s) = theirs(ground, contestant, command, up)?;
-            (wall_s, cpu_s, Vec::new())
-        }
+    let repeat = log.repeat;
+    let moved = match &contestant.client {
+        None => ours(ground, contestant, up, Some(log))?,
+        Some(command) => theirs(ground, contestant, command, up)?,
     };
+    let Moved { wall_s, cpu_s, windows, workers } = moved;
     check(ground, contestant, up)?;
-    windows.iter_mut().for_each(|window| window.repeat = loop_);
     let bytes = ground.count * ground.bytes;
     let figures = SyncLoop {
         store: contestant.store.written.clone(),
         direction: if up { "up" } else { "down" }.into(),
         client: contestant.client.as_deref().map_or("plimsoll".into(), tool),
-        repeat: 0,
+        repeat,
         wall_s,
         cpu_s,
         objects: ground.count,
@@ -309,7 +342,7 @@ pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, loop_: u
         objects_per_s: ground.count as f64 / wall_s,
         bytes_per_s: bytes as f64 / wall_s,
     };
-    Ok(Done { figures, windows })
+    Ok(Done { figures, windows, workers })
 }
 
 /// Holds the target against the source, outside the time.

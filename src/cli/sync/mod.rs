@@ -6,27 +6,28 @@
 
 mod contest;
 mod files;
-mod table;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
-use self::contest::{Contestant, Ground, run_loop};
+use self::contest::{Contestant, Ground, Log, run_loop};
 use super::budget::{Budget, MoneyArguments, Planned};
 use super::exit::Exit;
 use super::preflight::preflight;
+use super::report::of_run;
 use super::session::{self, Settings, run_id};
 use super::stores::{self, Opened};
+use crate::clock::{now_ns, wall_now};
 use crate::driver::Control;
-use crate::machine::Machine;
+use crate::machine::{Machine, peak_rss_bytes};
 use crate::provider::calls::{Call, Calls};
 use crate::report::directory::RunDirectory;
 use crate::report::json;
-use crate::report::terminal::cost;
+use crate::report::terminal::{self, cost};
 use crate::schedule::{Phase, Role};
-use crate::summary::result::{CostFigures, RunResult, SyncLoop};
+use crate::summary::result::{CostFigures, RunResult};
 use crate::units::parse_size;
 
 /// Arguments of `plimsoll sync`.
@@ -159,6 +160,7 @@ impl Arguments {
             concurrency: self.concurrency as usize,
             seed: self.seed,
             control: Arc::new(Control::default()),
+            origin_ns: now_ns(),
         }
     }
 
@@ -234,6 +236,8 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
         opened.iter().filter_map(|o| o.credentials.clone()).collect(),
     );
     let mut result = session::blank(&settings, &id, "sync", arguments.seed);
+    environment.origin_unix_s =
+        wall_now().as_nanosecond() as f64 / 1e9 - (now_ns() - ground.origin_ns) as f64 / 1e9;
     let roots: Vec<String> = environment.stores.iter().map(|s| s.root.clone()).collect();
     let contestants = contestants(&opened, &roots, &arguments.client);
     let outcome = loops(arguments, &ground, &contestants, &mut result, &mut directory);
@@ -247,17 +251,19 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     }
     result.cost = arguments.spent(&budget);
     result.run.partial = problem.is_some();
+    result.client.peak_rss_bytes = peak_rss_bytes();
     directory.result(&result);
     directory.environment(&environment).map_err(out_error)?;
     directory.finish().map_err(out_error)?;
+    session::confide(&path, &mut result).map_err(out_error)?;
+    problem = problem.or(of_run(&path).err());
     if let Err(error) = removed {
         eprintln!("plimsoll: {} could not be removed: {error}", files.display());
     }
     if arguments.json {
         print!("{}", json::to_string(&result));
     } else {
-        print!("{}", table::render(&result.sync, arguments.files, bytes));
-        print!("{}", cost::render(&result.cost));
+        print!("{}{}", terminal::loops(&result.sync), cost::render(&result.cost));
         println!("results: {}", path.display());
     }
     problem.map_or(Ok(()), Err)
@@ -297,15 +303,22 @@ fn loops(
                         contestant.name()
                     );
                 }
-                let done = run_loop(ground, contestant, *up, loop_)?;
+                let done = run_loop(ground, contestant, *up, Log { directory, repeat: loop_ })?;
                 if ground.control.stopped_at().is_some() {
                     // A loop that was cut short has no time.
                     return Err(Exit::interrupted(
                         "interrupted; whole loops are kept, the run is marked partial",
                     ));
                 }
-                result.sync.push(SyncLoop { repeat: loop_, ..done.figures });
                 result.windows.extend(done.windows);
+                if done.workers > 0 {
+                    let client = &mut result.client;
+                    let operations: u64 = result.windows.iter().map(|w| w.operations).sum();
+                    client.workers = client.workers.max(done.workers);
+                    client.cpu_seconds += done.figures.cpu_s;
+                    client.cpu_us_per_operation = client.cpu_seconds * 1e6 / operations.max(1) as f64;
+                }
+                result.sync.push(done.figures);
                 directory.result(result);
             }
         }

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::dollars;
-use crate::cost::bill::{Bill, Line, Part};
+use crate::cost::bill::{Bill, Part};
 use crate::cost::bills::Bills;
 use crate::cost::money::{Usd, decimal, decimal_text};
 use crate::provider::Confidence;
@@ -26,10 +26,10 @@ pub fn quantity(text: &str) -> String {
 }
 
 /// A unit as people say it: `GiB-month`, `1,000 requests`.
-fn unit(line: &Line) -> String {
-    match line.unit.split_once(' ') {
+pub fn unit(written: &str) -> String {
+    match written.split_once(' ') {
         Some((count, what)) => format!("{} {what}", quantity(count)),
-        None => line.unit.clone(),
+        None => written.to_string(),
     }
 }
 
@@ -79,7 +79,7 @@ pub fn itemised(bill: &Bill) -> Table {
         table.row([
             line.item.clone(),
             quantity(&line.quantity),
-            unit(line),
+            unit(&line.unit),
             format!("${}", line.unit_price_usd),
             line.amount_usd.shown(),
             line.as_of.clone(),

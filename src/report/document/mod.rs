@@ -3,7 +3,7 @@
 mod csv;
 mod html;
 mod markdown;
-mod terminal;
+pub mod terminal;
 
 use serde::Serialize;
 use serde_json::Value;

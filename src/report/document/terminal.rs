@@ -13,7 +13,8 @@ pub const SHOWN_WIDTH: u16 = 150;
 /// Longest name of a row that is kept on one line.
 const LONGEST_NAME: usize = 44;
 
-fn table(table: &Table) -> String {
+/// A table, below an empty line.
+pub fn table(table: &Table) -> String {
     let mut drawn = Drawn::new();
     if !std::io::stdout().is_terminal() {
         drawn.set_width(SHOWN_WIDTH);

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::comparison::Comparison;
 use super::directory::Environment;
 use super::document::Table;
+use super::loops;
 use super::page;
 use super::terminal::cost;
 use crate::published::Published;
@@ -79,6 +80,7 @@ pub struct Report {
     references: Vec<Reference>,
     sources: Vec<String>,
     costs: Vec<Cost>,
+    loops: Vec<Table>,
     title: String,
     what: Vec<String>,
     lines_expected: usize,
@@ -123,6 +125,7 @@ impl Report {
             table: cost::items(cost),
             notes: cost.notes.clone(),
         }));
+        self.loops.extend(loops::table(&result.sync));
         let lines = self.lines(series, subject);
         self.runs.push(Drawn {
             id: result.run.id.clone(),
@@ -231,6 +234,7 @@ impl Report {
             figures => Value::from(Serde(&self.figures)),
             comparisons => self.comparisons.iter().map(shown).collect::<Vec<_>>(),
             sources => self.sources,
+            loops => Value::from(Serde(&self.loops)),
             costs => Value::from(Serde(&self.costs)),
             facts => Value::from(Serde(&self.facts)),
         };

@@ -1,7 +1,7 @@
 //! What a run cost, line by line.
 
 use crate::cost::money::Usd;
-use crate::report::decisions::bills::quantity;
+use crate::report::decisions::bills::{quantity, unit};
 use crate::report::document::Table;
 use crate::summary::result::CostFigures;
 use crate::units::short_names;
@@ -38,7 +38,7 @@ pub fn items(cost: &CostFigures) -> Table {
         table.row([
             line.item.clone(),
             quantity(&line.quantity),
-            line.unit.clone(),
+            unit(&line.unit),
             format!("${}", line.unit_price_usd),
             amount(&line.amount_usd).shown(),
             line.as_of.clone(),
@@ -55,7 +55,11 @@ pub fn render(costs: &[CostFigures]) -> String {
     for (cost, name) in costs.iter().zip(names) {
         out.push_str(&format!("\ncost of {name}: {}\n", sentence(cost)));
         for row in items(cost).rows {
-            out.push_str(&format!("  {:30} {:>16} {} x {} = {}\n", row[0], row[1], row[2], row[3], row[4]));
+            let times = if row[2].starts_with(|c: char| c.is_ascii_digit()) { "x " } else { "" };
+            out.push_str(&format!(
+                "  {:30} {:>16} {times}{} at {} = {}\n",
+                row[0], row[1], row[2], row[3], row[4]
+            ));
         }
         cost.notes.iter().for_each(|note| out.push_str(&format!("  {note}\n")));
     }

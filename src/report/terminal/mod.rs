@@ -13,8 +13,11 @@ pub mod uploads;
 
 use table::{cell, lines, table};
 
+use super::document::terminal;
+use super::loops::table as table_of_loops;
+
 use crate::summary::merge::overall;
-use crate::summary::result::{Percentiles, RunResult, Window};
+use crate::summary::result::{Percentiles, RunResult, SyncLoop, Window};
 use crate::units::format_count;
 
 /// What is wrong with a window, one line each.
@@ -94,6 +97,7 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
         out.push_str(&of_store(result, store, detail));
     }
     out.push_str(&stores::render(&result.windows));
+    out.push_str(&loops(&result.sync));
     for side in &result.side_calls {
         let failed = if side.failed > 0 { format!(", {} failed", side.failed) } else { String::new() };
         out.push_str(&format!(
@@ -107,6 +111,11 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
         out.push_str(&client(result));
     }
     out
+}
+
+/// Synchronisations, where there were any.
+pub fn loops(loops: &[SyncLoop]) -> String {
+    table_of_loops(loops).map_or_else(String::new, |table| terminal::table(&table))
 }
 
 fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {

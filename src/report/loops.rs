@@ -1,0 +1,114 @@
+//! Synchronisations side by side: wall time of whole loops, rates, CPU, and how much faster than the baseline.
+
+use super::document::Table;
+use crate::summary::result::SyncLoop;
+use crate::units::{format_bytes, format_count, format_throughput, short_names};
+
+fn median(values: impl Iterator<Item = f64>) -> f64 {
+    let mut sorted: Vec<f64> = values.collect();
+    sorted.sort_by(f64::total_cmp);
+    match sorted.len() {
+        0 => 0.0,
+        n if n % 2 == 1 => sorted[n / 2],
+        n => (sorted[n / 2 - 1] + sorted[n / 2]) / 2.0,
+    }
+}
+
+/// Loops of each direction, tool and store, in the order in which they first went.
+fn groups(loops: &[SyncLoop]) -> Vec<Vec<&SyncLoop>> {
+    let mut groups: Vec<Vec<&SyncLoop>> = Vec::new();
+    for one in loops {
+        let same = |g: &&mut Vec<&SyncLoop>| {
+            (&g[0].direction, &g[0].client, &g[0].store) == (&one.direction, &one.client, &one.store)
+        };
+        match groups.iter_mut().find(same) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
+}
+
+/// The table, where there are any loops; the first contestant of each direction is the baseline.
+pub fn table(loops: &[SyncLoop]) -> Option<Table> {
+    let first = loops.first()?;
+    let head = format!(
+        "{} files of {} per loop, the target empty at its beginning; wall time of a whole loop",
+        format_count(first.objects),
+        format_bytes(first.bytes / first.objects.max(1)),
+    );
+    let columns = [
+        "direction",
+        "client",
+        "store",
+        "loops#",
+        "median s#",
+        "fastest#",
+        "slowest#",
+        "files/s#",
+        "throughput#",
+        "CPU s/GiB#",
+        "speed-up#",
+    ];
+    let mut table = Table::new(head, &columns);
+    let groups = groups(loops);
+    let wall_s = |group: &[&SyncLoop]| median(group.iter().map(|l| l.wall_s));
+    let names = short_names(&groups.iter().map(|g| g[0].store.as_str()).collect::<Vec<_>>());
+    for (group, store) in groups.iter().zip(names) {
+        let first = group[0];
+        let wall = wall_s(group);
+        let baseline = groups.iter().find(|g| g[0].direction == first.direction).map_or(wall, |g| wall_s(g));
+        let gib = first.bytes as f64 / f64::from(1u32 << 30);
+        let times = || group.iter().map(|l| l.wall_s);
+        let cpu = || format!("{:.2}", median(group.iter().map(|l| l.cpu_s)) / gib);
+        table.row([
+            first.direction.clone(),
+            first.client.clone(),
+            store,
+            group.len().to_string(),
+            format!("{wall:.2}"),
+            format!("{:.2}", times().fold(f64::INFINITY, f64::min)),
+            format!("{:.2}", times().fold(0.0, f64::max)),
+            format_count((first.objects as f64 / wall) as u64),
+            format_throughput(first.bytes as f64 / wall),
+            if gib > 0.0 { cpu() } else { "-".into() },
+            format!("{:.2}", baseline / wall),
+        ]);
+    }
+    Some(table)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_stand_beside_the_baseline_of_their_direction() {
+        let one = |direction: &str, client: &str, wall_s: f64| SyncLoop {
+            store: "s3://b".into(),
+            direction: direction.into(),
+            client: client.into(),
+            repeat: 0,
+            wall_s,
+            cpu_s: 1.0,
+            objects: 2000,
+            bytes: 2000 << 20,
+            objects_per_s: 0.0,
+            bytes_per_s: 0.0,
+        };
+        let loops = [
+            one("up", "ours", 1.0),
+            one("up", "theirs", 8.0),
+            one("up", "ours", 2.0),
+            one("up", "ours", 9.0),
+            one("down", "theirs", 3.0),
+        ];
+        let table = table(&loops).unwrap();
+        assert!(table.head.starts_with("2,000 files of 1 MiB"), "{}", table.head);
+        let cells = |at: usize| table.rows[at].join("|");
+        assert!(cells(0).starts_with("up|ours|s3://b|3|2.00|1.00|9.00|1,000|"), "{}", cells(0));
+        assert!(cells(0).ends_with("|0.50|1.00") && cells(1).ends_with("|0.25"), "{} {}", cells(0), cells(1));
+        assert!(cells(2).ends_with("|1.00"), "the only one of its direction is its baseline");
+        assert_eq!(super::table(&[]), None);
+    }
+}
