@@ -53,9 +53,16 @@ pub fn table(loops: &[SyncLoop]) -> Option<Table> {
     let mut table = Table::new(head, &columns);
     let groups = groups(loops);
     let wall_s = |group: &[&SyncLoop]| median(group.iter().map(|l| l.wall_s));
-    let names = short_names(&groups.iter().map(|g| g[0].store.as_str()).collect::<Vec<_>>());
-    for (group, store) in groups.iter().zip(names) {
+    let mut stores: Vec<&str> = Vec::new();
+    groups.iter().map(|g| g[0].store.as_str()).for_each(|store| {
+        if !stores.contains(&store) {
+            stores.push(store);
+        }
+    });
+    let names = short_names(&stores);
+    for group in &groups {
         let first = group[0];
+        let store = stores.iter().zip(&names).find(|(s, _)| **s == first.store).map(|(_, name)| name.clone());
         let wall = wall_s(group);
         let baseline = groups.iter().find(|g| g[0].direction == first.direction).map_or(wall, |g| wall_s(g));
         let gib = first.bytes as f64 / f64::from(1u32 << 30);
@@ -64,7 +71,7 @@ pub fn table(loops: &[SyncLoop]) -> Option<Table> {
         table.row([
             first.direction.clone(),
             first.client.clone(),
-            store,
+            store.unwrap_or_default(),
             group.len().to_string(),
             format!("{wall:.2}"),
             format!("{:.2}", times().fold(f64::INFINITY, f64::min)),
@@ -85,7 +92,7 @@ mod tests {
     #[test]
     fn medians_stand_beside_the_baseline_of_their_direction() {
         let one = |direction: &str, client: &str, wall_s: f64| SyncLoop {
-            store: "s3://b".into(),
+            store: "s3://b?endpoint=http://h:1".into(),
             direction: direction.into(),
             client: client.into(),
             repeat: 0,

@@ -252,6 +252,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     result.cost = arguments.spent(&budget);
     result.run.partial = problem.is_some();
     result.client.peak_rss_bytes = peak_rss_bytes();
+    environment.workers = result.client.workers;
     directory.result(&result);
     directory.environment(&environment).map_err(out_error)?;
     directory.finish().map_err(out_error)?;
