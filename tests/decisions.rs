@@ -8,8 +8,7 @@ mod support;
 
 use ask::{good, json, name, refused, usd};
 use made::made;
-use serde_json::Value;
-use support::{Server, plimsoll, scratch, text};
+use support::scratch;
 
 #[test]
 fn bills_cross_where_they_do() {
@@ -192,89 +191,6 @@ fn what_was_measured_at_its_provider_needs_no_caveat() {
     let value = json(&["advise", name(&run), "--storage", "1TB", "--slo", "get.p50 < 1s", "--json"]);
     assert_eq!((value["recommended"].is_string(), value["caveat"].is_null()), (true, true));
     assert_eq!(value["candidates"][0]["known_by"], "measured");
-}
-
-#[test]
-fn a_run_says_what_it_cost_and_ends_before_it_costs_more() {
-    let out = scratch("run-cost");
-    let server = Server::start("", false);
-    server.ready("");
-    let url = format!(
-        "s3://bucket/team?endpoint={}&provider=aws-s3&style=path&region=us-east-1",
-        server.endpoint()
-    );
-    let run = |more: &[&str]| {
-        let base = [
-            "run",
-            "get",
-            "--store",
-            &url,
-            "--objects",
-            "50",
-            "--size",
-            "64KiB",
-            "--warmup",
-            "0s",
-            "--json",
-            "--out",
-        ];
-        plimsoll(&base).arg(&out).args(more).output().unwrap()
-    };
-    let output = run(&["--operations", "200", "--max-cost", "1"]);
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let cost = &value["cost"][0];
-    assert_eq!((cost["provider"].as_str(), cost["emulated"].as_bool()), (Some("aws-s3"), Some(true)));
-    let line = |item: &str| {
-        let lines = cost["lines"].as_array().unwrap();
-        lines.iter().find(|l| l["item"].as_str().unwrap().starts_with(item)).unwrap().clone()
-    };
-    // 200 reads of 64 KiB; 50 writes, a look at the bucket, and the listings of the clean-up.
-    assert_eq!(line("GET")["quantity"], "0.2");
-    let writes: f64 = line("PUT")["quantity"].as_str().unwrap().parse().unwrap();
-    assert!((0.052..0.056).contains(&writes), "{writes}");
-    assert_eq!(line("egress")["quantity"], "0.01220703125");
-    let sum: f64 = cost["lines"].as_array().unwrap().iter().map(usd("amount_usd")).sum();
-    assert!((sum - usd("total_usd")(cost)).abs() < 1e-12);
-    let estimated = usd("estimated_usd")(cost);
-    assert!((estimated / usd("total_usd")(cost) - 1.0).abs() < 0.05, "{estimated} {cost:#}");
-
-    // Ended in time, although a second of this store costs more than the whole run may.
-    let output = run(&["--duration", "30s", "--concurrency", "4", "--max-cost", "0.02"]);
-    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("--max-cost $0.02"));
-    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let spent = usd("total_usd")(&value["cost"][0]);
-    assert!((0.01..=0.02).contains(&spent), "{spent}");
-    assert_eq!(value["run"]["partial"], true);
-
-    // Refused: known beforehand to cost more, more in flight than it may cost, or nothing known of the price.
-    let not_run = |more: &[&str], expected: &str| {
-        let output = run(more);
-        assert_eq!(output.status.code(), Some(2), "{more:?}");
-        assert!(text(&output.stderr).contains(expected), "{more:?}: {}", text(&output.stderr));
-    };
-    not_run(&["--operations", "1000000", "--max-cost", "1"], "estimated to cost");
-    not_run(&["--duration", "1s", "--max-cost", "0.0000001"], "--max-cost");
-    not_run(&["--duration", "1s", "--max-cost", "free"], "--max-cost 'free' is not an amount");
-    let unpriced = url.replace("provider=aws-s3", "provider=minio");
-    refused(
-        &["run", "get", "--store", &unpriced, "--max-cost", "1", "--duration", "1s"],
-        &["--max-cost", "nothing is known of what", "--prices"],
-    );
-    let table = format!("dynamodb://table?region=us-east-1&endpoint={}", server.endpoint());
-    refused(
-        &["run", "list", "--store", &table, "--max-cost", "1", "--duration", "1s"],
-        &["--max-cost", "no price is known for ListObjects at aws-dynamodb", "--prices"],
-    );
-    let eventual = format!("{table}&consistent=off");
-    let dry = plimsoll(&["run", "get", "--store", &eventual, "--dry-run", "--operations", "1000"]);
-    let dry = { dry }.output().unwrap();
-    assert!(text(&dry.stdout).contains("aws-dynamodb-eventual"), "{}", text(&dry.stdout));
-
-    // Each of several hosts may spend its share.
-    let host = ["--shard", "1/4", "--start-at", "+60s", "--duration", "1s", "--max-cost", "0.00000001"];
-    not_run(&host, "--max-cost $0.00000001 ($0.00000000250 on each of 4 hosts)");
 }
 
 /// Options were taken and had no effect.

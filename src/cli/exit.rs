@@ -27,6 +27,11 @@ impl Exit {
         Exit { code: 3, message: message.to_string() }
     }
 
+    /// The same end, with more to say of it.
+    pub fn with(self, more: &str) -> Exit {
+        Exit { message: self.message + more, ..self }
+    }
+
     /// 130: interrupted; results are kept.
     pub fn interrupted(message: impl Display) -> Exit {
         Exit { code: 130, message: message.to_string() }

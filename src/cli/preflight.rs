@@ -7,6 +7,7 @@ use super::stores::Opened;
 use crate::clock::wall_now;
 use crate::driver::clean::{insist, root};
 use crate::report::directory::StoreFacts;
+use crate::store::url::StoreUrl;
 use crate::store::{Failure, Request, Store};
 use crate::workload::dataset::{Existing, Found, UNKNOWN_SIZE};
 
@@ -41,10 +42,13 @@ pub fn preflight(opened: &Opened, id: &str, create_bucket: bool) -> Result<Store
     })??;
     let description = store.describe();
     let ms = |ns: u64| (ns > 0).then_some(ns as f64 / 1e6);
+    let (region, class) = opened.url.as_ref().map(StoreUrl::place).unwrap_or_default();
     Ok(StoreFacts {
         url: opened.written.clone(),
         provider: description.provider,
         endpoint: description.endpoint,
+        region: region.map(str::to_string),
+        storage_class: class.map(str::to_string),
         addresses: description.addresses,
         signing: description.signing,
         root,

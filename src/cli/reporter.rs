@@ -242,8 +242,9 @@ impl Listener for Reporter<'_> {
 
     fn snapshot(&mut self, states: &[WindowState]) {
         self.judge_ramp(states);
-        if let (Some(budget), Some(live)) = (&self.budget, &self.live) {
-            live.cost(&budget.figures());
+        if let Some(budget) = &self.budget {
+            budget.watch();
+            self.live.iter().for_each(|live| live.cost(&budget.figures()));
         }
         self.progress.show(states, &self.job.stints);
         self.directory.flush();

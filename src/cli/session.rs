@@ -156,6 +156,7 @@ fn ready(asked: &Experiment, settings: &Settings, rounds: &mut dyn Rounds) -> Re
         environment.stores.push(preflight(store, &group, settings.create_bucket)?);
     }
     let stints = rounds.first(stints_of(&experiment, &opened)?);
+    budget.check(&stints)?;
     let shard = settings.shard();
     environment.workers =
         settings.workers.unwrap_or_else(|| workers_for(&stints, usable_cores() as usize, shard));
@@ -274,21 +275,22 @@ pub fn execute_rounds(
     let Driven { job, mut result, mut problem } = driven;
     let interrupted = control.stopped_at().is_some();
     let partial = problem.is_some() || interrupted;
+    ready.budget.lift();
     // Other shards may still read what an interrupted one prepared.
     let others_read = interrupted && settings.shard().of > 1;
     if !settings.keep && !others_read {
         problem = problem.or(clean_up(&ready.experiment, &job, &mut ready.environment, &progress, &path));
     }
     progress.end();
-    if others_read {
-        problem = Some(Exit::interrupted(format!(
-            "interrupted; results are kept and marked partial; when the other shards are done, `plimsoll clean {}` removes its objects",
+    if interrupted {
+        let ended = ready.budget.ended();
+        let exit =
+            ended.unwrap_or_else(|| Exit::interrupted("interrupted; results are kept and marked partial"));
+        let later = format!(
+            "; when the other shards are done, `plimsoll clean {}` removes its objects",
             path.display()
-        )));
-    } else if let Some(ended) = ready.budget.ended().filter(|_| interrupted) {
-        problem = Some(ended);
-    } else if interrupted {
-        problem = Some(Exit::interrupted("interrupted; results are kept and marked partial"));
+        );
+        problem = Some(if others_read { exit.with(&later) } else { exit });
     }
     result.cost = ready.budget.figures();
     conclude(&mut result, partial, &mut directory);

@@ -2,7 +2,7 @@
 
 use super::bill::{Line, bill, is_billed, total};
 use super::money::Usd;
-use super::tariff::Tariff;
+use super::tariff::{Measure, Tariff};
 use super::usage::{Period, Usage};
 use crate::provider::calls::{Call, Calls};
 use crate::summary::result::{CostFigures, CostLine};
@@ -18,6 +18,10 @@ pub struct Spent {
     pub uploaded: u64,
     /// Object bytes read.
     pub downloaded: u64,
+    /// Bytes of an object, where that is known; their mean otherwise.
+    pub object_bytes: Option<u64>,
+    /// Bytes that the store counts beside an object's content: its key and names, where it counts them.
+    pub names: u64,
     /// Seconds from the first request to the last.
     pub seconds: u64,
     /// Whether what is read leaves for the internet.
@@ -27,40 +31,58 @@ pub struct Spent {
 }
 
 impl Spent {
-    /// The mean size of an object.
-    fn object_bytes(&self) -> u64 {
-        let objects = self.calls.get(Call::PutObject) + self.calls.get(Call::CompleteMultipartUpload);
+    /// The mean size of an object; those whose writing was refused are none.
+    fn mean_object(&self) -> u64 {
+        let written = [Call::PutObject, Call::CompleteMultipartUpload];
+        let refused = self.refused.iter().filter(|(call, ..)| written.contains(call)).map(|(.., n)| n);
+        let asked: u64 = written.iter().map(|call| self.calls.get(*call)).sum();
+        let objects = asked.saturating_sub(refused.sum());
         let mean = |bytes: u64, n: u64| bytes.checked_div(n).filter(|mean| *mean > 0);
         mean(self.uploaded, objects)
             .or_else(|| mean(self.downloaded, self.calls.get(Call::GetObject)))
             .unwrap_or(0)
     }
 
-    /// The usage that is charged, and what has no price.
-    fn usage(&self, tariff: &Tariff) -> (Usage, Vec<String>) {
+    /// The usage that is charged, and what has no price: how many, and of what.
+    fn usage(&self, tariff: &Tariff) -> (Usage, Vec<(Option<u64>, String)>) {
         let mut calls = self.calls;
         for (call, _, n) in self.refused.iter().filter(|(_, status, _)| !is_billed(tariff, *status)) {
             calls.set(*call, calls.get(*call).saturating_sub(*n));
         }
         let mut unpriced = Vec::new();
         while let Some(call) = calls.kinds().first_missing_in(tariff.priced) {
-            unpriced.push(format!("{} {}", calls.get(call), call.name()));
+            unpriced.push((Some(calls.get(call)), call.name()));
             calls.set(call, 0);
         }
+        let mut priced = |bytes: u64, measure: Measure, what: &str| {
+            let known = bytes == 0 || tariff.meter(measure).is_some();
+            if !known {
+                unpriced.push((None, what.to_string()));
+            }
+            if known { bytes } else { 0 }
+        };
+        let stored = priced(self.uploaded, Measure::Storage, "storage");
+        let egress = if self.leaves { self.downloaded } else { 0 };
+        let egress = priced(egress, Measure::Egress, "egress to the internet");
         let machine = self.machine.iter().filter(|m| tariff.instances.iter().any(|i| i.item == **m));
         let usage = Usage {
             period: Period::Seconds(self.seconds),
-            stored: self.uploaded,
-            stored_peak: self.uploaded,
-            object_bytes: self.object_bytes(),
+            stored,
+            stored_peak: stored,
+            object_bytes: self.object_bytes.unwrap_or_else(|| self.mean_object()) + self.names,
             calls,
             uploaded: self.uploaded,
             downloaded: self.downloaded,
-            egress: if self.leaves { self.downloaded } else { 0 },
+            egress,
             instances: machine.map(|m| (m.clone(), self.seconds)).collect(),
             ..Usage::default()
         };
         (usage, unpriced)
+    }
+
+    /// The first thing of it that has no known price.
+    pub fn unpriced(&self, tariff: &Tariff) -> Option<String> {
+        self.usage(tariff).1.into_iter().next().map(|(_, what)| what)
     }
 
     /// What that costs, what has no price left out; nothing at all where the provider takes no such objects.
@@ -88,7 +110,12 @@ impl Spent {
             ..CostFigures::default()
         };
         if !unpriced.is_empty() {
-            figures.notes.push(format!("no price is known for {}; they are left out", unpriced.join(", ")));
+            let told = |(count, what): &(Option<u64>, String)| match count {
+                Some(count) => format!("{count} {what}"),
+                None => what.clone(),
+            };
+            let told: Vec<String> = unpriced.iter().map(told).collect();
+            figures.notes.push(format!("no price is known for {}; left out", told.join(", ")));
         }
         let bill = match bill(tariff, &usage) {
             Ok(bill) => bill,

@@ -111,6 +111,10 @@ impl Observer for Watcher<'_> {
         self.expected.declared
     }
 
+    fn expects(&self) -> Option<u64> {
+        self.expected.bytes
+    }
+
     fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
     }

@@ -59,6 +59,11 @@ pub async fn lane_loop(context: Rc<Context>, id: usize, mut lane: Box<dyn Lane>)
         if cooldown_ns > 0 || std::mem::take(&mut state.looked_after) {
             free_since_ns = now_ns();
         }
+        if std::mem::take(&mut state.withheld) {
+            // The run is about to end.
+            wait_until(&mut state.timer, now_ns() + 10 * MILLISECOND).await;
+            free_since_ns = now_ns();
+        }
         if state.refused > 0 && task.intended_ns.is_none() {
             pause_after_refusal(&mut state).await;
             free_since_ns = now_ns();
@@ -85,6 +90,8 @@ struct LaneState {
     file: Option<(PathBuf, Rc<FileContent>)>,
     /// Whether the lane was busy with the last operation beyond its end.
     looked_after: bool,
+    /// Whether a request of the last operation was withheld.
+    withheld: bool,
 }
 
 /// A closed loop against a dead server would otherwise spin, a hundred thousand failures a second; after the first
@@ -287,6 +294,10 @@ fn settle(
     state: &mut LaneState,
 ) -> u64 {
     let Ending { result, tries: Tries { attempts, retries, spent }, start_ns } = ending;
+    state.withheld = matches!(&result, Err(Ended::Failed(f)) if f.class == ErrorClass::Withheld);
+    if state.withheld && start_ns == 0 {
+        return never_begun(context, task, operation.kind);
+    }
     let timeout = ErrorClass::Timeout;
     let mut timings = match &result {
         Ok(reply) => reply.timings,
@@ -304,6 +315,8 @@ fn settle(
     state.refused = if refused { state.refused + 1 } else { 0 };
     let outcome = match &result {
         Ok(reply) => Outcome::Done(reply.bytes),
+        // What was begun is left where it is, as at any early end.
+        Err(Ended::Failed(_)) if state.withheld => Outcome::Undrained,
         Err(Ended::Failed(failure)) => {
             tell(context, &failure.class, &failure.message);
             Outcome::Failed(&failure.class)
@@ -332,6 +345,16 @@ fn settle(
     };
     context.recorder.borrow_mut().completed(&completed);
     timings.end_ns
+}
+
+/// An operation of which nothing was sent: one that was due waited until now, and one of a closed loop was none.
+fn never_begun(context: &Context, task: Task, kind: OperationKind) -> u64 {
+    let now = now_ns();
+    if let Some(intended) = task.intended_ns {
+        let phase = context.number(task.phase);
+        context.recorder.borrow_mut().never_begun(phase, task.number, kind, intended, now);
+    }
+    now
 }
 
 /// Passes on the first failure of each class.

@@ -2,7 +2,7 @@
 //! by time does as many operations as the store lets it, so its counts are open.
 
 use super::Experiment;
-use crate::schedule::{Load, Phase, Role};
+use crate::schedule::{Load, Phase, Role, Verify};
 use crate::workload::size::Size;
 use crate::workload::{Dataset, OperationKind};
 
@@ -55,22 +55,41 @@ pub fn of_phase(phase: &Phase, repeats: u32) -> PhaseEstimate {
     let workload = &phase.workload;
     let share = |kind| f64::from(workload.mix.share(kind)) / f64::from(workload.mix.total());
     let of_kind = |kind| once.map(|n| (n as f64 * share(kind)).round() as u64 * passes);
+    let wrote = workload.written.size.mean();
+    let rewritten = of_kind(OperationKind::Update)
+        .zip(of_kind(OperationKind::ReadModifyWrite))
+        .map(|(updates, modified)| ((updates + modified) as f64 * wrote).round() as u64);
     let read_mean = workload.read.as_ref().filter(|d| d.existing.is_none()).map(|d| d.size.mean());
-    let reads = of_kind(OperationKind::Get).map(|n| read_mean.map(|mean| (mean * n as f64).round() as u64));
+    let reads = of_kind(OperationKind::Get)
+        .zip(of_kind(OperationKind::ReadModifyWrite))
+        .map(|(gets, modified)| read_mean.map(|mean| (mean * (gets + modified) as f64).round() as u64));
     let ranges = of_kind(OperationKind::GetRange).map(|n| n * workload.range);
-    let bytes_read = match (share(OperationKind::Get) > 0.0, reads, ranges) {
+    let any = |kinds: &[OperationKind]| kinds.iter().any(|kind| share(*kind) > 0.0);
+    let whole = any(&[OperationKind::Get, OperationKind::ReadModifyWrite]);
+    let bytes_read = match (whole, reads, ranges) {
+        // How much a scan finds is the store's.
+        _ if share(OperationKind::Scan) > 0.0 => None,
         (true, Some(Some(whole)), Some(ranges)) => Some(whole + ranges),
         (true, _, _) => None,
         (false, _, ranges) if share(OperationKind::GetRange) > 0.0 => ranges,
         _ => Some(0),
     };
+    let bytes_written =
+        match any(&[OperationKind::Put, OperationKind::Update, OperationKind::ReadModifyWrite]) {
+            true => of_kind(OperationKind::Put)
+                .map(|puts| written_bytes(&workload.written, puts))
+                .zip(rewritten)
+                .map(|(put, rewritten)| put + rewritten),
+            false => Some(0),
+        };
+    let read_back = match phase.verify {
+        Verify::Readback => bytes_written,
+        _ => Some(0),
+    };
     PhaseEstimate {
         operations: once.map(|n| n * passes),
-        bytes_written: match share(OperationKind::Put) > 0.0 {
-            true => of_kind(OperationKind::Put).map(|puts| written_bytes(&workload.written, puts)),
-            false => Some(0),
-        },
-        bytes_read,
+        bytes_written,
+        bytes_read: bytes_read.zip(read_back).map(|(read, back)| read + back),
         duration_ns: phase.limit.duration_ns.map(|ns| ns * passes),
     }
 }

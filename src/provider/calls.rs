@@ -66,6 +66,13 @@ impl Call {
 pub struct Calls([u64; KINDS]);
 
 impl Calls {
+    /// So many of one kind.
+    pub fn of(call: Call, count: u64) -> Calls {
+        let mut calls = Calls::default();
+        calls.set(call, count);
+        calls
+    }
+
     /// How many of that kind.
     pub fn get(&self, call: Call) -> u64 {
         self.0[call.index()]

@@ -48,6 +48,12 @@ pub struct StoreFacts {
     pub provider: String,
     /// `scheme://host:port`.
     pub endpoint: String,
+    /// The region that it is in, where that is known.
+    #[serde(default)]
+    pub region: Option<String>,
+    /// The storage class that it writes, where it is not the usual one.
+    #[serde(default)]
+    pub storage_class: Option<String>,
     /// Addresses in use.
     pub addresses: Vec<String>,
     /// What signatures cover.

@@ -1,11 +1,15 @@
 //! Wraps a store and counts every request that passes, whoever makes it: what tests hold the instrument's own counts against, and what
 //! the bill of a run is made of.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::{Capabilities, Description, Failure, Lane, Local, Observer, Reply, Request, SideCall, Store};
+use super::{
+    BodyChecksum, Capabilities, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request,
+    SideCall, Store, Timings,
+};
 use crate::provider::Profile;
 use crate::provider::calls::{Call, Calls, KINDS};
 
@@ -54,6 +58,7 @@ impl Counts {
         refused.iter().map(|((call, status), n)| (Call::ALL[*call], *status, *n)).collect()
     }
 
+    /// Counts what a request came to.
     fn note(&self, call: Call, result: &Result<Reply, Failure>) {
         match result {
             Ok(reply) => {
@@ -80,57 +85,128 @@ impl Counts {
 /// What one request costs, with the object bytes that it moves, in picodollars.
 pub type Charge = Arc<dyn Fn(Call, u64) -> u64 + Send + Sync>;
 
-/// A bound on what requests may cost together, whatever the stores. It is looked at with every request: a second of a fast store can
-/// cost more than a whole run may.
+/// A bound on what requests may cost together, whatever the stores. Each is held against it before it is sent, with all that it may come
+/// to; what does not fit is withheld.
 pub struct Limit {
     most: u64,
-    spent: AtomicU64,
-    /// Requests on their way.
-    open: AtomicU64,
-    dearest: AtomicU64,
+    /// What was spent, and what requests on their way may come to.
+    committed: AtomicU64,
+    /// What time has cost so far, as it was last told.
+    timed: AtomicU64,
+    /// Bytes of the largest object that there may be.
+    largest: u64,
+    /// Whether everything may pass: clean-up is over the bound rather than left undone.
+    lifted: AtomicBool,
     reached: Box<dyn Fn() + Send + Sync>,
 }
 
-/// Requests that may begin between the one that reaches the bound and the end that it brings, beside those on their way.
-const STRAGGLERS: u64 = 4;
-
 impl Limit {
-    /// At most so many picodollars; the dearest request costs so much as far as that is known. `reached` is called, perhaps often, when
-    /// what is on its way could exceed the bound.
-    pub fn new(most: u64, dearest: u64, reached: Box<dyn Fn() + Send + Sync>) -> Limit {
-        let (spent, open) = (AtomicU64::new(0), AtomicU64::new(0));
-        Limit { most, spent, open, dearest: AtomicU64::new(dearest), reached }
+    /// At most so many picodollars; `largest` bytes are taken for an object whose size is not known. `reached` is called, perhaps often,
+    /// when a request is withheld.
+    pub fn new(most: u64, largest: u64, reached: Box<dyn Fn() + Send + Sync>) -> Limit {
+        Limit {
+            most,
+            committed: AtomicU64::new(0),
+            timed: AtomicU64::new(0),
+            largest,
+            lifted: AtomicBool::new(false),
+            reached,
+        }
     }
 
-    /// What may still be spent when the bound is reached: each request on its way may bring bytes that were not known, and its lane may
-    /// begin another.
-    pub fn margin(&self) -> u64 {
-        let requests = 2 * self.open.load(Ordering::Relaxed) + STRAGGLERS;
-        requests.saturating_mul(self.dearest.load(Ordering::Relaxed))
+    /// From now on everything may pass.
+    pub fn lift(&self) {
+        self.lifted.store(true, Ordering::Relaxed);
     }
 
-    fn add(&self, cost: u64, of_one: u64) {
-        self.dearest.fetch_max(of_one, Ordering::Relaxed);
-        let spent = self.spent.fetch_add(cost, Ordering::Relaxed) + cost;
-        if spent.saturating_add(self.margin()) > self.most {
+    /// What time has cost since the beginning, in picodollars.
+    pub fn took(&self, timed: u64) {
+        let before = self.timed.swap(timed, Ordering::Relaxed);
+        self.committed.fetch_add(timed.saturating_sub(before), Ordering::Relaxed);
+        if !self.fits(0) {
             (self.reached)();
+        }
+    }
+
+    fn fits(&self, more: u64) -> bool {
+        let lifted = self.lifted.load(Ordering::Relaxed);
+        lifted || self.committed.load(Ordering::Relaxed).saturating_add(more) <= self.most
+    }
+
+    /// Sets `cost` aside, if there is room.
+    fn reserve(&self, cost: u64) -> bool {
+        self.committed.fetch_add(cost, Ordering::Relaxed);
+        if self.fits(0) {
+            return true;
+        }
+        self.committed.fetch_sub(cost, Ordering::Relaxed);
+        (self.reached)();
+        false
+    }
+
+    /// Replaces what was set aside by what it came to.
+    fn settle(&self, reserved: u64, spent: u64) {
+        self.committed.fetch_add(spent, Ordering::Relaxed);
+        self.committed.fetch_sub(reserved, Ordering::Relaxed);
+    }
+}
+
+/// A request on its way: what it has moved counts however it ends, also where it is called off.
+struct Passing<'a> {
+    counts: &'a Counts,
+    limit: Option<(&'a Charge, &'a Limit, u64)>,
+    call: Call,
+    /// Object bytes that it moved, as far as is known.
+    bytes: Cell<u64>,
+    /// Whether the bytes have been counted.
+    counted: Cell<bool>,
+}
+
+impl Drop for Passing<'_> {
+    fn drop(&mut self) {
+        if !self.counted.get() {
+            self.counts.downloaded.fetch_add(self.bytes.get(), Ordering::Relaxed);
+        }
+        if let Some((charge, limit, reserved)) = self.limit {
+            limit.settle(reserved, charge(self.call, self.bytes.get()));
         }
     }
 }
 
-/// A request on its way, until it is answered or called off.
-struct Open<'a>(&'a AtomicU64);
-
-impl<'a> Open<'a> {
-    fn of(limit: &'a Limit) -> Open<'a> {
-        limit.open.fetch_add(1, Ordering::Relaxed);
-        Open(&limit.open)
-    }
+/// Sees what comes in on its way to the observer that asked for it.
+struct Seeing<'a> {
+    inner: &'a mut dyn Observer,
+    bytes: &'a Cell<u64>,
 }
 
-impl Drop for Open<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+impl Observer for Seeing<'_> {
+    fn started(&mut self, at_ns: u64) {
+        self.inner.started(at_ns);
+    }
+
+    fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
+        self.bytes.set(self.bytes.get() + data.len() as u64);
+        self.inner.piece(data)
+    }
+
+    fn wants_checksum(&self) -> bool {
+        self.inner.wants_checksum()
+    }
+
+    fn checksum(&self) -> Option<BodyChecksum> {
+        self.inner.checksum()
+    }
+
+    fn headers(&self) -> &[(&'static str, String)] {
+        self.inner.headers()
+    }
+
+    fn expects(&self) -> Option<u64> {
+        self.inner.expects()
+    }
+
+    fn tag(&self) -> Option<&str> {
+        self.inner.tag()
     }
 }
 
@@ -203,12 +279,34 @@ struct CountedLane {
     limit: Option<(Charge, Arc<Limit>)>,
 }
 
-/// Object bytes that a request moves, as far as it says so itself.
-fn bytes_of(request: &Request<'_>) -> u64 {
-    match request {
-        Request::Put { body, .. } | Request::UploadPart { body, .. } => body.len(),
-        Request::Get { range: Some(range), .. } => range.end - range.start,
-        _ => 0,
+impl CountedLane {
+    /// Object bytes that a request may move; those that are charged by an object's size move none of it.
+    fn most_bytes(request: &Request<'_>, expected: Option<u64>, limit: &Limit) -> u64 {
+        match request {
+            Request::Put { body, .. } | Request::UploadPart { body, .. } => body.len(),
+            Request::Get { range: Some(range), .. } => range.end - range.start,
+            Request::Get { range: None, .. } | Request::Head { .. } | Request::Delete { .. } => {
+                expected.unwrap_or(limit.largest)
+            }
+            _ => 0,
+        }
+    }
+
+    /// What the request may come to; a failure where it is too much.
+    fn admit(&self, request: &Request<'_>, expected: Option<u64>) -> Result<u64, Failure> {
+        let Some((charge, limit)) = &self.limit else { return Ok(0) };
+        let call = request.call();
+        let cost = charge(call, Self::most_bytes(request, expected, limit));
+        // What has begun may always be called off.
+        if call == Call::AbortMultipartUpload {
+            limit.committed.fetch_add(cost, Ordering::Relaxed);
+            return Ok(cost);
+        }
+        if limit.reserve(cost) {
+            return Ok(cost);
+        }
+        let message = "not sent, because the run may not cost more than it does already";
+        Err(Failure::new(ErrorClass::Withheld, message, Timings::default()))
     }
 }
 
@@ -219,22 +317,36 @@ impl Lane for CountedLane {
         observer: &'a mut dyn Observer,
     ) -> Local<'a, Result<Reply, Failure>> {
         let call = request.call();
+        let expected = observer.expects();
+        let reserved = match self.admit(&request, expected) {
+            Ok(reserved) => reserved,
+            Err(withheld) => return Box::pin(std::future::ready(Err(withheld))),
+        };
         self.counts.requests[call.index()].fetch_add(1, Ordering::Relaxed);
-        let known = bytes_of(&request);
-        if let Some((charge, limit)) = &self.limit {
-            let cost = charge(call, known);
-            limit.add(cost, cost);
-        }
+        let bytes_by_size = match call {
+            Call::HeadObject | Call::DeleteObject => {
+                self.limit.as_ref().map(|(_, limit)| Self::most_bytes(&request, expected, limit))
+            }
+            _ => None,
+        };
         Box::pin(async move {
-            let _open = self.limit.as_ref().map(|(_, limit)| Open::of(limit));
-            let result = self.inner.execute(request, observer).await;
+            let passing = Passing {
+                counts: &self.counts,
+                limit: self.limit.as_ref().map(|(charge, limit)| (charge, limit.as_ref(), reserved)),
+                call,
+                bytes: Cell::new(0),
+                counted: Cell::new(false),
+            };
+            let mut seeing = Seeing { inner: observer, bytes: &passing.bytes };
+            let result = self.inner.execute(request, &mut seeing).await;
             self.counts.note(call, &result);
-            if let (Some((charge, limit)), Ok(reply)) = (&self.limit, &result)
-                && (reply.bytes > known || !reply.also.is_empty())
-            {
-                let also: u64 = reply.also.iter().map(|call| charge(*call, 0)).sum();
-                let whole = charge(call, reply.bytes.max(known)) + also;
-                limit.add(whole.saturating_sub(charge(call, known)), whole);
+            if let Ok(reply) = &result {
+                passing.counted.set(true);
+                passing.bytes.set(bytes_by_size.unwrap_or(reply.bytes));
+                if let Some((charge, limit)) = &self.limit {
+                    let also: u64 = reply.also.iter().map(|call| charge(*call, limit.largest)).sum();
+                    limit.settle(0, also);
+                }
             }
             result
         })

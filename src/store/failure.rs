@@ -21,6 +21,8 @@ pub enum ErrorClass {
     Corrupt,
     /// A file of ours could not be read or written.
     File,
+    /// It was never sent: the run may not cost more.
+    Withheld,
 }
 
 impl fmt::Display for ErrorClass {
@@ -33,6 +35,7 @@ impl fmt::Display for ErrorClass {
             ErrorClass::Reset => "reset",
             ErrorClass::Corrupt => "corrupt",
             ErrorClass::File => "file",
+            ErrorClass::Withheld => "withheld",
         })
     }
 }
@@ -88,7 +91,11 @@ impl Failure {
                 inside || self.status().is_some_and(|s| s == 429 || s == 408 || s >= 500)
             }
             ErrorClass::Connect | ErrorClass::Reset => true,
-            ErrorClass::Timeout | ErrorClass::Tls | ErrorClass::Corrupt | ErrorClass::File => false,
+            ErrorClass::Timeout
+            | ErrorClass::Tls
+            | ErrorClass::Corrupt
+            | ErrorClass::File
+            | ErrorClass::Withheld => false,
         }
     }
 }

@@ -186,6 +186,11 @@ pub trait Observer {
         &[]
     }
 
+    /// Size of the object that a whole read will bring, where it is known.
+    fn expects(&self) -> Option<u64> {
+        None
+    }
+
     /// A mark that the request carries to the server's log, where the run is held against it.
     fn tag(&self) -> Option<&str> {
         None

@@ -148,7 +148,8 @@ impl Dataset {
         hash_name(&self.name)
     }
 
-    fn found(&self) -> Option<&Found> {
+    /// The objects that were there before, once they have been looked for.
+    pub fn found(&self) -> Option<&Found> {
         self.existing.as_ref()?.found.as_deref()
     }
 

@@ -9,6 +9,7 @@ use crate::cli::cost::asked::Asked;
 use crate::cli::exit::Exit;
 use crate::cli::runs::Run;
 use crate::cost::bill::bill;
+use crate::cost::book::StoreTariff;
 use crate::cost::of_run::MONTH_S;
 use crate::cost::tariff::Tariff;
 use crate::provider::calls::Call;
@@ -71,12 +72,6 @@ pub fn at_home(facts: &StoreFacts) -> bool {
     is_home(&facts.provider, host.split(':').next().unwrap_or_default())
 }
 
-/// The value of a parameter of a store's URL.
-fn parameter<'a>(url: &'a str, name: &str) -> Option<&'a str> {
-    let query = url.split_once('?')?.1;
-    query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
-}
-
 /// The prices of a measured store, whether it was measured at home, and what must be said of the prices.
 fn tariff(
     asked: &Asked,
@@ -93,9 +88,9 @@ fn tariff(
             return Ok((tariff, at_home(facts) && own == Some(facts.provider.as_str()), None));
         }
     }
-    let (region, class) = (parameter(&facts.url, "region"), parameter(&facts.url, "storage_class"));
+    let (region, class) = (facts.region.as_deref(), facts.storage_class.as_deref());
     let found = asked.prices.of_store(&facts.provider, region, class, asked.date).map_err(Exit::input)?;
-    let (tariff, note) = found.ok_or_else(|| {
+    let StoreTariff { tariff, note, .. } = found.ok_or_else(|| {
         Exit::input(format!(
             "nothing is known of what {name} costs (provider {}); say whose prices hold with --price '{name}=aws-s3' (`plimsoll list prices`)",
             facts.provider

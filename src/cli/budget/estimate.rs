@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::clock::wall_now;
-use crate::cost::book::Prices;
+use crate::cost::book::{BookError, Prices, StoreTariff};
 use crate::cost::money::Usd;
 use crate::cost::of_store::Spent;
 use crate::cost::tariff::Tariff;
@@ -12,7 +12,7 @@ use crate::experiment::estimate::of_phase;
 use crate::machine::Machine;
 use crate::provider::calls::{Call, Calls};
 use crate::provider::is_home;
-use crate::schedule::{Phase, Role};
+use crate::schedule::{Phase, Role, Verify};
 use crate::store::counted::Charge;
 use crate::store::url::StoreUrl;
 use crate::workload::OperationKind;
@@ -58,10 +58,18 @@ pub struct Priced {
     pub estimate: Estimate,
     /// What must be said of the prices.
     pub note: Option<String>,
+    /// Whether the prices are those of another region.
+    pub elsewhere: bool,
+    /// Whether what is read leaves for the internet.
+    pub leaves: bool,
+    /// The machine that works, where it is charged with this store.
+    pub machine: Option<String>,
+    /// Bytes that the store counts beside an object's content.
+    names: u64,
 }
 
-/// Stands for a storage class where reads may bring what was there before, and cost half.
-const EVENTUAL: &str = "eventually-consistent";
+/// For how long at least what a request writes is charged with it.
+const CHARGED_S: u64 = 3600;
 
 /// The provider of a store, as far as its URL says.
 pub fn provider_of(url: &StoreUrl) -> Option<&str> {
@@ -73,15 +81,14 @@ pub fn provider_of(url: &StoreUrl) -> Option<&str> {
     }
 }
 
-/// The region that a store is in, and the storage class that it writes.
-fn place(url: Option<&StoreUrl>) -> (Option<&str>, Option<&str>) {
+/// Key, names of attributes and a size beside the content: what an item of DynamoDB consists of ("Item sizes and formats"). Keys have
+/// about 64 bytes.
+fn names(url: Option<&StoreUrl>) -> u64 {
     match url {
-        Some(StoreUrl::S3(s3)) => (Some(s3.endpoint.region.as_str()), s3.storage_class.as_deref()),
-        Some(StoreUrl::Gcs(gcs)) => (None, gcs.storage_class.as_deref()),
         Some(StoreUrl::DynamoDb(table)) => {
-            (Some(table.endpoint.region.as_str()), (!table.consistent).then_some(EVENTUAL))
+            table.key.len() as u64 + 64 + "content".len() as u64 + "size".len() as u64 + 4
         }
-        _ => (None, None),
+        _ => 0,
     }
 }
 
@@ -96,16 +103,21 @@ fn is_emulated(url: Option<&StoreUrl>, provider: &str) -> bool {
     !is_home(provider, host)
 }
 
-/// Whether the machine is of the same cloud as all of the stores; it is then taken to be in their region.
-pub fn near<'a>(priced: impl Iterator<Item = &'a Priced>, machine: &Machine) -> bool {
+/// Says of each store whether what is read there leaves for the internet, which it does unless the machine is of the same cloud and
+/// then taken to be in its region; the machine itself is charged once.
+pub fn locate<'a>(all: impl Iterator<Item = &'a mut Priced>, in_region: bool, machine: &Machine) {
     let vendor = machine.vendor.as_deref();
-    let home = |p: &Priced| match p.tariff.network.as_deref().filter(|_| !p.emulated) {
-        Some("aws-network") => vendor == Some("Amazon EC2"),
-        Some("google-network") => vendor == Some("Google"),
-        _ => false,
-    };
-    let homes: Vec<bool> = priced.map(home).collect();
-    !homes.is_empty() && homes.iter().all(|home| *home)
+    let mut free = machine.instance_type.clone();
+    for priced in all {
+        let home = match priced.tariff.network.as_deref().filter(|_| !priced.emulated) {
+            Some("aws-network") => vendor == Some("Amazon EC2"),
+            Some("google-network") => vendor == Some("Google"),
+            _ => false,
+        };
+        priced.leaves = !(in_region || home);
+        let sold = |name: &mut String| priced.tariff.instances.iter().any(|i| i.item == *name);
+        priced.machine = free.take_if(sold);
+    }
 }
 
 impl Priced {
@@ -116,31 +128,46 @@ impl Priced {
         provider: &str,
         url: Option<&StoreUrl>,
         planned: Planned<'_>,
-    ) -> Option<Priced> {
-        let (region, class) = place(url);
+    ) -> Result<Option<Priced>, BookError> {
+        let (region, class) = url.map(StoreUrl::place).unwrap_or_default();
         let today = wall_now().to_zoned(jiff::tz::TimeZone::UTC).date();
-        let (tariff, note) = prices.of_store(provider, region, class, today).ok()??;
+        let found = prices.of_store(provider, region, class, today)?;
+        let Some(StoreTariff { tariff, note, elsewhere }) = found else { return Ok(None) };
         let estimate = estimate(planned, &tariff);
         let emulated = is_emulated(url, provider);
-        Some(Priced { store: written.into(), tariff, emulated, estimate, note })
+        let (store, leaves, machine) = (written.into(), true, None);
+        let names = names(url);
+        Ok(Some(Priced { store, tariff, emulated, estimate, note, elsewhere, leaves, machine, names }))
     }
 
-    /// What the known part of a run costs, when what is read leaves or does not.
-    pub fn estimated(&self, leaves: bool, machine: Option<&str>) -> Usd {
-        let machine = machine.map(str::to_string);
-        Spent { leaves, machine, ..self.estimate.spent.clone() }.total(&self.tariff)
+    /// What the known part of a run costs.
+    pub fn estimated(&self) -> Usd {
+        self.told(self.estimate.spent.clone()).total(&self.tariff)
+    }
+
+    /// What is done, with what is known of where.
+    pub fn told(&self, spent: Spent) -> Spent {
+        Spent { leaves: self.leaves, machine: self.machine.clone(), names: self.names, ..spent }
+    }
+
+    /// What time costs of a run that has lasted so long: the machine, and what is stored beyond the hour that each write is charged with.
+    pub fn timed(&self, uploaded: u64, seconds: u64) -> Usd {
+        let stored = |seconds| Spent { uploaded, seconds, ..Spent::default() }.total(&self.tariff);
+        let machine =
+            Spent { seconds, machine: self.machine.clone(), ..Spent::default() }.total(&self.tariff);
+        machine + stored(seconds.max(CHARGED_S)) - stored(CHARGED_S)
     }
 
     /// What is known beforehand, in words.
-    pub fn announce(&self, leaves: bool, machine: Option<&str>) -> Vec<String> {
+    pub fn announce(&self) -> Vec<String> {
         let as_if = if self.emulated { "if it were " } else { "" };
-        let known = self.estimated(leaves, machine).shown();
+        let known = self.estimated().shown();
         let open = match self.estimate.open.as_slice() {
             [] => String::new(),
             open => format!(
                 ", and more in {}, which does what the store lets it: {}",
                 open.join(", "),
-                rates(&self.tariff, leaves)
+                rates(&self.tariff, self.leaves)
             ),
         };
         let line = format!("estimated cost of {}, {as_if}{}: {known}{open}", self.store, self.tariff.offer);
@@ -148,78 +175,95 @@ impl Priced {
         std::iter::once(line).chain(note).collect()
     }
 
-    /// The first request that the operations of those phases take and that has no price.
-    pub fn unpriced(&self, phases: &[Phase]) -> Option<Call> {
-        let kinds = phases.iter().flat_map(|p| p.workload.mix.shares()).map(|(kind, _)| *kind);
-        kinds.flat_map(requests_of).copied().find(|call| !self.tariff.priced.contains(*call))
+    /// The first thing that the operations of those phases take and that has no price.
+    pub fn unpriced(&self, phases: &[Phase]) -> Option<String> {
+        let mut one = Spent { seconds: 1, leaves: self.leaves, ..Spent::default() };
+        for phase in phases {
+            let workload = &phase.workload;
+            let (upload, written) = (&workload.written.upload, workload.written.size.largest());
+            let in_parts = upload.part_size > 0 && written > upload.part_size;
+            let readback = phase.verify == Verify::Readback;
+            workload
+                .mix
+                .shares()
+                .iter()
+                .flat_map(|(kind, _)| requests_of(*kind, in_parts, readback))
+                .for_each(|call| {
+                    one.calls.set(call, 1);
+                    one.uploaded |= u64::from(matches!(call, Call::PutObject | Call::UploadPart));
+                    one.downloaded |= u64::from(call == Call::GetObject);
+                });
+        }
+        one.unpriced(&self.tariff)
     }
 
     /// What single requests cost.
-    pub fn charge(&self, leaves: bool) -> Charge {
-        charge(&self.tariff, leaves)
+    pub fn charge(&self) -> Charge {
+        charge(&self.tariff, self.leaves, self.names)
     }
 }
 
 /// The requests that an operation takes.
-fn requests_of(kind: OperationKind) -> &'static [Call] {
-    match kind {
-        OperationKind::Put | OperationKind::Update => &[Call::PutObject],
-        OperationKind::Get | OperationKind::GetRange => &[Call::GetObject],
-        OperationKind::Head => &[Call::HeadObject],
-        OperationKind::List => &[Call::ListObjects],
-        OperationKind::Delete => &[Call::DeleteObject],
-        OperationKind::Scan => &[Call::ListObjects, Call::GetObject],
-        OperationKind::ReadModifyWrite => &[Call::GetObject, Call::PutObject],
+fn requests_of(kind: OperationKind, in_parts: bool, readback: bool) -> Vec<Call> {
+    let mut calls = match kind {
+        OperationKind::Put | OperationKind::Update if in_parts => {
+            vec![Call::CreateMultipartUpload, Call::UploadPart, Call::CompleteMultipartUpload]
+        }
+        OperationKind::Put | OperationKind::Update => vec![Call::PutObject],
+        OperationKind::Get | OperationKind::GetRange => vec![Call::GetObject],
+        OperationKind::Head => vec![Call::HeadObject],
+        OperationKind::List => vec![Call::ListObjects],
+        OperationKind::Delete => vec![Call::DeleteObject],
+        OperationKind::Scan => vec![Call::ListObjects, Call::GetObject],
+        OperationKind::ReadModifyWrite => vec![Call::GetObject, Call::PutObject],
+    };
+    if readback && matches!(kind, OperationKind::Put | OperationKind::Update) {
+        calls.push(Call::GetObject);
     }
+    calls
 }
 
-/// The largest requests of phases, as far as their sizes are known.
-pub fn largest(phases: &[Phase]) -> Vec<(Call, u64)> {
+/// The largest object that phases write or read, as far as sizes are known, and the largest request that moves bytes.
+pub fn largest(phases: &[Phase]) -> (u64, Vec<(Call, u64)>) {
     let of = |p: &Phase| {
         let w = &p.workload;
-        let (part, whole) = (w.written.upload.part_size, w.written.size.largest());
-        let written = if part > 0 { part.min(whole) } else { whole };
-        let read = w.read.as_ref().filter(|d| d.existing.is_none()).map_or(0, |d| d.size.largest());
-        let read = if w.range > 0 {
-            w.range.max(if w.mix.share(OperationKind::Get) > 0 { read } else { 0 })
-        } else {
-            read
-        };
-        let writes = [OperationKind::Put, OperationKind::Update, OperationKind::ReadModifyWrite];
-        let wrote = writes.into_iter().any(|kind| w.mix.share(kind) > 0);
-        let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
-        [(Call::PutObject, if wrote { written } else { 0 }), (Call::GetObject, if reads { read } else { 0 })]
+        let any = |kinds: &[OperationKind]| kinds.iter().any(|kind| w.mix.share(*kind) > 0);
+        let writes = any(&[OperationKind::Put, OperationKind::Update, OperationKind::ReadModifyWrite]);
+        let written = if writes { w.written.size.largest() } else { 0 };
+        let part = w.written.upload.part_size;
+        let put = if part > 0 { part.min(written) } else { written };
+        let known = w.read.as_ref().filter(|d| d.existing.is_none()).map_or(0, |d| d.size.largest());
+        let whole = any(&[OperationKind::Get, OperationKind::Scan, OperationKind::ReadModifyWrite]);
+        let readback = if p.verify == Verify::Readback { written } else { 0 };
+        let got = readback.max(if whole { known } else { w.range });
+        (written.max(known), [(Call::PutObject, put), (Call::GetObject, got)])
     };
-    phases.iter().flat_map(of).collect()
+    let all: Vec<_> = phases.iter().map(of).collect();
+    let object = all.iter().map(|(object, _)| *object).max().unwrap_or(0);
+    (object, all.into_iter().flat_map(|(_, requests)| requests).collect())
 }
 
 /// What single requests cost: their class, their bytes, a page of the listing that finds what they wrote, and what is paid for an object
-/// however soon it is deleted (an hour at least).
-fn charge(tariff: &Tariff, leaves: bool) -> Charge {
-    let table: Vec<[f64; 2]> = Call::ALL
-        .into_iter()
-        .map(|call| {
-            let cost = |bytes: u64| {
-                let mut spent = Spent { seconds: 3600, leaves, ..Spent::default() };
-                spent.calls.add(call, 1_000_000);
-                match call {
-                    Call::PutObject | Call::UploadPart => {
-                        spent.uploaded = bytes;
-                        spent.calls.add(Call::ListObjects, 1_000);
-                    }
-                    _ => spent.downloaded = bytes,
-                }
-                spent.total(tariff).pico() as f64
-            };
-            // Of a byte, which may be paid for as more, and of so many that what a request has free does not count.
-            let large = tariff.rules.largest_object.min(1 << 30);
-            let (small, all) = (cost(1_000_000), cost(1_000_000 * large));
-            [small / 1e6, (all - small).max(0.0) / 1e6 / large as f64]
-        })
-        .collect();
+/// however soon it is deleted (an hour at least), its deletion included.
+fn charge(tariff: &Tariff, leaves: bool, names: u64) -> Charge {
+    let tariff = tariff.clone();
+    let listed =
+        Spent { calls: Calls::of(Call::ListObjects, 1), ..Spent::default() }.total(&tariff).pico() / 1000;
     Arc::new(move |call, bytes| {
-        let [request, byte] = table[call.index()];
-        (request + byte * bytes as f64).ceil() as u64
+        let mut spent =
+            Spent { calls: Calls::of(call, 1), seconds: CHARGED_S, leaves, names, ..Spent::default() };
+        spent.object_bytes = Some(bytes);
+        let mut more = 0;
+        match call {
+            Call::PutObject | Call::UploadPart => spent.uploaded = bytes,
+            Call::GetObject => spent.downloaded = bytes,
+            _ => {}
+        }
+        if matches!(call, Call::PutObject | Call::CompleteMultipartUpload) {
+            spent.calls.add(Call::DeleteObject, 1);
+            more = listed;
+        }
+        (spent.total(&tariff).pico() + more).clamp(0, i128::from(u64::MAX / 4)) as u64
     })
 }
 
@@ -266,7 +310,9 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
         } else {
             calls.add(Call::PutObject, writes);
         }
-        let reads = of(OperationKind::Get) + of(OperationKind::GetRange) + of(OperationKind::ReadModifyWrite);
+        let back = if phase.verify == Verify::Readback { writes } else { 0 };
+        let reads =
+            of(OperationKind::Get) + of(OperationKind::GetRange) + of(OperationKind::ReadModifyWrite) + back;
         calls.add(Call::GetObject, reads);
         calls.add(Call::HeadObject, of(OperationKind::Head));
         calls.add(Call::ListObjects, of(OperationKind::List) + of(OperationKind::Scan));
@@ -275,8 +321,7 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
         out.spent.uploaded += known.bytes_written.map_or(0, share);
         match known.bytes_read.map(share) {
             Some(bytes) => out.spent.downloaded += bytes,
-            None if reads > 0 => out.open.push(phase.name.clone()),
-            None => {}
+            None => out.open.push(phase.name.clone()),
         }
     }
     // Looking whether the store may be used, and clean-up page by page.

@@ -18,11 +18,14 @@ use crate::driver::Control;
 use crate::machine::Machine;
 use crate::provider::calls::Call;
 use crate::schedule::Phase;
+use crate::schedule::plan::Stint;
 use crate::store::Store;
 use crate::store::counted::{Charge, Counted, Counts, Limit};
 use crate::summary::result::CostFigures;
+use crate::workload::dataset::UNKNOWN_SIZE;
+use crate::workload::{Dataset, OperationKind};
 pub use estimate::Planned;
-use estimate::{Priced, largest, near, provider_of};
+use estimate::{Priced, largest, locate, provider_of};
 
 /// What a run may cost, and how that is known.
 #[derive(Debug, Clone, Default, Args)]
@@ -52,8 +55,7 @@ pub struct Budget {
     metered: Vec<Metered>,
     began_ns: u64,
     bound: Option<Bound>,
-    leaves: bool,
-    machine: Option<String>,
+    limit: Option<Arc<Limit>>,
     /// Whether the bound has ended the run, and who is told so.
     ended: Arc<Ended>,
 }
@@ -113,6 +115,11 @@ impl MoneyArguments {
     pub fn is_bounded(&self) -> bool {
         self.max_cost.is_some()
     }
+
+    /// The bound, for one of so many hosts.
+    fn bound(&self, hosts: u64) -> Result<Option<Bound>, Exit> {
+        self.max_cost.as_deref().map(|text| Bound::parse(text, hosts)).transpose()
+    }
 }
 
 impl Budget {
@@ -127,79 +134,101 @@ impl Budget {
         machine: &Machine,
     ) -> Result<Budget, Exit> {
         let prices = read_prices(&arguments.prices)?;
-        let bound =
-            arguments.max_cost.as_deref().map(|text| Bound::parse(text, planned.hosts)).transpose()?;
+        let bound = arguments.bound(planned.hosts)?;
         let mut metered = Vec::new();
-        let ended = Arc::new(Ended::default());
         let mut counted = Vec::new();
         for opened in opened.iter_mut() {
             let provider = opened.store.describe().provider;
-            match Priced::of(&prices, &opened.written, &provider, opened.url.as_ref(), planned) {
+            let priced = Priced::of(&prices, &opened.written, &provider, opened.url.as_ref(), planned);
+            match priced.map_err(Exit::input)? {
                 Some(priced) => {
-                    if let Some(call) = priced.unpriced(planned.phases).filter(|_| bound.is_some()) {
-                        return Err(Exit::input(format!(
-                            "--max-cost: no price is known for {} at {}; add it with --prices FILE, or leave --max-cost out",
-                            call.name(),
-                            priced.tariff.offer
-                        )));
-                    }
                     let source = Arc::clone(&opened.store);
                     let (store, counts) = Counted::new(Arc::clone(&source));
                     metered.push(Metered { priced, counts, source });
                     counted.push((opened, store));
                 }
-                None if bound.is_some() => {
-                    return Err(Exit::input(format!(
-                        "--max-cost: nothing is known of what {} costs; add its prices with --prices FILE, or leave --max-cost out",
-                        opened.written
-                    )));
-                }
+                None if bound.is_some() => return Err(nothing_known(&opened.written)),
                 None => {}
             }
         }
-        let priced = metered.iter().map(|m| &m.priced);
-        let leaves = !(arguments.in_region || near(priced, machine));
-        let budget = Budget {
-            metered,
-            began_ns: now_ns(),
-            bound,
-            leaves,
-            machine: machine.instance_type.clone(),
-            ended,
-        };
-        budget.refuse()?;
-        let limit = bound.map(|bound| budget.limit(bound, planned.phases)).transpose()?;
+        locate(metered.iter_mut().map(|m| &mut m.priced), arguments.in_region, machine);
+        let ended = Arc::new(Ended::default());
+        let mut budget = Budget { metered, began_ns: now_ns(), bound, limit: None, ended };
+        refuse(bound, planned.phases, budget.metered.iter().map(|m| &m.priced))?;
+        budget.limit = bound.map(|bound| budget.limit(bound, planned.phases)).transpose()?;
         for ((opened, store), metered) in counted.into_iter().zip(&budget.metered) {
-            opened.store = match &limit {
-                Some(limit) => Arc::new(store.limited(metered.priced.charge(leaves), Arc::clone(limit))),
+            opened.store = match &budget.limit {
+                Some(limit) => Arc::new(store.limited(metered.priced.charge(), Arc::clone(limit))),
                 None => Arc::new(store),
             };
         }
         Ok(budget)
     }
 
-    /// The bound, with room for what may be in flight when it is reached.
+    /// The bound, with room for clean-up.
     fn limit(&self, bound: Bound, phases: &[Phase]) -> Result<Arc<Limit>, Exit> {
-        let charges: Vec<Charge> = self.metered.iter().map(|m| m.priced.charge(self.leaves)).collect();
-        let large = largest(phases);
-        let dearest =
-            charges.iter().flat_map(|charge| large.iter().map(|(call, bytes)| charge(*call, *bytes))).max();
-        let ended = Arc::clone(&self.ended);
-        // What clean-up asks beside the pages that the objects fill: some listings and deletions that find little.
+        let charges: Vec<Charge> = self.metered.iter().map(|m| m.priced.charge()).collect();
+        let (object, requests) = largest(phases);
+        let dearest = charges
+            .iter()
+            .flat_map(|charge| requests.iter().map(|(call, bytes)| charge(*call, *bytes)))
+            .max();
+        // What clean-up asks beside the pages and deletions that every object is charged with: some that find little.
         let after: u64 = charges
             .iter()
             .map(|charge| CLEAN_UP_REQUESTS * (charge(Call::ListObjects, 0) + charge(Call::DeleteObjects, 0)))
             .sum();
-        let most_pico = (bound.most().pico().clamp(0, i128::from(u64::MAX)) as u64).saturating_sub(after);
-        let limit = Limit::new(most_pico, dearest.unwrap_or(0), Box::new(move || ended.end()));
-        if limit.margin() >= most_pico {
-            let reserve = Usd::from_pico(i128::from(limit.margin().saturating_add(after)));
+        let most = bound.most().pico().clamp(0, i128::from(u64::MAX)) as u64;
+        let needed = dearest.unwrap_or(0).saturating_add(after);
+        if needed >= most {
             return Err(Exit::input(format!(
-                "{bound}: a few requests of this run and its clean-up cost {} already; ask for smaller ones, or allow more",
-                reserve.shown()
+                "{bound}: one request of this run and its clean-up cost {} already; ask for smaller ones, or allow more",
+                Usd::from_pico(i128::from(needed)).shown()
             )));
         }
-        Ok(Arc::new(limit))
+        let ended = Arc::clone(&self.ended);
+        Ok(Arc::new(Limit::new(most - after, object, Box::new(move || ended.end()))))
+    }
+
+    /// Objects that were there before and of which whole ones are read must have sizes, or a bound cannot be kept.
+    ///
+    /// # Errors
+    /// 2 when they have none.
+    pub fn check(&self, stints: &[Stint]) -> Result<(), Exit> {
+        let Some(bound) = self.bound else { return Ok(()) };
+        let unknown = |stint: &&Stint| {
+            let workload = &stint.phase.workload;
+            let whole = workload.mix.shares().iter().any(|(kind, _)| *kind != OperationKind::GetRange);
+            let found = workload.read.as_ref().and_then(Dataset::found);
+            whole && found.is_some_and(|found| (0..found.len()).any(|i| found.size(i) == UNKNOWN_SIZE))
+        };
+        match stints.iter().find(unknown) {
+            None => Ok(()),
+            Some(stint) => Err(Exit::input(format!(
+                "{bound}: the sizes of what '{}' reads are not known; write KEY<tab>BYTES into the file of --keys, or leave --max-cost out",
+                stint.phase.name
+            ))),
+        }
+    }
+
+    /// Holds what time has cost against the bound.
+    pub fn watch(&self) {
+        if let Some(limit) = &self.limit {
+            let timed = |m: &Metered| m.priced.timed(m.counts.uploaded(), self.seconds());
+            let timed: Usd = self.metered.iter().map(timed).sum();
+            limit.took(timed.pico().clamp(0, i128::from(u64::MAX / 4)) as u64);
+        }
+    }
+
+    /// From now on everything may pass: a run that is over is cleaned up whatever that costs.
+    pub fn lift(&self) {
+        if let Some(limit) = &self.limit {
+            limit.lift();
+        }
+    }
+
+    fn seconds(&self) -> u64 {
+        (now_ns() - self.began_ns).div_ceil(1_000_000_000)
     }
 
     /// From now on the bound can end the run.
@@ -210,49 +239,30 @@ impl Budget {
         }
     }
 
-    /// The estimate of a store.
-    fn estimated(&self, metered: &Metered) -> Usd {
-        metered.priced.estimated(self.leaves, self.machine.as_deref())
-    }
-
-    /// Refuses a run whose known part costs too much already.
-    fn refuse(&self) -> Result<(), Exit> {
-        let known: Usd = self.metered.iter().map(|m| self.estimated(m)).sum();
-        match self.bound {
-            Some(bound) if known > bound.most() => Err(Exit::input(format!(
-                "{bound}: the run is estimated to cost {}; do less, or allow more",
-                known.shown()
-            ))),
-            _ => Ok(()),
-        }
-    }
-
     /// What is known beforehand, a line for each store.
     pub fn announce(&self) -> Vec<String> {
-        let told = |m: &Metered| m.priced.announce(self.leaves, self.machine.as_deref());
-        self.metered.iter().flat_map(told).collect()
+        self.metered.iter().flat_map(|m| m.priced.announce()).collect()
     }
 
     fn spent(&self, metered: &Metered) -> Spent {
         let mut calls = metered.counts.calls();
         let sessions = metered.source.side_calls();
         calls.add(Call::CreateSession, sessions.iter().filter(|c| c.what == "CreateSession").count() as u64);
-        Spent {
+        metered.priced.told(Spent {
             calls,
             refused: metered.counts.refused(),
             uploaded: metered.counts.uploaded(),
             downloaded: metered.counts.downloaded(),
-            seconds: (now_ns() - self.began_ns).div_ceil(1_000_000_000),
-            leaves: self.leaves,
-            machine: self.machine.clone(),
-        }
+            seconds: self.seconds(),
+            ..Spent::default()
+        })
     }
 
     /// What the run has cost so far, by store.
     pub fn figures(&self) -> Vec<CostFigures> {
         let figures = |m: &Metered| {
             let Priced { store, tariff, emulated, note, .. } = &m.priced;
-            let mut figures = self.spent(m).figures(store, tariff, *emulated, Some(self.estimated(m)));
+            let mut figures = self.spent(m).figures(store, tariff, *emulated, Some(m.priced.estimated()));
             figures.notes.extend(note.iter().cloned());
             figures
         };
@@ -277,14 +287,60 @@ pub fn preview(
     stores: &[String],
     planned: Planned<'_>,
 ) -> Result<Vec<String>, Exit> {
-    let prices = read_prices(&arguments.prices)?;
-    let machine = Machine::read();
-    let mut priced = Vec::new();
+    let (prices, bound) = (read_prices(&arguments.prices)?, arguments.bound(planned.hosts)?);
+    let mut all = Vec::new();
     for written in stores {
         let url = url_of(written)?;
-        let Some(provider) = provider_of(&url) else { continue };
-        priced.extend(Priced::of(&prices, written, provider, Some(&url), planned));
+        let priced = match provider_of(&url) {
+            Some(provider) => {
+                Priced::of(&prices, written, provider, Some(&url), planned).map_err(Exit::input)?
+            }
+            None => None,
+        };
+        match priced {
+            None if bound.is_some() => return Err(nothing_known(written)),
+            priced => all.extend(priced),
+        }
     }
-    let leaves = !(arguments.in_region || near(priced.iter(), &machine));
-    Ok(priced.iter().flat_map(|p| p.announce(leaves, machine.instance_type.as_deref())).collect())
+    locate(all.iter_mut(), arguments.in_region, &Machine::read());
+    refuse(bound, planned.phases, all.iter())?;
+    Ok(all.iter().flat_map(Priced::announce).collect())
+}
+
+fn nothing_known(store: &str) -> Exit {
+    Exit::input(format!(
+        "--max-cost: nothing is known of what {store} costs; add its prices with --prices FILE, or leave --max-cost out"
+    ))
+}
+
+/// Refuses a bounded run that takes what has no price, or whose known part costs too much already.
+fn refuse<'a>(
+    bound: Option<Bound>,
+    phases: &[Phase],
+    all: impl Iterator<Item = &'a Priced>,
+) -> Result<(), Exit> {
+    let Some(bound) = bound else { return Ok(()) };
+    let mut known = Usd::ZERO;
+    for priced in all {
+        if let Some(note) = priced.note.as_ref().filter(|_| priced.elsewhere) {
+            return Err(Exit::input(format!(
+                "--max-cost: of {} are known only {note}; add them with --prices FILE, or leave --max-cost out",
+                priced.store
+            )));
+        }
+        if let Some(what) = priced.unpriced(phases) {
+            return Err(Exit::input(format!(
+                "--max-cost: no price is known for {what} at {}; add it with --prices FILE, or leave --max-cost out",
+                priced.tariff.offer
+            )));
+        }
+        known += priced.estimated();
+    }
+    if known > bound.most() {
+        let known = known.shown();
+        return Err(Exit::input(format!(
+            "{bound}: the run is estimated to cost {known}; do less, or allow more"
+        )));
+    }
+    Ok(())
 }

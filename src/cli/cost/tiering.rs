@@ -12,6 +12,7 @@ use crate::cli::advise::at_home;
 use crate::cli::exit::Exit;
 use crate::cost::bill::{Bill, BillError};
 use crate::cost::blend::Distribution;
+use crate::cost::book::usual;
 use crate::cost::tariff::Tariff;
 use crate::cost::tiering::{Age, MOST_DAYS, Reads, Scenario, best};
 use crate::cost::workload::{MONTH_DAYS, Workload};
@@ -185,7 +186,11 @@ fn measured(flag: &str, path: &Path, asked: &Asked, tariff: &Tariff) -> Result<K
         .iter()
         .filter(|w| w.role == "measure" && matches!(w.operation.as_str(), "get" | "get_range"))
         .collect();
-    let billed = |w: &&&Window| asked.prices.offer_of(&w.provider, None) == Some(tariff.offer.as_str());
+    let billed = |w: &&&Window| {
+        let class =
+            environment.stores.iter().find(|f| f.url == w.store).and_then(|f| f.storage_class.as_deref());
+        asked.prices.offer_of(&w.provider, usual(class)) == Some(tariff.offer.as_str())
+    };
     let mut own: Vec<&Window> = reads.iter().filter(billed).copied().collect();
     let fits = !own.is_empty();
     if !fits {

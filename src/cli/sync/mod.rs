@@ -241,6 +241,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let roots: Vec<String> = environment.stores.iter().map(|s| s.root.clone()).collect();
     let contestants = contestants(&opened, &roots, &arguments.client);
     let outcome = loops(arguments, &ground, &contestants, &mut result, &mut directory);
+    budget.lift();
     let removed = std::fs::remove_dir_all(&files);
     let mut problem = outcome.err().map(|exit| budget.ended().unwrap_or(exit));
     for (store, facts) in opened.iter().zip(&mut environment.stores) {

@@ -7,7 +7,7 @@ mod check;
 mod select;
 pub mod written;
 
-pub use select::{OfferFacts, PriceFacts};
+pub use select::{OfferFacts, PriceFacts, StoreTariff, usual};
 pub use written::schema;
 
 use jiff::civil::Date;

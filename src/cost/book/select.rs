@@ -35,8 +35,24 @@ pub struct PriceFacts {
     pub meter: Meter,
 }
 
+/// The prices of a store.
+#[derive(Debug, Clone)]
+pub struct StoreTariff {
+    /// The prices.
+    pub tariff: Tariff,
+    /// What must be said of them.
+    pub note: Option<String>,
+    /// Whether they are those of another region.
+    pub elsewhere: bool,
+}
+
 /// Storage classes that are a provider's usual one.
 const USUAL_CLASSES: [&str; 2] = ["STANDARD", "EXPRESS_ONEZONE"];
+
+/// The storage class where it is not a provider's usual one.
+pub fn usual(storage_class: Option<&str>) -> Option<&str> {
+    storage_class.filter(|class| !USUAL_CLASSES.contains(class))
+}
 
 /// What prices are told apart by: the meter, and where there can be several of one the item.
 type Group<'a> = (MeterName, &'a str);
@@ -94,17 +110,23 @@ impl Prices {
         region: Option<&str>,
         storage_class: Option<&str>,
         date: Date,
-    ) -> Result<Option<(Tariff, Option<String>)>, BookError> {
-        let class = storage_class.filter(|class| !USUAL_CLASSES.contains(class));
-        let Some(offer) = self.offer_of(provider, class) else { return Ok(None) };
+    ) -> Result<Option<StoreTariff>, BookError> {
+        let Some(offer) = self.offer_of(provider, usual(storage_class)) else { return Ok(None) };
         match self.tariff(offer, region, date) {
-            Ok(tariff) => Ok(Some((tariff, None))),
+            Ok(tariff) if region.is_none() && self.offer(offer).is_some_and(|o| o.regions.len() > 1) => {
+                let note = format!("prices of {}; where the store is was not asked", tariff.region);
+                Ok(Some(StoreTariff { tariff, note: Some(note), elsewhere: false }))
+            }
+            Ok(tariff) => Ok(Some(StoreTariff { tariff, note: None, elsewhere: false })),
             Err(BookError::Region { .. }) => {
                 let tariff = self.tariff(offer, None, date)?;
-                let asked = region.filter(|region| *region != "auto");
+                // Whoever brings an offer means all of its stores.
+                let own =
+                    self.books[self.built_in..].iter().any(|b| b.offers.iter().any(|o| o.name == offer));
+                let asked = region.filter(|region| *region != "auto" && !own);
                 let note =
                     asked.map(|asked| format!("prices of {}; those of {asked} are not known", tariff.region));
-                Ok(Some((tariff, note)))
+                Ok(Some(StoreTariff { tariff, elsewhere: note.is_some(), note }))
             }
             Err(other) => Err(other),
         }

@@ -22,6 +22,7 @@ use super::{
 use crate::clock::{SECOND, Timer, now_ns};
 use crate::net::connection::Target;
 use crate::net::encode::hex;
+use crate::provider::calls::Call as Asked;
 use crate::s3::checksum::base64;
 use crate::s3::credentials::CredentialSource;
 use crate::s3::sign::{Signer, sha256};
@@ -304,7 +305,8 @@ impl DynamoDbLane {
                 left = answered.value["UnprocessedItems"][&table].clone();
             }
         }
-        Ok(Reply { timings, ..Reply::default() })
+        // A batch is paid for by its items.
+        Ok(Reply { timings, also: vec![Asked::DeleteObject; keys.len()], ..Reply::default() })
     }
 
     /// Creates the table and waits until it can be used.

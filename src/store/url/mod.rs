@@ -34,6 +34,23 @@ pub enum StoreUrl {
     Embedded,
 }
 
+/// Stands for a storage class where reads may bring what was there before, and cost half.
+const EVENTUAL: &str = "eventually-consistent";
+
+impl StoreUrl {
+    /// The region that it is in, as far as the URL says, and the storage class by which it is billed.
+    pub fn place(&self) -> (Option<&str>, Option<&str>) {
+        match self {
+            StoreUrl::S3(s3) => (Some(s3.endpoint.region.as_str()), s3.storage_class.as_deref()),
+            StoreUrl::Gcs(gcs) => (None, gcs.storage_class.as_deref()),
+            StoreUrl::DynamoDb(table) => {
+                (Some(table.endpoint.region.as_str()), (!table.consistent).then_some(EVENTUAL))
+            }
+            _ => (None, None),
+        }
+    }
+}
+
 /// Why a store could not be read from its URL.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UrlError {
