@@ -121,13 +121,13 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
             "T" => 1_000_000_000_000,
             _ => return None,
         };
-        whole(digits, places, factor).filter(|count| *count <= MOST_COUNT)
+        whole(digits, places, factor).filter(|count| *count <= u128::from(MOST_COUNT))
     };
     read().map(|count| count as u64).ok_or_else(|| UnitError::Count(text.to_string()))
 }
 
 /// Most that is counted: more than any store has answered in a month.
-const MOST_COUNT: u128 = 1_000_000_000_000_000;
+pub const MOST_COUNT: u64 = 1_000_000_000_000_000;
 
 /// Reads a duration as nanoseconds: `250us`, `10ms`, `30s`, `5m`, `1h`.
 ///
@@ -222,11 +222,15 @@ pub fn format_volume(bytes: u64) -> String {
     }
     let units = [("PB", 15), ("TB", 12), ("GB", 9), ("MB", 6)];
     let (unit, power) = units.into_iter().find(|(_, power)| bytes >= 10u64.pow(*power)).unwrap_or(("MB", 6));
-    let thousandths = (u128::from(bytes) * 1000 + 10u128.pow(power) / 2) / 10u128.pow(power);
-    let (whole, rest) = (thousandths / 1000, thousandths % 1000);
-    let digits = if whole >= 100 { 1 } else { 3 };
-    let fraction = format!("{rest:03}");
-    match fraction[..digits].trim_end_matches('0') {
+    let digits = if bytes / 10u64.pow(power) >= 100 { 1 } else { 3 };
+    let (step, one) = (10u128.pow(digits), 10u128.pow(power));
+    let rounded = (u128::from(bytes) * step + one / 2) / one;
+    let (whole, rest) = (rounded / step, rounded % step);
+    if whole == 1000 && power < 15 {
+        return format_volume(10u64.pow(power + 3));
+    }
+    let fraction = format!("{rest:0width$}", width = digits as usize);
+    match fraction.trim_end_matches('0') {
         "" => format!("{whole} {unit}"),
         fraction => format!("{whole}.{fraction} {unit}"),
     }
@@ -358,6 +362,8 @@ mod tests {
             ["10 PB", "1.5 TB", "50 TiB", "1 KiB"]
         );
         assert_eq!(shown("12582912000000B"), "12.583 TB");
+        // Digits were cut off where there are few.
+        assert_eq!([shown("118.39TB"), shown("999.999GB"), shown("123.456GB")], ["118.4 TB", "1 TB", "123.5 GB"]);
     }
 
     /// Two stores of one bucket name could not be told apart.

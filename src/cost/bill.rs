@@ -90,7 +90,13 @@ fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
     }
     match usage.period {
         Period::Month => {
-            if let Some(days) = usage.keep_days.filter(|days| *days < rules.minimum_days) {
+            if usage.keep_days == Some(0) {
+                quantity = Quantity::whole(usage.uploaded)
+                    .scaled(rules.minimum_days * DAY_S, rules.month_hours * 3600)?;
+                if rules.minimum_object > usage.object_bytes && usage.object_bytes > 0 {
+                    quantity = quantity.scaled(rules.minimum_object, usage.object_bytes)?;
+                }
+            } else if let Some(days) = usage.keep_days.filter(|days| *days < rules.minimum_days) {
                 quantity = quantity.scaled(rules.minimum_days, days.max(1))?;
             }
         }

@@ -63,37 +63,36 @@ struct Rates {
 
 impl Rates {
     fn add(&mut self, window: &Window, seconds: f64) {
-        let (requests, bytes) = (window.attempts as f64 / seconds, window.bytes as f64 / seconds);
-        let operations = window.operations as f64 / seconds;
+        // What was answered well inside the window; what failed or ended behind it is left out, and so are second attempts.
+        let operations = window.achieved_per_s * window.window_s / seconds;
+        let bytes = window.bytes as f64 / seconds;
+        let each =
+            (window.attempts - window.retries.min(window.attempts)) as f64 / window.operations.max(1) as f64;
         self.operations += operations;
         match window.operation.as_str() {
             "put" | "update" => {
-                match &window.upload {
-                    Some(upload) if upload.part_bytes > 0 => {
-                        self.part_bytes = Some(upload.part_bytes);
-                        self.put += operations;
-                    }
-                    _ => self.put += requests,
-                }
+                let parts = window.upload.as_ref().map(|upload| upload.part_bytes);
+                self.part_bytes = parts.filter(|bytes| *bytes > 0).or(self.part_bytes);
+                self.put += operations;
                 self.objects_put += operations;
                 self.written += bytes;
             }
             "get" | "get_range" => {
-                self.get += requests;
+                self.get += operations;
                 self.read += bytes;
             }
-            "head" => self.head += requests,
-            "list" => self.list += requests,
-            "delete" => self.delete += requests,
+            "head" => self.head += operations,
+            "list" => self.list += operations,
+            "delete" => self.delete += operations,
             "scan" => {
                 // A listing, then the objects.
                 self.list += operations;
-                self.get += (requests - operations).max(0.0);
+                self.get += operations * (each - 1.0).max(0.0);
                 self.read += bytes;
             }
             "read_modify_write" => {
                 self.get += operations;
-                self.put += (requests - operations).max(0.0);
+                self.put += operations;
                 self.read += bytes / 2.0;
                 self.written += bytes / 2.0;
                 self.objects_put += operations;
@@ -101,6 +100,12 @@ impl Rates {
             _ => {}
         }
     }
+}
+
+/// A mean size as objects have them: whole KiB where it is nearly so, because what crosses the edges of a window counts in part.
+fn nearly_whole(mean: f64) -> u64 {
+    let whole = (mean / 1024.0).round() * 1024.0;
+    if whole > 0.0 && (mean / whole - 1.0).abs() < 0.01 { whole as u64 } else { mean.round() as u64 }
 }
 
 /// The time that a store was measured for: windows of one phase, repeat, block and step are one stretch.
@@ -119,7 +124,7 @@ fn measured_s(windows: &[&Window]) -> f64 {
 
 /// A month of what a run measured on a store, and what had to be taken for granted.
 ///
-/// Failed attempts and retries are requests like others. What is stored is what the run wrote beforehand.
+/// Only what was answered well goes on. What is stored is what the run wrote beforehand.
 ///
 /// # Errors
 /// [`ProjectError`] when that is nothing, or beyond all bounds.
@@ -154,22 +159,32 @@ pub fn project(
     };
     let stored: u64 = of("prepare").iter().map(|w| w.bytes).sum();
     let mean =
-        |bytes: f64, objects: f64| (objects > 0.0 && bytes > 0.0).then(|| (bytes / objects).round() as u64);
+        |bytes: f64, objects: f64| (objects > 0.0 && bytes > 0.0).then(|| nearly_whole(bytes / objects));
     let object = mean(rates.written, rates.objects_put).or(mean(rates.read, rates.get));
     let mut assumptions = vec![format!(
         "a month of 730 hours at {}/s in all, {} times what was measured on {store}",
         format_per_s(rates.operations * times),
         (times * 1000.0).round() / 1000.0
     )];
-    if rates.objects_put > rates.delete {
-        assumptions.push(
-            "more is written than deleted; what that adds to storage is not counted (--storage)".into(),
-        );
+    let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
+    let failed = sum(|w| w.errors.values().sum());
+    if failed > 0 {
+        let share = 100.0 * failed as f64 / sum(|w| w.operations).max(1) as f64;
+        assumptions.push(format!("the {share:.1}% of operations that failed are left out"));
+    }
+    if result.run.partial {
+        assumptions.push("the run did not go to its end; it goes on as far as it was measured".into());
     }
     if stored > 0 {
         assumptions.push("stored is what the run wrote beforehand (--storage)".into());
-    } else {
-        assumptions.push("nothing is stored but what is written and at once deleted (--storage)".into());
+        if rates.objects_put > rates.delete {
+            assumptions.push("what more is written than deleted is not added to it (--storage)".into());
+        }
+    }
+    let left = result.cost.iter().find(|cost| cost.store == store);
+    let leaves = left.is_some_and(|cost| cost.lines.iter().any(|line| line.item.starts_with("egress")));
+    if leaves {
+        assumptions.push("what is read leaves for the internet, as in the run (--egress)".into());
     }
     let workload = Workload {
         storage: (stored > 0).then(|| format!("{stored}B")),
@@ -180,6 +195,7 @@ pub fn project(
         delete: count(rates.delete)?,
         written: bytes(rates.written)?,
         read: bytes(rates.read)?,
+        egress: (leaves && rates.read > 0.0).then(|| "100%".into()),
         object_size: object.map(|n| format!("{}B", n.max(1))),
         part_size: rates.part_bytes.map(|n| format!("{n}B")),
         ..Workload::default()
@@ -198,6 +214,7 @@ mod tests {
             operation: operation.into(),
             operations: attempts,
             attempts,
+            achieved_per_s: attempts as f64 / 10.0,
             bytes,
             window_s: 10.0,
             ..Window::default()

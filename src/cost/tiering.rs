@@ -32,7 +32,7 @@ impl Reads {
     /// The exponential curve on which `share` of the reads of objects that live `keep` days go to those below `days`.
     pub fn through(days: f64, share: f64, keep: f64) -> Reads {
         // The share rises with the rate; bisection finds it.
-        let (mut low, mut high) = (-50.0 / keep, 50.0 / days);
+        let (mut low, mut high) = (-50.0 / (keep - days), 50.0 / days);
         for _ in 0..200 {
             let rate = f64::midpoint(low, high);
             if exponential(rate, days, keep) < share { low = rate } else { high = rate }
@@ -63,7 +63,15 @@ impl Reads {
 }
 
 fn exponential(rate: f64, days: f64, keep: f64) -> f64 {
-    if (rate * keep).abs() < 1e-9 { days / keep } else { (-rate * days).exp_m1() / (-rate * keep).exp_m1() }
+    let grown = |days: f64| (-rate.abs() * days).exp_m1();
+    if (rate * keep).abs() < 1e-9 {
+        days / keep
+    } else if rate > 0.0 {
+        grown(days) / grown(keep)
+    } else {
+        // The same, without numbers beyond all bounds.
+        (rate * (keep - days)).exp() * grown(days) / grown(keep)
+    }
 }
 
 /// What is moved and read.
@@ -169,9 +177,9 @@ impl Scenario<'_> {
     /// When one of the stores has no bill for its part.
     pub fn age(&self, hot_days: u64) -> Result<Age, BillError> {
         let (hot, cold) = self.usages(hot_days, true);
-        let (hot_usd, cold_usd) = (total(self.hot, &hot)?, total(self.cold, &cold)?);
+        let (hot_usd, cold_usd) = (asked(self.hot, &hot)?, asked(self.cold, &cold)?);
         let (still_hot, still_cold) = self.usages(hot_days, false);
-        let unmoved = total(self.hot, &still_hot)? + total(self.cold, &still_cold)?;
+        let unmoved = asked(self.hot, &still_hot)? + asked(self.cold, &still_cold)?;
         let hot_reads = self.reads.share((hot_days as f64).min(self.keep_days), self.keep_days);
         let blended = |q| self.latency.as_ref().map(|(hot, cold)| percentile(hot, cold, hot_reads, q));
         Ok(Age {
@@ -192,17 +200,39 @@ impl Scenario<'_> {
     /// As [`Scenario::age`].
     pub fn bills(&self, hot_days: u64) -> Result<(Bill, Bill), BillError> {
         let (hot, cold) = self.usages(hot_days, true);
-        Ok((bill(self.hot, &hot)?, bill(self.cold, &cold)?))
+        Ok((billed(self.hot, &hot)?, billed(self.cold, &cold)?))
     }
 
-    /// Every age from 0 (all cold) to the whole life (all hot), in days.
-    ///
-    /// # Errors
-    /// As [`Scenario::age`].
-    pub fn ages(&self) -> Result<Vec<Age>, BillError> {
-        let whole = (self.keep_days.ceil() as u64).clamp(1, MOST_DAYS);
-        (0..=whole).map(|days| self.age(days)).collect()
+    /// The age that is the whole life, in days.
+    pub fn whole_days(&self) -> u64 {
+        (self.keep_days.ceil() as u64).clamp(1, MOST_DAYS)
     }
+
+    /// Every age from 0 (all cold) to the whole life (all hot), in days, and those for which there is no bill.
+    pub fn ages(&self) -> (Vec<Age>, Vec<(u64, BillError)>) {
+        let (mut ages, mut without) = (Vec::new(), Vec::new());
+        for days in 0..=self.whole_days() {
+            match self.age(days) {
+                Ok(age) => ages.push(age),
+                Err(why) => without.push((days, why)),
+            }
+        }
+        (ages, without)
+    }
+}
+
+/// What a store asks; one that is not used asks no minimum.
+fn asked(tariff: &Tariff, usage: &Usage) -> Result<Usd, BillError> {
+    if usage.is_nothing() { Ok(Usd::ZERO) } else { total(tariff, usage) }
+}
+
+fn billed(tariff: &Tariff, usage: &Usage) -> Result<Bill, BillError> {
+    if !usage.is_nothing() {
+        return bill(tariff, usage);
+    }
+    let mut unused = tariff.clone();
+    unused.rules.minimum_billed = 0;
+    bill(&unused, usage)
 }
 
 /// The cheapest of the ages whose 99th percentile is surely within a bound, where there is one; of equals the youngest.
@@ -242,6 +272,29 @@ mod tests {
         let known = Reads::Known(vec![(1.0, 0.4), (7.0, 0.8)]);
         assert!((known.share(4.0, 30.0) - 0.6).abs() < 1e-12);
         assert!((known.share(18.5, 30.0) - 0.9).abs() < 1e-12);
+        // Few reads of nearly the whole life: the curve was not looked for far enough.
+        for (days, share, keep) in
+            [(89.0, 0.1, 90.0), (29.0, 0.1, 30.0), (85.0, 0.05, 90.0), (1.0, 0.999, 3650.0)]
+        {
+            let found = Reads::through(days, share, keep).share(days, keep);
+            assert!((found - share).abs() < 1e-6, "{days} of {keep}: {found}");
+        }
+    }
+
+    /// A TB that Wasabi asks for at least was asked although nothing was there, and an age without a bill ended everything.
+    #[test]
+    fn a_store_that_is_not_used_asks_nothing() {
+        let (hot, cold) = (tariff("aws-s3"), tariff("wasabi"));
+        let hot_first = scenario(&hot, &cold);
+        let all_hot = hot_first.age(90).unwrap();
+        assert_eq!((all_hot.cold_usd, all_hot.total_usd), (Usd::ZERO, all_hot.hot_usd));
+        assert!(hot_first.bills(90).unwrap().1.lines.iter().all(|l| l.amount_usd == Usd::ZERO));
+        // Wasabi lets no more leave than is stored: young objects that move on leave too soon.
+        let mut cold_last = scenario(&cold, &hot);
+        (cold_last.month.egress, cold_last.month.downloaded) = (0, 0);
+        let (ages, without) = cold_last.ages();
+        assert!(ages.iter().any(|a| a.hot_days == 0) && ages.iter().any(|a| a.hot_days == 90));
+        assert!(without.iter().any(|(days, _)| *days == 1), "{without:?}");
     }
 
     /// All in one store is that store's bill for the whole month; in between, what is moved is paid for twice.
@@ -249,7 +302,8 @@ mod tests {
     fn the_ends_are_the_bills_of_one_store() {
         let (hot, cold) = (tariff("aws-s3-express"), tariff("cloudflare-r2"));
         let scenario = scenario(&hot, &cold);
-        let ages = scenario.ages().unwrap();
+        let (ages, without) = scenario.ages();
+        assert!(without.is_empty());
         let mut whole = scenario.month.clone();
         whole.stored = (whole.uploaded as f64 * 90.0 / MONTH_DAYS).round() as u64;
         whole.stored_peak = whole.stored;

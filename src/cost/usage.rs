@@ -29,7 +29,7 @@ pub struct Usage {
     pub stored_peak: u64,
     /// Mean size of an object; 0 where none is known to be stored.
     pub object_bytes: u64,
-    /// Days after which an object is deleted; `None` where none is deleted before any minimum duration.
+    /// Days after which an object is deleted, 0 for at once; `None` where none is deleted before any minimum duration.
     pub keep_days: Option<u64>,
     /// Requests.
     pub calls: Calls,

@@ -172,6 +172,14 @@ impl Asked {
             // What is said replaces what was taken for granted of the run.
             assumptions.retain(|a| !a.ends_with("(--storage)"));
         }
+        let mut run = run;
+        if workload.keep.is_some() {
+            run.storage = None;
+            assumptions.retain(|a| !a.ends_with("(--storage)"));
+        }
+        if workload.egress.is_some() {
+            assumptions.retain(|a| !a.ends_with("(--egress)"));
+        }
         let workload = change(&workload.over(run));
         if workload == (Workload { without_allowances: workload.without_allowances, ..Workload::default() }) {
             return Err(Exit::input(

@@ -6,10 +6,13 @@ use super::asked::{Asked, WorkloadArguments};
 use super::form::FormArguments;
 use super::from_run::FromRun;
 use crate::cli::exit::Exit;
-use crate::cost::breakeven::{Vary, breakeven};
+use crate::cost::bill::total;
+use crate::cost::bills::Bills;
+use crate::cost::breakeven::{Breakeven, Vary, breakeven};
 use crate::cost::tariff::Tariff;
-use crate::report::decisions::breakeven::document;
-use crate::units::{parse_count, parse_size};
+use crate::report::decisions::bills::doubts;
+use crate::report::decisions::breakeven::{amount, document};
+use crate::units::{MOST_COUNT, parse_count, parse_size};
 
 /// Arguments of `plimsoll cost breakeven`.
 #[derive(Debug, Args)]
@@ -46,6 +49,31 @@ fn end(flag: &str, vary: Vary, text: Option<&String>, usual: u64) -> Result<u64,
     }
 }
 
+/// What was taken for granted whatever the amount, who has no bill from where on, and which prices nobody confirmed.
+fn notes(
+    asked: &Asked,
+    tariffs: &[Tariff],
+    titles: &[&str],
+    found: &Breakeven,
+    to: u64,
+) -> Result<Vec<String>, Exit> {
+    let vary = found.vary;
+    let resolve = |amount| vary.set(&asked.workload, amount).resolve();
+    let at_end = resolve(to).map_err(|e| Exit::input(format!("--vary {}: {e}", vary.name())))?.assumptions;
+    let mut out: Vec<String> =
+        asked.assumptions.iter().filter(|a| at_end.contains(a)).map(|a| format!("assumed: {a}")).collect();
+    for (at, (tariff, title)) in tariffs.iter().zip(titles).enumerate() {
+        let Some(point) = found.points.iter().find(|p| p.totals_usd[at].is_none()) else { continue };
+        let why = resolve(point.amount).ok().and_then(|r| total(tariff, &r.usage).err());
+        out.extend(
+            why.map(|why| format!("{title} has no bill from {} on: {why}", amount(vary, point.amount))),
+        );
+    }
+    let bills = Bills::of(tariffs, &asked.usage, Vec::new());
+    out.extend(bills.bills.iter().filter_map(doubts));
+    Ok(out)
+}
+
 /// Prints where the bills cross.
 ///
 /// # Errors
@@ -54,7 +82,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let vary = arguments.vary;
     let usual = vary.usual_range();
     let from = end("--from", vary, arguments.from.as_ref(), usual.0)?;
-    let to = end("--to", vary, arguments.to.as_ref(), usual.1.max(from.saturating_mul(1000)).min(1 << 60))?;
+    let most = if vary.is_bytes() { 1 << 60 } else { MOST_COUNT };
+    let to = end("--to", vary, arguments.to.as_ref(), usual.1.max(from.saturating_mul(1000)).min(most))?;
     if from >= to {
         return Err(Exit::input("--from must be less than --to"));
     }
@@ -74,7 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let found = breakeven(&tariffs, &asked.workload, vary, (from, to));
     let found = found.map_err(|e| Exit::input(format!("--vary {}: {e}", vary.name())))?;
     if found.points.iter().all(|p| p.totals_usd.iter().all(Option::is_none)) {
-        let why = crate::cost::bills::Bills::of(&tariffs, &asked.usage, Vec::new());
+        let why = Bills::of(&tariffs, &asked.usage, Vec::new());
         let reason = why.not_priced.first().map_or("no provider has a bill", |n| n.reason.as_str());
         return Err(Exit::input(format!("--between: {reason}")));
     }
@@ -82,7 +111,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let title = |t: &Tariff| if same(t) { format!("{} in {}", t.title, t.region) } else { t.title.clone() };
     let titles: Vec<String> = tariffs.iter().map(title).collect();
     let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
-    let notes = asked.notes();
+    let notes = notes(&asked, &tariffs, &titles, &found, to)?;
     let rest = vary.clear(&asked.workload).in_words();
     let rest = if rest.is_empty() { "nothing else".into() } else { rest };
     let what = vec![format!("A month by {}; besides: {rest}. Prices of {}", vary.name(), asked.date)];

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use crate::cost::bills::Bills;
+use crate::cost::workload::NOTHING_STAYS;
 use crate::report::decisions::bills::{Items, document};
 use asked::{Asked, WorkloadArguments};
 use form::FormArguments;
@@ -95,7 +96,10 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
         false if arguments.items || (named && bills.bills.len() <= 4) => Items::Lines,
         false => Items::Parts,
     };
-    let document = document(&bills, asked.what(), items);
+    let mut document = document(&bills, asked.what(), items);
+    if asked.assumptions.iter().any(|a| a == NOTHING_STAYS) {
+        document.warnings.insert(0, format!("a bill without storage: {NOTHING_STAYS}"));
+    }
     arguments.form.print(&document, &bills)
 }
 

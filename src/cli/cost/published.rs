@@ -30,18 +30,25 @@ pub fn as_published(name: &str, arguments: &WorkloadArguments, form: &FormArgume
     let checked = check(&published, &prices, date).map_err(|e| wrong(&e))?;
     let words = published.calculator.as_ref().map(|c| c.workload.clone()).unwrap_or_default();
     let (given, text) = arguments.given()?;
-    let asked = if given == Workload::default() { workload(&words).map_err(|e| wrong(&e))? } else { given };
-    let usage = asked.resolve().map_err(|e| arguments.located(&e, text.as_deref()))?.usage;
+    let without_allowances = given.without_allowances;
+    let nothing = Workload { without_allowances, ..Workload::default() };
+    let asked = match given == nothing {
+        true => Workload { without_allowances, ..workload(&words).map_err(|e| wrong(&e))? },
+        false => given,
+    };
+    let resolved = asked.resolve().map_err(|e| arguments.located(&e, text.as_deref()))?;
+    let usage = resolved.usage;
     let beside = beside(&published, &prices, date, &usage).map_err(|e| wrong(&e))?;
     let what = vec![
         format!("{} ({}, {})", published.title, published.source, published.date),
         format!("A month of {}; real prices of {date}", in_words(&usage)),
     ];
-    let notes = vec![
+    let mut notes = vec![
         "as published: with the document's own constants, wrong ones included".to_string(),
         "by real prices: those of the day that --as-of names, else of today".to_string(),
         "follows: what the same constants come to for what the sentence says".to_string(),
     ];
+    notes.extend(resolved.assumptions.iter().map(|a| format!("assumed: {a}")));
     let head = format!("Costs as published in {}", published.name);
     let document = document(head, what, &beside, &checked, notes);
     let value = AsPublished {

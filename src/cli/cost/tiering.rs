@@ -15,7 +15,7 @@ use crate::cost::blend::Distribution;
 use crate::cost::book::usual;
 use crate::cost::tariff::Tariff;
 use crate::cost::tiering::{Age, MOST_DAYS, Reads, Scenario, best};
-use crate::cost::workload::{MONTH_DAYS, Workload};
+use crate::cost::workload::{MONTH_DAYS, Workload, WorkloadError};
 use crate::provider::calls::Call;
 use crate::published::named;
 use crate::report::decisions::tiering::{Found, document};
@@ -51,7 +51,7 @@ pub struct Arguments {
     /// Latencies that others published, for a store without a run (`plimsoll list published`)
     #[arg(long, value_name = "DOCUMENT")]
     published: Option<String>,
-    /// Only ages at which the 99th percentile of reads is surely within this: 50ms
+    /// Only ages at which the 99th percentile of reads is within this by the latencies that are known, at worst: 50ms
     #[arg(long, value_name = "TIME")]
     p99: Option<String>,
     #[command(flatten)]
@@ -85,24 +85,26 @@ fn whole_days(text: &str) -> Result<u64, String> {
 }
 
 /// What a workload can say and tiering has no place for.
-fn refuse(workload: &Workload) -> Result<(), Exit> {
+fn refuse(workload: &Workload) -> Result<(), WorkloadError> {
     let given = [
-        ("--list", workload.list.is_some(), "it is not said which store is listed"),
-        ("--copy", workload.copy.is_some(), "it is not said where copies are made"),
-        ("--delete", workload.delete.is_some(), "every object is deleted at the end of --keep"),
-        ("--written", workload.written.is_some(), "it follows from --put and --object-size"),
-        ("--storage-peak", workload.storage_peak.is_some(), "what is stored follows from --put and --keep"),
-        ("--cross-zone", workload.cross_zone.is_some(), "it is not said from where"),
-        ("--cross-region", workload.cross_region.is_some(), "it is not said from where"),
-        ("--instance", !workload.instance.is_empty(), "machines cost the same whatever the age"),
+        ("list", workload.list.is_some(), "it is not said which store is listed"),
+        ("copy", workload.copy.is_some(), "it is not said where copies are made"),
+        ("delete", workload.delete.is_some(), "every object is deleted at the end of --keep"),
+        ("written", workload.written.is_some(), "it follows from --put and --object-size"),
+        ("storage_peak", workload.storage_peak.is_some(), "what is stored follows from --put and --keep"),
+        ("cross_zone", workload.cross_zone.is_some(), "it is not said from where"),
+        ("cross_region", workload.cross_region.is_some(), "it is not said from where"),
+        ("instance", !workload.instance.is_empty(), "machines cost the same whatever the age"),
         (
-            "--storage",
+            "storage",
             workload.storage.is_some() && workload.keep.is_some(),
             "--keep says how much is stored; give one of the two",
         ),
     ];
     match given.into_iter().find(|(_, given, _)| *given) {
-        Some((flag, _, why)) => Err(Exit::input(format!("{flag} does not go with tiering: {why}"))),
+        Some((field, _, why)) => {
+            Err(WorkloadError { field, message: format!("does not go with tiering: {why}") })
+        }
         None => Ok(()),
     }
 }
@@ -139,6 +141,11 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
         if age <= 0.0 || !rises {
             return Err(Exit::input(format!("--reads-by-age: ages and shares must rise; '{text}' does not")));
         }
+        if age > keep {
+            return Err(Exit::input(format!(
+                "--reads-by-age: '{text}' is older than the {keep:.0} days that objects live (--keep)"
+            )));
+        }
         known.push((age, part));
     }
     if known.is_empty() {
@@ -147,6 +154,17 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
         ));
     }
     Ok((Reads::Known(known), "reads between the ages of --reads-by-age lie on straight lines".into()))
+}
+
+/// The workload without what a run measured beside reads and writes: it has no place here, and nobody asked for it.
+fn without_the_rest(workload: &Workload, given: &Workload) -> Workload {
+    Workload {
+        list: given.list.clone(),
+        delete: given.delete.clone(),
+        written: given.written.clone(),
+        storage: if given.keep.is_some() { given.storage.clone() } else { workload.storage.clone() },
+        ..workload.clone()
+    }
 }
 
 /// Days that objects live: as said, or what is stored over what is written in a day.
@@ -222,6 +240,9 @@ fn measured(flag: &str, path: &Path, asked: &Asked, tariff: &Tariff) -> Result<K
             tariff.offer
         ));
     }
+    if let Some(why) = own.iter().find_map(|w| w.client_limited.as_ref()) {
+        told.push(format!("the client was the limit when {} was measured ({why})", tariff.offer));
+    }
     Ok((Distribution::of_windows(&own), told))
 }
 
@@ -258,14 +279,21 @@ fn latency(
 /// # Errors
 /// 2 for a workload, provider or share that cannot be.
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
-    let asked = Asked::read(&arguments.workload, &arguments.from_run)?;
-    refuse(&asked.workload)?;
+    let (given, text) = arguments.workload.given()?;
+    refuse(&given).map_err(|e| arguments.workload.located(&e, text.as_deref()))?;
+    let asked = Asked::read_with(&arguments.workload, &arguments.from_run, |w| without_the_rest(w, &given))?;
     if arguments.published.is_none() && arguments.hot_run.is_some() != arguments.cold_run.is_some() {
         return Err(Exit::input(
             "--hot-run and --cold-run go together; or let --published NAME stand for the other",
         ));
     }
     let (hot, cold) = (asked.tariff("--hot", &arguments.hot)?, asked.tariff("--cold", &arguments.cold)?);
+    if (&hot.offer, &hot.region) == (&cold.offer, &cold.region) {
+        return Err(Exit::input(format!(
+            "--cold: {} is the hot store already; name another",
+            arguments.cold
+        )));
+    }
     let (keep_days, lives) = keep_days(&asked)?;
     let (reads, curve) = reads(arguments, keep_days)?;
     let mut warnings = Vec::new();
@@ -292,9 +320,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     };
     let wrong =
         |e: BillError| Exit::input(format!("--hot {}, --cold {}: {e}", arguments.hot, arguments.cold));
-    let ages = scenario.ages().map_err(wrong)?;
-    let at = (arguments.hot_days.min(keep_days.ceil() as u64)) as usize;
-    let bills = scenario.bills(at as u64).map_err(wrong)?;
+    let (ages, without) = scenario.ages();
+    let at = arguments.hot_days.min(scenario.whole_days());
+    let asked_age = scenario.age(at).map_err(wrong)?;
+    let bills = scenario.bills(at).map_err(wrong)?;
+    if let Some((days, why)) = without.first() {
+        warnings.push(format!("{} ages have no bill, the first of them {days} days: {why}", without.len()));
+    }
     let mut assumptions = asked.assumptions.clone();
     assumptions.extend([lives, curve]);
     if scenario.crosses() {
@@ -306,7 +338,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         hot: &hot.title,
         cold: &cold.title,
         ages: &ages,
-        asked: &ages[at],
+        asked: &asked_age,
+        whole_days: scenario.whole_days(),
         bills: &bills,
         best: best(&ages, within),
         within,

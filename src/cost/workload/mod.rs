@@ -16,6 +16,8 @@ const MOST_BYTES: u64 = 1 << 62;
 const MOST_PARTS: u64 = 10_000;
 /// Most bytes of one request (S3, R2, Google).
 const LARGEST_PUT: u64 = 5 << 30;
+/// What is taken for granted where nobody says how long objects live: a bill that rests on it is for a part of the work.
+pub const NOTHING_STAYS: &str = "what is written is deleted at once and nothing of it stays stored (--storage, or --keep for so many days)";
 /// Days of a month.
 pub const MONTH_DAYS: f64 = MONTH_HOURS as f64 / 24.0;
 
@@ -133,7 +135,14 @@ impl Workload {
         }
         self.bytes(&mut usage, gets, &mut assumptions)?;
         usage.keep_days = self.keep.as_deref().map(|text| days("keep", text)).transpose()?;
+        if usage.keep_days.is_some() && puts > 0 && self.delete.is_none() {
+            usage.calls.set(Call::DeleteObject, puts);
+            assumptions.push("as many objects are deleted as are written (--delete)".into());
+        }
         usage.stored = self.stored(&usage, &mut assumptions)?;
+        if usage.stored == 0 && usage.uploaded > 0 {
+            usage.keep_days = Some(0);
+        }
         usage.stored_peak = match volume("storage_peak", self.storage_peak.as_ref())? {
             Some(peak) if peak < usage.stored => {
                 return Err(wrong(
@@ -182,9 +191,7 @@ impl Workload {
                 "it says how long objects live; say how much is stored or written with --storage or --put",
             )),
             None if usage.uploaded > 0 => {
-                assumptions.push(
-                    "nothing of what is written stays stored (--storage, or --keep for so many days)".into(),
-                );
+                assumptions.push(NOTHING_STAYS.into());
                 Ok(0)
             }
             None => Ok(0),

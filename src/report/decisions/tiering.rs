@@ -19,6 +19,8 @@ pub struct Found<'a> {
     pub cold: &'a str,
     /// Every age.
     pub ages: &'a [Age],
+    /// The whole life of objects, in days: they are never moved.
+    pub whole_days: u64,
     /// The age that was asked about.
     pub asked: &'a Age,
     /// The bills of that age.
@@ -41,7 +43,7 @@ pub fn bounds(bounds: Option<Bounds>) -> String {
 
 /// Ages worth a row: the young ones, the one asked about and its neighbours in a table, the best, the last.
 fn rows(found: &Found<'_>) -> Vec<u64> {
-    let last = found.ages.last().map_or(0, |a| a.hot_days);
+    let last = found.whole_days;
     let mut days = vec![0, 1, 2, 3, 5, 7, 14, 21, 30, 60, 90, 180, 365, found.asked.hot_days, last];
     days.extend(found.best.map(|b| b.hot_days));
     days.retain(|d| *d <= last);
@@ -60,8 +62,8 @@ fn table(found: &Found<'_>) -> Table {
     }
     columns.push("");
     let mut table = Table::new("By the age at which objects move", &columns);
-    let last = found.ages.last().map_or(0, |a| a.hot_days);
-    for age in rows(found).iter().filter_map(|d| found.ages.get(*d as usize)) {
+    let last = found.whole_days;
+    for age in rows(found).iter().filter_map(|d| found.ages.iter().find(|a| a.hot_days == *d)) {
         let when = match age.hot_days {
             0 => format!("never hot: all in {}", found.cold),
             days if days == last => format!("never: all in {}", found.hot),
@@ -92,16 +94,17 @@ fn table(found: &Found<'_>) -> Table {
 }
 
 fn answer(found: &Found<'_>) -> String {
-    let ms = found
-        .within
-        .map(|ms| format!(" with a p99 of reads within {} ms", format_ms(ms)))
-        .unwrap_or_default();
-    let last = found.ages.last().map_or(0, |a| a.hot_days);
+    let ms =
+        found.within.map(|ms| format!("a p99 of reads within {} ms by the known latencies", format_ms(ms)));
+    let has = ms.as_ref().map(|ms| format!(" with {ms}")).unwrap_or_default();
+    let last = found.whole_days;
     let asked =
         format!("Moving after {} days costs {} a month", found.asked.hot_days, found.asked.total_usd.shown());
     match found.best {
-        None => format!("{asked}; no age is sure{}.", ms.replace(" with", " to have")),
-        Some(best) if best.hot_days == found.asked.hot_days => format!("{asked}, the least of all ages{ms}."),
+        None => format!("{asked}; no age has {}.", ms.unwrap_or_else(|| "a bill".into())),
+        Some(best) if best.hot_days == found.asked.hot_days => {
+            format!("{asked}, the least of all ages{has}.")
+        }
         Some(best) => {
             let saved = found.asked.total_usd - best.total_usd;
             let place = match best.hot_days {
@@ -114,7 +117,7 @@ fn answer(found: &Found<'_>) -> String {
             } else {
                 String::new()
             };
-            format!("{asked}; the cheapest{ms} is {place} at {}{by}.", best.total_usd.shown())
+            format!("{asked}; the cheapest{has} is {place} at {}{by}.", best.total_usd.shown())
         }
     }
 }
