@@ -363,7 +363,10 @@ mod tests {
         );
         assert_eq!(shown("12582912000000B"), "12.583 TB");
         // Digits were cut off where there are few.
-        assert_eq!([shown("118.39TB"), shown("999.999GB"), shown("123.456GB")], ["118.4 TB", "1 TB", "123.5 GB"]);
+        assert_eq!(
+            [shown("118.39TB"), shown("999.999GB"), shown("123.456GB")],
+            ["118.4 TB", "1 TB", "123.5 GB"]
+        );
     }
 
     /// Two stores of one bucket name could not be told apart.

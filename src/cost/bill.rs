@@ -84,18 +84,18 @@ impl Quantity {
 /// Bytes that are paid for, as bytes of a whole month.
 fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
     let bytes = if rules.daily_peak { usage.stored_peak } else { usage.stored };
-    let mut quantity = Quantity::whole(bytes);
-    if rules.minimum_object > usage.object_bytes && usage.object_bytes > 0 {
-        quantity = quantity.scaled(rules.minimum_object, usage.object_bytes)?;
-    }
+    let as_objects = |bytes: Quantity| match (usage.object_bytes, rules.paid_object(usage.object_bytes)) {
+        (0, _) => Some(bytes),
+        (own, paid) if own == paid => Some(bytes),
+        (own, paid) => bytes.scaled(paid, own),
+    };
+    let mut quantity = as_objects(Quantity::whole(bytes))?;
     match usage.period {
         Period::Month => {
             if usage.keep_days == Some(0) {
-                quantity = Quantity::whole(usage.uploaded)
+                // Deleted at once, and paid for as long as the minimum.
+                quantity = as_objects(Quantity::whole(usage.uploaded))?
                     .scaled(rules.minimum_days * DAY_S, rules.month_hours * 3600)?;
-                if rules.minimum_object > usage.object_bytes && usage.object_bytes > 0 {
-                    quantity = quantity.scaled(rules.minimum_object, usage.object_bytes)?;
-                }
             } else if let Some(days) = usage.keep_days.filter(|days| *days < rules.minimum_days) {
                 quantity = quantity.scaled(rules.minimum_days, days.max(1))?;
             }
@@ -112,9 +112,14 @@ fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
     Some(quantity)
 }
 
-/// Bytes beyond those that every request has free.
-fn beyond(bytes: u64, above: u64, requests: u128) -> Quantity {
-    Quantity::whole(u128::from(bytes).saturating_sub(u128::from(above).saturating_mul(requests)))
+/// Bytes moved by so many requests: beyond those that each has free, and as many for each as it is charged for at least.
+fn moved(meter: &Meter, usage: &Usage, bytes: u64, requests: u128) -> Option<Quantity> {
+    let free = u128::from(meter.above).saturating_mul(requests);
+    let quantity = Quantity::whole(u128::from(bytes).saturating_sub(free));
+    match usage.object_bytes {
+        own if own > 0 && own < meter.least => quantity.scaled(meter.least, own),
+        _ => Some(quantity),
+    }
 }
 
 fn quantity(meter: &Meter, rules: &Rules, usage: &Usage) -> Option<Quantity> {
@@ -125,8 +130,8 @@ fn quantity(meter: &Meter, rules: &Rules, usage: &Usage) -> Option<Quantity> {
             let each = usage.object_bytes.div_ceil(every).max(1);
             Quantity::whole(usage.calls.sum(calls)).scaled(each, 1)?
         }
-        Measure::Upload => beyond(usage.uploaded, meter.above, usage.uploads()),
-        Measure::Retrieval => beyond(usage.downloaded, meter.above, usage.downloads()),
+        Measure::Upload => moved(meter, usage, usage.uploaded, usage.uploads())?,
+        Measure::Retrieval => moved(meter, usage, usage.downloaded, usage.downloads())?,
         Measure::Egress => Quantity::whole(usage.egress),
         Measure::CrossZone => Quantity::whole(usage.cross_zone),
         Measure::CrossRegion => Quantity::whole(usage.cross_region),
@@ -402,17 +407,19 @@ fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
         Period::Month => usage.keep_days.is_some_and(|days| days < rules.minimum_days),
         Period::Seconds(seconds) => seconds < rules.minimum_days * DAY_S,
     };
+    let is_stored = usage.stored > 0 || (usage.keep_days == Some(0) && usage.uploaded > 0);
     let small = usage.object_bytes > 0 && usage.object_bytes < rules.minimum_object;
     let little = usage.is_month() && usage.stored < rules.minimum_billed;
     let told = |which: RuleName| match which {
-        RuleName::MinimumDays => short,
-        RuleName::MinimumObject => small,
+        RuleName::MinimumDays => is_stored && short,
+        RuleName::MinimumObject => is_stored && small,
+        RuleName::ObjectSize => is_stored && usage.object_bytes > 0,
         RuleName::MinimumBilled => little,
-        RuleName::DailyPeak => rules.daily_peak && usage.stored != usage.stored_peak,
+        RuleName::DailyPeak => is_stored && (!usage.is_month() || usage.stored != usage.stored_peak),
         RuleName::RoundUp => rules.round_up && usage.is_month(),
         RuleName::Unbilled | RuleName::LargestObject | RuleName::EgressWithinStored => false,
     };
-    let said = rules.said.iter().filter(|rule| usage.stored > 0 && told(rule.name));
+    let said = rules.said.iter().filter(|rule| told(rule.name));
     said.map(|rule| match rule.provenance.confidence {
         Confidence::High => rule.words.clone(),
         other => format!("{} ({} confidence)", rule.words, other.name()),

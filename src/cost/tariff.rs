@@ -106,6 +106,8 @@ pub struct Meter {
     pub unit_base: u64,
     /// Bytes of every request that it does not count.
     pub above: u64,
+    /// Bytes of every request that it counts at least.
+    pub least: u64,
     /// What is free.
     pub free: Free,
     /// Whether tiers count what is free too.
@@ -125,6 +127,8 @@ pub enum RuleName {
     MinimumDays,
     /// Bytes that an object is paid for at least.
     MinimumObject,
+    /// What an object is paid for beside its content.
+    ObjectSize,
     /// Bytes that are paid for at least in a month.
     MinimumBilled,
     /// Storage counts each day at its highest.
@@ -159,6 +163,10 @@ pub struct Rules {
     pub minimum_days: u64,
     /// Bytes that an object is paid for at least.
     pub minimum_object: u64,
+    /// Multiples that an object's size is rounded up to, one at least; 0 for none.
+    pub object_step: u64,
+    /// Bytes that are stored and paid for beside every object's own.
+    pub object_overhead: u64,
     /// Bytes that are paid for at least in a month.
     pub minimum_billed: u64,
     /// Whether storage counts each day at its highest.
@@ -175,12 +183,25 @@ pub struct Rules {
     pub said: Vec<RuleSaid>,
 }
 
+impl Rules {
+    /// Bytes that an object of a size is paid for.
+    pub fn paid_object(&self, bytes: u64) -> u64 {
+        let stepped = match self.object_step {
+            0 => bytes,
+            step => bytes.max(1).next_multiple_of(step),
+        };
+        (stepped + self.object_overhead).max(self.minimum_object)
+    }
+}
+
 impl Default for Rules {
     fn default() -> Rules {
         Rules {
             month_hours: MONTH_HOURS,
             minimum_days: 0,
             minimum_object: 0,
+            object_step: 0,
+            object_overhead: 0,
             minimum_billed: 0,
             daily_peak: false,
             round_up: false,

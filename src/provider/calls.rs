@@ -132,6 +132,12 @@ impl CallSet {
         CallSet(self.0 & !other.0)
     }
 
+    /// The first kind that is in this set and in the other.
+    pub fn first_in(self, other: CallSet) -> Option<Call> {
+        let common = self.0 & other.0;
+        (common != 0).then(|| Call::ALL[common.trailing_zeros() as usize])
+    }
+
     /// The first kind that is in this set and not in the other.
     pub fn first_missing_in(self, other: CallSet) -> Option<Call> {
         let missing = self.0 & !other.0;

@@ -92,9 +92,9 @@ def used(name, price, work):
     meter, size = price["meter"], work["object_size"]
     if meter == "storage":
         stored = F(work["storage"])
-        least = int(amount(BOOKS.rule(name, "minimum_object", "0 B")))
-        if size < least:
-            stored = stored * least / size
+        step = int(amount(BOOKS.rule(name, "object_step", "1 B")))
+        paid = -(-size // step) * step + int(amount(BOOKS.rule(name, "object_overhead", "0 B")))
+        stored = stored * max(paid, int(amount(BOOKS.rule(name, "minimum_object", "0 B")))) / size
         days = BOOKS.rule(name, "minimum_days", 0)
         if work["keep"] and work["keep"] < days:
             stored = stored * days / work["keep"]
@@ -103,7 +103,9 @@ def used(name, price, work):
         calls = {"PutObject": work["put"], "GetObject": work["get"], "ListObjects": work["list"], "DeleteObject": work["delete"]}
         count = sum(calls.get(c, 0) for c in price["calls"])
         return F(count * (-(-size // int(amount(price["every"]))) if "every" in price else 1))
-    return F({"upload": work["put"] * size, "retrieval": max(work["get"] * size, work["egress"]), "egress": work["egress"]}.get(meter, 0))
+    quantity = F({"upload": work["put"] * size, "retrieval": max(work["get"] * size, work["egress"]), "egress": work["egress"]}.get(meter, 0))
+    least = int(amount(price["least"])) if "least" in price else 0
+    return quantity * least / size if size < least else quantity
 
 
 def ours(names, work):

@@ -194,6 +194,10 @@ fn price(sources: &Sources, price: &PriceWritten) -> Result<Price, String> {
     } else {
         unit(price.meter, price.per.as_deref())?
     };
+    let moves = matches!(price.meter, MeterName::Upload | MeterName::Retrieval);
+    if (price.above.is_some() || price.least.is_some()) && !moves {
+        return Err("above = and least = go with meter = \"upload\" and meter = \"retrieval\" alone".into());
+    }
     let meter = Meter {
         item: item(price)?,
         measure: measure(price)?,
@@ -201,6 +205,7 @@ fn price(sources: &Sources, price: &PriceWritten) -> Result<Price, String> {
         unit: unit.name,
         unit_base: unit.base,
         above: price.above.as_deref().map_or(Ok(0), |text| volume("above", text))?,
+        least: price.least.as_deref().map_or(Ok(0), |text| volume("least", text))?,
         free: free(price)?,
         free_inside_tiers: price.free_inside_tiers,
         provenance: provenance(sources, &price.source, &price.as_of, price.confidence)?,
@@ -236,6 +241,8 @@ fn rule(sources: &Sources, rule: &RuleWritten) -> Result<Rule, String> {
         span: span(&rule.from, rule.until.as_deref())?,
         minimum_days: rule.minimum_days,
         minimum_object: size("minimum_object", &rule.minimum_object)?,
+        object_step: size("object_step", &rule.object_step)?,
+        object_overhead: size("object_overhead", &rule.object_overhead)?,
         minimum_billed: size("minimum_billed", &rule.minimum_billed)?,
         daily_peak: rule.daily_peak,
         round_up: rule.round_up,
@@ -266,6 +273,30 @@ fn line_of(text: &str, table: &str, index: usize) -> usize {
         .map_or(1, |(n, _)| n + 1)
 }
 
+/// Two classes that charge one request at the same time in the same place: the place of the second, and what is wrong with it.
+fn charged_twice(prices: &[Price]) -> Option<(usize, String)> {
+    let calls_of = |price: &Price| match price.meter.measure {
+        Measure::Requests { calls, .. } => Some(calls),
+        _ => None,
+    };
+    let meet = |a: &[String], b: &[String]| a.iter().any(|name| b.contains(name));
+    prices.iter().enumerate().find_map(|(index, second)| {
+        let calls = calls_of(second)?;
+        let first = prices[..index].iter().find(|first| {
+            first.meter.item != second.meter.item
+                && meet(&first.offers, &second.offers)
+                && (first.regions.is_empty()
+                    || second.regions.is_empty()
+                    || meet(&first.regions, &second.regions))
+                && first.span.meets(&second.span)
+                && calls_of(first).is_some_and(|other| calls.first_in(other).is_some())
+        })?;
+        let call = calls.first_in(calls_of(first)?)?.name();
+        let (one, other) = (&first.meter.item, &second.meter.item);
+        Some((index, format!("{call} belongs to '{one}' and to '{other}'; name it in one of them")))
+    })
+}
+
 /// Reads a book and checks it.
 ///
 /// # Errors
@@ -286,9 +317,13 @@ pub fn checked(path: &str, text: &str) -> Result<Book, BookError> {
     let wrong = |table: &'static str| move |index, message| at(line_of(text, table, index), message);
     let sources = &written.sources;
     each(&written.offer, offer, wrong("offer"))?;
+    let prices = each(&written.price, |p| price(sources, p), wrong("price"))?;
+    if let Some((index, message)) = charged_twice(&prices) {
+        return Err(wrong("price")(index, message));
+    }
     Ok(Book {
         path: path.to_string(),
-        prices: each(&written.price, |p| price(sources, p), wrong("price"))?,
+        prices,
         rules: each(&written.rule, |r| rule(sources, r), wrong("rule"))?,
         offers: written.offer,
     })

@@ -119,6 +119,12 @@ impl Span {
         self.from <= date && self.until.is_none_or(|until| date < until)
     }
 
+    /// Whether there is a day on which both held.
+    fn meets(&self, other: &Span) -> bool {
+        let before = |a: &Span, b: &Span| b.until.is_none_or(|until| a.from < until);
+        before(self, other) && before(other, self)
+    }
+
     /// In words.
     fn describe(&self) -> String {
         match self.until {
@@ -145,6 +151,8 @@ struct Rule {
     span: Span,
     minimum_days: Option<u64>,
     minimum_object: Option<u64>,
+    object_step: Option<u64>,
+    object_overhead: Option<u64>,
     minimum_billed: Option<u64>,
     daily_peak: Option<bool>,
     round_up: Option<bool>,

@@ -328,6 +328,13 @@ fn take(rules: &mut Rules, rule: &Rule) {
         rules.minimum_object = bytes;
         say(RuleName::MinimumObject, format!("objects are paid for as {} at least", format_size(bytes)));
     }
+    if rule.object_step.is_some() || rule.object_overhead.is_some() {
+        let (step, more) = (rule.object_step.unwrap_or(0), rule.object_overhead.unwrap_or(0));
+        (rules.object_step, rules.object_overhead) = (step, more);
+        let stepped = if step > 0 { format!(" rounded up to {}", format_size(step)) } else { String::new() };
+        let beside = if more > 0 { format!(" and {} beside", format_size(more)) } else { String::new() };
+        say(RuleName::ObjectSize, format!("each object is stored as its size{stepped}{beside}"));
+    }
     if let Some(bytes) = rule.minimum_billed {
         rules.minimum_billed = bytes;
         say(RuleName::MinimumBilled, format!("{} are paid for at least", format_size(bytes)));

@@ -115,9 +115,12 @@ pub struct PriceWritten {
     /// Prices by amount, instead of `usd`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<TierWritten>,
-    /// Bytes of every request that are not charged: `512 KiB`.
+    /// Bytes of every request that are not charged: `512 KiB`. For uploads and retrievals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<String>,
+    /// Bytes that every request is charged for at least: `32 KiB`. For uploads and retrievals.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub least: Option<String>,
     /// A request counts once for every so many bytes of its object that were begun: `1 KiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<String>,
@@ -158,6 +161,12 @@ pub struct RuleWritten {
     /// Size that an object is paid for at least.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_object: Option<String>,
+    /// Multiples of this that an object's size is rounded up to, one at least.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_step: Option<String>,
+    /// Bytes that are stored beside every object's own, and paid for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub object_overhead: Option<String>,
     /// Storage that is paid for at least in a month.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_billed: Option<String>,
