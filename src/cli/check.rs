@@ -1,12 +1,12 @@
 //! `plimsoll check`: a run held against objectives, for people and for CI.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, ValueEnum};
 use comfy_table::{Table, presets};
 
 use super::exit::Exit;
+use super::out::say;
 use super::runs::{Run, read};
 use crate::report::junit;
 use crate::report::terminal::table::lines;
@@ -163,7 +163,7 @@ pub fn check(arguments: &Arguments) -> Result<(), Exit> {
     for path in &arguments.runs {
         let run = read(path, &[Clocked::Service, Clocked::Response, Clocked::FirstByte])?;
         let checked = check_run(&run, &objectives)?;
-        let _ = std::io::stdout().write_all(render(path, &checked).as_bytes());
+        say(&render(path, &checked))?;
         suites.push((run.result.run.id.clone(), checked));
     }
     if let Some(path) = &arguments.junit {

@@ -1,11 +1,11 @@
 //! `plimsoll export`: runs in other tools' formats.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
 use super::exit::Exit;
+use super::out::say;
 use crate::report::export::csv::Csv;
 use crate::report::export::hlog::Hlog;
 use crate::report::export::markdown::{Markdown, render};
@@ -50,7 +50,7 @@ pub fn export(arguments: &Arguments) -> Result<(), Exit> {
     for path in &arguments.runs {
         let run = Run { path: path.clone(), result: json::read(path).map_err(Exit::input)? };
         if arguments.format == Format::Markdown && arguments.to.is_none() {
-            let _ = std::io::stdout().write_all(render(&run.result).as_bytes());
+            say(&render(&run.result))?;
             continue;
         }
         let exporter: &dyn Exporter = match arguments.format {

@@ -1,12 +1,12 @@
 //! `plimsoll import`: another tool's log as a run directory with exact percentiles.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::exit::Exit;
+use super::out::say;
 use super::report::of_run;
 use super::session::confide;
 use super::session::run_id;
@@ -84,7 +84,7 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
     } else {
         tables(&log, theirs.as_deref(), &result, &path)
     };
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    say(&text)?;
     Ok(())
 }
 

@@ -1,12 +1,12 @@
 //! `plimsoll merge`: the runs of several shards as one run directory.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use super::exit::Exit;
+use super::out::say;
 use super::report::of_run;
 use super::session::confide;
 use crate::recorder::collector::SecondRow;
@@ -123,7 +123,7 @@ pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
     } else {
         format!("{}results: {}\n", terminal::render(&merged, terminal::Detail::default()), path.display())
     };
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    say(&text)?;
     Ok(())
 }
 

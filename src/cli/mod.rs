@@ -19,6 +19,7 @@ pub mod keys;
 pub mod knee;
 pub mod list;
 pub mod merge;
+mod out;
 pub mod preflight;
 pub mod prices;
 pub mod probe;
@@ -91,6 +92,7 @@ enum Command {
 
 /// Runs the command line and returns the exit code: 0 done, 1 a check failed, 2 bad input, 3 store unusable, 130 interrupted.
 pub fn main() -> i32 {
+    out::end_when_unprinted();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -4,6 +4,7 @@ use jiff::civil::Date;
 
 use super::cost::asked::PriceArguments;
 use super::exit::Exit;
+use super::out::say;
 use crate::cost::bill::meter_of;
 use crate::cost::book::{OfferFacts, PriceFacts, Prices};
 use crate::cost::money::Usd;
@@ -24,8 +25,7 @@ pub fn list(name: Option<&str>, arguments: &PriceArguments) -> Result<(), Exit> 
         Some(name) => one(&prices, name, date, arguments.is_dated())?,
         None => all(&prices, date),
     };
-    print!("{}", document.terminal());
-    Ok(())
+    say(&document.terminal())
 }
 
 /// The first price of a meter, per million where it counts requests.

@@ -1,6 +1,5 @@
 //! `plimsoll run`: an experiment or a short form.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use super::budget::{MoneyArguments, Planned, preview};
 use super::dry_run;
 use super::exit::Exit;
 use super::knee::{Asked, KneeArguments, knee};
+use super::out::say;
 use super::session::{Settings, execute};
 use super::shard::{Sharding, parse_shard, parse_start};
 use super::stores;
@@ -304,7 +304,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         let planned = Planned::of(&experiment, arguments.shard.unwrap_or_default().of);
         let cost = preview(&arguments.money, &experiment.stores, planned)?;
         text.extend(cost.iter().map(|line| format!("{line}\n")));
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        say(&text)?;
         return Ok(());
     }
     if let Some(start_at) = arguments.start_at.filter(|at| *at < wall_now()) {
@@ -344,7 +344,6 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
             outcome.path.display()
         )
     };
-    // A reader that went away (a closed pipe) is no failure of the run.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    outcome.problem.map_or(Ok(()), Err)
+    let said = say(&text);
+    outcome.problem.map_or(said, Err)
 }

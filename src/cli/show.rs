@@ -1,11 +1,11 @@
 //! `plimsoll show`: a run's table or JSON, from its directory alone.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::exit::Exit;
+use super::out::say;
 use crate::report::terminal::Detail;
 use crate::report::{json, terminal};
 use crate::summary::books;
@@ -39,7 +39,7 @@ pub fn show(arguments: &Arguments) -> Result<(), Exit> {
         } else {
             terminal::render(&result, Detail { distribution: arguments.distribution })
         };
-        let _ = std::io::stdout().write_all(text.as_bytes());
+        say(&text)?;
     }
     Ok(())
 }

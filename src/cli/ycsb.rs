@@ -1,12 +1,12 @@
 //! `plimsoll ycsb load|run|clean`: YCSB's core workload from its own property files.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::budget::MoneyArguments;
 use super::exit::{Exit, block_on};
+use super::out::say;
 use super::session::{Settings, execute};
 use super::stores;
 use crate::driver::clean::delete;
@@ -201,7 +201,7 @@ fn go(part: Part, options: &Options) -> Result<(), Exit> {
         (false, Format::Ycsb) => ycsb::ycsb(&outcome.result),
         (false, Format::Plimsoll) => terminal::render(&outcome.result, terminal::Detail::default()),
     };
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    say(&text)?;
     if options.format == Format::Plimsoll && !options.json {
         println!("results: {}", outcome.path.display());
     }

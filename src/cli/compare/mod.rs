@@ -1,12 +1,12 @@
 //! `plimsoll compare`: runs, or the stores of one run, held against each other.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 
 use super::exit::Exit;
+use super::out::say;
 use super::runs::{Run, read};
 use crate::report::comparison::{Comparison, Subject, rows};
 use crate::summary::objective::{ChangeBound, Outcome, Target};
@@ -248,7 +248,7 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
             checks.iter().map(|c| format!("{:<11} --fail-if '{}': {}\n", c.outcome, c.fail_if, c.figure));
         format!("{}{}", tables.join("\n"), lines.collect::<String>())
     };
-    let _ = std::io::stdout().write_all(text.as_bytes());
+    say(&text)?;
     if failed > 0 {
         Err(Exit::check(format!("{failed} of {} bounds broken", arguments.fail_if.len())))
     } else {

@@ -1,12 +1,12 @@
 //! In which form an answer is printed, and where.
 
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::cli::exit::Exit;
+use crate::cli::out::say;
 use crate::report::document::Document;
 
 /// Where an answer goes.
@@ -59,11 +59,7 @@ impl FormArguments {
         match &self.output {
             Some(path) => std::fs::write(path, text)
                 .map_err(|e| Exit::input(format!("--output {}: {e}; choose another file", path.display()))),
-            // A reader that went away (a closed pipe) is no failure.
-            None => {
-                let _ = std::io::stdout().write_all(text.as_bytes());
-                Ok(())
-            }
+            None => say(&text),
         }
     }
 }

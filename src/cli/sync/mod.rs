@@ -15,6 +15,7 @@ use clap::{Args, ValueEnum};
 use self::contest::{Contestant, Ground, Log, run_loop};
 use super::budget::{Budget, MoneyArguments, Planned};
 use super::exit::Exit;
+use super::out::say;
 use super::preflight::preflight;
 use super::report::of_run;
 use super::session::{self, Settings, run_id};
@@ -262,13 +263,14 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     if let Err(error) = removed {
         eprintln!("plimsoll: {} could not be removed: {error}", files.display());
     }
-    if arguments.json {
-        print!("{}", json::to_string(&result));
+    let text = if arguments.json {
+        json::to_string(&result)
     } else {
-        print!("{}{}", terminal::loops(&result.sync), cost::render(&result.cost));
-        println!("results: {}", path.display());
-    }
-    problem.map_or(Ok(()), Err)
+        let tables = terminal::loops(&result.sync) + &cost::render(&result.cost);
+        format!("{tables}results: {}\n", path.display())
+    };
+    let said = say(&text);
+    problem.map_or(said, Err)
 }
 
 /// Ours on every store, then each tool on every store.

@@ -1,14 +1,21 @@
 //! For a terminal: the answer first, then tables, then what they rest on.
 
-use std::io::IsTerminal;
-
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table as Drawn, Width, presets};
 
 use super::{Document, Table};
 use crate::report::terminal::table::lines;
 
-/// Width of what goes to no terminal.
+/// Width of what goes to no terminal, where COLUMNS says nothing else.
 pub const SHOWN_WIDTH: u16 = 150;
+/// Least width that tables are fitted into.
+const LEAST_WIDTH: u16 = 40;
+
+/// Width of the terminal.
+fn width() -> u16 {
+    let terminal = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
+    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal().or_else(told).unwrap_or(SHOWN_WIDTH).max(LEAST_WIDTH)
+}
 
 /// Longest name of a row that is kept on one line.
 const LONGEST_NAME: usize = 44;
@@ -16,9 +23,7 @@ const LONGEST_NAME: usize = 44;
 /// A table, below an empty line.
 pub fn table(table: &Table) -> String {
     let mut drawn = Drawn::new();
-    if !std::io::stdout().is_terminal() {
-        drawn.set_width(SHOWN_WIDTH);
-    }
+    drawn.set_width(width());
     drawn.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
     drawn.set_header(table.columns.iter().map(|c| &c.name));
     table.rows.iter().for_each(|row| {
@@ -33,7 +38,8 @@ pub fn table(table: &Table) -> String {
         if column.number {
             drawn.set_cell_alignment(CellAlignment::Right);
         }
-        if room && whole(at) {
+        // A broken number is none.
+        if room && whole(at) || column.number {
             drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(longest(at) as u16 + 2)));
         }
     }
