@@ -123,6 +123,10 @@ fn a_run_goes_on_for_a_month() {
         .map(|l| l["quantity"].as_str().unwrap().parse::<f64>().unwrap())
         .sum();
     assert!((gone - 131_400_000.0 / 1_048_576.0).abs() < 1e-6);
+    // What a run writes is no flag of tiering that somebody gave.
+    let tiers =
+        ["--hot", "aws-s3", "--cold", "cloudflare-r2", "--hot-reads", "80%", "--put", "1M", "--keep", "90d"];
+    good(&[&["cost", "tiering", "--from-run", name(&run)], &tiers[..]].concat());
     refused(&["cost", "--from-run", name(&run), "--scale", "much"], &["--scale", "500/s"]);
     let two = made(&out, "two", |m| m.stores.push(("s3://b".into(), 2.0)));
     refused(&["cost", "--from-run", name(&two)], &["several stores", "--store", "s3://b"]);
@@ -193,6 +197,70 @@ fn what_was_measured_at_its_provider_needs_no_caveat() {
     assert_eq!(value["candidates"][0]["known_by"], "measured");
 }
 
+/// Two stores of one name could not be told apart, and what spoke against an answer stood far below it.
+#[test]
+fn an_answer_says_whose_it_is_and_what_speaks_against_it() {
+    let out = scratch("apart");
+    let of = |id: &str, provider: &str, host: &str| {
+        made(&out, id, |m| {
+            m.stores = vec![("s3://data".into(), 1.0)];
+            m.place = (provider.into(), format!("https://{host}:443"));
+            (m.seconds, m.per_s) = (120, 400);
+        })
+    };
+    let runs = [
+        of("one", "aws-s3", "s3.us-east-1.amazonaws.com"),
+        of("two", "cloudflare-r2", "a.r2.cloudflarestorage.com"),
+    ];
+    let advise = |more: &[&str]| {
+        let workload = ["--storage", "1TB", "--get", "1M", "--put", "1M", "--object-size", "1MiB"];
+        json(
+            &[
+                &["advise", name(&runs[0]), name(&runs[1]), "--slo", "get.p99 < 1s", "--json"],
+                &workload[..],
+                more,
+            ]
+            .concat(),
+        )
+    };
+    let value = advise(&[]);
+    let names: Vec<&str> =
+        value["candidates"].as_array().unwrap().iter().map(|c| c["store"].as_str().unwrap()).collect();
+    assert_eq!(names, ["s3://data (one)", "s3://data (two)"]);
+    assert!(names.contains(&value["recommended"].as_str().unwrap()));
+    let gaps = value["candidates"][0]["gaps"].to_string();
+    assert!(gaps.contains("objects of 1 KiB") && gaps.contains("put was not measured"), "{gaps}");
+    let leaving =
+        value["sensitivity"].as_array().unwrap().iter().find(|c| c["assumption"] == "leaving").unwrap();
+    assert_eq!(leaving["up"], true, "what leaves is looked at where nobody says that anything does");
+    let told = good(&[
+        "advise",
+        name(&runs[0]),
+        name(&runs[1]),
+        "--slo",
+        "get.p99 < 1s",
+        "--get",
+        "1M",
+        "--object-size",
+        "1MiB",
+    ]);
+    let line = told.lines().find(|l| l.contains("is the cheapest that does")).unwrap();
+    assert!(line.contains("but get was measured with objects of 1 KiB"), "{line}");
+    // One of the two by its whole name, or both by the short one.
+    let value = advise(&["--price", "s3://data (two)=wasabi"]);
+    let billed: Vec<&str> = value["candidates"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| c["bill"]["provider"].as_str().unwrap())
+        .collect();
+    assert_eq!(billed, ["aws-s3", "wasabi"]);
+    // Nothing may be hoped for where the figures speak against it.
+    let told =
+        good(&["advise", name(&runs[0]), "--slo", "get.p99 < 1ms", "--get", "1M", "--object-size", "1KiB"]);
+    assert!(told.contains("No store holds") && !told.contains("measure it longer"), "{told}");
+}
+
 /// Options were taken and had no effect.
 #[test]
 fn what_has_no_effect_is_refused() {
@@ -220,6 +288,15 @@ fn what_has_no_effect_is_refused() {
         refused(&[&tiering[..], &[flag, value]].concat(), &[flag, "does not go with tiering"]);
     }
     refused(&[&tiering[..], &["--hot-run", "/nowhere"]].concat(), &["--cold-run"]);
+    let ages: Vec<&str> =
+        tiering.iter().copied().filter(|word| !["--hot-reads", "80%"].contains(word)).collect();
+    refused(
+        &[&ages[..], &["--reads-by-age", "1d=40%,100d=90%"]].concat(),
+        &["--reads-by-age", "100d=90%", "--keep"],
+    );
+    let one: Vec<&str> =
+        tiering.iter().map(|word| if *word == "cloudflare-r2" { "aws-s3" } else { word }).collect();
+    refused(&one, &["--cold", "the hot store already"]);
     refused(&["cost", "--storage", "1TB", "--egress", "30%"], &["--egress", "share of what is read"]);
     refused(&["cost", "--keep", "7d", "--get", "1"], &["--keep", "--storage"]);
     refused(

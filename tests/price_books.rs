@@ -58,6 +58,11 @@ fn a_price_file_of_ones_own_comes_first_and_its_mistakes_have_a_line() {
         ("GiB-month", "GiB", &["bad.toml:2", "GiB-month"]),
         ("aws-s3", "aws-s9", &["bad.toml:3", "aws-s9", "neither in this file nor built in"]),
         ("2026-01-01", "January", &["bad.toml:2", "no date"]),
+        (
+            "per = \"GiB-month\"",
+            "per = \"GiB-month\"\nleast = \"1 MiB\"",
+            &["bad.toml:2", "above = and least = go with"],
+        ),
         ("our contract", "contract", &["bad.toml:2", "[sources]"]),
         ("confidence = \"high\"", "confidence = \"sure\"", &["bad.toml:10"]),
         ("meter = \"storage\"", "meter = \"tape\"", &["bad.toml:4"]),
@@ -66,6 +71,16 @@ fn a_price_file_of_ones_own_comes_first_and_its_mistakes_have_a_line() {
         refused(&["cost", "--storage", "1TiB", "--prices", name(&file)], expected);
     }
     refused(&["cost", "--storage", "1TiB", "--prices", "/nowhere.toml"], &["--prices /nowhere.toml"]);
+    // Two classes of one file that charge the same request at the same time: every PUT was paid for twice.
+    let class = |item: &str| {
+        format!(
+            "[[price]]\noffers = [\"aws-s3\"]\nmeter = \"requests\"\nitem = \"{item}\"\ncalls = [\"PutObject\"]\nper = \"1000 requests\"\n\
+             usd = \"0.001\"\nfrom = \"2026-01-01\"\nsource = \"our contract\"\nas_of = \"2026-01\"\nconfidence = \"high\"\n"
+        )
+    };
+    let file = write(&out, "twice.toml", &book(&(class("ours") + &class("theirs"))));
+    let expected = ["twice.toml:22", "PutObject belongs to 'ours' and to 'theirs'"];
+    refused(&["cost", "--put", "1M", "--prices", name(&file)], &expected);
 }
 
 /// A price of one's own under another name was added to the built-in one, or left aside.

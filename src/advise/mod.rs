@@ -84,7 +84,10 @@ pub struct Candidate {
     pub held: Vec<Held>,
     /// The latency that stores are ranked by, in milliseconds.
     pub latency: Option<Figure>,
-    /// What must be known of the figures: client limited, another object size, a rate that was not reached.
+    /// Where what was measured is not what the workload asks: another object size, operations that were not measured, failures. It
+    /// stands beside the answer.
+    pub gaps: Vec<String>,
+    /// What else must be known of the figures: a client that was the limit, a rate that was not reached.
     pub remarks: Vec<String>,
 }
 
@@ -97,6 +100,12 @@ impl Candidate {
         }
         let open = self.held.iter().any(|h| of(h) == Outcome::CannotTell);
         if open { Outcome::CannotTell } else { Outcome::Pass }
+    }
+
+    /// Whether a longer measurement may show that it holds what is not decided yet: no figure so far speaks against it.
+    pub fn may_hold(&self) -> bool {
+        let against = |held: &Held| held.finding.as_ref().is_some_and(|f| f.as_measured == Some(false));
+        self.outcome() == Outcome::CannotTell && !self.held.iter().any(against)
     }
 
     /// Its name with what must be said in the same line.
@@ -209,7 +218,8 @@ mod tests {
         let candidate = |(offer, ms, outcome): &(&str, f64, Outcome)| {
             let tariff = prices.tariff(offer, None, "2026-11-21".parse().unwrap()).unwrap();
             let bill = bill(&tariff, &usage).unwrap();
-            let finding = Finding { outcome: *outcome, detail: String::new(), needs_s: None };
+            let as_measured = Some(*outcome != Outcome::Fail);
+            let finding = Finding { outcome: *outcome, detail: String::new(), needs_s: None, as_measured };
             Candidate {
                 name: (*offer).into(),
                 from: String::new(),
@@ -218,6 +228,7 @@ mod tests {
                 bill,
                 held: vec![Held { objective: "get.p99 < 1s".into(), finding: Some(finding) }],
                 latency: Some(Figure { value: *ms, low: None, high: None }),
+                gaps: Vec::new(),
                 remarks: Vec::new(),
             }
         };

@@ -20,6 +20,8 @@ pub enum Assumption {
     Storage,
     /// Bytes that leave for the internet.
     Egress,
+    /// The share of what is read that leaves for the internet, where nothing is said to.
+    Leaving,
     /// Objects read, and their bytes with them.
     Reads,
     /// Objects written, and their bytes with them.
@@ -30,9 +32,10 @@ pub enum Assumption {
 
 impl Assumption {
     /// All of them.
-    pub const ALL: [Assumption; 5] = [
+    pub const ALL: [Assumption; 6] = [
         Assumption::Storage,
         Assumption::Egress,
+        Assumption::Leaving,
         Assumption::Reads,
         Assumption::Writes,
         Assumption::ObjectSize,
@@ -43,13 +46,14 @@ impl Assumption {
         match self {
             Assumption::Storage => "storage",
             Assumption::Egress => "egress",
+            Assumption::Leaving => "egress (none is asked for), share of what is read",
             Assumption::Reads => "objects read",
             Assumption::Writes => "objects written",
             Assumption::ObjectSize => "object size (storage as it is)",
         }
     }
 
-    /// The usage with so many times of it.
+    /// The usage with so many times of it; of [`Assumption::Leaving`] with such a share.
     pub fn times(self, usage: &Usage, factor: f64) -> Usage {
         let of = |n: u64| (n as f64 * factor).round().clamp(0.0, 4e18) as u64;
         let mut out = usage.clone();
@@ -60,6 +64,9 @@ impl Assumption {
             Assumption::Egress => {
                 out.egress = of(usage.egress);
                 out.downloaded = usage.downloaded.max(out.egress);
+            }
+            Assumption::Leaving => {
+                out.egress = if usage.egress == 0 { of(usage.downloaded) } else { usage.egress };
             }
             Assumption::Reads => {
                 out.calls.set(Call::GetObject, of(usage.calls.get(Call::GetObject)));
@@ -91,7 +98,8 @@ impl Assumption {
 pub struct Change {
     /// What is moved.
     pub assumption: Assumption,
-    /// By which factor the answer changes, to three digits; none where no factor up to a thousand does.
+    /// By which factor the answer changes, to three digits; none where no factor up to a thousand does. Of [`Assumption::Leaving`] it is
+    /// the share from which on it changes; none where not even all of it does.
     pub factor: Option<f64>,
     /// Whether it is moved up.
     pub up: bool,
@@ -115,8 +123,12 @@ pub fn changes(candidates: &[&Candidate], usage: &Usage) -> Vec<Change> {
         if assumption.times(usage, 2.0) == *usage {
             continue;
         }
-        for up in [true, false] {
+        let share = assumption == Assumption::Leaving;
+        for up in if share { &[true][..] } else { &[true, false] }.iter().copied() {
             let factor = |step: f64| {
+                if share {
+                    return step / STEPS as f64;
+                }
                 let power = FURTHEST.powf(step / STEPS as f64);
                 if up { power } else { 1.0 / power }
             };
@@ -155,6 +167,15 @@ mod tests {
         let egress = found.iter().find(|c| c.assumption == Assumption::Egress && c.up).unwrap();
         // B2 has 3 TB free and then asks 0.01 a GB; R2 asks 7.96 more to begin with: 3,796.5 GB. 1.024 GB times 1000 is too little.
         assert_eq!(egress.factor, None);
+        // Nothing is said to leave: R2 is cheaper once more leaves than three TB and 796 GB.
+        let (all, nothing) = candidates(
+            "storage='1 TB'\nread='10 TB'",
+            &[("backblaze-b2", 1.0, Outcome::Pass), ("cloudflare-r2", 1.0, Outcome::Pass)],
+        );
+        let found = changes(&all.iter().collect::<Vec<_>>(), &nothing);
+        let leaving = found.iter().find(|c| c.assumption == Assumption::Leaving).unwrap();
+        assert!((leaving.factor.unwrap() - 0.37965).abs() < 0.001 && leaving.to == Some(1), "{leaving:?}");
+        assert!(found.iter().all(|c| c.assumption != Assumption::Egress));
         let (all, usage) = candidates(
             "storage='1 TB'\nread='1 TB'\negress='1 TB'",
             &[("backblaze-b2", 1.0, Outcome::Pass), ("cloudflare-r2", 1.0, Outcome::Pass)],

@@ -3,7 +3,7 @@
 use super::usage::MONTH_HOURS;
 use super::workload::Workload;
 use crate::summary::result::{RunResult, Window};
-use crate::units::{format_per_s, parse_rate};
+use crate::units::{format_per_s, parse_rate, short_names};
 
 /// Seconds of a month.
 pub const MONTH_S: f64 = MONTH_HOURS as f64 * 3600.0;
@@ -162,9 +162,10 @@ pub fn project(
         |bytes: f64, objects: f64| (objects > 0.0 && bytes > 0.0).then(|| nearly_whole(bytes / objects));
     let object = mean(rates.written, rates.objects_put).or(mean(rates.read, rates.get));
     let mut assumptions = vec![format!(
-        "a month of 730 hours at {}/s in all, {} times what was measured on {store}",
+        "a month of 730 hours at {}/s in all, {} times what was measured on {}",
         format_per_s(rates.operations * times),
-        (times * 1000.0).round() / 1000.0
+        (times * 1000.0).round() / 1000.0,
+        short_names(&[store]).concat()
     )];
     let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
     let failed = sum(|w| w.errors.values().sum());

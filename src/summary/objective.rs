@@ -74,6 +74,8 @@ pub struct Finding {
     pub detail: String,
     /// Seconds of measurement that might decide it.
     pub needs_s: Option<f64>,
+    /// Whether the value that was measured holds it, however sure that is; none where there is none.
+    pub as_measured: Option<bool>,
 }
 
 impl Target {
@@ -164,7 +166,7 @@ impl Objective {
     pub fn judge(&self, series: &Series) -> Finding {
         let mut estimator = Estimator::new(series);
         let Some(metric) = Metric::from_name(&self.target.metric, series.clocked()) else {
-            return Finding { outcome: Outcome::CannotTell, detail: "no such metric".into(), needs_s: None };
+            return nothing("no such metric");
         };
         match metric {
             Metric::Percentile(clocked, q) => self.judge_latency(&mut estimator, clocked, q),
@@ -172,11 +174,7 @@ impl Objective {
                 let estimate = estimator.estimate(metric);
                 let (_, scale) = metric.unit();
                 let Some(value) = estimate.value.map(|v| v * scale) else {
-                    return Finding {
-                        outcome: Outcome::CannotTell,
-                        detail: "nothing was measured".into(),
-                        needs_s: None,
-                    };
+                    return nothing("nothing was measured");
                 };
                 let show = |x: f64| match metric {
                     Metric::Errors => format!("{:.3}%", 100.0 * x),
@@ -184,7 +182,7 @@ impl Objective {
                     _ => format!("{}/s", crate::units::format_per_s(x)),
                 };
                 decide(
-                    estimate.confidence,
+                    (value, estimate.confidence),
                     |x| if self.below { x < self.bound } else { x > self.bound },
                     &show(value),
                     show,
@@ -196,16 +194,12 @@ impl Objective {
     /// A percentile is within its bound when that share of all operations is; failed and censored ones are misses.
     fn judge_latency(&self, estimator: &mut Estimator<'_>, clocked: Clocked, q: f64) -> Finding {
         if estimator.series.seconds.iter().all(|s| s.operations == 0) {
-            return Finding {
-                outcome: Outcome::CannotTell,
-                detail: "nothing was measured".into(),
-                needs_s: None,
-            };
+            return nothing("nothing was measured");
         }
         let (share, confidence) = estimator.within(clocked, (self.bound / 1e3) as u64);
         let show = |x: f64| format!("{:.3}%", 100.0 * x);
         let detail = format!("{} of operations within it, {} needed", show(share), show(q));
-        decide(confidence, |x| x >= q, &detail, show)
+        decide((share, confidence), |x| x >= q, &detail, show)
     }
 }
 
@@ -251,18 +245,24 @@ fn percent_text(share: f64) -> String {
     format!("{:.2}%", 100.0 * share)
 }
 
+fn nothing(why: &str) -> Finding {
+    Finding { outcome: Outcome::CannotTell, detail: why.into(), needs_s: None, as_measured: None }
+}
+
 /// Decides by an interval: pass when both ends hold, fail when neither does.
 fn decide(
-    confidence: Confidence,
+    (value, confidence): (f64, Confidence),
     holds: impl Fn(f64) -> bool,
     shown: &str,
     show: impl Fn(f64) -> String,
 ) -> Finding {
+    let as_measured = Some(holds(value));
     match confidence {
         Confidence::Needs { seconds } => Finding {
             outcome: Outcome::CannotTell,
             detail: format!("{shown}; too few independent seconds, about {seconds:.0} s would be needed"),
             needs_s: Some(seconds),
+            as_measured,
         },
         Confidence::Between { low, high, .. } => {
             let outcome = match (holds(low), holds(high)) {
@@ -270,7 +270,8 @@ fn decide(
                 (false, false) => Outcome::Fail,
                 _ => Outcome::CannotTell,
             };
-            Finding { outcome, detail: format!("{shown} [{}..{}]", show(low), show(high)), needs_s: None }
+            let detail = format!("{shown} [{}..{}]", show(low), show(high));
+            Finding { outcome, detail, needs_s: None, as_measured }
         }
     }
 }

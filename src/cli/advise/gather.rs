@@ -22,6 +22,15 @@ use crate::summary::result::Window;
 use crate::summary::series::Clocked;
 use crate::units::{format_bytes, format_per_s, short_names};
 
+/// Operations of a workload that runs measure.
+const OPERATIONS: [(Call, &str); 5] = [
+    (Call::PutObject, "put"),
+    (Call::GetObject, "get"),
+    (Call::HeadObject, "head"),
+    (Call::ListObjects, "list"),
+    (Call::DeleteObject, "delete"),
+];
+
 /// The latency that stores are ranked by: that of the first objective about one, else the 99th percentile of reads.
 pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Exit> {
     let is_latency = |o: &&Objective| {
@@ -82,7 +91,8 @@ fn tariff(
     for text in &arguments.price {
         let wrong = || Exit::input(format!("--price '{text}' is not STORE=NAME; write it as {name}=aws-s3"));
         let (store, offer) = text.rsplit_once('=').ok_or_else(wrong)?;
-        if store == name || store == facts.url {
+        let short = name.split_once(" (").map_or(name, |(short, _)| short);
+        if store == name || store == short || store == facts.url {
             let tariff = asked.tariff("--price", offer)?;
             let own = asked.prices.offer(&tariff.offer).and_then(|o| o.provider.as_deref());
             return Ok((tariff, at_home(facts) && own == Some(facts.provider.as_str()), None));
@@ -99,17 +109,11 @@ fn tariff(
     Ok((tariff, at_home(facts), note))
 }
 
-/// What must be known of a store's figures.
-fn remarks(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
+/// Where what a run measured of a store is not what the workload asks.
+fn gaps(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
     let windows: Vec<&Window> =
         run.result.windows.iter().filter(|w| w.role == "measure" && w.store == store).collect();
     let mut out: Vec<String> = Vec::new();
-    if let Some(why) = windows.iter().find_map(|w| w.client_limited.as_ref()) {
-        out.push(format!("the client was the limit ({why}); the store may be faster"));
-    }
-    if run.result.run.partial {
-        out.push("its run did not go to its end".into());
-    }
     let usage = &asked.usage;
     for operation in ["get", "put"] {
         let of = |value: fn(&Window) -> u64| -> u64 {
@@ -125,6 +129,36 @@ fn remarks(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
             ));
         }
     }
+    let unmeasured: Vec<&str> = OPERATIONS
+        .into_iter()
+        .filter(|(call, name)| {
+            usage.calls.get(*call) > 0 && !windows.iter().any(|w| w.operation.starts_with(name))
+        })
+        .map(|(_, name)| name)
+        .collect();
+    if !unmeasured.is_empty() {
+        out.push(format!("{} was not measured there", unmeasured.join(", ")));
+    }
+    let sum = |value: fn(&Window) -> u64| windows.iter().map(|w| value(w)).sum::<u64>();
+    let failed = sum(|w| w.errors.values().sum()) as f64 / sum(|w| w.operations).max(1) as f64;
+    if failed >= 0.001 {
+        out.push(format!("{:.1}% of its operations failed", 100.0 * failed));
+    }
+    out
+}
+
+/// What must be known of a store's figures.
+fn remarks(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
+    let windows: Vec<&Window> =
+        run.result.windows.iter().filter(|w| w.role == "measure" && w.store == store).collect();
+    let mut out: Vec<String> = Vec::new();
+    if let Some(why) = windows.iter().find_map(|w| w.client_limited.as_ref()) {
+        out.push(format!("the client was the limit ({why}); the store may be faster"));
+    }
+    if run.result.run.partial {
+        out.push("its run did not go to its end".into());
+    }
+    let usage = &asked.usage;
     let mut rates: BTreeMap<_, f64> = BTreeMap::new();
     for w in &windows {
         *rates.entry((w.phase.as_str(), w.repeat, w.block, w.step)).or_default() += w.achieved_per_s;
@@ -141,6 +175,15 @@ fn remarks(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
     out
 }
 
+/// Short names that stores of several runs have: they are told apart by their run.
+pub fn repeated(runs: &[Run]) -> BTreeSet<String> {
+    // A run that is named twice is one.
+    let ids: BTreeMap<&str, &Run> = runs.iter().map(|run| (run.result.run.id.as_str(), run)).collect();
+    let mut seen = BTreeSet::new();
+    let names = ids.values().flat_map(|run| short_names(&run.measured()));
+    names.filter(|name| !seen.insert(name.clone())).collect()
+}
+
 /// The stores that a run measured; those without a bill for the workload are left out, and why.
 ///
 /// # Errors
@@ -151,11 +194,12 @@ pub fn of_run(
     arguments: &Arguments,
     objectives: &[Objective],
     ranking: &Objective,
-    left_out: &mut Vec<String>,
+    (repeated, left_out): (&BTreeSet<String>, &mut Vec<String>),
 ) -> Result<Vec<Candidate>, Exit> {
     let stores = run.measured();
     let mut out = Vec::new();
-    for (store, name) in stores.iter().zip(short_names(&stores)) {
+    for (store, short) in stores.iter().zip(short_names(&stores)) {
+        let name = if repeated.contains(&short) { format!("{short} ({})", run.result.run.id) } else { short };
         let facts = run.environment.stores.iter().find(|f| f.url == **store).cloned().unwrap_or_default();
         let (tariff, home, note) = tariff(asked, arguments, &facts, &name)?;
         let bill = match bill(&tariff, &asked.usage) {
@@ -177,6 +221,7 @@ pub fn of_run(
             bill,
             held: objectives.iter().map(|o| held(run, store, o)).collect(),
             latency: latency(run, store, ranking),
+            gaps: gaps(run, store, asked),
             remarks: remarks(run, store, asked).into_iter().chain(note).collect(),
         });
     }
@@ -195,6 +240,7 @@ fn published_held(document: &Published, store: &str, objective: &Objective) -> H
         outcome: if ms * 1e6 < objective.bound { Outcome::Pass } else { Outcome::Fail },
         detail: format!("{ms} ms as printed"),
         needs_s: None,
+        as_measured: Some(ms * 1e6 < objective.bound),
     });
     Held { objective: objective.text.clone(), finding }
 }
@@ -208,6 +254,7 @@ pub fn of_document(
     asked: &Asked,
     objectives: &[Objective],
     ranking: &Objective,
+    left_out: &mut Vec<String>,
 ) -> Result<Vec<Candidate>, Exit> {
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--published {name}: {e}"));
     let document = named(name).map_err(|e| wrong(&e))?;
@@ -220,19 +267,33 @@ pub fn of_document(
         let known = document.percentiles(store, operation);
         let Some((_, value)) = known.iter().find(|(share, _)| (share - q).abs() < 1e-9) else { continue };
         let tariff = asked.prices.tariff(offer, None, asked.date).map_err(|e| wrong(&e))?;
-        let bill = bill(&tariff, &asked.usage).map_err(|e| wrong(&e))?;
+        let name = format!("{store} in {}", document.name);
+        let bill = match bill(&tariff, &asked.usage) {
+            Ok(bill) => bill,
+            Err(why) => {
+                left_out.push(format!("{name} has no bill and is left out: {why}"));
+                continue;
+            }
+        };
+        let rows = document.rows.iter().filter(|r| r.store == *store && r.operation == operation);
+        let workload = rows.map(|r| r.workload.clone()).next();
         out.push(Candidate {
-            name: format!("{store} in {}", document.name),
+            name,
             from: document.name.clone(),
             evidence: Evidence::Published,
             tariff,
             bill,
             held: objectives.iter().map(|o| published_held(&document, store, o)).collect(),
             latency: Some(Figure { value: *value, low: None, high: None }),
+            gaps: workload
+                .filter(|w| !w.is_empty())
+                .map(|w| format!("published for {w}"))
+                .into_iter()
+                .collect(),
             remarks: Vec::new(),
         });
     }
-    if out.is_empty() {
+    if out.is_empty() && left_out.is_empty() {
         return Err(wrong(&format!(
             "it has no {operation}.{}; `plimsoll published show {name}` shows what it has",
             ranking.target.metric
@@ -248,13 +309,7 @@ pub fn missing(asked: &Asked, candidates: &[Candidate], runs: &[Run]) -> Vec<Str
         runs.iter()
             .any(|r| r.series.iter().any(|s| s.role == "measure" && s.operation.starts_with(operation)))
     };
-    for (call, operation) in [
-        (Call::PutObject, "put"),
-        (Call::GetObject, "get"),
-        (Call::HeadObject, "head"),
-        (Call::ListObjects, "list"),
-        (Call::DeleteObject, "delete"),
-    ] {
+    for (call, operation) in OPERATIONS {
         if !runs.is_empty() && asked.usage.calls.get(call) > 0 && !measured(operation) {
             out.push(format!("{operation}, which the workload has"));
         }
@@ -299,7 +354,9 @@ pub fn measured_at_all(objectives: &[Objective], runs: &[Run], arguments: &Argum
     let mut names: Vec<String> = Vec::new();
     for run in runs {
         let stores = run.measured();
-        names.extend(short_names(&stores));
+        let short = short_names(&stores);
+        names.extend(short.iter().map(|name| format!("{name} ({})", run.result.run.id)));
+        names.extend(short);
         names.extend(stores.iter().map(|s| (*s).to_string()));
     }
     for text in &arguments.price {

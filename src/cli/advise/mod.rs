@@ -22,7 +22,7 @@ use crate::summary::objective::{Objective, Outcome};
 use crate::summary::series::Clocked;
 
 pub use gather::at_home;
-use gather::{measured_at_all, missing, of_document, of_run, ranking};
+use gather::{measured_at_all, missing, of_document, of_run, ranking, repeated};
 
 /// Arguments of `plimsoll advise`.
 #[derive(Debug, Args)]
@@ -73,6 +73,7 @@ struct ToldCandidate<'a> {
     outcome: &'static str,
     objectives: Vec<ToldObjective<'a>>,
     front: bool,
+    gaps: &'a [String],
     remarks: &'a [String],
 }
 
@@ -117,14 +118,15 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     let ranking = ranking(&objectives, &runs)?;
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut left_out = Vec::new();
+    let repeated = repeated(&runs);
     for run in &runs {
-        let found = of_run(run, &asked, arguments, &objectives, &ranking, &mut left_out)?;
+        let found = of_run(run, &asked, arguments, &objectives, &ranking, (&repeated, &mut left_out))?;
         let known = |c: &Candidate| candidates.iter().any(|o| (&o.from, &o.name) == (&c.from, &c.name));
         let new: Vec<Candidate> = found.into_iter().filter(|c| !known(c)).collect();
         candidates.extend(new);
     }
     for name in &arguments.published {
-        candidates.extend(of_document(name, &asked, &objectives, &ranking)?);
+        candidates.extend(of_document(name, &asked, &objectives, &ranking, &mut left_out)?);
     }
     if let Some(why) = left_out.first().filter(|_| candidates.is_empty()) {
         return Err(Exit::input(why));
@@ -213,6 +215,7 @@ fn told_of<'a>(c: &'a Candidate, asked: &Asked, front: bool) -> ToldCandidate<'a
         outcome: c.outcome().describe(),
         objectives: c.held.iter().map(objective).collect(),
         front,
+        gaps: &c.gaps,
         remarks: &c.remarks,
     }
 }

@@ -57,7 +57,7 @@ impl PriceArguments {
     /// 2 when it is none.
     pub fn date(&self) -> Result<Date, Exit> {
         let Some(text) = &self.as_of else {
-            return Ok(wall_now().to_zoned(jiff::tz::TimeZone::UTC).date());
+            return Ok(today());
         };
         text.parse().map_err(|_| Exit::input(format!("--as-of '{text}' is no date; write it as 2024-06-01")))
     }
@@ -105,6 +105,11 @@ impl WorkloadArguments {
             _ => Exit::input(format!("{flag}: {}", error.message)),
         }
     }
+}
+
+/// Today, where it is not night yet at Greenwich.
+fn today() -> Date {
+    wall_now().to_zoned(jiff::tz::TimeZone::UTC).date()
 }
 
 /// The built-in prices, with files before them.
@@ -190,6 +195,9 @@ impl Asked {
         let resolved = workload.resolve().map_err(|e| arguments.located(&e, text.as_deref()))?;
         assumptions.extend(resolved.assumptions);
         let (prices, date) = (arguments.prices.read()?, arguments.prices.date()?);
+        if date > today() {
+            assumptions.push(format!("prices stay until {date} as they are known today (--as-of)"));
+        }
         Ok(Asked { workload, usage: resolved.usage, assumptions, prices, date })
     }
 

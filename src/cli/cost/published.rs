@@ -49,6 +49,9 @@ pub fn as_published(name: &str, arguments: &WorkloadArguments, form: &FormArgume
         "follows: what the same constants come to for what the sentence says".to_string(),
     ];
     notes.extend(resolved.assumptions.iter().map(|a| format!("assumed: {a}")));
+    if arguments.prices.is_dated() {
+        notes.push("why: written of the prices of 2026; what held on another day may differ".into());
+    }
     let head = format!("Costs as published in {}", published.name);
     let document = document(head, what, &beside, &checked, notes);
     let value = AsPublished {

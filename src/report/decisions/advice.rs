@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::dollars;
-use crate::advise::sensitivity::Change;
+use crate::advise::sensitivity::{Assumption, Change};
 use crate::advise::{
     Candidate, Evidence, Figure, UnitCost, bound_changes, cheapest, front, recommended, unit_cost,
 };
@@ -86,15 +86,20 @@ fn sentence(advice: &Advice<'_>) -> String {
             Some(at) => format!(" Of those measured at their provider, {} at {}.", all[at].name, asks(at)),
             None => " None that holds it was measured at its provider.".to_string(),
         };
-        return format!("{lead}.{other}");
+        let gaps =
+            if best.gaps.is_empty() { String::new() } else { format!("; but {}", best.gaps.join("; ")) };
+        return format!("{lead}{gaps}.{other}");
     }
-    match cheapest(all, |c| c.outcome() == Outcome::CannotTell) {
+    match cheapest(all, Candidate::may_hold) {
         Some(at) => {
             let open = all[at].held.iter().find(|h| h.finding.is_none());
             let next = open.map_or("measure it longer".to_string(), |h| {
                 format!("{} was not measured there", h.objective)
             });
             format!("No store is sure to hold {what}. {} may, at {}; {next}.", all[at].named(), asks(at))
+        }
+        None if all.iter().any(|c| c.outcome() == Outcome::CannotTell) => {
+            format!("No store holds {what} as far as was measured; not all of it is sure (measure longer).")
         }
         None => format!("No store holds {what}."),
     }
@@ -154,6 +159,14 @@ fn sensitivity(advice: &Advice<'_>) -> Option<Table> {
         Table::new("What would change the answer", &["assumption", "moved", "cheapest then", "at"]);
     let fixed = |c: &Change| c.factor.is_none();
     for (at, change) in advice.changes.iter().enumerate() {
+        if change.assumption == Assumption::Leaving {
+            let share = change
+                .factor
+                .map_or("all of it changes nothing".into(), |f| format!("{:.1}% of it", 100.0 * f));
+            let usd = change.total_usd.map_or("-".into(), |t| t.shown());
+            table.row([change.assumption.name(), &share, change.to.map_or("-", name), &usd]);
+            continue;
+        }
         // Up and down follow each other; where neither changes anything, one row says so.
         if fixed(change) && change.up && advice.changes.get(at + 1).is_some_and(fixed) {
             table.row([change.assumption.name(), "x 1000 to / 1000 changes nothing", "-", "-"]);
@@ -245,7 +258,7 @@ fn warnings(advice: &Advice<'_>) -> Vec<String> {
         let doubts =
             (!doubts.is_empty()).then(|| format!("low confidence in the price of {}", doubts.join("; ")));
         let caveat = c.evidence.caveat().map(str::to_string);
-        for text in caveat.into_iter().chain(c.remarks.iter().cloned()).chain(doubts) {
+        for text in caveat.into_iter().chain(c.gaps.iter().chain(&c.remarks).cloned()).chain(doubts) {
             match told.iter_mut().find(|(known, _)| *known == text) {
                 Some((_, names)) => names.push(&c.name),
                 None => told.push((text, vec![&c.name])),
