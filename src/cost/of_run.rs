@@ -122,6 +122,16 @@ fn measured_s(windows: &[&Window]) -> f64 {
     sum
 }
 
+/// What of a run does not go on: what failed, and what was not reached.
+fn left_out(windows: &[&Window], partial: bool) -> Vec<String> {
+    let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
+    let failed = 100.0 * sum(|w| w.errors.values().sum()) as f64 / sum(|w| w.operations).max(1) as f64;
+    let failures = (failed > 0.0).then(|| format!("the {failed:.1}% of operations that failed are left out"));
+    let cut =
+        partial.then(|| "the run did not go to its end; it goes on as far as it was measured".to_string());
+    failures.into_iter().chain(cut).collect()
+}
+
 /// A month of what a run measured on a store, and what had to be taken for granted.
 ///
 /// Only what was answered well goes on. What is stored is what the run wrote beforehand.
@@ -161,29 +171,21 @@ pub fn project(
     let mean =
         |bytes: f64, objects: f64| (objects > 0.0 && bytes > 0.0).then(|| nearly_whole(bytes / objects));
     let object = mean(rates.written, rates.objects_put).or(mean(rates.read, rates.get));
+    let left = result.cost.iter().find(|cost| cost.store == store);
+    let leaves = left.is_some_and(|cost| cost.lines.iter().any(|line| line.item.starts_with("egress")));
     let mut assumptions = vec![format!(
         "a month of 730 hours at {}/s in all, {} times what was measured on {}",
         format_per_s(rates.operations * times),
         (times * 1000.0).round() / 1000.0,
         short_names(&[store]).concat()
     )];
-    let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
-    let failed = sum(|w| w.errors.values().sum());
-    if failed > 0 {
-        let share = 100.0 * failed as f64 / sum(|w| w.operations).max(1) as f64;
-        assumptions.push(format!("the {share:.1}% of operations that failed are left out"));
-    }
-    if result.run.partial {
-        assumptions.push("the run did not go to its end; it goes on as far as it was measured".into());
-    }
+    assumptions.extend(left_out(&windows, result.run.partial));
     if stored > 0 {
         assumptions.push("stored is what the run wrote beforehand (--storage)".into());
-        if rates.objects_put > rates.delete {
-            assumptions.push("what more is written than deleted is not added to it (--storage)".into());
-        }
     }
-    let left = result.cost.iter().find(|cost| cost.store == store);
-    let leaves = left.is_some_and(|cost| cost.lines.iter().any(|line| line.item.starts_with("egress")));
+    if stored > 0 && rates.objects_put > rates.delete {
+        assumptions.push("what more is written than deleted is not added to it (--storage)".into());
+    }
     if leaves {
         assumptions.push("what is read leaves for the internet, as in the run (--egress)".into());
     }

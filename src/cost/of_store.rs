@@ -137,7 +137,10 @@ impl Spent {
         };
         figures.lines = bill.lines.iter().map(line).collect();
         figures.notes.push("list prices of the first tier; free allowances count as used up".into());
-        figures.notes.push("every byte written counts as stored until the end of the run".into());
+        figures.notes.push(match tariff.rules.minimum_days {
+            0 => "every byte written counts as stored until the end of the run".into(),
+            days => format!("every byte written is paid for {days} days at least"),
+        });
         if self.downloaded > 0 && usage.egress == 0 {
             figures.notes.push("what was read stayed in the store's region".into());
         } else if usage.egress > 0 {

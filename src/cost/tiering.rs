@@ -184,7 +184,8 @@ impl Scenario<'_> {
         let blended = |q| self.latency.as_ref().map(|(hot, cold)| percentile(hot, cold, hot_reads, q));
         Ok(Age {
             hot_days,
-            hot_reads,
+            // Digits beyond these are of the curve, not of the reads.
+            hot_reads: (hot_reads * 1e9).round() / 1e9,
             hot_usd,
             cold_usd,
             migration_usd: hot_usd + cold_usd - unmoved,

@@ -109,6 +109,15 @@ fn tariff(
     Ok((tariff, at_home(facts), note))
 }
 
+/// What must be said where windows are of objects less than half or more than twice as large as those of a workload.
+pub fn other_size(what: &str, windows: &[&Window], wanted: u64) -> Option<String> {
+    let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
+    let mean = sum(|w| w.bytes).checked_div(sum(|w| w.operations)).unwrap_or(0);
+    let far = mean > 0 && wanted > 0 && !(mean / 2..=mean * 2).contains(&wanted);
+    let (mean, wanted) = (format_bytes(mean), format_bytes(wanted));
+    far.then(|| format!("{what} was measured with objects of {mean}, the workload has {wanted}"))
+}
+
 /// Where what a run measured of a store is not what the workload asks.
 fn gaps(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
     let windows: Vec<&Window> =
@@ -116,18 +125,8 @@ fn gaps(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     let usage = &asked.usage;
     for operation in ["get", "put"] {
-        let of = |value: fn(&Window) -> u64| -> u64 {
-            windows.iter().filter(|w| w.operation == operation).map(|w| value(w)).sum()
-        };
-        let mean = of(|w| w.bytes).checked_div(of(|w| w.operations)).unwrap_or(0);
-        let far = mean > 0 && usage.object_bytes > 0 && !(mean / 2..=mean * 2).contains(&usage.object_bytes);
-        if far {
-            out.push(format!(
-                "{operation} was measured with objects of {}, the workload has {}",
-                format_bytes(mean),
-                format_bytes(usage.object_bytes)
-            ));
-        }
+        let own: Vec<&Window> = windows.iter().copied().filter(|w| w.operation == operation).collect();
+        out.extend(other_size(operation, &own, usage.object_bytes));
     }
     let unmeasured: Vec<&str> = OPERATIONS
         .into_iter()

@@ -21,7 +21,7 @@ use crate::report::decisions::advice::{Advice, document};
 use crate::summary::objective::{Objective, Outcome};
 use crate::summary::series::Clocked;
 
-pub use gather::at_home;
+pub use gather::{at_home, other_size};
 use gather::{measured_at_all, missing, of_document, of_run, ranking, repeated};
 
 /// Arguments of `plimsoll advise`.

@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::apart;
 use super::asked::{Asked, WorkloadArguments};
 use super::form::FormArguments;
 use super::from_run::FromRun;
@@ -94,7 +95,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         )));
     }
     let asked = Asked::read_with(&arguments.workload, &arguments.from_run, |w| vary.set(w, from))?;
-    let (tariffs, _) = asked.tariffs("--between", &arguments.between)?;
+    let tariffs = apart(asked.tariffs("--between", &arguments.between)?.0);
     if tariffs.len() < 2 {
         return Err(Exit::input(
             "--between needs two different providers, such as --between aws-s3-express,cloudflare-r2",
@@ -107,10 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         let reason = why.not_priced.first().map_or("no provider has a bill", |n| n.reason.as_str());
         return Err(Exit::input(format!("--between: {reason}")));
     }
-    let same = |t: &Tariff| tariffs.iter().filter(|o| o.title == t.title).count() > 1;
-    let title = |t: &Tariff| if same(t) { format!("{} in {}", t.title, t.region) } else { t.title.clone() };
-    let titles: Vec<String> = tariffs.iter().map(title).collect();
-    let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+    let titles: Vec<&str> = tariffs.iter().map(|t| t.title.as_str()).collect();
     let notes = notes(&asked, &tariffs, &titles, &found, to)?;
     let rest = vary.clear(&asked.workload).in_words();
     let rest = if rest.is_empty() { "nothing else".into() } else { rest };

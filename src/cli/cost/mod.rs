@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::exit::Exit;
 use crate::cost::bills::Bills;
+use crate::cost::tariff::Tariff;
 use crate::cost::workload::NOTHING_STAYS;
 use crate::report::decisions::bills::{Items, document};
 use asked::{Asked, WorkloadArguments};
@@ -78,6 +79,7 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
     let asked = Asked::read(&arguments.workload, &arguments.from_run)?;
     let named = !arguments.provider.is_empty();
     let (tariffs, mut missing) = asked.tariffs("--provider", &arguments.provider)?;
+    let tariffs = apart(tariffs);
     let mut bills = Bills::of(&tariffs, &asked.usage, asked.assumptions.clone());
     if named
         && bills.bills.is_empty()
@@ -101,6 +103,16 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
         document.warnings.insert(0, format!("a bill without storage: {NOTHING_STAYS}"));
     }
     arguments.form.print(&document, &bills)
+}
+
+/// Offers that are asked for in several regions bear theirs in the title.
+pub fn apart(tariffs: Vec<Tariff>) -> Vec<Tariff> {
+    let titles: Vec<String> = tariffs.iter().map(|t| t.title.clone()).collect();
+    let several = |t: &Tariff| titles.iter().filter(|title| **title == t.title).count() > 1;
+    let named = |t: Tariff| {
+        if several(&t) { Tariff { title: format!("{} in {}", t.title, t.region), ..t } } else { t }
+    };
+    tariffs.into_iter().map(named).collect()
 }
 
 /// JSON for a program, with a line's end.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::asked::{Asked, WorkloadArguments};
 use super::form::FormArguments;
 use super::from_run::FromRun;
-use crate::cli::advise::at_home;
+use crate::cli::advise::{at_home, other_size};
 use crate::cli::exit::Exit;
 use crate::cost::bill::{Bill, BillError};
 use crate::cost::blend::Distribution;
@@ -22,7 +22,7 @@ use crate::report::decisions::tiering::{Found, document};
 use crate::report::directory::read_environment;
 use crate::report::json;
 use crate::summary::result::Window;
-use crate::units::{format_volume, parse_duration};
+use crate::units::parse_duration;
 
 /// Arguments of `plimsoll cost tiering`.
 #[derive(Debug, Args)]
@@ -231,15 +231,8 @@ fn measured(flag: &str, path: &Path, asked: &Asked, tariff: &Tariff) -> Result<K
             tariff.offer, result.run.id
         ));
     }
-    let sum = |of: fn(&Window) -> u64| own.iter().map(|w| of(w)).sum::<u64>();
-    let mean = sum(|w| w.bytes).checked_div(sum(|w| w.operations)).unwrap_or(0);
-    if mean > 0 && !(mean / 2..=mean * 2).contains(&asked.usage.object_bytes) {
-        let (mean, have) = (format_volume(mean), format_volume(asked.usage.object_bytes));
-        told.push(format!(
-            "latencies of {} were measured with reads of {mean}, the workload has {have}",
-            tariff.offer
-        ));
-    }
+    let what = format!("the latency of {}", tariff.offer);
+    told.extend(other_size(&what, &own, asked.usage.object_bytes));
     if let Some(why) = own.iter().find_map(|w| w.client_limited.as_ref()) {
         told.push(format!("the client was the limit when {} was measured ({why})", tariff.offer));
     }
@@ -274,6 +267,28 @@ fn latency(
     Ok(Some((Distribution::Percentiles(known), vec![told])))
 }
 
+/// The latencies of both stores where they are known, the bound on the 99th percentile in milliseconds, and what must be said of them.
+#[allow(clippy::type_complexity, reason = "three answers to one question")]
+fn latencies(
+    arguments: &Arguments,
+    asked: &Asked,
+    hot: &Tariff,
+    cold: &Tariff,
+) -> Result<(Option<(Distribution, Distribution)>, Option<f64>, Vec<String>), Exit> {
+    let hot = latency("--hot-run", arguments.hot_run.as_deref(), arguments, asked, hot)?;
+    let cold = latency("--cold-run", arguments.cold_run.as_deref(), arguments, asked, cold)?;
+    let told = [&hot, &cold].into_iter().flatten().flat_map(|(_, told)| told.clone()).collect();
+    let within = arguments.p99.as_deref().map(parse_duration).transpose();
+    let within = within.map_err(|e| Exit::input(format!("--p99: {e}")))?.map(|ns| ns as f64 / 1e6);
+    let known = hot.zip(cold).map(|((hot, _), (cold, _))| (hot, cold));
+    if within.is_some() && known.is_none() {
+        return Err(Exit::input(
+            "--p99 needs latencies of both stores: --hot-run and --cold-run, or --published",
+        ));
+    }
+    Ok((known, within, told))
+}
+
 /// Prints what tiering costs.
 ///
 /// # Errors
@@ -296,18 +311,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     let (keep_days, lives) = keep_days(&asked)?;
     let (reads, curve) = reads(arguments, keep_days)?;
-    let mut warnings = Vec::new();
-    let hot_ms = latency("--hot-run", arguments.hot_run.as_deref(), arguments, &asked, &hot)?;
-    let cold_ms = latency("--cold-run", arguments.cold_run.as_deref(), arguments, &asked, &cold)?;
-    warnings.extend([&hot_ms, &cold_ms].into_iter().flatten().flat_map(|(_, told)| told.clone()));
-    let within = arguments.p99.as_deref().map(parse_duration).transpose();
-    let within = within.map_err(|e| Exit::input(format!("--p99: {e}")))?.map(|ns| ns as f64 / 1e6);
-    let latency = hot_ms.zip(cold_ms).map(|((hot, _), (cold, _))| (hot, cold));
-    if within.is_some() && latency.is_none() {
-        return Err(Exit::input(
-            "--p99 needs latencies of both stores: --hot-run and --cold-run, or --published",
-        ));
-    }
+    let (latency, within, mut warnings) = latencies(arguments, &asked, &hot, &cold)?;
     let part_bytes = asked.workload.part_size.as_deref().and_then(|text| crate::units::parse_size(text).ok());
     let scenario = Scenario {
         hot: &hot,

@@ -255,7 +255,7 @@ async fn list(store: &dyn Store, prefix: &str) -> Result<Vec<(String, u64)>, Fai
 }
 
 /// Removes what a loop may have put under a prefix of our own run.
-pub fn empty(store: &dyn Store, root: &str, _: &Ground) -> Result<(), Exit> {
+pub fn empty(store: &dyn Store, root: &str) -> Result<(), Exit> {
     let work = async {
         let found = list(store, root).await?;
         let keys: Vec<String> = found.into_iter().map(|(key, _)| key).collect();
@@ -312,7 +312,7 @@ pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Log
     let store = contestant.store.store.as_ref();
     let io = |e: std::io::Error| Exit::input(format!("{}: {e}", ground.target.display()));
     if up {
-        empty(store, &contestant.root, ground)?;
+        empty(store, &contestant.root)?;
     } else {
         files::empty_target(ground).map_err(io)?;
         if block_on(list(store, &contestant.root))?.map_err(|f| unusable(contestant, &f))?.is_empty() {

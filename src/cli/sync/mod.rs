@@ -246,7 +246,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let removed = std::fs::remove_dir_all(&files);
     let mut problem = outcome.err().map(|exit| budget.ended().unwrap_or(exit));
     for (store, facts) in opened.iter().zip(&mut environment.stores) {
-        match contest::empty(store.store.as_ref(), &facts.root, &ground) {
+        match contest::empty(store.store.as_ref(), &facts.root) {
             Ok(()) => facts.uncleaned = false,
             Err(exit) => problem = problem.or(Some(exit)),
         }

@@ -6,6 +6,7 @@ use super::written::{MeterName, OfferWritten};
 use super::{Book, BookError, Price, Prices, Rule};
 use crate::cost::tariff::{Measure, Meter, RuleName, RuleSaid, Rules, Tariff};
 use crate::cost::usage::MONTH_HOURS;
+use crate::provider::Confidence;
 use crate::provider::calls::CallSet;
 use crate::units::format_size;
 
@@ -187,10 +188,17 @@ impl Prices {
             let own = self
                 .offer(next)
                 .ok_or_else(|| BookError::Offer { name: next.clone(), known: self.names().join(", ") })?;
-            // A network that knows nothing of the region has one price for all of them.
+            // Of a region that it knows nothing of, those of its first.
             let there = own.regions.iter().find(|r| *r == region).unwrap_or(&own.regions[0]);
             // What a store charges for itself, its network does not.
-            let new: Vec<Meter> = self.meters(next, there, date)?;
+            let mut new: Vec<Meter> = self.meters(next, there, date)?;
+            if there != region {
+                // It is said, and nobody confirms it.
+                new.iter_mut().for_each(|meter| {
+                    meter.provenance.confidence = Confidence::Low;
+                    meter.note = Some(format!("the price of {there}; that of {region} is not known"));
+                });
+            }
             let taken: Vec<Measure> = into.iter().map(|m| m.measure).collect();
             into.extend(
                 new.into_iter().filter(|m| m.measure == Measure::Instance || !taken.contains(&m.measure)),

@@ -53,7 +53,7 @@ fn sentence(found: &Breakeven, titles: &[&str]) -> String {
 }
 
 fn table(found: &Breakeven, titles: &[&str]) -> Table {
-    let heads: Vec<String> = titles.iter().map(|t| format!("{t} at from#")).collect();
+    let heads: Vec<String> = titles.iter().map(|t| format!("{t}, there#")).collect();
     let columns: Vec<&str> =
         ["from#", "to#", "cheapest"].into_iter().chain(heads.iter().map(String::as_str)).collect();
     let mut table = Table::new(format!("Who is the cheapest, by {}", found.vary.name()), &columns);

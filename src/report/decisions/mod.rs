@@ -3,6 +3,7 @@
 pub mod advice;
 pub mod bills;
 pub mod breakeven;
+pub mod prices;
 pub mod published;
 pub mod tiering;
 

@@ -19,7 +19,7 @@ pub fn sentence(cost: &CostFigures) -> String {
     let estimated = cost
         .estimated_usd
         .as_ref()
-        .map(|usd| format!("; estimated beforehand {}", amount(usd).shown()))
+        .map(|usd| format!("; {} could be estimated beforehand", amount(usd).shown()))
         .unwrap_or_default();
     format!(
         "{} at {}'s prices of {} ({}){as_if}{estimated}",

@@ -1,0 +1,180 @@
+//! What can be bought, and every price with its source.
+
+use jiff::civil::Date;
+
+use super::bills::unit;
+use crate::cost::bill::meter_of;
+use crate::cost::book::{BookError, OfferFacts, PriceFacts, Prices};
+use crate::cost::money::Usd;
+use crate::cost::tariff::{Free, Measure, Meter, RuleSaid, Tariff};
+use crate::provider::Confidence;
+use crate::provider::calls::Call;
+use crate::report::document::{Document, Table};
+use crate::units::{format_count, format_volume};
+
+/// The first price of a meter, per million where it counts requests.
+fn first(meter: Option<&Meter>) -> String {
+    let Some(meter) = meter else { return "-".into() };
+    let price = meter.tiers[0].price;
+    if price == Usd::ZERO {
+        return "free".into();
+    }
+    let more = if meter.tiers.len() > 1 { "*" } else { "" };
+    match meter.measure {
+        Measure::Requests { every, .. } => {
+            let million = Usd::from_pico(price.pico() * 1_000_000 / i128::from(meter.unit_base));
+            let begun =
+                if every > 0 { format!("/{}", format_volume(every).replace(' ', "")) } else { String::new() };
+            format!("${million}{begun}")
+        }
+        _ => format!("${price}/{}{more}", meter.unit.trim_end_matches("-month")),
+    }
+}
+
+fn least(tariff: &Tariff) -> Confidence {
+    let order = |c: &Confidence| match c {
+        Confidence::Low => 0,
+        Confidence::Medium => 1,
+        Confidence::High => 2,
+    };
+    let moves = |m: &Meter| matches!(m.measure, Measure::CrossZone | Measure::CrossRegion);
+    let costs = |m: &Meter| m.tiers.iter().any(|t| t.price > Usd::ZERO);
+    let priced = tariff.meters.iter().filter(|m| costs(m) && !moves(m));
+    priced.map(|m| m.provenance.confidence).min_by_key(order).unwrap_or(Confidence::High)
+}
+
+/// What there is to buy.
+pub fn all(prices: &Prices, date: Date) -> Document {
+    let mut table = Table::new(
+        "",
+        &["name", "a month#", "1M PUT#", "1M GET#", "written#", "read#", "out#", "confidence"],
+    );
+    let mut notes = Vec::new();
+    for offer in prices.facts().iter().filter(|o| o.is_store) {
+        let tariff = match prices.tariff(&offer.name, None, date) {
+            Ok(tariff) => tariff,
+            Err(e) => {
+                notes.push(format!("left out: {e}"));
+                continue;
+            }
+        };
+        let meter = |measure| first(tariff.meter(measure));
+        table.row([
+            offer.name.clone(),
+            meter(Measure::Storage),
+            first(meter_of(&tariff, Call::PutObject)),
+            first(meter_of(&tariff, Call::GetObject)),
+            meter(Measure::Upload),
+            meter(Measure::Retrieval),
+            meter(Measure::Egress),
+            least(&tariff).name().into(),
+        ]);
+    }
+    let others: Vec<String> = prices
+        .facts()
+        .iter()
+        .filter(|o| !o.is_store)
+        .map(|o: &OfferFacts| format!("{} ({})", o.name, o.title))
+        .collect();
+    notes.push("*: the first of several tiers; prices per GB are for what is stored in a month, written, read, and leaves for the internet; confidence is the least of all".into());
+    notes.push(format!("also: {}", others.join(", ")));
+    notes.push("`plimsoll list prices NAME` shows every price with its tiers, source and history; --as-of DATE the prices of a day".into());
+    Document {
+        what: vec![format!("Prices of {date}, in US dollars")],
+        tables: vec![table],
+        notes,
+        ..Document::default()
+    }
+}
+
+/// The tiers of a meter in words.
+fn tiers(meter: &Meter) -> String {
+    let amount = |up_to: u64| match meter.measure {
+        Measure::Requests { .. } => format_count(up_to),
+        _ => format_volume(up_to),
+    };
+    let mut out: Vec<String> = Vec::new();
+    match meter.free {
+        Free::None => {}
+        Free::Amount(free) => out.push(format!("{} free", amount(free))),
+        Free::TimesStored(times) => out.push(format!("{times} times what is stored free")),
+    }
+    for tier in &meter.tiers {
+        out.push(match tier.up_to {
+            u64::MAX => format!("${}", tier.price),
+            up_to => format!("${} up to {}", tier.price, amount(up_to)),
+        });
+    }
+    out.join(", ")
+}
+
+fn row(table: &mut Table, facts: &PriceFacts) {
+    let meter = &facts.meter;
+    let regions =
+        if facts.regions.is_empty() { String::new() } else { format!(" ({})", facts.regions.join(", ")) };
+    let calls = match meter.measure {
+        Measure::Requests { calls, .. } => {
+            let names: Vec<String> =
+                Call::ALL.into_iter().filter(|c| calls.contains(*c)).map(Call::name).collect();
+            format!(": {}", names.join(", "))
+        }
+        _ => String::new(),
+    };
+    let source = match &facts.book {
+        Some(book) => format!("{book}, which comes first: {}", meter.provenance.source),
+        None => meter.provenance.source.clone(),
+    };
+    let note = meter.note.as_ref().map(|n| format!("; {n}")).unwrap_or_default();
+    table.row([
+        format!("{}{regions}{calls}", meter.item),
+        tiers(meter),
+        unit(&meter.unit),
+        facts.when.clone(),
+        meter.provenance.as_of.clone(),
+        meter.provenance.confidence.name().into(),
+        format!("{source}{note}"),
+    ]);
+}
+
+/// All prices of one offer, `NAME` or `NAME@REGION`: those of a day where one is asked for, else whenever they held.
+///
+/// # Errors
+/// [`BookError`] when there is no such offer, region or price.
+pub fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Document, BookError> {
+    let (name, region) = name.split_once('@').map_or((name, None), |(o, r)| (o, Some(r)));
+    let tariff = prices.tariff(name, region, date)?;
+    let columns = ["item", "price", "per", "held", "read", "confidence", "source"];
+    let mut table = Table::new(format!("{} ({name})", tariff.title), &columns);
+    if dated {
+        for meter in tariff.meters.iter().chain(&tariff.instances) {
+            row(
+                &mut table,
+                &PriceFacts {
+                    when: format!("on {date}"),
+                    book: None,
+                    regions: Vec::new(),
+                    meter: meter.clone(),
+                },
+            );
+        }
+    } else {
+        let here = |facts: &&PriceFacts| {
+            region.is_none_or(|region| facts.regions.is_empty() || facts.regions.iter().any(|r| r == region))
+        };
+        prices.history(name).iter().filter(here).for_each(|facts| row(&mut table, facts));
+    }
+    let rule = |rule: &RuleSaid| {
+        let from = &rule.provenance;
+        format!(
+            "rule: {} ({} confidence; {}, {})",
+            rule.words,
+            from.confidence.name(),
+            from.source,
+            from.as_of
+        )
+    };
+    let mut notes: Vec<String> = tariff.rules.said.iter().map(rule).collect();
+    notes.extend(tariff.network.iter().map(|network| format!("what leaves is charged by {network}")));
+    notes.push(format!("a month has {} hours", tariff.rules.month_hours));
+    Ok(Document { tables: vec![table], notes, ..Document::default() })
+}
