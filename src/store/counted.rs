@@ -123,20 +123,20 @@ impl Limit {
     pub fn took(&self, timed: u64) {
         let before = self.timed.swap(timed, Ordering::Relaxed);
         self.committed.fetch_add(timed.saturating_sub(before), Ordering::Relaxed);
-        if !self.fits(0) {
+        if !self.fits() {
             (self.reached)();
         }
     }
 
-    fn fits(&self, more: u64) -> bool {
-        let lifted = self.lifted.load(Ordering::Relaxed);
-        lifted || self.committed.load(Ordering::Relaxed).saturating_add(more) <= self.most
+    /// Whether what was spent and set aside is within the bound.
+    fn fits(&self) -> bool {
+        self.lifted.load(Ordering::Relaxed) || self.committed.load(Ordering::Relaxed) <= self.most
     }
 
     /// Sets `cost` aside, if there is room.
     fn reserve(&self, cost: u64) -> bool {
         self.committed.fetch_add(cost, Ordering::Relaxed);
-        if self.fits(0) {
+        if self.fits() {
             return true;
         }
         self.committed.fetch_sub(cost, Ordering::Relaxed);
@@ -329,26 +329,110 @@ impl Lane for CountedLane {
             }
             _ => None,
         };
+        let CountedLane { inner, counts, limit } = self;
+        // Made before anything is polled: also what is called off before it begins gives back what was set aside.
+        let passing = Passing {
+            counts,
+            limit: limit.as_ref().map(|(charge, limit)| (charge, limit.as_ref(), reserved)),
+            call,
+            bytes: Cell::new(0),
+            counted: Cell::new(false),
+        };
         Box::pin(async move {
-            let passing = Passing {
-                counts: &self.counts,
-                limit: self.limit.as_ref().map(|(charge, limit)| (charge, limit.as_ref(), reserved)),
-                call,
-                bytes: Cell::new(0),
-                counted: Cell::new(false),
-            };
+            let passing = passing;
             let mut seeing = Seeing { inner: observer, bytes: &passing.bytes };
-            let result = self.inner.execute(request, &mut seeing).await;
-            self.counts.note(call, &result);
+            let result = inner.execute(request, &mut seeing).await;
+            passing.counts.note(call, &result);
             if let Ok(reply) = &result {
                 passing.counted.set(true);
                 passing.bytes.set(bytes_by_size.unwrap_or(reply.bytes));
-                if let Some((charge, limit)) = &self.limit {
+                if let Some((charge, limit, _)) = passing.limit {
                     let also: u64 = reply.also.iter().map(|call| charge(*call, limit.largest)).sum();
                     limit.settle(0, also);
                 }
             }
             result
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::memory::MemoryStore;
+    use crate::store::{Body, Ignore};
+
+    fn block_on<T>(future: impl Future<Output = T>) -> T {
+        tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
+    }
+
+    /// A store where a request costs 10 and a byte 1, bounded; what it counts, and how often it told that the bound was reached.
+    fn bounded(most: u64) -> (Counted, Arc<Counts>, Arc<Limit>, Arc<AtomicU64>) {
+        let (store, counts) = Counted::new(Arc::new(MemoryStore::default()));
+        let told = Arc::new(AtomicU64::new(0));
+        let tell = Arc::clone(&told);
+        let limit = Limit::new(
+            most,
+            100,
+            Box::new(move || {
+                tell.fetch_add(1, Ordering::Relaxed);
+            }),
+        );
+        let limit = Arc::new(limit);
+        let store = store.limited(Arc::new(|_, bytes| 10 + bytes), Arc::clone(&limit));
+        (store, counts, limit, told)
+    }
+
+    fn put(bytes: usize) -> Request<'static> {
+        Request::Put { key: "a", body: Body::Whole(vec![1; bytes].into()) }
+    }
+
+    #[test]
+    fn what_does_not_fit_is_never_sent() {
+        let (store, counts, limit, told) = bounded(150);
+        let mut lane = store.lane(0);
+        block_on(async {
+            lane.execute(put(50), &mut Ignore).await.unwrap();
+            // 60 are spent. A read of unknown size may come to 110, so it waits for no answer.
+            let read = || Request::Get { key: "a", range: None };
+            let withheld = lane.execute(read(), &mut Ignore).await.unwrap_err();
+            assert_eq!((withheld.status(), withheld.class), (None, ErrorClass::Withheld));
+            assert_eq!((counts.requests(Call::GetObject), told.load(Ordering::Relaxed)), (0, 1));
+            // A range says what it moves.
+            lane.execute(Request::Get { key: "a", range: Some(0..50) }, &mut Ignore).await.unwrap();
+            assert_eq!(limit.committed.load(Ordering::Relaxed), 120);
+            // Time costs as well; the bound is told, and clean-up passes in any case.
+            limit.took(40);
+            assert_eq!(told.load(Ordering::Relaxed), 2);
+            assert!(lane.execute(Request::CheckBucket, &mut Ignore).await.is_err());
+            limit.lift();
+            lane.execute(read(), &mut Ignore).await.unwrap();
+        });
+        assert_eq!(counts.downloaded(), 100);
+    }
+
+    /// A reader that finds the first byte wrong.
+    struct Wrong;
+
+    impl Observer for Wrong {
+        fn piece(&mut self, _: &[u8]) -> Result<(), u64> {
+            Err(0)
+        }
+    }
+
+    /// Bytes of reads that failed were in no bill, and what was called off kept its room.
+    #[test]
+    fn what_came_counts_however_it_ends() {
+        let (store, counts, limit, _) = bounded(1_000);
+        let mut lane = store.lane(0);
+        block_on(async {
+            lane.execute(put(50), &mut Ignore).await.unwrap();
+            drop(lane.execute(Request::Get { key: "a", range: None }, &mut Ignore));
+            let spent = limit.committed.load(Ordering::Relaxed);
+            assert_eq!(spent, 70, "a put of 50 and a request that was begun");
+            lane.execute(Request::Get { key: "a", range: None }, &mut Wrong).await.unwrap_err();
+        });
+        assert_eq!((counts.downloaded(), counts.failures()), (50, 1));
+        assert_eq!(limit.committed.load(Ordering::Relaxed), 130);
     }
 }

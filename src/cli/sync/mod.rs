@@ -241,7 +241,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
         wall_now().as_nanosecond() as f64 / 1e9 - (now_ns() - ground.origin_ns) as f64 / 1e9;
     let roots: Vec<String> = environment.stores.iter().map(|s| s.root.clone()).collect();
     let contestants = contestants(&opened, &roots, &arguments.client);
-    let outcome = loops(arguments, &ground, &contestants, &mut result, &mut directory);
+    let outcome = loops(arguments, (&ground, &budget), &contestants, &mut result, &mut directory);
     budget.lift();
     let removed = std::fs::remove_dir_all(&files);
     let mut problem = outcome.err().map(|exit| budget.ended().unwrap_or(exit));
@@ -289,7 +289,7 @@ fn contestants<'a>(opened: &'a [Opened], roots: &[String], clients: &[String]) -
 
 fn loops(
     arguments: &Arguments,
-    ground: &Ground,
+    (ground, budget): (&Ground, &Budget),
     contestants: &[Contestant<'_>],
     result: &mut RunResult,
     directory: &mut RunDirectory,
@@ -307,6 +307,7 @@ fn loops(
                         contestant.name()
                     );
                 }
+                budget.watch();
                 let done = run_loop(ground, contestant, *up, Log { directory, repeat: loop_ })?;
                 if ground.control.stopped_at().is_some() {
                     // A loop that was cut short has no time.
