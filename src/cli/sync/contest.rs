@@ -1,15 +1,14 @@
 //! One loop of one contestant: the target emptied, the clock started, both sides looked at, what is missing transferred, checked.
 
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use super::files;
+use super::files::{self, Ground};
 use crate::cli::exit::{Exit, block_on};
 use crate::cli::stores::Opened;
 use crate::clock::{now_ns, process_cpu_ns, wall_now};
 use crate::driver::clean::{delete, insist};
-use crate::driver::{Control, Job, Shard, Site, run, workers_for};
+use crate::driver::{Job, Shard, Site, run, workers_for};
 use crate::machine::{children_cpu_s, usable_cores};
 use crate::recorder::collector::{Listener, SecondRow, WindowState};
 use crate::report::directory::RunDirectory;
@@ -27,28 +26,6 @@ use crate::workload::payload::Block;
 use crate::workload::popularity::Popularity;
 use crate::workload::size::Size;
 use crate::workload::{Dataset, OperationKind, ScanLength, Workload};
-
-/// What all contestants move.
-pub struct Ground {
-    /// The files.
-    pub source: PathBuf,
-    /// Where they come back to.
-    pub target: PathBuf,
-    /// Number of files.
-    pub count: u64,
-    /// Bytes of each.
-    pub bytes: u64,
-    /// Bytes of a part of larger ones.
-    pub part_size: u64,
-    /// Files in flight.
-    pub concurrency: usize,
-    /// Seed of the contents.
-    pub seed: u64,
-    /// How it is told to stop.
-    pub control: Arc<Control>,
-    /// Second 0 of the interval log.
-    pub origin_ns: u64,
-}
 
 /// Who moves them, and where to.
 pub struct Contestant<'a> {

@@ -3,9 +3,32 @@
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use super::contest::Ground;
+use crate::driver::Control;
 use crate::workload::payload::Block;
+
+/// What all contestants move.
+pub struct Ground {
+    /// The files.
+    pub source: PathBuf,
+    /// Where they come back to.
+    pub target: PathBuf,
+    /// Number of files.
+    pub count: u64,
+    /// Bytes of each.
+    pub bytes: u64,
+    /// Bytes of a part of larger ones.
+    pub part_size: u64,
+    /// Files in flight.
+    pub concurrency: usize,
+    /// Seed of the contents.
+    pub seed: u64,
+    /// How it is told to stop.
+    pub control: Arc<Control>,
+    /// Second 0 of the interval log.
+    pub origin_ns: u64,
+}
 
 /// Files of one directory; large numbers of them in one place are no good to any file system.
 const PER_DIRECTORY: u64 = 1000;

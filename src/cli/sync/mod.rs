@@ -12,7 +12,8 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
-use self::contest::{Contestant, Ground, Log, run_loop};
+use self::contest::{Contestant, Log, run_loop};
+use self::files::Ground;
 use super::budget::{Budget, MoneyArguments, Planned};
 use super::exit::Exit;
 use super::out::say;
