@@ -19,33 +19,15 @@ fn a_price_file_of_ones_own_comes_first_and_its_mistakes_have_a_line() {
         )
     };
     let file = write(&out, "ours.toml", &book(""));
-    let value = json(&[
-        "cost",
-        "--storage",
-        "1TiB",
-        "--provider",
-        "aws-s3",
-        "--prices",
-        name(&file),
-        "--json",
-        "--as-of",
-        "2026-11-21",
-    ]);
-    assert_eq!(value["bills"][0]["total_usd"], "15.36");
-    assert_eq!(value["bills"][0]["lines"][0]["source"], "our contract");
-    let before = json(&[
-        "cost",
-        "--storage",
-        "1TiB",
-        "--provider",
-        "aws-s3",
-        "--prices",
-        name(&file),
-        "--json",
-        "--as-of",
-        "2025-11-21",
-    ]);
-    assert_eq!(before["bills"][0]["total_usd"], "23.552", "the contract did not hold yet");
+    let on = |day: &str| {
+        let arguments =
+            ["cost", "--storage", "1TiB", "--provider", "aws-s3", "--prices", name(&file), "--json"];
+        json(&[&arguments[..], &["--as-of", day]].concat())["bills"][0].clone()
+    };
+    let now = on("2026-11-21");
+    assert_eq!(now["total_usd"], "15.36");
+    assert_eq!(now["lines"][0]["source"], "our contract");
+    assert_eq!(on("2025-11-21")["total_usd"], "23.552", "the contract did not hold yet");
     // A new request price need not say again which requests it is for.
     let class = "[[price]]\noffers = [\"aws-s3\"]\nmeter = \"requests\"\nitem = \"PUT, COPY, POST, LIST\"\nper = \"1000 requests\"\n\
                  usd = \"0.001\"\nfrom = \"2026-01-01\"\nsource = \"our contract\"\nas_of = \"2026-01\"\nconfidence = \"high\"\n";

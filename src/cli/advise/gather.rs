@@ -12,6 +12,7 @@ use crate::cost::bill::bill;
 use crate::cost::book::StoreTariff;
 use crate::cost::of_run::MONTH_S;
 use crate::cost::tariff::Tariff;
+use crate::cost::usage::Usage;
 use crate::provider::calls::Call;
 use crate::provider::is_home;
 use crate::published::{Published, named};
@@ -86,12 +87,11 @@ fn tariff(
     asked: &Asked,
     arguments: &Arguments,
     facts: &StoreFacts,
-    name: &str,
+    (name, short): (&str, &str),
 ) -> Result<(Tariff, bool, Option<String>), Exit> {
     for text in &arguments.price {
         let wrong = || Exit::input(format!("--price '{text}' is not STORE=NAME; write it as {name}=aws-s3"));
         let (store, offer) = text.rsplit_once('=').ok_or_else(wrong)?;
-        let short = name.split_once(" (").map_or(name, |(short, _)| short);
         if store == name || store == short || store == facts.url {
             let tariff = asked.tariff("--price", offer)?;
             let own = asked.prices.offer(&tariff.offer).and_then(|o| o.provider.as_deref());
@@ -119,11 +119,8 @@ pub fn other_size(what: &str, windows: &[&Window], wanted: u64) -> Option<String
 }
 
 /// Where what a run measured of a store is not what the workload asks.
-fn gaps(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
-    let windows: Vec<&Window> =
-        run.result.windows.iter().filter(|w| w.role == "measure" && w.store == store).collect();
+fn gaps(windows: &[&Window], usage: &Usage) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
-    let usage = &asked.usage;
     for operation in ["get", "put"] {
         let own: Vec<&Window> = windows.iter().copied().filter(|w| w.operation == operation).collect();
         out.extend(other_size(operation, &own, usage.object_bytes));
@@ -147,19 +144,16 @@ fn gaps(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
 }
 
 /// What must be known of a store's figures.
-fn remarks(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
-    let windows: Vec<&Window> =
-        run.result.windows.iter().filter(|w| w.role == "measure" && w.store == store).collect();
+fn remarks(windows: &[&Window], partial: bool, usage: &Usage) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     if let Some(why) = windows.iter().find_map(|w| w.client_limited.as_ref()) {
         out.push(format!("the client was the limit ({why}); the store may be faster"));
     }
-    if run.result.run.partial {
+    if partial {
         out.push("its run did not go to its end".into());
     }
-    let usage = &asked.usage;
     let mut rates: BTreeMap<_, f64> = BTreeMap::new();
-    for w in &windows {
+    for w in windows {
         *rates.entry((w.phase.as_str(), w.repeat, w.block, w.step)).or_default() += w.achieved_per_s;
     }
     let most = rates.values().copied().fold(0.0, f64::max);
@@ -172,6 +166,11 @@ fn remarks(run: &Run, store: &str, asked: &Asked) -> Vec<String> {
         ));
     }
     out
+}
+
+/// A store's name that tells it from one of the same name in another run.
+fn apart(short: &str, run: &Run) -> String {
+    format!("{short} ({})", run.result.run.id)
 }
 
 /// Short names that stores of several runs have: they are told apart by their run.
@@ -198,9 +197,14 @@ pub fn of_run(
     let stores = run.measured();
     let mut out = Vec::new();
     for (store, short) in stores.iter().zip(short_names(&stores)) {
-        let name = if repeated.contains(&short) { format!("{short} ({})", run.result.run.id) } else { short };
+        let name = match repeated.contains(&short) {
+            true => apart(&short, run),
+            false => short.clone(),
+        };
+        let windows: Vec<&Window> =
+            run.result.windows.iter().filter(|w| w.role == "measure" && w.store == **store).collect();
         let facts = run.environment.stores.iter().find(|f| f.url == **store).cloned().unwrap_or_default();
-        let (tariff, home, note) = tariff(asked, arguments, &facts, &name)?;
+        let (tariff, home, note) = tariff(asked, arguments, &facts, (&name, &short))?;
         let bill = match bill(&tariff, &asked.usage) {
             Ok(bill) => bill,
             Err(why) => {
@@ -220,8 +224,11 @@ pub fn of_run(
             bill,
             held: objectives.iter().map(|o| held(run, store, o)).collect(),
             latency: latency(run, store, ranking),
-            gaps: gaps(run, store, asked),
-            remarks: remarks(run, store, asked).into_iter().chain(note).collect(),
+            gaps: gaps(&windows, &asked.usage),
+            remarks: remarks(&windows, run.result.run.partial, &asked.usage)
+                .into_iter()
+                .chain(note)
+                .collect(),
         });
     }
     Ok(out)
@@ -354,7 +361,7 @@ pub fn measured_at_all(objectives: &[Objective], runs: &[Run], arguments: &Argum
     for run in runs {
         let stores = run.measured();
         let short = short_names(&stores);
-        names.extend(short.iter().map(|name| format!("{name} ({})", run.result.run.id)));
+        names.extend(short.iter().map(|name| apart(name, run)));
         names.extend(short);
         names.extend(stores.iter().map(|s| (*s).to_string()));
     }

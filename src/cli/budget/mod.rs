@@ -31,7 +31,7 @@ use estimate::{Priced, largest, locate, provider_of};
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Cost")]
 pub struct MoneyArguments {
-    /// Refuse a run that is estimated to cost more, and end one before it does: 5, 0.50
+    /// Refuse a run that is estimated to cost more or has no known price, and end one before it does: 5, 0.50 (of all hosts together)
     #[arg(long, value_name = "USD", allow_hyphen_values = true)]
     max_cost: Option<String>,
     /// A price book of your own, whose prices come before the built-in ones; may be repeated

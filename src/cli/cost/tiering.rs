@@ -267,26 +267,29 @@ fn latency(
     Ok(Some((Distribution::Percentiles(known), vec![told])))
 }
 
-/// The latencies of both stores where they are known, the bound on the 99th percentile in milliseconds, and what must be said of them.
-#[allow(clippy::type_complexity, reason = "three answers to one question")]
-fn latencies(
-    arguments: &Arguments,
-    asked: &Asked,
-    hot: &Tariff,
-    cold: &Tariff,
-) -> Result<(Option<(Distribution, Distribution)>, Option<f64>, Vec<String>), Exit> {
+/// What is known of latencies.
+struct Latencies {
+    /// Those of reads in the hot store and in the cold one.
+    both: Option<(Distribution, Distribution)>,
+    /// The bound on the 99th percentile, in milliseconds.
+    within: Option<f64>,
+    /// What must be said of them.
+    told: Vec<String>,
+}
+
+fn latencies(arguments: &Arguments, asked: &Asked, hot: &Tariff, cold: &Tariff) -> Result<Latencies, Exit> {
     let hot = latency("--hot-run", arguments.hot_run.as_deref(), arguments, asked, hot)?;
     let cold = latency("--cold-run", arguments.cold_run.as_deref(), arguments, asked, cold)?;
     let told = [&hot, &cold].into_iter().flatten().flat_map(|(_, told)| told.clone()).collect();
     let within = arguments.p99.as_deref().map(parse_duration).transpose();
     let within = within.map_err(|e| Exit::input(format!("--p99: {e}")))?.map(|ns| ns as f64 / 1e6);
-    let known = hot.zip(cold).map(|((hot, _), (cold, _))| (hot, cold));
-    if within.is_some() && known.is_none() {
+    let both = hot.zip(cold).map(|((hot, _), (cold, _))| (hot, cold));
+    if within.is_some() && both.is_none() {
         return Err(Exit::input(
             "--p99 needs latencies of both stores: --hot-run and --cold-run, or --published",
         ));
     }
-    Ok((known, within, told))
+    Ok(Latencies { both, within, told })
 }
 
 /// Prints what tiering costs.
@@ -311,7 +314,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     let (keep_days, lives) = keep_days(&asked)?;
     let (reads, curve) = reads(arguments, keep_days)?;
-    let (latency, within, mut warnings) = latencies(arguments, &asked, &hot, &cold)?;
+    let Latencies { both: latency, within, told: mut warnings } = latencies(arguments, &asked, &hot, &cold)?;
     let part_bytes = asked.workload.part_size.as_deref().and_then(|text| crate::units::parse_size(text).ok());
     let scenario = Scenario {
         hot: &hot,

@@ -58,7 +58,7 @@ pub struct Workload {
     #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub read: Option<String>,
-    /// Days after which objects are deleted, where that is soon: 7d [default: longer than any minimum]
+    /// Days after which objects are deleted, where that is soon: 7d [default: longer than any minimum where it is said what is stored, else at once]
     #[arg(long, value_name = "DAYS", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub keep: Option<String>,
