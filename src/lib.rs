@@ -7,6 +7,7 @@
 //! that the S3 store and the embedded [`server`] share; [`provider`] is what is known of each kind of store; [`machine`], [`clock`], [`rng`] and [`units`] stand below
 //! everything; [`cli`] stands above. [`cost`] prices what was measured or is planned, [`advise`] says which store fits. [`import`] puts the logs of other tools through the same recorder.
 #![deny(unsafe_code)]
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 #![warn(missing_docs)]
 
 pub mod advise;
@@ -31,6 +32,7 @@ pub mod clock;
 pub mod machine;
 pub mod metrics;
 pub mod rng;
+pub mod text;
 pub mod units;
 
 pub mod cli;

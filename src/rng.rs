@@ -14,6 +14,16 @@ pub fn mix(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// 64 bits from the operating system, for names and keys that must be unique. Nothing that is measured draws from them.
+///
+/// # Panics
+/// If the system gives no random bits, because a run id that is not unique could delete another run's objects.
+pub fn entropy() -> u64 {
+    let mut bytes = [0; 8];
+    aws_lc_rs::rand::fill(&mut bytes).unwrap_or_else(|_| panic!("the system gives no random bits"));
+    u64::from_le_bytes(bytes)
+}
+
 /// A 64-bit digest of a name, for deriving streams and dataset identities (FNV-1a, then mixed).
 pub fn hash_name(name: &str) -> u64 {
     let fnv = name

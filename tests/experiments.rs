@@ -203,7 +203,7 @@ const LARGE: &str = "name = 'large'\n\
     [[phase]]\nname = 'read'\noperations = { get = 1, get_range = 1 }\nobjects = { from = 'load', range = '3 MiB' }\nstop_after = 6\n";
 
 fn uploads(store: &dyn Store) -> Vec<(String, String)> {
-    let list = Request::ListUploads { prefix: "" };
+    let list = Request::ListUploads { prefix: "", token: "" };
     block_on(async { store.lane(0).execute(list, &mut Ignore).await.unwrap().uploads })
 }
 

@@ -35,7 +35,7 @@ fn left(store: &dyn Store) -> (usize, usize) {
         };
         let list = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
         let objects = ask(list).await.listing.unwrap().objects.len();
-        (objects, ask(Request::ListUploads { prefix: "" }).await.uploads.len())
+        (objects, ask(Request::ListUploads { prefix: "", token: "" }).await.uploads.len())
     })
 }
 

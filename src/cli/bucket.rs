@@ -8,16 +8,21 @@ use clap::{Args, Subcommand};
 use super::exit::{Exit, block_on};
 use super::preflight::hint;
 use super::stores::{self, Opened};
-use crate::clock::wall_now;
-use crate::driver::clean::delete;
-use crate::rng::mix;
-use crate::store::{Body, Failure, Ignore, Lane, Request};
+use super::out::say;
+use super::timeout::TimeoutArgument;
+use crate::driver::background::Background;
+use crate::driver::clean::{Owned, clean};
+use crate::rng::entropy;
+use crate::store::ownership::{CreatedBucket, KeySpace};
+use crate::store::{Body, Collect, Failure, Request};
 
 /// Arguments of `plimsoll bucket`.
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
     what: What,
+    #[command(flatten)]
+    timeout: TimeoutArgument,
 }
 
 #[derive(Debug, Subcommand)]
@@ -37,14 +42,15 @@ enum What {
     },
 }
 
-/// The object that says that we made the bucket.
-const MARKER: &str = "created-by-plimsoll/bucket";
+/// Key of the object that says that we made the bucket.
+const MARKER: &str = CreatedBucket::MARKER;
 
 /// Creates or deletes a bucket.
 ///
 /// # Errors
 /// 2 for what is no bucket or not ours, 3 when the store refuses.
 pub fn bucket(arguments: &Arguments) -> Result<(), Exit> {
+    arguments.timeout.apply()?;
     match &arguments.what {
         What::Create { store } => create(&with_random(store)),
         What::Delete { store, force } => remove(store, *force),
@@ -52,7 +58,7 @@ pub fn bucket(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 fn with_random(store: &str) -> String {
-    let mut n = mix(wall_now().as_nanosecond() as u64 ^ u64::from(std::process::id()));
+    let mut n = entropy();
     let mut word = String::new();
     for _ in 0..6 {
         word.push(char::from(b"abcdefghijklmnopqrstuvwxyz0123456789"[(n % 36) as usize]));
@@ -77,76 +83,57 @@ fn unusable(store: &str, failure: &Failure) -> Exit {
 fn create(store: &str) -> Result<(), Exit> {
     let opened = open(store)?;
     let work = async {
-        let mut lane = opened.store.lane(0);
-        lane.execute(Request::CreateBucket, &mut Ignore).await?;
-        let text = format!("plimsoll {} created this bucket at {}\n", env!("CARGO_PKG_VERSION"), wall_now());
-        lane.execute(Request::Put { key: MARKER, body: Body::Whole(text.into()) }, &mut Ignore).await
+        let mut background = Background::new(opened.store.as_ref());
+        background.insist(Request::CreateBucket).await?;
+        let content = CreatedBucket::content(env!("CARGO_PKG_VERSION"));
+        background.insist(Request::Put { key: MARKER, body: Body::Whole(content.into()) }).await
     };
     block_on(work)?.map_err(|f| unusable(store, &f))?;
-    println!("created {store}");
-    Ok(())
+    say(&format!("created {store}\n"))
 }
 
 fn remove(store: &str, force: bool) -> Result<(), Exit> {
     let opened = open(store)?;
     let work = async {
-        let mut lane = opened.store.lane(0);
-        let ours = lane.execute(Request::Head { key: MARKER }, &mut Ignore).await;
-        let ours = match ours {
-            Ok(_) => true,
-            Err(failure) if failure.status() == Some(404) && !failure.is_code("NoSuchBucket") => false,
-            Err(failure) => return Err(failure),
-        };
-        let found = contents(lane.as_mut()).await?;
+        let mut background = Background::new(opened.store.as_ref());
+        let created = marker(&mut background).await?;
+        let found = contents(&mut background).await?;
         if found > 0 && !force {
             return Ok(Err(Exit::input(format!(
                 "{store} holds {found} objects or more; nothing was deleted. --force deletes them with a bucket that `plimsoll bucket create` made"
             ))));
         }
-        if force && !ours {
-            return Ok(Err(Exit::input(format!(
-                "{store} was not made by `plimsoll bucket create`, so it is not emptied; nothing was deleted"
-            ))));
-        }
-        if force {
-            empty(lane.as_mut()).await?;
-        } else if ours {
-            lane.execute(Request::Delete { key: MARKER }, &mut Ignore).await?;
-        }
-        lane.execute(Request::DeleteBucket, &mut Ignore).await.map(Ok)
+        let Some(created) = created else {
+            if force {
+                return Ok(Err(Exit::input(format!(
+                    "{store} was not made by `plimsoll bucket create`, so it is not emptied; nothing was deleted"
+                ))));
+            }
+            return background.insist(Request::DeleteBucket).await.map(Ok);
+        };
+        let space = KeySpace::of_bucket(&created);
+        // The marker goes last, so that an interrupted deletion can be taken up again.
+        clean(opened.store.as_ref(), &mut background, &space, &Owned::everything_but(MARKER), |_| {}).await?;
+        clean(opened.store.as_ref(), &mut background, &space, &Owned::everything(), |_| {}).await?;
+        background.insist(Request::DeleteBucket).await.map(Ok)
     };
     block_on(work)?.map_err(|f| unusable(store, &f))??;
-    println!("deleted {store}");
-    Ok(())
+    say(&format!("deleted {store}\n"))
+}
+
+/// The proof that the bucket was created here; `None` if it was not.
+async fn marker(background: &mut Background) -> Result<Option<CreatedBucket>, Failure> {
+    let mut content = Collect::default();
+    match background.ask(Request::Get { key: MARKER, range: None }, &mut content).await {
+        Ok(_) => Ok(CreatedBucket::proven_by(&content.0)),
+        Err(failure) if failure.status() == Some(404) && !failure.is_code("NoSuchBucket") => Ok(None),
+        Err(failure) => Err(failure),
+    }
 }
 
 /// Objects in the bucket beside the marker, up to a page of them.
-async fn contents(lane: &mut dyn Lane) -> Result<usize, Failure> {
+async fn contents(background: &mut Background) -> Result<usize, Failure> {
     let request = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
-    let page = lane.execute(request, &mut Ignore).await?.listing.unwrap_or_default();
+    let page = background.insist(request).await?.listing.unwrap_or_default();
     Ok(page.objects.iter().filter(|o| o.key != MARKER).count())
-}
-
-/// Deletes everything, the marker last, so that an interrupted deletion can be taken up again.
-async fn empty(lane: &mut dyn Lane) -> Result<(), Failure> {
-    let mut one_by_one = false;
-    loop {
-        let uploads = lane.execute(Request::ListUploads { prefix: "" }, &mut Ignore).await?.uploads;
-        if uploads.is_empty() {
-            break;
-        }
-        for (key, upload_id) in &uploads {
-            lane.execute(Request::AbortMultipart { key, upload_id }, &mut Ignore).await?;
-        }
-    }
-    loop {
-        let request = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
-        let page = lane.execute(request, &mut Ignore).await?.listing.unwrap_or_default();
-        let keys: Vec<String> = page.objects.into_iter().map(|o| o.key).filter(|k| k != MARKER).collect();
-        if keys.is_empty() {
-            break;
-        }
-        delete(lane, &keys, &mut one_by_one).await?;
-    }
-    lane.execute(Request::Delete { key: MARKER }, &mut Ignore).await.map(|_| ())
 }

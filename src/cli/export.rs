@@ -62,7 +62,7 @@ pub fn export(arguments: &Arguments) -> Result<(), Exit> {
         let to = arguments.to.as_ref().unwrap_or(path);
         std::fs::create_dir_all(to).map_err(|e| Exit::input(format!("--to {}: {e}", to.display())))?;
         for file in exporter.export(&run, to).map_err(Exit::input)? {
-            println!("{}", file.display());
+            say(&format!("{}\n", file.display()))?;
         }
     }
     Ok(())

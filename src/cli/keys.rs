@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tcgetattr, tcsetattr};
 
+use super::out::note;
 use crate::driver::Control;
 
 /// The terminal listens to single keys as long as this lives.
@@ -30,7 +31,7 @@ impl Keys {
             while std::io::stdin().read_exact(&mut key).is_ok() {
                 if key[0] == b'q' && control.stopped_at().is_none() {
                     control.stop();
-                    eprintln!("\nstopping; results are kept");
+                    note("\nstopping; results are kept");
                 }
             }
         };

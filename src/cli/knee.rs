@@ -2,6 +2,7 @@
 
 use clap::Args;
 
+use super::out::note;
 use super::exit::Exit;
 use super::session::{Outcome, Rounds, Settings, execute_rounds};
 use crate::clock::SECOND;
@@ -195,10 +196,10 @@ impl Knee {
             let limited = own.iter().find_map(|w| w.client_limited.clone());
             let limited =
                 limited.map_or(String::new(), |what| format!("; the client was the limit ({what})"));
-            eprintln!(
+            note(format_args!(
                 "{offered:>10.1}/s  {}{limited}",
                 broke.as_ref().map_or("holds".to_string(), |what| format!("breaks: {what}"))
-            );
+            ));
         }
         self.search.note(rate, broke.is_none());
         self.steps.push(KneeStep {

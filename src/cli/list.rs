@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 
 use super::cost::asked::PriceArguments;
+use super::out::say;
 use super::exit::Exit;
 use super::prices;
 use crate::experiment::{BUILT_IN, load};
@@ -57,23 +58,23 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
         What::Prices => prices::list(arguments.name.as_deref(), &arguments.prices)?,
         What::Experiments => {
             for (name, _) in BUILT_IN {
-                println!("{name:16} {}", load(name, &[]).map_err(Exit::input)?.description);
+                say(&format!("{name:16} {}\n", load(name, &[]).map_err(Exit::input)?.description))?;
             }
         }
         What::Published => {
             for document in published::all().map_err(Exit::input)? {
-                println!(
-                    "{} {:16} {} ({}, {})",
+                say(&format!(
+                    "{} {:16} {} ({}, {})\n",
                     document.number, document.name, document.title, document.source, document.date
-                );
+                ))?;
             }
         }
         What::Providers => {
             let profiles = provider::all().map_err(Exit::input)?;
             if arguments.matrix {
-                print!("{}", matrix(&profiles));
+                say(&matrix(&profiles))?;
             } else {
-                profiles.iter().for_each(|p| println!("{}", line(p)));
+                say(&profiles.iter().map(|p| line(p) + "\n").collect::<String>())?;
             }
         }
     }

@@ -23,6 +23,7 @@ mod out;
 pub mod preflight;
 pub mod prices;
 pub mod probe;
+mod record;
 pub mod progress;
 pub mod published;
 pub mod report;
@@ -36,9 +37,13 @@ pub mod show;
 pub mod signals;
 pub mod stores;
 pub mod sync;
+pub mod timeout;
 pub mod ycsb;
 
 use exit::Exit;
+use out::note;
+
+use crate::text;
 
 /// Measures, judges and prices object stores, with a known measurement error.
 #[derive(Debug, Parser)]
@@ -92,12 +97,16 @@ enum Command {
 
 /// Runs the command line and returns the exit code: 0 done, 1 a check failed, 2 bad input, 3 store unusable, 130 interrupted.
 pub fn main() -> i32 {
-    out::end_when_unprinted();
+    text::register_secrets_in(std::env::args());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            let _ = error.print();
-            return if error.use_stderr() { 2 } else { 0 };
+            if error.use_stderr() {
+                note(text::without_assigned_secrets(error.render().to_string().trim_end()));
+                return 2;
+            }
+            // Help and version.
+            return i32::from(error.print().is_err_and(|e| e.kind() != std::io::ErrorKind::BrokenPipe)) * 2;
         }
     };
     let outcome = match cli.command {
@@ -125,7 +134,7 @@ pub fn main() -> i32 {
         Ok(()) => 0,
         Err(Exit { code, message }) => {
             if !message.is_empty() {
-                eprintln!("plimsoll: {message}");
+                note(format_args!("plimsoll: {}", text::without_assigned_secrets(&message)));
             }
             code
         }

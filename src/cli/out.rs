@@ -1,41 +1,28 @@
-//! Standard output: what cannot be written there is told, but for a reader that went away (a closed pipe), which is no failure.
+//! Standard output and standard error. Everything that the program prints goes through here: secrets are redacted, control characters
+//! escaped, a reader that went away is no failure, and a full or closed standard error is none either.
 
+use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 
 use super::exit::Exit;
+use crate::text::outgoing;
 
-/// Writes `text`.
+/// Writes `text` to standard output.
 ///
 /// # Errors
 /// 2 when it cannot be written.
 pub fn say(text: &str) -> Result<(), Exit> {
     let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(failed(&error)),
+    match out.write_all(outgoing(text).as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Exit::input(format!("standard output: {error}; write to another place")))
+        }
         _ => Ok(()),
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> Exit {
-    Exit::input(format!("standard output: {error}; write to another place"))
-}
-
-/// What the standard library says when a line could not be printed.
-const UNPRINTED: &str = "failed printing to stdout: ";
-
-/// Ends the process in a sentence where a line cannot be printed, instead of in a panic.
-pub fn end_when_unprinted() {
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        let said = panic.payload_as_str().and_then(|text| text.strip_prefix(UNPRINTED));
-        match said {
-            None => usual(panic),
-            Some(error) if error.contains("Broken pipe") => std::process::exit(0),
-            Some(error) => {
-                let exit = failed(error);
-                eprintln!("plimsoll: {}", exit.message);
-                std::process::exit(exit.code);
-            }
-        }
-    }));
+/// Writes a line to standard error. A failure is ignored: there is no place left to report it.
+pub fn note(line: impl Display) {
+    let text = format!("{line}\n");
+    let _ = std::io::stderr().lock().write_all(outgoing(&text).as_bytes());
 }

@@ -5,33 +5,34 @@ use std::sync::Arc;
 use super::exit::{Exit, block_on};
 use super::stores::Opened;
 use crate::clock::wall_now;
-use crate::driver::clean::{insist, root};
+use crate::driver::background::{Background, Pages};
 use crate::report::directory::StoreFacts;
+use crate::store::ownership::KeySpace;
 use crate::store::url::StoreUrl;
 use crate::store::{Failure, Request, Store};
 use crate::workload::dataset::{Existing, Found, UNKNOWN_SIZE};
 
 /// Asks the store whether it may be used, and notes what it looks like from here.
-pub fn preflight(opened: &Opened, id: &str, create_bucket: bool) -> Result<StoreFacts, Exit> {
+pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Result<StoreFacts, Exit> {
     let store = opened.store.as_ref();
-    let root = root(store.prefix(), id);
+    let root = space.root().to_string();
     let unusable = |failure: &Failure| {
         let hint = hint(failure);
         Exit::store(format!("{}: {failure}{}{hint}", opened.written, if hint.is_empty() { "" } else { "; " }))
     };
     let facts = block_on(async {
-        let mut lane = store.lane(0);
+        let mut background = Background::new(store);
         if !store.capabilities().lists {
-            return insist(lane.as_mut(), Request::CheckBucket).await.map_err(|f| unusable(&f));
+            return background.insist(Request::CheckBucket).await.map_err(|f| unusable(&f));
         }
         let list = Request::List { prefix: &root, start_after: "", token: "", max_keys: 1 };
-        let mut listed = insist(lane.as_mut(), list.clone()).await;
+        let mut listed = background.insist(list.clone()).await;
         if let Err(failure) = &listed
             && failure.is_missing_container()
             && (opened.own_bucket || create_bucket)
         {
-            insist(lane.as_mut(), Request::CreateBucket).await.map_err(|f| unusable(&f))?;
-            listed = insist(lane.as_mut(), list).await.map(|mut second| {
+            background.insist(Request::CreateBucket).await.map_err(|f| unusable(&f))?;
+            listed = background.insist(list).await.map(|mut second| {
                 // The connection was made by the first request, whose times are the ones that count.
                 second.timings.connect_ns = failure.timings.connect_ns;
                 second.timings.tls_ns = failure.timings.tls_ns;
@@ -164,11 +165,9 @@ fn read_keys(file: &str, most: u64) -> Result<Found, Exit> {
 }
 
 async fn list_all(store: &dyn Store, prefix: &str, most: u64) -> Result<Found, Failure> {
-    let mut lane = store.lane(0);
-    let (mut found, mut token) = (Found::default(), String::new());
-    loop {
-        let request = Request::List { prefix, start_after: "", token: &token, max_keys: 1000 };
-        let page = insist(lane.as_mut(), request).await?.listing.unwrap_or_default();
+    let (mut background, mut pages) = (Background::new(store), Pages::new(prefix));
+    let mut found = Found::default();
+    while let Some(page) = pages.next(&mut background).await? {
         for object in page.objects {
             // Consoles mark folders with empty objects whose names end in a slash.
             if !(object.size == 0 && object.key.ends_with('/')) {
@@ -178,11 +177,8 @@ async fn list_all(store: &dyn Store, prefix: &str, most: u64) -> Result<Found, F
                 return Ok(found);
             }
         }
-        match page.next_token {
-            Some(next) => token = next,
-            None => return Ok(found),
-        }
     }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -10,12 +10,14 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::keys::Keys;
+use super::out::note;
 use crate::clock::{SECOND, now_ns};
 use crate::driver::Control;
 use crate::recorder::collector::{SecondRow, WindowState};
 use crate::recorder::histogram::Latencies;
 use crate::schedule::plan::Stint;
 use crate::summary::result::Window;
+use crate::text::outgoing;
 use crate::units::{format_count, format_duration, format_ms, format_throughput, short_names};
 
 /// Percentiles and rates of the live line are those of so many seconds.
@@ -116,7 +118,7 @@ impl Progress {
                     .limit
                     .duration_ns
                     .map_or(String::new(), |d| format!(", {}", format_duration(d)));
-                eprintln!("{}: {name}{length}", stint.phase.role.name());
+                note(format_args!("{}: {name}{length}", stint.phase.role.name()));
             }
         }
         let Some(bar) = &self.bar else { return };
@@ -172,8 +174,8 @@ impl Progress {
     /// Writes a line above the live one.
     fn note(&self, text: &str) {
         match &self.bar {
-            Some(bar) => bar.println(text),
-            None if self.plain => eprintln!("{text}"),
+            Some(bar) => bar.println(outgoing(text)),
+            None if self.plain => note(text),
             None => {}
         }
     }

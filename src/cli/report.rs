@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::compare::comparisons;
+use super::out::{note, say};
 use super::exit::Exit;
 use super::runs::{Run, read};
 use crate::published::named;
@@ -73,7 +74,7 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
         match comparisons(&[&first, &run], primary.as_ref(), &[]) {
             Ok(comparisons) => report.compare(comparisons),
             // A report may stand runs beside each other that no verdict is possible on.
-            Err(exit) => eprintln!("note: {}", exit.message),
+            Err(exit) => note(format_args!("note: {}", exit.message)),
         }
     })?;
     documents.iter().for_each(|document| report.refer(document));
@@ -82,8 +83,7 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
         _ => PathBuf::from("plimsoll-report.html"),
     });
     write(report, &out)?;
-    println!("{}", out.display());
-    Ok(())
+    say(&format!("{}\n", out.display()))
 }
 
 fn write(report: Report, out: &Path) -> Result<(), Exit> {

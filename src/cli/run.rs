@@ -10,10 +10,11 @@ use super::budget::{MoneyArguments, Planned, preview};
 use super::dry_run;
 use super::exit::Exit;
 use super::knee::{Asked, KneeArguments, knee};
-use super::out::say;
+use super::out::{note, say};
 use super::session::{Settings, execute};
 use super::shard::{Sharding, parse_shard, parse_start};
 use super::stores;
+use super::timeout;
 use crate::clock::wall_now;
 use crate::driver::Shard;
 use crate::experiment::short::{FORMS, Short};
@@ -126,7 +127,7 @@ struct ShortArguments {
     /// on compares what is read byte for byte, off by length; readback also reads back what is put [default: on]
     #[arg(long)]
     verify: Option<String>,
-    /// Deadline of one operation [default: 60s]
+    /// Deadline of one operation and of every other request; also of an experiment's phases [default: 60s]
     #[arg(long)]
     timeout: Option<String>,
     /// Further attempts after throttling, server errors and broken connections [default: 0]
@@ -164,7 +165,6 @@ impl ShortArguments {
             ("--operations", self.operations.is_some()),
             ("--warmup", self.warmup.is_some()),
             ("--verify", self.verify.is_some()),
-            ("--timeout", self.timeout.is_some()),
             ("--retries", self.retries.is_some()),
             ("--keys", self.keys.is_some()),
             ("--part-size", self.part_size.is_some()),
@@ -242,7 +242,9 @@ fn resolve_experiment(arguments: &Arguments, asked: Option<&Asked>) -> Result<Ex
         }
         let mut sets = arguments.set.clone();
         sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
-        load(&arguments.experiment, &sets).map_err(Exit::input)?
+        let mut experiment = load(&arguments.experiment, &sets).map_err(Exit::input)?;
+        experiment.set_timeout(short.timeout.as_deref()).map_err(Exit::input)?;
+        experiment
     };
     if !arguments.store.is_empty() {
         experiment.stores = arguments.store.clone();
@@ -285,7 +287,7 @@ fn live(address: &str) -> Result<Live, Exit> {
     let bound = bound.map_err(|e| {
         Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
     })?;
-    eprintln!("metrics on http://{bound}/metrics");
+    note(format_args!("metrics on http://{bound}/metrics"));
     Ok(live)
 }
 
@@ -295,6 +297,7 @@ fn live(address: &str) -> Result<Live, Exit> {
 /// See [`execute`].
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let asked = (arguments.experiment == "knee").then(|| arguments.knee.search()).transpose()?;
+    timeout::apply(arguments.short.timeout.as_deref())?;
     let experiment = resolve_experiment(arguments, asked.as_ref())?;
     if arguments.workers == Some(0) {
         return Err(Exit::input("--workers must be at least 1"));

@@ -1,6 +1,6 @@
 //! `plimsoll serve`: the embedded server in the foreground.
 
-use std::io::{Read, Write};
+use std::io::Read;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use clap::Args;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
+use super::out::say;
 use super::exit::Exit;
 use crate::clock::SECOND;
 use crate::metrics::listen;
@@ -102,8 +103,7 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    println!("listening on {scheme}://{address}");
-    let _ = std::io::stdout().flush();
+    say(&format!("listening on {scheme}://{address}\n"))?;
     let metrics = arguments.metrics_listen.as_deref().map(metrics).transpose()?;
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);
@@ -126,7 +126,7 @@ fn metrics(address: &str) -> Result<ServerMetrics, Exit> {
     let bound = bound.map_err(|e| {
         Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
     })?;
-    println!("metrics on http://{bound}/metrics");
+    say(&format!("metrics on http://{bound}/metrics\n"))?;
     Ok(metrics)
 }
 

@@ -3,10 +3,12 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::budget::{Budget, MoneyArguments, Planned};
 use super::exit::{Exit, block_on};
 use super::fit::fit;
+use super::out::note;
 use super::preflight::{find_objects, preflight};
 use super::progress::Progress;
 use super::report::of_run;
@@ -15,6 +17,7 @@ use super::shard::{self, Sharding};
 use super::stores::Opened;
 use super::{signals, stores};
 use crate::clock::{now_ns, wall_now};
+use crate::driver::background::Background;
 use crate::driver::clean::{Owned, clean};
 use crate::driver::{Control, DriverError, Job, Shard, Site, run, workers_for};
 use crate::experiment::Experiment;
@@ -24,10 +27,10 @@ use crate::report::directory::{Environment, RunDirectory, StoreFacts};
 use crate::report::json::{to_string, write_whole};
 use crate::report::live::Live;
 use crate::report::seconds::series;
-use crate::rng::mix;
 use crate::s3::credentials::CredentialSource;
 use crate::schedule::plan::{Stint, plan};
 use crate::store::Store;
+use crate::store::ownership::{KeySpace, RunId};
 use crate::store::url::web::shown;
 use crate::summary::estimates::judged;
 use crate::summary::limits::Means;
@@ -74,11 +77,9 @@ pub struct Outcome {
     pub problem: Option<Exit>,
 }
 
-/// A fresh run id: time and a few digits, sortable and fit for a key.
+/// The identity of a new run that creates nothing in a store.
 pub fn run_id() -> String {
-    let now = wall_now();
-    let salt = mix(now.as_nanosecond() as u64 ^ u64::from(std::process::id()) << 32) as u16;
-    format!("{}-{salt:04x}", now.strftime("%Y%m%dT%H%M%S"))
+    RunId::fresh().to_string()
 }
 
 /// Opens the stores of an experiment, each of them once.
@@ -127,6 +128,7 @@ struct Ready {
     opened: Vec<Opened>,
     notes: Vec<String>,
     id: String,
+    spaces: Vec<KeySpace>,
     environment: Environment,
     stints: Vec<Stint>,
     budget: Arc<Budget>,
@@ -143,24 +145,28 @@ fn ready(asked: &Experiment, settings: &Settings, rounds: &mut dyn Rounds) -> Re
     // From here on stores have the names that may be shown.
     experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
     let notes = fit(&mut experiment, &opened)?;
-    notes.iter().for_each(|note| eprintln!("note: {note}"));
-    let group = sharding.map_or_else(run_id, |s| s.group(&experiment));
-    let id = sharding.map_or_else(|| group.clone(), |s| s.run_id(&group));
-    let mut environment = environment(settings);
+    notes.iter().for_each(|text| note(format_args!("note: {text}")));
+    let group = sharding.map_or_else(RunId::fresh, |s| s.group(&experiment));
+    let id = sharding.map_or_else(|| group.to_string(), |s| s.run_id(group.as_str()));
+    let mut environment = environment(settings, &id);
     let planned = Planned::of(&experiment, settings.shard().of);
     let budget = Budget::of(&settings.money, planned, &mut opened, &environment.machine)?;
     if !settings.quiet {
-        budget.announce().iter().for_each(|line| eprintln!("{line}"));
+        budget.announce().iter().for_each(note);
     }
+    let mut spaces = Vec::new();
     for store in &opened {
-        environment.stores.push(preflight(store, &group, settings.create_bucket)?);
+        let space = KeySpace::of_run(store.store.prefix(), &group);
+        let facts = preflight(store, &space, settings.create_bucket)?;
+        environment.stores.push(facts);
+        spaces.push(space);
     }
     let stints = rounds.first(stints_of(&experiment, &opened)?);
     budget.check(&stints)?;
     let shard = settings.shard();
     environment.workers =
         settings.workers.unwrap_or_else(|| workers_for(&stints, usable_cores() as usize, shard));
-    Ok(Ready { experiment, opened, notes, id, environment, stints, budget: Arc::new(budget) })
+    Ok(Ready { experiment, opened, notes, id, spaces, environment, stints, budget: Arc::new(budget) })
 }
 
 impl Settings {
@@ -194,9 +200,9 @@ fn drive(
 ) -> Driven {
     let (experiment, environment, sharding) =
         (&ready.experiment, &mut ready.environment, settings.sharding.as_ref());
-    let roots = environment.stores.iter().map(|facts| facts.root.clone());
+    let spaces = ready.spaces.iter().cloned();
     let sites: Vec<Site> =
-        ready.opened.iter().zip(roots).map(|(o, root)| Site { store: Arc::clone(&o.store), root }).collect();
+        ready.opened.iter().zip(spaces).map(|(o, space)| Site { store: Arc::clone(&o.store), space }).collect();
     let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites, control));
     let workers = environment.workers;
     let job_of = |stints: Vec<Stint>| {
@@ -279,7 +285,9 @@ pub fn execute_rounds(
     // Other shards may still read what an interrupted one prepared.
     let others_read = interrupted && settings.shard().of > 1;
     if !settings.keep && !others_read {
-        problem = problem.or(clean_up(&ready.experiment, &job, &mut ready.environment, &progress, &path));
+        let patience = if interrupted { INTERRUPTED_PATIENCE } else { Duration::MAX };
+        let cleaned = clean_up(&ready.experiment, &job, &mut ready.environment, &progress, &path, patience);
+        problem = problem.or(cleaned);
     }
     progress.end();
     if interrupted {
@@ -320,21 +328,12 @@ pub fn confide(path: &Path, result: &mut RunResult) -> std::io::Result<()> {
     write_whole(&path.join("result.json"), &to_string(result))
 }
 
-/// An argument as it may be kept: signatures of URLs and keys among properties are left out.
-fn without_secret(argument: &str) -> String {
-    match argument.split_once('=') {
-        Some((name, _)) if !name.contains(':') && (name.contains("secret") || name.contains("access")) => {
-            format!("{name}=...")
-        }
-        _ => shown(argument),
-    }
-}
-
-/// What is known before a run.
-pub fn environment(settings: &Settings) -> Environment {
+/// Facts that are known before run `id`.
+pub fn environment(settings: &Settings, id: &str) -> Environment {
     Environment {
         version: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args().map(|a| without_secret(&a)).collect(),
+        run: id.to_string(),
+        command: std::env::args().map(|a| shown(&a)).collect(),
         vantage: settings.vantage.clone(),
         pid: std::process::id(),
         machine: Machine::read(),
@@ -407,6 +406,9 @@ fn judge(result: &RunResult) -> Option<Exit> {
     })
 }
 
+/// Deadline of each request of a clean-up after Ctrl-C.
+const INTERRUPTED_PATIENCE: Duration = Duration::from_secs(10);
+
 /// Deletes what the run wrote; returns the first problem.
 fn clean_up(
     experiment: &Experiment,
@@ -414,6 +416,7 @@ fn clean_up(
     environment: &mut Environment,
     progress: &Progress,
     run: &Path,
+    patience: Duration,
 ) -> Option<Exit> {
     let mut problem = None;
     progress.say("cleaning up");
@@ -421,7 +424,12 @@ fn clean_up(
     let written = job.sites.iter().zip(&mut environment.stores);
     for (site, facts) in written.filter(|(site, _)| site.store.capabilities().writes) {
         let say = |n| progress.say(&format!("cleaning up: {n} objects"));
-        match block_on(clean(site.store.as_ref(), &site.root, &owned, say)) {
+        let store = site.store.as_ref();
+        let work = async {
+            let mut background = Background::new(store).at_most(patience);
+            clean(store, &mut background, &site.space, &owned, say).await
+        };
+        match block_on(work) {
             Ok(Ok(_)) => facts.uncleaned = false,
             // A bucket that went away in the meantime took the objects with it.
             Ok(Err(failure)) if failure.is_missing_container() => facts.uncleaned = false,

@@ -4,8 +4,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::out::note;
 use super::exit::{Exit, block_on};
 use crate::clock::{MILLISECOND, SECOND, Timer, now_ns, wall_now};
+use crate::driver::background::Background;
 use crate::driver::clean::markers;
 use crate::driver::{Control, Shard, Site};
 use crate::experiment::Experiment;
@@ -14,7 +16,8 @@ use crate::report::directory::Environment;
 use crate::rng::{hash_name, mix};
 use crate::schedule::plan::Order;
 use crate::schedule::ramp::Stop;
-use crate::store::{Body, Ignore, Request};
+use crate::store::ownership::RunId;
+use crate::store::{Body, Request};
 use crate::summary::result::{RunResult, ShardInfo};
 use crate::workload::Dataset;
 
@@ -100,9 +103,8 @@ pub fn check(experiment: &Experiment, shard: Shard) -> Result<(), Exit> {
 
 impl Sharding {
     /// The name that all shards of this run share: a function of start time, experiment and number of shards.
-    pub fn group(&self, experiment: &Experiment) -> String {
-        let salt = mix(hash_name(&to_toml(experiment)) ^ self.shard.of) as u16;
-        format!("{}-{salt:04x}", self.start_at.strftime("%Y%m%dT%H%M%S"))
+    pub fn group(&self, experiment: &Experiment) -> RunId {
+        RunId::at(self.start_at, mix(hash_name(&to_toml(experiment)) ^ self.shard.of))
     }
 
     /// The run id of this shard.
@@ -158,18 +160,18 @@ impl Prepared {
             let mut least = self.sharding.shard.of;
             for site in &self.sites {
                 let mut key = String::new();
-                markers.key_into(&mut key, &site.root, self.sharding.shard.index);
+                markers.key_into(&mut key, site.space.root(), self.sharding.shard.index);
                 let body = Body::Whole(Vec::new().into());
                 let put = Request::Put { key: &key, body };
-                if site.store.lane(0).execute(put, &mut Ignore).await.is_err() {
+                if Background::new(site.store.as_ref()).insist(put).await.is_err() {
                     least = 0;
                 }
             }
             self.wait_for_start().await;
             for site in &self.sites {
-                let prefix = markers.prefix(&site.root);
+                let prefix = markers.prefix(site.space.root());
                 let list = Request::List { prefix: &prefix, start_after: "", token: "", max_keys: 1000 };
-                let found = site.store.lane(0).execute(list, &mut Ignore).await;
+                let found = Background::new(site.store.as_ref()).insist(list).await;
                 let there = found.ok().and_then(|r| r.listing).map_or(0, |l| l.objects.len() as u64);
                 least = least.min(there);
             }
@@ -183,7 +185,11 @@ impl Prepared {
         let until = self.sharding.start_ns().saturating_sub(300 * MILLISECOND);
         let Ok(mut timer) = Timer::new() else { return };
         if until > now_ns() + SECOND {
-            eprintln!("prepared; waiting for {} ({} s)", self.sharding.start_at, (until - now_ns()) / SECOND);
+            note(format_args!(
+                "prepared; waiting for {} ({} s)",
+                self.sharding.start_at,
+                (until - now_ns()) / SECOND
+            ));
         }
         while now_ns() < until && self.control.stopped_at().is_none() {
             let _ = timer.until(until.min(now_ns() + 100 * MILLISECOND)).await;

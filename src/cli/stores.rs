@@ -9,10 +9,8 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::exit::{Exit, block_on};
-use crate::clock::wall_now;
-use crate::rng::mix;
+use crate::rng::entropy;
 use crate::s3::credentials::{CredentialError, CredentialSource, Credentials};
-use crate::s3::sign::sha256;
 use crate::store::Store;
 use crate::store::dynamodb::DynamoDbStore;
 use crate::store::file::FileStore;
@@ -213,13 +211,7 @@ pub struct EmbeddedServer {
 
 /// A word that nobody can guess, for credentials that live as long as one process.
 fn random_word() -> String {
-    let mut seed = [0u8; 32];
-    let drawn =
-        std::fs::File::open("/dev/urandom").and_then(|mut f| std::io::Read::read_exact(&mut f, &mut seed));
-    if drawn.is_err() {
-        seed[..8].copy_from_slice(&mix(wall_now().as_nanosecond() as u64).to_le_bytes());
-    }
-    crate::net::encode::hex(&sha256(&seed)[..20])
+    (0..3).map(|_| format!("{:016x}", entropy())).collect()
 }
 
 impl EmbeddedServer {

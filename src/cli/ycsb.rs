@@ -5,11 +5,12 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use super::budget::MoneyArguments;
-use super::exit::{Exit, block_on};
+use super::clean::{run_clean, tables};
+use super::exit::Exit;
 use super::out::say;
 use super::session::{Settings, execute};
 use super::stores;
-use crate::driver::clean::delete;
+use super::timeout::TimeoutArgument;
 use crate::experiment::resolve;
 use crate::experiment::written::DEFAULT_SEED;
 use crate::experiment::ycsb::properties::{Family, Properties};
@@ -115,6 +116,8 @@ struct Options {
     /// PEM file of certificate authorities to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
+    #[command(flatten)]
+    timeout: TimeoutArgument,
 }
 
 impl Options {
@@ -178,8 +181,10 @@ fn experiment_of(
 }
 
 fn go(part: Part, options: &Options) -> Result<(), Exit> {
+    options.timeout.apply()?;
     let properties = options.read()?;
-    let experiment = experiment_of(part, options, &properties)?;
+    let mut experiment = experiment_of(part, options, &properties)?;
+    experiment.set_timeout(options.timeout.given()).map_err(Exit::input)?;
     let settings = Settings {
         out: options.out.clone(),
         vantage: options.vantage.clone(),
@@ -203,33 +208,28 @@ fn go(part: Part, options: &Options) -> Result<(), Exit> {
     };
     say(&text)?;
     if options.format == Format::Plimsoll && !options.json {
-        println!("results: {}", outcome.path.display());
+        say(&format!("results: {}\n", outcome.path.display()))?;
     }
     outcome.problem.map_or(Ok(()), Err)
 }
 
-/// Deletes the records that `load` writes and `run` adds, by their names; nothing else is looked at.
+/// Deletes the records of the table; with `insertstart` only those that this `load` writes.
 fn clean(options: &Options) -> Result<(), Exit> {
+    options.timeout.apply()?;
     let properties = options.read()?;
     let experiment = experiment_of(Part::Load, options, &properties)?;
     let [store] = &experiment.stores[..] else { return Err(Exit::input("--store is missing")) };
     let opened = stores::open_as(store, options.ca_bundle.as_deref(), credentials(&properties))?;
-    let records = experiment.phases[0].workload.written.below(opened.store.prefix());
-    let root = opened.store.prefix().to_string();
-    let work = async {
-        let mut lane = opened.store.lane(0);
-        let (mut one_by_one, mut key, mut keys) = (false, String::new(), Vec::new());
-        for index in 0..records.count {
-            records.key_into(&mut key, &root, index);
-            keys.push(key.clone());
-            if keys.len() == 1000 || index + 1 == records.count {
-                delete(lane.as_mut(), &keys, &mut one_by_one).await?;
-                keys.clear();
-            }
+    for (space, loaded) in tables(&experiment, opened.store.prefix()) {
+        // A host that loaded a part of the table deletes that part.
+        let part = properties.get("insertstart").is_some();
+        let owned = if part { loaded } else { loaded.whole_table() };
+        let cleaned = run_clean(opened.store.as_ref(), &space, &owned)?;
+        let cleaned = cleaned.map_err(|f| Exit::store(format!("{}: {f}", opened.written)))?;
+        say(&format!("deleted {} records under {}\n", cleaned.deleted, space.root()))?;
+        if cleaned.foreign > 0 {
+            say(&format!("{} other objects there stay\n", cleaned.foreign))?;
         }
-        Ok::<(), crate::store::Failure>(())
-    };
-    block_on(work)?.map_err(|f| Exit::store(format!("{}: {f}", opened.written)))?;
-    println!("deleted {} records under {}", records.count, records.prefix(&root));
+    }
     Ok(())
 }

@@ -1,47 +1,140 @@
-//! Removes what a run wrote, and nothing else.
+//! Removes what a run created, and nothing else. This is the one path by which objects are deleted outside measured phases: it lists a
+//! key space, keeps the keys that the run's own rules name, and deletes those with the key space's proof.
+
+use std::collections::HashSet;
 
 use super::Shard;
-use crate::clock::{MILLISECOND, Timer, now_ns};
+use super::background::{Background, Pages};
 use crate::schedule::{Phase, Role};
-use crate::store::{ErrorClass, Failure, Ignore, Lane, Reply, Request, Store};
+use crate::store::ownership::KeySpace;
+use crate::store::{ErrorClass, Failure, Listing, Request, Store, Version};
 use crate::workload::Dataset;
+use crate::workload::naming::RecordOrder;
 use crate::workload::size::Size;
 
-/// What was found and removed.
+/// Counts of a clean-up.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cleaned {
     /// Objects deleted.
     pub deleted: u64,
     /// Unfinished multipart uploads aborted.
     pub aborted: u64,
-    /// Keys under the run's prefix that the run did not write; they stay.
+    /// Old versions and delete markers deleted for good, where the store keeps versions.
+    pub versions: u64,
+    /// Keys in the key space that the run did not create; they stay.
     pub foreign: u64,
 }
 
-/// What a run may have written. One shard of N removes every N-th of the objects that were prepared, because other shards may still
-/// read theirs, and all that measured phases wrote, because nobody reads that and any shard may have written any of it.
+/// Foreign keys in a run's own key space after which a listing is taken for wrong.
+const MOST_FOREIGN: u64 = 1_000_000;
+
+/// A rule that names keys which the run created.
+#[derive(Debug, Clone)]
+enum Rule {
+    /// Every key of the key space but one.
+    Everything { but: String },
+    /// Objects of a dataset; `prepared` ones are read by other shards.
+    Dataset { dataset: Box<Dataset>, prepared: bool },
+    /// Records of a table whose numbers are (`inside`), or are not, among these.
+    Records { prefix: String, digits: usize, numbers: HashSet<u64>, inside: bool, in_parts: bool },
+}
+
+/// What a run may have created in a key space. One shard of N removes every N-th of the objects that were prepared, because other
+/// shards may still read theirs, and all that measured phases wrote, because nobody reads that and any shard may have written any of it.
 #[derive(Debug, Clone)]
 pub struct Owned {
-    /// Datasets, and whether they were prepared.
-    datasets: Vec<(Dataset, bool)>,
+    rules: Vec<Rule>,
     shard: Shard,
 }
 
 impl Owned {
-    /// What a run of these phases wrote.
+    /// What a run of these phases created in its own key space.
     pub fn by(phases: &[Phase], shard: Shard) -> Owned {
         let written = phases.iter().map(|p| (p.workload.written.clone(), p.role == Role::Prepare));
-        // What has a place of its own is kept.
+        // Records have a key space of their own.
         let mut datasets: Vec<(Dataset, bool)> = written.filter(|(d, _)| d.at.is_none()).collect();
         let seed = datasets.first().map_or(0, |(d, _)| d.seed);
         datasets.push((markers(seed, shard.of), true));
-        Owned { datasets, shard }
+        let rule = |(dataset, prepared)| Rule::Dataset { dataset: Box::new(dataset), prepared };
+        Owned { rules: datasets.into_iter().map(rule).collect(), shard }
     }
 
-    /// Whether the run wrote the object with this key.
+    /// Every key of a key space that is the run's alone.
+    pub fn everything() -> Owned {
+        Owned::everything_but("")
+    }
+
+    /// Every key of such a key space but this one.
+    pub fn everything_but(key: &str) -> Owned {
+        Owned { rules: vec![Rule::Everything { but: key.to_string() }], shard: Shard::default() }
+    }
+
+    /// The records that a phase created in their table: those that it loads, or those that it inserts behind the ones that are
+    /// there. `None` if the phase creates none.
+    pub fn records(phase: &Phase) -> Option<Owned> {
+        let workload = &phase.workload;
+        let dataset = &workload.written;
+        let (prefix, order, digits, first) = dataset.naming.record_parts().filter(|_| dataset.at.is_some())?;
+        let loads = workload.inserts.is_none() && workload.read.is_none();
+        let inserts = workload.inserts.map(|inserts| inserts.from);
+        let (known, inside) = match (loads, inserts) {
+            (true, _) => (first..first + dataset.count, true),
+            (false, Some(from)) => (0..first + from, false),
+            (false, None) => return None,
+        };
+        let rule = Rule::Records {
+            prefix: prefix.to_string(),
+            digits,
+            numbers: known.map(|record| RecordOrder::number(order, record)).collect(),
+            inside,
+            in_parts: dataset.upload.part_size > 0,
+        };
+        Some(Owned { rules: vec![rule], shard: Shard::default() })
+    }
+
+    /// The same with every record of the table, whoever wrote it.
+    pub fn whole_table(mut self) -> Owned {
+        for rule in &mut self.rules {
+            if let Rule::Records { numbers, inside, .. } = rule {
+                numbers.clear();
+                *inside = false;
+            }
+        }
+        self
+    }
+
+    /// Whether the run created the object with this key.
     pub fn holds(&self, root: &str, key: &str) -> bool {
-        let found = self.datasets.iter().find_map(|(d, prepared)| Some((d.index_of(root, key)?, *prepared)));
-        found.is_some_and(|(index, prepared)| !prepared || index % self.shard.of == self.shard.index)
+        let mut rules = self.rules.iter();
+        rules.find_map(|rule| rule.holds(root, key, self.shard)).unwrap_or(false)
+    }
+
+    /// Whether the run uploads in parts; not every store can list unfinished uploads.
+    fn in_parts(&self) -> bool {
+        self.rules.iter().any(|rule| match rule {
+            Rule::Everything { .. } => true,
+            Rule::Dataset { dataset, .. } => dataset.upload.part_size > 0,
+            Rule::Records { in_parts, .. } => *in_parts,
+        })
+    }
+}
+
+impl Rule {
+    /// Whether the object with this key is to be deleted; `None` if the rule says nothing of it.
+    fn holds(&self, root: &str, key: &str, shard: Shard) -> Option<bool> {
+        match self {
+            Rule::Everything { but } => Some(key.starts_with(root) && (key != but || but.is_empty())),
+            Rule::Dataset { dataset, prepared } => {
+                let index = dataset.index_of(root, key)?;
+                Some(!prepared || index % shard.of == shard.index)
+            }
+            Rule::Records { prefix, digits, numbers, inside, .. } => {
+                let number = key.strip_prefix(root)?.strip_prefix(prefix.as_str())?;
+                let fit = number.len() >= *digits && number.bytes().all(|b| b.is_ascii_digit());
+                let number: u64 = number.parse().ok().filter(|_| fit)?;
+                Some(numbers.contains(&number) == *inside)
+            }
+        }
     }
 }
 
@@ -50,171 +143,133 @@ pub fn markers(seed: u64, of: u64) -> Dataset {
     Dataset::new("shard-prepared", seed, of, Size::Fixed(0))
 }
 
-/// The prefix of all keys of a run: `<URL prefix>plimsoll/<run-id>/`.
-pub fn root(prefix: &str, run_id: &str) -> String {
-    format!("{prefix}plimsoll/{run_id}/")
-}
-
-/// How often a request outside all measurement is tried.
-const ATTEMPTS: u32 = 8;
-
-/// A request outside all measurement, tried again after failures that may pass, with pauses that double from 20 ms.
+/// Deletes every object of the key space that the run created, aborts its unfinished uploads, and deletes the versions that the
+/// deletions left behind; `progress` hears the number of objects so far.
 ///
 /// # Errors
-/// The last failure.
-pub async fn insist(lane: &mut dyn Lane, request: Request<'_>) -> Result<Reply, Failure> {
-    let mut attempt = 1;
-    loop {
-        match lane.execute(request.clone(), &mut Ignore).await {
-            Err(failure) if failure.is_retryable() && attempt < ATTEMPTS => {
-                // A server that is not there will not be there in a moment either.
-                if matches!(failure.class, ErrorClass::Connect) && attempt > 1 {
-                    return Err(failure);
-                }
-                if let Ok(mut timer) = Timer::new() {
-                    let _ = timer.until(now_ns() + ((20 * MILLISECOND) << attempt)).await;
-                }
-                attempt += 1;
-            }
-            result => return result,
-        }
-    }
-}
-
-/// Deletes every object under `root` that the run wrote, and aborts its unfinished uploads; `progress` hears the number so far.
-///
-/// # Errors
-/// When the store refuses a listing or a delete.
+/// When the store refuses a listing or a delete, or its listing cannot be true.
 pub async fn clean(
     store: &dyn Store,
-    root: &str,
+    background: &mut Background,
+    space: &KeySpace,
     owned: &Owned,
     mut progress: impl FnMut(u64),
 ) -> Result<Cleaned, Failure> {
-    let mut lane = store.lane(0);
-    let mut cleaned =
-        Cleaned { aborted: abort_uploads(lane.as_mut(), root, owned).await?, ..Cleaned::default() };
-    let mut token = String::new();
-    let mut one_by_one = false;
-    loop {
-        let request = Request::List { prefix: root, start_after: "", token: &token, max_keys: 1000 };
-        let page = insist(lane.as_mut(), request).await?.listing.unwrap_or_default();
-        let (ours, foreign): (Vec<String>, Vec<String>) =
-            page.objects.into_iter().map(|o| o.key).partition(|key| owned.holds(root, key));
-        cleaned.foreign += foreign.len() as u64;
+    let aborted =
+        if owned.in_parts() && store.capabilities().multipart { abort_uploads(background, space, owned).await? } else { 0 };
+    let mut cleaned = Cleaned { aborted, ..Cleaned::default() };
+    let mut pages = Pages::new(space.root());
+    let mut bulk = true;
+    while let Some(Listing { objects, .. }) = pages.next(background).await? {
+        let listed = objects.len() as u64;
+        let ours: Vec<String> =
+            objects.into_iter().map(|o| o.key).filter(|key| owned.holds(space.root(), key)).collect();
+        cleaned.foreign += listed - ours.len() as u64;
+        if cleaned.foreign > MOST_FOREIGN {
+            let message = format!("the store lists over {MOST_FOREIGN} keys here that the run did not create");
+            return Err(Failure::new(ErrorClass::Corrupt, message, Default::default()));
+        }
         if !ours.is_empty() {
-            delete(lane.as_mut(), &ours, &mut one_by_one).await?;
+            delete(background, space, &ours, &mut bulk).await?;
             cleaned.deleted += ours.len() as u64;
             progress(cleaned.deleted);
         }
-        match page.next_token {
-            Some(next) => token = next,
-            None => {
-                store.tidy(root);
-                return Ok(cleaned);
-            }
-        }
     }
+    if store.profile().is_some_and(|profile| profile.versions) {
+        cleaned.versions = delete_versions(background, space, owned).await?;
+    }
+    store.tidy(space.root());
+    Ok(cleaned)
 }
 
-/// Aborts what a kill left half uploaded. Only runs that write in parts ask, because not every store can list uploads.
-async fn abort_uploads(lane: &mut dyn Lane, root: &str, owned: &Owned) -> Result<u64, Failure> {
-    if owned.datasets.iter().all(|(d, _)| d.upload.part_size == 0) {
-        return Ok(0);
-    }
-    let mut aborted = 0;
+/// Aborts what a kill left half uploaded.
+async fn abort_uploads(
+    background: &mut Background,
+    space: &KeySpace,
+    owned: &Owned,
+) -> Result<u64, Failure> {
+    let (mut aborted, mut token) = (0, String::new());
     loop {
-        let reply = insist(lane, Request::ListUploads { prefix: root }).await?;
-        let ours: Vec<_> = reply.uploads.into_iter().filter(|(key, _)| owned.holds(root, key)).collect();
-        if ours.is_empty() {
-            return Ok(aborted);
-        }
-        for (key, upload_id) in &ours {
-            match insist(lane, Request::AbortMultipart { key, upload_id }).await {
+        let request = Request::ListUploads { prefix: space.root(), token: &token };
+        let reply = background.insist(request).await?;
+        for (key, upload_id) in reply.uploads.iter().filter(|(key, _)| owned.holds(space.root(), key)) {
+            let Some(key) = space.own(key) else { continue };
+            match background.insist(Request::AbortMultipart { key, upload_id }).await {
                 Ok(_) => aborted += 1,
-                Err(failure) if failure.is_code("NoSuchUpload") => return Ok(aborted),
+                // It ended by itself in the meantime.
+                Err(failure) if failure.is_code("NoSuchUpload") => {}
                 Err(failure) => return Err(failure),
             }
         }
+        match advanced(&token, reply.next_token)? {
+            Some(next) => token = next,
+            None => return Ok(aborted),
+        }
     }
 }
 
-/// Deletes objects in bulk where the store can, else one by one; `one_by_one` remembers that it cannot.
-///
-/// # Errors
-/// When the store refuses.
-pub async fn delete(lane: &mut dyn Lane, keys: &[String], one_by_one: &mut bool) -> Result<(), Failure> {
-    if !*one_by_one {
-        match insist(lane, Request::DeleteMany { keys }).await {
-            Ok(_) => return Ok(()),
-            Err(failure) if matches!(failure.status(), Some(400 | 405 | 501)) => *one_by_one = true,
+/// Deletes old versions and delete markers for good; a store that lists none, or cannot, has none.
+async fn delete_versions(
+    background: &mut Background,
+    space: &KeySpace,
+    owned: &Owned,
+) -> Result<u64, Failure> {
+    let (mut deleted, mut token) = (0, String::new());
+    loop {
+        let listed = background.insist(Request::ListVersions { prefix: space.root(), token: &token }).await;
+        let reply = match listed {
+            Ok(reply) => reply,
+            Err(failure) if matches!(failure.class, ErrorClass::Answered(_) | ErrorClass::Corrupt) => return Ok(deleted),
             Err(failure) => return Err(failure),
+        };
+        let ours: Vec<Version> =
+            reply.versions.into_iter().filter(|v| owned.holds(space.root(), &v.key)).collect();
+        for batch in ours.chunks(1000) {
+            let Some(versions) = space.own_versions(batch) else { continue };
+            background.insist(Request::DeleteVersions { versions }).await?;
+            deleted += batch.len() as u64;
+        }
+        match advanced(&token, reply.next_token)? {
+            Some(next) => token = next,
+            None => return Ok(deleted),
         }
     }
-    for key in keys {
-        insist(lane, Request::Delete { key }).await?;
+}
+
+/// The token of the next page; pages of uploads and versions come in the order of their keys, so a token that does not grow repeats.
+fn advanced(token: &str, next: Option<String>) -> Result<Option<String>, Failure> {
+    match next {
+        Some(next) if next.split('\0').next() < token.split('\0').next() || next == token => {
+            let message = "the listing has no end: a marker repeats";
+            Err(Failure::new(ErrorClass::Corrupt, message, Default::default()))
+        }
+        next => Ok(next),
+    }
+}
+
+/// Deletes objects in bulk where the store can, else one by one; `bulk` remembers which.
+async fn delete(
+    background: &mut Background,
+    space: &KeySpace,
+    keys: &[String],
+    bulk: &mut bool,
+) -> Result<(), Failure> {
+    for keys in keys.chunks(1000) {
+        let Some(keys) = space.own_all(keys) else { continue };
+        if *bulk {
+            match background.insist(Request::DeleteMany { keys }).await {
+                Ok(_) => continue,
+                Err(failure) if matches!(failure.status(), Some(400 | 405 | 501)) => *bulk = false,
+                Err(failure) => return Err(failure),
+            }
+        }
+        for key in keys.each() {
+            background.insist(Request::Delete { key }).await?;
+        }
     }
     Ok(())
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::store::memory::MemoryStore;
-    use crate::store::{Body, Collect};
-
-    fn owned(shard: Shard) -> Owned {
-        let dataset = |name| Dataset::new(name, 42, 10_000, Size::Fixed(1));
-        let datasets = vec![(dataset("objects"), true), (dataset("d"), false)];
-        Owned { datasets, shard }
-    }
-
-    #[test]
-    fn only_what_a_run_writes_is_ours() {
-        let root = root("mine/", "20261121-1");
-        assert_eq!(root, "mine/plimsoll/20261121-1/");
-        let all = owned(Shard::default());
-        assert!(all.holds(&root, "mine/plimsoll/20261121-1/objects/00000012"));
-        assert!(all.holds(&root, "mine/plimsoll/20261121-1/objects/123456789"));
-        for foreign in [
-            "mine/plimsoll/20261121-1/notes.txt",
-            "mine/plimsoll/20261121-10/objects/00000001",
-            "mine/data",
-            "mine/plimsoll/20261121-1/a/b/00000001",
-            "mine/plimsoll/20261121-1/others/00000001",
-            "mine/plimsoll/20261121-1//00000001",
-        ] {
-            assert!(!all.holds(&root, foreign), "{foreign}");
-        }
-        let third = owned(Shard { index: 2, of: 8 });
-        assert!(third.holds(&root, "mine/plimsoll/20261121-1/objects/00000010"));
-        assert!(!third.holds(&root, "mine/plimsoll/20261121-1/objects/00000011"), "another shard reads it");
-        assert!(
-            third.holds(&root, "mine/plimsoll/20261121-1/d/00000011"),
-            "whoever wrote it, nobody reads it"
-        );
-    }
-
-    #[test]
-    fn foreign_objects_survive() {
-        let store = MemoryStore::default();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(async {
-            let mut lane = store.lane(0);
-            let foreign = ["precious", "plimsoll/run/README", "plimsoll/run-2/d/00000001", "zebra"];
-            let ours: Vec<String> = (0..2500).map(|i| format!("plimsoll/run/d/{i:08}")).collect();
-            for key in foreign.into_iter().chain(ours.iter().map(String::as_str)) {
-                lane.execute(Request::Put { key, body: Body::Whole("x".into()) }, &mut Ignore).await.unwrap();
-            }
-            let cleaned = clean(&store, "plimsoll/run/", &owned(Shard::default()), |_| {}).await.unwrap();
-            assert_eq!(cleaned, Cleaned { deleted: 2500, aborted: 0, foreign: 1 });
-            for key in foreign {
-                lane.execute(Request::Get { key, range: None }, &mut Collect::default()).await.unwrap();
-            }
-            assert_eq!(
-                clean(&store, "plimsoll/run/", &owned(Shard::default()), |_| {}).await.unwrap().deleted,
-                0
-            );
-        });
-    }
-}
+#[path = "clean_tests.rs"]
+mod tests;

@@ -5,6 +5,7 @@
 //! ([`operation`]). Workers share one thing on the hot path: the counter that numbers the operations of a closed loop.
 
 pub mod attempt;
+pub mod background;
 pub mod clean;
 pub mod content;
 pub mod context;
@@ -24,13 +25,15 @@ use std::sync::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::clock::{MILLISECOND, now_ns, process_cpu_ns};
+use crate::clock::{MILLISECOND, Timer, now_ns, process_cpu_ns};
 use crate::recorder::Edges;
 use crate::recorder::collector::{Collector, Listener, Message, WindowState};
 use crate::recorder::log::Logged;
 use crate::schedule::Role;
 use crate::schedule::plan::{Stint, segments};
 use crate::store::Store;
+use crate::store::ownership::KeySpace;
+use crate::workload::Dataset;
 use crate::workload::payload::Block;
 
 /// Why a run ended before its end.
@@ -81,6 +84,23 @@ impl Control {
         Some(self.stop_at_ns.load(Ordering::Relaxed)).filter(|at| *at != 0)
     }
 
+    /// Carries out `work` until it ends or the run is told to stop.
+    pub async fn unless_stopped(&self, work: impl Future<Output = ()>) {
+        let stopped = async {
+            while let Ok(mut timer) = Timer::new() {
+                let _ = timer.until(now_ns() + 100 * MILLISECOND).await;
+                if self.stopped_at().is_some() {
+                    return;
+                }
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = work => {}
+            () = stopped => {}
+        }
+    }
+
     /// Ends a ramp now; the step that it is in does not count.
     pub fn cut(&self, ramp: RampOf) {
         self.cuts.write().unwrap_or_else(PoisonError::into_inner).entry(ramp).or_insert_with(now_ns);
@@ -121,8 +141,19 @@ impl Shard {
 pub struct Site {
     /// The store.
     pub store: Arc<dyn Store>,
-    /// Prefix of all keys of this run, ending in `/`.
-    pub root: String,
+    /// The keys that the run may create and delete.
+    pub space: KeySpace,
+}
+
+impl Site {
+    /// The key space in which the objects of a dataset lie; `None` for objects that were there before.
+    pub fn space_of(&self, dataset: &Dataset) -> Option<KeySpace> {
+        match &dataset.at {
+            _ if dataset.existing.is_some() => None,
+            Some(table) => KeySpace::recorded(table),
+            None => Some(self.space.clone()),
+        }
+    }
 }
 
 /// Stores and what to do to them.

@@ -3,17 +3,19 @@
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
 use super::attempt::{Ended, Tries, Watcher, backoff_ns, tried, wait_until};
-use super::clean::insist;
+use super::background::insist;
 use super::content::Content;
 use super::context::Context;
 
-use crate::clock::{SECOND, Timer, now_ns};
+use crate::clock::{Timer, now_ns};
 use crate::schedule::Phase;
 use crate::store::integrity::check_upload;
+use crate::store::ownership::OwnedKey;
 use crate::store::{BodyChecksum, ErrorClass, Failure, Lane, Observer, PartTag, Reply, Request, Timings};
 use crate::workload::dataset::Upload;
 
@@ -82,7 +84,10 @@ pub async fn put(
             Ok(uploaded)
         }
         Err(ended) => {
-            abort(own, key, &upload_id).await;
+            let space = watcher.site().space_of(&watcher.phase().workload.written);
+            if let Some(key) = space.as_ref().and_then(|space| space.own(key)) {
+                abort(own, key, &upload_id).await;
+            }
             Err(ended)
         }
     }
@@ -267,10 +272,6 @@ impl Done {
 }
 
 /// Gives the upload up, for at most ten seconds; what is left then is found by clean-up.
-async fn abort(lane: &mut dyn Lane, key: &str, upload_id: &str) {
-    let Ok(mut timer) = Timer::new() else { return };
-    tokio::select! {
-        _ = insist(lane, Request::AbortMultipart { key, upload_id }) => {}
-        _ = timer.until(now_ns() + 10 * SECOND) => {}
-    }
+async fn abort(lane: &mut dyn Lane, key: OwnedKey<'_>, upload_id: &str) {
+    let _ = insist(lane, Request::AbortMultipart { key, upload_id }, Duration::from_secs(10)).await;
 }

@@ -224,7 +224,7 @@ async fn conduct(
             several::read_modify_write(context, lane, key, content, declared, watcher, tries, timer).await
         }
         Request::Get { key, .. } if operation.kind == OperationKind::Scan => {
-            let prefix = dataset.prefix(&site.root);
+            let prefix = dataset.prefix(site.space.root());
             let what = (prefix.as_str(), key, operation.length);
             several::scan(context, lane, what, watcher, tries, &mut state.timer).await
         }
@@ -273,7 +273,11 @@ async fn verified(
     let seen = tried(put.context, lane, request, &mut watcher, &mut Tries::default(), &mut state.timer).await;
     let Err(Ended::Failed(failure)) = seen else { return seen.map(|_| reply) };
     if failure.class == ErrorClass::Corrupt {
-        let _ = lane.execute(Request::Delete { key }, &mut Ignore).await;
+        let owned = put.site().space_of(&put.phase().workload.written);
+        let owned = owned.as_ref().and_then(|space| space.own(key));
+        if let Some(key) = owned {
+            let _ = lane.execute(Request::Delete { key }, &mut Ignore).await;
+        }
     }
     let message = format!("put well, but reading it back: {}", failure.message);
     Err(Ended::Failed(Failure { timings: reply.timings, message, ..failure }))
@@ -382,7 +386,7 @@ fn build<'a>(
     content: &Content,
     keys: &'a mut Keys,
 ) -> (Request<'a>, Expected) {
-    let root = site.root.as_str();
+    let root = site.space.root();
     let dataset = phase.workload.dataset(operation.target);
     let mut expected = Expected::nothing();
     if operation.kind == OperationKind::List {
@@ -424,7 +428,10 @@ fn build<'a>(
             expected.bytes = Some(content.total()).filter(|bytes| *bytes != UNKNOWN_SIZE);
             Request::Head { key }
         }
-        OperationKind::Delete | OperationKind::List => Request::Delete { key },
+        OperationKind::Delete | OperationKind::List => {
+            let owned = site.space.own(key).expect("a phase deletes only objects of its own run");
+            Request::Delete { key: owned }
+        }
     };
     (request, expected)
 }

@@ -18,6 +18,7 @@ pub mod ycsb;
 
 use crate::schedule::plan::{Layout, Order};
 use crate::schedule::{Phase, Role};
+use crate::units::parse_duration;
 
 /// An experiment, resolved.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,6 +47,20 @@ impl Experiment {
     /// Whether it writes anything before it measures.
     pub fn prepares(&self) -> bool {
         self.phases.iter().any(|p| p.role == Role::Prepare)
+    }
+
+    /// Gives every phase this deadline, if there is one.
+    ///
+    /// # Errors
+    /// If it is not a positive time; the message names `--timeout`.
+    pub fn set_timeout(&mut self, timeout: Option<&str>) -> Result<(), String> {
+        let Some(text) = timeout else { return Ok(()) };
+        let ns = parse_duration(text).map_err(|e| format!("--timeout: {e}"))?;
+        if ns == 0 {
+            return Err(format!("--timeout {text}: a deadline must be above 0; omit it for 60s"));
+        }
+        self.phases.iter_mut().for_each(|phase| phase.timeout_ns = ns);
+        Ok(())
     }
 
     /// How its phases are laid out over stores.

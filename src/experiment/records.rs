@@ -1,4 +1,5 @@
-//! Records: objects under a prefix of their own that are kept from run to run and named as YCSB names them.
+//! Records: objects of a table that is kept from run to run, named as YCSB names them. A table lies below
+//! `<URL prefix>plimsoll/records-<table>/`.
 
 use super::Problem;
 use super::written::{ObjectsWritten, RecordsWritten, ScanWritten};
@@ -32,10 +33,11 @@ pub fn resolve_records(
     if records.count == 0 {
         return Err(problem("count must be above 0".into()));
     }
-    let fit = records.at.ends_with('/') && !records.at.starts_with('/') && records.at.len() <= 200;
-    if !fit || records.at.chars().any(char::is_control) {
+    let table = records.at.strip_suffix('/').unwrap_or_default();
+    let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    if !(1..=100).contains(&table.len()) || !table.bytes().all(letter) || table.bytes().all(|b| b == b'.') {
         return Err(problem(format!(
-            "at = '{}' must be a prefix that ends in '/', such as 'usertable/'",
+            "at = '{}' must be the name of a table that ends in '/', such as 'usertable/': letters, digits, '.', '_' and '-'",
             records.at
         )));
     }

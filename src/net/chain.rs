@@ -1,12 +1,19 @@
 //! What credential chains may use: files, the environment, commands, HTTP. The chains themselves are `reqsign`'s.
 
 use std::collections::HashMap;
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc::channel;
+use std::time::Duration;
 
 use bytes::Bytes;
 use reqsign_core::{CommandExecute, CommandOutput, Context, Env, Error as ReqsignError, FileRead, HttpSend};
 
+use rustix::process::{Pid, Signal, kill_process_group};
+
 use super::connection::fetch;
+use super::limits;
 
 /// The surroundings of a credential chain: this machine's.
 pub fn context() -> Context {
@@ -48,9 +55,7 @@ struct Commands;
 
 impl CommandExecute for Commands {
     async fn command_execute(&self, program: &str, args: &[&str]) -> reqsign_core::Result<CommandOutput> {
-        let output = std::process::Command::new(program)
-            .args(args)
-            .output()
+        let output = run_limited(Command::new(program).args(args), limits::timeout())
             .map_err(|e| ReqsignError::config_invalid(format!("credential_process {program}: {e}")))?;
         Ok(CommandOutput {
             status: output.status.code().unwrap_or(-1),
@@ -58,6 +63,18 @@ impl CommandExecute for Commands {
             stderr: output.stderr,
         })
     }
+}
+
+/// Runs a command that is killed after `limit`.
+fn run_limited(command: &mut Command, limit: Duration) -> std::io::Result<Output> {
+    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
+    let group = Pid::from_child(&child);
+    let (ended, ends) = channel();
+    std::thread::spawn(move || ended.send(child.wait_with_output()));
+    ends.recv_timeout(limit).unwrap_or_else(|_| {
+        let _ = kill_process_group(group, Signal::KILL);
+        Err(std::io::Error::new(std::io::ErrorKind::TimedOut, format!("no answer within {} s", limit.as_secs_f64())))
+    })
 }
 
 #[derive(Debug)]
@@ -68,5 +85,19 @@ impl HttpSend for Http {
         // The chain runs before and between phases; a second for an instance metadata service that is
         // not there keeps a laptop without credentials from waiting long.
         fetch(request).await.map_err(|e| ReqsignError::unexpected(format!("credential request failed: {e}")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A `credential_process` that hangs kept every command waiting.
+    #[test]
+    fn a_command_that_hangs_is_killed() {
+        let hung = run_limited(Command::new("sleep").arg("600"), Duration::from_millis(10));
+        assert_eq!(hung.unwrap_err().kind(), std::io::ErrorKind::TimedOut);
+        let good = run_limited(Command::new("echo").arg("hello"), Duration::from_secs(60)).unwrap();
+        assert_eq!(good.stdout, b"hello\n");
     }
 }

@@ -13,6 +13,7 @@ use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
@@ -22,11 +23,13 @@ use hyper::{Request, Response};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
+use super::limits::{self, MOST_CREDENTIAL_BYTES, connect_timeout};
 use crate::clock::now_ns;
 
 /// When bytes passed the socket, on the monotonic clock; 0 where none did since the last reset.
@@ -306,13 +309,17 @@ impl Connection {
     pub async fn open(target: &Target, turn: usize, vectored: bool) -> Result<Connection, ConnectError> {
         let address = target.addresses[turn % target.addresses.len()];
         let begin = now_ns();
-        let tcp =
-            TcpStream::connect(address).await.map_err(|source| ConnectError::Tcp { address, source })?;
+        let slow = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("no {what} in time"));
+        let connecting = timeout(connect_timeout(), TcpStream::connect(address)).await;
+        let tcp = connecting
+            .unwrap_or_else(|_| Err(slow("TCP handshake")))
+            .map_err(|source| ConnectError::Tcp { address, source })?;
         tcp.set_nodelay(true).map_err(|source| ConnectError::Tcp { address, source })?;
         let connected = now_ns();
         let (socket, tls_ns) = if let Some((config, name)) = &target.tls {
-            let tls = TlsConnector::from(Arc::clone(config)).connect(name.clone(), tcp).await;
-            let tls = tls.map_err(|source| ConnectError::Tls { address, source })?;
+            let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), tcp);
+            let tls = timeout(connect_timeout(), handshake).await;
+            let tls = tls.unwrap_or_else(|_| Err(slow("TLS handshake"))).map_err(|source| ConnectError::Tls { address, source })?;
             (Socket::Tls(Box::new(tls)), now_ns() - connected)
         } else {
             (Socket::Plain(tcp), 0)
@@ -430,6 +437,9 @@ fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
     }
 }
 
+/// Longest time of one request of a credential chain.
+const MOST_FETCH: Duration = Duration::from_secs(10);
+
 /// One request of the credential chain, on a connection of its own; blocks, off the measured path.
 pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Response<Bytes>, String> {
     let work = move || -> Result<http::Response<Bytes>, String> {
@@ -449,8 +459,7 @@ pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Respons
             };
             let target = Target { tls, addresses };
             let connecting = Connection::open(&target, 0, true);
-            let second = std::time::Duration::from_secs(1);
-            let connected = tokio::time::timeout(second, connecting).await;
+            let connected = timeout(Duration::from_secs(1), connecting).await;
             let mut connection =
                 connected.map_err(|_| format!("{host} does not answer"))?.map_err(|e| e.to_string())?;
             let (mut parts, body) = request.into_parts();
@@ -463,13 +472,16 @@ pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Respons
             let (head, mut incoming) = answer.map_err(|e| e.to_string())?.into_parts();
             let mut collected = Vec::new();
             while let Some(piece) = connection.next_piece(&mut incoming).await.map_err(|e| e.to_string())? {
+                if collected.len() + piece.len() > MOST_CREDENTIAL_BYTES {
+                    return Err(format!("{host} answered more than {MOST_CREDENTIAL_BYTES} bytes"));
+                }
                 collected.extend_from_slice(&piece);
             }
             Ok::<_, String>(http::Response::from_parts(head, Bytes::from(collected)))
         };
-        let limit = std::time::Duration::from_secs(10);
+        let limit = MOST_FETCH.min(limits::timeout());
         runtime
-            .block_on(async { tokio::time::timeout(limit, exchange).await })
+            .block_on(async { timeout(limit, exchange).await })
             .map_err(|_| "timed out".to_string())?
     };
     std::thread::spawn(work).join().unwrap_or_else(|_| Err("the request panicked".into()))

@@ -3,4 +3,5 @@
 pub mod chain;
 pub mod connection;
 pub mod encode;
+pub mod limits;
 pub mod tls;

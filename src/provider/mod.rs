@@ -230,6 +230,9 @@ pub struct Profile {
     /// Whether requests are signed with the credentials of a session.
     #[serde(default)]
     pub sessions: bool,
+    /// Whether buckets may keep old versions of objects, which a deletion leaves behind.
+    #[serde(default = "yes")]
+    pub versions: bool,
     /// Checksums that uploads may bear: `md5` (Content-MD5), `crc32`, `crc32c`, `crc64nvme`, `sha1`, `sha256`.
     #[serde(default)]
     pub checksums: Vec<String>,
@@ -274,6 +277,10 @@ pub struct Profile {
 
 fn size<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
     parse_size(&String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn md5() -> String {

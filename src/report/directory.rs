@@ -19,6 +19,15 @@ use crate::summary::result::RunResult;
 pub struct Environment {
     /// Version of Plimsoll.
     pub version: String,
+    /// Identity of the run.
+    #[serde(default)]
+    pub run: String,
+    /// Keys that the run may have created below its roots.
+    #[serde(default)]
+    pub owns: Ownership,
+    /// Directory of local files that the run created and `plimsoll clean` removes; `None` if there is none.
+    #[serde(default)]
+    pub files: Option<PathBuf>,
     /// Command line as typed.
     pub command: Vec<String>,
     /// From where it was measured.
@@ -37,6 +46,17 @@ pub struct Environment {
     pub shard: Option<(u64, u64)>,
     /// Stores in order.
     pub stores: Vec<StoreFacts>,
+}
+
+/// Which keys below its roots a run may have created.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Ownership {
+    /// Those of the datasets of its experiment.
+    #[default]
+    Datasets,
+    /// All of them.
+    Everything,
 }
 
 /// One store as the run found it.
@@ -80,13 +100,14 @@ pub struct RunDirectory {
 }
 
 impl RunDirectory {
-    /// Creates `<out>/<run-id>/` with the experiment in it.
+    /// Creates `<out>/<run-id>/`, which must not exist, with the experiment in it.
     ///
     /// # Errors
-    /// When the directory cannot be written.
+    /// When the directory exists or cannot be written.
     pub fn create(out: &Path, run_id: &str, experiment: &str, operations: bool) -> io::Result<RunDirectory> {
         let path = out.join(run_id);
-        fs::create_dir_all(&path)?;
+        fs::create_dir_all(out)?;
+        fs::create_dir(&path)?;
         json::write_whole(&path.join("experiment.toml"), experiment)?;
         let log = IntervalLog::create(&path.join("intervals.arrows"))?;
         let operations =

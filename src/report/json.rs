@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use crate::summary::result::RunResult;
+use crate::text::redacted;
 
 /// The document, with a final newline.
 pub fn to_string(result: &RunResult) -> String {
@@ -13,11 +14,12 @@ pub fn to_string(result: &RunResult) -> String {
     text
 }
 
-/// Writes `contents` to `path` by way of a temporary file beside it.
+/// Writes `contents` to `path`, without secrets, by way of a temporary file beside it.
 ///
 /// # Errors
 /// When the disk is full or the directory is gone; the old file then stays.
 pub fn write_whole(path: &Path, contents: &str) -> io::Result<()> {
+    let contents = redacted(contents);
     let temporary = path.with_extension("tmp");
     let written = fs::File::create(&temporary).and_then(|mut file| {
         file.write_all(contents.as_bytes())?;

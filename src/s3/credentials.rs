@@ -10,6 +10,7 @@ use reqsign_core::ProvideCredential;
 
 use crate::clock::wall_now;
 use crate::net::chain::context;
+use crate::text::register_secret;
 
 /// An access key and its secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -32,6 +33,8 @@ impl std::fmt::Debug for Credentials {
 impl Credentials {
     /// Long-lived or temporary credentials.
     pub fn new(access_key: &str, secret_key: &str, session_token: Option<&str>) -> Credentials {
+        register_secret(secret_key);
+        session_token.iter().for_each(|token| register_secret(token));
         Credentials {
             access_key: access_key.to_string(),
             secret_key: secret_key.to_string(),
@@ -117,10 +120,12 @@ async fn load() -> Result<Credentials, CredentialError> {
     let found = DefaultCredentialProvider::new().provide_credential(&context()).await;
     match found {
         Ok(Some(found)) if !found.access_key_id.is_empty() => Ok(Credentials {
-            access_key: found.access_key_id,
-            secret_key: found.secret_access_key,
-            session_token: found.session_token,
             expires_at: found.expires_in.map(|t| t.as_second()),
+            ..Credentials::new(
+                &found.access_key_id,
+                &found.secret_access_key,
+                found.session_token.as_deref(),
+            )
         }),
         Ok(_) => Err(CredentialError::Missing),
         Err(error) => Err(CredentialError::Chain(error.to_string())),

@@ -30,28 +30,59 @@ impl Listing {
     /// Reads a ListObjectsV2 answer.
     ///
     /// # Errors
-    /// When it is not such a document.
+    /// When it is not such a document, or has more keys than a page may have.
     pub fn parse(body: &[u8]) -> Result<Listing, XmlError> {
-        let root = Element::parse(body)?;
-        if root.name != "ListBucketResult" {
-            return Err(XmlError::Malformed(format!("expected ListBucketResult, found {}", root.name)));
-        }
-        let objects = root.all("Contents").map(|object| {
-            let text = |name: &str| object.text_of(name).unwrap_or("");
-            let size =
-                text("Size").parse().map_err(|_| XmlError::Malformed("Size is not a number".into()))?;
-            Ok(Listed { key: text("Key").to_string(), size, etag: text("ETag").to_string() })
-        });
-        let truncated = root.text_of("IsTruncated") == Some("true");
-        Ok(Listing {
-            objects: objects.collect::<Result<_, XmlError>>()?,
-            common_prefixes: root
-                .all("CommonPrefixes")
-                .filter_map(|p| Some(p.text_of("Prefix")?.to_string()))
-                .collect(),
-            next_token: root.text_of("NextContinuationToken").filter(|_| truncated).map(str::to_string),
-        })
+        let mut page = Listing::default();
+        let (mut truncated, mut next) = (false, None);
+        let mut seen = 0;
+        each_of(body, "ListBucketResult", |entry| {
+            match entry.name.as_str() {
+                "Contents" => page.objects.push(Listed {
+                    size: number_of(&entry, "Size")?,
+                    etag: text_in(&entry, "ETag"),
+                    key: text_in(&entry, "Key"),
+                }),
+                "CommonPrefixes" => page.common_prefixes.push(text_in(&entry, "Prefix")),
+                "IsTruncated" => truncated = entry.text == "true",
+                "NextContinuationToken" => next = Some(entry.text),
+                _ => return Ok(()),
+            }
+            seen += 1;
+            within_page(seen)
+        })?;
+        page.next_token = next.filter(|_| truncated);
+        Ok(page)
     }
+}
+
+/// Most entries of one page of an answer: ten times what S3 sends.
+const MOST_ENTRIES: usize = 10_000;
+
+fn within_page(entries: usize) -> Result<(), XmlError> {
+    if entries > MOST_ENTRIES { Err(XmlError::TooLarge("10,000 entries on a page")) } else { Ok(()) }
+}
+
+/// Hands each child of the root to `visit`; the root must have this name.
+fn each_of(
+    body: &[u8],
+    name: &str,
+    mut visit: impl FnMut(Element) -> Result<(), XmlError>,
+) -> Result<(), XmlError> {
+    let expected = |found: &str| match found == name {
+        true => Ok(()),
+        false => Err(XmlError::Malformed(format!("expected {name}, found {found}"))),
+    };
+    let root = Element::each_child(body, |root, child| expected(root).and_then(|()| visit(child)))?;
+    expected(&root.name)
+}
+
+fn text_in(element: &Element, name: &str) -> String {
+    element.text_of(name).unwrap_or("").to_string()
+}
+
+fn number_of(element: &Element, name: &str) -> Result<u64, XmlError> {
+    let text = element.text_of(name).unwrap_or("");
+    text.parse().map_err(|_| XmlError::Malformed(format!("{name} is not a number")))
 }
 
 /// A part that was uploaded, as the completion of its upload names it.
@@ -129,24 +160,87 @@ pub fn upload_id(body: &[u8]) -> Result<String, XmlError> {
     id.map(str::to_string).ok_or_else(|| XmlError::Malformed(format!("{} holds no UploadId", root.name)))
 }
 
-/// Keys and upload ids of a ListMultipartUploadsResult.
+/// One page of unfinished uploads.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Uploads {
+    /// Keys and upload ids.
+    pub uploads: Vec<(String, String)>,
+    /// Token of the next page: key and upload id with a NUL between; `None` after the last.
+    pub next_token: Option<String>,
+}
+
+/// Reads a ListMultipartUploadsResult.
 ///
 /// # Errors
 /// When the answer is not such a document.
-pub fn uploads(body: &[u8]) -> Result<Vec<(String, String)>, XmlError> {
-    let root = Element::parse(body)?;
-    let pair = |upload: &Element| {
-        let text = |name: &str| upload.text_of(name).unwrap_or("").to_string();
-        (text("Key"), text("UploadId"))
-    };
-    Ok(root.all("Upload").map(pair).collect())
+pub fn uploads(body: &[u8]) -> Result<Uploads, XmlError> {
+    let mut page = Uploads::default();
+    let (mut truncated, mut key, mut id) = (false, String::new(), String::new());
+    each_of(body, "ListMultipartUploadsResult", |entry| {
+        match entry.name.as_str() {
+            "Upload" => page.uploads.push((text_in(&entry, "Key"), text_in(&entry, "UploadId"))),
+            "IsTruncated" => truncated = entry.text == "true",
+            "NextKeyMarker" => key = entry.text,
+            "NextUploadIdMarker" => id = entry.text,
+            _ => {}
+        }
+        within_page(page.uploads.len())
+    })?;
+    page.next_token = (truncated && !key.is_empty()).then(|| format!("{key}\0{id}"));
+    Ok(page)
 }
 
-/// The body of a DeleteObjects request, quiet: only failures are answered.
-pub fn delete_many_body(keys: &[String]) -> String {
+/// One version of an object, or the marker of its deletion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    /// Key.
+    pub key: String,
+    /// Id; `null` for objects written without versioning.
+    pub id: String,
+}
+
+/// One page of versions.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Versions {
+    /// Versions and delete markers.
+    pub versions: Vec<Version>,
+    /// Token of the next page: key and version id with a NUL between; `None` after the last.
+    pub next_token: Option<String>,
+}
+
+/// Reads a ListVersionsResult.
+///
+/// # Errors
+/// When the answer is not such a document.
+pub fn versions(body: &[u8]) -> Result<Versions, XmlError> {
+    let mut page = Versions::default();
+    let (mut truncated, mut key, mut id) = (false, String::new(), String::new());
+    each_of(body, "ListVersionsResult", |entry| {
+        match entry.name.as_str() {
+            "Version" | "DeleteMarker" => {
+                page.versions.push(Version { key: text_in(&entry, "Key"), id: text_in(&entry, "VersionId") });
+            }
+            "IsTruncated" => truncated = entry.text == "true",
+            "NextKeyMarker" => key = entry.text,
+            "NextVersionIdMarker" => id = entry.text,
+            _ => {}
+        }
+        within_page(page.versions.len())
+    })?;
+    page.next_token = (truncated && !key.is_empty()).then(|| format!("{key}\0{id}"));
+    Ok(page)
+}
+
+/// The body of a DeleteObjects request, quiet: only failures are answered. Each object is a key and, to delete one version for
+/// good, its id.
+pub fn delete_many_body<'a>(objects: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut writer = XmlWriter::new("Delete");
-    for key in keys {
-        writer.open("Object").text("Key", key).close();
+    for (key, version) in objects {
+        writer.open("Object").text("Key", key);
+        if let Some(version) = version {
+            writer.text("VersionId", version);
+        }
+        writer.close();
     }
     writer.text("Quiet", "true");
     writer.finish()
@@ -185,10 +279,34 @@ mod tests {
     }
 
     #[test]
+    fn uploads_and_versions_are_read_page_by_page() {
+        let body = b"<ListMultipartUploadsResult><Upload><Key>a</Key><UploadId>1</UploadId></Upload><IsTruncated>true</IsTruncated>\
+            <NextKeyMarker>a</NextKeyMarker><NextUploadIdMarker>1</NextUploadIdMarker></ListMultipartUploadsResult>";
+        let page = uploads(body).unwrap();
+        assert_eq!(page.uploads, [("a".to_string(), "1".to_string())]);
+        assert_eq!(page.next_token.as_deref(), Some("a\u{0}1"));
+        let body = b"<ListVersionsResult><IsTruncated>false</IsTruncated><Version><Key>a</Key><VersionId>v</VersionId></Version>\
+            <DeleteMarker><Key>a</Key><VersionId>d</VersionId></DeleteMarker></ListVersionsResult>";
+        let page = versions(body).unwrap();
+        assert_eq!(page.versions.iter().map(|v| v.id.as_str()).collect::<Vec<_>>(), ["v", "d"]);
+        assert_eq!(page.next_token, None);
+    }
+
+    #[test]
+    fn a_page_of_too_many_keys_is_refused() {
+        let one = "<Contents><Key>k</Key><Size>1</Size></Contents>";
+        let page = |n: usize| format!("<ListBucketResult>{}</ListBucketResult>", one.repeat(n));
+        assert_eq!(Listing::parse(page(MOST_ENTRIES).as_bytes()).unwrap().objects.len(), MOST_ENTRIES);
+        assert!(Listing::parse(page(MOST_ENTRIES + 1).as_bytes()).is_err());
+    }
+
+    #[test]
     fn a_failed_delete_is_found() {
         let body = b"<DeleteResult><Error><Key>k</Key><Code>AccessDenied</Code><Message>no</Message></Error></DeleteResult>";
         assert_eq!(delete_many_failure(body).unwrap().unwrap().code, "AccessDenied");
         assert_eq!(delete_many_failure(b"<DeleteResult/>").unwrap(), None);
-        assert!(delete_many_body(&["a<b".into()]).contains("<Key>a&lt;b</Key>"));
+        assert!(delete_many_body([("a<b", None)].into_iter()).contains("<Key>a&lt;b</Key></Object>"));
+        let versioned = delete_many_body([("k", Some("v1"))].into_iter());
+        assert!(versioned.contains("<Key>k</Key><VersionId>v1</VersionId>"), "{versioned}");
     }
 }

@@ -12,10 +12,22 @@ pub enum XmlError {
     /// Nested deeper than any S3 document.
     #[error("XML nested deeper than {MAX_DEPTH} elements")]
     TooDeep,
+    /// More elements or text than any S3 document has.
+    #[error("XML with more than {0}")]
+    TooLarge(&'static str),
 }
 
 /// No S3 document comes near this depth; an attacker's does.
 const MAX_DEPTH: usize = 16;
+
+/// Most elements of a document that is read into a tree. CompleteMultipartUpload of 10,000 parts with checksums has 70,000.
+const MAX_ELEMENTS: usize = 100_000;
+
+/// Most elements below one child of the root, where children are read one at a time. An object of a listing has about ten.
+const MAX_ELEMENTS_OF_CHILD: usize = 1_000;
+
+/// Most bytes of the text of one element.
+const MAX_TEXT: usize = 64 << 10;
 
 /// One element: local name, text, children.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -32,50 +44,104 @@ impl Element {
     /// Reads a document and returns its root.
     ///
     /// # Errors
-    /// When it is not UTF-8, not well-formed, empty or nested absurdly deep.
+    /// When it is not UTF-8, not well-formed, empty, or larger or deeper than any S3 document.
     pub fn parse(document: &[u8]) -> Result<Element, XmlError> {
+        let (mut children, mut elements) = (Vec::new(), 0);
+        let root = Element::each_child(document, |_, child| {
+            elements += child.elements();
+            if elements > MAX_ELEMENTS {
+                return Err(XmlError::TooLarge("100,000 elements"));
+            }
+            children.push(child);
+            Ok(())
+        })?;
+        Ok(Element { children, ..root })
+    }
+
+    /// Reads a document and hands each child of its root to `visit` with the root's name, so that never more than one child is in
+    /// memory; returns the root without its children.
+    ///
+    /// # Errors
+    /// As [`Element::parse`], and the errors of `visit`.
+    pub fn each_child(
+        document: &[u8],
+        mut visit: impl FnMut(&str, Element) -> Result<(), XmlError>,
+    ) -> Result<Element, XmlError> {
         let malformed = |e: &dyn std::fmt::Display| XmlError::Malformed(e.to_string());
         let text = std::str::from_utf8(document).map_err(|e| malformed(&e))?;
         let mut reader = Reader::from_str(text);
+        // The document itself, its root, and what is open below.
         let mut stack = vec![Element::default()];
+        let mut elements = 0;
         loop {
             let event = reader.read_event().map_err(|e| malformed(&e))?;
-            let Some(top) = stack.last_mut() else { return Err(malformed(&"unbalanced")) };
-            match event {
+            let closed = match event {
                 Event::Start(tag) => {
                     if stack.len() > MAX_DEPTH {
                         return Err(XmlError::TooDeep);
                     }
-                    let name = tag.local_name();
-                    stack.push(Element { name: local(name.as_ref()), ..Element::default() });
+                    stack.push(Element::named(tag.local_name().as_ref())?);
+                    None
                 }
-                Event::Empty(tag) => {
-                    let name = tag.local_name();
-                    top.children.push(Element { name: local(name.as_ref()), ..Element::default() });
-                }
-                Event::End(_) => {
-                    let done = stack.pop().unwrap_or_default();
-                    stack.last_mut().ok_or_else(|| malformed(&"unbalanced"))?.children.push(done);
-                }
-                Event::Text(text) => top.text.push_str(&text.xml10_content()),
-                Event::CData(text) => top.text.push_str(&text.xml10_content()),
-                Event::GeneralRef(reference) => {
-                    if let Some(c) = reference.resolve_char_ref().map_err(|e| malformed(&e))? {
-                        top.text.push(c);
-                    } else {
-                        let name = reference.xml10_content();
-                        let value = quick_xml::escape::resolve_xml_entity(&name);
-                        top.text.push_str(value.ok_or_else(|| malformed(&format!("unknown entity {name}")))?);
-                    }
-                }
+                Event::Empty(tag) => Some(Element::named(tag.local_name().as_ref())?),
+                Event::End(_) => stack.pop(),
                 Event::Eof => break,
-                Event::Comment(_) | Event::Decl(_) | Event::PI(_) | Event::DocType(_) => {}
+                other => {
+                    let top = stack.last_mut().ok_or_else(|| malformed(&"unbalanced"))?;
+                    top.add_text(&other)?;
+                    None
+                }
+            };
+            let Some(done) = closed else { continue };
+            elements += 1;
+            let depth = stack.len();
+            let parent = stack.last_mut().ok_or_else(|| malformed(&"unbalanced"))?;
+            if depth == 2 {
+                elements = 0;
+                visit(&parent.name, done)?;
+            } else if elements > MAX_ELEMENTS_OF_CHILD {
+                return Err(XmlError::TooLarge("1,000 elements in one"));
+            } else {
+                parent.children.push(done);
             }
         }
         if stack.len() != 1 {
             return Err(malformed(&"it ends inside an element"));
         }
         stack.pop().and_then(|root| root.children.into_iter().next()).ok_or_else(|| malformed(&"it is empty"))
+    }
+
+    fn named(name: impl AsRef<str>) -> Result<Element, XmlError> {
+        let name = name.as_ref();
+        if name.len() > 256 {
+            return Err(XmlError::TooLarge("256 characters in a name"));
+        }
+        Ok(Element { name: name.to_string(), ..Element::default() })
+    }
+
+    /// Adds the text of an event that is not a tag.
+    fn add_text(&mut self, event: &Event<'_>) -> Result<(), XmlError> {
+        let malformed = |e: &dyn std::fmt::Display| XmlError::Malformed(e.to_string());
+        match event {
+            Event::Text(text) => self.text.push_str(&text.xml10_content()),
+            Event::CData(text) => self.text.push_str(&text.xml10_content()),
+            Event::GeneralRef(reference) => {
+                if let Some(c) = reference.resolve_char_ref().map_err(|e| malformed(&e))? {
+                    self.text.push(c);
+                } else {
+                    let name = reference.xml10_content();
+                    let value = quick_xml::escape::resolve_xml_entity(&name);
+                    self.text.push_str(value.ok_or_else(|| malformed(&format!("unknown entity {name}")))?);
+                }
+            }
+            _ => {}
+        }
+        if self.text.len() > MAX_TEXT { Err(XmlError::TooLarge("64 KiB of text")) } else { Ok(()) }
+    }
+
+    /// Number of elements of the tree, this one included.
+    fn elements(&self) -> usize {
+        1 + self.children.iter().map(Element::elements).sum::<usize>()
     }
 
     /// The first child of that name.
@@ -92,10 +158,6 @@ impl Element {
     pub fn text_of(&self, name: &str) -> Option<&str> {
         self.child(name).map(|c| c.text.as_str())
     }
-}
-
-fn local(name: impl AsRef<str>) -> String {
-    name.as_ref().to_string()
 }
 
 /// Writes a document, element by element.
@@ -194,6 +256,27 @@ mod tests {
         let deep = "<a>".repeat(40) + &"</a>".repeat(40);
         assert!(matches!(Element::parse(deep.as_bytes()), Err(XmlError::TooDeep)));
         assert!(Element::parse(&[0xff, 0xfe]).is_err());
+    }
+
+    /// 64 MiB of `<a/>` took 1.8 GB.
+    #[test]
+    fn a_document_of_many_elements_is_refused_or_read_one_at_a_time() {
+        let many = format!("<r>{}</r>", "<a/>".repeat(MAX_ELEMENTS + 1));
+        assert!(matches!(Element::parse(many.as_bytes()), Err(XmlError::TooLarge(_))));
+        let mut seen = 0;
+        let root = Element::each_child(many.as_bytes(), |root, child| {
+            assert_eq!((root, child.name.as_str()), ("r", "a"));
+            seen += 1;
+            Ok(())
+        });
+        assert!(root.unwrap().children.is_empty() && seen == MAX_ELEMENTS + 1);
+        let nested = format!("<r><c>{}</c></r>", "<a/>".repeat(MAX_ELEMENTS_OF_CHILD + 1));
+        let text = format!("<r><c>{}</c></r>", "x".repeat(MAX_TEXT + 1));
+        let name = format!("<r><{}/></r>", "x".repeat(300));
+        for large in [nested, text, name] {
+            let refused = Element::each_child(large.as_bytes(), |_, _| Ok(()));
+            assert!(matches!(refused, Err(XmlError::TooLarge(_))), "{:.40}", large);
+        }
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use super::{
     Body, Collect, Failure, Ignore, Lane, Listing, Observer, PartTag, Reply, Request, Segments, Store,
 };
+use super::ownership::{KeySpace, RunId};
 use crate::rng::Stream;
 use bytes::Bytes;
 use std::rc::Rc;
@@ -12,6 +13,8 @@ use std::rc::Rc;
 /// # Panics
 /// When the store does not behave; the message says how.
 pub async fn check(store: &dyn Store, prefix: &str) {
+    let space = KeySpace::of_run(prefix, &RunId::fresh());
+    let prefix = space.root();
     let can = store.capabilities();
     let mut lane = store.lane(0);
     let lane = lane.as_mut();
@@ -20,13 +23,13 @@ pub async fn check(store: &dyn Store, prefix: &str) {
         ranges(lane, prefix).await;
     }
     overwrite(lane, prefix).await;
-    missing(lane, prefix).await;
+    missing(lane, &space).await;
     hostile_keys(lane, prefix).await;
     listing(lane, prefix, can.start_after).await;
     if can.multipart {
-        multipart(lane, prefix).await;
+        multipart(lane, &space).await;
     }
-    clean(lane, prefix).await;
+    clean(lane, &space).await;
 }
 
 async fn put(lane: &mut dyn Lane, key: &str, data: &[u8]) -> Reply {
@@ -124,13 +127,15 @@ async fn overwrite(lane: &mut dyn Lane, prefix: &str) {
     assert_eq!(get(lane, &key, None).await.unwrap(), b"two!");
 }
 
-async fn missing(lane: &mut dyn Lane, prefix: &str) {
+async fn missing(lane: &mut dyn Lane, space: &KeySpace) {
+    let prefix = space.root();
     let key = format!("{prefix}absent");
     let failure = get(lane, &key, None).await.unwrap_err();
     assert!(failure.is_code("NoSuchKey"), "{failure}");
     let failure = lane.execute(Request::Head { key: &key }, &mut Ignore).await.unwrap_err();
     assert_eq!(failure.status(), Some(404), "{failure}");
-    lane.execute(Request::Delete { key: &key }, &mut Ignore).await.expect("deleting nothing is no error");
+    let key = space.own(&key).expect("below the prefix");
+    lane.execute(Request::Delete { key }, &mut Ignore).await.expect("deleting nothing is no error");
 }
 
 async fn hostile_keys(lane: &mut dyn Lane, prefix: &str) {
@@ -172,14 +177,15 @@ async fn listing(lane: &mut dyn Lane, prefix: &str, ordered: bool) {
     assert!(list(lane, &format!("{prefix}none/"), "", "", 1000).await.objects.is_empty());
 }
 
-async fn multipart(lane: &mut dyn Lane, prefix: &str) {
+async fn multipart(lane: &mut dyn Lane, space: &KeySpace) {
+    let prefix = space.root();
     let key = format!("{prefix}parts");
     let mut do_it = async |request: Request<'_>| {
         lane.execute(request, &mut Ignore).await.unwrap_or_else(|e| panic!("multipart: {e}"))
     };
     let upload_id =
         do_it(Request::CreateMultipart { key: &key }).await.upload_id.expect("an upload has a name");
-    let listed = do_it(Request::ListUploads { prefix }).await.uploads;
+    let listed = do_it(Request::ListUploads { prefix, token: "" }).await.uploads;
     assert_eq!(listed, [(key.clone(), upload_id.clone())]);
     let parts = [noise(5 << 20), noise(1000)];
     let mut tags = Vec::new();
@@ -192,15 +198,18 @@ async fn multipart(lane: &mut dyn Lane, prefix: &str) {
     do_it(Request::CompleteMultipart { key: &key, upload_id: &upload_id, parts: &tags }).await;
     let abandoned =
         do_it(Request::CreateMultipart { key: &key }).await.upload_id.expect("an upload has a name");
-    do_it(Request::AbortMultipart { key: &key, upload_id: &abandoned }).await;
-    assert!(do_it(Request::ListUploads { prefix }).await.uploads.is_empty(), "nothing is left unfinished");
+    let owned = space.own(&key).expect("below the prefix");
+    do_it(Request::AbortMultipart { key: owned, upload_id: &abandoned }).await;
+    assert!(do_it(Request::ListUploads { prefix, token: "" }).await.uploads.is_empty(), "nothing is left unfinished");
     assert!(get(lane, &key, None).await.unwrap() == parts.concat(), "the parts are the object");
 }
 
 /// Deletes everything under `prefix`, one by one and in bulk.
-async fn clean(lane: &mut dyn Lane, prefix: &str) {
+async fn clean(lane: &mut dyn Lane, space: &KeySpace) {
+    let prefix = space.root();
     let first = list_all(lane, prefix).await.remove(0);
-    lane.execute(Request::Delete { key: &first }, &mut Ignore).await.expect("delete");
+    let key = space.own(&first).expect("below the prefix");
+    lane.execute(Request::Delete { key }, &mut Ignore).await.expect("delete");
     loop {
         let keys = list_all(lane, prefix).await;
         if keys.is_empty() {
@@ -208,6 +217,7 @@ async fn clean(lane: &mut dyn Lane, prefix: &str) {
         }
         assert!(!keys.contains(&first));
         for keys in keys.chunks(1000) {
+            let keys = space.own_all(keys).expect("below the prefix");
             lane.execute(Request::DeleteMany { keys }, &mut Ignore).await.expect("delete many");
         }
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::Timings;
+use crate::text::one_line;
 
 /// Why an operation failed: the class under which it is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -40,6 +41,18 @@ impl fmt::Display for ErrorClass {
     }
 }
 
+/// Longest class in bytes; the codes of S3 have up to 40.
+const LONGEST_CLASS: usize = 80;
+
+/// A class that can be a name in tables and metrics: status and code, where the code is a word.
+fn short_class(class: String) -> String {
+    let fit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'.' | b'_' | b'-' | b':' | b'#');
+    if class.len() <= LONGEST_CLASS && class.bytes().all(fit) {
+        return class;
+    }
+    class.bytes().filter(|b| fit(*b)).take(LONGEST_CLASS).map(char::from).collect()
+}
+
 /// A failed operation.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{class}: {message}")]
@@ -53,9 +66,18 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A failure with its times.
+    /// A failure with its times. Class and message may hold what a peer sent: they become one line of bounded length.
     pub fn new(class: ErrorClass, message: impl Into<String>, timings: Timings) -> Failure {
-        Failure { class, message: message.into(), timings }
+        let class = match class {
+            ErrorClass::Answered(class) => ErrorClass::Answered(short_class(class)),
+            class => class,
+        };
+        let message = message.into();
+        let message = match one_line(&message) {
+            std::borrow::Cow::Borrowed(same) if same.len() == message.len() => message,
+            changed => changed.into_owned(),
+        };
+        Failure { class, message, timings }
     }
 
     /// Whether the store answered with that S3 code.
@@ -103,6 +125,16 @@ impl Failure {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Codes and messages of a server reached terminals and labels as they came.
+    #[test]
+    fn what_a_server_says_becomes_one_line_of_bounded_length() {
+        let class = ErrorClass::Answered(format!("500 \u{1b}[2J{}", "x".repeat(1000)));
+        let failure = Failure::new(class, "first\nsecond\u{1b}[31m", Timings::default());
+        assert_eq!(failure.status(), Some(500));
+        let text = failure.to_string();
+        assert!(text.lines().count() == 1 && !text.contains('\u{1b}') && text.len() < 200, "{text}");
+    }
 
     #[test]
     fn what_may_pass_is_tried_again() {

@@ -98,15 +98,18 @@ impl MemoryLane {
                 reply.listing = Some(page(&read(), prefix, (*start_after).max(*token), *max_keys as usize));
             }
             Request::Delete { key } => {
-                write().remove(*key);
+                write().remove(key.as_str());
             }
             Request::DeleteMany { keys } => {
                 let mut objects = write();
-                keys.iter().for_each(|key| {
+                keys.as_slice().iter().for_each(|key| {
                     objects.remove(key);
                 });
             }
             Request::CheckBucket | Request::CreateBucket | Request::DeleteBucket => {}
+            Request::ListVersions { .. } | Request::DeleteVersions { .. } => {
+                return Err(answered("501 NotImplemented", "a store without versions"));
+            }
             _ => return self.multipart(request),
         }
         Ok(reply)
@@ -142,9 +145,9 @@ impl MemoryLane {
                     .insert((*key).to_string(), (data, etag));
             }
             Request::AbortMultipart { key, upload_id } => {
-                uploads.remove(&id(key, upload_id)).ok_or_else(missing)?;
+                uploads.remove(&id(key.as_str(), upload_id)).ok_or_else(missing)?;
             }
-            Request::ListUploads { prefix } => {
+            Request::ListUploads { prefix, .. } => {
                 reply.uploads = uploads.keys().filter(|(key, _)| key.starts_with(prefix)).cloned().collect();
             }
             _ => {}

@@ -22,16 +22,19 @@ pub mod gcs;
 pub mod http;
 pub mod integrity;
 pub mod memory;
+pub mod ownership;
 pub mod s3;
 pub mod throttled;
 pub mod url;
 pub mod web;
 
 pub use crate::s3::checksum::{Algorithm, BodyChecksum};
-pub use crate::s3::message::{Listed, Listing, PartTag};
+pub use crate::s3::message::{Listed, Listing, PartTag, Version};
 
 pub use body::{Body, Segments};
 pub use failure::{ErrorClass, Failure};
+
+use ownership::{OwnedKey, OwnedKeys, OwnedVersions};
 
 use crate::provider::Profile;
 use crate::provider::calls::Call;
@@ -74,13 +77,25 @@ pub enum Request<'a> {
     },
     /// Deletes an object; one that is not there is no error.
     Delete {
-        /// Key.
-        key: &'a str,
+        /// Key, with the proof that it is ours.
+        key: OwnedKey<'a>,
     },
     /// Deletes up to 1,000 objects in one request.
     DeleteMany {
-        /// Keys.
-        keys: &'a [String],
+        /// Keys, with the proof that they are ours.
+        keys: OwnedKeys<'a>,
+    },
+    /// Lists one page of versions and delete markers, where the store keeps versions.
+    ListVersions {
+        /// Only keys that begin so.
+        prefix: &'a str,
+        /// Token of the page before; empty for the first.
+        token: &'a str,
+    },
+    /// Deletes up to 1,000 versions for good.
+    DeleteVersions {
+        /// Versions, with the proof that they are ours.
+        versions: OwnedVersions<'a>,
     },
     /// Begins a multipart upload.
     CreateMultipart {
@@ -109,15 +124,17 @@ pub enum Request<'a> {
     },
     /// Gives an upload up and frees its parts.
     AbortMultipart {
-        /// Key.
-        key: &'a str,
+        /// Key, with the proof that it is ours.
+        key: OwnedKey<'a>,
         /// The upload.
         upload_id: &'a str,
     },
-    /// Lists uploads that are neither completed nor aborted, up to 1,000.
+    /// Lists one page of uploads that are neither completed nor aborted.
     ListUploads {
         /// Only keys that begin so.
         prefix: &'a str,
+        /// Token of the page before; empty for the first.
+        token: &'a str,
     },
     /// Asks whether the bucket is there and may be used.
     CheckBucket,
@@ -136,7 +153,9 @@ impl Request<'_> {
             Request::Head { .. } => Call::HeadObject,
             Request::List { .. } => Call::ListObjects,
             Request::Delete { .. } => Call::DeleteObject,
-            Request::DeleteMany { .. } => Call::DeleteObjects,
+            Request::DeleteMany { .. } | Request::DeleteVersions { .. } => Call::DeleteObjects,
+            // Providers charge a listing of versions as one of objects.
+            Request::ListVersions { .. } => Call::ListObjects,
             Request::CreateMultipart { .. } => Call::CreateMultipartUpload,
             Request::UploadPart { .. } => Call::UploadPart,
             Request::CompleteMultipart { .. } => Call::CompleteMultipartUpload,
@@ -267,6 +286,10 @@ pub struct Reply {
     pub upload_id: Option<String>,
     /// Unfinished multipart uploads: keys and upload ids.
     pub uploads: Vec<(String, String)>,
+    /// Versions and delete markers, for a list of versions.
+    pub versions: Vec<Version>,
+    /// Token of the next page of uploads or versions; `None` after the last.
+    pub next_token: Option<String>,
     /// The store's clock (`Date` header) when it answered a list, in Unix seconds.
     pub store_clock_s: Option<i64>,
     /// Requests that were made beside the one of its own kind, where a store takes several for one operation.

@@ -24,7 +24,8 @@ pub struct Dataset {
     pub upload: Upload,
     /// Where the objects were before the run, when it did not write them.
     pub existing: Option<Existing>,
-    /// What keys begin with, where that is not the run's own prefix: the objects are then kept, and found again by later runs.
+    /// Table of records, ending in `/`, and once the store is known what its keys begin with. The objects are kept, and found
+    /// again by later runs. `None` for objects below the run's own prefix.
     pub at: Option<String>,
     /// How records are written, where they are no plain bytes.
     pub encoding: Option<Encoding>,
@@ -138,9 +139,9 @@ impl Dataset {
         }
     }
 
-    /// The same records below a store's own prefix.
+    /// The same records below a store's own prefix: `<prefix>plimsoll/records-<table>/`.
     pub fn below(&self, prefix: &str) -> Dataset {
-        Dataset { at: self.at.as_ref().map(|at| format!("{prefix}{at}")), ..self.clone() }
+        Dataset { at: self.at.as_ref().map(|at| format!("{prefix}plimsoll/records-{at}")), ..self.clone() }
     }
 
     /// Identity from which payloads are cut.

@@ -13,6 +13,7 @@ use plimsoll::server::{Parts, Settings, run};
 use plimsoll::store::s3::S3Store;
 use plimsoll::store::url::{StoreUrl, parse};
 use plimsoll::store::{Ignore, Request, Store};
+use plimsoll::store::ownership::{CreatedBucket, KeySpace};
 use tokio::sync::watch;
 
 pub const ACCESS: &str = "test-access";
@@ -50,6 +51,12 @@ pub fn create_through_faults(store: &dyn Store) {
             .is_err_and(|f| !f.is_code("BucketAlreadyOwnedByYou"))
         {}
     });
+}
+
+/// Every key of a bucket that the tests created.
+pub fn everything() -> KeySpace {
+    let marker = CreatedBucket::content("test");
+    KeySpace::of_bucket(&CreatedBucket::proven_by(marker.as_bytes()).unwrap())
 }
 
 /// An empty directory of its own.

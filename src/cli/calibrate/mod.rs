@@ -12,6 +12,7 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
+use super::out::{note, say};
 use super::exit::Exit;
 use crate::units::format_ms;
 use scenario::SCENARIOS;
@@ -71,7 +72,7 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
     let mut report = Report { scenarios: Vec::new(), client_us_per_operation: 0.0 };
     for scenario in chosen {
         if !arguments.json {
-            eprintln!("{}: {} ({} s)", scenario.name, scenario.what, scenario.seconds);
+            note(format_args!("{}: {} ({} s)", scenario.name, scenario.what, scenario.seconds));
         }
         let measured = scenario::run(scenario)?;
         if scenario.name == "floor" {
@@ -80,9 +81,9 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
         report.scenarios.extend(measured.rows);
     }
     if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&report).map_err(Exit::check)?);
+        say(&(serde_json::to_string_pretty(&report).map_err(Exit::check)? + "\n"))?;
     } else {
-        print(&report);
+        say(&render(&report))?;
     }
     let out: Vec<String> =
         report.scenarios.iter().filter(|r| !r.within).map(|r| format!("{} {}", r.name, r.metric)).collect();
@@ -92,7 +93,7 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
     Err(Exit::check(format!("out of its bar: {}; is anything else running on this machine?", out.join(", "))))
 }
 
-fn print(report: &Report) {
+fn render(report: &Report) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["scenario", "figure", "true ms", "measured ms", "error ms", "allowed", ""]);
@@ -111,8 +112,9 @@ fn print(report: &Report) {
     for column in table.column_iter_mut().skip(2).take(4) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    table.to_string().lines().for_each(|line| println!("{}", line.trim_end()));
+    let mut text: String = table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
     if report.client_us_per_operation > 0.0 {
-        println!("\nfloor: {:.1} us of client CPU per operation", report.client_us_per_operation);
+        text += &format!("\nfloor: {:.1} us of client CPU per operation\n", report.client_us_per_operation);
     }
+    text
 }

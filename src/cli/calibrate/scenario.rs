@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use super::Row;
 use super::truth::{self, quantile_ms};
-use crate::cli::exit::Exit;
+use crate::cli::exit::{Exit, block_on};
 use crate::cli::stores::EmbeddedServer;
 use crate::clock::now_ns;
+use crate::driver::background::Background;
 use crate::driver::{Job, Shard, Site, run as drive};
 use crate::experiment::resolve::parse;
 use crate::machine::usable_cores;
@@ -15,7 +16,8 @@ use crate::recorder::histogram::Latencies;
 use crate::schedule::Phase;
 use crate::schedule::plan::{Layout, Order, Stint, plan};
 use crate::server::truth::read;
-use crate::store::{Ignore, Request, Store};
+use crate::store::ownership::{KeySpace, RunId};
+use crate::store::{Request, Store};
 use crate::summary::latency::{SHOWN, needed, percentiles, with_censored};
 use crate::summary::limits::Means;
 use crate::summary::result::Percentiles;
@@ -137,7 +139,7 @@ fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, Exit>
     // One worker: the server needs the other cores, and no scenario needs more.
     let workers = 1;
     let job = Arc::new(Job {
-        sites: vec![Site { store, root: "plimsoll/calibrate/".into() }],
+        sites: vec![Site { store, space: KeySpace::of_run("", &RunId::fresh()) }],
         stints: Arc::clone(&stints),
         workers,
         block: Block::new(42),
@@ -186,12 +188,8 @@ fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, Exit>
 }
 
 fn create_bucket(store: &dyn Store) -> Result<(), Exit> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
-    runtime.block_on(async {
-        let mut lane = store.lane(0);
-        let created = lane.execute(Request::CreateBucket, &mut Ignore).await;
-        created.map(|_| ()).map_err(Exit::store)
-    })
+    block_on(async { Background::new(store).insist(Request::CreateBucket).await })?.map_err(Exit::store)?;
+    Ok(())
 }
 
 /// Start lag has no truth but zero; its bar is half a millisecond.

@@ -1,10 +1,11 @@
 //! Single objects, conditions, checksums, listings.
 
 use super::{Findings, brief};
-use crate::driver::clean::insist;
+use crate::driver::background::Background;
 use crate::net::encode::hex;
 use crate::s3::checksum::{Algorithm, BodyChecksum, md5};
-use crate::store::{Body, Collect, Failure, Ignore, Lane, Observer, Reply, Request, Store};
+use crate::store::ownership::KeySpace;
+use crate::store::{Body, Collect, Failure, Ignore, Observer, Reply, Request, Store};
 
 /// Puts headers on a request.
 pub struct Bearing(pub Vec<(&'static str, String)>);
@@ -17,26 +18,26 @@ impl Observer for Bearing {
 
 /// Puts a small object.
 pub async fn put(
-    lane: &mut dyn Lane,
+    background: &mut Background,
     key: &str,
     content: &[u8],
     headers: Vec<(&'static str, String)>,
 ) -> Result<Reply, Failure> {
     let body = Body::Whole(bytes::Bytes::copy_from_slice(content));
-    lane.execute(Request::Put { key, body }, &mut Bearing(headers)).await
+    background.ask(Request::Put { key, body }, &mut Bearing(headers)).await
 }
 
-async fn get(lane: &mut dyn Lane, key: &str) -> Result<Vec<u8>, Failure> {
+async fn get(background: &mut Background, key: &str) -> Result<Vec<u8>, Failure> {
     let mut content = Collect::default();
-    lane.execute(Request::Get { key, range: None }, &mut content).await.map(|_| content.0)
+    background.ask(Request::Get { key, range: None }, &mut content).await.map(|_| content.0)
 }
 
 /// Put, read, tags, ranges, conditions, checksums.
-pub async fn objects(lane: &mut dyn Lane, store: &dyn Store, root: &str, findings: &mut Findings) {
+pub async fn objects(background: &mut Background, store: &dyn Store, (space, root): (&KeySpace, &str), findings: &mut Findings) {
     let key = format!("{root}object");
     let content = b"what is put here".to_vec();
-    let written = put(lane, &key, &content, Vec::new()).await;
-    let back = get(lane, &key).await;
+    let written = put(background, &key, &content, Vec::new()).await;
+    let back = get(background, &key).await;
     findings.tell(
         "put and get",
         match (&written, &back) {
@@ -48,14 +49,14 @@ pub async fn objects(lane: &mut dyn Lane, store: &dyn Store, root: &str, finding
     if written.is_err() {
         return;
     }
-    let again = put(lane, &key, b"and then this", Vec::new()).await;
-    let seen = get(lane, &key).await;
+    let again = put(background, &key, b"and then this", Vec::new()).await;
+    let seen = get(background, &key).await;
     let fresh = again.is_ok() && seen.is_ok_and(|read| read == b"and then this");
     findings.tell(
         "read after overwrite",
         fresh.then(|| "new content at once".into()).ok_or("old content, or none".into()),
     );
-    let head = lane.execute(Request::Head { key: &key }, &mut Ignore).await;
+    let head = background.ask(Request::Head { key: &key }, &mut Ignore).await;
     let expected = hex(&md5(b"and then this"));
     findings.tell(
         "entity tag is MD5",
@@ -69,7 +70,7 @@ pub async fn objects(lane: &mut dyn Lane, store: &dyn Store, root: &str, finding
     );
     if store.capabilities().ranges {
         let mut part = Collect::default();
-        let read = lane.execute(Request::Get { key: &key, range: Some(4..8) }, &mut part).await;
+        let read = background.ask(Request::Get { key: &key, range: Some(4..8) }, &mut part).await;
         findings.tell(
             "ranges",
             match read {
@@ -84,14 +85,15 @@ pub async fn objects(lane: &mut dyn Lane, store: &dyn Store, root: &str, finding
         .profile()
         .is_some_and(|p| p.name != "google-cloud-storage" || store.describe().signing.contains("payload"))
     {
-        conditions(lane, root, findings).await;
-        checksums(lane, root, findings).await;
+        conditions(background, root, findings).await;
+        checksums(background, root, findings).await;
     }
     let many: Vec<String> = (0..3).map(|i| format!("{root}many-{i}")).collect();
     for key in &many {
-        let _ = put(lane, key, b"x", Vec::new()).await;
+        let _ = put(background, key, b"x", Vec::new()).await;
     }
-    let deleted = lane.execute(Request::DeleteMany { keys: &many }, &mut Ignore).await;
+    let Some(keys) = space.own_all(&many) else { return };
+    let deleted = background.ask(Request::DeleteMany { keys }, &mut Ignore).await;
     findings.tell(
         "delete of many",
         deleted
@@ -100,10 +102,10 @@ pub async fn objects(lane: &mut dyn Lane, store: &dyn Store, root: &str, finding
     );
 }
 
-async fn conditions(lane: &mut dyn Lane, root: &str, findings: &mut Findings) {
+async fn conditions(background: &mut Background, root: &str, findings: &mut Findings) {
     let key = format!("{root}condition");
-    let first = put(lane, &key, b"first", vec![("if-none-match", "*".into())]).await;
-    let second = put(lane, &key, b"second", vec![("if-none-match", "*".into())]).await;
+    let first = put(background, &key, b"first", vec![("if-none-match", "*".into())]).await;
+    let second = put(background, &key, b"second", vec![("if-none-match", "*".into())]).await;
     let told = |refused: Result<Reply, Failure>| match refused {
         Err(failure) if matches!(failure.status(), Some(412 | 409)) => Ok(brief(&failure)),
         Err(failure) => Err(brief(&failure)),
@@ -117,20 +119,20 @@ async fn conditions(lane: &mut dyn Lane, root: &str, findings: &mut Findings) {
         },
     );
     let wrong =
-        put(lane, &key, b"third", vec![("if-match", "\"0123456789abcdef0123456789abcdef\"".into())]).await;
+        put(background, &key, b"third", vec![("if-match", "\"0123456789abcdef0123456789abcdef\"".into())]).await;
     findings.tell("put if unchanged", told(wrong));
 }
 
-async fn checksums(lane: &mut dyn Lane, root: &str, findings: &mut Findings) {
+async fn checksums(background: &mut Background, root: &str, findings: &mut Findings) {
     let content = b"123456789".as_slice();
     let all =
         std::iter::once(BodyChecksum::Md5).chain(Algorithm::ALL.into_iter().map(BodyChecksum::Declared));
     for checksum in all {
         let key = format!("{root}checksum-{}", checksum.name());
         let header = checksum.header();
-        let good = put(lane, &key, content, vec![(header, checksum.of([content].into_iter()))]).await;
+        let good = put(background, &key, content, vec![(header, checksum.of([content].into_iter()))]).await;
         let bad =
-            put(lane, &key, content, vec![(header, checksum.of([b"other".as_slice()].into_iter()))]).await;
+            put(background, &key, content, vec![(header, checksum.of([b"other".as_slice()].into_iter()))]).await;
         findings.tell(
             &format!("checksum {}", checksum.name()),
             match (good, bad) {
@@ -146,17 +148,17 @@ async fn checksums(lane: &mut dyn Lane, root: &str, findings: &mut Findings) {
 }
 
 /// Order, and where a listing may begin.
-pub async fn listings(lane: &mut dyn Lane, store: &dyn Store, root: &str, findings: &mut Findings) {
+pub async fn listings(background: &mut Background, store: &dyn Store, root: &str, findings: &mut Findings) {
     let prefix = format!("{root}list/");
     let names: Vec<String> = (0..12).map(|i| format!("{prefix}{:02}", (i * 7) % 12)).collect();
     for key in &names {
-        let _ = put(lane, key, b"x", Vec::new()).await;
+        let _ = put(background, key, b"x", Vec::new()).await;
     }
     let list = |start_after| Request::List { prefix: &prefix, start_after, token: "", max_keys: 1000 };
     let keys = |reply: Reply| -> Vec<String> {
         reply.listing.unwrap_or_default().objects.into_iter().map(|o| o.key).collect()
     };
-    match insist(lane, list("")).await.map(keys) {
+    match background.insist(list("")).await.map(keys) {
         Ok(found) if found.len() == names.len() => {
             findings.add("list after put", "yes", "what was put is listed at once");
             findings.tell(
@@ -169,7 +171,7 @@ pub async fn listings(lane: &mut dyn Lane, store: &dyn Store, root: &str, findin
     }
     if store.capabilities().start_after {
         let from = format!("{prefix}05");
-        let after = lane.execute(list(&from), &mut Ignore).await.map(keys);
+        let after = background.ask(list(&from), &mut Ignore).await.map(keys);
         findings.tell(
             "list from a key on",
             match after {
@@ -180,7 +182,7 @@ pub async fn listings(lane: &mut dyn Lane, store: &dyn Store, root: &str, findin
         );
     }
     let page = Request::List { prefix: &prefix, start_after: "", token: "", max_keys: 5 };
-    let paged = lane.execute(page, &mut Ignore).await.map(|reply| reply.listing.unwrap_or_default());
+    let paged = background.ask(page, &mut Ignore).await.map(|reply| reply.listing.unwrap_or_default());
     findings.tell(
         "pages",
         match paged {
@@ -194,12 +196,12 @@ pub async fn listings(lane: &mut dyn Lane, store: &dyn Store, root: &str, findin
 }
 
 /// What can be asked of a store that is only read.
-pub async fn reading(lane: &mut dyn Lane, store: &dyn Store, findings: &mut Findings) {
+pub async fn reading(background: &mut Background, store: &dyn Store, findings: &mut Findings) {
     let Some(key) = store.only_object() else {
         findings.add("read", "-", "a directory; name one of its objects to probe it");
         return;
     };
-    let whole = lane.execute(Request::Get { key, range: None }, &mut Ignore).await;
+    let whole = background.ask(Request::Get { key, range: None }, &mut Ignore).await;
     let bytes = whole.as_ref().map(|reply| reply.bytes).unwrap_or(0);
     match &whole {
         Ok(reply) => {
@@ -210,10 +212,10 @@ pub async fn reading(lane: &mut dyn Lane, store: &dyn Store, findings: &mut Find
         Err(failure) => findings.add("read", "no", brief(failure)),
     }
     if bytes > 1 {
-        let part = lane.execute(Request::Get { key, range: Some(0..1) }, &mut Ignore).await;
+        let part = background.ask(Request::Get { key, range: Some(0..1) }, &mut Ignore).await;
         findings.tell("ranges", part.map(|_| "one byte and no more".into()).map_err(|f| brief(&f)));
     }
-    let again = lane.execute(Request::Get { key, range: None }, &mut Ignore).await;
+    let again = background.ask(Request::Get { key, range: None }, &mut Ignore).await;
     if let Ok(reply) = again {
         let kept = reply.timings.connections == 0;
         findings.tell(

@@ -12,12 +12,16 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
 use super::exit::{Exit, block_on};
+use super::out::say;
 use super::preflight::preflight;
-use super::session::run_id;
-use super::stores;
-use crate::driver::clean::{delete, insist};
+use super::record::Record;
+use super::stores::{self, Opened};
+use super::timeout::TimeoutArgument;
+use crate::driver::background::Background;
+use crate::driver::clean::{Owned, clean};
 use crate::report::directory::StoreFacts;
-use crate::store::{Failure, Lane, Request, Store};
+use crate::store::ownership::{KeySpace, RunId};
+use crate::store::{Failure, Store};
 
 /// Arguments of `plimsoll probe`.
 #[derive(Debug, Args)]
@@ -33,6 +37,11 @@ pub struct Arguments {
     /// PEM file of certificate authorities to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<std::path::PathBuf>,
+    /// Where the probe records what it creates until it is deleted again
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
+    out: std::path::PathBuf,
+    #[command(flatten)]
+    timeout: TimeoutArgument,
 }
 
 /// What one check found.
@@ -77,33 +86,48 @@ pub fn brief(failure: &Failure) -> String {
 /// # Errors
 /// 2 for bad input, 3 when the store cannot be used at all.
 pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
+    arguments.timeout.apply()?;
     let opened = stores::open(&arguments.store, arguments.ca_bundle.as_deref())?;
-    let facts = preflight(&opened, &run_id(), arguments.create_bucket)?;
+    let space = KeySpace::of_run(opened.store.prefix(), &RunId::fresh());
+    let facts = preflight(&opened, &space, arguments.create_bucket)?;
     let store = opened.store.as_ref();
     let mut findings = Findings::default();
     surroundings(&facts, store, &mut findings);
-    let root = format!("{}probe/", facts.root);
-    let outcome = block_on(async {
-        let mut lane = store.lane(0);
-        if store.capabilities().writes {
-            checks::objects(lane.as_mut(), store, &root, &mut findings).await;
-            checks::listings(lane.as_mut(), store, &root, &mut findings).await;
-            if store.capabilities().multipart {
-                parts::multipart(lane.as_mut(), &root, &mut findings).await;
-            }
-            presigned::urls(lane.as_mut(), &opened, &root, &mut findings).await;
-            clean(lane.as_mut(), &root).await
-        } else {
-            checks::reading(lane.as_mut(), store, &mut findings).await;
-            Ok(())
-        }
-    })?;
-    if arguments.json {
-        println!("{}", serde_json::to_string_pretty(&findings.0).map_err(Exit::store)?);
+    let mut background = Background::new(store);
+    if store.capabilities().writes {
+        let record = Record::create(&arguments.out, facts)?;
+        let root = format!("{}probe/", space.root());
+        let work = writing(&mut background, &opened, (&space, &root), &mut findings);
+        block_on(record.control().unless_stopped(work))?;
+        let cleaned = block_on(async {
+            let mut background = Background::new(store);
+            clean(store, &mut background, &space, &Owned::everything(), |_| {}).await
+        })?;
+        record.finish(&opened.written, cleaned.map(|_| ()))?;
     } else {
-        println!("{}\n{}", opened.written, table(&findings.0));
+        block_on(checks::reading(&mut background, store, &mut findings))?;
     }
-    outcome.map_err(|f| Exit::store(format!("{}: {root} could not be cleaned: {f}", opened.written)))
+    if arguments.json {
+        say(&(serde_json::to_string_pretty(&findings.0).map_err(Exit::store)? + "\n"))
+    } else {
+        say(&format!("{}\n{}\n", opened.written, table(&findings.0)))
+    }
+}
+
+/// The checks of a store that takes objects.
+async fn writing(
+    background: &mut Background,
+    opened: &Opened,
+    (space, root): (&KeySpace, &str),
+    findings: &mut Findings,
+) {
+    let store = opened.store.as_ref();
+    checks::objects(background, store, (space, root), findings).await;
+    checks::listings(background, store, root, findings).await;
+    if store.capabilities().multipart {
+        parts::multipart(background, root, findings).await;
+    }
+    presigned::urls(background, opened, root, findings).await;
 }
 
 fn surroundings(facts: &StoreFacts, store: &dyn Store, findings: &mut Findings) {
@@ -128,28 +152,6 @@ fn surroundings(facts: &StoreFacts, store: &dyn Store, findings: &mut Findings) 
         findings.add("clock", &format!("{offset:+} s"), told);
     }
     findings.add("signing", &facts.signing, "how requests are signed");
-}
-
-async fn clean(lane: &mut dyn Lane, root: &str) -> Result<(), Failure> {
-    let mut one_by_one = false;
-    if let Ok(reply) = insist(lane, Request::ListUploads { prefix: root }).await {
-        for (key, upload_id) in &reply.uploads {
-            insist(lane, Request::AbortMultipart { key, upload_id }).await?;
-        }
-    }
-    let mut token = String::new();
-    loop {
-        let list = Request::List { prefix: root, start_after: "", token: &token, max_keys: 1000 };
-        let page = insist(lane, list).await?.listing.unwrap_or_default();
-        let keys: Vec<String> = page.objects.into_iter().map(|o| o.key).collect();
-        if !keys.is_empty() {
-            delete(lane, &keys, &mut one_by_one).await?;
-        }
-        match page.next_token {
-            Some(next) => token = next,
-            None => return Ok(()),
-        }
-    }
 }
 
 fn table(findings: &[Finding]) -> String {

@@ -1,32 +1,32 @@
 //! Multipart uploads: whether there are any, and which rules their parts obey.
 
 use super::{Findings, brief};
-use crate::driver::clean::insist;
+use crate::driver::background::Background;
 use crate::s3::checksum::md5;
 use crate::s3::integrity::multipart_etag;
-use crate::store::{Body, Failure, Ignore, Lane, PartTag, Reply, Request};
+use crate::store::{Body, Failure, Ignore, PartTag, Reply, Request};
 
 const MIB: usize = 1 << 20;
 
 /// Uploads parts of these sizes and completes them.
-async fn upload(lane: &mut dyn Lane, key: &str, sizes: &[usize]) -> Result<Reply, Failure> {
-    let begun = insist(lane, Request::CreateMultipart { key }).await?;
+async fn upload(background: &mut Background, key: &str, sizes: &[usize]) -> Result<Reply, Failure> {
+    let begun = background.insist(Request::CreateMultipart { key }).await?;
     let upload_id = begun.upload_id.unwrap_or_default();
     let mut parts = Vec::new();
     for (number, size) in (1..).zip(sizes) {
         let body = Body::Whole(vec![number as u8; *size].into());
         let request = Request::UploadPart { key, upload_id: &upload_id, number, body };
-        let reply = lane.execute(request, &mut Ignore).await?;
+        let reply = background.ask(request, &mut Ignore).await?;
         parts.push(PartTag { etag: reply.etag.unwrap_or_default(), checksum: reply.checksum });
     }
     let complete = Request::CompleteMultipart { key, upload_id: &upload_id, parts: &parts };
-    lane.execute(complete, &mut Ignore).await
+    background.ask(complete, &mut Ignore).await
 }
 
 /// Asks for parts, for those of different sizes, for those that are too small.
-pub async fn multipart(lane: &mut dyn Lane, root: &str, findings: &mut Findings) {
+pub async fn multipart(background: &mut Background, root: &str, findings: &mut Findings) {
     let key = format!("{root}parts");
-    let plain = upload(lane, &key, &[5 * MIB, 1]).await;
+    let plain = upload(background, &key, &[5 * MIB, 1]).await;
     let works = plain.is_ok();
     let expected = multipart_etag(&[md5(&vec![1; 5 * MIB]), md5(&[2])]);
     findings.tell("parts", plain.as_ref().map(|_| "5 MiB and a last one of 1 byte".into()).map_err(brief));
@@ -38,12 +38,12 @@ pub async fn multipart(lane: &mut dyn Lane, root: &str, findings: &mut Findings)
         "tag of a multipart object is MD5 of MD5s",
         if tag.trim_matches('"') == expected { Ok(expected) } else { Err(format!("it is {tag}")) },
     );
-    let unequal = upload(lane, &format!("{root}unequal"), &[5 * MIB, 6 * MIB, 1]).await;
+    let unequal = upload(background, &format!("{root}unequal"), &[5 * MIB, 6 * MIB, 1]).await;
     findings.tell(
         "parts of different sizes",
         unequal.map(|_| "5 MiB, 6 MiB and 1 byte".into()).map_err(|f| brief(&f)),
     );
-    let small = upload(lane, &format!("{root}small"), &[MIB, 1]).await;
+    let small = upload(background, &format!("{root}small"), &[MIB, 1]).await;
     findings.tell(
         "parts below 5 MiB",
         match small {
@@ -51,8 +51,8 @@ pub async fn multipart(lane: &mut dyn Lane, root: &str, findings: &mut Findings)
             Err(failure) => Err(brief(&failure)),
         },
     );
-    let begun = insist(lane, Request::CreateMultipart { key: &format!("{root}unfinished") }).await;
-    let listed = lane.execute(Request::ListUploads { prefix: root }, &mut Ignore).await;
+    let begun = background.insist(Request::CreateMultipart { key: &format!("{root}unfinished") }).await;
+    let listed = background.ask(Request::ListUploads { prefix: root, token: "" }, &mut Ignore).await;
     findings.tell(
         "unfinished uploads are listed",
         match (begun, listed) {

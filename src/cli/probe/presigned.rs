@@ -4,17 +4,18 @@ use super::checks::put;
 use super::{Findings, brief};
 use crate::cli::stores::Opened;
 use crate::clock::wall_now;
+use crate::driver::background::Background;
 use crate::s3::sign::Signer;
 use crate::store::url::StoreUrl;
 use crate::store::url::web;
 use crate::store::web::WebStore;
-use crate::store::{Failure, Ignore, Lane, Request, Store};
+use crate::store::{Failure, Ignore, Request};
 
 /// Life of the URLs that are tried: 15 minutes.
 const LIFE_S: u32 = 900;
 
 /// Reads an object by a URL signed now, and by one whose life is over.
-pub async fn urls(lane: &mut dyn Lane, opened: &Opened, root: &str, findings: &mut Findings) {
+pub async fn urls(background: &mut Background, opened: &Opened, root: &str, findings: &mut Findings) {
     let Some(StoreUrl::S3(url)) = &opened.url else { return };
     let Some(source) = &opened.credentials else { return };
     if url.profile.sessions {
@@ -22,7 +23,7 @@ pub async fn urls(lane: &mut dyn Lane, opened: &Opened, root: &str, findings: &m
         return;
     }
     let key = format!("{root}presigned");
-    if put(lane, &key, b"signed ahead", Vec::new()).await.is_err() {
+    if put(background, &key, b"signed ahead", Vec::new()).await.is_err() {
         return;
     }
     let mut path = String::new();
@@ -35,8 +36,8 @@ pub async fn urls(lane: &mut dyn Lane, opened: &Opened, root: &str, findings: &m
         let refused = |e: String| Failure::new(crate::store::ErrorClass::Connect, e, Default::default());
         let web = web::parse(&text).map_err(|e| refused(e.to_string()))?;
         let store = WebStore::open(web, opened.ca_bundle.as_deref()).map_err(|e| refused(e.to_string()))?;
-        let mut lane = store.lane(0);
-        lane.execute(Request::Get { key: "", range: None }, &mut Ignore).await.map(|reply| reply.bytes)
+        let mut reader = Background::new(&store);
+        reader.ask(Request::Get { key: "", range: None }, &mut Ignore).await.map(|reply| reply.bytes)
     };
     let now = wall_now().as_second();
     let fresh = read(now).await;

@@ -1,21 +1,25 @@
 //! One loop of one contestant: the target emptied, the clock started, both sides looked at, what is missing transferred, checked.
 
-use std::process::{Command, Stdio};
 use std::sync::Arc;
 
 use super::files::{self, Ground};
+use super::tool;
 use crate::cli::exit::{Exit, block_on};
 use crate::cli::stores::Opened;
-use crate::clock::{now_ns, process_cpu_ns, wall_now};
-use crate::driver::clean::{delete, insist};
+use crate::clock::{SECOND, now_ns, process_cpu_ns, wall_now};
+use crate::cli::clean::run_clean;
+use crate::driver::background::{Background, Pages};
+use crate::driver::clean::Owned;
 use crate::driver::{Job, Shard, Site, run, workers_for};
+use crate::experiment::Experiment;
 use crate::machine::{children_cpu_s, usable_cores};
 use crate::recorder::collector::{Listener, SecondRow, WindowState};
 use crate::report::directory::RunDirectory;
 use crate::report::intervals::Place;
-use crate::schedule::plan::Stint;
+use crate::schedule::plan::{Order, Stint};
 use crate::schedule::{Limit, Load, Phase, Role, Verify};
-use crate::store::{Failure, Request, Store};
+use crate::store::ownership::KeySpace;
+use crate::store::{ErrorClass, Failure, Store};
 use crate::summary::limits::Means;
 use crate::summary::result::{SyncLoop, Window};
 use crate::summary::window::{Setting, windows};
@@ -31,8 +35,8 @@ use crate::workload::{Dataset, OperationKind, ScanLength, Workload};
 pub struct Contestant<'a> {
     /// The store.
     pub store: &'a Opened,
-    /// Prefix in it.
-    pub root: String,
+    /// The keys that the files may have in it.
+    pub space: KeySpace,
     /// Another tool's command; `None` for ours.
     pub client: Option<String>,
 }
@@ -42,13 +46,13 @@ impl Contestant<'_> {
     pub fn name(&self) -> String {
         match &self.client {
             None => format!("plimsoll, {}", self.store.written),
-            Some(command) => format!("{}, {}", tool(command), self.store.written),
+            Some(command) => format!("{}, {}", name_of(command), self.store.written),
         }
     }
 }
 
 /// What a command is called: its words up to the data.
-fn tool(command: &str) -> String {
+fn name_of(command: &str) -> String {
     let words = command.split_whitespace().take_while(|word| !word.contains('{') && !word.starts_with('-'));
     words.collect::<Vec<_>>().join(" ")
 }
@@ -117,12 +121,29 @@ pub fn phase(ground: &Ground, up: bool) -> Result<Phase, Exit> {
         load: Load::Closed { concurrency: ground.concurrency },
         ramp: None,
         limit: Limit { duration_ns: None, operations: Some(ground.count) },
-        timeout_ns: 600_000_000_000,
+        timeout_ns: ground.timeout_ns,
         drain_ns: 10_000_000_000,
         retries: 5,
         verify: Verify::Off,
         cooldown_ns: 0,
         sweep_of: None,
+    })
+}
+
+/// The files as an experiment that uploads them once: what the run directory keeps, and what `plimsoll clean` goes by.
+pub fn recorded(ground: &Ground, loops: u32, opened: &[Opened]) -> Result<Experiment, Exit> {
+    let upload = phase(ground, true)?;
+    let workload = Workload { phase: DATASET.into(), ..upload.workload };
+    Ok(Experiment {
+        name: "sync".into(),
+        description: format!("The files of `plimsoll sync`, which moved them {loops} times in each direction"),
+        seed: ground.seed,
+        stores: opened.iter().map(|o| o.written.clone()).collect(),
+        repeats: 1,
+        order: Order::Sequential,
+        block_ns: 10 * SECOND,
+        rewarm_ns: 2 * SECOND,
+        phases: vec![Phase { name: DATASET.into(), workload, ..upload }],
     })
 }
 
@@ -160,7 +181,7 @@ fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Option<Log<
     // Both sides are looked at, as a tool does that does not know that one of them is empty.
     let here = files::scan(if up { &ground.source } else { &ground.target })
         .map_err(|e| Exit::input(format!("{}: {e}", ground.source.display())))?;
-    let there = block_on(list(store.as_ref(), &contestant.root))?.map_err(|f| unusable(contestant, &f))?;
+    let there = block_on(list(ground, store.as_ref(), &contestant.space))?.map_err(|f| unusable(contestant, &f))?;
     if up != there.is_empty() || (up && here.len() as u64 != ground.count) {
         return Err(Exit::check(format!("{}: the target was not empty", contestant.name())));
     }
@@ -178,7 +199,7 @@ fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Option<Log<
     };
     let workers = workers_for(std::slice::from_ref(&stint), usable_cores() as usize, Shard::default());
     let job = Arc::new(Job {
-        sites: vec![Site { store: Arc::clone(store), root: contestant.root.clone() }],
+        sites: vec![Site { store: Arc::clone(store), space: contestant.space.clone() }],
         stints: vec![stint.clone()].into(),
         workers,
         block: Block::new(ground.seed),
@@ -216,34 +237,25 @@ fn unusable(contestant: &Contestant<'_>, failure: &Failure) -> Exit {
     Exit::store(format!("{}: {failure}", contestant.name()))
 }
 
-/// Keys and sizes under a prefix.
-async fn list(store: &dyn Store, prefix: &str) -> Result<Vec<(String, u64)>, Failure> {
-    let mut lane = store.lane(0);
-    let (mut found, mut token) = (Vec::new(), String::new());
-    loop {
-        let request = Request::List { prefix, start_after: "", token: &token, max_keys: 1000 };
-        let page = insist(lane.as_mut(), request).await?.listing.unwrap_or_default();
+/// Keys and sizes of the files in a store; more than a few thousand beyond those of the run are an error.
+async fn list(ground: &Ground, store: &dyn Store, space: &KeySpace) -> Result<Vec<(String, u64)>, Failure> {
+    let (mut background, mut pages) = (Background::new(store), Pages::new(space.root()));
+    let mut found = Vec::new();
+    while let Some(page) = pages.next(&mut background).await? {
         found.extend(page.objects.into_iter().map(|o| (o.key, o.size)));
-        match page.next_token {
-            Some(next) => token = next,
-            None => return Ok(found),
+        if found.len() as u64 > ground.count + 10_000 {
+            let message = format!("the store lists over {} files, but the run has {}", found.len(), ground.count);
+            return Err(Failure::new(ErrorClass::Corrupt, message, Default::default()));
         }
     }
+    Ok(found)
 }
 
-/// Removes what a loop may have put under a prefix of our own run.
-pub fn empty(store: &dyn Store, root: &str) -> Result<(), Exit> {
-    let work = async {
-        let found = list(store, root).await?;
-        let keys: Vec<String> = found.into_iter().map(|(key, _)| key).collect();
-        let (mut lane, mut one_by_one) = (store.lane(0), false);
-        for keys in keys.chunks(1000) {
-            delete(lane.as_mut(), keys, &mut one_by_one).await?;
-        }
-        store.tidy(root);
-        Ok::<(), Failure>(())
-    };
-    block_on(work)?.map_err(Exit::store)
+/// Removes the files that a loop may have put into a store.
+pub fn empty(ground: &Ground, store: &dyn Store, space: &KeySpace) -> Result<(), Exit> {
+    let owned = Owned::by(&[phase(ground, true)?], Shard::default());
+    run_clean(store, space, &owned)?.map_err(Exit::store)?;
+    Ok(())
 }
 
 /// A word that a shell takes as one.
@@ -255,7 +267,7 @@ fn quoted(word: &str) -> String {
 fn theirs(ground: &Ground, contestant: &Contestant<'_>, command: &str, up: bool) -> Result<Moved, Exit> {
     let description = contestant.store.store.describe();
     let place = &contestant.store.place;
-    let remote = format!("{place}{}{DATASET}/", contestant.root);
+    let remote = format!("{place}{}{DATASET}/", contestant.space.root());
     let local = if up { &ground.source } else { &ground.target };
     let (source, target) =
         if up { (local.display().to_string(), remote) } else { (remote, local.display().to_string()) };
@@ -267,18 +279,11 @@ fn theirs(ground: &Ground, contestant: &Contestant<'_>, command: &str, up: bool)
         .replace("{source_path}", &path(&source))
         .replace("{target_path}", &path(&target));
     let (began_ns, cpu) = (now_ns(), children_cpu_s());
-    let run = Command::new("sh")
-        .args(["-c", &line])
-        .env("AWS_ENDPOINT_URL_S3", &description.endpoint)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .output()
+    let run = tool::run(&line, &description.endpoint, &ground.control)
         .map_err(|e| Exit::input(format!("--client '{command}': {e}")))?;
     let wall_s = (now_ns() - began_ns) as f64 / 1e9;
-    if !run.status.success() {
-        let said = String::from_utf8_lossy(&run.stderr);
-        let last = said.lines().rfind(|l| !l.trim().is_empty()).unwrap_or("it said nothing");
+    if !run.status.success() && ground.control.stopped_at().is_none() {
+        let last = if run.last_line.is_empty() { "no message" } else { &run.last_line };
         return Err(Exit::input(format!("--client '{command}' ended with {}: {last}", run.status)));
     }
     Ok(Moved { wall_s, cpu_s: children_cpu_s() - cpu, ..Moved::default() })
@@ -289,13 +294,13 @@ pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Log
     let store = contestant.store.store.as_ref();
     let io = |e: std::io::Error| Exit::input(format!("{}: {e}", ground.target.display()));
     if up {
-        empty(store, &contestant.root)?;
+        empty(ground, store, &contestant.space)?;
     } else {
         files::empty_target(ground).map_err(io)?;
-        if block_on(list(store, &contestant.root))?.map_err(|f| unusable(contestant, &f))?.is_empty() {
+        if block_on(list(ground, store, &contestant.space))?.map_err(|f| unusable(contestant, &f))?.is_empty() {
             // Nobody has brought the files up yet.
             let up_first =
-                Contestant { store: contestant.store, root: contestant.root.clone(), client: None };
+                Contestant { store: contestant.store, space: contestant.space.clone(), client: None };
             ours(ground, &up_first, true, None)?;
         }
     }
@@ -310,7 +315,7 @@ pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Log
     let figures = SyncLoop {
         store: contestant.store.written.clone(),
         direction: if up { "up" } else { "down" }.into(),
-        client: contestant.client.as_deref().map_or("plimsoll".into(), tool),
+        client: contestant.client.as_deref().map_or("plimsoll".into(), name_of),
         repeat,
         wall_s,
         cpu_s,
@@ -332,7 +337,7 @@ fn check(ground: &Ground, contestant: &Contestant<'_>, up: bool) -> Result<(), E
         let found = files::difference(ground).map_err(|e| wrong(e.to_string()))?;
         return found.map_or(Ok(()), |what| Err(wrong(what)));
     }
-    let found = block_on(list(contestant.store.store.as_ref(), &contestant.root))?;
+    let found = block_on(list(ground, contestant.store.store.as_ref(), &contestant.space))?;
     let found = found.map_err(|f| unusable(contestant, &f))?;
     if found.len() as u64 != ground.count || found.iter().any(|(_, size)| *size != ground.bytes) {
         return Err(wrong(format!("{} of {} files arrived whole", found.len(), ground.count)));

@@ -24,6 +24,8 @@ pub struct Ground {
     pub concurrency: usize,
     /// Seed of the contents.
     pub seed: u64,
+    /// Deadline of one file, in nanoseconds.
+    pub timeout_ns: u64,
     /// How it is told to stop.
     pub control: Arc<Control>,
     /// Second 0 of the interval log.

@@ -6,6 +6,8 @@
 
 mod contest;
 mod files;
+pub mod scratch;
+mod tool;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,21 +18,24 @@ use self::contest::{Contestant, Log, run_loop};
 use self::files::Ground;
 use super::budget::{Budget, MoneyArguments, Planned};
 use super::exit::Exit;
-use super::out::say;
+use super::out::{note, say};
 use super::preflight::preflight;
 use super::report::of_run;
-use super::session::{self, Settings, run_id};
+use super::session::{self, Settings};
 use super::stores::{self, Opened};
-use crate::clock::{now_ns, wall_now};
+use super::timeout;
+use crate::clock::{SECOND, now_ns, wall_now};
 use crate::driver::Control;
+use crate::experiment::back::to_toml;
 use crate::machine::{Machine, peak_rss_bytes};
 use crate::provider::calls::{Call, Calls};
 use crate::report::directory::RunDirectory;
 use crate::report::json;
 use crate::report::terminal::{self, cost};
 use crate::schedule::{Phase, Role};
+use crate::store::ownership::{KeySpace, RunId};
 use crate::summary::result::{CostFigures, RunResult};
-use crate::units::parse_size;
+use crate::units::{parse_duration, parse_size};
 
 /// Arguments of `plimsoll sync`.
 #[derive(Debug, Args)]
@@ -60,7 +65,7 @@ pub struct Arguments {
     /// the scheme, for tools that name remotes themselves; may be repeated
     #[arg(long, value_name = "COMMAND")]
     client: Vec<String>,
-    /// Where the files lie while it runs [default: below the run directory]
+    /// Directory below which the files lie while it runs, in a directory of their own [default: the run directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Where run directories go
@@ -81,6 +86,9 @@ pub struct Arguments {
     /// PEM file of certificate authorities to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
+    /// Deadline of one file, and of every other request [default: 10m and 60s]
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
     #[command(flatten)]
     money: MoneyArguments,
 }
@@ -95,6 +103,9 @@ enum Direction {
     /// Up, then down
     Both,
 }
+
+/// Deadline of one file unless `--timeout` says otherwise: 10 minutes.
+const FILE_TIMEOUT_NS: u64 = 600 * SECOND;
 
 impl Arguments {
     fn directions(&self) -> &'static [bool] {
@@ -153,7 +164,9 @@ impl Arguments {
 impl Arguments {
     /// What is moved, between `files` and the stores.
     fn ground(&self, files: &Path, (bytes, part_size): (u64, u64)) -> Ground {
+        let timeout = self.timeout.as_deref().and_then(|text| parse_duration(text).ok());
         Ground {
+            timeout_ns: timeout.unwrap_or(FILE_TIMEOUT_NS),
             source: files.join("source"),
             target: files.join("target"),
             count: self.files,
@@ -185,7 +198,7 @@ impl Arguments {
         let planned = Planned { phases: &phases, repeats: self.loops, hosts: 1, besides };
         let budget = Budget::of(&self.money, planned, opened, machine)?;
         if !self.json {
-            budget.announce().iter().for_each(|line| eprintln!("{line}"));
+            budget.announce().iter().for_each(note);
         }
         Ok(budget)
     }
@@ -207,47 +220,50 @@ impl Arguments {
 /// 1 when contents differ at the end, 2 for bad input, 3 when a store or a tool cannot be used.
 pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let (bytes, part_size) = arguments.check()?;
+    timeout::apply(arguments.timeout.as_deref())?;
     let settings = arguments.settings();
-    let id = run_id();
+    let id = RunId::fresh();
     let mut opened = Vec::new();
     for store in &arguments.store {
         opened.push(stores::open(store, settings.ca_bundle.as_deref())?);
     }
-    let mut environment = session::environment(&settings);
-    let files = arguments.dir.clone().unwrap_or_else(|| settings.out.join(&id)).join("files");
+    let mut environment = session::environment(&settings, id.as_str());
+    let path = settings.out.join(id.as_str());
+    let files = scratch::place(arguments.dir.as_deref().unwrap_or(&path), id.as_str());
     let ground = arguments.ground(&files, (bytes, part_size));
     let budget = arguments.budget(&ground, &mut opened, &environment.machine)?;
+    let mut spaces = Vec::new();
     for store in &opened {
         if !store.store.capabilities().writes {
             return Err(Exit::input(format!("--store {}: it can only be read", store.written)));
         }
-        environment.stores.push(preflight(store, &id, settings.create_bucket)?);
+        let space = KeySpace::of_run(store.store.prefix(), &id);
+        environment.stores.push(preflight(store, &space, settings.create_bucket)?);
+        spaces.push(space);
     }
     let out_error = |e: std::io::Error| Exit::input(format!("--out {}: {e}", settings.out.display()));
-    let said = format!(
-        "# plimsoll sync: {} files of {bytes} bytes, {} loops, {} in flight, seed {}\n",
-        arguments.files, arguments.loops, arguments.concurrency, arguments.seed
-    );
-    let mut directory = RunDirectory::create(&settings.out, &id, &said, false).map_err(out_error)?;
+    let recorded = to_toml(&contest::recorded(&ground, arguments.loops, &opened)?);
+    let mut directory =
+        RunDirectory::create(&settings.out, id.as_str(), &recorded, false).map_err(out_error)?;
+    environment.files = Some(std::path::absolute(&files).map_err(out_error)?);
     directory.environment(&environment).map_err(out_error)?;
-    let path = settings.out.join(&id);
     budget.arm(&ground.control);
-    files::write(&ground).map_err(|e| Exit::input(format!("--dir {}: {e}", files.display())))?;
     super::signals::listen(
         Arc::clone(&ground.control),
         opened.iter().filter_map(|o| o.credentials.clone()).collect(),
     );
-    let mut result = session::blank(&settings, &id, "sync", arguments.seed);
+    let mut result = session::blank(&settings, id.as_str(), "sync", arguments.seed);
     environment.origin_unix_s =
         wall_now().as_nanosecond() as f64 / 1e9 - (now_ns() - ground.origin_ns) as f64 / 1e9;
-    let roots: Vec<String> = environment.stores.iter().map(|s| s.root.clone()).collect();
-    let contestants = contestants(&opened, &roots, &arguments.client);
-    let outcome = loops(arguments, (&ground, &budget), &contestants, &mut result, &mut directory);
+    let contestants = contestants(&opened, &spaces, &arguments.client);
+    let written = scratch::create(&files, id.as_str()).and_then(|()| files::write(&ground));
+    let written = written.map_err(|e| Exit::input(format!("{}: {e}; choose another --dir", files.display())));
+    let outcome = written.and_then(|()| loops(arguments, (&ground, &budget), &contestants, &mut result, &mut directory));
     budget.lift();
-    let removed = std::fs::remove_dir_all(&files);
+    let removed = scratch::remove(&files, id.as_str());
     let mut problem = outcome.err().map(|exit| budget.ended().unwrap_or(exit));
-    for (store, facts) in opened.iter().zip(&mut environment.stores) {
-        match contest::empty(store.store.as_ref(), &facts.root) {
+    for ((store, space), facts) in opened.iter().zip(&spaces).zip(&mut environment.stores) {
+        match contest::empty(&ground, store.store.as_ref(), space) {
             Ok(()) => facts.uncleaned = false,
             Err(exit) => problem = problem.or(Some(exit)),
         }
@@ -256,14 +272,16 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     result.run.partial = problem.is_some();
     result.client.peak_rss_bytes = peak_rss_bytes();
     environment.workers = result.client.workers;
+    match removed {
+        Ok(true) => environment.files = None,
+        Ok(false) => note(format_args!("note: {} holds foreign files and stays", files.display())),
+        Err(error) => note(format_args!("note: {}: {error}; `plimsoll clean` removes it", files.display())),
+    }
     directory.result(&result);
     directory.environment(&environment).map_err(out_error)?;
     directory.finish().map_err(out_error)?;
     session::confide(&path, &mut result).map_err(out_error)?;
     problem = problem.or(of_run(&path).err());
-    if let Err(error) = removed {
-        eprintln!("plimsoll: {} could not be removed: {error}", files.display());
-    }
     let text = if arguments.json {
         json::to_string(&result)
     } else {
@@ -275,13 +293,13 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 /// Ours on every store, then each tool on every store.
-fn contestants<'a>(opened: &'a [Opened], roots: &[String], clients: &[String]) -> Vec<Contestant<'a>> {
+fn contestants<'a>(opened: &'a [Opened], spaces: &[KeySpace], clients: &[String]) -> Vec<Contestant<'a>> {
     let ours =
-        opened.iter().zip(roots).map(|(store, root)| Contestant { store, root: root.clone(), client: None });
+        opened.iter().zip(spaces).map(|(store, space)| Contestant { store, space: space.clone(), client: None });
     let others = clients.iter().flat_map(|client| {
-        opened.iter().zip(roots).map(|(store, root)| Contestant {
+        opened.iter().zip(spaces).map(|(store, space)| Contestant {
             store,
-            root: root.clone(),
+            space: space.clone(),
             client: Some(client.clone()),
         })
     });
@@ -300,13 +318,13 @@ fn loops(
             for place in 0..contestants.len() {
                 let contestant = &contestants[(place + loop_ as usize) % contestants.len()];
                 if !arguments.json {
-                    eprintln!(
+                    note(format_args!(
                         "{}, loop {} of {}: {}",
                         if *up { "up" } else { "down" },
                         loop_ + 1,
                         arguments.loops,
                         contestant.name()
-                    );
+                    ));
                 }
                 budget.watch();
                 let done = run_loop(ground, contestant, *up, Log { directory, repeat: loop_ })?;

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::clock::{SECOND, Timer, now_ns};
 use crate::net::connection::Target;
+use crate::net::limits::MOST_ANSWER_BYTES;
 use crate::net::encode::hex;
 use crate::provider::calls::Call as Asked;
 use crate::s3::checksum::base64;
@@ -193,7 +194,7 @@ impl DynamoDbLane {
             "PutItem" => (stamps.first_write.get(), stamps.last_write.get()),
             _ => (stamps.first_read.get(), 0),
         };
-        let body = reading.collect(usize::MAX).await;
+        let body = reading.collect(MOST_ANSWER_BYTES).await;
         if call.action != "PutItem" {
             reading.timings.body_last_ns = reading.answer.connection.stamps().last_read.get();
         }
@@ -348,11 +349,11 @@ impl DynamoDbLane {
                 self.list(prefix, token, max_keys, observer).await
             }
             Request::Delete { key } => {
-                let call = self.call("DeleteItem", json!({ "Key": self.key_of(key) }));
+                let call = self.call("DeleteItem", json!({ "Key": self.key_of(key.as_str()) }));
                 self.ask(&call, observer, &mut timings).await?;
                 plain(timings)
             }
-            Request::DeleteMany { keys } => self.delete_many(keys, observer).await,
+            Request::DeleteMany { keys } => self.delete_many(keys.as_slice(), observer).await,
             Request::CheckBucket => {
                 let call = self.call("DescribeTable", json!({}));
                 self.ask(&call, observer, &mut timings).await?;

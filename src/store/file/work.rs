@@ -32,6 +32,7 @@ pub(super) enum Job {
     CompleteMultipart { key: String, upload_id: String, parts: usize },
     AbortMultipart { upload_id: String },
     ListUploads { prefix: String },
+    Versions,
     CheckBucket,
     CreateBucket,
     DeleteBucket,
@@ -49,8 +50,9 @@ impl Job {
                 after: own((*start_after).max(*token)),
                 max_keys: *max_keys as usize,
             },
-            Request::Delete { key } => Job::Delete { keys: vec![own(key)], tidy: false },
-            Request::DeleteMany { keys } => Job::Delete { keys: keys.to_vec(), tidy: true },
+            Request::Delete { key } => Job::Delete { keys: vec![own(key.as_str())], tidy: false },
+            Request::DeleteMany { keys } => Job::Delete { keys: keys.as_slice().to_vec(), tidy: true },
+            Request::ListVersions { .. } | Request::DeleteVersions { .. } => Job::Versions,
             Request::CreateMultipart { key } => Job::CreateMultipart { key: own(key) },
             Request::UploadPart { upload_id, number, body, .. } => {
                 Job::UploadPart { upload_id: own(upload_id), number: *number, body: pieces(body) }
@@ -59,7 +61,7 @@ impl Job {
                 Job::CompleteMultipart { key: own(key), upload_id: own(upload_id), parts: parts.len() }
             }
             Request::AbortMultipart { upload_id, .. } => Job::AbortMultipart { upload_id: own(upload_id) },
-            Request::ListUploads { prefix } => Job::ListUploads { prefix: own(prefix) },
+            Request::ListUploads { prefix, .. } => Job::ListUploads { prefix: own(prefix) },
             Request::CheckBucket => Job::CheckBucket,
             Request::CreateBucket => Job::CreateBucket,
             Request::DeleteBucket => Job::DeleteBucket,
@@ -121,6 +123,7 @@ impl Worker {
             (ErrorKind::InvalidInput, Job::Get { .. }) => "416 InvalidRange",
             (ErrorKind::StorageFull | ErrorKind::QuotaExceeded, _) => "507 InsufficientStorage",
             (ErrorKind::IsADirectory | ErrorKind::NotADirectory, _) => "409 KeyConflict",
+            (ErrorKind::Unsupported, _) => "501 NotImplemented",
             _ => "500 IoError",
         };
         Failure::new(ErrorClass::Answered(class.into()), error.to_string(), timings)
@@ -141,6 +144,7 @@ impl Worker {
             Job::Delete { keys, tidy } => {
                 keys.iter().try_for_each(|key| self.delete(key, *tidy)).map(|()| Reply::default())
             }
+            Job::Versions => Err(ErrorKind::Unsupported.into()),
             Job::CheckBucket => fs::read_dir(&self.root).map(|_| Reply::default()),
             Job::CreateBucket => fs::create_dir_all(&self.root).map(|()| Reply::default()),
             Job::DeleteBucket => fs::remove_dir(&self.root).map(|()| Reply::default()),

@@ -66,15 +66,14 @@ impl GcsLane {
             }
             Request::AbortMultipart { key, upload_id } => {
                 let mut timings = Timings::default();
-                let also = self.delete_parts(key, upload_id, observer, &mut timings).await?;
+                let also = self.delete_parts(key.as_str(), upload_id, observer, &mut timings).await?;
                 Ok(Reply { timings, also, ..Reply::default() })
             }
-            Request::ListUploads { prefix } => {
+            Request::ListUploads { prefix, .. } => {
                 let mut timings = Timings::default();
                 let (names, pages) = self.names(prefix, observer, &mut timings).await?;
                 let mut uploads: Vec<(String, String)> = names.iter().filter_map(|n| part_of(n)).collect();
                 uploads.dedup();
-                uploads.truncate(1000);
                 // The first page is the request that was asked for.
                 Ok(Reply { uploads, timings, also: listings(pages - 1), ..Reply::default() })
             }

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::clock::now_ns;
 use crate::net::connection::Target;
+use crate::net::limits::MOST_ANSWER_BYTES;
 use crate::provider::Profile;
 pub use token::{TokenError, Tokens};
 
@@ -159,7 +160,7 @@ impl GcsLane {
         timings.end_ns = 0;
         let mut reading = Reading { answer: &mut answer, timings, observer };
         reading.begin();
-        let body = reading.collect(usize::MAX).await;
+        let body = reading.collect(MOST_ANSWER_BYTES).await;
         reading.end();
         let body = body?;
         let head = answer.head.clone();
@@ -291,11 +292,11 @@ impl GcsLane {
                 Ok(Reply { listing, store_clock_s, timings, ..Reply::default() })
             }
             Request::Delete { key } => {
-                self.delete(key, observer, &mut timings).await?;
+                self.delete(key.as_str(), observer, &mut timings).await?;
                 Ok(Reply { timings, ..Reply::default() })
             }
             Request::DeleteMany { keys } => {
-                for key in keys {
+                for key in keys.as_slice() {
                     self.delete(key, observer, &mut timings).await?;
                 }
                 Ok(Reply { timings, ..Reply::default() })

@@ -15,6 +15,7 @@ use reqsign_google::{
 use crate::clock::{now_ns, wall_now};
 use crate::net::chain::context;
 use crate::store::SideCall;
+use crate::text::register_secret;
 
 /// Why there is no token.
 #[derive(Debug, thiserror::Error)]
@@ -117,6 +118,7 @@ async fn load(context: &Context) -> Result<Token, TokenError> {
         found = exchange.provide_credential(context).await.map_err(failed)?.ok_or(TokenError::Missing)?;
     }
     let token = found.token.ok_or(TokenError::Missing)?;
+    register_secret(&token.access_token);
     Ok(Token {
         header: format!("Bearer {}", token.access_token),
         ends_at_s: token.expires_at.map(|at| at.as_second()),

@@ -20,7 +20,7 @@ pub fn broken(error: &hyper::Error, timings: &mut Timings) -> Failure {
     Failure::new(ErrorClass::Reset, message, *timings)
 }
 
-/// Bodies of errors and short answers beyond this are not read further.
+/// Most bytes of an error or a short answer that are read.
 pub const SHORT_BODY: usize = 64 * 1024;
 
 /// An answer being read.
@@ -112,14 +112,31 @@ impl Reading<'_> {
         }
     }
 
-    /// Reads the body to its end and keeps up to `limit` bytes of it.
+    /// Reads the body to its end.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// When the connection breaks, or the body has more than `limit` bytes.
     pub async fn collect(&mut self, limit: usize) -> Result<Vec<u8>, Failure> {
         let mut out = Vec::new();
         while let Some(piece) = self.next().await? {
-            let room = limit.saturating_sub(out.len());
+            if out.len() + piece.len() > limit {
+                return Err(self.corrupt(format!("the answer has more than {limit} bytes")));
+            }
+            out.extend_from_slice(&piece);
+        }
+        Ok(out)
+    }
+
+    /// Reads up to `limit` bytes of the body; the rest is neither read nor waited for.
+    ///
+    /// # Errors
+    /// When the connection breaks.
+    pub async fn excerpt(&mut self, limit: usize) -> Result<Vec<u8>, Failure> {
+        let mut out = Vec::new();
+        while out.len() < limit
+            && let Some(piece) = self.next().await?
+        {
+            let room = limit - out.len();
             out.extend_from_slice(&piece[..piece.len().min(room)]);
         }
         Ok(out)

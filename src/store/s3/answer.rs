@@ -4,7 +4,8 @@ use hyper::header::{CONTENT_LENGTH, ETAG, HeaderName};
 
 use crate::s3::checksum::Algorithm;
 use crate::s3::error::S3Error;
-use crate::s3::message::{Listing, completed, delete_many_failure, upload_id, uploads};
+use crate::net::limits::MOST_ANSWER_BYTES;
+use crate::s3::message::{Listing, completed, delete_many_failure, upload_id, uploads, versions};
 use crate::store::http::reading::{Reading, SHORT_BODY};
 use crate::store::{Failure, Reply, Request};
 
@@ -15,7 +16,7 @@ pub(super) async fn receive(reading: &mut Reading<'_>, request: &Request<'_>) ->
     let text = |name: HeaderName| head.headers.get(name).and_then(|v| v.to_str().ok());
     let request_id = text(HeaderName::from_static("x-amz-request-id")).unwrap_or("");
     if !head.status.is_success() {
-        let body = reading.collect(SHORT_BODY).await?;
+        let body = reading.excerpt(SHORT_BODY).await?;
         reading.end();
         let mut error = S3Error::parse(head.status.as_u16(), request_id, &body);
         if error.code.is_empty() && matches!(request, Request::Head { .. } | Request::CheckBucket) {
@@ -69,7 +70,7 @@ async fn document(
     request_id: &str,
     reply: &mut Reply,
 ) -> Result<(), Failure> {
-    let body = reading.collect(usize::MAX).await?;
+    let body = reading.collect(MOST_ANSWER_BYTES).await?;
     reading.end();
     // S3 may begin to answer 200 before it knows that it will fail.
     if let Some(error) = S3Error::inside_success(request_id, &body) {
@@ -81,7 +82,7 @@ async fn document(
             reply.listing = Some(Listing::parse(&body).map_err(|e| reading.corrupt(unreadable(e)))?);
             reply.store_clock_s = reading.store_clock_s();
         }
-        Request::DeleteMany { .. } => {
+        Request::DeleteMany { .. } | Request::DeleteVersions { .. } => {
             if let Some(error) = delete_many_failure(&body).map_err(|e| reading.corrupt(unreadable(e)))? {
                 return Err(answered(reading, &error));
             }
@@ -95,7 +96,12 @@ async fn document(
             reply.checksum = done.checksum;
         }
         Request::ListUploads { .. } => {
-            reply.uploads = uploads(&body).map_err(|e| reading.corrupt(unreadable(e)))?;
+            let page = uploads(&body).map_err(|e| reading.corrupt(unreadable(e)))?;
+            (reply.uploads, reply.next_token) = (page.uploads, page.next_token);
+        }
+        Request::ListVersions { .. } => {
+            let page = versions(&body).map_err(|e| reading.corrupt(unreadable(e)))?;
+            (reply.versions, reply.next_token) = (page.versions, page.next_token);
         }
         _ => {}
     }

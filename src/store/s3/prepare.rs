@@ -36,7 +36,7 @@ impl S3Lane {
             Request::Put { key, .. } => (hyper::Method::PUT, *key),
             Request::Get { key, .. } => (hyper::Method::GET, *key),
             Request::Head { key } => (hyper::Method::HEAD, *key),
-            Request::Delete { key } => (hyper::Method::DELETE, *key),
+            Request::Delete { key } => (hyper::Method::DELETE, key.as_str()),
             Request::List { prefix, start_after, token, max_keys } => {
                 // Sorted by name, as the signature wants them.
                 for (name, value) in [("continuation-token=", *token), ("list-type=", "2")] {
@@ -47,7 +47,7 @@ impl S3Lane {
                 self.parameter("start-after=", start_after);
                 (hyper::Method::GET, "")
             }
-            Request::DeleteMany { .. } => {
+            Request::DeleteMany { .. } | Request::DeleteVersions { .. } => {
                 self.query.push_str("delete=");
                 (hyper::Method::POST, "")
             }
@@ -66,11 +66,22 @@ impl S3Lane {
             }
             Request::AbortMultipart { key, upload_id } => {
                 self.parameter("uploadId=", upload_id);
-                (hyper::Method::DELETE, *key)
+                (hyper::Method::DELETE, key.as_str())
             }
-            Request::ListUploads { prefix } => {
+            Request::ListUploads { prefix, token } => {
+                let (key, upload_id) = token.split_once('\0').unwrap_or((token, ""));
+                self.parameter("key-marker=", key);
                 self.parameter("prefix=", prefix);
+                self.parameter("upload-id-marker=", upload_id);
                 self.query.push_str(if self.query.is_empty() { "uploads=" } else { "&uploads=" });
+                (hyper::Method::GET, "")
+            }
+            Request::ListVersions { prefix, token } => {
+                let (key, version_id) = token.split_once('\0').unwrap_or((token, ""));
+                self.parameter("key-marker=", key);
+                self.parameter("prefix=", prefix);
+                self.parameter("version-id-marker=", version_id);
+                self.query.push_str(if self.query.is_empty() { "versions=" } else { "&versions=" });
                 (hyper::Method::GET, "")
             }
             Request::CheckBucket => (hyper::Method::HEAD, ""),
@@ -100,7 +111,13 @@ impl S3Lane {
             Request::Put { body, .. } | Request::UploadPart { body, .. } => Some(body.clone()),
             Request::CompleteMultipart { parts, .. } => text(complete_body(parts)),
             Request::CreateMultipart { .. } => text(String::new()),
-            Request::DeleteMany { keys } => text(delete_many_body(keys)),
+            Request::DeleteMany { keys } => {
+                text(delete_many_body(keys.as_slice().iter().map(|key| (key.as_str(), None))))
+            }
+            Request::DeleteVersions { versions } => {
+                let versions = versions.as_slice().iter();
+                text(delete_many_body(versions.map(|v| (v.key.as_str(), Some(v.id.as_str())))))
+            }
             Request::CreateBucket => {
                 create_bucket_body(&self.url.endpoint.region, self.url.zone.as_deref()).and_then(text)
             }
@@ -123,7 +140,7 @@ impl S3Lane {
                 push("range", format!("bytes={}-{}", range.start, range.end - 1));
             }
             Request::Get { .. } if observer.wants_checksum() => push("x-amz-checksum-mode", "ENABLED".into()),
-            Request::DeleteMany { .. } => {
+            Request::DeleteMany { .. } | Request::DeleteVersions { .. } => {
                 let checksum = BodyChecksum::from_name(&self.url.profile.request_checksum);
                 let checksum = checksum.unwrap_or(BodyChecksum::Md5);
                 push(checksum.header(), body.map(|b| checksum.of(b.pieces())).unwrap_or_default());

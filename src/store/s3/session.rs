@@ -13,6 +13,7 @@ use tokio::sync::watch;
 use super::super::url::S3Url;
 use crate::clock::{Timer, now_ns, wall_now};
 use crate::net::connection::{Connection, Payload, Target};
+use crate::net::limits;
 use crate::s3::credentials::{CredentialSource, Credentials};
 use crate::s3::error::S3Error;
 use crate::s3::sign::{EMPTY_SHA256, Signer};
@@ -46,8 +47,8 @@ pub struct Sessions {
     alive: watch::Sender<()>,
 }
 
-/// How long a request for a session may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Longest time of a request for a session.
+const MOST_PATIENCE: Duration = Duration::from_secs(10);
 /// A session is renewed a fifth of its life before it ends, at most a minute before.
 const MOST_MARGIN: Duration = Duration::from_secs(60);
 /// Pause after a renewal that failed; it is tried again until the session ends and after.
@@ -144,8 +145,10 @@ impl Inner {
     /// Makes one session and notes what that took.
     async fn create(&self) -> Result<(Credentials, Duration), Failure> {
         let began_ns = now_ns();
-        let made = tokio::time::timeout(PATIENCE, self.request()).await;
-        let made = made.unwrap_or_else(|_| Err(unmade(format!("no answer within {} s", PATIENCE.as_secs()))));
+        let patience = MOST_PATIENCE.min(limits::timeout());
+        let made = tokio::time::timeout(patience, self.request()).await;
+        let slow = || unmade(format!("no answer within {} s", patience.as_secs_f64()));
+        let made = made.unwrap_or_else(|_| Err(slow()));
         let error = made.as_ref().err().map(ToString::to_string);
         let call = SideCall { what: "CreateSession", began_ns, took_ns: now_ns() - began_ns, error };
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
@@ -185,6 +188,9 @@ impl Inner {
             connection.send(request).await.map_err(|e| unmade(e.to_string()))?.into_parts();
         let mut answer = Vec::new();
         while let Some(piece) = connection.next_piece(&mut body).await.map_err(|e| unmade(e.to_string()))? {
+            if answer.len() + piece.len() > limits::MOST_CREDENTIAL_BYTES {
+                return Err(unmade("the answer has no end".into()));
+            }
             answer.extend_from_slice(&piece);
         }
         if !head.status.is_success() {

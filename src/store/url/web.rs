@@ -1,6 +1,7 @@
 //! `https://host/path`: what can only be read. A path that ends in `/` is a directory of keys; any other is one object.
 
 use super::UrlError;
+use crate::text::{register_secrets_in, without_assigned_secrets};
 
 /// What a URL names, resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,14 +22,23 @@ pub struct WebUrl {
     pub shown: String,
 }
 
+impl WebUrl {
+    /// Whether the query holds a signature, which is valid for one method.
+    pub fn is_presigned(&self) -> bool {
+        let names = ["X-Amz-Signature", "X-Goog-Signature", "Signature", "sig"];
+        let mut given = self.query.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, _)| name);
+        given.any(|given| names.iter().any(|name| name.eq_ignore_ascii_case(given)))
+    }
+}
+
 /// A store as it may be shown: the query of a web URL may hold a signature, so it is left out.
 pub fn shown(written: &str) -> String {
     // Also where it stands behind a flag: --store=https://...
     let begin = ["https://", "http://"].iter().find_map(|scheme| written.find(scheme));
     let begin = begin.filter(|begin| *begin == 0 || written[..*begin] == *"--store=");
     match (begin, written.split_once('?')) {
-        (Some(_), Some((place, _))) => format!("{place}?..."),
-        _ => written.to_string(),
+        (Some(_), Some((place, _))) => format!("{}?...", without_assigned_secrets(place)),
+        _ => without_assigned_secrets(written).into_owned(),
     }
 }
 
@@ -45,13 +55,15 @@ pub fn parse(text: &str) -> Result<WebUrl, UrlError> {
         return Err(UrlError::Secret);
     }
     let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_string();
+    let query = uri.query().unwrap_or("").to_string();
+    register_secrets_in(std::iter::once(query.clone()));
     Ok(WebUrl {
         tls,
         host,
         port: authority.port_u16().unwrap_or(if tls { 443 } else { 80 }),
         authority: authority.as_str().to_string(),
         path: if uri.path().is_empty() { "/".into() } else { uri.path().to_string() },
-        query: uri.query().unwrap_or("").to_string(),
+        query,
         shown: shown(text),
     })
 }
