@@ -43,7 +43,17 @@ fn json_escaped(value: &str) -> String {
 pub fn is_secret_name(name: &str) -> bool {
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    let telling = ["secret", "password", "passwd", "token", "credential", "signature", "apikey", "accesskey", "privatekey"];
+    let telling = [
+        "secret",
+        "password",
+        "passwd",
+        "token",
+        "credential",
+        "signature",
+        "apikey",
+        "accesskey",
+        "privatekey",
+    ];
     telling.iter().any(|word| plain.contains(word))
         || matches!(plain.as_str(), "sig" | "auth" | "authorization" | "awsaccesskeyid" | "googleaccessid")
         // A variable of the environment; `key=` of a table's URL names an attribute.
@@ -60,7 +70,9 @@ fn secret_spans(text: &str) -> Vec<std::ops::Range<usize>> {
     let mut spans: Vec<std::ops::Range<usize>> = Vec::new();
     let name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
     for (at, _) in text.match_indices('=') {
-        let start = text[..at].rfind(|c| !name_char(c)).map_or(0, |i| i + text[i..].chars().next().map_or(1, char::len_utf8));
+        let start = text[..at]
+            .rfind(|c| !name_char(c))
+            .map_or(0, |i| i + text[i..].chars().next().map_or(1, char::len_utf8));
         let name = &text[start..at];
         if !is_secret_name(name) || names_a_place(name) {
             continue;
@@ -69,7 +81,12 @@ fn secret_spans(text: &str) -> Vec<std::ops::Range<usize>> {
         let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
         let (skip, end) = match quote {
             Some(quote) => (1, value[1..].find(quote).map_or(value.len(), |i| i + 1)),
-            None => (0, value.find(|c: char| c.is_whitespace() || matches!(c, '&' | '"' | '\'' | ';')).unwrap_or(value.len())),
+            None => (
+                0,
+                value
+                    .find(|c: char| c.is_whitespace() || matches!(c, '&' | '"' | '\'' | ';'))
+                    .unwrap_or(value.len()),
+            ),
         };
         if end > skip {
             spans.push(at + 1 + skip..at + 1 + end);
@@ -77,7 +94,9 @@ fn secret_spans(text: &str) -> Vec<std::ops::Range<usize>> {
     }
     for (at, _) in text.match_indices("://") {
         let rest = &text[at + 3..];
-        let end = rest.find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '&' | '"' | '\'')).unwrap_or(rest.len());
+        let end = rest
+            .find(|c: char| c.is_whitespace() || matches!(c, '/' | '?' | '&' | '"' | '\''))
+            .unwrap_or(rest.len());
         if let Some(user) = rest[..end].rfind('@').filter(|user| *user > 0) {
             spans.push(at + 3..at + 3 + user);
         }
@@ -198,7 +217,9 @@ mod tests {
     #[test]
     fn secrets_are_redacted_by_value_however_they_are_written() {
         register_secret("wJalr/XUtn+FEMI=K7");
-        for text in ["x wJalr/XUtn+FEMI=K7 y", "?sig=wJalr%2FXUtn%2BFEMI%3DK7&z", "{\"a\": \"wJalr/XUtn+FEMI=K7\"}"] {
+        for text in
+            ["x wJalr/XUtn+FEMI=K7 y", "?sig=wJalr%2FXUtn%2BFEMI%3DK7&z", "{\"a\": \"wJalr/XUtn+FEMI=K7\"}"]
+        {
             assert!(outgoing(text).contains(REDACTED) && !outgoing(text).contains("wJalr"), "{text}");
         }
         register_secret("abc");
@@ -211,8 +232,14 @@ mod tests {
             ("AWS_SECRET_ACCESS_KEY=x aws s3 sync a b", "AWS_SECRET_ACCESS_KEY=[redacted] aws s3 sync a b"),
             ("S3.SecretKey=hush", "S3.SecretKey=[redacted]"),
             ("KEY='two words' tool", "KEY='[redacted]' tool"),
-            ("s3://b?endpoint=http://k:SECRET@h:1&region=x", "s3://b?endpoint=http://[redacted]@h:1&region=x"),
-            ("stores=[\"https://h/k?X-Amz-Signature=ab&x=1\"]", "stores=[\"https://h/k?X-Amz-Signature=[redacted]&x=1\"]"),
+            (
+                "s3://b?endpoint=http://k:SECRET@h:1&region=x",
+                "s3://b?endpoint=http://[redacted]@h:1&region=x",
+            ),
+            (
+                "stores=[\"https://h/k?X-Amz-Signature=ab&x=1\"]",
+                "stores=[\"https://h/k?X-Amz-Signature=[redacted]&x=1\"]",
+            ),
             ("dynamodb://t?key=pk&region=x", "dynamodb://t?key=pk&region=x"),
             ("secret_key_env=NAME", "secret_key_env=NAME"),
             ("phase.get.duration=5m", "phase.get.duration=5m"),

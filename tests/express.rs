@@ -119,5 +119,9 @@ fn rules_of_directory_buckets_are_kept() {
         tag.trim_matches('"'),
         plimsoll::net::encode::hex(&plimsoll::s3::checksum::md5(&[7; 5 << 20]))
     );
-    one(store.as_ref(), Request::AbortMultipart { key: support::everything().own("k").unwrap(), upload_id: &upload_id }).unwrap();
+    one(
+        store.as_ref(),
+        Request::AbortMultipart { key: support::everything().own("k").unwrap(), upload_id: &upload_id },
+    )
+    .unwrap();
 }

@@ -27,7 +27,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("advise", &["cost", "provider", "summary"]),
     (
         "report",
-        &["advise", "cost", "machine", "metrics", "provider", "published", "recorder", "summary", "text", "units"],
+        &[
+            "advise",
+            "cost",
+            "machine",
+            "metrics",
+            "provider",
+            "published",
+            "recorder",
+            "summary",
+            "text",
+            "units",
+        ],
     ),
     ("server", &["clock", "metrics", "net", "rng", "s3", "units"]),
 ];

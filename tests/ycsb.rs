@@ -51,7 +51,7 @@ fn every_core_workload_loads_runs_and_cleans() {
             ];
             let all = [&["-P", &file][..], &more].concat();
             good(&ycsb(&server, "load", &all, &out));
-            assert_eq!(count(store.as_ref(), "some/prefix/usertable/user"), 300);
+            assert_eq!(count(store.as_ref(), "some/prefix/plimsoll/records-usertable/user"), 300);
             let run = good(&ycsb(&server, "run", &[&all[..], &["--json"]].concat(), &out));
             let result: RunResult = serde_json::from_str(&run).unwrap();
             let operations: u64 = result.windows.iter().map(|w| w.operations).sum();
@@ -87,7 +87,12 @@ fn an_update_keeps_the_size_but_for_the_encoding_that_loses_fields() {
     let out = scratch("sizes");
     let sizes = || {
         block_on(async {
-            let list = Request::List { prefix: "some/prefix/t/", start_after: "", token: "", max_keys: 1000 };
+            let list = Request::List {
+                prefix: "some/prefix/plimsoll/records-t/",
+                start_after: "",
+                token: "",
+                max_keys: 1000,
+            };
             let page = store.lane(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap();
             let mut sizes: Vec<u64> = page.objects.iter().map(|o| o.size).collect();
             sizes.sort_unstable();

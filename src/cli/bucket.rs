@@ -6,9 +6,9 @@
 use clap::{Args, Subcommand};
 
 use super::exit::{Exit, block_on};
+use super::out::say;
 use super::preflight::hint;
 use super::stores::{self, Opened};
-use super::out::say;
 use super::timeout::TimeoutArgument;
 use crate::driver::background::Background;
 use crate::driver::clean::{Owned, clean};

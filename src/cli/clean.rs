@@ -65,7 +65,8 @@ pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
                     facts.root
                 )));
             };
-            let store = reopen(facts, arguments.ca_bundle.as_deref())?;
+            let named = experiment.as_ref().map(|e| e.named.clone()).unwrap_or_default();
+            let store = reopen(facts, &named, arguments.ca_bundle.as_deref())?;
             let owned = experiment.as_ref().map_or_else(Owned::everything, |e| Owned::by(&e.phases, shard));
             clean_one(facts, store.as_ref(), &space, &owned)?;
             for (space, owned) in experiment.iter().flat_map(|e| tables(e, store.prefix())) {

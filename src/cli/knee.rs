@@ -2,8 +2,8 @@
 
 use clap::Args;
 
-use super::out::note;
 use super::exit::Exit;
+use super::out::note;
 use super::session::{Outcome, Rounds, Settings, execute_rounds};
 use crate::clock::SECOND;
 use crate::experiment::Experiment;

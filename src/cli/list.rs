@@ -6,8 +6,8 @@ use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 
 use super::cost::asked::PriceArguments;
-use super::out::say;
 use super::exit::Exit;
+use super::out::say;
 use super::prices;
 use crate::experiment::{BUILT_IN, load};
 use crate::provider::{self, Addressing, Confidence, Profile, Row};

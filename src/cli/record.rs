@@ -38,7 +38,8 @@ impl Record {
         let written = std::fs::create_dir_all(out)
             .and_then(|()| std::fs::create_dir(&path))
             .and_then(|()| write_environment(&path, &environment));
-        written.map_err(|e| Exit::input(format!("--out {}: {e}; choose another directory", out.display())))?;
+        written
+            .map_err(|e| Exit::input(format!("--out {}: {e}; choose another directory", out.display())))?;
         let control = Arc::new(Control::default());
         signals::listen(Arc::clone(&control), Vec::new());
         Ok(Record { path, control })
@@ -56,7 +57,9 @@ impl Record {
     pub fn finish(self, store: &str, cleaned: Result<(), Failure>) -> Result<(), Exit> {
         if let Err(failure) = cleaned {
             let run = self.path.display();
-            return Err(Exit::store(format!("{store}: clean-up failed ({failure}); try `plimsoll clean {run}`")));
+            return Err(Exit::store(format!(
+                "{store}: clean-up failed ({failure}); try `plimsoll clean {run}`"
+            )));
         }
         let _ = std::fs::remove_file(self.path.join("environment.json"));
         let _ = std::fs::remove_dir(&self.path);

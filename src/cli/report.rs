@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 
 use super::compare::comparisons;
-use super::out::{note, say};
 use super::exit::Exit;
+use super::out::{note, say};
 use super::runs::{Run, read};
 use crate::published::named;
 use crate::report::html::Report;

@@ -1,6 +1,6 @@
 //! `plimsoll run`: an experiment or a short form.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
@@ -28,9 +28,9 @@ use crate::units::format_rate;
 /// Arguments of `plimsoll run`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// A built-in experiment (`plimsoll list experiments`), a file, or get, put, mixed, head, list, delete, knee
+    /// A built-in experiment (`plimsoll list experiments`), a file, a run directory, or get, put, mixed, head, list, delete, knee
     experiment: String,
-    /// Store to measure: a URL or a name from plimsoll.toml; may be repeated
+    /// Store to measure: a URL or a name from plimsoll.toml; NAME=URL gives a name of the experiment another store; may be repeated
     #[arg(long, value_name = "STORE")]
     store: Vec<String>,
     /// Where run directories go
@@ -242,13 +242,16 @@ fn resolve_experiment(arguments: &Arguments, asked: Option<&Asked>) -> Result<Ex
         }
         let mut sets = arguments.set.clone();
         sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
-        let mut experiment = load(&arguments.experiment, &sets).map_err(Exit::input)?;
+        let directory = Path::new(&arguments.experiment);
+        let file = match directory.is_dir() {
+            true => directory.join("experiment.toml").display().to_string(),
+            false => arguments.experiment.clone(),
+        };
+        let mut experiment = load(&file, &sets).map_err(Exit::input)?;
         experiment.set_timeout(short.timeout.as_deref()).map_err(Exit::input)?;
         experiment
     };
-    if !arguments.store.is_empty() {
-        experiment.stores = arguments.store.clone();
-    }
+    name_stores(&mut experiment, &arguments.store)?;
     if experiment.stores.is_empty() && !arguments.dry_run {
         return Err(Exit::input(
             "--store is missing; name one, such as --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000', \
@@ -256,6 +259,28 @@ fn resolve_experiment(arguments: &Arguments, asked: Option<&Asked>) -> Result<Ex
         ));
     }
     Ok(experiment)
+}
+
+/// Gives an experiment the stores of `--store`: plain ones replace its own, `NAME=URL` gives one of its names another store.
+fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit> {
+    let mut plain = Vec::new();
+    for store in given {
+        let Some((name, url)) = stores::mapping(store) else {
+            plain.push(store.clone());
+            continue;
+        };
+        let Some(place) = experiment.stores.iter_mut().find(|s| *s == name) else {
+            let known = experiment.stores.join(", ");
+            return Err(Exit::input(format!(
+                "--store {store}: the experiment has no store '{name}'; its stores are {known}"
+            )));
+        };
+        *place = url.to_string();
+    }
+    if !plain.is_empty() {
+        experiment.stores = plain;
+    }
+    Ok(())
 }
 
 /// A message about a field of the file, in terms of the flag that set it.
@@ -305,7 +330,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.dry_run {
         let mut text = dry_run::render(&experiment);
         let planned = Planned::of(&experiment, arguments.shard.unwrap_or_default().of);
-        let cost = preview(&arguments.money, &experiment.stores, planned)?;
+        let cost = preview(&arguments.money, &experiment.store_urls(), planned)?;
         text.extend(cost.iter().map(|line| format!("{line}\n")));
         say(&text)?;
         return Ok(());

@@ -9,8 +9,8 @@ use clap::Args;
 use prometheus_client::registry::Registry;
 use tokio::sync::watch;
 
-use super::out::say;
 use super::exit::Exit;
+use super::out::say;
 use crate::clock::SECOND;
 use crate::metrics::listen;
 use crate::net::tls::server_config;

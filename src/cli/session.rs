@@ -83,13 +83,16 @@ pub fn run_id() -> String {
 }
 
 /// Opens the stores of an experiment, each of them once.
-fn open_all(stores: &[String], settings: &Settings) -> Result<Vec<Opened>, Exit> {
+fn open_all(experiment: &Experiment, settings: &Settings) -> Result<Vec<Opened>, Exit> {
+    let stores = &experiment.stores;
     let mut seen = std::collections::HashSet::new();
     if let Some(twice) = stores.iter().find(|store| !seen.insert(*store)) {
         return Err(Exit::input(format!("--store {twice} is given twice; name each store once")));
     }
-    let open =
-        |store: &String| stores::open_as(store, settings.ca_bundle.as_deref(), settings.credentials.clone());
+    let open = |store: &String| {
+        let (named, credentials) = (&experiment.named, settings.credentials.clone());
+        stores::open_as(store, named, settings.ca_bundle.as_deref(), credentials)
+    };
     stores.iter().map(open).collect()
 }
 
@@ -141,9 +144,11 @@ fn ready(asked: &Experiment, settings: &Settings, rounds: &mut dyn Rounds) -> Re
     if let Some(sharding) = sharding {
         shard::check(&experiment, sharding.shard)?;
     }
-    let mut opened = open_all(&experiment.stores, settings)?;
+    let mut opened = open_all(&experiment, settings)?;
     // From here on stores have the names that may be shown.
     experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
+    // And the run directory knows them by their URLs, so that it runs again elsewhere.
+    experiment.named = opened.iter().filter_map(|o| Some((o.written.clone(), o.named.clone()?))).collect();
     let notes = fit(&mut experiment, &opened)?;
     notes.iter().for_each(|text| note(format_args!("note: {text}")));
     let group = sharding.map_or_else(RunId::fresh, |s| s.group(&experiment));
@@ -201,8 +206,12 @@ fn drive(
     let (experiment, environment, sharding) =
         (&ready.experiment, &mut ready.environment, settings.sharding.as_ref());
     let spaces = ready.spaces.iter().cloned();
-    let sites: Vec<Site> =
-        ready.opened.iter().zip(spaces).map(|(o, space)| Site { store: Arc::clone(&o.store), space }).collect();
+    let sites: Vec<Site> = ready
+        .opened
+        .iter()
+        .zip(spaces)
+        .map(|(o, space)| Site { store: Arc::clone(&o.store), space })
+        .collect();
     let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites, control));
     let workers = environment.workers;
     let job_of = |stints: Vec<Stint>| {
@@ -459,6 +468,10 @@ fn driver_exit(error: &DriverError) -> Exit {
 ///
 /// # Errors
 /// As [`stores::open`].
-pub fn reopen(facts: &StoreFacts, ca_bundle: Option<&Path>) -> Result<Arc<dyn Store>, Exit> {
-    Ok(stores::open(&facts.url, ca_bundle)?.store)
+pub fn reopen(
+    facts: &StoreFacts,
+    named: &stores::Named,
+    ca_bundle: Option<&Path>,
+) -> Result<Arc<dyn Store>, Exit> {
+    Ok(stores::open_as(&facts.url, named, ca_bundle, None)?.store)
 }

@@ -4,8 +4,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::out::note;
 use super::exit::{Exit, block_on};
+use super::out::note;
 use crate::clock::{MILLISECOND, SECOND, Timer, now_ns, wall_now};
 use crate::driver::background::Background;
 use crate::driver::clean::markers;

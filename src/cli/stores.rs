@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::exit::{Exit, block_on};
+use crate::experiment::written::NamedStore;
 use crate::rng::entropy;
 use crate::s3::credentials::{CredentialError, CredentialSource, Credentials};
 use crate::store::Store;
@@ -41,6 +42,8 @@ pub struct Opened {
     pub place: String,
     /// The store's URL as it was read.
     pub url: Option<StoreUrl>,
+    /// The table that names it.
+    pub named: Option<NamedStore>,
     /// Certificate authorities to trust instead of the system's.
     pub ca_bundle: Option<PathBuf>,
 }
@@ -49,20 +52,11 @@ pub struct Opened {
 #[serde(deny_unknown_fields)]
 struct Configuration {
     #[serde(default)]
-    store: BTreeMap<String, StoreTable>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct StoreTable {
-    url: String,
-    access_key_env: Option<String>,
-    secret_key_env: Option<String>,
-    session_token_env: Option<String>,
+    store: BTreeMap<String, NamedStore>,
 }
 
 /// The `[store.NAME]` table of `plimsoll.toml` in the working directory.
-fn table(name: &str) -> Result<Option<StoreTable>, Exit> {
+fn table(name: &str) -> Result<Option<NamedStore>, Exit> {
     const FILE: &str = "plimsoll.toml";
     let Ok(text) = std::fs::read_to_string(FILE) else { return Ok(None) };
     let mut configuration: Configuration = toml::from_str(&text).map_err(|e| {
@@ -72,7 +66,7 @@ fn table(name: &str) -> Result<Option<StoreTable>, Exit> {
     Ok(configuration.store.remove(name))
 }
 
-fn from_variables(name: &str, table: &StoreTable) -> Result<Option<CredentialSource>, Exit> {
+fn from_variables(name: &str, table: &NamedStore) -> Result<Option<CredentialSource>, Exit> {
     let (Some(access), Some(secret)) = (&table.access_key_env, &table.secret_key_env) else {
         return Ok(None);
     };
@@ -104,8 +98,12 @@ pub fn is_read_only(written: &str) -> bool {
 }
 
 /// A store's URL as it is read, and the table that names it.
-fn resolve(written: &str) -> Result<(StoreUrl, Option<StoreTable>), Exit> {
-    let named = if written.contains(':') { None } else { table(written)? };
+fn resolve(written: &str, known: &Named) -> Result<(StoreUrl, Option<NamedStore>), Exit> {
+    let named = match known.get(written) {
+        Some(named) => Some(named.clone()),
+        None if written.contains(':') => None,
+        None => table(written)?,
+    };
     let url = named.as_ref().map_or(written, |t| t.url.as_str());
     let environment = |name: &str| std::env::var(name).ok();
     let resolved = parse(url, &environment).map_err(|e| Exit::input(format!("--store: {e}")))?;
@@ -117,7 +115,7 @@ fn resolve(written: &str) -> Result<(StoreUrl, Option<StoreTable>), Exit> {
 /// # Errors
 /// 2 for what is written wrong.
 pub fn url_of(written: &str) -> Result<StoreUrl, Exit> {
-    resolve(written).map(|(url, _)| url)
+    resolve(written, &Named::new()).map(|(url, _)| url)
 }
 
 /// Opens a store.
@@ -125,7 +123,18 @@ pub fn url_of(written: &str) -> Result<StoreUrl, Exit> {
 /// # Errors
 /// Exit 2 for what is written wrong, 3 for what cannot be reached or has no credentials.
 pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
-    open_as(written, ca_bundle, None)
+    open_as(written, &Named::new(), ca_bundle, None)
+}
+
+/// Stores by name that an experiment brings along; they come before those of `plimsoll.toml`.
+pub type Named = BTreeMap<String, NamedStore>;
+
+/// Reads `NAME=URL`, which gives a name of an experiment another store; `None` for a plain store.
+pub fn mapping(written: &str) -> Option<(&str, &str)> {
+    let (name, url) = written.split_once('=')?;
+    let plain =
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    (plain && url.contains(':')).then_some((name, url))
 }
 
 /// Opens a store with the credentials that are `given`, where they are.
@@ -134,10 +143,11 @@ pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, Exit> {
 /// As [`open`].
 pub fn open_as(
     written: &str,
+    known: &Named,
     ca_bundle: Option<&Path>,
     given: Option<CredentialSource>,
 ) -> Result<Opened, Exit> {
-    let (resolved, named) = resolve(written)?;
+    let (resolved, named) = resolve(written, known)?;
     let written = written.to_string();
     let mut opened = Opened {
         written: shown(&written),
@@ -147,6 +157,7 @@ pub fn open_as(
         server: None,
         place: place_of(&resolved),
         url: Some(resolved.clone()),
+        named: named.clone(),
         ca_bundle: ca_bundle.map(Path::to_path_buf),
     };
     // Credentials given here, those that a named store reads from variables of its own, or the standard chain.

@@ -219,7 +219,8 @@ fn clean(options: &Options) -> Result<(), Exit> {
     let properties = options.read()?;
     let experiment = experiment_of(Part::Load, options, &properties)?;
     let [store] = &experiment.stores[..] else { return Err(Exit::input("--store is missing")) };
-    let opened = stores::open_as(store, options.ca_bundle.as_deref(), credentials(&properties))?;
+    let opened =
+        stores::open_as(store, &experiment.named, options.ca_bundle.as_deref(), credentials(&properties))?;
     for (space, loaded) in tables(&experiment, opened.store.prefix()) {
         // A host that loaded a part of the table deletes that part.
         let part = properties.get("insertstart").is_some();

@@ -50,11 +50,7 @@ impl Background {
 ///
 /// # Errors
 /// As [`Background::insist`].
-pub async fn insist(
-    lane: &mut dyn Lane,
-    request: Request<'_>,
-    timeout: Duration,
-) -> Result<Reply, Failure> {
+pub async fn insist(lane: &mut dyn Lane, request: Request<'_>, timeout: Duration) -> Result<Reply, Failure> {
     let began = now_ns();
     let mut last = None;
     let attempts = async {

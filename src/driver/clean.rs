@@ -74,7 +74,8 @@ impl Owned {
     pub fn records(phase: &Phase) -> Option<Owned> {
         let workload = &phase.workload;
         let dataset = &workload.written;
-        let (prefix, order, digits, first) = dataset.naming.record_parts().filter(|_| dataset.at.is_some())?;
+        let (prefix, order, digits, first) =
+            dataset.naming.record_parts().filter(|_| dataset.at.is_some())?;
         let loads = workload.inserts.is_none() && workload.read.is_none();
         let inserts = workload.inserts.map(|inserts| inserts.from);
         let (known, inside) = match (loads, inserts) {
@@ -155,8 +156,11 @@ pub async fn clean(
     owned: &Owned,
     mut progress: impl FnMut(u64),
 ) -> Result<Cleaned, Failure> {
-    let aborted =
-        if owned.in_parts() && store.capabilities().multipart { abort_uploads(background, space, owned).await? } else { 0 };
+    let aborted = if owned.in_parts() && store.capabilities().multipart {
+        abort_uploads(background, space, owned).await?
+    } else {
+        0
+    };
     let mut cleaned = Cleaned { aborted, ..Cleaned::default() };
     let mut pages = Pages::new(space.root());
     let mut bulk = true;
@@ -166,7 +170,8 @@ pub async fn clean(
             objects.into_iter().map(|o| o.key).filter(|key| owned.holds(space.root(), key)).collect();
         cleaned.foreign += listed - ours.len() as u64;
         if cleaned.foreign > MOST_FOREIGN {
-            let message = format!("the store lists over {MOST_FOREIGN} keys here that the run did not create");
+            let message =
+                format!("the store lists over {MOST_FOREIGN} keys here that the run did not create");
             return Err(Failure::new(ErrorClass::Corrupt, message, Default::default()));
         }
         if !ours.is_empty() {
@@ -183,11 +188,7 @@ pub async fn clean(
 }
 
 /// Aborts what a kill left half uploaded.
-async fn abort_uploads(
-    background: &mut Background,
-    space: &KeySpace,
-    owned: &Owned,
-) -> Result<u64, Failure> {
+async fn abort_uploads(background: &mut Background, space: &KeySpace, owned: &Owned) -> Result<u64, Failure> {
     let (mut aborted, mut token) = (0, String::new());
     loop {
         let request = Request::ListUploads { prefix: space.root(), token: &token };
@@ -219,7 +220,9 @@ async fn delete_versions(
         let listed = background.insist(Request::ListVersions { prefix: space.root(), token: &token }).await;
         let reply = match listed {
             Ok(reply) => reply,
-            Err(failure) if matches!(failure.class, ErrorClass::Answered(_) | ErrorClass::Corrupt) => return Ok(deleted),
+            Err(failure) if matches!(failure.class, ErrorClass::Answered(_) | ErrorClass::Corrupt) => {
+                return Ok(deleted);
+            }
             Err(failure) => return Err(failure),
         };
         let ours: Vec<Version> =

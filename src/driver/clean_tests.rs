@@ -46,8 +46,12 @@ fn foreign_objects_survive() {
     let space = space("");
     runtime.block_on(async {
         let mut lane = store.lane(0);
-        let foreign =
-            ["precious".to_string(), format!("{}README", space.root()), "plimsoll/run-2/d/00000001".into(), "zebra".into()];
+        let foreign = [
+            "precious".to_string(),
+            format!("{}README", space.root()),
+            "plimsoll/run-2/d/00000001".into(),
+            "zebra".into(),
+        ];
         let ours: Vec<String> = (0..2500).map(|i| format!("{}d/{i:08}", space.root())).collect();
         for key in foreign.iter().chain(&ours) {
             lane.execute(Request::Put { key, body: Body::Whole("x".into()) }, &mut Ignore).await.unwrap();
@@ -68,7 +72,13 @@ fn foreign_objects_survive() {
 #[test]
 fn records_are_told_apart_from_those_of_others() {
     let numbers = |range: std::ops::Range<u64>| range.map(|n| RecordOrder::Hashed.number(n)).collect();
-    let rule = |numbers, inside| Rule::Records { prefix: "user".into(), digits: 1, numbers, inside, in_parts: false };
+    let rule = |numbers, inside| Rule::Records {
+        prefix: "user".into(),
+        digits: 1,
+        numbers,
+        inside,
+        in_parts: false,
+    };
     let key = |n: u64| format!("t/user{}", RecordOrder::Hashed.number(n));
     let loaded = Owned { rules: vec![rule(numbers(100..200), true)], shard: Shard::default() };
     assert!(loaded.holds("t/", &key(100)) && loaded.holds("t/", &key(199)));

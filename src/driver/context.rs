@@ -8,6 +8,7 @@ use std::sync::mpsc::Sender;
 
 use tokio::sync::Notify;
 
+use super::dispatch::Rest;
 use super::slots::Slots;
 use super::{Control, Job, Segment};
 use crate::clock::now_ns;
@@ -69,6 +70,8 @@ pub struct Context {
     pub slots: Slots,
     /// Operations of open loops that are due and have no lane yet.
     pub backlog: RefCell<VecDeque<Task>>,
+    /// Operations of open loops that could not be handed out before their phase ended.
+    pub rest: RefCell<Vec<Rest>>,
     /// The closed loop that lanes may draw from: phase within the segment.
     pub closed: Cell<Option<usize>>,
     /// Operations by number, one sequence per phase.

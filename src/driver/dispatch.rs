@@ -93,33 +93,43 @@ async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usi
     let (mine, of) = (shard.index + shard.of * worker, shard.of * workers);
     let lanes = context.share(in_flight);
     let length = phase.limit.duration_ns.unwrap_or(u64::MAX);
+    let end = start_ns.saturating_add(length);
     let count = phase.limit.operations.unwrap_or(u64::MAX);
     let place = (stint.store, stint.number);
     let first = context.worker.numbers.borrow().get(&place).copied().unwrap_or(0);
     let mut next = first;
-    let arrivals = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name, first);
-    for (number, offset) in (first..first.saturating_add(count)).zip(arrivals) {
-        if offset >= length {
-            break;
-        }
+    let mut arrivals = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name, first);
+    for number in first..first.saturating_add(count) {
+        let Some(offset) = arrivals.next().filter(|offset| *offset < length) else { break };
         next = number + 1;
         // After an early end the rest is only counted, so that all workers agree where the next block begins.
         if number % of != mine || context.ended_at(index).is_some() {
             continue;
         }
         let intended = start_ns + offset;
-        while now_ns() < intended && context.ended_at(index).is_none() {
-            if intended - now_ns().min(intended) < 20 * MILLISECOND {
-                timer.until(intended).await?;
-            } else {
-                until_or_change(context, timer, intended).await?;
-            }
-        }
+        wait_for_turn(context, timer, index, intended, end).await?;
         if interrupted(context) {
             return Ok(());
         }
         if context.ended_at(index).is_some() {
             continue;
+        }
+        if now_ns() >= end {
+            // The instrument is behind its own schedule: what is left is due, but nobody can begin it.
+            let rest = Rest {
+                phase: index,
+                number,
+                offset,
+                arrivals,
+                start_ns,
+                length,
+                last: first.saturating_add(count),
+                mine,
+                of,
+            };
+            next = rest.end();
+            context.rest.borrow_mut().push(rest);
+            break;
         }
         let kind = context.sequences.borrow_mut()[index].at(number).kind;
         context.recorder.borrow_mut().intended(context.number(index), kind);
@@ -128,11 +138,74 @@ async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usi
         context.slots.wake_one(lanes);
     }
     context.worker.numbers.borrow_mut().insert(place, next);
-    let end = if length == u64::MAX { 0 } else { start_ns + length };
+    let end = if length == u64::MAX { 0 } else { end };
     while now_ns() < end && context.ended_at(index).is_none() {
         until_or_change(context, timer, end).await?;
     }
     Ok(())
+}
+
+/// Operations of one worker that wait for a lane, at most: 20 MB. Beyond it the dispatcher waits as well; their intended times stay.
+const MOST_WAITING: usize = 500_000;
+
+/// Due operations between two chances for the lanes to run.
+const BEFORE_YIELD: usize = 256;
+
+/// Waits for the intended time of an operation, and for room in the backlog, but not beyond the phase's end.
+async fn wait_for_turn(
+    context: &Context,
+    timer: &mut Timer,
+    index: usize,
+    intended: u64,
+    end: u64,
+) -> io::Result<()> {
+    while now_ns() < intended && context.ended_at(index).is_none() {
+        if intended - now_ns().min(intended) < 20 * MILLISECOND {
+            timer.until(intended).await?;
+        } else {
+            until_or_change(context, timer, intended).await?;
+        }
+    }
+    let waiting = context.backlog.borrow().len();
+    if waiting > 0 && waiting % BEFORE_YIELD == 0 {
+        tokio::task::yield_now().await;
+    }
+    while context.backlog.borrow().len() >= MOST_WAITING
+        && now_ns() < end
+        && context.ended_at(index).is_none()
+    {
+        until_or_change(context, timer, end.min(now_ns() + MILLISECOND)).await?;
+    }
+    Ok(())
+}
+
+/// Operations that were due before their phase ended and that the instrument could not even hand out: never begun, all of them.
+pub struct Rest {
+    phase: usize,
+    /// Number and intended time, since the phase's start, of the first.
+    number: u64,
+    offset: u64,
+    /// Intended times of those behind it.
+    arrivals: Arrivals,
+    start_ns: u64,
+    length: u64,
+    last: u64,
+    mine: u64,
+    of: u64,
+}
+
+impl Rest {
+    /// Numbers and intended times, since the phase's start.
+    fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
+        let length = self.length;
+        let offsets = std::iter::once(self.offset).chain(self.arrivals.clone());
+        (self.number..self.last).zip(offsets).take_while(move |(_, offset)| *offset < length)
+    }
+
+    /// The first operation number that is not due within the phase.
+    fn end(&self) -> u64 {
+        self.iter().last().map_or(self.number, |(number, _)| number + 1)
+    }
 }
 
 /// Waits for what is in flight and due, at most `drain_ns`; the rest is censored at what it had waited.
@@ -157,6 +230,14 @@ async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Resul
             intended,
             now,
         );
+    }
+    for rest in context.rest.take() {
+        for (number, offset) in rest.iter().filter(|(number, _)| number % rest.of == rest.mine) {
+            let kind = context.sequences.borrow_mut()[rest.phase].at(number).kind;
+            let (mut recorder, phase) = (context.recorder.borrow_mut(), context.number(rest.phase));
+            recorder.intended(phase, kind);
+            recorder.never_begun(phase, number, kind, rest.start_ns + offset, now);
+        }
     }
     context.slots.call_off_all();
     while context.slots.working() > 0 {

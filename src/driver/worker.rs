@@ -59,6 +59,7 @@ async fn run_segment(
         recorder: RefCell::new(WorkerRecorder::new(segment.first, segment.edges.clone(), job.log)),
         slots: Slots::new(count),
         backlog: RefCell::default(),
+        rest: RefCell::default(),
         closed: Cell::new(None),
         sequences: RefCell::new(stints.iter().map(|s| s.phase.workload.sequence()).collect()),
         changed: Notify::new(),

@@ -23,6 +23,7 @@ pub fn to_toml(experiment: &Experiment) -> String {
         description: experiment.description.clone(),
         seed: experiment.seed,
         stores: experiment.stores.clone(),
+        store: experiment.named.clone(),
         repeats: Some(experiment.repeats),
         order: Some(experiment.order.name().into()),
         block: Some(format_duration(experiment.block_ns)),

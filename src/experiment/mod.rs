@@ -16,6 +16,9 @@ pub mod sweep;
 pub mod written;
 pub mod ycsb;
 
+use std::collections::BTreeMap;
+
+use self::written::NamedStore;
 use crate::schedule::plan::{Layout, Order};
 use crate::schedule::{Phase, Role};
 use crate::units::parse_duration;
@@ -29,8 +32,10 @@ pub struct Experiment {
     pub description: String,
     /// Seed of everything random.
     pub seed: u64,
-    /// Stores as written.
+    /// Stores as written: URLs or names.
     pub stores: Vec<String>,
+    /// Stores by name that the experiment brings along.
+    pub named: BTreeMap<String, NamedStore>,
     /// How often the phases that are not `prepare` are gone through.
     pub repeats: u32,
     /// Order of several stores.
@@ -47,6 +52,12 @@ impl Experiment {
     /// Whether it writes anything before it measures.
     pub fn prepares(&self) -> bool {
         self.phases.iter().any(|p| p.role == Role::Prepare)
+    }
+
+    /// The stores as URLs where the experiment brings their names along.
+    pub fn store_urls(&self) -> Vec<String> {
+        let url = |name: &String| self.named.get(name).map_or(name, |named| &named.url).clone();
+        self.stores.iter().map(url).collect()
     }
 
     /// Gives every phase this deadline, if there is one.

@@ -123,8 +123,8 @@ pub fn resolve(written: ExperimentWritten) -> Result<Experiment, Problem> {
     let spares: Vec<Phase> = phases.iter().filter_map(|p| spare_phase(p, &phases)).collect();
     let place = phases.iter().position(|p| p.role != Role::Prepare).unwrap_or(phases.len());
     phases.splice(place..place, spares);
-    let ExperimentWritten { name, description, seed, stores, .. } = written;
-    Ok(Experiment { name, description, seed, stores, repeats, order, block_ns, rewarm_ns, phases })
+    let ExperimentWritten { name, description, seed, stores, store: named, .. } = written;
+    Ok(Experiment { name, description, seed, stores, named, repeats, order, block_ns, rewarm_ns, phases })
 }
 
 fn length(field: &str, text: &str) -> Result<u64, Problem> {

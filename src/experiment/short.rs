@@ -141,6 +141,7 @@ impl Short {
             description: format!("short form: plimsoll run {}", self.form),
             seed: self.seed,
             stores: Vec::new(),
+            store: Default::default(),
             phase: phases,
             ..ExperimentWritten::default()
         }

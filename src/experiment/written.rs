@@ -20,9 +20,12 @@ pub struct ExperimentWritten {
     /// Seed of everything random.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// Stores to run on; `--store` replaces them.
+    /// Stores to run on, by URL or name; `--store` replaces them.
     #[serde(default)]
     pub stores: Vec<String>,
+    /// Stores by name, as in `plimsoll.toml`; a table here comes before one there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub store: BTreeMap<String, NamedStore>,
     /// How often warm-up and measured phases are gone through (1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<u32>,
@@ -38,6 +41,23 @@ pub struct ExperimentWritten {
     /// Phases in order.
     #[serde(default)]
     pub phase: Vec<PhaseWritten>,
+}
+
+/// A `[store.NAME]` table. It names variables of the environment; it never holds a credential.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NamedStore {
+    /// URL.
+    pub url: String,
+    /// Variable that holds the access key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access_key_env: Option<String>,
+    /// Variable that holds the secret key.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub secret_key_env: Option<String>,
+    /// Variable that holds the session token.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_token_env: Option<String>,
 }
 
 /// Seed where none is written.

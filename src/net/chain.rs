@@ -12,7 +12,7 @@ use reqsign_core::{CommandExecute, CommandOutput, Context, Env, Error as Reqsign
 
 use rustix::process::{Pid, Signal, kill_process_group};
 
-use super::connection::fetch;
+use super::fetch::fetch;
 use super::limits;
 
 /// The surroundings of a credential chain: this machine's.
@@ -67,13 +67,21 @@ impl CommandExecute for Commands {
 
 /// Runs a command that is killed after `limit`.
 fn run_limited(command: &mut Command, limit: Duration) -> std::io::Result<Output> {
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0).spawn()?;
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .process_group(0)
+        .spawn()?;
     let group = Pid::from_child(&child);
     let (ended, ends) = channel();
     std::thread::spawn(move || ended.send(child.wait_with_output()));
     ends.recv_timeout(limit).unwrap_or_else(|_| {
         let _ = kill_process_group(group, Signal::KILL);
-        Err(std::io::Error::new(std::io::ErrorKind::TimedOut, format!("no answer within {} s", limit.as_secs_f64())))
+        Err(std::io::Error::new(
+            std::io::ErrorKind::TimedOut,
+            format!("no answer within {} s", limit.as_secs_f64()),
+        ))
     })
 }
 

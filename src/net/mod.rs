@@ -3,5 +3,6 @@
 pub mod chain;
 pub mod connection;
 pub mod encode;
+mod fetch;
 pub mod limits;
 pub mod tls;

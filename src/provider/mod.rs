@@ -4,6 +4,8 @@
 //! A [`Profile`] says how requests to it are addressed, which checksums they may bear and which rules parts obey. Nothing here talks to a
 //! store; [`rules`] holds a workload's figures against a profile's limits.
 
+pub use matrix::Row;
+
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
@@ -12,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::units::parse_size;
 
 pub mod calls;
+mod matrix;
 pub mod rules;
 pub mod zone;
 
@@ -164,38 +167,6 @@ pub struct Fact {
     pub as_of: String,
     /// How sure it is.
     pub confidence: Confidence,
-}
-
-/// Rows of the decision matrix that are told rather than computed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Row {
-    /// How much of the S3 API it speaks.
-    Compatibility,
-    /// Availability that it promises.
-    Sla,
-    /// Where copies are kept.
-    Replication,
-    /// What brings objects near their readers.
-    Cdn,
-    /// What a read sees after a write.
-    Consistency,
-}
-
-impl Row {
-    /// All rows.
-    pub const ALL: [Row; 5] = [Row::Compatibility, Row::Sla, Row::Replication, Row::Cdn, Row::Consistency];
-
-    /// Name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Row::Compatibility => "S3 compatibility",
-            Row::Sla => "availability SLA",
-            Row::Replication => "replication",
-            Row::Cdn => "CDN",
-            Row::Consistency => "consistency",
-        }
-    }
 }
 
 /// A kind of store.

@@ -121,11 +121,7 @@ async fn load() -> Result<Credentials, CredentialError> {
     match found {
         Ok(Some(found)) if !found.access_key_id.is_empty() => Ok(Credentials {
             expires_at: found.expires_in.map(|t| t.as_second()),
-            ..Credentials::new(
-                &found.access_key_id,
-                &found.secret_access_key,
-                found.session_token.as_deref(),
-            )
+            ..Credentials::new(&found.access_key_id, &found.secret_access_key, found.session_token.as_deref())
         }),
         Ok(_) => Err(CredentialError::Missing),
         Err(error) => Err(CredentialError::Chain(error.to_string())),

@@ -1,9 +1,9 @@
 //! The suite that every [`Store`] passes: unit tests run it over memory and wrappers, wire tests over real servers.
 
+use super::ownership::{KeySpace, RunId};
 use super::{
     Body, Collect, Failure, Ignore, Lane, Listing, Observer, PartTag, Reply, Request, Segments, Store,
 };
-use super::ownership::{KeySpace, RunId};
 use crate::rng::Stream;
 use bytes::Bytes;
 use std::rc::Rc;
@@ -200,7 +200,10 @@ async fn multipart(lane: &mut dyn Lane, space: &KeySpace) {
         do_it(Request::CreateMultipart { key: &key }).await.upload_id.expect("an upload has a name");
     let owned = space.own(&key).expect("below the prefix");
     do_it(Request::AbortMultipart { key: owned, upload_id: &abandoned }).await;
-    assert!(do_it(Request::ListUploads { prefix, token: "" }).await.uploads.is_empty(), "nothing is left unfinished");
+    assert!(
+        do_it(Request::ListUploads { prefix, token: "" }).await.uploads.is_empty(),
+        "nothing is left unfinished"
+    );
     assert!(get(lane, &key, None).await.unwrap() == parts.concat(), "the parts are the object");
 }
 

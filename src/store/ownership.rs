@@ -156,7 +156,8 @@ impl CreatedBucket {
     /// The proof that a marker's content gives; `None` if it is not one.
     pub fn proven_by(content: &[u8]) -> Option<CreatedBucket> {
         let text = std::str::from_utf8(content).ok()?;
-        (text.starts_with("plimsoll ") && text.contains(" created this bucket at ")).then_some(CreatedBucket(()))
+        (text.starts_with("plimsoll ") && text.contains(" created this bucket at "))
+            .then_some(CreatedBucket(()))
     }
 }
 

@@ -10,10 +10,10 @@ use plimsoll::net::tls::server_config;
 use plimsoll::s3::credentials::{CredentialSource, Credentials};
 use plimsoll::server::inject::{Injector, Spec};
 use plimsoll::server::{Parts, Settings, run};
+use plimsoll::store::ownership::{CreatedBucket, KeySpace};
 use plimsoll::store::s3::S3Store;
 use plimsoll::store::url::{StoreUrl, parse};
 use plimsoll::store::{Ignore, Request, Store};
-use plimsoll::store::ownership::{CreatedBucket, KeySpace};
 use tokio::sync::watch;
 
 pub const ACCESS: &str = "test-access";

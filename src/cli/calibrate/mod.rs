@@ -12,8 +12,8 @@ use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
-use super::out::{note, say};
 use super::exit::Exit;
+use super::out::{note, say};
 use crate::units::format_ms;
 use scenario::SCENARIOS;
 

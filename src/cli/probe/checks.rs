@@ -33,7 +33,12 @@ async fn get(background: &mut Background, key: &str) -> Result<Vec<u8>, Failure>
 }
 
 /// Put, read, tags, ranges, conditions, checksums.
-pub async fn objects(background: &mut Background, store: &dyn Store, (space, root): (&KeySpace, &str), findings: &mut Findings) {
+pub async fn objects(
+    background: &mut Background,
+    store: &dyn Store,
+    (space, root): (&KeySpace, &str),
+    findings: &mut Findings,
+) {
     let key = format!("{root}object");
     let content = b"what is put here".to_vec();
     let written = put(background, &key, &content, Vec::new()).await;
@@ -119,7 +124,8 @@ async fn conditions(background: &mut Background, root: &str, findings: &mut Find
         },
     );
     let wrong =
-        put(background, &key, b"third", vec![("if-match", "\"0123456789abcdef0123456789abcdef\"".into())]).await;
+        put(background, &key, b"third", vec![("if-match", "\"0123456789abcdef0123456789abcdef\"".into())])
+            .await;
     findings.tell("put if unchanged", told(wrong));
 }
 
@@ -132,7 +138,8 @@ async fn checksums(background: &mut Background, root: &str, findings: &mut Findi
         let header = checksum.header();
         let good = put(background, &key, content, vec![(header, checksum.of([content].into_iter()))]).await;
         let bad =
-            put(background, &key, content, vec![(header, checksum.of([b"other".as_slice()].into_iter()))]).await;
+            put(background, &key, content, vec![(header, checksum.of([b"other".as_slice()].into_iter()))])
+                .await;
         findings.tell(
             &format!("checksum {}", checksum.name()),
             match (good, bad) {

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::files::{self, Ground};
 use super::tool;
+use crate::cli::clean::run_clean;
 use crate::cli::exit::{Exit, block_on};
 use crate::cli::stores::Opened;
 use crate::clock::{SECOND, now_ns, process_cpu_ns, wall_now};
-use crate::cli::clean::run_clean;
 use crate::driver::background::{Background, Pages};
 use crate::driver::clean::Owned;
 use crate::driver::{Job, Shard, Site, run, workers_for};
@@ -136,9 +136,12 @@ pub fn recorded(ground: &Ground, loops: u32, opened: &[Opened]) -> Result<Experi
     let workload = Workload { phase: DATASET.into(), ..upload.workload };
     Ok(Experiment {
         name: "sync".into(),
-        description: format!("The files of `plimsoll sync`, which moved them {loops} times in each direction"),
+        description: format!(
+            "The files of `plimsoll sync`, which moved them {loops} times in each direction"
+        ),
         seed: ground.seed,
         stores: opened.iter().map(|o| o.written.clone()).collect(),
+        named: opened.iter().filter_map(|o| Some((o.written.clone(), o.named.clone()?))).collect(),
         repeats: 1,
         order: Order::Sequential,
         block_ns: 10 * SECOND,
@@ -181,7 +184,8 @@ fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Option<Log<
     // Both sides are looked at, as a tool does that does not know that one of them is empty.
     let here = files::scan(if up { &ground.source } else { &ground.target })
         .map_err(|e| Exit::input(format!("{}: {e}", ground.source.display())))?;
-    let there = block_on(list(ground, store.as_ref(), &contestant.space))?.map_err(|f| unusable(contestant, &f))?;
+    let there =
+        block_on(list(ground, store.as_ref(), &contestant.space))?.map_err(|f| unusable(contestant, &f))?;
     if up != there.is_empty() || (up && here.len() as u64 != ground.count) {
         return Err(Exit::check(format!("{}: the target was not empty", contestant.name())));
     }
@@ -244,7 +248,8 @@ async fn list(ground: &Ground, store: &dyn Store, space: &KeySpace) -> Result<Ve
     while let Some(page) = pages.next(&mut background).await? {
         found.extend(page.objects.into_iter().map(|o| (o.key, o.size)));
         if found.len() as u64 > ground.count + 10_000 {
-            let message = format!("the store lists over {} files, but the run has {}", found.len(), ground.count);
+            let message =
+                format!("the store lists over {} files, but the run has {}", found.len(), ground.count);
             return Err(Failure::new(ErrorClass::Corrupt, message, Default::default()));
         }
     }
@@ -297,7 +302,8 @@ pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Log
         empty(ground, store, &contestant.space)?;
     } else {
         files::empty_target(ground).map_err(io)?;
-        if block_on(list(ground, store, &contestant.space))?.map_err(|f| unusable(contestant, &f))?.is_empty() {
+        if block_on(list(ground, store, &contestant.space))?.map_err(|f| unusable(contestant, &f))?.is_empty()
+        {
             // Nobody has brought the files up yet.
             let up_first =
                 Contestant { store: contestant.store, space: contestant.space.clone(), client: None };

@@ -258,7 +258,8 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let contestants = contestants(&opened, &spaces, &arguments.client);
     let written = scratch::create(&files, id.as_str()).and_then(|()| files::write(&ground));
     let written = written.map_err(|e| Exit::input(format!("{}: {e}; choose another --dir", files.display())));
-    let outcome = written.and_then(|()| loops(arguments, (&ground, &budget), &contestants, &mut result, &mut directory));
+    let outcome = written
+        .and_then(|()| loops(arguments, (&ground, &budget), &contestants, &mut result, &mut directory));
     budget.lift();
     let removed = scratch::remove(&files, id.as_str());
     let mut problem = outcome.err().map(|exit| budget.ended().unwrap_or(exit));
@@ -294,8 +295,11 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
 
 /// Ours on every store, then each tool on every store.
 fn contestants<'a>(opened: &'a [Opened], spaces: &[KeySpace], clients: &[String]) -> Vec<Contestant<'a>> {
-    let ours =
-        opened.iter().zip(spaces).map(|(store, space)| Contestant { store, space: space.clone(), client: None });
+    let ours = opened.iter().zip(spaces).map(|(store, space)| Contestant {
+        store,
+        space: space.clone(),
+        client: None,
+    });
     let others = clients.iter().flat_map(|client| {
         opened.iter().zip(spaces).map(|(store, space)| Contestant {
             store,

@@ -21,8 +21,8 @@ use super::{
 };
 use crate::clock::{SECOND, Timer, now_ns};
 use crate::net::connection::Target;
-use crate::net::limits::MOST_ANSWER_BYTES;
 use crate::net::encode::hex;
+use crate::net::limits::MOST_ANSWER_BYTES;
 use crate::provider::calls::Call as Asked;
 use crate::s3::checksum::base64;
 use crate::s3::credentials::CredentialSource;

@@ -2,9 +2,9 @@
 
 use hyper::header::{CONTENT_LENGTH, ETAG, HeaderName};
 
+use crate::net::limits::MOST_ANSWER_BYTES;
 use crate::s3::checksum::Algorithm;
 use crate::s3::error::S3Error;
-use crate::net::limits::MOST_ANSWER_BYTES;
 use crate::s3::message::{Listing, completed, delete_many_failure, upload_id, uploads, versions};
 use crate::store::http::reading::{Reading, SHORT_BODY};
 use crate::store::{Failure, Reply, Request};
