@@ -171,6 +171,29 @@ fn keys_among_properties_are_used_and_kept_nowhere() {
     }
 }
 
+/// Loads of several hosts, each with its own seed and first record, were reported as corrupt.
+#[test]
+fn split_loads_verify_each_others_records() {
+    let server = Server::start("", false);
+    server.ready("");
+    let out = scratch("split");
+    for encoding in [&[][..], &["-p", "fieldlengthdistribution=uniform"]] {
+        let common = [&["-P", "workloadc", "-p", "recordcount=300", "--threads", "4"][..], encoding].concat();
+        for (start, seed) in [("0", "1"), ("100", "2"), ("200", "3")] {
+            let start = format!("insertstart={start}");
+            let part = ["-p", &start, "-p", "insertcount=100", "--seed", seed];
+            good(&ycsb(&server, "load", &[&common[..], &part].concat(), &out));
+        }
+        let all =
+            ["-p", "requestdistribution=sequential", "-p", "operationcount=300", "--seed", "4", "--json"];
+        let run = good(&ycsb(&server, "run", &[&common[..], &all].concat(), &out));
+        let result: RunResult = serde_json::from_str(&run).unwrap();
+        let operations: u64 = result.windows.iter().map(|w| w.operations).sum();
+        assert_eq!(operations, 300);
+        assert!(result.windows.iter().all(|w| w.errors.is_empty()), "{:?}", result.windows[0].errors);
+    }
+}
+
 #[test]
 fn bad_input_is_one_line_that_names_the_place() {
     let server = Server::start("", false);
@@ -190,6 +213,10 @@ fn bad_input_is_one_line_that_names_the_place() {
             "updateproportion=-1 must be a number, 0 or more",
         ),
         (vec!["-P", "workloada", "-p", "novalue"], "write name=value"),
+        (vec!["-P", "workloada", "-p", "plimsoll.foo=1"], "property 'plimsoll.foo' is unknown"),
+        (vec!["-P", "workloada", "-p", "s3.sizee=1"], "property 's3.sizee' is unknown"),
+        (vec!["-P", "workloade", "-p", "maxscanlength=2000"], "between 1 and 1000"),
+        (vec!["-P", "workloadd", "-p", "warmuptime=5"], "a warm-up cannot insert"),
         (vec![], "-P FILE is missing"),
     ] {
         let run = ycsb(&server, "run", &arguments, &out);

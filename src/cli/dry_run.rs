@@ -60,6 +60,8 @@ fn popularity(w: &Workload) -> String {
         Popularity::Sequential => ", one after another".into(),
         Popularity::Zipfian { theta } => format!(", zipfian {theta}"),
         Popularity::Latest { theta } => format!(", latest {theta}"),
+        Popularity::YcsbZipfian { .. } => ", zipfian as YCSB".into(),
+        Popularity::YcsbLatest => ", latest as YCSB".into(),
         Popularity::Exponential { percentile, objects } => {
             format!(", exponential: {percentile}% of operations on the last {:.0}%", objects * 100.0)
         }

@@ -121,8 +121,7 @@ fn content_of(
         return Ok(Content::length(dataset, operation));
     }
     let Some(path) = dataset.file_of(operation.index) else {
-        let size = dataset.size_of(operation.index, operation.version);
-        let cut = context.worker.job.block.cut(dataset.id(), operation.index, operation.version, size);
+        let cut = dataset.content(&context.worker.job.block, operation.index, operation.version);
         return Ok(match dataset.encoding {
             None => Content::Cut(cut),
             Some(encoding) if operation.kind.rewrites() && !encoding.writes_all => {

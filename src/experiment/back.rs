@@ -3,6 +3,7 @@
 use super::Experiment;
 use super::choices::{
     ConcurrencyRamp, ExponentialWritten, HotspotWritten, LognormalWritten, RateRamp, SumWritten,
+    YcsbZipfianWritten,
 };
 use super::written::{
     ConcurrencyWritten, EncodingWritten, ExperimentWritten, NamingWritten, ObjectsWritten, PhaseWritten,
@@ -156,6 +157,11 @@ fn popularity(popularity: Popularity) -> PopularityWritten {
         Popularity::Sequential => PopularityWritten::Name("sequential".into()),
         Popularity::Zipfian { theta } => PopularityWritten::Zipfian { zipfian: theta },
         Popularity::Latest { theta } => PopularityWritten::Latest { latest: theta },
+        Popularity::YcsbZipfian { items, order } => {
+            let order = order.name().to_string();
+            PopularityWritten::YcsbZipfian { ycsb_zipfian: YcsbZipfianWritten { items, order } }
+        }
+        Popularity::YcsbLatest => PopularityWritten::Name("ycsb_latest".into()),
         Popularity::Exponential { percentile, objects } => {
             PopularityWritten::Exponential { exponential: ExponentialWritten { percentile, objects } }
         }

@@ -66,7 +66,7 @@ pub struct LognormalWritten {
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PopularityWritten {
-    /// `uniform`, `sequential`, `zipfian`, `latest` or `hotspot`.
+    /// `uniform`, `sequential`, `zipfian`, `latest`, `hotspot` or `ycsb_latest`.
     Name(String),
     /// `{ zipfian = 0.99 }`.
     Zipfian {
@@ -83,11 +83,26 @@ pub enum PopularityWritten {
         /// Its shares.
         hotspot: HotspotWritten,
     },
+    /// `{ ycsb_zipfian = { items = 1001, order = "hashed" } }`.
+    YcsbZipfian {
+        /// Its modulus and hash.
+        ycsb_zipfian: YcsbZipfianWritten,
+    },
     /// `{ exponential = { percentile = 95, objects = 0.86 } }`.
     Exponential {
         /// Its shares.
         exponential: ExponentialWritten,
     },
+}
+
+/// Modulus and hash of YCSB's zipfian.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct YcsbZipfianWritten {
+    /// Keys of the modulus: those that are there, those that inserts are expected to add, and one.
+    pub items: u64,
+    /// `hashed` (YCSB) or `hashed-go` (go-ycsb).
+    pub order: String,
 }
 
 /// Shares of an exponential popularity.
@@ -227,6 +242,10 @@ fn popularity(value: Value) -> Result<PopularityWritten, String> {
             .or_else(|| {
                 let exponential = field(&table, "exponential");
                 exponential.map(|f| f.map(|exponential| PopularityWritten::Exponential { exponential }))
+            })
+            .or_else(|| {
+                let zipfian = field(&table, "ycsb_zipfian");
+                zipfian.map(|f| f.map(|ycsb_zipfian| PopularityWritten::YcsbZipfian { ycsb_zipfian }))
             })
             .unwrap_or_else(|| Err(POPULARITY.into())),
         _ => Err(POPULARITY.into()),

@@ -9,7 +9,7 @@ use crate::schedule::{Phase, Role};
 use crate::units::{format_size, parse_size};
 use crate::workload::dataset::{Existing, Source, Upload};
 use crate::workload::mix::Mix;
-use crate::workload::naming::Naming;
+use crate::workload::naming::{Naming, RecordOrder};
 use crate::workload::popularity::{DEFAULT_THETA, Popularity};
 use crate::workload::size::Size;
 use crate::workload::{Dataset, Inserts, OperationKind};
@@ -393,10 +393,19 @@ fn resolve_popularity(written: Option<&PopularityWritten>) -> Result<Popularity,
             "latest" => Ok(Popularity::Latest { theta: DEFAULT_THETA }),
             // YCSB's hotspotdatafraction and hotspotopnfraction.
             "hotspot" => Ok(Popularity::Hotspot { objects: 0.2, operations: 0.8 }),
+            "ycsb_latest" => Ok(Popularity::YcsbLatest),
             other => {
                 Err(problem(format!("'{other}' must be uniform, sequential, zipfian, latest or hotspot")))
             }
         },
+        Some(PopularityWritten::YcsbZipfian { ycsb_zipfian }) => {
+            let hashes = [RecordOrder::Hashed, RecordOrder::HashedGo];
+            let order = hashes.into_iter().find(|o| o.name() == ycsb_zipfian.order);
+            let fit = order.filter(|_| ycsb_zipfian.items > 0);
+            let text = "ycsb_zipfian: items must be above 0, order hashed or hashed-go";
+            let order = fit.ok_or_else(|| problem(text.into()))?;
+            Ok(Popularity::YcsbZipfian { items: ycsb_zipfian.items, order })
+        }
         Some(PopularityWritten::Zipfian { zipfian }) => {
             Ok(Popularity::Zipfian { theta: exponent(*zipfian)? })
         }

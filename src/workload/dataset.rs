@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::naming::{Naming, names_seed};
+use super::payload::{Block, Cut};
 use super::size::Size;
-use crate::rng::{Stream, hash_name};
+use crate::rng::{Stream, hash_name, mix};
 
 /// A set of objects.
 #[derive(Debug, Clone, PartialEq)]
@@ -159,11 +160,25 @@ impl Dataset {
         match (self.found(), &self.size) {
             (Some(found), _) => found.size(index),
             (None, Size::Fixed(bytes)) => *bytes,
-            (None, size) => {
-                // The name's digest keeps the sizes of two datasets apart.
-                let stream = Stream::new(self.seed ^ self.id(), "sizes");
-                size.draw(stream, version.wrapping_mul(self.count.max(1)).wrapping_add(index))
-            }
+            (None, size) => match self.naming.record_number(index) {
+                // As the content, a record's size depends on its key and version alone.
+                Some(number) => size.draw(Stream::new(0, "record sizes"), mix(number).wrapping_add(version)),
+                None => {
+                    // The name's digest keeps the sizes of two datasets apart.
+                    let stream = Stream::new(self.seed ^ self.id(), "sizes");
+                    size.draw(stream, version.wrapping_mul(self.count.max(1)).wrapping_add(index))
+                }
+            },
+        }
+    }
+
+    /// The content of one version of object `index`. That of a record depends on its key and version alone, because
+    /// another run, with another seed and another first record, may have written it.
+    pub fn content(&self, block: &Block, index: u64, version: u64) -> Cut {
+        let size = self.size_of(index, version);
+        match self.naming.record_number(index) {
+            Some(number) => block.record(number, version, size),
+            None => block.cut(self.id(), index, version, size),
         }
     }
 

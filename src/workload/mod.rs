@@ -13,6 +13,7 @@ pub mod naming;
 pub mod payload;
 pub mod popularity;
 pub mod size;
+pub mod ycsb;
 
 pub use dataset::Dataset;
 

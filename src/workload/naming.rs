@@ -119,6 +119,14 @@ impl Naming {
         }
     }
 
+    /// The number in the key of record `index`; `None` for objects that are no records.
+    pub fn record_number(&self, index: u64) -> Option<u64> {
+        match &self.parts[..] {
+            [Part::Text(_), Part::Record(order, _, first)] => Some(order.number(first + index)),
+            _ => None,
+        }
+    }
+
     /// A template such as `logs/{hex}/{index}.bin`, with `prefixes` prefixes where it holds `{prefix}`.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //!
 //! An object is a row of segments of at most 1 MiB; each is a slice of a 2 MiB block at an offset derived from
 //! (seed, dataset, index, version, segment). Two objects differ nearly everywhere, and so do two versions of one.
+//! Records are kept from run to run, so their offsets derive from their number and version alone ([`Block::record`]).
 
 use bytes::Bytes;
 
@@ -10,8 +11,10 @@ use crate::rng::{Stream, mix};
 
 /// Bytes of a full segment.
 const SEGMENT: u64 = 1 << 20;
+/// Keeps the contents of records apart from those of other objects: "records" in ASCII.
+const RECORDS: u64 = 0x0073_6472_6f63_6572;
 
-/// The shared block of a seed.
+/// The block from which all contents are cut; the seed decides where.
 #[derive(Clone, Debug)]
 pub struct Block {
     data: Bytes,
@@ -19,12 +22,19 @@ pub struct Block {
 }
 
 impl Block {
-    /// Generates the block: two segments long, so that any offset within the first leaves a whole segment.
+    /// Generates the block: two segments long, so that any offset within the first leaves a whole segment. Its bytes are
+    /// the same for every seed, so that runs with different seeds can read the same records.
     pub fn new(seed: u64) -> Block {
-        let stream = Stream::new(seed, "payload");
+        let stream = Stream::new(0, "payload");
         let words = 2 * SEGMENT / 8;
         let data: Vec<u8> = (0..words).flat_map(|i| stream.at(i).to_le_bytes()).collect();
         Block { data: data.into(), seed }
+    }
+
+    /// The content of one version of the record whose key holds `number`: the same whatever the seed, the number of
+    /// records and the first of them.
+    pub fn record(&self, number: u64, version: u64, size: u64) -> Cut {
+        Cut { data: self.data.clone(), key: mix(mix(RECORDS ^ number) ^ version), size }
     }
 
     /// The content of one version of one object.
@@ -145,6 +155,15 @@ mod tests {
             let equal = bytes(&other).iter().zip(&base).filter(|(a, b)| a == b).count();
             assert!(equal < 40, "{equal} of 1024 bytes agree; 4 are expected by chance");
         }
+    }
+
+    #[test]
+    fn a_records_content_depends_on_its_number_and_version_alone() {
+        let of =
+            |seed: u64, number: u64, version: u64| bytes(&Block::new(seed).record(number, version, 1000));
+        assert_eq!(of(1, 7, 0), of(2, 7, 0));
+        assert_ne!(of(1, 7, 0), of(1, 8, 0));
+        assert_ne!(of(1, 7, 0), of(1, 7, 1));
     }
 
     #[test]

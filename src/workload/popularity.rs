@@ -1,6 +1,9 @@
-//! Which object a read addresses: uniform, sequential, zipfian, latest, hotspot or exponential, as in YCSB; each a pure function of a
-//! stream and an operation's number, so that no worker needs to know what another has drawn.
+//! Which object a read addresses: uniform, sequential, zipfian, latest, hotspot or exponential; each a pure function of a stream and an
+//! operation's number, so that no worker needs to know what another has drawn. What YCSB calls zipfian and latest is in
+//! [`super::ycsb`].
 
+use super::naming::RecordOrder;
+use super::ycsb;
 use crate::rng::{Stream, mix};
 
 /// Exponent of the zipfian distributions where none is written, as in YCSB.
@@ -24,7 +27,16 @@ pub enum Popularity {
         /// Exponent, above 0.
         theta: f64,
     },
-    /// A share of the operations goes to a share of the objects (the first ones), the rest to the others.
+    /// YCSB's zipfian: a rank among 10^10 items, hashed modulo `items`; keys that are not there are drawn again.
+    YcsbZipfian {
+        /// Keys of the modulus: those that are there, those that inserts are expected to add, and one.
+        items: u64,
+        /// The hash: YCSB's or go-ycsb's.
+        order: RecordOrder,
+    },
+    /// YCSB's latest: its approximate zipfian over all records but the oldest, the newest first.
+    YcsbLatest,
+    /// A share of the operations goes to a share of the objects (the first ones, rounded down as YCSB does), the rest to the others.
     Hotspot {
         /// Share of the objects that are hot, above 0 and below 1.
         objects: f64,
@@ -47,6 +59,8 @@ pub struct Picker {
     popularity: Popularity,
     count: u64,
     zipf: Option<Zipf>,
+    scrambled: Option<ycsb::Scrambled>,
+    latest: Option<ycsb::Latest>,
     scatter: Scatter,
     draws: Stream,
 }
@@ -65,7 +79,13 @@ impl Picker {
         };
         let label = |what: &str| format!("{what}/{phase}");
         let scatter = Scatter::new(count.max(1), Stream::new(seed, &label("scatter")).at(0));
-        Picker { popularity, count: count.max(1), zipf, scatter, draws: Stream::new(seed, &label("keys")) }
+        let scrambled = match popularity {
+            Popularity::YcsbZipfian { items, order } => Some(ycsb::Scrambled::new(items, order)),
+            _ => None,
+        };
+        let latest = (popularity == Popularity::YcsbLatest).then(|| ycsb::Latest::new(count.max(1)));
+        let draws = Stream::new(seed, &label("keys"));
+        Picker { popularity, count: count.max(1), zipf, scrambled, latest, scatter, draws }
     }
 
     /// The object that operation `i` addresses, the `ordinal`-th of its kind; `added` objects have been written behind the others since.
@@ -76,6 +96,10 @@ impl Picker {
             Popularity::Sequential => ordinal % self.count,
             Popularity::Zipfian { .. } => self.scatter.at(rank()),
             Popularity::Latest { .. } => self.count + added - 1 - rank(),
+            Popularity::YcsbZipfian { .. } => {
+                self.scrambled.as_ref().map_or(0, |s| s.key(self.draws, i, self.count + added))
+            }
+            Popularity::YcsbLatest => self.latest.as_ref().map_or(0, |l| l.key(self.draws, i, added)),
             Popularity::Exponential { percentile, objects } => {
                 // YCSB's generator, its tail beyond the oldest object cut off.
                 let n = (self.count + added) as f64;
@@ -85,7 +109,7 @@ impl Picker {
                 (n as u64 - 1).saturating_sub(back as u64)
             }
             Popularity::Hotspot { objects, operations } => {
-                let hot = ((self.count as f64 * objects).round() as u64).clamp(1, self.count);
+                let hot = ((self.count as f64 * objects) as u64).clamp(1, self.count);
                 if hot == self.count || self.draws.unit(2 * i) < operations {
                     self.draws.below(2 * i + 1, hot)
                 } else {
@@ -229,6 +253,14 @@ mod tests {
     fn hotspot_fits() {
         let seen = counts(Popularity::Hotspot { objects: 0.2, operations: 0.8 }, 100);
         let shares: Vec<f64> = (0..100).map(|i| if i < 20 { 0.04 } else { 0.0025 }).collect();
+        assert_fits(&seen, &shares);
+    }
+
+    /// YCSB rounds the number of hot keys down: 0.29 of 10 are 2.
+    #[test]
+    fn hot_keys_are_rounded_down() {
+        let seen = counts(Popularity::Hotspot { objects: 0.29, operations: 0.8 }, 10);
+        let shares: Vec<f64> = (0..10).map(|i| if i < 2 { 0.4 } else { 0.025 }).collect();
         assert_fits(&seen, &shares);
     }
 

@@ -4,7 +4,10 @@
 //! A record is an object of fixed size under `table/`, so that an update keeps its size; `go-ycsb` encoding writes their msgpack map
 //! instead. Reads never address a record that is not there. `target` is an open loop: times count from when an operation was meant.
 
+mod lines;
+mod names;
 pub mod properties;
+mod shares;
 
 use std::collections::BTreeMap;
 
@@ -12,7 +15,7 @@ use super::written::{
     ConcurrencyWritten, EncodingWritten, ExperimentWritten, ObjectsWritten, PhaseWritten, PopularityWritten,
     RateWritten, RecordsWritten, ScanWritten, SizeWritten,
 };
-use crate::experiment::choices::{ExponentialWritten, HotspotWritten, SumWritten};
+use crate::experiment::choices::{ExponentialWritten, HotspotWritten, SumWritten, YcsbZipfianWritten};
 use properties::{Family, Properties, PropertyError};
 
 /// How records are written.
@@ -35,8 +38,6 @@ pub enum Part {
 
 /// Most reads of one scan: one page of a listing.
 const MOST_SCANNED: u64 = 1000;
-/// Digits to which proportions are kept.
-const SHARES: f64 = 10_000.0;
 
 /// Lengths of fields, as a size.
 fn field_size(p: &Properties) -> Result<SizeWritten, PropertyError> {
@@ -91,13 +92,26 @@ fn record_size(p: &Properties) -> Result<SizeWritten, PropertyError> {
     })
 }
 
-fn popularity(p: &Properties) -> Result<PopularityWritten, PropertyError> {
+/// The keys of YCSB's modulus: the records, twice the inserts that are expected, and one (`CoreWorkload.init`).
+fn scrambled(p: &Properties, family: Family, count: u64) -> Result<PopularityWritten, PropertyError> {
+    let inserts = p.number("insertproportion", 0.0)? * p.whole("operationcount", 0)? as f64 * 2.0;
+    let order = match family {
+        Family::Ycsb => "hashed",
+        Family::GoYcsb => "hashed-go",
+    };
+    let items = count.saturating_add(inserts as u64).saturating_add(1);
+    Ok(PopularityWritten::YcsbZipfian { ycsb_zipfian: YcsbZipfianWritten { items, order: order.into() } })
+}
+
+fn popularity(p: &Properties, family: Family, count: u64) -> Result<PopularityWritten, PropertyError> {
     let kinds = ["uniform", "sequential", "zipfian", "latest", "hotspot", "exponential"];
     let share = |name: &str, default: f64| {
         let value = p.number(name, default)?;
         if value > 0.0 && value <= 1.0 { Ok(value) } else { Err(p.wrong(name, "above 0 and at most 1")) }
     };
     Ok(match p.word("requestdistribution", &kinds)? {
+        "zipfian" => scrambled(p, family, count)?,
+        "latest" => PopularityWritten::Name("ycsb_latest".into()),
         "hotspot" => {
             let hotspot = HotspotWritten {
                 objects: share("hotspotdatafraction", 0.2)?.min(0.999_999),
@@ -166,30 +180,77 @@ fn operations(p: &Properties) -> Result<BTreeMap<String, u32>, PropertyError> {
         ("scan", "scanproportion", 0.0),
         ("read_modify_write", "readmodifywriteproportion", 0.0),
     ] {
-        shares.push((name, p.number(property, default)?));
+        shares.push((name, property, p.number(property, default)?));
     }
-    let sum: f64 = shares.iter().map(|(_, share)| share).sum();
-    if sum <= 0.0 {
+    let proportions: Vec<f64> = shares.iter().map(|(_, _, share)| *share).collect();
+    if proportions.iter().sum::<f64>() <= 0.0 {
         return Err(p.wrong("readproportion", "such that the proportions add up to more than 0"));
     }
-    let weight = |share: f64| (share / sum * SHARES).round() as u32;
-    Ok(shares.into_iter().map(|(n, share)| (n.to_string(), weight(share))).filter(|(_, w)| *w > 0).collect())
+    let least = "0, or at least 1/10000 of the sum of all proportions and a multiple of that within 1%";
+    let weights = shares::weights(&proportions).map_err(|at| p.wrong(shares[at].1, least))?;
+    Ok(shares.iter().zip(weights).filter(|(_, w)| *w > 0).map(|((n, ..), w)| ((*n).to_string(), w)).collect())
+}
+
+/// Lengths of scans: a listing of one page finds the records.
+fn scan(p: &Properties) -> Result<ScanWritten, PropertyError> {
+    let (min, max) = (p.whole("minscanlength", 1)?, p.whole("maxscanlength", MOST_SCANNED)?);
+    if !(1..=MOST_SCANNED).contains(&max) {
+        return Err(p.wrong("maxscanlength", "between 1 and 1000, the keys of one listing"));
+    }
+    if !(1..=max).contains(&min) {
+        return Err(p.wrong("minscanlength", "at least 1 and not above maxscanlength"));
+    }
+    let zipfian = p.word("scanlengthdistribution", &["uniform", "zipfian"])? == "zipfian";
+    Ok(ScanWritten { min: Some(min), max, theta: zipfian.then_some(0.99) })
+}
+
+/// How reads are verified: compared, unless `dataintegrity=false` says otherwise.
+fn verify(p: &Properties, encoding: RecordEncoding) -> Result<Option<String>, PropertyError> {
+    match (p.get("dataintegrity"), p.flag("dataintegrity", false)?, encoding) {
+        (Some(_), true, RecordEncoding::GoYcsb) => {
+            Err(p.wrong("dataintegrity", "false with --encoding go-ycsb, whose records are not compared"))
+        }
+        (Some(_), false, _) => Ok(Some("off".into())),
+        _ => Ok(None),
+    }
+}
+
+/// Phases with the warm-up of `warmuptime` before them.
+///
+/// # Errors
+/// If the operations insert: a warm-up would insert the records that the measured phase inserts.
+fn with_warmup(p: &Properties, phase: PhaseWritten) -> Result<Vec<PhaseWritten>, PropertyError> {
+    let warmup = p.whole("warmuptime", 0)?;
+    if warmup == 0 {
+        return Ok(vec![phase]);
+    }
+    if phase.operations.contains_key("put") {
+        let expected =
+            "0 for a load and with insertproportion; a warm-up cannot insert what is measured afterwards";
+        return Err(p.wrong("warmuptime", expected));
+    }
+    let before = PhaseWritten {
+        name: "warmup".into(),
+        role: Some("warmup".into()),
+        duration: Some(format!("{warmup}s")),
+        stop_after: None,
+        ..phase.clone()
+    };
+    Ok(vec![before, phase])
 }
 
 /// What is done to the records, and for how long.
 fn transactions(
     p: &Properties,
+    family: Family,
     phase: &mut PhaseWritten,
     objects: &mut ObjectsWritten,
 ) -> Result<(), PropertyError> {
     phase.operations = operations(p)?;
-    objects.popularity = Some(popularity(p)?);
+    let count = objects.records.as_ref().map_or(0, |r| r.count);
+    objects.popularity = Some(popularity(p, family, count)?);
     if phase.operations.contains_key("scan") {
-        objects.scan = Some(ScanWritten {
-            min: Some(p.whole("minscanlength", 1)?.clamp(1, MOST_SCANNED)),
-            max: p.whole("maxscanlength", MOST_SCANNED)?.clamp(1, MOST_SCANNED),
-            theta: (p.word("scanlengthdistribution", &["uniform", "zipfian"])? == "zipfian").then_some(0.99),
-        });
+        objects.scan = Some(scan(p)?);
     }
     let (most, seconds) = (p.whole("operationcount", 0)?, p.whole("maxexecutiontime", 0)?);
     if most == 0 && seconds == 0 {
@@ -241,26 +302,15 @@ pub fn to_written(
         phase.stop_after = Some(count);
         phase.retries = Some(p.whole("core_workload_insertion_retry_limit", 0)?.min(100) as u32);
     } else {
-        transactions(p, &mut phase, &mut objects)?;
+        transactions(p, family, &mut phase, &mut objects)?;
     }
     phase.objects = objects;
-    let warmup = p.whole("warmuptime", 0)?;
-    let mut phases = Vec::new();
-    if warmup > 0 && part == Part::Run && !phase.operations.contains_key("put") {
-        phases.push(PhaseWritten {
-            name: "warmup".into(),
-            role: Some("warmup".into()),
-            duration: Some(format!("{warmup}s")),
-            stop_after: None,
-            ..phase.clone()
-        });
-    }
-    phases.push(phase);
+    phase.verify = verify(p, encoding)?;
     Ok(ExperimentWritten {
         name: format!("ycsb-{name}"),
         description: format!("YCSB core workload, {name} part"),
         seed,
-        phase: phases,
+        phase: with_warmup(p, phase)?,
         ..ExperimentWritten::default()
     })
 }
@@ -273,8 +323,9 @@ pub fn store_of(p: &Properties, family: Family) -> Option<String> {
     };
     let mut query = Vec::new();
     if let Some(endpoint) = p.get("s3.endpoint").or_else(|| p.get("s3.endPoint")) {
+        let scheme = p.get("s3.protocol").map_or("https".into(), str::to_ascii_lowercase);
         let endpoint =
-            if endpoint.contains("://") { endpoint.to_string() } else { format!("https://{endpoint}") };
+            if endpoint.contains("://") { endpoint.to_string() } else { format!("{scheme}://{endpoint}") };
         query.push(format!("endpoint={endpoint}"));
     }
     if let Some(region) = p.get("s3.region") {
@@ -292,6 +343,8 @@ mod tests {
     use super::*;
     use crate::experiment::back::to_toml;
     use crate::experiment::resolve::{parse, resolve};
+    use crate::workload::naming::RecordOrder;
+    use crate::workload::popularity::Popularity;
 
     fn read(files: &[&str], single: &[&str], family: Family) -> Properties {
         let own = |list: &[&str]| list.iter().map(|s| (*s).to_string()).collect::<Vec<_>>();
@@ -376,6 +429,89 @@ mod tests {
         ] {
             let message = refused(&single);
             assert!(message.contains(said), "{message}");
+        }
+    }
+
+    fn refusal(part: Part, files: &[&str], single: &[&str], encoding: RecordEncoding) -> String {
+        let p = read(files, single, Family::Ycsb);
+        to_written(part, &p, Family::Ycsb, encoding, 1).unwrap_err().to_string()
+    }
+
+    fn run_of(files: &[&str], single: &[&str], family: Family) -> crate::schedule::Phase {
+        let p = read(files, single, family);
+        let written = to_written(Part::Run, &p, family, RecordEncoding::Bytes, 1).unwrap();
+        resolve(written).unwrap().phases.pop().unwrap()
+    }
+
+    /// Scans were cut to 1,000 records, a warm-up was left out, and small proportions were dropped, each without a word.
+    #[test]
+    fn what_cannot_be_honoured_is_refused() {
+        use RecordEncoding::{Bytes, GoYcsb};
+        for (part, file, property, encoding, said) in [
+            (Part::Run, "workloade", "maxscanlength=5000", Bytes, "between 1 and 1000"),
+            (Part::Run, "workloade", "maxscanlength=0", Bytes, "between 1 and 1000"),
+            (Part::Run, "workloade", "minscanlength=0", Bytes, "not above maxscanlength"),
+            (Part::Run, "workloade", "minscanlength=200", Bytes, "not above maxscanlength"),
+            (Part::Run, "workloadd", "warmuptime=10", Bytes, "a warm-up cannot insert"),
+            (Part::Load, "workloada", "warmuptime=10", Bytes, "a warm-up cannot insert"),
+            (Part::Run, "workloada", "scanproportion=0.00001", Bytes, "at least 1/10000"),
+            (Part::Run, "workloada", "dataintegrity=true", GoYcsb, "not compared"),
+            (Part::Load, "workloada", "dataintegrity=maybe", Bytes, "true or false"),
+        ] {
+            let message = refusal(part, &[file], &[property], encoding);
+            assert!(message.contains(said), "{property}: {message}");
+        }
+    }
+
+    #[test]
+    fn warmuptime_scan_lengths_dataintegrity_and_small_proportions_are_honoured() {
+        let p = read(&["workloada"], &["warmuptime=7"], Family::Ycsb);
+        let written = to_written(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
+        assert_eq!(written.phase[0].duration.as_deref(), Some("7s"));
+        let scan =
+            run_of(&["workloade"], &["minscanlength=3", "maxscanlength=9"], Family::Ycsb).workload.scan;
+        assert_eq!((scan.min, scan.max), (3, 9));
+        let verify = |value: &str| run_of(&["workloada"], &[value], Family::Ycsb).verify;
+        assert_eq!(verify("dataintegrity=true"), crate::schedule::Verify::On);
+        assert_eq!(verify("dataintegrity=false"), crate::schedule::Verify::Off);
+        let small = ["readproportion=0.9999", "updateproportion=0.0001"];
+        let mix = run_of(&["workloada"], &small, Family::Ycsb).workload.mix;
+        assert_eq!((mix.share(crate::workload::OperationKind::Update), mix.total()), (1, 10_000));
+    }
+
+    /// Zipfian draws were of the records themselves, not of YCSB's 10^10 items.
+    #[test]
+    fn zipfian_and_latest_are_ycsbs_own() {
+        let of = |file: &str, single: &[&str], family| run_of(&[file], single, family).workload.popularity;
+        let zipfian = |items, order| Popularity::YcsbZipfian { items, order };
+        assert_eq!(of("workloadc", &[], Family::Ycsb), zipfian(1001, RecordOrder::Hashed));
+        // 5% of 1,000 operations insert; YCSB expects twice as many.
+        assert_eq!(of("workloade", &[], Family::Ycsb), zipfian(1101, RecordOrder::Hashed));
+        let go = of("workloada", &["requestdistribution=zipfian"], Family::GoYcsb);
+        assert_eq!(go, zipfian(1001, RecordOrder::HashedGo));
+        assert_eq!(of("workloadd", &[], Family::Ycsb), Popularity::YcsbLatest);
+    }
+
+    /// A second load, with its own seed and first record, wrote other bytes, and every read of them was "corrupt".
+    #[test]
+    fn content_does_not_depend_on_the_seed_or_insertstart() {
+        let dataset = |part, single: &[&str], seed| {
+            let single = [&["fieldlengthdistribution=uniform", "recordcount=200"][..], single].concat();
+            let p = read(&["workloadc"], &single, Family::Ycsb);
+            let written = to_written(part, &p, Family::Ycsb, RecordEncoding::Bytes, seed).unwrap();
+            resolve(written).unwrap().phases.pop().unwrap().workload.written
+        };
+        let [first, second] = [7, 8].map(crate::workload::payload::Block::new);
+        let loaded = dataset(Part::Load, &["insertstart=100", "insertcount=100"], 7);
+        let expected = dataset(Part::Run, &[], 8);
+        for index in 0..100 {
+            let (mut one, mut other) = (String::new(), String::new());
+            loaded.key_into(&mut one, "", index);
+            expected.key_into(&mut other, "", index + 100);
+            assert_eq!(one, other);
+            let (one, other) = (loaded.content(&first, index, 0), expected.content(&second, index + 100, 0));
+            assert_eq!(one.total(), other.total());
+            assert_eq!(one.segment(0), other.segment(0));
         }
     }
 

@@ -2,6 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use super::lines::LogicalLines;
+use super::names::{DEFAULT_ONLY, KNOWN, WITHOUT_EFFECT, of_another_binding};
+
 /// Which family a file is written for; they differ in their built-in workloads and in how they hash keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
@@ -94,76 +97,6 @@ pub enum PropertyError {
     },
 }
 
-/// Properties that are understood.
-pub const KNOWN: &[&str] = &[
-    "core_workload_insertion_retry_limit",
-    "dataintegrity",
-    "exponential.frac",
-    "exponential.percentile",
-    "fieldcount",
-    "fieldlength",
-    "fieldlengthdistribution",
-    "fieldlengthhistogram",
-    "hotspotdatafraction",
-    "hotspotopnfraction",
-    "insertcount",
-    "insertorder",
-    "insertproportion",
-    "insertstart",
-    "keyprefix",
-    "maxexecutiontime",
-    "maxscanlength",
-    "minfieldlength",
-    "minscanlength",
-    "operationcount",
-    "readmodifywriteproportion",
-    "readproportion",
-    "recordcount",
-    "requestdistribution",
-    "scanlengthdistribution",
-    "scanproportion",
-    "table",
-    "target",
-    "threadcount",
-    "updateproportion",
-    "warmuptime",
-    "workload",
-    "writeallfields",
-    "zeropadding",
-    "s3.access_key",
-    "s3.accessKeyId",
-    "s3.bucket",
-    "s3.endPoint",
-    "s3.endpoint",
-    "s3.region",
-    "s3.secretKey",
-    "s3.secret_key",
-    "s3.use_path_style",
-];
-
-/// Properties of both families that say nothing about what is done to a store: how results are printed, how a process is run.
-const WITHOUT_EFFECT: &[&str] = &[
-    "basicdb",
-    "batch.size",
-    "client",
-    "command",
-    "core_workload_insertion_retry_interval",
-    "db",
-    "debug.pprof",
-    "dotransactions",
-    "dropdata",
-    "exporter",
-    "exportfile",
-    "fieldnameprefix",
-    "label",
-    "measurementtype",
-    "outputstyle",
-    "readallfields",
-    "silence",
-    "status",
-    "verbose",
-];
-
 /// How many letters one name is away from another.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
@@ -209,41 +142,34 @@ impl Properties {
         Ok(out)
     }
 
-    /// Reads the text of a file: `name=value`, `name: value` or `name value`, `#` and `!` before comments, a backslash at the end of
-    /// a line that goes on.
+    /// Reads the text of a file.
     fn add_text(&mut self, file: &str, text: &str) -> Result<(), PropertyError> {
-        let mut lines = (1..).zip(text.lines());
-        while let Some((number, line)) = lines.next() {
-            let mut whole = line.trim().to_string();
-            while let (true, Some((_, next))) =
-                (whole.ends_with('\\'), if whole.ends_with('\\') { lines.next() } else { None })
-            {
-                whole.pop();
-                whole.push_str(next.trim());
-            }
-            if whole.is_empty() || whole.starts_with(['#', '!']) {
-                continue;
-            }
-            let place = format!("{file}:{number}");
-            let cut = whole.find(['=', ':', ' ', '\t']);
-            let Some(cut) = cut.filter(|cut| *cut > 0) else {
-                return Err(PropertyError::Line { place, text: whole });
-            };
-            let (name, value) = whole.split_at(cut);
-            let value = value.trim_start().trim_start_matches(['=', ':']).trim();
-            self.add(name.trim(), value, place)?;
+        for line in LogicalLines::of(text) {
+            let place = format!("{file}:{}", line.number);
+            let refused = || PropertyError::Line { place: place.clone(), text: line.text.trim().to_string() };
+            let (name, value) = line.pair().ok_or_else(refused)?;
+            self.add(&name, value.trim(), place.clone())?;
         }
         Ok(())
     }
 
     fn add(&mut self, name: &str, value: &str, place: String) -> Result<(), PropertyError> {
-        // What belongs to a binding of its own is none of ours.
-        let foreign = name.contains('.') && !name.starts_with("s3.") && !KNOWN.contains(&name);
-        if foreign || WITHOUT_EFFECT.contains(&name) {
+        if WITHOUT_EFFECT.contains(&name) || of_another_binding(name) {
             return Ok(());
         }
-        let ours = name.starts_with("s3.") || KNOWN.contains(&name);
-        if !ours {
+        if let Some((_, default)) = DEFAULT_ONLY.iter().find(|(known, _)| *known == name) {
+            let expected = || format!("{default}; Plimsoll does nothing else");
+            return match value.is_empty() || value.eq_ignore_ascii_case(default) {
+                true => Ok(()),
+                false => Err(PropertyError::Value {
+                    place,
+                    name: name.into(),
+                    value: value.into(),
+                    expected: expected(),
+                }),
+            };
+        }
+        if !KNOWN.contains(&name) {
             let near = KNOWN.iter().map(|known| (distance(name, known), known)).min();
             let hint = near.filter(|(d, _)| *d <= 3).map(|(_, known)| format!("; is it {known}?"));
             return Err(PropertyError::Unknown { place, name: name.into(), hint: hint.unwrap_or_default() });
@@ -360,6 +286,36 @@ mod tests {
         let word =
             read("requestdistribution=zipf").unwrap().word("requestdistribution", &["uniform", "zipfian"]);
         assert!(word.unwrap_err().to_string().contains("uniform, zipfian"));
+    }
+
+    /// Every dotted name was taken for that of another binding, and every name after `s3.` was taken without effect.
+    #[test]
+    fn misspelt_dotted_names_are_refused() {
+        for wrong in [
+            "plimsoll.foo=1",
+            "s3.sizee=1",
+            "exponential.fraction=1",
+            "mongdb.url=x",
+            "measurement.intervall=1",
+            "mongodb.=x",
+        ] {
+            let message = read(wrong).map(|_| ()).unwrap_err().to_string();
+            assert!(message.starts_with("f:1: property '") && message.contains("is unknown"), "{message}");
+        }
+        for right in
+            ["mongodb.url=x", "measurement.interval=1", "s3.maxErrorRetry=15", "s3.sse=false", "s3.ssec=null"]
+        {
+            assert!(read(right).is_ok(), "{right}");
+        }
+        let encrypted = read("s3.sse=true").map(|_| ()).unwrap_err().to_string();
+        assert_eq!(encrypted, "f:1: s3.sse=true must be false; Plimsoll does nothing else");
+    }
+
+    #[test]
+    fn a_comment_that_ends_in_a_backslash_hides_no_property() {
+        let properties = read("# data in C:\\\nrecordcount=7\ntable=caf\\u00e9\n").unwrap();
+        assert_eq!((properties.get("recordcount"), properties.get("table")), (Some("7"), Some("caf\u{e9}")));
+        assert!(read("table=\\u00zz").map(|_| ()).unwrap_err().to_string().contains("f:1"));
     }
 
     #[test]
