@@ -57,6 +57,13 @@ fn whole(digits: u128, places: u32, factor: u128) -> Option<u128> {
     product.is_multiple_of(scale).then(|| product / scale)
 }
 
+/// `number x factor`, rounded half up; `None` for a number that is not 0 and rounds to it.
+fn rounded(digits: u128, places: u32, factor: u128) -> Option<u128> {
+    let (product, scale) = (digits.checked_mul(factor)?, 10u128.pow(places));
+    let bytes = product.checked_add(scale / 2)? / scale;
+    (bytes > 0 || digits == 0).then_some(bytes)
+}
+
 /// Most bytes that a size may have.
 const MOST_BYTES: u128 = 1 << 62;
 
@@ -80,7 +87,8 @@ fn bytes_of(unit: &str) -> Option<u128> {
     })
 }
 
-/// Reads a size in bytes: `4096`, `1KiB`, `9 GiB` (binary), `10 MB` (decimal).
+/// Reads a size in bytes: `4096`, `1KiB`, `1.3 TiB` (binary), `10 MB` (decimal). A fraction of a unit is computed exactly and rounded to
+/// whole bytes; bytes themselves have no fraction.
 ///
 /// # Errors
 /// [`UnitError::Size`] for anything else.
@@ -88,7 +96,8 @@ pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let read = || {
         let (digits, places, unit) = split_exact(text)?;
         let factor = if unit.is_empty() { 1 } else { bytes_of(unit)? };
-        whole(digits, places, factor).filter(|bytes| *bytes <= MOST_BYTES)
+        let bytes = if factor == 1 { whole(digits, places, 1) } else { rounded(digits, places, factor) };
+        bytes.filter(|bytes| *bytes <= MOST_BYTES)
     };
     read().map(|bytes| bytes as u64).ok_or_else(|| UnitError::Size(text.to_string()))
 }
@@ -335,6 +344,20 @@ mod tests {
         assert_eq!(parse_size("0"), Ok(0));
         for bad in ["", "KiB", "1 XB", "-1", "1.5B", "nan", "99999999 TiB", "1.2.3MB", "5 EiB"] {
             assert!(parse_size(bad).is_err(), "{bad}");
+        }
+    }
+
+    /// `1.3TiB` was refused, because it is no whole number of bytes.
+    #[test]
+    fn fractions_of_binary_units_are_rounded_to_whole_bytes() {
+        // 1.3 x 2^40 = 1,429,365,116,108.8; 0.1 x 2^50 = 112,589,990,684,262.4; 3.9 x 2^60, beyond what doubles hold, ends in .4.
+        assert_eq!(parse_volume("1.3TiB"), Ok(1_429_365_116_109));
+        assert_eq!(parse_volume("0.1 PiB"), Ok(112_589_990_684_262));
+        assert_eq!(parse_volume("3.9EiB"), Ok(4_496_393_867_966_703_206));
+        assert_eq!(parse_size("0.3 KiB"), Ok(307));
+        assert_eq!(parse_size("0.00048828125KiB"), Ok(1), "half a byte is rounded up");
+        for bad in ["0.0001KiB", "0.5B", "1.3", "1.3.1TiB"] {
+            assert!(parse_volume(bad).is_err(), "{bad}");
         }
     }
 
