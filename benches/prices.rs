@@ -7,6 +7,7 @@
 use plimsoll::clock::now_ns;
 use plimsoll::cost::bill::{charges, total};
 use plimsoll::cost::book::Prices;
+use plimsoll::cost::egress::Egress;
 use plimsoll::cost::money::Usd;
 use plimsoll::cost::tariff::Tariff;
 use plimsoll::cost::usage::Usage;
@@ -29,7 +30,7 @@ fn workload(draws: Stream, number: u64) -> Usage {
     usage.write(puts, object, None);
     usage.calls.add(Call::GetObject, gets);
     usage.downloaded = gets * object;
-    usage.egress = spread(4, 1e9, 1e17).min(stored).min(usage.downloaded);
+    usage.egress = Egress::Stated(spread(4, 1e9, 1e17).min(stored).min(usage.downloaded));
     usage
 }
 

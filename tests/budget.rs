@@ -184,6 +184,22 @@ fn what_cannot_be_bounded_is_refused() {
     ground.not_run("get", &host, "--max-cost $0.00000001 ($0.00000000250 on each of 4 hosts)");
 }
 
+/// B2 was refused at Plimsoll's own default region, and Google's `auto` was us-central1 without a word.
+#[test]
+fn a_bounded_run_takes_the_default_region_of_every_provider() {
+    let ground = Ground::new("budget-regions");
+    for provider in ["aws-s3", "backblaze-b2", "cloudflare-r2", "google-cloud-storage", "tigris", "wasabi"] {
+        let url =
+            format!("s3://bucket/team?endpoint={}&provider={provider}&style=path", ground.server.endpoint());
+        let arguments = ["run", "put", "--store", &url, "--max-cost", "1", "--operations", "10", "--dry-run"];
+        let output = plimsoll(&arguments).output().unwrap();
+        let told = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{provider}: {}", text(&output.stderr));
+        let assumed = told.contains("prices of us-central1 are assumed; the store's region is not known");
+        assert_eq!(assumed, provider == "google-cloud-storage", "{told}");
+    }
+}
+
 /// A price that two entries of one file give was left out without a word.
 #[test]
 fn a_price_file_in_doubt_ends_a_run() {

@@ -61,10 +61,117 @@ fn every_printed_cost_that_does_not_follow_is_listed_with_the_right_one() {
         ("R2: Class A ", "4.00", "8008.00"),
         ("S3: the same", "5.00", "10010.00"),
         ("$12,400 a ye", "12400.00", "108000.00"),
-        ("1 TB of egre", "120.00", "90.00"),
+        ("1 TB of egre", "120.00", "85.00"),
         ("about $720,0", "720000.00", "636000.00"),
     ]);
     assert_eq!(wrong("002"), second);
+}
+
+/// The real bill was that of today's prices, and the calculator's replication was refused for R2.
+#[test]
+fn a_published_calculator_is_held_against_the_prices_of_its_own_day() {
+    let value = json(&["cost", "--as-published", "000", "--as-of", "2026-11-21", "--json"]);
+    let express = &value["bills"][0];
+    assert_eq!(
+        (express["real"]["as_of"].as_str(), express["today"]["as_of"].as_str()),
+        (Some("2024-06-01"), Some("2026-11-21"))
+    );
+    let storage = &express["differences"][0];
+    // 10 PB are 9,313,225.746 GiB: at 0.16 then, at 0.11 now.
+    assert_eq!(
+        (storage["real_usd"].as_str(), storage["today_usd"].as_str()),
+        (Some("1490116.119384765625"), Some("1024454.832077026367"))
+    );
+    let replicated =
+        json(&["cost", "--as-published", "000", "--cross-az", "--as-of", "2026-11-21", "--json"]);
+    let line = |bill: &Value, name: &str| -> Option<Value> {
+        bill["differences"].as_array().unwrap().iter().find(|d| d["line"] == name).cloned()
+    };
+    // 10 PB x 0.01; 0.01 at either end for each GiB.
+    let copied = line(&replicated["bills"][0], "replication").unwrap();
+    assert_eq!(
+        (copied["published_usd"].as_str(), copied["real_usd"].as_str()),
+        (Some("100000.00"), Some("186264.514923095703"))
+    );
+    assert_eq!(replicated["bills"][0]["published"]["total_usd"], "3000006.00");
+    assert_eq!(line(&replicated["bills"][1], "replication"), None, "built in at R2");
+    assert_eq!(replicated["bills"][1]["published"]["total_usd"], "150006.00");
+    refused(&["cost", "--as-published", "002", "--cross-az"], &["--cross-az", "replicates nothing"]);
+    let table = good(&["cost", "--as-published", "000", "--as-of", "2026-11-21"]);
+    assert!(table.contains("real, 2024-06-01") && table.contains("2026-11-21"), "{table}");
+    let other = good(&["cost", "--as-published", "002", "--as-of", "2026-11-21"]);
+    assert!(!other.contains("asked nowhere") && !other.contains("egress from S3, at the $0.12"), "{other}");
+}
+
+/// B2 was the cheapest at $6.88, and nothing in the headline said why.
+#[test]
+fn the_assumption_about_reads_stands_in_every_headline() {
+    let month = ["--storage", "1TB", "--get", "100M", "--object-size", "1MB", "--as-of", "2026-11-21"];
+    let said = "all reads are egress from providers that sell no compute";
+    let bills = [&["cost"][..], &month].concat();
+    let value = json(&[&bills[..], &["--json"]].concat());
+    let b2 = value["bills"].as_array().unwrap().iter().find(|b| b["provider"] == "backblaze-b2").unwrap();
+    assert_eq!(b2["total_usd"], "976.8805");
+    assert!(value["headline"].as_str().unwrap().contains(said), "{}", value["headline"]);
+    let between = [
+        "cost",
+        "breakeven",
+        "--between",
+        "backblaze-b2,aws-s3",
+        "--vary",
+        "get",
+        "--storage",
+        "1TB",
+        "--object-size",
+        "1MB",
+    ];
+    let tiering = [
+        "cost",
+        "tiering",
+        "--hot",
+        "aws-s3",
+        "--cold",
+        "backblaze-b2",
+        "--hot-reads",
+        "80%",
+        "--put",
+        "1M",
+        "--get",
+        "10M",
+        "--keep",
+        "90d",
+    ];
+    for command in [&bills[..], &between, &tiering] {
+        let first = |form: &str, marker: &str| {
+            let text = good(&[command, &["--format", form]].concat());
+            text.lines().find(|l| l.contains(marker)).map(str::to_string).unwrap_or_default()
+        };
+        let table = good(command);
+        assert!(table.lines().take(3).any(|l| l.contains(said)), "{table}");
+        assert!(first("markdown", "**").contains(said) && first("html", "class=\"sentence\"").contains(said));
+        let csv = good(&[command, &["--format", "csv"]].concat());
+        assert!(
+            csv.lines().next().unwrap().ends_with(",assumed") && csv.lines().nth(1).unwrap().contains(said),
+            "{csv}"
+        );
+        assert!(json(&[command, &["--json"]].concat())["headline"].as_str().unwrap().contains(said));
+    }
+    let stated = json(&[&bills[..], &["--egress", "0%", "--json"]].concat());
+    assert!(!stated["headline"].as_str().unwrap().contains("egress"), "{}", stated["headline"]);
+}
+
+#[test]
+fn a_fraction_of_a_binary_unit_is_an_amount() {
+    let value =
+        json(&["cost", "--storage", "1.3TiB", "--provider", "aws-s3", "--as-of", "2026-11-21", "--json"]);
+    // 1,331.2 GiB x 0.023.
+    assert_eq!(value["bills"][0]["total_usd"], "30.617600000004");
+}
+
+#[test]
+fn a_region_that_nobody_names_is_an_assumption() {
+    let told = good(&["cost", "--storage", "1TB", "--provider", "google-cloud-storage"]);
+    assert!(told.contains("assumed: google-cloud-storage has the prices of us-central1"), "{told}");
 }
 
 const WORKLOAD: &[&str] =

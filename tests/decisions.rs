@@ -213,7 +213,7 @@ fn an_answer_says_whose_it_is_and_what_speaks_against_it() {
         of("two", "cloudflare-r2", "a.r2.cloudflarestorage.com"),
     ];
     let advise = |more: &[&str]| {
-        let workload = ["--storage", "1TB", "--get", "1M", "--put", "1M", "--object-size", "1MiB"];
+        let workload = ["--storage", "2TB", "--get", "1M", "--put", "1M", "--object-size", "1MiB"];
         json(
             &[
                 &["advise", name(&runs[0]), name(&runs[1]), "--slo", "get.p99 < 1s", "--json"],

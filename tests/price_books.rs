@@ -113,6 +113,33 @@ fn a_price_of_ones_own_is_never_added_to_the_built_in_one() {
     refused(&["cost", "--get", "1", "--prices", name(&region)], &["own.toml:4", "not in 'mars'"]);
 }
 
+/// A provider whose default region has no prices is refused by every bound.
+#[test]
+fn the_default_region_of_every_provider_has_prices() {
+    let prices = plimsoll::cost::book::Prices::built_in().unwrap();
+    let mut priced = 0;
+    for profile in plimsoll::provider::all().unwrap() {
+        let found =
+            prices.of_store(&profile.name, Some(&profile.region), None, "2026-11-21".parse().unwrap());
+        let Some(found) = found.unwrap() else { continue };
+        priced += 1;
+        assert!(!found.elsewhere, "{} in {}", profile.name, profile.region);
+    }
+    assert!(priced >= 7, "{priced}");
+    // One price for every region, one that is not listed included; where prices differ, another region is told apart.
+    let of = |provider: &str, region: &str| {
+        prices.of_store(provider, Some(region), None, "2026-11-21".parse().unwrap()).unwrap().unwrap()
+    };
+    for (provider, region) in
+        [("backblaze-b2", "us-west-009"), ("cloudflare-r2", "us-east-1"), ("cloudflare-r2", "auto")]
+    {
+        let found = of(provider, region);
+        assert_eq!((found.elsewhere, found.note, found.tariff.region.as_str()), (false, None, region));
+    }
+    assert!(of("google-cloud-storage", "asia-east1").elsewhere);
+    assert!(of("google-cloud-storage", "auto").note.unwrap().contains("us-central1 are assumed"));
+}
+
 /// Prices of machines begin later than those of stores, and nobody asked for a machine.
 #[test]
 fn a_machine_without_a_price_hides_no_store() {

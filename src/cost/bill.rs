@@ -70,10 +70,19 @@ impl Quantity {
 
     /// Times `times / by`; `None` beyond all bounds.
     fn scaled(self, times: u64, by: u64) -> Option<Quantity> {
+        let common = gcd(u128::from(times), u128::from(by)).max(1);
         Some(Quantity {
-            value: self.value.checked_mul(u128::from(times))?,
-            over: self.over.checked_mul(u128::from(by))?,
+            value: self.value.checked_mul(u128::from(times) / common)?,
+            over: self.over.checked_mul(u128::from(by) / common)?,
         })
+    }
+
+    /// Both together; `None` beyond all bounds.
+    fn plus(self, other: Quantity) -> Option<Quantity> {
+        let common = gcd(self.over, other.over).max(1);
+        let (mine, theirs) = (other.over / common, self.over / common);
+        let value = self.value.checked_mul(mine)?.checked_add(other.value.checked_mul(theirs)?)?;
+        Some(Quantity { value, over: self.over.checked_mul(mine)? })
     }
 
     fn is_zero(self) -> bool {
@@ -81,7 +90,12 @@ impl Quantity {
     }
 }
 
-/// Bytes that are paid for, as bytes of a whole month.
+fn gcd(a: u128, b: u128) -> u128 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Bytes that are paid for, as bytes of a whole month. Deleted bytes are paid for further where a rule says so; that time counts towards
+/// minimum durations.
 fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
     let bytes = if rules.daily_peak { usage.stored_peak } else { usage.stored };
     let as_objects = |bytes: Quantity| match (usage.object_bytes, rules.paid_object(usage.object_bytes)) {
@@ -89,21 +103,24 @@ fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
         (own, paid) if own == paid => Some(bytes),
         (own, paid) => bytes.scaled(paid, own),
     };
+    let (least, month) = (rules.minimum_days * DAY_S, rules.month_hours * 3600);
+    let after = if usage.moves_on { 0 } else { rules.charged_after_deletion_s() };
     let mut quantity = as_objects(Quantity::whole(bytes))?;
-    match usage.period {
-        Period::Month => {
-            if usage.keep_days == Some(0) {
-                // Deleted at once, and paid for as long as the minimum.
-                quantity = as_objects(Quantity::whole(usage.uploaded))?
-                    .scaled(rules.minimum_days * DAY_S, rules.month_hours * 3600)?;
-            } else if let Some(days) = usage.keep_days.filter(|days| *days < rules.minimum_days) {
-                quantity = quantity.scaled(rules.minimum_days, days.max(1))?;
-            }
+    match (usage.period, usage.keep_days) {
+        // Deleted at once.
+        (Period::Month, Some(0)) => {
+            quantity = as_objects(Quantity::whole(usage.uploaded))?.scaled(least.max(after), month)?;
         }
-        Period::Seconds(seconds) => {
+        (Period::Month, Some(days)) => {
+            let lived = days * DAY_S;
+            quantity = quantity.scaled((lived + after).max(least), lived)?;
+        }
+        (Period::Month, None) => {
+            quantity = quantity.plus(as_objects(Quantity::whole(usage.deleted))?.scaled(after, month)?)?;
+        }
+        (Period::Seconds(seconds), _) => {
             let counted = if rules.daily_peak { seconds.div_ceil(DAY_S) * DAY_S } else { seconds };
-            let paid = counted.max(rules.minimum_days * DAY_S);
-            quantity = quantity.scaled(paid, rules.month_hours * 3600)?;
+            quantity = quantity.scaled((counted + after).max(least), month)?;
         }
     }
     if usage.is_month() && quantity.value < u128::from(rules.minimum_billed).checked_mul(quantity.over)? {
@@ -122,9 +139,9 @@ fn moved(meter: &Meter, usage: &Usage, bytes: u64, requests: u128) -> Option<Qua
     }
 }
 
-fn quantity(meter: &Meter, rules: &Rules, usage: &Usage) -> Option<Quantity> {
+fn quantity(meter: &Meter, tariff: &Tariff, usage: &Usage) -> Option<Quantity> {
     Some(match meter.measure {
-        Measure::Storage => stored(rules, usage)?,
+        Measure::Storage => stored(&tariff.rules, usage)?,
         Measure::Requests { calls, every: 0 } => Quantity::whole(usage.calls.sum(calls)),
         Measure::Requests { calls, every } => {
             let each = usage.object_bytes.div_ceil(every).max(1);
@@ -132,7 +149,7 @@ fn quantity(meter: &Meter, rules: &Rules, usage: &Usage) -> Option<Quantity> {
         }
         Measure::Upload => moved(meter, usage, usage.uploaded, usage.uploads())?,
         Measure::Retrieval => moved(meter, usage, usage.downloaded, usage.downloads())?,
-        Measure::Egress => Quantity::whole(usage.egress),
+        Measure::Egress => Quantity::whole(usage.egress_at(tariff)),
         Measure::CrossZone => Quantity::whole(usage.cross_zone),
         Measure::CrossRegion => Quantity::whole(usage.cross_region),
         Measure::Instance => Quantity::whole(0u64),
@@ -161,7 +178,7 @@ pub fn charges<'a>(
         charge(tariff, meter, usage, &mut each)
             .ok_or_else(|| BillError::Absurd { offer: tariff.offer.clone(), item: meter.item.clone() })?;
     }
-    let used = [usage.stored, usage.egress, usage.cross_zone, usage.cross_region];
+    let used = [usage.stored, usage.egress_at(tariff), usage.cross_zone, usage.cross_region];
     let names =
         ["storage", "egress to the internet", "transfer to another zone", "transfer to another region"];
     for ((counted, used), name) in counted.into_iter().zip(used).zip(names) {
@@ -196,7 +213,7 @@ fn refuse(tariff: &Tariff, usage: &Usage) -> Result<(), BillError> {
             format_size(usage.object_bytes)
         ));
     }
-    if rules.egress_within_stored && usage.is_month() && usage.egress > usage.stored {
+    if rules.egress_within_stored && usage.is_month() && usage.egress_at(tariff) > usage.stored {
         return refused("no more may leave in a month than is stored".into());
     }
     Ok(())
@@ -209,7 +226,7 @@ fn charge<'a>(
     usage: &Usage,
     each: &mut impl FnMut(Charge<'a>),
 ) -> Option<()> {
-    let mut quantity = quantity(meter, &tariff.rules, usage)?;
+    let mut quantity = quantity(meter, tariff, usage)?;
     if quantity.is_zero() {
         return Some(());
     }
@@ -416,6 +433,13 @@ fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
         RuleName::ObjectSize => is_stored && usage.object_bytes > 0,
         RuleName::MinimumBilled => little,
         RuleName::DailyPeak => is_stored && (!usage.is_month() || usage.stored != usage.stored_peak),
+        RuleName::Deleted => {
+            let deletes = usage.deleted > 0 || usage.keep_days.is_some() || !usage.is_month();
+            deletes
+                && !usage.moves_on
+                && (is_stored || usage.deleted > 0)
+                && rules.charged_after_deletion_s() > 0
+        }
         RuleName::RoundUp => rules.round_up && usage.is_month(),
         RuleName::Unbilled | RuleName::LargestObject | RuleName::EgressWithinStored => false,
     };

@@ -55,9 +55,19 @@ impl Bills {
     }
 }
 
+/// What `plimsoll cost --format json` prints: the bills below their headline.
+#[derive(Debug, Serialize, Deserialize, JsonSchema)]
+#[schemars(title = "Bills")]
+struct HeadedBills {
+    /// The answer in a sentence, with the assumption on which it rests.
+    headline: String,
+    #[serde(flatten)]
+    bills: Bills,
+}
+
 /// The schema of `plimsoll cost --format json`.
 pub fn schema() -> String {
-    let mut text = serde_json::to_string_pretty(&schemars::schema_for!(Bills)).unwrap_or_default();
+    let mut text = serde_json::to_string_pretty(&schemars::schema_for!(HeadedBills)).unwrap_or_default();
     text.push('\n');
     text
 }

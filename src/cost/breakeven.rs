@@ -297,6 +297,18 @@ mod tests {
         assert!((28_900_000..=29_000_000).contains(&r2_again.from), "{r2_again:?}");
     }
 
+    /// Reads from B2 cost nothing however many there were; beyond three times what is stored they are egress.
+    #[test]
+    fn reads_that_leave_cross_at_their_egress() {
+        let workload =
+            Workload { storage: Some("1TB".into()), object_size: Some("1MB".into()), ..Workload::default() };
+        let between = tariffs(&["backblaze-b2", "cloudflare-r2"]);
+        let found = breakeven(&between, &workload, Vary::Get, (1, 100_000_000)).unwrap();
+        // 14.85 - 6.8805 at 0.01 a GB are 796.95 GB beyond 3,000; R2's first ten million reads are free.
+        assert_eq!((found.segments[0].cheapest, found.segments[1].cheapest), (Some(0), Some(1)));
+        assert_eq!(found.segments[1].from, 3_796_951);
+    }
+
     #[test]
     fn whoever_does_not_take_the_workload_is_not_in_the_running() {
         let workload = Workload { storage: Some("1TB".into()), ..Workload::default() };

@@ -35,6 +35,9 @@ pub enum ClaimError {
     /// A bill.
     #[error(transparent)]
     Bill(#[from] BillError),
+    /// The day of its prices.
+    #[error("'{0}' is no date; write it as 2024-06-01")]
+    Day(String),
     /// A number of its file.
     #[error(transparent)]
     Money(#[from] NotMoney),
@@ -46,7 +49,7 @@ pub enum ClaimError {
 /// A line of a published bill beside the real one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Which line: `storage`, `put`, `get`, `upload`, `retrieval`, `egress`.
+    /// Which line: `storage`, `put`, `get`, `upload`, `retrieval`, `egress`, `replication`.
     pub line: &'static str,
     /// By the document's own constants.
     pub published_usd: Usd,
@@ -54,6 +57,8 @@ pub struct Difference {
     pub real_usd: Usd,
     /// Real less published.
     pub difference_usd: Usd,
+    /// By prices of the day that was asked about.
+    pub today_usd: Usd,
     /// Why, where it is known.
     pub why: Option<String>,
 }
@@ -63,9 +68,11 @@ pub struct Difference {
 pub struct Beside {
     /// By its own constants.
     pub published: Bill,
-    /// By real prices.
+    /// By real prices of the document's day, or of the day that was asked about if it has none.
     pub real: Bill,
-    /// Line by line.
+    /// By prices of the day that was asked about.
+    pub today: Bill,
+    /// Line by line, by real prices of the document's day.
     pub differences: Vec<Difference>,
 }
 
@@ -78,8 +85,10 @@ pub struct Checked {
     pub printed: Usd,
     /// By the document's own constants.
     pub follows: Usd,
-    /// By real prices.
+    /// By real prices of the document's day.
     pub real: Option<Usd>,
+    /// By prices of the day that was asked about.
+    pub today: Option<Usd>,
     /// Whether it is a ratio.
     pub ratio: bool,
     /// Whether print and constants agree.
@@ -119,6 +128,7 @@ fn lines(tariff: &Tariff) -> Vec<(&'static str, Option<&str>)> {
         ("upload", meter(Measure::Upload)),
         ("retrieval", meter(Measure::Retrieval)),
         ("egress", meter(Measure::Egress)),
+        ("replication", meter(Measure::CrossZone)),
     ]
 }
 
@@ -126,6 +136,15 @@ fn amount(bill: &Bill, item: Option<&str>) -> Usd {
     let Some(item) = item else { return Usd::ZERO };
     let of = |line: &str| line.strip_suffix(", free allowance").unwrap_or(line) == item;
     bill.lines.iter().filter(|l| of(&l.item)).map(|l| l.amount_usd).sum()
+}
+
+/// The day whose prices a document computes with, or `date` if it has none.
+///
+/// # Errors
+/// When its day is none.
+pub fn day_of(document: &Published, date: Date) -> Result<Date, ClaimError> {
+    let own = document.calculator.as_ref().and_then(|c| c.date.as_deref());
+    own.map_or(Ok(date), |text| text.parse().map_err(|_| ClaimError::Day(text.into())))
 }
 
 /// The document's bills for a usage beside the real ones.
@@ -140,22 +159,30 @@ pub fn beside(
 ) -> Result<Vec<Beside>, ClaimError> {
     let own = prices(document)?;
     let Some(calculator) = &document.calculator else { return Ok(Vec::new()) };
+    let day = day_of(document, date)?;
     let mut out = Vec::new();
     for stand in &calculator.offers {
-        let (theirs, ours) =
-            (own.tariff(&stand.published, None, date)?, real.tariff(&stand.real, None, date)?);
-        let (published, real) = (bill(&theirs, usage)?, bill(&ours, usage)?);
-        let differences =
-            lines(&theirs).into_iter().zip(lines(&ours)).filter_map(|((line, mine), (_, item))| {
-                let (published_usd, real_usd) = (amount(&published, mine), amount(&real, item));
-                let why = calculator.why.get(&format!("{}.{line}", stand.published)).cloned();
-                let difference_usd = real_usd - published_usd;
-                let said = (published_usd, real_usd) != (Usd::ZERO, Usd::ZERO);
-                let why = why.filter(|_| difference_usd != Usd::ZERO);
-                said.then_some(Difference { line, published_usd, real_usd, difference_usd, why })
-            });
+        let theirs = own.tariff(&stand.published, None, date)?;
+        let ours = [day, date].map(|day| real.tariff(&stand.real, None, day));
+        let [then, now] = ours;
+        let (then, now) = (then?, now?);
+        let mut usage = usage.clone();
+        if stand.replication_included {
+            usage.cross_zone = 0;
+        }
+        let (published, real, today) = (bill(&theirs, &usage)?, bill(&then, &usage)?, bill(&now, &usage)?);
+        let differences = lines(&theirs).into_iter().zip(lines(&then)).zip(lines(&now));
+        let differences = differences.filter_map(|(((line, mine), (_, item)), (_, item_now))| {
+            let (published_usd, real_usd) = (amount(&published, mine), amount(&real, item));
+            let today_usd = amount(&today, item_now);
+            let why = calculator.why.get(&format!("{}.{line}", stand.published)).cloned();
+            let difference_usd = real_usd - published_usd;
+            let said = [published_usd, real_usd, today_usd].iter().any(|usd| *usd != Usd::ZERO);
+            let why = why.filter(|_| difference_usd != Usd::ZERO);
+            said.then_some(Difference { line, published_usd, real_usd, difference_usd, today_usd, why })
+        });
         let differences = differences.collect();
-        out.push(Beside { published, real, differences });
+        out.push(Beside { published, real, today, differences });
     }
     Ok(out)
 }
@@ -183,7 +210,7 @@ fn value(claim: &Claim, of: impl Fn(&Term) -> Result<Usd, ClaimError>) -> Result
 /// # Errors
 /// See [`ClaimError`].
 pub fn check(document: &Published, real: &Prices, date: Date) -> Result<Vec<Checked>, ClaimError> {
-    let own = prices(document)?;
+    let (own, day) = (prices(document)?, day_of(document, date)?);
     let offers = document.calculator.as_ref().map(|c| c.offers.clone()).unwrap_or_default();
     let real_name =
         |name: &str| offers.iter().find(|s| s.published == name).map_or(name.to_string(), |s| s.real.clone());
@@ -195,7 +222,8 @@ pub fn check(document: &Published, real: &Prices, date: Date) -> Result<Vec<Chec
             says: claim.says.clone(),
             printed,
             follows,
-            real: value(claim, |t| term(real, &real_name(&t.offer), t, date)).ok(),
+            real: value(claim, |t| term(real, &real_name(&t.offer), t, day)).ok(),
+            today: value(claim, |t| term(real, &real_name(&t.offer), t, date)).ok(),
             ratio: claim.ratio,
             holds: apart <= claim.tolerance * printed.dollars().abs(),
         })

@@ -11,6 +11,7 @@ pub mod blend;
 pub mod book;
 pub mod breakeven;
 pub mod claims;
+pub mod egress;
 pub mod money;
 pub mod of_run;
 pub mod of_store;

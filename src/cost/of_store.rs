@@ -1,6 +1,7 @@
 //! What a run cost at one store: its requests, bytes and time as they were counted, on top of whatever else the account does.
 
 use super::bill::{Line, bill, is_billed, total};
+use super::egress::Egress;
 use super::money::Usd;
 use super::tariff::{Measure, Tariff};
 use super::usage::{Period, Usage};
@@ -73,7 +74,7 @@ impl Spent {
             calls,
             uploaded: self.uploaded,
             downloaded: self.downloaded,
-            egress,
+            egress: Egress::Stated(egress),
             instances: machine.map(|m| (m.clone(), self.seconds)).collect(),
             ..Usage::default()
         };
@@ -141,9 +142,10 @@ impl Spent {
             0 => "every byte written counts as stored until the end of the run".into(),
             days => format!("every byte written is paid for {days} days at least"),
         });
-        if self.downloaded > 0 && usage.egress == 0 {
+        let egress = usage.egress.stated();
+        if self.downloaded > 0 && egress == 0 {
             figures.notes.push("what was read stayed in the store's region".into());
-        } else if usage.egress > 0 {
+        } else if egress > 0 {
             figures.notes.push("what was read left for the internet (--in-region if it did not)".into());
         }
         figures.notes.extend(bill.notes.clone());
@@ -182,6 +184,21 @@ mod tests {
         // Google: neither; R2: all but 401 and 403.
         assert_eq!(spent().figures("s", &tariff("google-cloud-storage"), false, None).lines[1].quantity, "1");
         assert_eq!(spent().figures("s", &tariff("cloudflare-r2"), false, None).lines[1].quantity, "0.0011");
+    }
+
+    /// A run deletes what it wrote, and Google and B2 charge on: a bounded run sets that aside with each write.
+    #[test]
+    fn deleted_bytes_of_a_run_are_charged_further() {
+        let stored = |name: &str| {
+            let spent = Spent { uploaded: 1 << 40, seconds: 3600, ..Spent::default() };
+            spent.total(&tariff(name)).to_string()
+        };
+        // 1,024 GiB for an hour and seven days, 169 of 730 hours, at 0.02.
+        assert_eq!(stored("google-cloud-storage"), "4.741260273973");
+        // 1.0995 TB for an hour and a month, 721 of 720 hours, at 6.95.
+        assert_eq!(stored("backblaze-b2"), "7.65221915445");
+        let figures = spent().figures("s", &tariff("google-cloud-storage"), false, None);
+        assert!(figures.notes.iter().any(|n| n.contains("7 more days")), "{:?}", figures.notes);
     }
 
     #[test]

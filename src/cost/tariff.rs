@@ -1,7 +1,7 @@
 //! Prices of one offer in one region at one date, in the form that bills are computed from.
 
 use super::money::Usd;
-use super::usage::MONTH_HOURS;
+use super::usage::{DAY_S, MONTH_HOURS};
 use crate::provider::Confidence;
 use crate::provider::calls::CallSet;
 
@@ -135,6 +135,8 @@ pub enum RuleName {
     DailyPeak,
     /// Quantities are rounded up to whole units.
     RoundUp,
+    /// Deleted bytes that are charged further.
+    Deleted,
     /// Answers that are not charged.
     Unbilled,
     /// Most bytes of an object.
@@ -173,6 +175,10 @@ pub struct Rules {
     pub daily_peak: bool,
     /// Whether every meter is rounded up to whole units.
     pub round_up: bool,
+    /// Days that deleted bytes are charged further.
+    pub deleted_days: u64,
+    /// Whether deleted bytes are charged until their versions are deleted.
+    pub deleted_versions: bool,
     /// Status codes of answers that are not charged: `403`, or `5xx` for all of them.
     pub unbilled: Vec<String>,
     /// Most bytes of an object.
@@ -184,6 +190,11 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// Seconds that deleted bytes are charged further. Where that ends only with their versions, a month.
+    pub fn charged_after_deletion_s(&self) -> u64 {
+        if self.deleted_versions { self.month_hours * 3600 } else { self.deleted_days * DAY_S }
+    }
+
     /// Bytes that an object of a size is paid for.
     pub fn paid_object(&self, bytes: u64) -> u64 {
         let stepped = match self.object_step {
@@ -205,6 +216,8 @@ impl Default for Rules {
             minimum_billed: 0,
             daily_peak: false,
             round_up: false,
+            deleted_days: 0,
+            deleted_versions: false,
             unbilled: Vec::new(),
             largest_object: u64::MAX,
             egress_within_stored: false,
@@ -220,6 +233,10 @@ pub struct Tariff {
     pub offer: String,
     /// Name for people.
     pub title: String,
+    /// The provider of stores that are billed so; `None` where no store is known by it.
+    pub provider: Option<String>,
+    /// Whether the provider sells machines in the store's region, so that reads can stay there.
+    pub sells_compute: bool,
     /// Region.
     pub region: String,
     /// The offer whose prices hold for bytes that leave; none where there is only one price for them.

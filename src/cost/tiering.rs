@@ -1,12 +1,14 @@
 //! Young objects in a hot store, older ones in a cold one: what that costs, for every age at which objects could move.
 //!
 //! The steady state: objects arrive evenly, live `keep` days and are read according to their age. Each that outlives the hot store is
-//! read there once more, sent to the cold one, written, and deleted; each is deleted at the end of its life where it is then.
+//! read there once more, sent to the cold one, written, and deleted; between storage classes of one provider a lifecycle rule moves it
+//! for the price of a transition. Each is deleted at the end of its life where it is then.
 
 use serde::Serialize;
 
 use super::bill::{Bill, BillError, bill, total};
 use super::blend::{Bounds, Distribution, percentile};
+use super::egress::Egress;
 use super::money::Usd;
 use super::tariff::Tariff;
 use super::usage::Usage;
@@ -119,9 +121,22 @@ fn share_of(bytes: u64, share: f64) -> u64 {
 }
 
 impl Scenario<'_> {
+    /// Whether both are storage classes of one provider, in one region.
+    fn is_one_provider(&self) -> bool {
+        self.hot.provider.is_some()
+            && self.hot.provider == self.cold.provider
+            && self.hot.region == self.cold.region
+    }
+
+    /// Whether objects move by a lifecycle rule: it changes their storage class in place and reads, writes and sends nothing.
+    pub fn transitions(&self) -> bool {
+        self.is_one_provider() && self.cold.priced.contains(Call::LifecycleTransition)
+    }
+
     /// Whether moved bytes leave one provider's network for another's.
     pub fn crosses(&self) -> bool {
-        self.hot.network.is_none() || self.hot.network != self.cold.network
+        let one_network = self.hot.network.is_some() && self.hot.network == self.cold.network;
+        !(one_network || self.is_one_provider())
     }
 
     /// The months of the hot and the cold store, with or without moving.
@@ -131,12 +146,12 @@ impl Scenario<'_> {
         let puts = month.calls.get(Call::PutObject) + month.calls.get(Call::CreateMultipartUpload);
         let share = self.reads.share(days, self.keep_days);
         let of = |first: bool, lived: f64| {
-            let share = if first { share } else { 1.0 - share };
+            let (share, tariff) = if first { (share, self.hot) } else { (1.0 - share, self.cold) };
             let mut usage = Usage {
                 object_bytes: month.object_bytes,
                 without_allowances: month.without_allowances,
                 downloaded: share_of(month.downloaded, share),
-                egress: share_of(month.egress, share),
+                egress: Egress::Stated(share_of(month.egress_at(tariff), share)),
                 stored: (month.uploaded as f64 * lived / MONTH_DAYS).round() as u64,
                 // Days below one count as one: no minimum is shorter.
                 keep_days: Some((lived.round() as u64).max(1)).filter(|_| lived > 0.0),
@@ -158,14 +173,18 @@ impl Scenario<'_> {
             return (hot, cold);
         }
         write(&mut hot);
-        if days < self.keep_days && moving {
+        // A transition deletes nothing; nor does anything leave the hot store if moving is left out of account.
+        hot.moves_on = days < self.keep_days && (self.transitions() || !moving);
+        if days < self.keep_days && moving && self.transitions() {
+            cold.calls.add(Call::LifecycleTransition, puts);
+        } else if days < self.keep_days && moving {
             write(&mut cold);
             let moved = puts.saturating_mul(month.object_bytes);
             hot.calls.add(Call::GetObject, puts);
             hot.calls.add(Call::DeleteObject, puts);
             hot.downloaded = hot.downloaded.saturating_add(moved);
             if self.crosses() {
-                hot.egress = hot.egress.saturating_add(moved);
+                hot.egress = hot.egress.map(|bytes| bytes.saturating_add(moved));
             }
         }
         (hot, cold)
@@ -254,7 +273,7 @@ mod tests {
         month.write(1_000_000, 4 << 20, None);
         month.calls.add(Call::GetObject, 10_000_000);
         month.downloaded = 10_000_000 * (4 << 20);
-        month.egress = month.downloaded;
+        month.egress = Egress::Stated(month.downloaded);
         let reads = Reads::through(7.0, 0.8, 90.0);
         Scenario { hot, cold, month, part_bytes: None, keep_days: 90.0, reads, latency: None }
     }
@@ -292,7 +311,7 @@ mod tests {
         assert!(hot_first.bills(90).unwrap().1.lines.iter().all(|l| l.amount_usd == Usd::ZERO));
         // Wasabi lets no more leave than is stored: young objects that move on leave too soon.
         let mut cold_last = scenario(&cold, &hot);
-        (cold_last.month.egress, cold_last.month.downloaded) = (0, 0);
+        (cold_last.month.egress, cold_last.month.downloaded) = (Egress::Stated(0), 0);
         let (ages, without) = cold_last.ages();
         assert!(ages.iter().any(|a| a.hot_days == 0) && ages.iter().any(|a| a.hot_days == 90));
         assert!(without.iter().any(|(days, _)| *days == 1), "{without:?}");
@@ -318,13 +337,51 @@ mod tests {
         assert_eq!(best(&ages, None).unwrap().hot_days, 0, "nothing is cheaper than all of it at R2");
     }
 
+    /// Objects were read, sent, written and deleted where a lifecycle rule only changes their storage class.
+    #[test]
+    fn one_providers_classes_are_changed_by_a_lifecycle_rule() {
+        for (hot, cold, moving) in [
+            // A million transitions: 0.01 a thousand, 9.00 a million, 0.01 a thousand.
+            ("aws-s3", "aws-s3-standard-ia", "10.00"),
+            ("cloudflare-r2", "cloudflare-r2-ia", "9.00"),
+            ("google-cloud-storage", "google-cloud-storage-nearline", "10.00"),
+        ] {
+            let (hot, cold) = (tariff(hot), tariff(cold));
+            let scenario = scenario(&hot, &cold);
+            assert!(scenario.transitions() && !scenario.crosses());
+            let age = scenario.age(30).unwrap();
+            assert_eq!(age.migration_usd.to_string(), moving, "{}", cold.offer);
+            let (usage_hot, usage_cold) = scenario.usages(30, true);
+            let share = scenario.reads.share(30.0, 90.0);
+            assert_eq!(usage_hot.downloaded, share_of(scenario.month.downloaded, share), "no reads to move");
+            assert_eq!((usage_cold.uploaded, usage_cold.calls.get(Call::PutObject)), (0, 0));
+            assert_eq!((usage_hot.calls.get(Call::DeleteObject), usage_hot.moves_on), (0, true));
+        }
+        // No rule moves objects up, nor out of S3 Express.
+        for (hot, cold) in [("aws-s3-standard-ia", "aws-s3"), ("aws-s3-express", "aws-s3-standard-ia")] {
+            assert!(!scenario(&tariff(hot), &tariff(cold)).transitions());
+        }
+    }
+
+    /// Reads of a month that says nothing of egress leave B2, and stay beside S3.
+    #[test]
+    fn each_store_has_the_egress_that_is_assumed_of_it() {
+        let (hot, cold) = (tariff("aws-s3"), tariff("backblaze-b2"));
+        let mut scenario = scenario(&hot, &cold);
+        scenario.month.egress = Egress::UNSTATED;
+        let (usage_hot, usage_cold) = scenario.usages(90, true);
+        assert_eq!((usage_hot.egress.stated(), usage_cold.egress.stated()), (0, 0));
+        let (_, usage_cold) = scenario.usages(0, true);
+        assert_eq!(usage_cold.egress.stated(), scenario.month.downloaded);
+    }
+
     #[test]
     fn nothing_leaves_between_stores_of_one_network() {
         let (hot, cold) = (tariff("aws-s3-express"), tariff("aws-s3-standard-ia"));
         let scenario = scenario(&hot, &cold);
         assert!(!scenario.crosses());
         let (bill, _) = scenario.bills(7).unwrap();
-        let month: u64 = scenario.month.egress;
+        let month: u64 = scenario.month.egress.stated();
         let gone = bill
             .lines
             .iter()

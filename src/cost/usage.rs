@@ -1,5 +1,7 @@
 //! What is used of a store while it is paid for.
 
+use super::egress::Egress;
+use super::tariff::Tariff;
 use crate::provider::calls::{Call, Calls};
 
 /// Hours of a month where nobody says otherwise: 24 x 365 / 12.
@@ -31,6 +33,10 @@ pub struct Usage {
     pub object_bytes: u64,
     /// Days after which an object is deleted, 0 for at once; `None` where none is deleted before any minimum duration.
     pub keep_days: Option<u64>,
+    /// Whether objects leave after `keep_days` without being deleted: they change their storage class, or are left out of account.
+    pub moves_on: bool,
+    /// Bytes deleted, where `keep_days` is `None`.
+    pub deleted: u64,
     /// Requests.
     pub calls: Calls,
     /// Object bytes written.
@@ -38,7 +44,7 @@ pub struct Usage {
     /// Object bytes read.
     pub downloaded: u64,
     /// Bytes that leave the provider for the internet.
-    pub egress: u64,
+    pub egress: Egress,
     /// Bytes that cross to another zone of the region.
     pub cross_zone: u64,
     /// Bytes that cross to another region of the provider.
@@ -60,10 +66,15 @@ impl Usage {
         u128::from(self.calls.get(Call::GetObject))
     }
 
+    /// Bytes that leave the provider of a tariff for the internet.
+    pub fn egress_at(&self, tariff: &Tariff) -> u64 {
+        self.egress.at(tariff, self.downloaded)
+    }
+
     /// Whether nothing at all is used.
     pub fn is_nothing(&self) -> bool {
-        let bytes =
-            [self.stored, self.uploaded, self.downloaded, self.egress, self.cross_zone, self.cross_region];
+        let egress = self.egress.stated();
+        let bytes = [self.stored, self.uploaded, self.downloaded, egress, self.cross_zone, self.cross_region];
         bytes.iter().all(|bytes| *bytes == 0) && self.calls.total() == 0 && self.instances.is_empty()
     }
 

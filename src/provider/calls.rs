@@ -3,9 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 /// Number of kinds.
-pub const KINDS: usize = 16;
+pub const KINDS: usize = 17;
 
-/// A kind of request, under its name in the S3 API; other APIs' requests are counted as the ones that do the same.
+/// A kind of request, under its name in the S3 API; other APIs' requests are counted as the ones that do the same. A
+/// `LifecycleTransition` moves an object to another storage class by a rule of its bucket.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -27,6 +28,7 @@ pub enum Call {
     CreateBucket,
     DeleteBucket,
     CreateSession,
+    LifecycleTransition,
 }
 
 impl Call {
@@ -48,6 +50,7 @@ impl Call {
         Call::CreateBucket,
         Call::DeleteBucket,
         Call::CreateSession,
+        Call::LifecycleTransition,
     ];
 
     /// Its name.
@@ -160,7 +163,7 @@ mod tests {
         for (number, call) in Call::ALL.iter().enumerate() {
             assert_eq!(call.index(), number);
         }
-        assert_eq!(Call::CreateSession.index() + 1, KINDS);
+        assert_eq!(Call::LifecycleTransition.index() + 1, KINDS);
         let mut calls = Calls::default();
         calls.add(Call::GetObject, 3);
         calls.add(Call::CreateSession, 4);

@@ -66,6 +66,11 @@ pub struct Calculator {
     pub workload: BTreeMap<String, String>,
     /// Its offers and the real ones that they stand for.
     pub offers: Vec<Stand>,
+    /// The day of its prices, where it says; real prices are then of that day, with those of today beside them.
+    pub date: Option<String>,
+    /// Whether it has an option that replicates all that is stored to another zone.
+    #[serde(default)]
+    pub replication: bool,
     /// Why a line differs from the real one, by offer and line: `r2.storage`.
     #[serde(default)]
     pub why: BTreeMap<String, String>,
@@ -79,6 +84,9 @@ pub struct Stand {
     pub published: String,
     /// Name in the real price books.
     pub real: String,
+    /// Whether the document's replication costs nothing there, because it is built in.
+    #[serde(default)]
+    pub replication_included: bool,
 }
 
 /// A cost that a document prints, and what it follows from.

@@ -95,22 +95,35 @@ def used(name, price, work):
         step = int(amount(BOOKS.rule(name, "object_step", "1 B")))
         paid = -(-size // step) * step + int(amount(BOOKS.rule(name, "object_overhead", "0 B")))
         stored = stored * max(paid, int(amount(BOOKS.rule(name, "minimum_object", "0 B")))) / size
-        days = BOOKS.rule(name, "minimum_days", 0)
-        if work["keep"] and work["keep"] < days:
-            stored = stored * days / work["keep"]
+        days, month = BOOKS.rule(name, "minimum_days", 0), F(BOOKS.offers[name].get("month_hours", 730), 24)
+        # After deletion bytes are charged further: for some days, or, where their versions stay, for a month.
+        after = month if BOOKS.rule(name, "deleted_versions", False) else BOOKS.rule(name, "deleted_days", 0)
+        if work["keep"]:
+            stored = stored * max(days, work["keep"] + after) / work["keep"]
+        else:
+            stored += F(work["delete"] * size) * after / month
         return max(stored, amount(BOOKS.rule(name, "minimum_billed", "0 B")))
     if meter == "requests":
         calls = {"PutObject": work["put"], "GetObject": work["get"], "ListObjects": work["list"], "DeleteObject": work["delete"]}
         count = sum(calls.get(c, 0) for c in price["calls"])
         return F(count * (-(-size // int(amount(price["every"]))) if "every" in price else 1))
-    quantity = F({"upload": work["put"] * size, "retrieval": max(work["get"] * size, work["egress"]), "egress": work["egress"]}.get(meter, 0))
+    egress = leaving(name, work)
+    quantity = F({"upload": work["put"] * size, "retrieval": max(work["get"] * size, egress), "egress": egress}.get(meter, 0))
     least = int(amount(price["least"])) if "least" in price else 0
     return quantity * least / size if size < least else quantity
 
 
+def leaving(name, work):
+    """What leaves: as stated, else all reads where no compute is sold beside the store."""
+    if work["egress"] is not None:
+        return work["egress"]
+    return 0 if BOOKS.offers[name].get("sells_compute", False) else work["get"] * work["object_size"]
+
+
 def ours(names, work):
+    egress = [] if work["egress"] is None else ["--egress", f"{work['egress']}B"]
     arguments = [PLIMSOLL, "cost", "--json", "--as-of", DAY, "--provider", ",".join(names), "--storage", f"{work['storage']}B",
-                 "--egress", f"{work['egress']}B", "--put", str(work["put"]), "--get", str(work["get"]),
+                 *egress, "--put", str(work["put"]), "--get", str(work["get"]),
                  "--object-size", f"{work['object_size']}B", "--delete", str(work["delete"])]
     if work["list"]:
         arguments += ["--list", str(work["list"])]
@@ -136,6 +149,37 @@ def test_two_readings_of_the_books_come_to_the_same(seed):
         # Every line is rounded to 10^-12.
         assert abs(total - exact) <= F(len(found["lines"]), 10**12), (provider, float(total), float(exact))
         assert total == sum(F(line["amount_usd"]) for line in found["lines"])
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_egress_that_is_not_stated_and_deletions_come_to_the_same(seed):
+    draw = random.Random(1000 + seed)
+    size, reads = draw.randint(1, 400 * 1024), draw.randint(1, 10**9)
+    work = {"storage": 10**16 + draw.randint(0, 10**12), "egress": None, "put": 1, "get": reads, "delete": draw.randint(0, 10**9), "list": 0,
+            "object_size": size, "keep": draw.choice([None, None, 1, 7, 25, 40])}
+    for provider, found in ours(BOOKS.stores(), work).items():
+        assert abs(F(found["total_usd"]) - bill(provider, work)) <= F(len(found["lines"]), 10**12), provider
+
+
+CENTS = [
+    ("backblaze-b2", {"storage": 10**12, "get": 10**8, "object_size": 10**6}, "976.88"),
+    ("cloudflare-r2", {"storage": 10**12, "get": 10**8, "object_size": 10**6}, "47.25"),
+    ("tigris", {"storage": 10**12, "get": 10**8, "object_size": 10**6}, "68.48"),
+    ("aws-s3", {"storage": 10**12, "get": 10**8, "object_size": 10**6}, "61.42"),
+    ("google-cloud-storage", {"storage": 1000 * 2**30, "keep": 7, "object_size": 1}, "39.90"),
+    ("google-cloud-storage", {"storage": 2**40, "delete": 10**6, "object_size": 2**20}, "24.87"),
+    ("google-cloud-storage-nearline", {"storage": 1000 * 2**30, "keep": 25, "object_size": 1}, "12.80"),
+    ("backblaze-b2", {"storage": 10**12, "delete": 10**5, "object_size": 10**6}, "7.58"),
+    ("aws-efs", {"storage": 0, "delete": 26_214_400, "object_size": 1024}, "6.00"),
+]
+
+
+@pytest.mark.parametrize("name,given,cents", CENTS)
+def test_worked_examples_of_reads_and_deletions_come_to_the_cent(name, given, cents):
+    work = {"egress": None, "put": 0, "get": 0, "delete": 0, "list": 0, "keep": None} | given
+    assert f"{float(round(bill(name, work), 2)):.2f}" == cents
+    found = ours([name], work)[name]
+    assert f"{float(round(F(found['total_usd']), 2)):.2f}" == cents
 
 
 def test_listings_too():

@@ -110,7 +110,7 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     }
     let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));
     let objectives: Vec<Objective> = arguments.slo.iter().map(parse).collect::<Result<_, _>>()?;
-    let asked = Asked::read(&arguments.workload, &arguments.from_run)?;
+    let mut asked = Asked::read(&arguments.workload, &arguments.from_run)?;
     let latencies = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
     let runs: Vec<Run> =
         arguments.runs.iter().map(|path| read(path, &latencies)).collect::<Result<_, _>>()?;
@@ -134,7 +134,8 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     if candidates.is_empty() {
         return Err(Exit::input("the runs measured nothing; only phases of role measure count"));
     }
-    tell(arguments, &asked, &runs, &candidates, &ranking, left_out)
+    let premise = asked.assume_egress(candidates.iter().map(|c| &c.tariff));
+    tell(arguments, &asked, &runs, &candidates, &ranking, left_out, premise)
 }
 
 fn tell(
@@ -144,6 +145,7 @@ fn tell(
     candidates: &[Candidate],
     ranking: &Objective,
     left_out: Vec<String>,
+    premise: Option<String>,
 ) -> Result<(), Exit> {
     // The answer is chosen among those that hold, else among those that may.
     let of = |outcome: Outcome| -> Vec<usize> {
@@ -196,7 +198,7 @@ fn tell(
         assumptions: &asked.assumptions,
     };
     let notes = asked.notes();
-    arguments.form.print(&document(&advice, asked.what(), notes), &told)
+    arguments.form.print(&document(&advice, asked.what(), notes).resting_on(premise), &told)
 }
 
 fn told_of<'a>(c: &'a Candidate, asked: &Asked, front: bool) -> ToldCandidate<'a> {

@@ -11,6 +11,7 @@ use crate::clock::wall_now;
 use crate::cost::bills::NotPriced;
 use crate::cost::book::{BookError, Prices};
 use crate::cost::breakeven::Vary;
+use crate::cost::egress::assumption;
 use crate::cost::tariff::Tariff;
 use crate::cost::usage::Usage;
 use crate::cost::workload::{Workload, WorkloadError, parse};
@@ -241,6 +242,25 @@ impl Asked {
         Ok(tariff)
     }
 
+    /// The assumption about reads on which bills by these tariffs rest, listed among the others.
+    pub fn assume_egress<'a>(&mut self, tariffs: impl IntoIterator<Item = &'a Tariff>) -> Option<String> {
+        let found = assumption(&self.usage, tariffs);
+        self.assumptions.extend(found.clone());
+        found
+    }
+
+    /// Lists the regions that are assumed for providers that were named without one, or for all where none was named.
+    pub fn assume_regions(&mut self, names: &[String]) {
+        let all = self.prices.stores();
+        let named: Vec<&str> =
+            if names.is_empty() { all } else { names.iter().map(String::as_str).collect() };
+        let assumed = named.into_iter().filter_map(|name| {
+            let region = self.prices.assumed_region(name)?;
+            Some(format!("{name} has the prices of {region} (--provider {name}@REGION)"))
+        });
+        self.assumptions.extend(assumed.collect::<Vec<_>>());
+    }
+
     /// What was taken for granted, as notes.
     pub fn notes(&self) -> Vec<String> {
         self.assumptions.iter().map(|a| format!("assumed: {a}")).collect()
@@ -259,7 +279,7 @@ pub fn in_words(usage: &Usage) -> String {
         (usage.stored, "stored"),
         (usage.uploaded, "written"),
         (usage.downloaded, "read"),
-        (usage.egress, "out"),
+        (usage.egress.stated(), "out"),
         (usage.cross_zone, "to another zone"),
         (usage.cross_region, "to another region"),
     ] {

@@ -10,6 +10,7 @@ use crate::cli::exit::Exit;
 use crate::cost::bill::total;
 use crate::cost::bills::Bills;
 use crate::cost::breakeven::{Breakeven, Vary, breakeven};
+use crate::cost::egress::assumption;
 use crate::cost::tariff::Tariff;
 use crate::report::decisions::bills::doubts;
 use crate::report::decisions::breakeven::{amount, document};
@@ -61,8 +62,10 @@ fn notes(
     let vary = found.vary;
     let resolve = |amount| vary.set(&asked.workload, amount).resolve();
     let at_end = resolve(to).map_err(|e| Exit::input(format!("--vary {}: {e}", vary.name())))?.assumptions;
+    let premise = assumption(&asked.usage, tariffs);
+    let holds = |a: &&String| at_end.contains(a) || premise.as_ref() == Some(*a);
     let mut out: Vec<String> =
-        asked.assumptions.iter().filter(|a| at_end.contains(a)).map(|a| format!("assumed: {a}")).collect();
+        asked.assumptions.iter().filter(holds).map(|a| format!("assumed: {a}")).collect();
     for (at, (tariff, title)) in tariffs.iter().zip(titles).enumerate() {
         let Some(point) = found.points.iter().find(|p| p.totals_usd[at].is_none()) else { continue };
         let why = resolve(point.amount).ok().and_then(|r| total(tariff, &r.usage).err());
@@ -94,7 +97,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
             vary.flag()
         )));
     }
-    let asked = Asked::read_with(&arguments.workload, &arguments.from_run, |w| vary.set(w, from))?;
+    let mut asked = Asked::read_with(&arguments.workload, &arguments.from_run, |w| vary.set(w, from))?;
     let tariffs = apart(asked.tariffs("--between", &arguments.between)?.0);
     if tariffs.len() < 2 {
         return Err(Exit::input(
@@ -108,10 +111,11 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         let reason = why.not_priced.first().map_or("no provider has a bill", |n| n.reason.as_str());
         return Err(Exit::input(format!("--between: {reason}")));
     }
+    let premise = asked.assume_egress(&tariffs);
     let titles: Vec<&str> = tariffs.iter().map(|t| t.title.as_str()).collect();
     let notes = notes(&asked, &tariffs, &titles, &found, to)?;
     let rest = vary.clear(&asked.workload).in_words();
     let rest = if rest.is_empty() { "nothing else".into() } else { rest };
     let what = vec![format!("A month by {}; besides: {rest}. Prices of {}", vary.name(), asked.date)];
-    arguments.form.print(&document(&found, &titles, what, notes), &found)
+    arguments.form.print(&document(&found, &titles, what, notes).resting_on(premise), &found)
 }

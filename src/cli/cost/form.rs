@@ -51,7 +51,7 @@ impl FormArguments {
     pub fn print(&self, document: &Document, value: &impl Serialize) -> Result<(), Exit> {
         let text = match if self.json { Form::Json } else { self.format } {
             Form::Table => document.terminal(),
-            Form::Json => super::json(value),
+            Form::Json => super::json(&document.headed(value)),
             Form::Csv => document.csv(),
             Form::Markdown => document.markdown(),
             Form::Html => document.html().map_err(|e| Exit::input(format!("--format html: {e}")))?,

@@ -49,6 +49,9 @@ struct BillArguments {
     /// Compute as a published document does (`plimsoll list published`), and explain the difference to the real bill
     #[arg(long, value_name = "DOCUMENT", conflicts_with_all = ["provider", "from_run", "items"])]
     as_published: Option<String>,
+    /// Turn on the replication of the published calculator: all that is stored is copied to another zone
+    #[arg(long, requires = "as_published", conflicts_with = "cross_zone")]
+    cross_az: bool,
     #[command(flatten)]
     workload: WorkloadArguments,
     #[command(flatten)]
@@ -70,16 +73,18 @@ pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
     }
     let bill = &arguments.bill;
     match &bill.as_published {
-        Some(name) => published::as_published(name, &bill.workload, &bill.form),
+        Some(name) => published::as_published(name, bill.cross_az, &bill.workload, &bill.form),
         None => bills(bill),
     }
 }
 
 fn bills(arguments: &BillArguments) -> Result<(), Exit> {
-    let asked = Asked::read(&arguments.workload, &arguments.from_run)?;
+    let mut asked = Asked::read(&arguments.workload, &arguments.from_run)?;
     let named = !arguments.provider.is_empty();
     let (tariffs, mut missing) = asked.tariffs("--provider", &arguments.provider)?;
     let tariffs = apart(tariffs);
+    let premise = asked.assume_egress(&tariffs);
+    asked.assume_regions(&arguments.provider);
     let mut bills = Bills::of(&tariffs, &asked.usage, asked.assumptions.clone());
     if named
         && bills.bills.is_empty()
@@ -102,7 +107,7 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
     if asked.assumptions.iter().any(|a| a == NOTHING_STAYS) {
         document.warnings.insert(0, format!("a bill without storage: {NOTHING_STAYS}"));
     }
-    arguments.form.print(&document, &bills)
+    arguments.form.print(&document.resting_on(premise), &bills)
 }
 
 /// Offers that are asked for in several regions bear theirs in the title.

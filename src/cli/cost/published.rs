@@ -5,7 +5,8 @@ use serde::Serialize;
 use super::asked::{WorkloadArguments, in_words};
 use super::form::FormArguments;
 use crate::cli::exit::Exit;
-use crate::cost::claims::{Beside, Checked, beside, check, workload};
+use crate::cost::claims::{Beside, Checked, beside, check, day_of, workload};
+use crate::cost::egress::assumption;
 use crate::cost::workload::Workload;
 use crate::published::named;
 use crate::report::decisions::published::document;
@@ -23,7 +24,12 @@ struct AsPublished {
 ///
 /// # Errors
 /// 2 for a document that computes no costs, or a workload that it has no prices for.
-pub fn as_published(name: &str, arguments: &WorkloadArguments, form: &FormArguments) -> Result<(), Exit> {
+pub fn as_published(
+    name: &str,
+    replicated: bool,
+    arguments: &WorkloadArguments,
+    form: &FormArguments,
+) -> Result<(), Exit> {
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--as-published {name}: {e}"));
     let published = named(name).map_err(|e| wrong(&e))?;
     let (date, prices) = (arguments.prices.date()?, arguments.prices.read()?);
@@ -32,28 +38,48 @@ pub fn as_published(name: &str, arguments: &WorkloadArguments, form: &FormArgume
     let (given, text) = arguments.given()?;
     let without_allowances = given.without_allowances;
     let nothing = Workload { without_allowances, ..Workload::default() };
-    let asked = match given == nothing {
+    let mut asked = match given == nothing {
         true => Workload { without_allowances, ..workload(&words).map_err(|e| wrong(&e))? },
         false => given,
     };
+    if replicated {
+        if !published.calculator.as_ref().is_some_and(|c| c.replication) {
+            return Err(Exit::input(format!(
+                "--cross-az: the calculator of {} replicates nothing; leave it out",
+                published.name
+            )));
+        }
+        asked.cross_zone = asked.storage.clone();
+    }
     let resolved = asked.resolve().map_err(|e| arguments.located(&e, text.as_deref()))?;
     let usage = resolved.usage;
+    let day = day_of(&published, date).map_err(|e| wrong(&e))?;
     let beside = beside(&published, &prices, date, &usage).map_err(|e| wrong(&e))?;
     let what = vec![
         format!("{} ({}, {})", published.title, published.source, published.date),
-        format!("A month of {}; real prices of {date}", in_words(&usage)),
+        format!("A month of {}; real prices of {day}, and of {date}", in_words(&usage)),
     ];
     let mut notes = vec![
         "as published: with the document's own constants, wrong ones included".to_string(),
-        "by real prices: those of the day that --as-of names, else of today".to_string(),
+        format!(
+            "real: prices of {day}, {}",
+            match published.calculator.as_ref().and_then(|c| c.date.as_ref()) {
+                Some(_) =>
+                    "the document's own day; beside them those of the day that --as-of names, else of today",
+                None => "the day that --as-of names, else today; the document has no day",
+            }
+        ),
         "follows: what the same constants come to for what the sentence says".to_string(),
     ];
     notes.extend(resolved.assumptions.iter().map(|a| format!("assumed: {a}")));
-    if arguments.prices.is_dated() {
-        notes.push("why: written of the prices of 2026; what held on another day may differ".into());
+    let mut premise = None;
+    if let Some(calculator) = &published.calculator {
+        let real = calculator.offers.iter().map(|stand| prices.tariff(&stand.real, None, day));
+        let real: Vec<_> = real.collect::<Result<_, _>>().map_err(|e| wrong(&e))?;
+        premise = assumption(&usage, &real);
     }
     let head = format!("Costs as published in {}", published.name);
-    let document = document(head, what, &beside, &checked, notes);
+    let document = document(head, what, &beside, &checked, notes).resting_on(premise);
     let value = AsPublished {
         document: published.name.clone(),
         source: published.source.clone(),

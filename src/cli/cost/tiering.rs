@@ -299,7 +299,8 @@ fn latencies(arguments: &Arguments, asked: &Asked, hot: &Tariff, cold: &Tariff) 
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let (given, text) = arguments.workload.given()?;
     refuse(&given).map_err(|e| arguments.workload.located(&e, text.as_deref()))?;
-    let asked = Asked::read_with(&arguments.workload, &arguments.from_run, |w| without_the_rest(w, &given))?;
+    let mut asked =
+        Asked::read_with(&arguments.workload, &arguments.from_run, |w| without_the_rest(w, &given))?;
     if arguments.published.is_none() && arguments.hot_run.is_some() != arguments.cold_run.is_some() {
         return Err(Exit::input(
             "--hot-run and --cold-run go together; or let --published NAME stand for the other",
@@ -334,9 +335,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     if let Some((days, why)) = without.first() {
         warnings.push(format!("{} ages have no bill, the first of them {days} days: {why}", without.len()));
     }
+    let premise = asked.assume_egress([&hot, &cold]);
     let mut assumptions = asked.assumptions.clone();
     assumptions.extend([lives, curve]);
-    if scenario.crosses() {
+    if scenario.transitions() {
+        assumptions
+            .push(format!("a lifecycle rule of {} moves objects: nothing is read or sent for it", hot.title));
+    } else if scenario.crosses() {
         assumptions.push(format!("what moves leaves {} for the internet", hot.title));
     } else {
         assumptions.push(format!("what moves stays in the network of {}", hot.title));
@@ -362,5 +367,5 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         bills: [&bills.0, &bills.1],
         assumptions: &assumptions,
     };
-    arguments.form.print(&document(&found, asked.what(), warnings, notes), &value)
+    arguments.form.print(&document(&found, asked.what(), warnings, notes).resting_on(premise), &value)
 }

@@ -246,6 +246,8 @@ fn rule(sources: &Sources, rule: &RuleWritten) -> Result<Rule, String> {
         minimum_billed: size("minimum_billed", &rule.minimum_billed)?,
         daily_peak: rule.daily_peak,
         round_up: rule.round_up,
+        deleted_days: rule.deleted_days,
+        deleted_versions: rule.deleted_versions,
         unbilled: statuses(&rule.unbilled)?,
         largest_object: size("largest_object", &rule.largest_object)?,
         egress_within_stored: rule.egress_within_stored,

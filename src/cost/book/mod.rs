@@ -156,6 +156,8 @@ struct Rule {
     minimum_billed: Option<u64>,
     daily_peak: Option<bool>,
     round_up: Option<bool>,
+    deleted_days: Option<u64>,
+    deleted_versions: Option<bool>,
     unbilled: Vec<String>,
     largest_object: Option<u64>,
     egress_within_stored: Option<bool>,

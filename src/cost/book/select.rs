@@ -112,25 +112,38 @@ impl Prices {
         storage_class: Option<&str>,
         date: Date,
     ) -> Result<Option<StoreTariff>, BookError> {
-        let Some(offer) = self.offer_of(provider, usual(storage_class)) else { return Ok(None) };
-        match self.tariff(offer, region, date) {
-            Ok(tariff) if region.is_none() && self.offer(offer).is_some_and(|o| o.regions.len() > 1) => {
-                let note = format!("prices of {}; where the store is was not asked", tariff.region);
-                Ok(Some(StoreTariff { tariff, note: Some(note), elsewhere: false }))
-            }
-            Ok(tariff) => Ok(Some(StoreTariff { tariff, note: None, elsewhere: false })),
-            Err(BookError::Region { .. }) => {
-                let tariff = self.tariff(offer, None, date)?;
-                // Whoever brings an offer means all of its stores.
-                let own =
-                    self.books[self.built_in..].iter().any(|b| b.offers.iter().any(|o| o.name == offer));
-                let asked = region.filter(|region| *region != "auto" && !own);
-                let note =
-                    asked.map(|asked| format!("prices of {}; those of {asked} are not known", tariff.region));
-                Ok(Some(StoreTariff { tariff, elsewhere: note.is_some(), note }))
-            }
-            Err(other) => Err(other),
+        let Some(name) = self.offer_of(provider, usual(storage_class)) else { return Ok(None) };
+        let Some(offer) = self.offer(name) else { return Ok(None) };
+        if let Some(listed) = region.filter(|region| offer.regions.iter().any(|r| r == region)) {
+            let tariff = self.tariff(name, Some(listed), date)?;
+            return Ok(Some(StoreTariff { tariff, note: None, elsewhere: false }));
         }
+        let tariff = self.tariff(name, None, date)?;
+        // Whoever brings an offer means all of its stores.
+        let own = self.books[self.built_in..].iter().any(|b| b.offers.iter().any(|o| o.name == name));
+        let first = tariff.region.clone();
+        Ok(Some(match region.filter(|region| *region != "auto") {
+            Some(there) if offer.every_region => StoreTariff {
+                tariff: Tariff { region: there.into(), ..tariff },
+                note: None,
+                elsewhere: false,
+            },
+            Some(there) if !own => {
+                let note = format!("prices of {first}; those of {there} are not known");
+                StoreTariff { tariff, note: Some(note), elsewhere: true }
+            }
+            None if !offer.every_region && !own && (region.is_some() || offer.regions.len() > 1) => {
+                let note = format!("prices of {first} are assumed; the store's region is not known");
+                StoreTariff { tariff, note: Some(note), elsewhere: false }
+            }
+            _ => StoreTariff { tariff, note: None, elsewhere: false },
+        }))
+    }
+
+    /// The region whose prices are taken if an offer is named without one, where others may have other prices.
+    pub fn assumed_region(&self, name: &str) -> Option<&str> {
+        let offer = self.offer(name).filter(|o| !o.every_region && o.regions.len() > 1)?;
+        Some(&offer.regions[0])
     }
 
     /// What there is to buy.
@@ -211,6 +224,8 @@ impl Prices {
         Ok(Tariff {
             offer: name.into(),
             title: offer.title.clone(),
+            provider: offer.provider.clone(),
+            sells_compute: offer.sells_compute,
             region: region.into(),
             network: offer.network.clone(),
             as_of: date.to_string(),
@@ -354,6 +369,16 @@ fn take(rules: &mut Rules, rule: &Rule) {
     if let Some(round_up) = rule.round_up {
         rules.round_up = round_up;
         say(RuleName::RoundUp, "every quantity is rounded up to whole units".into());
+    }
+    if let Some(days) = rule.deleted_days {
+        rules.deleted_days = days;
+        say(RuleName::Deleted, format!("deleted objects are charged for {days} more days"));
+    }
+    if let Some(versions) = rule.deleted_versions {
+        rules.deleted_versions = versions;
+        let words = "deleted objects are charged until their versions are deleted, through the API or by a lifecycle rule; \
+                     counted is a month, and each further month costs as much again";
+        say(RuleName::Deleted, words.into());
     }
     if !rule.unbilled.is_empty() {
         rules.unbilled.clone_from(&rule.unbilled);

@@ -48,6 +48,12 @@ pub struct OfferWritten {
     /// The offer whose prices hold for bytes that leave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
+    /// Whether its provider sells machines in the store's region. If not, all reads are egress unless the workload says otherwise.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sells_compute: bool,
+    /// Whether its prices hold in every region of the provider, those that are not listed included.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub every_region: bool,
     /// The offer whose machines stand next to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machines: Option<String>,
@@ -176,6 +182,12 @@ pub struct RuleWritten {
     /// Whether every meter is rounded up to whole units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_up: Option<bool>,
+    /// Days that deleted objects are charged further.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_days: Option<u64>,
+    /// Whether deleted objects are charged until their versions are deleted; bills then count a month.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_versions: Option<bool>,
     /// Status codes of answers that are not charged: `403`, or `5xx` for all of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unbilled: Vec<String>,

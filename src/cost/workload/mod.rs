@@ -4,6 +4,7 @@ pub mod written;
 
 pub use written::{Workload, parse};
 
+use super::egress::Egress;
 use super::usage::{MONTH_HOURS, Usage};
 use crate::provider::calls::Call;
 use crate::units::{format_count, format_size, format_volume, parse_count, parse_size, parse_volume};
@@ -107,7 +108,7 @@ impl Workload {
         let (puts, gets) = (count("put", self.put.as_ref())?, count("get", self.get.as_ref())?);
         usage.object_bytes = match &self.object_size {
             Some(text) => object_size("object_size", text)?,
-            None if puts > 0 || gets > 0 => {
+            None if puts > 0 || gets > 0 || self.delete.is_some() => {
                 assumptions.push("objects have 1 MiB (--object-size)".into());
                 USUAL_OBJECT
             }
@@ -143,6 +144,12 @@ impl Workload {
         if usage.stored == 0 && usage.uploaded > 0 {
             usage.keep_days = Some(0);
         }
+        // What `keep` says is deleted follows from what is stored.
+        let deletes = usage.calls.get(Call::DeleteObject);
+        usage.deleted = match usage.keep_days {
+            None => deletes.saturating_mul(usage.object_bytes).min(MOST_BYTES),
+            Some(_) => 0,
+        };
         usage.stored_peak = match volume("storage_peak", self.storage_peak.as_ref())? {
             Some(peak) if peak < usage.stored => {
                 return Err(wrong(
@@ -216,7 +223,7 @@ impl Workload {
         }
         let read = volume("read", self.read.as_ref())?;
         let share = self.egress.as_deref().and_then(|text| text.trim().strip_suffix('%'));
-        usage.egress = match (&self.egress, share) {
+        let stated = match (&self.egress, share) {
             (None, _) => 0,
             (Some(text), Some(share)) => {
                 let percent = super::money::decimal(share.trim()).filter(|p| *p <= 100_000_000_000_000);
@@ -240,17 +247,15 @@ impl Workload {
             (text, None) => volume("egress", text.as_ref())?.unwrap_or(0),
         };
         usage.downloaded = match read {
-            Some(read) if read < usage.egress => {
+            Some(read) if read < stated => {
                 return Err(wrong("egress", "more leaves than is read; raise --read, or leave it out"));
             }
             Some(read) => read,
-            None => of_gets.max(usage.egress),
+            None => of_gets.max(stated),
         };
-        if self.egress.is_none() && usage.downloaded > 0 {
-            assumptions
-                .push("nothing leaves for the internet: readers are in the store's region (--egress)".into());
-        }
-        if read.is_none() && usage.egress > of_gets {
+        // Without a word on it, what leaves depends on the provider: see `Egress::at`.
+        usage.egress = if self.egress.is_some() { Egress::Stated(stated) } else { Egress::UNSTATED };
+        if read.is_none() && stated > of_gets {
             let asked = match gets {
                 0 => String::new(),
                 gets => format!(
@@ -261,7 +266,7 @@ impl Workload {
                 ),
             };
             assumptions
-                .push(format!("{} are read, as much as leaves{asked} (--read)", format_volume(usage.egress)));
+                .push(format!("{} are read, as much as leaves{asked} (--read)", format_volume(stated)));
         }
         Ok(())
     }
@@ -286,7 +291,7 @@ mod tests {
         );
         assert_eq!(
             (usage.uploaded, usage.downloaded, usage.egress),
-            (20_000 << 20, 40_000 << 20, 20_000 << 20)
+            (20_000 << 20, 40_000 << 20, Egress::Stated(20_000 << 20))
         );
     }
 

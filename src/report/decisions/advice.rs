@@ -294,6 +294,7 @@ pub fn document(advice: &Advice<'_>, what: Vec<String>, mut notes: Vec<String>) 
         title: "Which store fits".into(),
         what,
         answer: sentence(advice),
+        premise: String::new(),
         warnings,
         tables,
         notes,

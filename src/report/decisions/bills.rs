@@ -215,6 +215,7 @@ pub fn document(bills: &Bills, what: Vec<String>, items: Items) -> Document {
         title: "What it costs".into(),
         what,
         answer: answer(bills),
+        premise: String::new(),
         warnings: sorted.iter().filter(|b| low(b)).filter_map(|b| doubts(b)).collect(),
         tables,
         notes,

@@ -97,6 +97,7 @@ pub fn document(found: &Breakeven, titles: &[&str], what: Vec<String>, mut notes
         title: format!("Break-even by {}", found.vary.name()),
         what,
         answer: sentence(found, titles),
+        premise: String::new(),
         warnings: Vec::new(),
         tables: vec![table],
         notes,

@@ -17,25 +17,34 @@ fn signed(amount: Usd) -> String {
 }
 
 fn difference(beside: &Beside) -> Table {
+    let (real, today) = (&beside.real, &beside.today);
+    let now = match real.as_of == today.as_of {
+        true => String::new(),
+        false => format!("; by prices of {} {}", today.as_of, today.total_usd.cents()),
+    };
     let head = format!(
-        "{} {}, really {} ({} times): the difference, line by line",
+        "{} {}, really {} on {} ({} times){now}: the difference, line by line",
         beside.published.title,
         beside.published.total_usd.cents(),
-        beside.real.total_usd.cents(),
-        times(beside.real.total_usd, beside.published.total_usd)
+        real.total_usd.cents(),
+        real.as_of,
+        times(real.total_usd, beside.published.total_usd)
     );
-    let mut table = Table::new(head, &["line", "as published#", "real#", "difference#", "why"]);
+    let (then, now) = (format!("real, {}#", real.as_of), format!("{}#", today.as_of));
+    let mut table = Table::new(head, &["line", "as published#", &then, "difference#", &now, "why"]);
     for d in &beside.differences {
         table.row([
             d.line,
             &d.published_usd.cents(),
             &d.real_usd.cents(),
             &signed(d.difference_usd),
+            &d.today_usd.cents(),
             d.why.as_deref().unwrap_or(""),
         ]);
     }
     let (published, real) = (beside.published.total_usd, beside.real.total_usd);
-    table.row(["total", &published.cents(), &real.cents(), &signed(real - published), ""]);
+    let today = beside.today.total_usd.cents();
+    table.row(["total", &published.cents(), &real.cents(), &signed(real - published), &today, ""]);
     table
 }
 
@@ -43,11 +52,13 @@ fn claims(checked: &[Checked]) -> Table {
     let holding = checked.iter().filter(|c| c.holds).count();
     let head =
         format!("{holding} of {} printed costs follow from the document's own constants", checked.len());
-    let mut table = Table::new(head, &["", "printed", "as printed#", "follows#", "by real prices#"]);
+    let columns = ["", "printed", "as printed#", "follows#", "by real prices#", "by today's#"];
+    let mut table = Table::new(head, &columns);
     for c in checked {
         let word = if c.holds { "holds" } else { "WRONG" };
-        let real = c.real.map_or("-".into(), |real| shown(c, real));
-        table.row([word, &c.says, &shown(c, c.printed), &shown(c, c.follows), &real]);
+        let priced = |usd: Option<Usd>| usd.map_or("-".into(), |usd| shown(c, usd));
+        let (real, today) = (priced(c.real), priced(c.today));
+        table.row([word, &c.says, &shown(c, c.printed), &shown(c, c.follows), &real, &today]);
     }
     table
 }
@@ -61,7 +72,7 @@ pub fn document(
     notes: Vec<String>,
 ) -> Document {
     let mut figures =
-        Table::new("", &["offer", "line", "published_usd", "real_usd", "difference_usd", "why"]);
+        Table::new("", &["offer", "line", "published_usd", "real_usd", "difference_usd", "why", "today_usd"]);
     for b in beside {
         for d in &b.differences {
             figures.row([
@@ -71,6 +82,7 @@ pub fn document(
                 d.real_usd.to_string(),
                 d.difference_usd.to_string(),
                 d.why.clone().unwrap_or_default(),
+                d.today_usd.to_string(),
             ]);
         }
     }
@@ -82,6 +94,7 @@ pub fn document(
             &c.follows.to_string(),
             &(c.follows - c.printed).to_string(),
             if c.holds { "holds" } else { "wrong" },
+            "",
         ]);
     }
     let totals: Vec<String> =
@@ -93,6 +106,7 @@ pub fn document(
         title: head,
         what,
         answer: format!("{}.", totals.join("; ")),
+        premise: String::new(),
         warnings: Vec::new(),
         tables,
         notes,

@@ -161,6 +161,7 @@ pub fn document(
         title: format!("{} for young objects, {} for old ones", found.hot, found.cold),
         what,
         answer: answer(found),
+        premise: String::new(),
         warnings,
         tables: vec![table(found), itemised(hot), itemised(cold)],
         notes,

@@ -14,8 +14,11 @@ use crate::report::page;
 pub fn render(document: &Document) -> Result<String, minijinja::Error> {
     let subjects = document.charts.get("subjects").cloned().unwrap_or_else(|| json!([]));
     let data = json!({ "subjects": subjects, "references": [], "chart": document.charts });
-    let content =
-        context! { stamps => Value::from(Serde(&document.warnings)), ..Value::from(Serde(document)) };
+    let content = context! {
+        stamps => Value::from(Serde(&document.warnings)),
+        answer => document.headline(),
+        ..Value::from(Serde(document))
+    };
     page::render(
         include_str!("../template/document.html"),
         content,

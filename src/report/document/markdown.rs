@@ -27,8 +27,9 @@ fn table(table: &Table) -> String {
 pub fn render(document: &Document) -> String {
     let mut out = format!("### {}\n\n", plain(&document.title));
     document.what.iter().for_each(|line| out.push_str(&format!("{}\n", plain(line))));
-    if !document.answer.is_empty() {
-        out.push_str(&format!("\n**{}**\n", plain(&document.answer)));
+    let headline = document.headline();
+    if !headline.is_empty() {
+        out.push_str(&format!("\n**{}**\n", plain(&headline)));
     }
     if !document.warnings.is_empty() {
         out.push('\n');

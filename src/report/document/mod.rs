@@ -65,6 +65,8 @@ pub struct Document {
     pub what: Vec<String>,
     /// The answer in a sentence.
     pub answer: String,
+    /// The assumption on which the answer rests, and which stands beside it in every form; empty for none.
+    pub premise: String,
     /// What must not be overlooked.
     pub warnings: Vec<String>,
     /// Tables, in order.
@@ -77,7 +79,36 @@ pub struct Document {
     pub charts: Value,
 }
 
+/// A value as programs read it, below the headline that people read.
+#[derive(Debug, Serialize)]
+pub struct Headed<'a, T> {
+    /// The answer in a sentence, with the assumption on which it rests.
+    headline: String,
+    /// The value.
+    #[serde(flatten)]
+    value: &'a T,
+}
+
 impl Document {
+    /// The document with the assumption on which its answer rests.
+    pub fn resting_on(self, premise: Option<String>) -> Document {
+        Document { premise: premise.unwrap_or_default(), ..self }
+    }
+
+    /// The answer with its assumption.
+    pub fn headline(&self) -> String {
+        match (self.answer.as_str(), self.premise.as_str()) {
+            (answer, "") => answer.to_string(),
+            ("", premise) => format!("Assumed: {premise}."),
+            (answer, premise) => format!("{answer} Assumed: {premise}."),
+        }
+    }
+
+    /// A value for programs below the headline.
+    pub fn headed<'a, T>(&self, value: &'a T) -> Headed<'a, T> {
+        Headed { headline: self.headline(), value }
+    }
+
     /// For a terminal.
     pub fn terminal(&self) -> String {
         terminal::render(self)
@@ -88,9 +119,15 @@ impl Document {
         markdown::render(self)
     }
 
-    /// The figures as CSV.
+    /// The figures as CSV. If the answer rests on an assumption, every row has it.
     pub fn csv(&self) -> String {
-        csv::render(&self.figures)
+        if self.premise.is_empty() {
+            return csv::render(&self.figures);
+        }
+        let mut figures = self.figures.clone();
+        figures.columns.push(Column { name: "assumed".into(), number: false });
+        figures.rows.iter_mut().for_each(|row| row.push(self.premise.clone()));
+        csv::render(&figures)
     }
 
     /// As a page that opens offline.
@@ -130,6 +167,20 @@ mod tests {
         }
         assert_eq!(document.csv(), "provider,total\na|b <i>,$1.50\n");
         assert!(document.markdown().contains("| a\\|b &lt;i> | $1.50 |"));
+    }
+
+    #[test]
+    fn the_assumption_stands_in_the_headline_of_every_form() {
+        let document = document().resting_on(Some("reads are egress".into()));
+        let json = serde_json::to_string(&document.headed(&serde_json::json!({ "a": 1 }))).unwrap();
+        assert!(
+            json.starts_with("{\"headline\":\"a is </script> cheapest Assumed: reads are egress.\""),
+            "{json}"
+        );
+        assert!(document.terminal().lines().next().unwrap().contains("Assumed: reads are egress."));
+        assert!(document.markdown().contains("cheapest Assumed: reads are egress.**"));
+        assert!(document.html().unwrap().contains("cheapest Assumed: reads are egress.</p>"));
+        assert_eq!(document.csv(), "provider,total,assumed\na|b <i>,$1.50,reads are egress\n");
     }
 
     #[test]

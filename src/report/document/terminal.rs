@@ -51,8 +51,9 @@ pub fn table(table: &Table) -> String {
 pub fn render(document: &Document) -> String {
     let mut out = String::new();
     document.what.iter().for_each(|line| out.push_str(&format!("{line}\n")));
-    if !document.answer.is_empty() {
-        out.push_str(&format!("{}\n", document.answer));
+    let headline = document.headline();
+    if !headline.is_empty() {
+        out.push_str(&format!("{headline}\n"));
     }
     document.warnings.iter().for_each(|line| out.push_str(&format!("! {line}\n")));
     document.tables.iter().for_each(|t| out.push_str(&table(t)));
