@@ -200,6 +200,22 @@ fn a_bounded_run_takes_the_default_region_of_every_provider() {
     }
 }
 
+/// B2 charges deleted objects until their versions are gone; a bound counted the hour in which they were there.
+#[test]
+fn a_bounded_run_sets_aside_what_deleted_bytes_cost() {
+    let mut ground = Ground::new("budget-deleted");
+    ground.url =
+        ground.url.replace("provider=aws-s3", "provider=backblaze-b2").replace("&region=us-east-1", "");
+    // 200 MiB for an hour and a month are 0.00146, for the hour alone 0.000002.
+    let put = ["--size", "1MiB", "--objects", "50", "--max-cost", "0.001"];
+    ground.not_run("put", &[&put[..], &["--operations", "200"]].concat(), "estimated to cost");
+    let (spent, value) =
+        ground.ended("put", &[&put[..], &["--duration", "30s", "--concurrency", "4"]].concat());
+    assert!((0.0008..=0.001).contains(&spent), "{spent}");
+    let notes = value["cost"][0]["notes"].to_string();
+    assert!(notes.contains("until their versions are deleted"), "{notes}");
+}
+
 /// A price that two entries of one file give was left out without a word.
 #[test]
 fn a_price_file_in_doubt_ends_a_run() {

@@ -158,7 +158,7 @@ impl Properties {
             return Ok(());
         }
         if let Some((_, default)) = DEFAULT_ONLY.iter().find(|(known, _)| *known == name) {
-            let expected = || format!("{default}; Plimsoll does nothing else");
+            let expected = || format!("{default}; Plimsoll supports nothing else");
             return match value.is_empty() || value.eq_ignore_ascii_case(default) {
                 true => Ok(()),
                 false => Err(PropertyError::Value {
@@ -308,7 +308,7 @@ mod tests {
             assert!(read(right).is_ok(), "{right}");
         }
         let encrypted = read("s3.sse=true").map(|_| ()).unwrap_err().to_string();
-        assert_eq!(encrypted, "f:1: s3.sse=true must be false; Plimsoll does nothing else");
+        assert_eq!(encrypted, "f:1: s3.sse=true must be false; Plimsoll supports nothing else");
     }
 
     #[test]

@@ -174,6 +174,11 @@ pub fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Docum
         )
     };
     let mut notes: Vec<String> = tariff.rules.said.iter().map(rule).collect();
+    if !tariff.sells_compute && tariff.meter(Measure::Storage).is_some() {
+        notes.push(
+            "no compute is sold beside it: all reads are egress unless a workload says otherwise".into(),
+        );
+    }
     notes.extend(tariff.network.iter().map(|network| format!("what leaves is charged by {network}")));
     notes.push(format!("a month has {} hours", tariff.rules.month_hours));
     Ok(Document { tables: vec![table], notes, ..Document::default() })
