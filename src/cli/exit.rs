@@ -27,6 +27,11 @@ impl Exit {
         Exit { code: 3, message: message.to_string() }
     }
 
+    /// 4: measured, but the disk did not take all of it.
+    pub fn unwritten(message: impl Display) -> Exit {
+        Exit { code: 4, message: message.to_string() }
+    }
+
     /// The same end, with more to say of it.
     pub fn with(self, more: &str) -> Exit {
         Exit { message: self.message + more, ..self }

@@ -95,7 +95,8 @@ enum Command {
     List(list::Arguments),
 }
 
-/// Runs the command line and returns the exit code: 0 done, 1 a check failed, 2 bad input, 3 store unusable, 130 interrupted.
+/// Runs the command line and returns the exit code: 0 done, 1 a check failed, 2 bad input, 3 store unusable, 4 measured but not all
+/// results could be written, 130 interrupted.
 pub fn main() -> i32 {
     text::register_secrets_in(std::env::args());
     let cli = match Cli::try_parse() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::exit::{Exit, block_on};
 use super::stores::Opened;
 use crate::clock::wall_now;
-use crate::driver::background::{Background, Pages};
+use crate::driver::background::{Background, Pages, within_prefix};
 use crate::report::directory::StoreFacts;
 use crate::store::ownership::KeySpace;
 use crate::store::url::StoreUrl;
@@ -39,7 +39,11 @@ pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Resu
                 second
             });
         }
-        listed.map_err(|f| unusable(&f))
+        let listed = listed.map_err(|f| unusable(&f))?;
+        let page = listed.listing.as_ref();
+        page.map_or(Ok(()), |page| within_prefix(page, &root))
+            .map_err(|problem| Exit::store(format!("{}: {problem}", opened.written)))?;
+        Ok(listed)
     })??;
     let description = store.describe();
     let ms = |ns: u64| (ns > 0).then_some(ns as f64 / 1e6);

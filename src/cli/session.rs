@@ -313,10 +313,20 @@ pub fn execute_rounds(
     conclude(&mut result, partial, &mut directory);
     let cleaned = directory.environment(&ready.environment).and_then(|()| directory.finish());
     let judged = confide(&path, &mut result);
-    let problem = problem.or_else(|| cleaned.and(judged).err().map(out_error)).or_else(|| judge(&result));
+    let kept = |what: String| unwritten(&what, &path);
+    let written = cleaned.and(judged).err().map(|e| kept(e.to_string()));
+    let problem = problem.or(written).or_else(|| judge(&result));
     // A run that ended badly has its report as well, if there is anything to report.
-    let reported = of_run(&path).err();
+    let reported = of_run(&path).err().map(|exit| kept(exit.message));
     Ok(Outcome { result, path, problem: problem.or(reported) })
+}
+
+/// The end of a run whose results the disk did not take whole.
+pub fn unwritten(what: &str, path: &Path) -> Exit {
+    let path = path.display();
+    Exit::unwritten(format!(
+        "{what}; free some space; results kept in {path}, `plimsoll report {path}` makes its report"
+    ))
 }
 
 /// Writes the result of a run that is over, all but what is judged of it.

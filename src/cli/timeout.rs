@@ -12,7 +12,7 @@ use crate::units::parse_duration;
 #[derive(Debug, Clone, Args)]
 pub struct TimeoutArgument {
     /// Deadline of one request, its retries included [default: 60s]
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", global = true)]
     timeout: Option<String>,
 }
 

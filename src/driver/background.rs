@@ -99,6 +99,20 @@ fn expired(timeout: Duration, began_ns: u64) -> Failure {
     Failure::new(ErrorClass::Timeout, message, timings)
 }
 
+/// Refuses a page with keys outside the prefix that was asked for.
+///
+/// # Errors
+/// A sentence that names the first such key.
+pub fn within_prefix(page: &Listing, prefix: &str) -> Result<(), String> {
+    match page.objects.iter().find(|object| !object.key.starts_with(prefix)) {
+        None => Ok(()),
+        Some(foreign) => Err(format!(
+            "the store lists '{}' for prefix '{prefix}'; it does not filter by prefix, so nothing is written or deleted",
+            foreign.key
+        )),
+    }
+}
+
 /// Most pages without a key that may follow each other; stores skip over deleted keys in this way.
 const MOST_EMPTY_PAGES: u32 = 1_000;
 
@@ -133,12 +147,7 @@ impl<'a> Pages<'a> {
         let reply = background.insist(request).await?;
         let page = reply.listing.unwrap_or_default();
         let wrong = |message| Failure::new(ErrorClass::Corrupt, message, reply.timings);
-        if let Some(foreign) = page.objects.iter().find(|object| !object.key.starts_with(self.prefix)) {
-            return Err(wrong(format!(
-                "the store lists '{}' for prefix '{}'; it does not filter by prefix",
-                foreign.key, self.prefix
-            )));
-        }
+        within_prefix(&page, self.prefix).map_err(wrong)?;
         if let Some(next) = &page.next_token {
             self.advance(next, page.objects.is_empty()).map_err(wrong)?;
         }

@@ -36,6 +36,7 @@ pub use failure::{ErrorClass, Failure};
 
 use ownership::{OwnedKey, OwnedKeys, OwnedVersions};
 
+use crate::net::limits::MOST_ANSWER_BYTES;
 use crate::provider::Profile;
 use crate::provider::calls::Call;
 
@@ -221,12 +222,15 @@ pub struct Ignore;
 
 impl Observer for Ignore {}
 
-/// An observer that keeps the content, for small objects and tests.
+/// An observer that keeps the content, for small objects and tests: up to 16 MiB, beyond which the content counts as corrupt.
 #[derive(Default)]
 pub struct Collect(pub Vec<u8>);
 
 impl Observer for Collect {
     fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
+        if self.0.len() + data.len() > MOST_ANSWER_BYTES {
+            return Err(self.0.len() as u64);
+        }
         self.0.extend_from_slice(data);
         Ok(())
     }

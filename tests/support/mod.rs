@@ -1,6 +1,8 @@
 //! What the wire tests share: a server of ours on a free port, and stores that speak to it.
 #![allow(dead_code)]
 
+pub mod hostile;
+
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -279,10 +279,11 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
         Err(error) => note(format_args!("note: {}: {error}; `plimsoll clean` removes it", files.display())),
     }
     directory.result(&result);
-    directory.environment(&environment).map_err(out_error)?;
-    directory.finish().map_err(out_error)?;
-    session::confide(&path, &mut result).map_err(out_error)?;
-    problem = problem.or(of_run(&path).err());
+    let written = directory.environment(&environment).and_then(|()| directory.finish());
+    let written = written.and_then(|()| session::confide(&path, &mut result));
+    let kept = |what: String| session::unwritten(&what, &path);
+    problem = problem.or(written.err().map(|e| kept(e.to_string())));
+    problem = problem.or(of_run(&path).err().map(|exit| kept(exit.message)));
     let text = if arguments.json {
         json::to_string(&result)
     } else {
