@@ -12,7 +12,8 @@ use crate::schedule::knee::{Limits, Search};
 use crate::schedule::plan::{Stint, rewarm};
 use crate::schedule::{Limit, Load, Phase, Role};
 use crate::summary::objective::Objective;
-use crate::summary::result::{KneeFigures, KneeStep, RunResult, Window};
+use crate::report::terminal::knee::verdict;
+use crate::summary::result::{ClientLimit, KneeFigures, KneeStep, RunResult, Window};
 use crate::units::{parse_duration, parse_rate};
 
 /// Options of `plimsoll run knee`.
@@ -155,6 +156,10 @@ struct Knee {
     /// The stint that every step is made of.
     model: Option<Stint>,
     steps: Vec<KneeStep>,
+    /// Whether the client was the limit in the last step, whose rate is tried again.
+    limited_once: bool,
+    /// Where the client was the limit for good.
+    client_limit: Option<ClientLimit>,
     quiet: bool,
 }
 
@@ -192,23 +197,41 @@ impl Knee {
         let saturated = own.iter().any(|w| w.saturated).then(|| "the rate was not achieved".to_string());
         let broke = broken.or(saturated);
         let achieved_per_s = own.iter().map(|w| w.achieved_per_s).sum();
-        if !self.quiet {
-            let limited = own.iter().find_map(|w| w.client_limited.clone());
-            let limited =
-                limited.map_or(String::new(), |what| format!("; the client was the limit ({what})"));
-            note(format_args!(
-                "{offered:>10.1}/s  {}{limited}",
-                broke.as_ref().map_or("holds".to_string(), |what| format!("breaks: {what}"))
-            ));
-        }
-        self.search.note(rate, broke.is_none());
-        self.steps.push(KneeStep {
+        let client_limited = own.iter().find_map(|w| w.client_limited.clone());
+        let done = KneeStep {
             step,
             offered_per_s: offered,
             achieved_per_s,
             held: broke.is_none(),
             broke,
-        });
+            client_limited,
+        };
+        if !self.quiet {
+            note(format_args!("{offered:>10.1}/s  {}", verdict(&done));
+        }
+        self.note(rate, done);
+    }
+
+    /// Notes a step. One that broke while the client was the limit says nothing about the store: its rate is tried once more, and if the
+    /// client is the limit again the search is over.
+    fn note(&mut self, rate: f64, step: KneeStep) {
+        match &step.client_limited {
+            Some(reason) if !step.held && self.limited_once => {
+                let limit = ClientLimit { per_s: step.achieved_per_s, reason: reason.clone() };
+                self.client_limit = Some(limit);
+            }
+            Some(_) if !step.held => self.limited_once = true,
+            _ => {
+                self.limited_once = false;
+                self.search.note(rate, step.held);
+            }
+        }
+        self.steps.push(step);
+    }
+
+    /// The next rate to try; `None` when the search is over.
+    fn next_rate(&self) -> Option<f64> {
+        if self.client_limit.is_some() { None } else { self.search.next() }
     }
 
     fn figures(&self, finished: bool) -> KneeFigures {
@@ -218,6 +241,7 @@ impl Knee {
             holds_per_s: found.holds,
             breaks_per_s: found.breaks,
             finished,
+            client_limit: self.client_limit.clone(),
             steps: self.steps.clone(),
         }
     }
@@ -234,7 +258,7 @@ impl Rounds for Knee {
 
     fn next(&mut self, result: &mut RunResult) -> Option<Vec<Stint>> {
         self.judge(&result.windows);
-        let next = self.search.next();
+        let next = self.next_rate();
         result.knee = Some(self.figures(next.is_none()));
         next.map(|rate| self.step(rate))
     }
@@ -255,7 +279,77 @@ pub fn knee(experiment: &Experiment, settings: &Settings, asked: Asked) -> Resul
         step_ns,
         model: None,
         steps: Vec::new(),
+        limited_once: false,
+        client_limit: None,
         quiet: settings.quiet,
     };
     execute_rounds(experiment, settings, &mut knee)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Searches with a client that cannot send more than `client` per second, and a store that holds `store`.
+    fn search(client: f64, store: f64) -> Knee {
+        let mut knee = Knee {
+            objectives: Vec::new(),
+            search: Search::new(Limits { from: 100.0, to: 1e6, tolerance: 0.02 }),
+            step_ns: SECOND,
+            model: None,
+            steps: Vec::new(),
+            limited_once: false,
+            client_limit: None,
+            quiet: true,
+        };
+        while let Some(rate) = knee.next_rate() {
+            let limited = rate > client;
+            let held = rate <= store && !limited;
+            let step = KneeStep {
+                step: knee.steps.len() as u32,
+                offered_per_s: rate,
+                achieved_per_s: rate.min(client),
+                held,
+                broke: (!held).then(|| "the rate was not achieved".into()),
+                client_limited: limited.then(|| "cpu: 99% of a core".into()),
+            };
+            knee.note(rate, step);
+        }
+        knee
+    }
+
+    #[test]
+    fn a_search_that_the_client_limits_ends_there_and_does_not_halve() {
+        let knee = search(1000.0, 1e9);
+        let figures = knee.figures(true);
+        assert_eq!((figures.holds_per_s, figures.breaks_per_s), (Some(800.0), None));
+        assert_eq!(figures.client_limit.as_ref().map(|limit| limit.per_s), Some(1000.0));
+        assert_eq!(figures.steps.len(), 4 + 2, "doubled to 1600/s, which was tried twice");
+        let sentence = crate::report::terminal::knee::sentence(&figures);
+        assert!(sentence.contains("the client, not the store, limits at 1,000/s (cpu: 99%"), "{sentence}");
+    }
+
+    #[test]
+    fn a_store_that_breaks_before_the_client_has_a_knee() {
+        let figures = search(10_000.0, 1000.0).figures(true);
+        let (low, high) = (figures.holds_per_s.unwrap(), figures.breaks_per_s.unwrap());
+        assert!(low <= 1000.0 && high > 1000.0 && figures.client_limit.is_none(), "{low}..{high}");
+    }
+
+    #[test]
+    fn a_client_that_was_busy_once_does_not_end_the_search() {
+        let mut knee = search(1e9, 1e9);
+        knee.search = Search::new(Limits { from: 100.0, to: 1e6, tolerance: 0.02 });
+        let step = |held: bool, limited: bool| KneeStep {
+            held,
+            client_limited: limited.then(|| "start lag".into()),
+            ..KneeStep::default()
+        };
+        knee.note(100.0, step(false, true));
+        assert_eq!(knee.next_rate(), Some(100.0), "tried again");
+        knee.note(100.0, step(true, false));
+        assert_eq!(knee.next_rate(), Some(200.0));
+        knee.note(200.0, step(false, true));
+        assert_eq!((knee.next_rate(), knee.client_limit.clone()), (Some(200.0), None));
+    }
 }

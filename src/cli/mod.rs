@@ -6,6 +6,7 @@ pub mod advise;
 pub mod bucket;
 pub mod budget;
 pub mod calibrate;
+mod cannot_tell;
 pub mod check;
 pub mod clean;
 pub mod compare;

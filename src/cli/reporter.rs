@@ -65,8 +65,10 @@ impl<'a> Reporter<'a> {
         directory: &'a mut RunDirectory,
         progress: &'a Progress,
         means: Means,
-        result: RunResult,
+        mut result: RunResult,
     ) -> Reporter<'a> {
+        let described: Vec<Description> = job.sites.iter().map(|s| s.store.describe()).collect();
+        result.run.stores = described.iter().map(|d| d.url.clone()).collect();
         let wall_s = crate::clock::wall_now().as_nanosecond() as f64 / 1e9;
         Reporter {
             job,
@@ -75,7 +77,7 @@ impl<'a> Reporter<'a> {
             progress,
             means,
             epoch_unix_s: wall_s - now_ns() as f64 / 1e9,
-            described: job.sites.iter().map(|s| s.store.describe()).collect(),
+            described,
             closed: BTreeMap::new(),
             cpu_closed_s: 0.0,
             settled: BTreeMap::new(),

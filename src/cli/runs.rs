@@ -25,15 +25,10 @@ pub struct Run {
 }
 
 impl Run {
-    /// The stores that it measured, in order.
+    /// Returns the stores that it measured, in the order in which the experiment lists them.
     pub fn measured(&self) -> Vec<&str> {
-        let mut out: Vec<&str> = Vec::new();
-        for series in self.series.iter().filter(|s| s.role == "measure") {
-            if !out.contains(&series.store.as_str()) {
-                out.push(&series.store);
-            }
-        }
-        out
+        let measured = |store: &&str| self.series.iter().any(|s| s.role == "measure" && s.store == **store);
+        self.result.stores().into_iter().filter(measured).collect()
     }
 }
 

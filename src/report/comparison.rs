@@ -31,6 +31,9 @@ pub struct Side {
     pub low: Option<f64>,
     /// Upper end.
     pub high: Option<f64>,
+    /// What limited the client; the figure is then a bound on the store's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub client_limited: Option<String>,
 }
 
 /// One figure compared.
@@ -79,8 +82,10 @@ pub struct Comparison {
     pub base: Subject,
     /// The other.
     pub other: Subject,
-    /// What differs about who measured; the verdict is about that, too.
+    /// What differs about the clients; the verdict is about them, too.
     pub clients: Vec<String>,
+    /// What differs about the loads of imported runs, which no experiment describes.
+    pub loads: Vec<String>,
     /// Figure by figure.
     pub rows: Vec<Row>,
 }
@@ -93,7 +98,7 @@ pub fn rows(
     also: &[Target],
     paired: bool,
 ) -> Vec<Row> {
-    let mut found: Vec<(&Series, Compared, bool)> = Vec::new();
+    let mut found: Vec<((&Series, &Series), Compared, bool)> = Vec::new();
     for (base, other) in pairs {
         let (mut a, mut b) = (Estimator::new(base), Estimator::new(other));
         let counts = base.clocked();
@@ -105,7 +110,7 @@ pub fn rows(
             let first = found.iter().all(|(_, _, primary)| !primary);
             let name = metric.name(counts);
             let declared = primary.map_or(name == "p50", |t| t.matches(base) && t.metric == name);
-            found.push((base, compare(&mut a, &mut b, metric, paired), first && declared));
+            found.push(((base, other), compare(&mut a, &mut b, metric, paired), first && declared));
         }
     }
     let probabilities: Vec<Option<f64>> =
@@ -118,14 +123,15 @@ pub fn rows(
         .collect()
 }
 
-fn row(series: &Series, compared: &Compared, primary: bool, bound: f64) -> Row {
+fn row((series, other): (&Series, &Series), compared: &Compared, primary: bool, bound: f64) -> Row {
     let (unit, scale) = compared.metric.unit();
-    let side = |estimate: &Estimate| {
+    let side = |estimate: &Estimate, series: &Series| {
         let ends = estimate.confidence.ends().filter(|_| estimate.value.is_some());
         Side {
             value: estimate.value.map(|v| v * scale),
             low: ends.map(|(low, _)| low * scale),
             high: ends.map(|(_, high)| high * scale),
+            client_limited: series.client_limited.clone(),
         }
     };
     Row {
@@ -135,8 +141,8 @@ fn row(series: &Series, compared: &Compared, primary: bool, bound: f64) -> Row {
         metric: compared.metric.name(series.clocked()),
         unit,
         primary,
-        base: side(&compared.base),
-        other: side(&compared.other),
+        base: side(&compared.base, series),
+        other: side(&compared.other, other),
         change: compared.change.map(|c| c.0),
         change_low: compared.change.map(|c| c.1),
         change_high: compared.change.map(|c| c.2),
@@ -152,9 +158,14 @@ fn row(series: &Series, compared: &Compared, primary: bool, bound: f64) -> Row {
 impl Row {
     /// `get p99`, `ramp_3 get p50`; the phase is left out where it says no more than the operation.
     pub fn label(&self) -> String {
+        format!("{} {}", self.place(), self.metric)
+    }
+
+    /// `get`, `ramp_3 get`.
+    fn place(&self) -> String {
         let phase = self.step.map_or_else(|| self.phase.clone(), |s| format!("{}_{}", self.phase, s + 1));
         let phase = if phase == self.operation { String::new() } else { format!("{phase} ") };
-        format!("{phase}{} {}", self.operation, self.metric)
+        format!("{phase}{}", self.operation)
     }
 
     fn value(&self, value: f64) -> String {
@@ -177,7 +188,12 @@ impl Row {
         format!("x {change:.3} [{low:.3}..{high:.3}]")
     }
 
+    /// The verdict for the table.
     fn verdict_text(&self) -> String {
+        format!("{}{}", self.verdict_alone(), self.bound_text())
+    }
+
+    fn verdict_alone(&self) -> String {
         if let Some(seconds) = self.needs_s.filter(|_| self.verdict == Verdict::CannotTell.describe()) {
             return format!("cannot tell; about {seconds:.0} s of measurement would be needed");
         }
@@ -193,6 +209,16 @@ impl Row {
         };
         format!("{}{note}", self.verdict)
     }
+
+    /// Which sides' figures are only bounds, because the client was the limit: `; a bound: the client limited the base`.
+    pub fn bound_text(&self) -> &'static str {
+        match (&self.base.client_limited, &self.other.client_limited) {
+            (None, None) => "",
+            (Some(_), None) => "; a bound: the client limited the base",
+            (None, Some(_)) => "; a bound: the client limited the other",
+            (Some(_), Some(_)) => "; a bound: the client limited both",
+        }
+    }
 }
 
 impl Comparison {
@@ -202,8 +228,7 @@ impl Comparison {
             return "nothing was measured in both".into();
         };
         let (a, b) = (&self.base.name, &self.other.name);
-        let among =
-            if self.clients.is_empty() { String::new() } else { ", measured by different clients".into() };
+        let among = self.reservations(row);
         match row.change.filter(|_| row.verdict == "faster" || row.verdict == "slower") {
             Some(change) if row.unit != "share" => {
                 let less = row.unit == "ms";
@@ -224,9 +249,52 @@ impl Comparison {
                     "too short to tell {b} from {a} in {}: about {seconds:.0} s of measurement would be needed{among}",
                     row.label()
                 ),
-                None => format!("{} between {a} and {b} in {}{among}", row.verdict_text(), row.label()),
+                None => format!("{} between {a} and {b} in {}{among}", row.verdict_alone(), row.label()),
             },
         }
+    }
+
+    /// What keeps the answer from being about the stores alone: other clients, other loads, a limited client.
+    fn reservations(&self, row: &Row) -> String {
+        let mut out = String::new();
+        if !self.clients.is_empty() {
+            let instance = self.clients.iter().find(|line| line.starts_with("instance type"));
+            let which = instance.map_or(String::new(), |line| format!(" ({line})"));
+            out.push_str(&format!(", measured by different clients{which}"));
+        }
+        if let Some(first) = self.loads.first() {
+            let more = match self.loads.len() {
+                1 => String::new(),
+                n => format!(" and {} more", n - 1),
+            };
+            out.push_str(&format!(", under different loads ({first}{more})"));
+        }
+        let limited: Vec<&str> = [(&row.base, &self.base), (&row.other, &self.other)]
+            .into_iter()
+            .filter(|(side, _)| side.client_limited.is_some())
+            .map(|(_, subject)| subject.name.as_str())
+            .collect();
+        if !limited.is_empty() {
+            let whose = limited.join(" and ");
+            out.push_str(&format!("; a bound only: the client, not the store, limited {whose}"));
+        }
+        out
+    }
+
+    /// Each side and operation in which the client was the limit, one line each.
+    pub fn limits(&self) -> Vec<String> {
+        let mut out = Vec::new();
+        for row in &self.rows {
+            for (side, subject) in [(&row.base, &self.base), (&row.other, &self.other)] {
+                let Some(why) = &side.client_limited else { continue };
+                let place = row.place();
+                let line = format!("{} {place}: limited by the client, not by the store ({why})", subject.name);
+                if !out.contains(&line) {
+                    out.push(line);
+                }
+            }
+        }
+        out
     }
 
     /// For a terminal.
@@ -236,6 +304,10 @@ impl Comparison {
             out.push_str(&format!("{side}: {} (run {})\n", subject.store, subject.run));
         }
         self.clients.iter().for_each(|line| out.push_str(&format!("! the clients differ: {line}\n")));
+        self.loads.iter().for_each(|line| out.push_str(&format!("! the loads differ: {line}\n")));
+        for line in self.limits() {
+            out.push_str(&format!("! {line}\n"));
+        }
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
         table.set_header([

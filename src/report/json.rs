@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::path::Path;
 
+use super::directory::read_environment;
 use crate::summary::result::RunResult;
 use crate::text::redacted;
 
@@ -65,9 +66,15 @@ pub fn read(path: &Path) -> Result<RunResult, ReadError> {
     let text = fs::read_to_string(&file).map_err(|source| ReadError::Io { path: shown.clone(), source })?;
     let expected = crate::summary::result::SCHEMA;
     let shape = |reason: String| ReadError::Shape { path: shown.clone(), expected, reason };
-    let result: RunResult = serde_json::from_str(&text).map_err(|e| shape(e.to_string()))?;
+    let mut result: RunResult = serde_json::from_str(&text).map_err(|e| shape(e.to_string()))?;
     if result.schema != expected {
         return Err(shape(format!("it has schema {}", result.schema)));
+    }
+    // Results of earlier versions do not list their stores.
+    if result.run.stores.is_empty()
+        && let Some(environment) = file.parent().and_then(|run| read_environment(run).ok())
+    {
+        result.run.stores = environment.stores.into_iter().map(|store| store.url).collect();
     }
     Ok(result)
 }

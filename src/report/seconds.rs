@@ -13,6 +13,7 @@ use arrow_ipc::reader::StreamReader;
 use super::directory::read_environment;
 use super::stream::to_io;
 use crate::recorder::sparse::Sparse;
+use crate::summary::merge::client_limited;
 use crate::summary::result::{RunResult, Window};
 use crate::summary::series::{Clocked, Second, Series};
 
@@ -62,6 +63,7 @@ pub fn series(run: &Path, result: &RunResult, latencies: &[Clocked]) -> io::Resu
             operation,
             key_group: windows.first().and_then(|w| w.key_group.clone()),
             open: windows.first().is_some_and(|w| w.loop_ == "open"),
+            client_limited: client_limited(&windows),
             seconds: laid_out(rows, &windows, origin_unix_s),
         });
     }

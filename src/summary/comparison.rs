@@ -1,6 +1,6 @@
 //! Two series held against each other: the ratio of each figure with its interval, and what may be said of it.
 
-use super::confidence::{Confidence, LEVEL, Ratio, t_probability, t_quantile};
+use super::confidence::{Confidence, LEVEL, Ratio, WIDEST, t_probability, t_quantile};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::series::{Clocked, Series};
 
@@ -172,6 +172,11 @@ pub fn compare(
     let reach = |x: f64, y: f64| (x * x + y * y - 2.0 * correlation * x * y).max(0.0).sqrt();
     let change = bv - av;
     let (low, high) = (change - reach(ah - av, bv - bl), change + reach(av - al, bh - bv));
+    if metric != Metric::Errors && high - low > WIDEST.ln() {
+        let longest = base.series.seconds.len().max(other.series.seconds.len()) as f64;
+        out.needs_s = Some((2.0 * longest * ((high - low) / WIDEST.ln()).powi(2)).ceil());
+        return out;
+    }
     let freedom = af.min(bf);
     let towards = if change > 0.0 { change - low } else { high - change };
     let standard_error = towards / t_quantile(freedom);
@@ -286,5 +291,17 @@ mod tests {
         assert!((bounds[3] - 0.05).abs() < 1e-9);
         let bounds = holm(&[Some(0.03), Some(0.04)]);
         assert_eq!(bounds, [0.0, 0.0], "0.03 is above 0.05 / 2, so 0.04 is not looked at");
+    }
+
+    #[test]
+    fn a_change_that_may_be_anything_within_a_factor_of_ten_cannot_be_told() {
+        // Both sides swing by a factor of five from block to block, and neither lasts long.
+        let swings = |block: u64| if block.is_multiple_of(2) { 0.3 } else { 3.0 };
+        let (a, b) = (series(1000.0, 1, 100, swings), series(1000.0, 2, 100, swings));
+        let compared = p50(&a, &b, false);
+        match compared.change {
+            Some((_, low, high)) => assert!(high / low <= 10.0, "{low}..{high}"),
+            None => assert!(compared.needs_s.is_some() && compared.verdict(0.05) == Verdict::CannotTell),
+        }
     }
 }

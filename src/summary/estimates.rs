@@ -1,6 +1,6 @@
 //! The figures that are judged: what each is called, what it comes to, and between what it lies.
 
-use super::confidence::{Confidence, Ratio, memory, quantile, rate, share};
+use super::confidence::{Confidence, Ratio, Share, memory, quantile, rate, share};
 use super::latency::{SHOWN, needed};
 use super::result::Judged;
 use super::series::{Clocked, Latency, Of, Series};
@@ -136,15 +136,8 @@ impl<'a> Estimator<'a> {
             Metric::Rate => self.of_rate(metric, |s| s.completed as f64),
             Metric::Throughput => self.of_rate(metric, |s| s.bytes),
             Metric::Errors => {
-                let all = series.latency(series.clocked(), Of::All);
-                let (value, confidence) = share(&all, u64::MAX >> 20, median_memory(&all));
-                let confidence = match confidence {
-                    Confidence::Between { low, high, freedom } => {
-                        Confidence::Between { low: 1.0 - high, high: 1.0 - low, freedom }
-                    }
-                    needs @ Confidence::Needs { .. } => needs,
-                };
-                Estimate { metric, value: (!all.is_empty()).then_some(1.0 - value), confidence }
+                let Share { value, confidence, .. } = self.errors();
+                Estimate { metric, value: Some(value).filter(|v| v.is_finite()), confidence }
             }
         }
     }
@@ -156,10 +149,15 @@ impl<'a> Estimator<'a> {
         Estimate { metric, value, confidence: rate(&counted, &time_s) }
     }
 
-    /// The share of operations answered well within a limit, with its interval; failed and censored ones are misses.
-    pub fn within(&mut self, which: Clocked, limit_us: u64) -> (f64, Confidence) {
+    /// Returns the share of operations answered well within a limit; failed and censored ones are misses.
+    pub fn within(&mut self, which: Clocked, limit_us: u64) -> Share {
         let all = self.series.latency(which, Of::All);
-        share(&all, limit_us, median_memory(&all))
+        share(&all, Some(limit_us), median_memory(&all))
+    }
+
+    /// Returns the share of operations that failed or were not answered in time. Latencies have no part in it, so their memory has none.
+    pub fn errors(&self) -> Share {
+        share(&self.series.latency(self.series.clocked(), Of::All), None, 1.0)
     }
 }
 
@@ -204,6 +202,7 @@ fn written(series: &Series, estimate: &Estimate) -> Judged {
         low: ends.map(|(low, _)| round(low)),
         high: ends.map(|(_, high)| round(high)),
         needs_s: estimate.confidence.needs_s(),
+        client_limited: series.client_limited.clone(),
     }
 }
 

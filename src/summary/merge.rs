@@ -53,6 +53,16 @@ fn joined(windows: &[&Window], value: impl Fn(&Window) -> Option<&String>) -> Op
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
+/// Returns what limited the client in any of `windows`; the first reason, and in how many of them.
+pub fn client_limited(windows: &[&Window]) -> Option<String> {
+    let limited: Vec<&String> = windows.iter().filter_map(|w| w.client_limited.as_ref()).collect();
+    let first = *limited.first()?;
+    if windows.len() == 1 || limited.iter().all(|why| *why == first) && limited.len() == windows.len() {
+        return Some(first.clone());
+    }
+    Some(format!("{first}, in {} of {} windows", limited.len(), windows.len()))
+}
+
 /// One window for all of `windows`, which must be of one store, phase and operation; `None` when there are none.
 pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
     let first = *windows.first()?;
@@ -79,7 +89,7 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
         censored: sum(|w| w.censored),
         connections: sum(|w| w.connections),
         reconnects: sum(|w| w.reconnects),
-        client_limited: joined(windows, |w| w.client_limited.as_ref()),
+        client_limited: client_limited(windows),
         instrument_error: joined(windows, |w| w.instrument_error.as_ref()),
         client_steal: windows.iter().filter_map(|w| w.client_steal).reduce(f64::max),
         start_unix_s: windows.iter().map(|w| w.start_unix_s).fold(f64::INFINITY, f64::min),
@@ -88,10 +98,12 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
         ..first.clone()
     };
     let of = |per_s: f64| per_s * out.window_s;
+    let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
+    let answered = of(out.achieved_per_s) + failed as f64;
     out.saturated = windows.iter().all(|w| w.saturated)
         || out
             .offered_per_s
-            .is_some_and(|offered| falls_short(of(offered), of(out.achieved_per_s), out.in_flight_mean));
+            .is_some_and(|offered| falls_short(of(offered), answered, out.in_flight_mean));
     for (class, n) in windows.iter().flat_map(|w| &w.errors) {
         *out.errors.entry(class.clone()).or_default() += n;
     }

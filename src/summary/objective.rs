@@ -1,8 +1,8 @@
 //! Bounds that a run is held against: `get.p99 < 10ms`, `errors < 0.1%`, `throughput > 5 Gbit/s`; and bounds on a change:
 //! `get.p99 > +5%`.
 
-use super::confidence::Confidence;
-use super::estimates::{Estimator, Metric};
+use super::confidence::{Confidence, LEAST_INDEPENDENT, Share, WIDEST};
+use super::estimates::{Estimate, Estimator, Metric};
 use super::latency::needed;
 use super::merge::latencies;
 use super::result::Window;
@@ -44,17 +44,28 @@ pub struct Objective {
 }
 
 /// How an objective came out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Outcome {
     /// Held, and the whole interval with it.
     Pass,
     /// Missed, and the whole interval with it.
     Fail,
-    /// The interval holds the bound, or there is none.
+    /// The interval contains the bound, or nothing is certain.
+    #[serde(rename = "cannot tell")]
     CannotTell,
 }
 
 impl Outcome {
+    /// Name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Pass => "pass",
+            Outcome::Fail => "fail",
+            Outcome::CannotTell => "cannot tell",
+        }
+    }
+
     /// For people.
     pub fn describe(self) -> &'static str {
         match self {
@@ -74,8 +85,20 @@ pub struct Finding {
     pub detail: String,
     /// Seconds of measurement that might decide it.
     pub needs_s: Option<f64>,
-    /// Whether the value that was measured holds it, however sure that is; none where there is none.
+    /// Whether the value that was measured holds it, however sure that is; `None` if there is no value.
     pub as_measured: Option<bool>,
+    /// What limited the client: the figure is then a bound on the store's.
+    pub client_limited: Option<String>,
+}
+
+impl Finding {
+    /// What was measured, with the mark of a limited client.
+    pub fn text(&self) -> String {
+        match &self.client_limited {
+            Some(why) => format!("{}; limited by the client, not by the store ({why})", self.detail),
+            None => self.detail.clone(),
+        }
+    }
 }
 
 impl Target {
@@ -162,44 +185,42 @@ impl Objective {
         Ok(Objective { text: text.trim().into(), target, below, bound })
     }
 
-    /// Holds a series against it.
+    /// Judges a series by it.
     pub fn judge(&self, series: &Series) -> Finding {
-        let mut estimator = Estimator::new(series);
         let Some(metric) = Metric::from_name(&self.target.metric, series.clocked()) else {
             return nothing("no such metric");
         };
-        match metric {
-            Metric::Percentile(clocked, q) => self.judge_latency(&mut estimator, clocked, q),
-            _ => {
-                let estimate = estimator.estimate(metric);
-                let (_, scale) = metric.unit();
-                let Some(value) = estimate.value.map(|v| v * scale) else {
-                    return nothing("nothing was measured");
-                };
+        let operations: u64 = series.seconds.iter().map(|s| s.operations).sum();
+        if operations == 0 {
+            return nothing("nothing was measured");
+        }
+        let mut estimator = Estimator::new(series);
+        let percent = |x: f64| format!("{:.3}%", 100.0 * x);
+        let found = match metric {
+            // A percentile is within its bound when that share of all operations is; failed and censored ones are misses.
+            Metric::Percentile(clocked, q) => {
+                let share = estimator.within(clocked, (self.bound / 1e3) as u64);
+                let shown = format!("{} of operations within it, {} needed", percent(share.value), percent(q));
+                decide(Measured::of(share), |x| x >= q, &shown, percent)
+            }
+            Metric::Errors => {
+                let share = estimator.errors();
+                decide(Measured::of(share), |x| x < self.bound, &percent(share.value), percent)
+            }
+            Metric::Rate | Metric::Throughput => {
+                let Estimate { value, confidence, .. } = estimator.estimate(metric);
+                let Some(value) = value else { return nothing("nothing was measured") };
                 let show = |x: f64| match metric {
-                    Metric::Errors => format!("{:.3}%", 100.0 * x),
                     Metric::Throughput => crate::units::format_throughput(x),
                     _ => format!("{}/s", crate::units::format_per_s(x)),
                 };
-                decide(
-                    (value, estimate.confidence),
-                    |x| if self.below { x < self.bound } else { x > self.bound },
-                    &show(value),
-                    show,
-                )
+                // No interval is wider than this, so a bound beyond it is decided without one.
+                let widest = (value / WIDEST, value * WIDEST);
+                let bounds = confidence.ends().or((operations as f64 >= LEAST_INDEPENDENT).then_some(widest));
+                decide(Measured { value, confidence, bounds }, |x| x > self.bound, &show(value), show)
             }
-        }
-    }
-
-    /// A percentile is within its bound when that share of all operations is; failed and censored ones are misses.
-    fn judge_latency(&self, estimator: &mut Estimator<'_>, clocked: Clocked, q: f64) -> Finding {
-        if estimator.series.seconds.iter().all(|s| s.operations == 0) {
-            return nothing("nothing was measured");
-        }
-        let (share, confidence) = estimator.within(clocked, (self.bound / 1e3) as u64);
-        let show = |x: f64| format!("{:.3}%", 100.0 * x);
-        let detail = format!("{} of operations within it, {} needed", show(share), show(q));
-        decide((share, confidence), |x| x >= q, &detail, show)
+        };
+        Finding { client_limited: series.client_limited.clone(), ..found }
     }
 }
 
@@ -246,34 +267,52 @@ fn percent_text(share: f64) -> String {
 }
 
 fn nothing(why: &str) -> Finding {
-    Finding { outcome: Outcome::CannotTell, detail: why.into(), needs_s: None, as_measured: None }
+    Finding {
+        outcome: Outcome::CannotTell,
+        detail: why.into(),
+        needs_s: None,
+        as_measured: None,
+        client_limited: None,
+    }
 }
 
-/// Decides by an interval: pass when both ends hold, fail when neither does.
+/// A value, its interval as shown, and the bounds that decide; see [`Share`].
+struct Measured {
+    value: f64,
+    confidence: Confidence,
+    bounds: Option<(f64, f64)>,
+}
+
+impl Measured {
+    fn of(share: Share) -> Measured {
+        Measured { value: share.value, confidence: share.confidence, bounds: share.bounds }
+    }
+}
+
+/// Decides by the bounds: pass when both hold, fail when neither does.
 fn decide(
-    (value, confidence): (f64, Confidence),
+    measured: Measured,
     holds: impl Fn(f64) -> bool,
     shown: &str,
     show: impl Fn(f64) -> String,
 ) -> Finding {
-    let as_measured = Some(holds(value));
-    match confidence {
-        Confidence::Needs { seconds } => Finding {
-            outcome: Outcome::CannotTell,
-            detail: format!("{shown}; too few independent seconds, about {seconds:.0} s would be needed"),
-            needs_s: Some(seconds),
-            as_measured,
-        },
-        Confidence::Between { low, high, .. } => {
-            let outcome = match (holds(low), holds(high)) {
-                (true, true) => Outcome::Pass,
-                (false, false) => Outcome::Fail,
-                _ => Outcome::CannotTell,
-            };
-            let detail = format!("{shown} [{}..{}]", show(low), show(high));
-            Finding { outcome, detail, needs_s: None, as_measured }
+    let Measured { value, confidence, bounds } = measured;
+    let outcome = match bounds.map(|(low, high)| (holds(low), holds(high))) {
+        Some((true, true)) => Outcome::Pass,
+        Some((false, false)) => Outcome::Fail,
+        _ => Outcome::CannotTell,
+    };
+    let (detail, needs_s) = match confidence {
+        Confidence::Between { low, high, .. } => (format!("{shown} [{}..{}]", show(low), show(high)), None),
+        Confidence::Needs { seconds } if outcome == Outcome::CannotTell => {
+            let few = "too few independent seconds";
+            (format!("{shown}; {few}, about {seconds:.0} s would be needed"), Some(seconds))
         }
-    }
+        Confidence::Needs { .. } => {
+            (format!("{shown}; decided without an interval: the bound is far off"), None)
+        }
+    };
+    Finding { outcome, detail, needs_s, as_measured: Some(holds(value)), client_limited: None }
 }
 
 /// A bound on a change: `get.p99 > +5%`.
@@ -323,6 +362,8 @@ impl ChangeBound {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::recorder::sparse::bucket_of;
+    use crate::summary::series::Second;
 
     #[test]
     fn bounds_are_read_as_people_write_them() {
@@ -367,5 +408,77 @@ mod tests {
         assert_eq!(bound.met(Some((1.1, 1.04, 1.2))), Outcome::CannotTell);
         assert_eq!(bound.met(Some((1.0, 0.97, 1.03))), Outcome::Pass);
         assert_eq!(bound.met(None), Outcome::CannotTell);
+    }
+
+    /// A series of `seconds`, each with these operations that failed and answered ones at 1 ms.
+    fn series(failed: &[u64], per_s: u64) -> Series {
+        let second = |(number, failed): (usize, &u64)| Second {
+            second: number as u64,
+            time_s: 1.0,
+            operations: per_s,
+            completed: per_s - failed,
+            failed: *failed,
+            service: [(bucket_of(1000) as u16, (per_s - failed) as u32)]
+                .into_iter()
+                .filter(|(_, n)| *n > 0)
+                .collect(),
+            ..Second::default()
+        };
+        let seconds = failed.iter().enumerate().map(second).collect();
+        Series { operation: "get".into(), seconds, ..Series::default() }
+    }
+
+    fn outcome(text: &str, failed: &[u64], per_s: u64) -> Outcome {
+        Objective::parse(text).unwrap().judge(&series(failed, per_s)).outcome
+    }
+
+    #[test]
+    fn a_store_that_fails_three_quarters_of_its_operations_fails_an_objective_on_errors() {
+        // It broke after a quarter of the run: the seconds are anything but independent.
+        let broken: Vec<u64> = (0..60).map(|s| if s < 15 { 10 } else { 1000 }).collect();
+        for bound in ["errors < 1%", "get.errors < 5%", "get.p99 < 10s", "get.p50 < 10s"] {
+            assert_eq!(outcome(bound, &broken, 1000), Outcome::Fail, "{bound}");
+        }
+        let half: Vec<u64> = (0..60).map(|s| if s % 7 < 5 { 950 } else { 300 }).collect();
+        assert_eq!(outcome("errors < 1%", &half, 1000), Outcome::Fail);
+    }
+
+    #[test]
+    fn millions_of_operations_none_in_time_fail_an_objective_on_latency() {
+        for seconds in [1, 5, 60] {
+            let good = vec![0; seconds];
+            for bound in ["get.p99 < 100us", "get.p50 < 100us"] {
+                assert_eq!(outcome(bound, &good, 600_000), Outcome::Fail, "{bound}, {seconds} s");
+            }
+        }
+    }
+
+    #[test]
+    fn degenerate_runs_are_decided_by_what_is_certain() {
+        assert_eq!(outcome("errors < 1%", &[5000], 5000), Outcome::Fail, "one second, all failed");
+        assert_eq!(outcome("errors < 50%", &[5000; 60], 5000), Outcome::Fail, "no variance at all");
+        assert_eq!(outcome("rate > 10/s", &[50; 60], 50), Outcome::Fail, "nothing was answered");
+        assert_eq!(outcome("errors < 1%", &[0; 60], 50_000), Outcome::Pass);
+        assert_eq!(outcome("get.p99 < 10ms", &[0; 60], 50_000), Outcome::Pass);
+        // A few good seconds promise nothing.
+        for bound in ["errors < 1%", "get.p99 < 10ms"] {
+            assert_eq!(outcome(bound, &[0; 5], 1000), Outcome::CannotTell, "{bound}");
+        }
+    }
+
+    #[test]
+    fn three_operations_decide_nothing() {
+        for bound in ["errors < 1%", "get.p99 < 100us", "get.p50 < 1s", "rate > 1000/s"] {
+            for failed in [0, 3] {
+                assert_eq!(outcome(bound, &[failed], 3), Outcome::CannotTell, "{bound}, {failed} failed");
+            }
+        }
+    }
+
+    #[test]
+    fn the_mark_of_a_limited_client_is_in_the_finding() {
+        let limited = Series { client_limited: Some("cpu: 97%".into()), ..series(&[0; 60], 1000) };
+        let found = Objective::parse("get.p99 < 10ms").unwrap().judge(&limited);
+        assert!(found.text().contains("limited by the client, not by the store (cpu: 97%)"), "{found:?}");
     }
 }

@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod judgement;
+
+pub use judgement::{ClientLimit, Judged, KneeFigures, KneeStep};
+
 /// Schema number of [`RunResult`].
 pub const SCHEMA: u32 = 1;
 
-/// A run's results.
+/// Results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunResult {
     /// Schema number: 1.
@@ -40,6 +44,22 @@ pub struct RunResult {
     /// What the figures of the measured phases are known to lie between; blocks and repeats as one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confidence: Vec<Judged>,
+}
+
+impl RunResult {
+    /// Returns the stores with windows in the order in which the experiment lists them, whichever ran first; a store that the list lacks
+    /// comes last.
+    pub fn stores(&self) -> Vec<&str> {
+        let mut out: Vec<&str> = Vec::new();
+        let measured = |store: &&str| self.windows.iter().any(|w| w.store == **store);
+        let listed = self.run.stores.iter().map(String::as_str).filter(measured);
+        for store in listed.chain(self.windows.iter().map(|w| w.store.as_str())) {
+            if !out.contains(&store) {
+                out.push(store);
+            }
+        }
+        out
+    }
 }
 
 /// What a run cost at one store: every request that was made there, preparation and clean-up included. Amounts are decimals, written as
@@ -87,64 +107,6 @@ pub struct CostLine {
     pub as_of: String,
     /// `high`, `medium` or `low`.
     pub confidence: String,
-}
-
-/// The highest rate that holds its objectives, and the way there.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct KneeFigures {
-    /// The objectives as written; all of them must hold.
-    pub objectives: Vec<String>,
-    /// The highest rate that held them in most of its tries; null when none did.
-    pub holds_per_s: Option<f64>,
-    /// The lowest rate above it that broke one in most of its tries; null when none did.
-    pub breaks_per_s: Option<f64>,
-    /// Whether the search came to its end.
-    pub finished: bool,
-    /// Every step in order; its windows have the same step number.
-    pub steps: Vec<KneeStep>,
-}
-
-/// One rate tried.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct KneeStep {
-    /// Number of the step, from 0.
-    pub step: u32,
-    /// Operations intended per second.
-    pub offered_per_s: f64,
-    /// Operations answered well per second.
-    pub achieved_per_s: f64,
-    /// Whether the objectives held.
-    pub held: bool,
-    /// What broke, where something did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub broke: Option<String>,
-}
-
-/// A figure with its 95% interval.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Judged {
-    /// The store as written.
-    pub store: String,
-    /// Name of the phase.
-    pub phase: String,
-    /// Step of a ramp, from 0.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub step: Option<u32>,
-    /// Kind of operation.
-    pub operation: String,
-    /// `p50` and the like (response time in open loops, service time in closed ones), `service.p50`, `rate`, `throughput`, `errors`.
-    pub metric: String,
-    /// `ms`, `per_s`, `bytes_per_s` or `share`.
-    pub unit: String,
-    /// What it comes to.
-    pub value: Option<f64>,
-    /// Lower end of the interval.
-    pub low: Option<f64>,
-    /// Upper end of the interval.
-    pub high: Option<f64>,
-    /// Where there is no interval: seconds of measurement that would be enough, if the store went on as it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub needs_s: Option<f64>,
 }
 
 /// Requests that a store made on its own account, such as those for sessions; they belong to no operation.
@@ -301,6 +263,9 @@ pub struct RunInfo {
     pub experiment: String,
     /// Seed of everything random.
     pub seed: u64,
+    /// Stores in the order in which the experiment lists them; windows are in the order in which they ran.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stores: Vec<String>,
     /// When it began, RFC 3339.
     pub started_at: String,
     /// Version of Plimsoll.

@@ -22,6 +22,8 @@ pub struct Series {
     pub key_group: Option<String>,
     /// Whether it is an open loop.
     pub open: bool,
+    /// What limited the client in its windows; every figure of the series then measures the client.
+    pub client_limited: Option<String>,
     /// The seconds.
     pub seconds: Vec<Second>,
 }
@@ -139,6 +141,7 @@ impl Series {
         let (first, rest) = parts.split_first()?;
         let mut out = (*first).clone();
         out.operation = "all".into();
+        out.client_limited = parts.iter().find_map(|part| part.client_limited.clone());
         for part in rest {
             for second in &part.seconds {
                 match out.seconds.binary_search_by_key(&second.second, |s| s.second) {
@@ -183,6 +186,13 @@ impl<'a> Latency<'a> {
         }
         out.seconds = seconds.iter().collect();
         out
+    }
+
+    /// Adds operations by second that are slower than anything recorded.
+    #[cfg(test)]
+    pub fn miss(&mut self, by_second: &[u64]) {
+        self.beyond.iter_mut().zip(by_second).for_each(|(beyond, more)| *beyond += more);
+        self.total += by_second.iter().sum::<u64>();
     }
 
     /// Number of operations.

@@ -90,9 +90,11 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
     let offered = tally.intended as f64 / window_s;
     let backlog = tally.intended.saturating_sub(tally.begun) as f64;
     let in_flight_mean = tally.in_flight_ns as f64 / 1e9 / window_s;
+    // Throughput that is missing because operations failed is not saturation.
+    let ended = tally.completed + tally.failures();
     let saturated = open
         && tally.intended > 0
-        && (falls_short(tally.intended as f64, tally.completed as f64, in_flight_mean)
+        && (falls_short(tally.intended as f64, ended as f64, in_flight_mean)
             || backlog > (BACKLOG_SHARE * tally.intended as f64).max(1.0));
     let mut histograms = BTreeMap::new();
     for (name, latencies) in [
@@ -167,12 +169,12 @@ pub fn settled(state: &WindowState) -> bool {
             .all(|t| (t.in_flight_ns - t.overlap_ns as i128).abs() * 1000 <= t.in_flight_ns)
 }
 
-/// Whether fewer operations were completed than offered, by more than 1% and by more than chance at the window's edges explains:
-/// what is in flight at its end is not completed in it, what was in flight at its beginning is, and the difference of the two varies
+/// Whether fewer operations ended (well or not) than offered, by more than 1% and by more than chance at the window's edges explains:
+/// what is in flight at its end does not end in it, what was in flight at its beginning is, and the difference of the two varies
 /// by about the square root of twice the mean (a Poisson count each).
-pub fn falls_short(intended: f64, completed: f64, in_flight_mean: f64) -> bool {
+pub fn falls_short(intended: f64, ended: f64, in_flight_mean: f64) -> bool {
     let chance = 1.0 + 3.0 * (2.0 * in_flight_mean).sqrt();
-    completed < ACHIEVED_SHARE * intended && intended - completed > chance
+    ended < ACHIEVED_SHARE * intended && intended - ended > chance
 }
 
 /// Says so when the books do not balance.
@@ -187,4 +189,15 @@ fn flow_error(tally: &Tally) -> Option<String> {
             difference * 100.0
         )
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failed_operations_are_not_missing_throughput() {
+        assert!(falls_short(10_000.0, 9_000.0, 4.0), "a tenth never ended");
+        assert!(!falls_short(10_000.0, 9_000.0 + 1_000.0, 4.0), "a tenth failed");
+    }
 }

@@ -247,6 +247,7 @@ fn published_held(document: &Published, store: &str, objective: &Objective) -> H
         detail: format!("{ms} ms as printed"),
         needs_s: None,
         as_measured: Some(ms * 1e6 < objective.bound),
+        client_limited: None,
     });
     Held { objective: objective.text.clone(), finding }
 }

@@ -1,6 +1,11 @@
 //! Whether two runs may be compared: the same operations on the same objects under the same load. And what differs about who measured.
 
-use crate::report::directory::Environment;
+use crate::cli::runs::Run;
+use crate::machine::Machine;
+use crate::summary::merge::{How, merge};
+use crate::summary::result::{RunResult, Window};
+use crate::summary::series::Series;
+use crate::units::{format_bytes, format_per_s};
 use toml::{Table, Value};
 
 /// Fields of an experiment that may differ: how long, how often, in which order, and what it is called.
@@ -50,8 +55,62 @@ fn fields(path: &str, base: &Table, other: &Table, ignored: &[&str]) -> Option<S
     })
 }
 
-/// What differs about the clients, in words; the verdict then is about them, too.
-pub fn clients(base: &Environment, other: &Environment) -> Vec<String> {
+/// Loads of imported runs that differ by more than this share are reported: what the log shows of a load varies a little by itself.
+const ALIKE: f64 = 0.05;
+
+/// What differs about the loads of two runs of which one was imported: no experiment describes them, so their windows do.
+pub fn loads(base: &RunResult, other: &RunResult, series: &[(&Series, &Series)]) -> Vec<String> {
+    if base.run.imported.is_none() && other.run.imported.is_none() {
+        return Vec::new();
+    }
+    let window = |result: &RunResult, s: &Series| {
+        let own = |w: &&Window| {
+            (&w.store, &w.phase, w.step, &w.operation) == (&s.store, &s.phase, s.step, &s.operation)
+        };
+        merge(&result.windows.iter().filter(own).collect::<Vec<_>>(), How::Consecutive)
+    };
+    let both = |(a, b): &(&Series, &Series)| Some((window(base, a)?, window(other, b)?));
+    series.iter().filter_map(both).flat_map(|(a, b)| load_differs(&a, &b)).collect()
+}
+
+fn load_differs(a: &Window, b: &Window) -> Vec<String> {
+    let place = format!("{} {}", a.label(), a.operation);
+    let apart = |x: f64, y: f64| (x - y).abs() > ALIKE * x.max(y);
+    let mut out = Vec::new();
+    if a.loop_ != b.loop_ {
+        out.push(format!("{place}: {} loop / {} loop", a.loop_, b.loop_));
+    }
+    match (a.offered_per_s, b.offered_per_s) {
+        (Some(x), Some(y)) if apart(x, y) => {
+            out.push(format!("{place}: {}/s / {}/s offered", format_per_s(x), format_per_s(y)));
+        }
+        (None, None) if apart(a.concurrency as f64, b.concurrency as f64) => {
+            out.push(format!("{place}: {} / {} in flight", a.concurrency, b.concurrency));
+        }
+        _ => {}
+    }
+    let size = |w: &Window| w.bytes.checked_div(w.operations - w.errors.values().sum::<u64>().min(w.operations));
+    if let (Some(x), Some(y)) = (size(a), size(b))
+        && apart(x as f64, y as f64)
+    {
+        out.push(format!("{place}: {} / {} per operation", format_bytes(x), format_bytes(y)));
+    }
+    out
+}
+
+/// What differs about the clients, in words; the verdict is then about them, too. Of an imported run the client is not known, which differs
+/// from every client, also from another unknown one.
+pub fn clients(base: &Run, other: &Run) -> Vec<String> {
+    let unknown = |run: &Run| run.result.run.imported.is_some() && run.environment.machine == Machine::default();
+    if unknown(base) || unknown(other) {
+        let name = |run: &Run| match (unknown(run), &run.environment.machine.instance_type) {
+            (true, _) => "not in the imported log".to_string(),
+            (false, Some(name)) => name.clone(),
+            (false, None) => "not known".into(),
+        };
+        return vec![format!("instance type: {} / {}", name(base), name(other))];
+    }
+    let (base, other) = (&base.environment, &other.environment);
     let (a, b) = (&base.machine, &other.machine);
     let named = |what: &str, a: String, b: String| (a != b).then(|| format!("{what}: {a} / {b}"));
     let blank = |text: &str| if text.is_empty() { "not named".to_string() } else { text.to_string() };

@@ -1,32 +1,38 @@
-//! `plimsoll compare`: runs, or the stores of one run, held against each other.
+//! `plimsoll compare`: compares runs, or the stores of one run.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use serde::Serialize;
 
+use super::cannot_tell::CannotTell;
 use super::exit::Exit;
 use super::out::say;
 use super::runs::{Run, read};
-use crate::report::comparison::{Comparison, Subject, rows};
+use crate::report::comparison::{Comparison, rows};
 use crate::summary::objective::{ChangeBound, Outcome, Target};
 use crate::summary::series::{Clocked, Series};
-use crate::units::short_names;
 
 mod alike;
+mod sides;
+
+use sides::{Side, pairs};
 
 /// Arguments of `plimsoll compare`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories; the first is the base. One run: its first store is
+    /// Run directories; the first is the base. Of one run, its first --store is the base
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// The figure that is decided by, declared before looking: get.p99, put.rate [default: the first operation's p50]
     #[arg(long, value_name = "METRIC")]
     primary: Option<String>,
-    /// Exit with 1 when a change surely goes beyond this bound: 'get.p99 > +5%'; may be repeated
+    /// Exit with 1 if a change exceeds this bound: 'get.p99 > +5%'; may be repeated
     #[arg(long, value_name = "CHANGE")]
     fail_if: Vec<String>,
+    /// What it means for the exit code when a run is too short to tell whether a bound is broken
+    #[arg(long, value_enum, default_value = "fail")]
+    cannot_tell: CannotTell,
     /// Print JSON instead of tables
     #[arg(long)]
     json: bool,
@@ -46,73 +52,7 @@ struct Check {
     base: String,
     other: String,
     figure: String,
-    outcome: &'static str,
-}
-
-/// A store of a run.
-struct Side<'a> {
-    run: &'a Run,
-    store: String,
-    subject: Subject,
-}
-
-impl Side<'_> {
-    fn series(&self) -> impl Iterator<Item = &Series> {
-        self.run.series.iter().filter(|s| s.role == "measure" && s.store == self.store)
-    }
-}
-
-/// Who is held against whom.
-fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
-    let make = |number: usize, store: &str, name: String| {
-        let run = runs[number];
-        let subject = Subject { run: run.result.run.id.clone(), store: store.into(), name };
-        Side { run, store: store.into(), subject }
-    };
-    let stores = |run: &&Run| run.measured().into_iter().map(str::to_string).collect();
-    let all: Vec<Vec<String>> = runs.iter().map(stores).collect();
-    if let Some(empty) = all.iter().position(Vec::is_empty) {
-        return Err(Exit::input(format!("{}: nothing was measured in it", runs[empty].path.display())));
-    }
-    if let [one] = all.as_slice() {
-        let names = short_names(&one.iter().map(String::as_str).collect::<Vec<_>>());
-        if one.len() < 2 {
-            return Err(Exit::input(format!(
-                "{}: it measured one store; name a second run, or measure two stores in one",
-                runs[0].path.display()
-            )));
-        }
-        let side = |i: usize| make(0, &one[i], names[i].clone());
-        return Ok((1..one.len()).map(|i| (side(0), side(i))).collect());
-    }
-    let ids: Vec<&str> = runs.iter().map(|r| r.result.run.id.as_str()).collect();
-    let name = |number: usize, store: &str, tell: bool| {
-        let short = store.split('?').next().unwrap_or(store);
-        if tell { format!("{short} in {}", ids[number]) } else { ids[number].to_string() }
-    };
-    let mut out = Vec::new();
-    for (number, own) in all.iter().enumerate().skip(1) {
-        if let ([a], [b]) = (all[0].as_slice(), own.as_slice()) {
-            // Runs are told apart by their stores where those differ, else by their ids.
-            let short = short_names(&[a, b]);
-            let (x, y) = if a == b {
-                (name(0, a, false), name(number, b, false))
-            } else {
-                (short[0].clone(), short[1].clone())
-            };
-            out.push((make(0, a, x), make(number, b, y)));
-            continue;
-        }
-        for store in own.iter().filter(|s| all[0].contains(s)) {
-            out.push((make(0, store, name(0, store, true)), make(number, store, name(number, store, true))));
-        }
-    }
-    if out.is_empty() {
-        return Err(Exit::input(
-            "the runs have no store in common; compare runs of one store each, or of the same stores",
-        ));
-    }
-    Ok(out)
+    outcome: Outcome,
 }
 
 /// Series of both sides that are of one phase, step and operation.
@@ -155,8 +95,9 @@ fn compare_pair(
         clients: if within {
             Vec::new()
         } else {
-            alike::clients(&base.run.environment, &other.run.environment)
+            alike::clients(base.run, other.run)
         },
+        loads: if within { Vec::new() } else { alike::loads(&base.run.result, &other.run.result, &series) },
         rows,
     })
 }
@@ -195,17 +136,12 @@ fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check
             });
             for row in matching {
                 let change = row.change.zip(row.change_low).zip(row.change_high).map(|((c, l), h)| (c, l, h));
-                let outcome = match bound.met(change) {
-                    Outcome::Fail => "fail",
-                    Outcome::Pass => "pass",
-                    Outcome::CannotTell => "cannot tell",
-                };
                 out.push(Check {
                     fail_if: bound.text.clone(),
                     base: comparison.base.name.clone(),
                     other: comparison.other.name.clone(),
-                    figure: format!("{} {}", row.label(), row.change_text()),
-                    outcome,
+                    figure: format!("{} {}{}", row.label(), row.change_text(), row.bound_text()),
+                    outcome: bound.met(change),
                 });
             }
         }
@@ -222,7 +158,7 @@ fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check
 /// Compares and prints.
 ///
 /// # Errors
-/// 1 when a bound is surely broken, 2 when the runs cannot be compared.
+/// 1 when a bound is broken (or cannot be told to hold), 2 when the runs cannot be compared.
 pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
     let primary = arguments.primary.as_deref().map(Target::parse).transpose();
     let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;
@@ -238,20 +174,17 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
         arguments.runs.iter().map(|run| read(run, &wanted[..used])).collect::<Result<_, _>>()?;
     let comparisons = comparisons(&runs.iter().collect::<Vec<_>>(), primary.as_ref(), &also)?;
     let checks = check(&comparisons, &bounds)?;
-    let failed = checks.iter().filter(|c| c.outcome == "fail").count();
+    let outcomes: Vec<Outcome> = checks.iter().map(|c| c.outcome).collect();
     let text = if arguments.json {
         let document = Document { comparisons, checks };
         format!("{}\n", serde_json::to_string_pretty(&document).unwrap_or_default())
     } else {
         let tables: Vec<String> = comparisons.iter().map(Comparison::render).collect();
         let lines =
-            checks.iter().map(|c| format!("{:<11} --fail-if '{}': {}\n", c.outcome, c.fail_if, c.figure));
+            checks.iter().map(|c| format!("{:<11} --fail-if '{}': {}\n", c.outcome.name(), c.fail_if, c.figure));
         format!("{}{}", tables.join("\n"), lines.collect::<String>())
     };
     say(&text)?;
-    if failed > 0 {
-        Err(Exit::check(format!("{failed} of {} bounds broken", arguments.fail_if.len())))
-    } else {
-        Ok(())
-    }
+    let broken = |failed: usize| format!("{failed} of {} bounds broken", outcomes.len());
+    arguments.cannot_tell.conclude(outcomes.iter().copied(), "bound", broken)
 }

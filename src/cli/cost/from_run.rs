@@ -33,12 +33,8 @@ impl FromRun {
         let Some(path) = &self.from_run else { return Ok((Workload::default(), Vec::new())) };
         let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--from-run {}: {e}", path.display()));
         let result = json::read(path).map_err(|e| wrong(&e))?;
-        let mut stores: Vec<&str> = Vec::new();
-        for window in result.windows.iter().filter(|w| w.role == "measure") {
-            if !stores.contains(&window.store.as_str()) {
-                stores.push(&window.store);
-            }
-        }
+        let measured = |store: &&str| result.windows.iter().any(|w| w.role == "measure" && w.store == **store);
+        let stores: Vec<&str> = result.stores().into_iter().filter(measured).collect();
         let names = short_names(&stores);
         let store = match (&self.store, stores.as_slice()) {
             (_, []) => return Err(wrong(&"it measured nothing; only phases of role measure count")),

@@ -65,13 +65,7 @@ pub fn render(result: &RunResult) -> String {
         out.push_str("\n**partial**: the run did not come to its end\n");
     }
     let merged = overall(&result.windows);
-    let mut stores: Vec<&str> = Vec::new();
-    merged.iter().for_each(|w| {
-        if !stores.contains(&w.store.as_str()) {
-            stores.push(&w.store)
-        }
-    });
-    for store in stores {
+    for store in result.stores() {
         let windows: Vec<&Window> =
             merged.iter().filter(|w| w.store == store && w.role == "measure").collect();
         out.push_str(&format!("\n**{}**\n\n", plain(store)));
@@ -89,7 +83,7 @@ pub fn render(result: &RunResult) -> String {
         let own: Vec<Window> = result.windows.iter().filter(|w| w.store == store).cloned().collect();
         out.push_str(&fenced(&groups::render(&own)));
     }
-    out.push_str(&fenced(&stores::render(&result.windows)));
+    out.push_str(&fenced(&stores::render(result)));
     if merged.iter().any(|w| w.response_ms.is_none()) {
         out.push_str("\nClosed loops show service time only. ");
     }

@@ -70,13 +70,16 @@ pub(super) fn shown(comparison: &Comparison) -> Value {
     let later = |number: usize, primary: bool| number >= FIRST_ROWS && !primary;
     let rows = comparison.rows.iter().enumerate().map(|(number, row)| {
         context! {
-            label => row.label(), primary => row.primary, change => row.change_text(), verdict => row.verdict,
+            label => row.label(), primary => row.primary, change => row.change_text(),
+            verdict => format!("{}{}", row.verdict, row.bound_text()),
             later => later(number, row.primary),
         }
     });
     context! {
         head => format!("{} against {}", comparison.other.name, comparison.base.name),
         clients => comparison.clients.clone(),
+        loads => comparison.loads.clone(),
+        limits => comparison.limits(),
         rows => rows.collect::<Vec<_>>(),
         later => comparison.rows.iter().enumerate().filter(|(n, r)| later(*n, r.primary)).count(),
     }
@@ -96,6 +99,37 @@ pub(super) fn what(result: &RunResult, environment: &Environment, stores: &[&str
         result.run.seed,
         result.run.started_at
     )
+}
+
+/// What the headline begins with, the worst first: failed operations, then a client that was the limit.
+pub(super) fn warnings(rows: &[Row], name: impl Fn(usize) -> String) -> Vec<String> {
+    let mut failed: Vec<(f64, String)> = Vec::new();
+    let mut limited: Vec<String> = Vec::new();
+    for row in rows {
+        let phase = if row.phase == row.operation { String::new() } else { format!("{} ", row.phase) };
+        let place = format!("{phase}{}{}", row.operation, name(row.subject));
+        if row.failed > 0 {
+            let share = row.failed as f64 / row.operations.max(1) as f64;
+            let (n, of) = (format_count(row.failed), format_count(row.operations));
+            failed.push((share, format!("{place}: {:.2}% failed, {n} of {of} operations", 100.0 * share)));
+        }
+        if let Some(why) = &row.client_limited {
+            limited.push(format!("{place}: limited by the client, not by the store ({why})"));
+        }
+    }
+    failed.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let failed: Vec<String> = failed.into_iter().map(|(_, text)| text).collect();
+    [first_of(failed, "rows with failures"), first_of(limited, "rows limited by the client")].concat()
+}
+
+/// The first few of `lines`, and how many more there are.
+fn first_of(mut lines: Vec<String>, what: &str) -> Vec<String> {
+    let more = lines.len().saturating_sub(MANY);
+    lines.truncate(MANY);
+    if more > 0 {
+        lines.push(format!("{more} more {what}"));
+    }
+    lines
 }
 
 /// What a run says without being compared.

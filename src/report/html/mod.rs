@@ -19,7 +19,7 @@ use crate::published::Published;
 use crate::summary::result::{KneeFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
 use crate::units::short_names;
-use first::{FIRST_FIGURES, Facts, Figure, MANY, answers, facts, figure, shown, tally, what};
+use first::{FIRST_FIGURES, Facts, Figure, MANY, answers, facts, figure, shown, tally, warnings, what};
 use lines::{Band, Line, bands, line};
 use rows::{Row, rows};
 
@@ -74,6 +74,7 @@ pub struct Report {
     runs: Vec<Drawn>,
     figures: Vec<Figure>,
     facts: Vec<Facts>,
+    warnings: Vec<String>,
     answers: Vec<String>,
     stamps: Vec<String>,
     comparisons: Vec<Comparison>,
@@ -100,12 +101,7 @@ impl Report {
         experiment: &str,
         series: &[Series],
     ) {
-        let mut stores: Vec<&str> = Vec::new();
-        for window in &result.windows {
-            if !stores.contains(&window.store.as_str()) {
-                stores.push(&window.store);
-            }
-        }
+        let stores = result.stores();
         let first = self.subjects.len();
         for (store, name) in stores.iter().zip(short_names(&stores)) {
             self.subjects.push(Subject { name, store: (*store).to_string(), run: result.run.id.clone() });
@@ -118,6 +114,12 @@ impl Report {
             self.title.clone_from(&result.run.experiment);
         }
         self.what.push(what(result, environment, &stores));
+        let names = short_names(&stores);
+        let on = |subject: usize| match names.as_slice() {
+            [_] => String::new(),
+            several => format!(" on {}", several[subject - first]),
+        };
+        self.warnings.extend(warnings(&rows, on));
         self.answers.extend(answers(result, &rows));
         let paid = short_names(&result.cost.iter().map(|c| c.store.as_str()).collect::<Vec<_>>());
         self.costs.extend(result.cost.iter().zip(paid).map(|(cost, store)| Cost {
@@ -213,11 +215,12 @@ impl Report {
     /// When the template is broken, which its test would show.
     pub fn render(mut self) -> Result<String, minijinja::Error> {
         self.name_apart();
-        let answer = match self.comparisons.as_slice() {
+        let mut headline = std::mem::take(&mut self.warnings);
+        headline.push(match self.comparisons.as_slice() {
             [] => self.answers.join(". "),
             many if many.len() > MANY => tally(many),
             few => few.iter().map(Comparison::sentence).collect::<Vec<_>>().join(". "),
-        };
+        });
         let data = serde_json::json!({
             "subjects": self.subjects,
             "runs": self.runs,
@@ -227,7 +230,7 @@ impl Report {
         let content = context! {
             title => self.title,
             what => self.what,
-            answer => answer,
+            answer => headline.join(". "),
             stamps => self.stamps,
             later => self.figures.iter().filter(|f| f.later).count(),
             many => Some(self.comparisons.len()).filter(|n| *n > MANY),

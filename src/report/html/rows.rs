@@ -51,6 +51,8 @@ pub struct Row {
     pub start_lag_p99: Option<f64>,
     /// How late they may be before the client counts as the limit, in ms.
     pub start_lag_allowed: Option<f64>,
+    /// What limited the client; the figures then measure the client.
+    pub client_limited: Option<String>,
     /// What is wrong or to be kept in mind, in a word or two.
     pub stamps: Vec<String>,
 }
@@ -119,10 +121,22 @@ fn stamps(window: &Window) -> Vec<String> {
     out
 }
 
-/// The measured rows of a run. `subject` numbers its stores.
+/// Returns the measured rows of a run, of each phase in the order of the stores. `subject` numbers the stores.
 pub fn rows(result: &RunResult, subject: impl Fn(&str) -> usize) -> Vec<Row> {
-    let measured = overall(&result.windows).into_iter().filter(|w| w.role == "measure");
-    measured.map(|window| row(&window, subject(&window.store))).collect()
+    let mut measured = overall(&result.windows);
+    measured.retain(|w| w.role == "measure");
+    let mut places: Vec<(String, Option<u32>, String)> = Vec::new();
+    let mut place = |w: &Window| {
+        let own = (w.phase.clone(), w.step, w.operation.clone());
+        places.iter().position(|p| *p == own).unwrap_or_else(|| {
+            places.push(own);
+            places.len() - 1
+        })
+    };
+    let mut rows: Vec<(usize, Row)> =
+        measured.iter().map(|w| (place(w), row(w, subject(&w.store)))).collect();
+    rows.sort_by_key(|(place, row)| (*place, row.subject));
+    rows.into_iter().map(|(_, row)| row).collect()
 }
 
 fn row(window: &Window, subject: usize) -> Row {
@@ -156,6 +170,7 @@ fn row(window: &Window, subject: usize) -> Row {
         parts: parts.into_iter().flatten().collect(),
         start_lag_p99: window.start_lag_ms.p99,
         start_lag_allowed: window.service_ms.p50.map(|p50| round((0.05 * p50).max(1.0))),
+        client_limited: window.client_limited.clone(),
         stamps: stamps(window),
     }
 }

@@ -3,13 +3,21 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::table::{cell, lines};
-use crate::summary::result::{KneeFigures, Window};
+use crate::summary::result::{KneeFigures, KneeStep, Window};
 use crate::units::format_per_s;
 
 /// The answer in a sentence.
 pub fn sentence(knee: &KneeFigures) -> String {
     let objectives = knee.objectives.join(" and ");
     let end = if knee.finished { "" } else { " (the search was cut short)" };
+    if let Some(limit) = &knee.client_limit {
+        let holds = match knee.holds_per_s {
+            Some(low) => format!("; {}/s holds {objectives}", format_per_s(low)),
+            None => format!("; no rate was shown to hold {objectives}"),
+        };
+        let (per_s, reason) = (format_per_s(limit.per_s), &limit.reason);
+        return format!("knee: not found: the client, not the store, limits at {per_s}/s ({reason}){holds}");
+    }
     match (knee.holds_per_s, knee.breaks_per_s) {
         (Some(low), Some(high)) => format!(
             "knee: {}/s holds {objectives}; {}/s breaks it{end}",
@@ -30,6 +38,15 @@ pub fn sentence(knee: &KneeFigures) -> String {
     }
 }
 
+/// How a step came out: `holds`, `breaks: 97.20% of operations within get.p99 < 10ms; limited by the client (cpu: 95% ...)`.
+pub fn verdict(step: &KneeStep) -> String {
+    let own = step.broke.as_ref().map_or("holds".to_string(), |what| format!("breaks: {what}"));
+    match &step.client_limited {
+        Some(why) => format!("{own}; limited by the client ({why})"),
+        None => own,
+    }
+}
+
 /// The answer and the curve, by rate.
 pub fn render(knee: &KneeFigures, windows: &[Window]) -> String {
     let mut table = Table::new();
@@ -40,7 +57,6 @@ pub fn render(knee: &KneeFigures, windows: &[Window]) -> String {
     for step in steps {
         for window in windows.iter().filter(|w| w.role == "measure" && w.step == Some(step.step)) {
             let latency = window.response_ms.as_ref().unwrap_or(&window.service_ms);
-            let verdict = step.broke.as_ref().map_or("holds".to_string(), |what| format!("breaks: {what}"));
             let mut row = vec![
                 (step.step + 1).to_string(),
                 format!("{}/s", format_per_s(step.offered_per_s)),
@@ -48,7 +64,7 @@ pub fn render(knee: &KneeFigures, windows: &[Window]) -> String {
                 window.operation.clone(),
             ];
             row.extend(["p50", "p90", "p99", "p99.9"].map(|name| cell(latency, name)));
-            row.push(verdict);
+            row.push(verdict(step));
             table.add_row(row);
         }
     }

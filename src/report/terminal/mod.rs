@@ -89,14 +89,11 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
     if let Some(degraded) = &run.degraded {
         out.push_str(&format!("! DEGRADED: {degraded}\n"));
     }
-    let mut stores: Vec<&str> = result.windows.iter().map(|w| w.store.as_str()).collect();
-    let mut seen = std::collections::HashSet::new();
-    stores.retain(|store| seen.insert(*store));
-    for store in stores {
+    for store in result.stores() {
         out.push_str(&format!("\n{store}\n"));
         out.push_str(&of_store(result, store, detail));
     }
-    out.push_str(&stores::render(&result.windows));
+    out.push_str(&stores::render(result));
     out.push_str(&loops(&result.sync));
     for side in &result.side_calls {
         let failed = if side.failed > 0 { format!(", {} failed", side.failed) } else { String::new() };

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::table::lines;
 use crate::summary::merge::{How, merge};
-use crate::summary::result::Window;
+use crate::summary::result::{RunResult, Window};
 use crate::units::{format_ms, format_per_s, short_names};
 
 /// One place of comparison: a phase, a step and an operation.
@@ -32,15 +32,13 @@ fn paired(
     (!logs.is_empty()).then(|| (mean, low.exp(), high.exp()))
 }
 
-/// The comparison of all stores with the first; empty with one store.
-pub fn render(windows: &[Window]) -> String {
-    let measured: Vec<&Window> = windows.iter().filter(|w| w.role == "measure").collect();
-    let mut stores: Vec<&str> = Vec::new();
+/// Returns the comparison of all stores with the first that the experiment lists; empty with one store.
+pub fn render(result: &RunResult) -> String {
+    let measured: Vec<&Window> = result.windows.iter().filter(|w| w.role == "measure").collect();
+    let mut stores = result.stores();
+    stores.retain(|store| measured.iter().any(|w| w.store == *store));
     let mut places: Vec<Place<'_>> = Vec::new();
     for window in &measured {
-        if !stores.contains(&window.store.as_str()) {
-            stores.push(&window.store);
-        }
         if !places.contains(&place(window)) {
             places.push(place(window));
         }
@@ -94,7 +92,7 @@ pub fn render(windows: &[Window]) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     format!(
-        "\nside by side\n\n{}\nratios to the first store: geometric mean over blocks and repeats [lowest..highest]; `plimsoll compare RUN` has intervals and a verdict\n",
+        "\nside by side\n\n{}\nratios to the first --store: geometric mean over blocks and repeats [lowest..highest]; `plimsoll compare RUN` has intervals and a verdict\n",
         lines(&table)
     )
 }
@@ -102,6 +100,7 @@ pub fn render(windows: &[Window]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::summary::result::RunInfo;
 
     #[test]
     fn ratios_are_paired_by_block() {
@@ -120,8 +119,16 @@ mod tests {
             .into_iter()
             .flat_map(|(block, rate)| [window("a", block, rate), window("b", block, rate / 2.0)])
             .collect();
-        let text = render(&all);
+        let result = |windows: &[Window], stores: &[&str]| {
+            let stores = stores.iter().map(ToString::to_string).collect();
+            let run = RunInfo { stores, ..RunInfo::default() };
+            RunResult { run, windows: windows.to_vec(), ..RunResult::default() }
+        };
+        let text = render(&result(&all, &[]));
         assert!(text.contains("0.500 [0.50..0.50]") && text.contains("1.000 [1.00..1.00]"), "{text}");
-        assert!(render(&all[..1]).is_empty());
+        assert!(render(&result(&all[..1], &[])).is_empty());
+        // The first store of the experiment is the base, although the other ran first.
+        let text = render(&result(&all, &["b", "a"]));
+        assert!(text.contains("2.000 [2.00..2.00]") && !text.contains("0.500"), "{text}");
     }
 }

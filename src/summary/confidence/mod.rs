@@ -11,18 +11,27 @@ mod memory;
 mod quantile;
 
 pub use memory::memory;
-pub use quantile::{quantile, share};
+pub use quantile::{LEAST_INDEPENDENT, Share, quantile, share};
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Confidence of all intervals.
 pub const LEVEL: f64 = 0.95;
 
-/// Independent stretches that a run must have for an interval.
-pub const LEAST_STRETCHES: f64 = 2.5;
+/// Degrees of freedom below which there is no interval: Student's t makes it wider than anything that was measured.
+pub const LEAST_FREEDOM: f64 = 2.0;
 
-/// Seconds (not in a row) that must share in what makes a percentile, for an interval of it.
-pub const LEAST_SHARERS: f64 = 2.0;
+/// Independent stretches that an interval needs; see [`freedom`].
+pub const LEAST_STRETCHES: f64 = 2.0 * (LEAST_FREEDOM + 1.0);
+
+/// Seconds (not in a row) that must share in what makes a percentile, for an interval of it; see [`freedom`].
+pub const LEAST_SHARERS: f64 = LEAST_FREEDOM + 1.0;
+
+/// Ratio of the ends of an interval beyond which it says nothing.
+pub const WIDEST: f64 = 10.0;
+
+/// Upper end of the interval of a share up to which its lower end may be anything: "at most 1%" says enough.
+const SMALL_SHARE: f64 = 0.01;
 
 /// Seconds below which nothing can be said of how long they remember.
 pub const LEAST_SECONDS: usize = 8;
@@ -47,6 +56,28 @@ pub enum Confidence {
 }
 
 impl Confidence {
+    /// Returns the interval of a positive figure, or what it needs if it is too wide or has too few degrees of freedom. Every interval
+    /// is made here. `n` is the number of seconds behind it.
+    pub fn between(low: f64, high: f64, freedom: f64, n: usize) -> Confidence {
+        let narrow = low > 0.0 && high <= WIDEST * low;
+        if freedom >= LEAST_FREEDOM && narrow {
+            return Confidence::Between { low, high, freedom };
+        }
+        // The logarithm of the width shrinks with the square root of the time.
+        let wider = (high / low).ln() / WIDEST.ln();
+        let wider = if wider.is_finite() { wider.max(1.0) } else { 10.0 };
+        let short = (LEAST_FREEDOM + 1.0) / (freedom + 1.0).max(0.1);
+        Confidence::Needs { seconds: (n.max(LEAST_SECONDS) as f64 * 2.0 * wider.powi(2).max(short)).ceil() }
+    }
+
+    /// Returns the interval of a share. As [`Confidence::between`], but a share of at most 1% needs no lower end.
+    fn of_share(low: f64, high: f64, freedom: f64, n: usize) -> Confidence {
+        if freedom >= LEAST_FREEDOM && high <= SMALL_SHARE {
+            return Confidence::Between { low, high, freedom };
+        }
+        Confidence::between(low, high, freedom, n)
+    }
+
     /// The ends, where there are any.
     pub fn ends(&self) -> Option<(f64, f64)> {
         match self {
@@ -150,7 +181,7 @@ pub fn rate(counted: &[f64], time_s: &[f64]) -> Confidence {
     }
     let freedom = freedom(spread.stretches, sharers);
     let reach = (t_quantile(freedom) * spread.error / value).exp();
-    Confidence::Between { low: value / reach, high: value * reach, freedom }
+    Confidence::between(value / reach, value * reach, freedom, n)
 }
 
 /// How many seconds share in a total: all of them when they have equal parts, one when one has it all (Kish, "Survey Sampling", 1965).
@@ -191,5 +222,23 @@ mod tests {
     fn a_run_that_drifts_all_along_has_no_interval() {
         let counted: Vec<f64> = (0..60).map(|i| 100.0 + f64::from(i)).collect();
         assert!(matches!(rate(&counted, &[1.0; 60]), Confidence::Needs { seconds } if seconds > 60.0));
+    }
+
+    #[test]
+    fn an_interval_wider_than_a_factor_of_ten_is_none() {
+        assert!(Confidence::between(1.0, 9.9, 5.0, 30).ends().is_some());
+        assert!(Confidence::between(1.0, 10.1, 5.0, 30).needs_s().unwrap() > 60.0);
+        assert!(Confidence::between(0.0, 1.0, 5.0, 30).ends().is_none());
+        assert!(Confidence::of_share(0.0, 0.001, 5.0, 30).ends().is_some(), "at most 0.1%");
+        assert!(Confidence::of_share(0.0, 0.5, 5.0, 30).ends().is_none());
+    }
+
+    #[test]
+    fn below_two_degrees_of_freedom_there_is_no_interval() {
+        assert!(Confidence::between(1.0, 1.1, 1.9, 30).needs_s().is_some_and(f64::is_finite));
+        assert!(Confidence::between(1.0, 1.1, 2.0, 30).ends().is_some());
+        // Eight seconds of which each resembles the next are worth fewer than six.
+        let rising: Vec<f64> = (0..10).map(|i| 100.0 + f64::from(i / 2)).collect();
+        assert!(rate(&rising, &[1.0; 10]).ends().is_none());
     }
 }

@@ -1,0 +1,64 @@
+//! What an open question means for the exit code; `check` and `compare --fail-if` share it.
+
+use clap::ValueEnum;
+
+use super::exit::Exit;
+use crate::summary::objective::Outcome;
+
+/// What an open question counts as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum CannotTell {
+    /// As a failure: what was not shown is not so
+    Fail,
+    /// As passed
+    Pass,
+}
+
+impl CannotTell {
+    /// Decides the exit code of a command that checked all of `outcomes`. `what` names one of them, such as `objective`; `failure`
+    /// is the message for a number of failed ones.
+    ///
+    /// # Errors
+    /// 1 when one failed, or cannot be told and counts as a failure.
+    pub fn conclude(
+        self,
+        outcomes: impl Iterator<Item = Outcome> + Clone,
+        what: &str,
+        failure: impl Fn(usize) -> String,
+    ) -> Result<(), Exit> {
+        let count = |outcome: Outcome| outcomes.clone().filter(|o| *o == outcome).count();
+        let (failed, open) = (count(Outcome::Fail), count(Outcome::CannotTell));
+        if failed > 0 {
+            return Err(Exit::check(failure(failed)));
+        }
+        if open > 0 && self == CannotTell::Fail {
+            let plural = if open == 1 { "" } else { "s" };
+            return Err(Exit::check(format!(
+                "{open} {what}{plural} cannot be told to be met; measure longer, or add --cannot-tell pass"
+            )));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn check_and_fail_if_treat_cannot_tell_alike() {
+        use Outcome::{CannotTell as Open, Fail, Pass};
+        let code = |policy: CannotTell, outcomes: &[Outcome]| {
+            policy.conclude(outcomes.iter().copied(), "bound", |n| n.to_string()).err().map(|exit| exit.code)
+        };
+        for (outcomes, strict, lenient) in [
+            (&[Pass, Pass][..], None, None),
+            (&[Pass, Open], Some(1), None),
+            (&[Fail, Open], Some(1), Some(1)),
+            (&[], None, None),
+        ] {
+            assert_eq!(code(CannotTell::Fail, outcomes), strict, "{outcomes:?}");
+            assert_eq!(code(CannotTell::Pass, outcomes), lenient, "{outcomes:?}");
+        }
+    }
+}
