@@ -52,9 +52,17 @@ fn a_bound_is_broken_only_when_the_interval_says_so() {
     let (base, slower) = (name(&base), name(&slower));
     fails(&["compare", base, slower, "--fail-if", "get.p50 > +5%"], 1, &["1 of 1 bounds broken"]);
     for bound in ["get.p50 > +20%", "get.p50 > +40%", "rate < -50%"] {
-        let output = run(&["compare", base, slower, "--fail-if", bound]);
+        let output = run(&["compare", base, slower, "--fail-if", bound, "--cannot-tell", "pass"]);
         assert!(output.status.success(), "{bound}: {}", text(&output.stdout));
     }
+    // The interval contains the bound: nobody can tell, which counts as in `check`.
+    fails(
+        &["compare", base, slower, "--fail-if", "get.p50 > +20%"],
+        1,
+        &["cannot be told", "--cannot-tell pass"],
+    );
+    let sure = run(&["compare", base, slower, "--fail-if", "get.p50 > +40%"]);
+    assert!(sure.status.success(), "{}", text(&sure.stdout));
     fails(&["compare", base, slower, "--fail-if", "put.p50 > +5%"], 2, &["--fail-if", "no such figure"]);
     fails(&["compare", base, slower, "--fail-if", "get.p50 > 5"], 2, &["--fail-if", "+5%"]);
     fails(&["compare", base, slower, "--primary", "put.p50"], 2, &["--primary put.p50"]);
@@ -83,6 +91,130 @@ fn a_short_run_has_no_interval_and_says_how_long_it_should_be() {
     fails(&["check", name(&short), "--slo", "get.p99 < 50ms"], 1, &["cannot be told", "--cannot-tell pass"]);
     let lenient = run(&["check", name(&short), "--slo", "get.p99 < 50ms", "--cannot-tell", "pass"]);
     assert!(lenient.status.success());
+}
+
+/// Which of two stores begins depends on the seed.
+#[test]
+fn the_base_is_the_first_store_of_the_experiment_whichever_ran_first() {
+    let out = scratch("base-store");
+    for ran_backwards in [false, true] {
+        let stores = [("s3://listed-first".to_string(), 1.0), ("s3://listed-second".to_string(), 1.3)];
+        let two = made(&out, if ran_backwards { "backwards" } else { "forwards" }, |m| {
+            m.stores = stores.to_vec();
+            if ran_backwards {
+                m.stores.reverse();
+                m.ran_backwards = true;
+            }
+        });
+        let document: Value =
+            serde_json::from_slice(&run(&["compare", "--json", name(&two)]).stdout).unwrap();
+        assert_eq!(document["comparisons"][0]["base"]["store"], "s3://listed-first");
+        assert_eq!(row(&document, "p50")["verdict"], "slower");
+        fails(&["compare", name(&two), "--fail-if", "get.p50 > +5%"], 1, &["1 of 1 bounds broken"]);
+        let shown = text(&run(&["show", name(&two)]).stdout);
+        let (first, second) = (shown.find("s3://listed-first"), shown.find("s3://listed-second"));
+        assert!(first.unwrap() < second.unwrap(), "{shown}");
+    }
+}
+
+#[test]
+fn sides_of_one_store_have_names_that_tell_them_apart() {
+    let out = scratch("names");
+    let side = |directory: &str, id: &str| made(&out.join(directory), id, |_| {});
+    for (base, other, names) in [
+        (side("a", "first"), side("a", "second"), ["first", "second"]),
+        (side("x", "same"), side("y", "same"), ["x/same", "y/same"]),
+    ] {
+        let document = comparison(&base, &other);
+        for (role, expected) in ["base", "other"].into_iter().zip(names) {
+            let found = document["comparisons"][0][role]["name"].as_str().unwrap();
+            assert!(found.ends_with(expected), "{found} for {expected}");
+        }
+    }
+    let base = side("one", "itself");
+    let document = comparison(&base, &base);
+    assert_ne!(document["comparisons"][0]["base"]["name"], document["comparisons"][0]["other"]["name"]);
+}
+
+#[test]
+fn imported_runs_of_other_loads_and_unknown_clients_are_not_compared_in_silence() {
+    let out = scratch("imported");
+    let import = |id: &str, concurrency| {
+        made(&out, id, |m| {
+            m.imported = true;
+            m.concurrency = concurrency;
+        })
+    };
+    let (base, other, alike) = (import("base", 16), import("other", 64), import("alike", 16));
+    let table = text(&run(&["compare", name(&base), name(&other)]).stdout);
+    let headline = table.lines().next().unwrap();
+    assert!(headline.contains("under different loads (get get: 16 / 64 in flight)"), "{headline}");
+    assert!(headline.contains("instance type: not in the imported log"), "{headline}");
+    let document = comparison(&base, &alike);
+    assert_eq!(document["comparisons"][0]["loads"].as_array().unwrap().len(), 0);
+    let measured = made(&out, "measured", |_| {});
+    fails(&["compare", name(&base), name(&measured)], 2, &["did not do the same"]);
+}
+
+#[test]
+fn the_mark_of_a_limited_client_travels_with_every_figure() {
+    let out = scratch("limited");
+    let why = "cpu: 97% of a core by the busiest of 2 workers";
+    let base = made(&out, "base", |_| {});
+    let limited = made(&out, "limited", |m| {
+        m.stores[0].1 = 1.3;
+        m.limited = Some(why.into());
+        m.failed = 3;
+    });
+    let table = text(&run(&["compare", name(&base), name(&limited)]).stdout);
+    assert!(table.lines().next().unwrap().contains("the client, not the store, limited limited"), "{table}");
+    assert!(table.contains("slower; a bound: the client limited the other"), "{table}");
+    let document = comparison(&base, &limited);
+    assert_eq!(row(&document, "p50")["other"]["client_limited"], why);
+    assert!(row(&document, "p50")["base"].get("client_limited").is_none());
+    let junit = out.join("junit.xml");
+    let checked = run(&["check", name(&limited), "--slo", "get.p50 < 1s", "--junit", name(&junit)]);
+    for shown in [text(&checked.stdout), std::fs::read_to_string(&junit).unwrap()] {
+        assert!(shown.contains(&format!("limited by the client, not by the store ({why})")), "{shown}");
+    }
+    let checked = run(&["check", name(&limited), "--slo", "get.p50 < 1s", "--json"]);
+    let document: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert_eq!(
+        (&document["checks"][0]["outcome"], &document["checks"][0]["client_limited"]),
+        (&"pass".into(), &why.into())
+    );
+    assert!(run(&["report", name(&limited)]).status.success());
+    let page = std::fs::read_to_string(limited.join("report.html")).unwrap();
+    let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("the page lacks '{what}'"));
+    let (failed, mark) = (at("get: 1.50% failed"), at("get: limited by the client, not by the store"));
+    assert!(failed < mark, "failures come first");
+}
+
+#[test]
+fn every_operation_with_content_has_a_body_time() {
+    let out = scratch("bodies");
+    let shown = run(&[
+        "run",
+        "get",
+        "--store",
+        "embedded:",
+        "--size",
+        "1KiB",
+        "--objects",
+        "20",
+        "--operations",
+        "500",
+        "--warmup",
+        "0s",
+        "--json",
+        "--out",
+        name(&out),
+    ]);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let result: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    for window in result["windows"].as_array().unwrap() {
+        assert_eq!(window["body_ms"]["n"], window["operations"], "{}", window["phase"]);
+    }
 }
 
 #[test]

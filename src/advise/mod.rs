@@ -219,7 +219,13 @@ mod tests {
             let tariff = prices.tariff(offer, None, "2026-11-21".parse().unwrap()).unwrap();
             let bill = bill(&tariff, &usage).unwrap();
             let as_measured = Some(*outcome != Outcome::Fail);
-            let finding = Finding { outcome: *outcome, detail: String::new(), needs_s: None, as_measured, client_limited: None };
+            let finding = Finding {
+                outcome: *outcome,
+                detail: String::new(),
+                needs_s: None,
+                as_measured,
+                client_limited: None,
+            };
             Candidate {
                 name: (*offer).into(),
                 from: String::new(),

@@ -59,6 +59,7 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
             (log, Some(table))
         }
     };
+    log.notes.iter().for_each(|note| eprintln!("note: {note}"));
     let imported = replay(&log);
     let mut result =
         result_of(&log, &imported, if arguments.tool == Tool::Warp { "warp" } else { "r2-bench" });
@@ -121,6 +122,8 @@ fn result_of(log: &Log, imported: &Imported, provider: &str) -> RunResult {
             started_at: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
             imported: Some(log.origin.clone()),
+            stores: vec![log.store.clone()],
+            notes: log.notes.clone(),
             ..RunInfo::default()
         },
         windows: all,

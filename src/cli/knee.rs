@@ -8,11 +8,11 @@ use super::session::{Outcome, Rounds, Settings, execute_rounds};
 use crate::clock::SECOND;
 use crate::experiment::Experiment;
 use crate::experiment::short::FORMS;
+use crate::report::terminal::knee::verdict;
 use crate::schedule::knee::{Limits, Search};
 use crate::schedule::plan::{Stint, rewarm};
 use crate::schedule::{Limit, Load, Phase, Role};
 use crate::summary::objective::Objective;
-use crate::report::terminal::knee::verdict;
 use crate::summary::result::{ClientLimit, KneeFigures, KneeStep, RunResult, Window};
 use crate::units::{parse_duration, parse_rate};
 

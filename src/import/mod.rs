@@ -17,6 +17,7 @@ use crate::workload::size::Size;
 use crate::workload::{Dataset, OperationKind, ScanLength, Workload};
 
 pub mod r2_bench;
+mod unit;
 pub mod warp;
 
 /// Why a log could not be imported.
@@ -72,6 +73,8 @@ pub struct Record {
     pub end_ns: u64,
     /// Object bytes.
     pub bytes: u64,
+    /// Requests that the tool made again after a failure.
+    pub retries: u32,
 }
 
 /// A log, read.
@@ -91,6 +94,39 @@ pub struct Log {
     pub records: Vec<Record>,
     /// Rows that were left out, and why.
     pub left_out: Vec<(String, u64)>,
+    /// What a reader of the figures must know: units that were found, rows that contradict themselves.
+    pub notes: Vec<String>,
+}
+
+/// Rows whose latency may differ by this much from end - start, in milliseconds; beyond, by [`LATENCY_SHARE`].
+const LATENCY_MS: f64 = 1.0;
+/// Share of end - start by which a latency may differ from it.
+const LATENCY_SHARE: f64 = 0.01;
+
+/// Counts rows whose own latency disagrees with their times.
+#[derive(Debug, Default)]
+struct Disagreements {
+    rows: u64,
+    differ: u64,
+}
+
+impl Disagreements {
+    /// Adds a row.
+    fn add(&mut self, latency_ms: f64, between_ms: f64) {
+        self.rows += 1;
+        let allowed = LATENCY_MS.max(LATENCY_SHARE * between_ms);
+        self.differ += u64::from((latency_ms - between_ms).abs() > allowed);
+    }
+
+    /// The note on them; `latency`, `start` and `end` are the columns' names.
+    fn note(&self, latency: &str, start: &str, end: &str) -> Option<String> {
+        (self.differ > 0).then(|| {
+            format!(
+                "{} of {} rows: {latency} differs from {end} - {start} by more than 1 ms and 1%; the times count",
+                self.differ, self.rows
+            )
+        })
+    }
 }
 
 /// A log as windows and seconds.
@@ -240,8 +276,8 @@ fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u
         ready_ns: record.start_ns,
         timings,
         outcome: class.as_ref().map_or(Outcome::Done(record.bytes), Outcome::Failed),
-        attempts: 1,
-        retries: 0,
+        attempts: 1 + record.retries,
+        retries: record.retries,
         cache: None,
     });
 }
@@ -261,6 +297,7 @@ mod tests {
             first_byte_ns: 0,
             end_ns: end_s * S,
             bytes: 1000,
+            retries: 2,
         };
         let log = Log {
             phases: vec!["warmup".into(), "ramp_1".into()],
@@ -270,6 +307,7 @@ mod tests {
         let imported = replay(&log);
         let tally = |i: usize| &imported.states[i].tallies[&OperationKind::GetRange];
         assert_eq!((tally(0).operations, tally(1).operations), (2, 1));
+        assert_eq!((tally(0).attempts, tally(0).retries), (6, 4), "retries are kept");
         // Of the request from 4 to 12 s, six of eight seconds lie before the edge at 10 s.
         assert!((tally(0).bytes - 1750.0).abs() < 1e-6 && (tally(1).bytes - 1250.0).abs() < 1e-6);
         assert_eq!((imported.stints[1].phase.name.as_str(), imported.stints[1].step), ("ramp", Some(0)));

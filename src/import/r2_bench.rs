@@ -4,11 +4,16 @@ use std::fs::File;
 use std::path::Path;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::types::{
+    Float32Type, Float64Type, Int16Type, Int32Type, Int64Type, TimestampMicrosecondType,
+    TimestampMillisecondType, TimestampNanosecondType, TimestampSecondType, UInt16Type, UInt32Type,
+    UInt64Type,
+};
 use arrow_array::{Array, RecordBatch};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use super::{ImportError, Log, Record};
+use super::unit::Unit;
+use super::{Disagreements, ImportError, Log, Record};
 use crate::workload::OperationKind;
 
 /// One row of R2-bench's own table.
@@ -71,18 +76,42 @@ impl Sums {
 /// The columns of a batch that matter.
 struct Columns<'a> {
     batch: &'a RecordBatch,
+    file: &'a Path,
+    /// Number of the batch's first row in the file, from 1.
+    first: u64,
 }
 
+/// Names that the latency's column may have.
+const LATENCY: [&str; 5] = ["latency_ms", "latency_us", "latency_s", "latency_ns", "latency"];
+
 impl Columns<'_> {
-    fn real(&self, name: &str, row: usize) -> Option<f64> {
-        let column = self.batch.column_by_name(name)?;
-        if column.is_null(row) {
-            return None;
+    fn at(&self, row: usize, reason: impl Into<String>) -> ImportError {
+        ImportError::at(self.file, self.first + row as u64, reason)
+    }
+
+    /// A number, if the row has one; times of a timestamp type in seconds.
+    fn real(&self, name: &str, row: usize) -> Result<Option<f64>, ImportError> {
+        let Some(column) = self.batch.column_by_name(name).filter(|c| !c.is_null(row)) else {
+            return Ok(None);
+        };
+        let value = number(column.as_ref(), row)
+            .ok_or_else(|| self.at(row, format!("{name} is of type {}, not a number", column.data_type())))?;
+        if value.is_finite() { Ok(Some(value)) } else { Err(self.at(row, format!("{name} is {value}"))) }
+    }
+
+    /// A number that the row must have.
+    fn need(&self, name: &str, row: usize) -> Result<f64, ImportError> {
+        let missing = || self.at(row, format!("no {name}; is it a log of R2-bench?"));
+        self.real(name, row)?.ok_or_else(missing)
+    }
+
+    /// A count that the row must have.
+    fn count(&self, name: &str, row: usize) -> Result<u64, ImportError> {
+        let value = self.need(name, row)?;
+        if value < 0.0 {
+            return Err(self.at(row, format!("{name} is {value}, which is negative")));
         }
-        match column.as_primitive_opt::<Float64Type>() {
-            Some(reals) => Some(reals.value(row)),
-            None => Some(column.as_primitive_opt::<Int64Type>()?.value(row) as f64),
-        }
+        Ok(value as u64)
     }
 
     fn text(&self, name: &str, row: usize) -> Option<String> {
@@ -93,6 +122,105 @@ impl Columns<'_> {
         let plain = column.as_string_opt::<i32>().map(|c| c.value(row).to_string());
         plain.or_else(|| column.as_string_opt::<i64>().map(|c| c.value(row).to_string()))
     }
+
+    /// The row's phase, and its figures in the units of the log.
+    fn row(&self, row: usize) -> Result<(String, Row), ImportError> {
+        let no_phase = || self.at(row, "no phase_id; is it a log of R2-bench?");
+        let phase = self.text("phase_id", row).ok_or_else(no_phase)?;
+        let column = self.latency_column();
+        let latency = self.need(column, row)?;
+        if latency < 0.0 {
+            return Err(self.at(row, format!("{column} is {latency}, which is negative")));
+        }
+        let ended = match self.real("end_ts", row)? {
+            Some(end) => end,
+            None => self.need("ts", row)?,
+        };
+        let began = self.real("start_ts", row)?;
+        if let Some(start) = began.filter(|start| *start > ended) {
+            return Err(self.at(row, format!("end_ts {ended} is before start_ts {start}")));
+        }
+        let status = self.real("http_status", row)?.unwrap_or(200.0) as u16;
+        let retries =
+            if self.real("retry_count", row)?.is_some() { self.count("retry_count", row)? } else { 0 };
+        let figures = Row {
+            phase: 0,
+            began,
+            ended,
+            completed: self.real("ts", row)?.unwrap_or(ended),
+            latency,
+            first_byte: self.real("rtt_ms", row)?.unwrap_or(0.0),
+            bytes: self.count("bytes", row)?,
+            status,
+            retries: u32::try_from(retries).unwrap_or(u32::MAX),
+            concurrency: self.real("concurrency", row)?.unwrap_or(0.0),
+        };
+        Ok((phase, figures))
+    }
+
+    fn latency_column(&self) -> &'static str {
+        let known = |name: &&str| self.batch.column_by_name(name).is_some();
+        LATENCY.into_iter().find(known).unwrap_or(LATENCY[0])
+    }
+}
+
+/// A column's value as a number; timestamps in seconds.
+fn number(column: &dyn Array, row: usize) -> Option<f64> {
+    macro_rules! of {
+        ($($kind:ty => $scale:expr),+ $(,)?) => {
+            $(if let Some(values) = column.as_primitive_opt::<$kind>() {
+                return Some(values.value(row) as f64 * $scale);
+            })+
+        };
+    }
+    of! {
+        Float64Type => 1.0, Float32Type => 1.0, Int64Type => 1.0, Int32Type => 1.0, UInt64Type => 1.0, UInt32Type => 1.0,
+        Int16Type => 1.0, UInt16Type => 1.0,
+        TimestampSecondType => 1.0, TimestampMillisecondType => 1e-3, TimestampMicrosecondType => 1e-6,
+        TimestampNanosecondType => 1e-9,
+    }
+    None
+}
+
+/// One row in the log's own units.
+struct Row {
+    phase: u16,
+    began: Option<f64>,
+    ended: f64,
+    completed: f64,
+    latency: f64,
+    first_byte: f64,
+    bytes: u64,
+    status: u16,
+    retries: u32,
+    concurrency: f64,
+}
+
+/// The units of a log.
+#[derive(Debug, Clone, Copy)]
+struct Units {
+    time: Unit,
+    latency: Unit,
+}
+
+/// Finds the units: of Unix times by their size; of latencies by end - start, or by Little's law for a log without starts.
+fn units(rows: &[Row], column: &str) -> Units {
+    let named = Unit::of_name(column).unwrap_or(Unit::Ms);
+    let latest = rows.iter().map(|r| r.ended).fold(0.0, f64::max);
+    let between =
+        |scale: f64| rows.iter().filter_map(move |r| Some((r.latency, (r.ended - r.began?) * scale)));
+    let time = Unit::of_unix(latest).unwrap_or_else(|| {
+        // Times that count from the log's beginning: the latency, by its name, says what they are.
+        let inverse = between(1.0).map(|(latency, between)| (between, latency * named.seconds()));
+        Unit::of_pairs(inverse, 3.0).unwrap_or(Unit::S)
+    });
+    let latency = Unit::of_pairs(between(time.seconds()), 3.0).or_else(|| {
+        let earliest = rows.iter().map(|r| r.ended).fold(f64::INFINITY, f64::min);
+        let busy: f64 = rows.iter().map(|r| r.latency).sum();
+        let in_flight = rows.iter().map(|r| r.concurrency).sum::<f64>() / rows.len() as f64;
+        Unit::of_pairs([(busy, in_flight * (latest - earliest) * time.seconds())].into_iter(), 5.0)
+    });
+    Units { time, latency: latency.unwrap_or(named) }
 }
 
 /// One request with its absolute times, before the log's origin is known.
@@ -100,9 +228,10 @@ struct Request {
     phase: u16,
     start_s: f64,
     end_s: f64,
-    ttfb_ms: f64,
+    first_byte_s: f64,
     bytes: u64,
     error: Option<u16>,
+    retries: u32,
 }
 
 /// Reads a log, and the table as R2-bench prints it.
@@ -115,49 +244,59 @@ pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), ImportError> {
         .and_then(ParquetRecordBatchReaderBuilder::build)
         .map_err(|e| ImportError::unreadable(file, format!("not a Parquet file that can be read: {e}")))?;
     let mut log = Log { store: "as logged by R2-bench".into(), ..Log::default() };
-    let mut requests = Vec::new();
-    let mut sums: Vec<Sums> = Vec::new();
-    let mut all = Sums::default();
-    let mut row_number = 0;
+    let mut rows: Vec<Row> = Vec::new();
+    let mut column = LATENCY[0];
     for batch in reader {
         let batch = batch.map_err(|e| ImportError::unreadable(file, e))?;
-        let columns = Columns { batch: &batch };
-        for row in 0..batch.num_rows() {
-            row_number += 1;
-            let need = |name: &str| {
-                columns.real(name, row).ok_or_else(|| {
-                    ImportError::at(file, row_number, format!("no column {name}; is it a log of R2-bench?"))
-                })
-            };
-            let phase = columns.text("phase_id", row).ok_or_else(|| {
-                ImportError::at(file, row_number, "no column phase_id; is it a log of R2-bench?")
-            })?;
-            let (bytes, latency_ms) = (need("bytes")? as u64, need("latency_ms")?);
-            let end_s = columns.real("end_ts", row).map_or_else(|| need("ts"), Ok)?;
-            let completed = columns.real("ts", row).unwrap_or(end_s);
-            let start_s = columns.real("start_ts", row).unwrap_or(end_s - latency_ms / 1e3);
-            let index = log.phases.iter().position(|p| *p == phase).unwrap_or_else(|| {
-                log.phases.push(phase.clone());
-                sums.push(Sums::default());
+        let columns = Columns { batch: &batch, file, first: rows.len() as u64 + 1 };
+        column = columns.latency_column();
+        for number in 0..batch.num_rows() {
+            let (phase, mut row) = columns.row(number)?;
+            let place = log.phases.iter().position(|p| *p == phase).unwrap_or_else(|| {
+                log.phases.push(phase);
                 log.phases.len() - 1
             });
-            let concurrency = columns.real("concurrency", row).unwrap_or(0.0);
-            sums[index].add(completed, bytes, latency_ms, concurrency);
-            all.add(completed, bytes, latency_ms, concurrency);
-            let status = columns.real("http_status", row).unwrap_or(200.0) as u16;
-            requests.push(Request {
-                phase: index as u16,
-                start_s,
-                end_s: end_s.max(start_s),
-                ttfb_ms: columns.real("rtt_ms", row).unwrap_or(0.0),
-                bytes,
-                error: (!matches!(status, 200 | 206)).then(|| class(&mut log.errors, status)),
-            });
+            row.phase = place as u16;
+            rows.push(row);
         }
     }
-    if requests.is_empty() {
+    if rows.is_empty() {
         return Err(ImportError::Empty(file.display().to_string()));
     }
+    let units = units(&rows, column);
+    if units.latency != Unit::of_name(column).unwrap_or(Unit::Ms) {
+        log.notes.push(format!("{column} is in {}, by the times beside it", units.latency.name()));
+    }
+    if units.time != Unit::S {
+        log.notes.push(format!("times are in {}", units.time.name()));
+    }
+    let mut sums: Vec<Sums> = log.phases.iter().map(|_| Sums::default()).collect();
+    let (mut all, mut disagree) = (Sums::default(), Disagreements::default());
+    let requests: Vec<Request> = rows
+        .iter()
+        .map(|row| {
+            let (latency_s, scale) = (row.latency * units.latency.seconds(), units.time.seconds());
+            let (end_s, latency_ms) = (row.ended * scale, latency_s * 1e3);
+            let start_s = row.began.map_or(end_s - latency_s, |start| start * scale);
+            if row.began.is_some() {
+                disagree.add(latency_ms, (end_s - start_s) * 1e3);
+            }
+            let sum = &mut sums[usize::from(row.phase)];
+            [sum, &mut all]
+                .into_iter()
+                .for_each(|s| s.add(row.completed * scale, row.bytes, latency_ms, row.concurrency));
+            Request {
+                phase: row.phase,
+                start_s,
+                end_s,
+                first_byte_s: row.first_byte * units.latency.seconds(),
+                bytes: row.bytes,
+                error: (!matches!(row.status, 200 | 206)).then(|| class(&mut log.errors, row.status)),
+                retries: row.retries,
+            }
+        })
+        .collect();
+    log.notes.extend(disagree.note(column, "start_ts", "end_ts"));
     let table = table(&log.phases, &sums, &all);
     finish(file, &mut log, requests);
     Ok((log, table))
@@ -197,9 +336,10 @@ fn finish(file: &Path, log: &mut Log, requests: Vec<Request>) {
             kind: OperationKind::GetRange,
             error: r.error,
             start_ns: ns(r.start_s),
-            first_byte_ns: if r.ttfb_ms > 0.0 { ns(r.start_s + r.ttfb_ms / 1e3) } else { 0 },
+            first_byte_ns: if r.first_byte_s > 0.0 { ns(r.start_s + r.first_byte_s) } else { 0 },
             end_ns: ns(r.end_s),
             bytes: r.bytes,
+            retries: r.retries,
         })
         .collect();
     log.records.sort_by_key(|r| r.start_ns);

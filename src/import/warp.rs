@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ruzstd::decoding::StreamingDecoder;
 
-use super::{ImportError, Log, Record};
+use super::{Disagreements, ImportError, Log, Record};
 use crate::workload::OperationKind;
 
 /// The operation behind warp's name for it.
@@ -29,6 +29,7 @@ struct Columns {
     start: usize,
     first_byte: Option<usize>,
     end: usize,
+    duration: Option<usize>,
     endpoint: Option<usize>,
 }
 
@@ -43,24 +44,76 @@ impl Columns {
             start: place("start")?,
             first_byte: place("first_byte"),
             end: place("end")?,
+            duration: place("duration_ns"),
             endpoint: place("endpoint"),
         })
     }
 }
 
-fn decompressed(file: &Path) -> Result<Box<dyn BufRead>, ImportError> {
-    let unreadable = |reason: String| ImportError::unreadable(file, reason);
-    let opened = File::open(file).map_err(|e| unreadable(e.to_string()))?;
-    let mut head = [0u8; 4];
-    let mut reader = BufReader::new(opened);
-    let n = reader.read(&mut head).map_err(|e| unreadable(e.to_string()))?;
-    let whole = std::io::Cursor::new(head[..n].to_vec()).chain(reader);
-    // The magic number of a Zstandard frame (RFC 8878, 3.1.1).
-    if head[..n] == [0x28, 0xb5, 0x2f, 0xfd] {
-        let decoder = StreamingDecoder::new(whole).map_err(|e| unreadable(format!("not Zstandard: {e}")))?;
-        return Ok(Box::new(BufReader::new(decoder)));
+/// Bytes of the longest line; warp's have a few hundred.
+const LONGEST_LINE: u64 = 64 * 1024;
+
+/// A log of distinct times cannot shrink more than this when compressed; what expands further is no log.
+const MOST_EXPANSION: u64 = 200;
+
+/// Distinct errors, operations and endpoints that are kept apart; further ones count as one more.
+const MOST_NAMES: usize = 500;
+
+/// The lines of a log, decompressed as they are read: neither a line nor the whole can grow without end.
+struct Lines<'a> {
+    file: &'a Path,
+    from: Box<dyn BufRead>,
+    line: Vec<u8>,
+    number: u64,
+    /// Bytes that may still come.
+    left: u64,
+}
+
+impl<'a> Lines<'a> {
+    fn open(file: &'a Path) -> Result<Lines<'a>, ImportError> {
+        let unreadable = |reason: String| ImportError::unreadable(file, reason);
+        let opened = File::open(file).map_err(|e| unreadable(e.to_string()))?;
+        let size = opened.metadata().map_err(|e| unreadable(e.to_string()))?.len();
+        let mut head = [0u8; 4];
+        let mut reader = BufReader::new(opened);
+        let n = reader.read(&mut head).map_err(|e| unreadable(e.to_string()))?;
+        let whole = std::io::Cursor::new(head[..n].to_vec()).chain(reader);
+        // The magic number of a Zstandard frame (RFC 8878, 3.1.1).
+        let from: Box<dyn BufRead> = if head[..n] == [0x28, 0xb5, 0x2f, 0xfd] {
+            let decoder =
+                StreamingDecoder::new(whole).map_err(|e| unreadable(format!("not Zstandard: {e}")))?;
+            Box::new(BufReader::new(decoder))
+        } else {
+            Box::new(BufReader::new(whole))
+        };
+        let left = size.saturating_mul(MOST_EXPANSION).saturating_add(LONGEST_LINE);
+        Ok(Lines { file, from, line: Vec::new(), number: 0, left })
     }
-    Ok(Box::new(BufReader::new(whole)))
+
+    /// The next line, without its end; `None` behind the last one.
+    fn next(&mut self) -> Result<Option<&str>, ImportError> {
+        self.number += 1;
+        let at = |reason: String| ImportError::at(self.file, self.number, reason);
+        self.line.clear();
+        let most = LONGEST_LINE.min(self.left);
+        let read = (&mut self.from).take(most).read_until(b'\n', &mut self.line);
+        let read = read.map_err(|e| at(format!("{e}; is it warp's operation log (.csv.zst)?")))? as u64;
+        self.left -= read;
+        if read == most && self.line.last() != Some(&b'\n') {
+            return Err(at(if self.left == 0 {
+                format!(
+                    "the file expands to more than {MOST_EXPANSION} times its size; a log of warp does not"
+                )
+            } else {
+                format!("the line is longer than {} KiB; is it warp's operation log?", LONGEST_LINE / 1024)
+            }));
+        }
+        if read == 0 {
+            return Ok(None);
+        }
+        let text = std::str::from_utf8(&self.line).map_err(|_| at("the line is not UTF-8 text".into()))?;
+        Ok(Some(text.trim_end_matches(['\n', '\r'])))
+    }
 }
 
 /// A timestamp as nanoseconds since 1970; empty and zero times are none.
@@ -69,72 +122,92 @@ fn instant(text: &str) -> Option<i128> {
     Some(at.as_nanosecond()).filter(|ns| *ns > 0)
 }
 
+/// A row with its times in nanoseconds since 1970.
+struct Row {
+    record: Record,
+    start: i128,
+    first_byte: i128,
+    end: i128,
+}
+
+/// Reads one line. `None` for an operation that Plimsoll does not know.
+fn row(
+    line: &str,
+    columns: &Columns,
+    log: &mut Log,
+    disagree: &mut Disagreements,
+) -> Result<Option<Row>, String> {
+    let fields: Vec<&str> = line.split('\t').collect();
+    let field = |place: usize| fields.get(place).copied().unwrap_or("").trim_matches('"');
+    let Some(kind) = kind(field(columns.op)) else {
+        leave_out(log, field(columns.op));
+        return Ok(None);
+    };
+    let time = |place: usize, what: &str| {
+        instant(field(place)).ok_or_else(|| format!("{what} '{}' is not a time", field(place)))
+    };
+    let (start, end) = (time(columns.start, "start")?, time(columns.end, "end")?);
+    if end < start {
+        return Err(format!("end {} is before start {}", field(columns.end), field(columns.start)));
+    }
+    let bytes = field(columns.bytes);
+    let bytes = bytes.parse().map_err(|_| format!("bytes '{bytes}' is not a number of bytes"))?;
+    if let Some(duration) = columns.duration.map(field).and_then(|d| d.parse::<f64>().ok()) {
+        disagree.add(duration / 1e6, (end - start) as f64 / 1e6);
+    }
+    let error = error_of(log, field(columns.error));
+    let first_byte = columns.first_byte.and_then(|place| instant(field(place))).unwrap_or(0);
+    let record =
+        Record { phase: 0, kind, error, start_ns: 0, first_byte_ns: 0, end_ns: 0, bytes, retries: 0 };
+    Ok(Some(Row { record, start, first_byte, end }))
+}
+
 /// Reads a log.
 ///
 /// # Errors
 /// When the file is not one of warp's.
 pub fn read(file: &Path) -> Result<Log, ImportError> {
-    let mut lines = decompressed(file)?.lines();
-    let header = lines
-        .next()
-        .transpose()
-        .map_err(|e| ImportError::unreadable(file, format!("{e}; is it warp's operation log (.csv.zst)?")))?
-        .unwrap_or_default();
-    let columns = Columns::find(&header).ok_or_else(|| {
+    let mut lines = Lines::open(file)?;
+    let columns = Columns::find(lines.next()?.unwrap_or_default()).ok_or_else(|| {
         ImportError::at(
             file,
             1,
             "the header has no columns op, bytes, error, start and end; is it warp's operation log?",
         )
     })?;
-    let mut log = Log::default();
-    let mut rows: Vec<(Record, i128, i128, i128)> = Vec::new();
+    let (mut log, mut disagree) = (Log::default(), Disagreements::default());
+    let mut rows: Vec<Row> = Vec::new();
     let mut endpoints: Vec<String> = Vec::new();
-    for (number, line) in (2..).zip(lines) {
-        let line = line.map_err(|e| ImportError::at(file, number, e.to_string()))?;
+    while let Some(line) = lines.next()? {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        let fields: Vec<&str> = line.split('\t').collect();
-        let field = |place: usize| fields.get(place).copied().unwrap_or("").trim_matches('"');
-        let Some(kind) = kind(field(columns.op)) else {
-            leave_out(&mut log, field(columns.op));
-            continue;
-        };
-        let time = |place: usize, what: &str| {
-            instant(field(place)).ok_or_else(|| {
-                ImportError::at(file, number, format!("{what} '{}' is not a time", field(place)))
-            })
-        };
-        let (start, end) = (time(columns.start, "start")?, time(columns.end, "end")?);
-        let bytes = field(columns.bytes).parse().map_err(|_| {
-            ImportError::at(file, number, format!("bytes '{}' is not a number", field(columns.bytes)))
-        })?;
-        let error = error_of(&mut log, field(columns.error));
-        if let Some(endpoint) =
-            columns.endpoint.map(field).filter(|e| !endpoints.iter().any(|known| known == e))
+        let endpoint = columns.endpoint.and_then(|place| line.split('\t').nth(place));
+        if let Some(endpoint) = endpoint.map(|e| e.trim_matches('"'))
+            && endpoints.len() < MOST_NAMES
+            && endpoints.iter().all(|known| known != endpoint)
         {
             endpoints.push(endpoint.to_string());
         }
-        let first_byte = columns.first_byte.and_then(|place| instant(field(place))).unwrap_or(0);
-        let record = Record { phase: 0, kind, error, start_ns: 0, first_byte_ns: 0, end_ns: 0, bytes };
-        rows.push((record, start, first_byte, end.max(start)));
+        let read = row(line, &columns, &mut log, &mut disagree);
+        rows.extend(read.map_err(|reason| ImportError::at(file, lines.number, reason))?);
     }
-    let Some(origin) = rows.iter().map(|r| r.1).min() else {
+    let Some(origin) = rows.iter().map(|r| r.start).min() else {
         return Err(ImportError::Empty(file.display().to_string()));
     };
     let since = |at: i128| if at > 0 { (at - origin).max(0) as u64 } else { 0 };
     log.records = rows
         .into_iter()
-        .map(|(record, start, first_byte, end)| Record {
-            start_ns: since(start),
-            first_byte_ns: since(first_byte),
-            end_ns: since(end),
-            ..record
+        .map(|row| Record {
+            start_ns: since(row.start),
+            first_byte_ns: since(row.first_byte),
+            end_ns: since(row.end),
+            ..row.record
         })
         .collect();
     log.records.sort_by_key(|r| r.start_ns);
     log.phases = vec!["warp".into()];
+    log.notes.extend(disagree.note("duration_ns", "start", "end"));
     log.origin_unix_s = origin as f64 / 1e9;
     log.store = if endpoints.is_empty() { "as logged by warp".into() } else { endpoints.join(", ") };
     let name = file.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
@@ -145,6 +218,8 @@ pub fn read(file: &Path) -> Result<Log, ImportError> {
 }
 
 fn leave_out(log: &mut Log, name: &str) {
+    let known = log.left_out.iter().any(|(known, _)| known == name);
+    let name = if known || log.left_out.len() < MOST_NAMES { name } else { "(others)" };
     match log.left_out.iter_mut().find(|(known, _)| known == name) {
         Some((_, n)) => *n += 1,
         None => log.left_out.push((name.to_string(), 1)),
@@ -157,11 +232,13 @@ fn error_of(log: &mut Log, message: &str) -> Option<u16> {
         return None;
     }
     let class: String = message.split([':', '\n']).next().unwrap_or(message).chars().take(60).collect();
-    let place = log.errors.iter().position(|e| *e == class).unwrap_or_else(|| {
-        log.errors.push(class);
+    let known = log.errors.iter().position(|e| *e == class);
+    let place = known.or((log.errors.len() > MOST_NAMES).then_some(MOST_NAMES)).unwrap_or_else(|| {
+        let full = log.errors.len() == MOST_NAMES;
+        log.errors.push(if full { "other errors".into() } else { class });
         log.errors.len() - 1
     });
-    Some(place.min(usize::from(u16::MAX)) as u16)
+    Some(place as u16)
 }
 
 #[cfg(test)]

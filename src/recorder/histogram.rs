@@ -3,6 +3,8 @@
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
+use super::sparse::unpack;
+
 /// Longest latency that is told apart from longer ones: one hour, in microseconds.
 pub const LONGEST_US: u64 = 3_600_000_000;
 
@@ -123,7 +125,9 @@ impl Latencies {
         if bytes.is_empty() {
             return Some(Latencies::default());
         }
-        let read: Histogram<u64> = Deserializer::new().deserialize(&mut &bytes[..]).ok()?;
+        let mut plain = Vec::new();
+        unpack(bytes, &mut plain)?;
+        let read: Histogram<u64> = Deserializer::new().deserialize(&mut plain.as_slice()).ok()?;
         let mut histogram = empty();
         histogram.add(&read).ok()?;
         let sum_ns = (histogram.mean() * histogram.len() as f64 * 1_000.0) as u128;

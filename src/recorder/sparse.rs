@@ -6,6 +6,8 @@ use std::io::Read;
 
 use flate2::read::ZlibDecoder;
 
+use super::histogram::LONGEST_US;
+
 /// Cookies of HdrHistogram's V2 encoding, compressed and plain (HdrHistogram wire format; the low byte's high half is the word size).
 const COMPRESSED: u32 = 0x1c84_9314;
 const PLAIN: u32 = 0x1c84_9313;
@@ -62,6 +64,23 @@ fn varint(bytes: &mut &[u8]) -> Option<i64> {
     Some((value >> 1) as i64 ^ -((value & 1) as i64))
 }
 
+/// Decompresses a histogram into `scratch`. `None` when it is none, is damaged, or is of another shape, which other readers would
+/// allocate by what its header says.
+pub(super) fn unpack(bytes: &[u8], scratch: &mut Vec<u8>) -> Option<()> {
+    if word(bytes, 0)? != COMPRESSED {
+        return None;
+    }
+    scratch.clear();
+    // No histogram of this shape takes more than nine bytes a bucket.
+    let most = (HEADER + 9 * BUCKETS) as u64;
+    ZlibDecoder::new(bytes.get(8..)?).take(most).read_to_end(scratch).ok()?;
+    let counts = u32::try_from(scratch.len().checked_sub(HEADER)?).ok()?;
+    let shape = [0, 4, 8, 12, 16, 20].map(|at| word(scratch, at));
+    let highest = scratch.get(24..32).and_then(|b| b.try_into().ok()).map(u64::from_be_bytes)?;
+    let known = shape == [PLAIN, counts, 0, 3, 0, 1].map(Some) && highest == LONGEST_US;
+    known.then_some(())
+}
+
 impl Sparse {
     /// Reads HdrHistogram V2, compressed, as [`Latencies::to_bytes`](super::histogram::Latencies::to_bytes) writes it; nothing is an
     /// empty histogram. `None` when it is something else, or of another shape.
@@ -69,17 +88,7 @@ impl Sparse {
         if bytes.is_empty() {
             return Some(Sparse::default());
         }
-        if word(bytes, 0)? != COMPRESSED {
-            return None;
-        }
-        scratch.clear();
-        // No histogram of this shape takes more than nine bytes a bucket.
-        let most = (HEADER + 9 * BUCKETS) as u64;
-        ZlibDecoder::new(bytes.get(8..)?).take(most).read_to_end(scratch).ok()?;
-        let (cookie, digits) = (word(scratch, 0)?, word(scratch, 12)?);
-        if cookie != PLAIN || digits != 3 || word(scratch, 16)? != 0 || word(scratch, 20)? != 1 {
-            return None;
-        }
+        unpack(bytes, scratch)?;
         let mut counts = scratch.get(HEADER..)?;
         let (mut buckets, mut at) = (Vec::new(), 0usize);
         while !counts.is_empty() {
@@ -124,7 +133,10 @@ impl Sparse {
             *self = other;
         } else if !other.is_empty() {
             let mut merged: BTreeMap<u16, u32> = self.iter().collect();
-            other.iter().for_each(|(bucket, n)| *merged.entry(bucket).or_default() += n);
+            other.iter().for_each(|(bucket, n)| {
+                let sum = merged.entry(bucket).or_default();
+                *sum = sum.saturating_add(n);
+            });
             *self = merged.into_iter().collect();
         }
     }
@@ -155,7 +167,7 @@ impl FromIterator<(u16, u32)> for Sparse {
 
 #[cfg(test)]
 mod tests {
-    use super::super::histogram::{LONGEST_US, Latencies};
+    use super::super::histogram::Latencies;
     use super::*;
     use crate::rng::Stream;
 

@@ -148,14 +148,15 @@ impl WorkerRecorder {
         }
         let response = op.intended_ns.map(|intended| end.saturating_sub(intended));
         match op.outcome {
-            Outcome::Done(_) => {
+            Outcome::Done(bytes) => {
                 tally.succeeded += 1;
                 tally.service.record(end - start);
                 if t.first_byte_ns > start {
                     tally.first_byte.record(t.first_byte_ns - start);
                 }
-                if t.body_last_ns > t.body_first_ns {
-                    tally.body.record(t.body_last_ns - t.body_first_ns);
+                // A small body comes with the head, in no time of its own; it is a body all the same.
+                if bytes > 0 && t.body_first_ns > 0 {
+                    tally.body.record(t.body_last_ns.saturating_sub(t.body_first_ns));
                 }
                 if let Some(cache) = op.cache {
                     tally.cache.entry(cache).or_default().record(end - start);
@@ -336,6 +337,18 @@ mod tests {
             assert_eq!(tally.in_flight_ns, tally.overlap_ns as i128, "phase {phase}");
         }
         assert_eq!(placed.iter().map(|(.., t)| t.overlap_ns).sum::<u128>(), 690 + 5080 + 1 + 5000);
+    }
+
+    #[test]
+    fn a_body_that_comes_with_the_head_counts() {
+        let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
+        let mut small = op(0, 1, 9, Outcome::Done(100));
+        small.timings.body_last_ns = small.timings.body_first_ns;
+        let empty = op(0, 1, 9, Outcome::Done(0));
+        let placed = run(&mut recorder, &[small, op(0, 1, 9, Outcome::Done(100)), empty], 1000);
+        let tally = &placed[0].2;
+        assert_eq!((tally.operations, tally.body.len()), (3, 2), "every operation with content has one");
+        assert_eq!(tally.body.min_ns(), Some(0));
     }
 
     #[test]

@@ -288,7 +288,8 @@ impl Comparison {
             for (side, subject) in [(&row.base, &self.base), (&row.other, &self.other)] {
                 let Some(why) = &side.client_limited else { continue };
                 let place = row.place();
-                let line = format!("{} {place}: limited by the client, not by the store ({why})", subject.name);
+                let line =
+                    format!("{} {place}: limited by the client, not by the store ({why})", subject.name);
                 if !out.contains(&line) {
                     out.push(line);
                 }

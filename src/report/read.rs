@@ -1,16 +1,14 @@
 //! Reads the Arrow streams of a run directory back, also those that a kill left without an end.
 
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 use std::path::Path;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use arrow_ipc::reader::StreamReader;
 
-use super::stream::to_io;
+use super::stream::{Batches, invalid};
 use crate::recorder::histogram::Latencies;
 use crate::recorder::tally::Tally;
 
@@ -37,15 +35,25 @@ pub struct Interval {
     pub tally: Tally,
 }
 
-/// All complete batches of a stream. A stream that ends in the middle of a batch is read up to there.
+/// Returns all complete batches of a stream. A stream that ends in the middle of a batch is read up to there.
 ///
 /// # Errors
-/// When there is no such file, or it is not an Arrow stream.
+/// When there is no such file, it is not an Arrow stream, or it is damaged.
 pub fn batches(path: &Path) -> io::Result<Vec<RecordBatch>> {
-    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-    let file = File::open(path).map_err(named)?;
-    let reader = StreamReader::try_new(BufReader::new(file), None).map_err(|e| named(to_io(e)))?;
-    Ok(reader.map_while(Result::ok).collect())
+    let mut from = Batches::open(path, "a log of Plimsoll")?;
+    let mut out = Vec::new();
+    while let Some(batch) = from.next()? {
+        out.push(batch);
+    }
+    Ok(out)
+}
+
+/// Operations of a second that no client carries out: what is beyond is damage, and sums of it would overflow.
+const MOST_OPERATIONS: u64 = 1 << 40;
+
+/// Whether the counts of a row may be those of a second.
+pub(super) fn plausible(counts: &[u64], bytes: f64) -> bool {
+    counts.iter().all(|n| *n < MOST_OPERATIONS) && bytes.is_finite() && bytes >= 0.0
 }
 
 fn missing(column: &str) -> io::Error {
@@ -82,8 +90,12 @@ pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
         let [service, response, first_byte] =
             [binary("service")?, binary("response")?, binary("first_byte")?];
         for i in 0..batch.num_rows() {
+            let counts = [intended, begun, completed, operations, censored].map(|column| column.value(i));
+            if !plausible(&counts, bytes.value(i)) {
+                return Err(invalid(&run.join("intervals.arrows"), "a count in it is impossible"));
+            }
             let errors: BTreeMap<String, u64> = serde_json::from_str(errors.value(i)).unwrap_or_default();
-            let failed: u64 = errors.values().sum();
+            let failed = errors.values().fold(0u64, |sum, n| sum.saturating_add(*n));
             let tally = Tally {
                 intended: intended.value(i),
                 begun: begun.value(i),

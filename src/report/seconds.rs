@@ -1,17 +1,16 @@
 //! `intervals.arrows` as [`Series`]: every second of every window, those without an operation included.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::io::{self, BufReader};
+use std::io;
 use std::path::Path;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use arrow_ipc::reader::StreamReader;
 
 use super::directory::read_environment;
-use super::stream::to_io;
+use super::read::plausible;
+use super::stream::{Batches, invalid};
 use crate::recorder::sparse::Sparse;
 use crate::summary::merge::client_limited;
 use crate::summary::result::{RunResult, Window};
@@ -40,6 +39,14 @@ const COLUMNS: [&str; 16] = [
     "response",
 ];
 
+/// Seconds since a run's origin that no run reaches: a hundred years.
+const LAST_SECOND: u64 = 100 * 366 * 86_400;
+
+/// Seconds without a row that a block may have whose window is known (eleven days), that another may have, and that each row adds.
+const SILENT_IN_WINDOW: u64 = 1_000_000;
+const SILENT: u64 = 3_600;
+const SILENT_PER_ROW: u64 = 1_000;
+
 /// Everything of a run that is judged or drawn by second. `latencies` says which histograms are wanted; what is not is left empty, which
 /// saves its time.
 ///
@@ -48,7 +55,8 @@ const COLUMNS: [&str; 16] = [
 pub fn series(run: &Path, result: &RunResult, latencies: &[Clocked]) -> io::Result<Vec<Series>> {
     let origin_unix_s = read_environment(run).map(|e| e.origin_unix_s).unwrap_or_default();
     let mut rows = Rows::default();
-    read(&run.join("intervals.arrows"), latencies, &mut rows)?;
+    let log = run.join("intervals.arrows");
+    read(&log, latencies, &mut rows)?;
     let Rows { mut by_key, order } = rows;
     let mut out = Vec::new();
     for key in order {
@@ -64,7 +72,8 @@ pub fn series(run: &Path, result: &RunResult, latencies: &[Clocked]) -> io::Resu
             key_group: windows.first().and_then(|w| w.key_group.clone()),
             open: windows.first().is_some_and(|w| w.loop_ == "open"),
             client_limited: client_limited(&windows),
-            seconds: laid_out(rows, &windows, origin_unix_s),
+            seconds: laid_out(rows, &windows, origin_unix_s)
+                .ok_or_else(|| invalid(&log, "its seconds lie too far apart for one run"))?,
         });
     }
     Ok(out)
@@ -80,16 +89,9 @@ struct Rows {
     order: Vec<Key>,
 }
 
-fn invalid(path: &Path, what: impl std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
-}
-
 fn read(path: &Path, latencies: &[Clocked], rows: &mut Rows) -> io::Result<()> {
-    let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
-    let file = File::open(path).map_err(named)?;
-    let reader = StreamReader::try_new(BufReader::with_capacity(1 << 18, file), None);
-    let mut reader = reader.map_err(|e| invalid(path, format!("not an interval log ({})", to_io(e))))?;
-    let schema = reader.schema();
+    let mut from = Batches::open(path, "an interval log")?;
+    let schema = from.schema();
     for name in COLUMNS {
         if schema.index_of(name).is_err() {
             return Err(invalid(
@@ -99,20 +101,23 @@ fn read(path: &Path, latencies: &[Clocked], rows: &mut Rows) -> io::Result<()> {
         }
     }
     let mut scratch = Vec::new();
-    // A stream that ends in the middle of a batch is read up to there.
-    for batch in reader.by_ref().map_while(Result::ok) {
+    while let Some(batch) = from.next()? {
         add(&batch, latencies, rows, &mut scratch)
             .ok_or_else(|| {
                 invalid(path, "a column is of another type; it was written by another version of Plimsoll")
             })?
-            .then_some(())
-            .ok_or_else(|| invalid(path, "a histogram in it is damaged"))?;
+            .map_err(|what| invalid(path, what))?;
     }
     Ok(())
 }
 
-/// Adds a batch's rows. `None` when a column has another type, false when a histogram is none.
-fn add(batch: &RecordBatch, latencies: &[Clocked], rows: &mut Rows, scratch: &mut Vec<u8>) -> Option<bool> {
+/// Adds a batch's rows. `None` when a column has another type; an error says which value is damaged.
+fn add(
+    batch: &RecordBatch,
+    latencies: &[Clocked],
+    rows: &mut Rows,
+    scratch: &mut Vec<u8>,
+) -> Option<Result<(), &'static str>> {
     let number = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<UInt64Type>();
     let small = |name: &str| batch.column_by_name(name)?.as_primitive_opt::<UInt32Type>();
     let text = |name: &str| batch.column_by_name(name)?.as_string_opt::<i32>();
@@ -134,8 +139,12 @@ fn add(batch: &RecordBatch, latencies: &[Clocked], rows: &mut Rows, scratch: &mu
         let (service, response) = (histogram(Clocked::Service)?, histogram(Clocked::Response)?);
         let first_byte = histogram(Clocked::FirstByte)?;
         let (Some(service), Some(response), Some(first_byte)) = (service, response, first_byte) else {
-            return Some(false);
+            return Some(Err("a histogram in it is damaged"));
         };
+        let counts = [completed, operations, failed, censored].map(|column| column.value(i));
+        if !plausible(&counts, bytes.value(i)) || seconds.value(i) > LAST_SECOND {
+            return Some(Err("a count in it is impossible"));
+        }
         let second = Second {
             second: seconds.value(i),
             block: (repeats.value(i), blocks.value(i)),
@@ -164,12 +173,12 @@ fn add(batch: &RecordBatch, latencies: &[Clocked], rows: &mut Rows, scratch: &mu
             }
         }
     }
-    Some(true)
+    Some(Ok(()))
 }
 
 /// Rows on the seconds of their windows: each has the time of it that lies inside, seconds without a row are empty ones, and what came in
 /// after a window's end (it was drained) counts to its last second.
-fn laid_out(rows: Vec<Second>, windows: &[&Window], origin_unix_s: f64) -> Vec<Second> {
+fn laid_out(rows: Vec<Second>, windows: &[&Window], origin_unix_s: f64) -> Option<Vec<Second>> {
     let mut by_block: Vec<((u32, u32), Vec<Second>)> = Vec::new();
     for row in rows {
         match by_block.iter_mut().find(|(block, _)| *block == row.block) {
@@ -180,9 +189,9 @@ fn laid_out(rows: Vec<Second>, windows: &[&Window], origin_unix_s: f64) -> Vec<S
     let mut out = Vec::new();
     for (block, rows) in by_block {
         let window = windows.iter().find(|w| (w.repeat, w.block) == block);
-        out.extend(one_block(rows, block, window.copied(), origin_unix_s));
+        out.extend(one_block(rows, block, window.copied(), origin_unix_s)?);
     }
-    out
+    Some(out)
 }
 
 fn one_block(
@@ -190,16 +199,21 @@ fn one_block(
     block: (u32, u32),
     window: Option<&Window>,
     origin_unix_s: f64,
-) -> Vec<Second> {
+) -> Option<Vec<Second>> {
     let seen = (rows.first().map_or(0, |r| r.second), rows.last().map_or(0, |r| r.second));
     // Without a clock to go by (an imported log), the rows say where the window lies.
-    let (start, end) = window
+    let known = window
         .filter(|w| origin_unix_s > 0.0 && w.start_unix_s > 0.0 && w.window_s > 0.0)
         .map(|w| (w.start_unix_s - origin_unix_s, w.start_unix_s - origin_unix_s + w.window_s))
-        .filter(|(start, end)| *start < seen.1 as f64 + 1.0 && *end > seen.0 as f64)
-        .unwrap_or((seen.0 as f64, seen.1 as f64 + 1.0));
+        .filter(|(start, end)| *start < seen.1 as f64 + 1.0 && *end > seen.0 as f64);
+    let (start, end) = known.unwrap_or((seen.0 as f64, seen.1 as f64 + 1.0));
     let (first, last) =
         (start.max(0.0).floor() as u64, (end.ceil() as u64).saturating_sub(1).max(start.max(0.0) as u64));
+    // Empty seconds cost memory, so a damaged number must not make billions of them.
+    let silent = if known.is_some() { SILENT_IN_WINDOW } else { SILENT };
+    if last - first > silent + SILENT_PER_ROW * rows.len() as u64 {
+        return None;
+    }
     let second = |second: u64| {
         let time_s = end.min(second as f64 + 1.0) - start.max(second as f64);
         Second { second, block, time_s: time_s.max(0.0), ..Second::default() }
@@ -220,5 +234,5 @@ fn one_block(
             out[neighbour].absorb(sliver);
         }
     }
-    out
+    Some(out)
 }

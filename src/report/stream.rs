@@ -1,13 +1,20 @@
-//! An Arrow IPC stream being written: a file of batches that needs no footer, so that what was written before a kill can be read.
+//! Arrow IPC streams of a run directory: files of batches that need no footer, so that what was written before a kill can be read.
+//!
+//! Reading trusts nothing: every length is compared with what is left of the file before a byte is allocated for it, because Arrow's own
+//! reader panics on some. A stream that ends in the middle of a message is read up to there; anything else that is wrong is an error with
+//! the file's name.
 
 use std::fs::File;
-use std::io;
-use std::path::Path;
+use std::io::{self, BufReader, Read};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch};
+use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
-use arrow_schema::{ArrowError, Schema};
+use arrow_ipc::{self as ipc, MessageHeader, root_as_message};
+use arrow_schema::{ArrowError, DataType, Schema};
 
 /// The stream.
 pub(super) struct Stream {
@@ -38,5 +45,176 @@ impl Stream {
 
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.writer.finish().map_err(to_io)
+    }
+}
+
+/// An error about a file of a run directory.
+pub(super) fn invalid(path: &Path, what: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
+}
+
+/// The batches of a stream, read one after another.
+pub(super) struct Batches {
+    path: PathBuf,
+    reader: StreamReader<Checked<BufReader<File>>>,
+}
+
+impl Batches {
+    /// Opens a stream; `what` says what it should be.
+    ///
+    /// # Errors
+    /// When there is no such file, or it does not begin as a stream of flat columns.
+    pub(super) fn open(path: &Path, what: &str) -> io::Result<Batches> {
+        let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
+        let file = File::open(path).map_err(named)?;
+        let left = file.metadata().map_err(named)?.len();
+        let from = Checked {
+            from: BufReader::with_capacity(1 << 18, file),
+            left,
+            head: Vec::new(),
+            given: 0,
+            body: 0,
+            ended: false,
+        };
+        let reader = whole(path, || StreamReader::try_new(from, None).map_err(to_io))?
+            .map_err(|e| invalid(path, format!("not {what} ({e})")))?;
+        let flat = |kind: &DataType| {
+            kind.is_integer() || matches!(kind, DataType::Float64 | DataType::Utf8 | DataType::Binary)
+        };
+        let odd = reader.schema().fields().iter().find_map(|field| {
+            let known = match field.data_type() {
+                DataType::Dictionary(key, value) => key.is_integer() && flat(value),
+                kind => flat(kind),
+            };
+            (!known).then(|| format!("not {what} (column {} is of type {})", field.name(), field.data_type()))
+        });
+        match odd {
+            Some(odd) => Err(invalid(path, odd)),
+            None => Ok(Batches { path: path.to_path_buf(), reader }),
+        }
+    }
+
+    /// The columns.
+    pub(super) fn schema(&self) -> Arc<Schema> {
+        self.reader.schema()
+    }
+
+    /// The next batch; `None` at the end.
+    pub(super) fn next(&mut self) -> io::Result<Option<RecordBatch>> {
+        let reader = &mut self.reader;
+        whole(&self.path, || reader.next().transpose().map_err(to_io))?
+            .map_err(|e| invalid(&self.path, format!("damaged ({e})")))
+    }
+}
+
+/// Runs a part of Arrow's reader; a panic in it becomes an error with the file's name.
+fn whole<T>(path: &Path, part: impl FnOnce() -> T) -> io::Result<T> {
+    catch_unwind(AssertUnwindSafe(part))
+        .map_err(|_| invalid(path, "damaged (its messages contradict themselves)"))
+}
+
+/// A stream whose messages were checked before Arrow's reader sees them.
+struct Checked<R> {
+    from: R,
+    /// Bytes left in the file.
+    left: u64,
+    /// Length and metadata of the message under way.
+    head: Vec<u8>,
+    /// How much of them was passed on.
+    given: usize,
+    /// Bytes of its body that are still to be passed on.
+    body: u64,
+    ended: bool,
+}
+
+impl<R: Read> Checked<R> {
+    /// Adds the next `n` bytes to the head; false when the file ends before.
+    fn take(&mut self, n: u64) -> io::Result<bool> {
+        if n > self.left {
+            return Ok(false);
+        }
+        let read = (&mut self.from).take(n).read_to_end(&mut self.head)? as u64;
+        self.left -= read;
+        Ok(read == n)
+    }
+
+    /// The 32-bit number that ends the head.
+    fn last_word(&self) -> u32 {
+        let word = self.head.last_chunk::<4>().copied().unwrap_or_default();
+        u32::from_le_bytes(word)
+    }
+
+    /// Reads and checks the next message up to its body; false at the end, also one in the middle of a message.
+    fn message(&mut self) -> io::Result<bool> {
+        self.head.clear();
+        self.given = 0;
+        let marked = self.take(4)? && (self.last_word() != u32::MAX || self.take(4)?);
+        if !marked || self.last_word() == 0 {
+            return Ok(false);
+        }
+        let before = self.head.len();
+        if !self.take(u64::from(self.last_word()))? {
+            return Ok(false);
+        }
+        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
+        let message = root_as_message(&self.head[before..]).map_err(|e| wrong(&e.to_string()))?;
+        let body = u64::try_from(message.bodyLength()).map_err(|_| wrong("a negative length"))?;
+        if body > self.left {
+            return Ok(false);
+        }
+        let batch = match message.header_type() {
+            MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|d| d.data()),
+            _ => message.header_as_record_batch(),
+        };
+        if let Some(batch) = batch {
+            fits(&batch, body).map_err(wrong)?;
+        }
+        self.body = body;
+        self.left -= body;
+        Ok(true)
+    }
+}
+
+/// Whether a batch's columns lie within its body.
+fn fits(batch: &ipc::RecordBatch<'_>, body: u64) -> Result<(), &'static str> {
+    // A value takes a bit at least.
+    let rows = |n: i64| u64::try_from(n).is_ok_and(|n| n <= body.saturating_mul(8));
+    let nodes = batch.nodes().into_iter().flatten();
+    let counted =
+        |node: &ipc::FieldNode| rows(node.length()) && (0..=node.length()).contains(&node.null_count());
+    if batch.compression().is_some() {
+        return Err("it is compressed");
+    }
+    if !rows(batch.length()) || !nodes.into_iter().all(counted) {
+        return Err("it has more rows than bytes");
+    }
+    let inside = |buffer: &ipc::Buffer| {
+        let ends = u64::try_from(buffer.offset()).ok().zip(u64::try_from(buffer.length()).ok());
+        ends.and_then(|(offset, length)| offset.checked_add(length)).is_some_and(|end| end <= body)
+    };
+    if batch.buffers().into_iter().flatten().all(inside) {
+        Ok(())
+    } else {
+        Err("a column reaches beyond its end")
+    }
+}
+
+impl<R: Read> Read for Checked<R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        if self.given == self.head.len() && self.body == 0 && !self.ended && !self.message()? {
+            self.ended = true;
+            self.head.clear();
+            self.given = 0;
+        }
+        if self.given < self.head.len() {
+            let n = out.len().min(self.head.len() - self.given);
+            out[..n].copy_from_slice(&self.head[self.given..self.given + n]);
+            self.given += n;
+            return Ok(n);
+        }
+        let most = usize::try_from(self.body).unwrap_or(usize::MAX).min(out.len());
+        let n = if most > 0 { self.from.read(&mut out[..most])? } else { 0 };
+        self.body -= n as u64;
+        Ok(n)
     }
 }

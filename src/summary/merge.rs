@@ -101,9 +101,7 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
     let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
     let answered = of(out.achieved_per_s) + failed as f64;
     out.saturated = windows.iter().all(|w| w.saturated)
-        || out
-            .offered_per_s
-            .is_some_and(|offered| falls_short(of(offered), answered, out.in_flight_mean));
+        || out.offered_per_s.is_some_and(|offered| falls_short(of(offered), answered, out.in_flight_mean));
     for (class, n) in windows.iter().flat_map(|w| &w.errors) {
         *out.errors.entry(class.clone()).or_default() += n;
     }

@@ -200,7 +200,8 @@ impl Objective {
             // A percentile is within its bound when that share of all operations is; failed and censored ones are misses.
             Metric::Percentile(clocked, q) => {
                 let share = estimator.within(clocked, (self.bound / 1e3) as u64);
-                let shown = format!("{} of operations within it, {} needed", percent(share.value), percent(q));
+                let shown =
+                    format!("{} of operations within it, {} needed", percent(share.value), percent(q));
                 decide(Measured::of(share), |x| x >= q, &shown, percent)
             }
             Metric::Errors => {

@@ -64,7 +64,10 @@ impl Second {
         self.operations += other.operations;
         self.failed += other.failed;
         self.censored += other.censored;
-        other.errors.into_iter().for_each(|(class, n)| *self.errors.entry(class).or_default() += n);
+        for (class, n) in other.errors {
+            let sum = self.errors.entry(class).or_default();
+            *sum = sum.saturating_add(n);
+        }
         self.bytes += other.bytes;
         self.service.absorb(other.service);
         self.response.absorb(other.response);

@@ -41,6 +41,14 @@ pub struct Made {
     pub size: String,
     /// Provider of the stores, and where they are.
     pub place: (String, String),
+    /// Whether the experiment lists the stores the other way round than they ran.
+    pub ran_backwards: bool,
+    /// What limited the client at the last store.
+    pub limited: Option<String>,
+    /// Operations in flight.
+    pub concurrency: usize,
+    /// Whether it is the import of another tool's log.
+    pub imported: bool,
 }
 
 impl Default for Made {
@@ -55,6 +63,10 @@ impl Default for Made {
             vantage: String::new(),
             size: "1 KiB".into(),
             place: (String::new(), String::new()),
+            ran_backwards: false,
+            limited: None,
+            concurrency: 16,
+            imported: false,
         }
     }
 }
@@ -92,7 +104,8 @@ impl Made {
             role: "measure".into(),
             operation: "get".into(),
             loop_: "closed".into(),
-            concurrency: 16,
+            concurrency: self.concurrency,
+            client_limited: self.limited.clone().filter(|_| self.stores.last().is_some_and(|s| s.0 == store)),
             start_unix_s: ORIGIN_S,
             window_s: seconds,
             operations: sums.operations,
@@ -114,13 +127,21 @@ impl Made {
 
     /// Writes the run below `out` and returns its directory.
     pub fn write(&self, out: &Path) -> io::Result<PathBuf> {
-        let experiment = format!(
-            "seed = 1\n[[phase]]\nname = \"get\"\nrole = \"measure\"\nconcurrency = 16\n[phase.objects]\nsize = \"{}\"\n",
-            self.size
-        );
+        let experiment = if self.imported {
+            "name = \"imported\"\n".into()
+        } else {
+            format!(
+                "seed = 1\n[[phase]]\nname = \"get\"\nrole = \"measure\"\nconcurrency = 16\n[phase.objects]\nsize = \"{}\"\n",
+                self.size
+            )
+        };
         let mut directory = RunDirectory::create(out, &self.id, &experiment, false)?;
         let (provider, endpoint) = &self.place;
-        let facts = self.stores.iter().map(|(url, _)| StoreFacts {
+        let mut listed = self.stores.clone();
+        if self.ran_backwards {
+            listed.reverse();
+        }
+        let facts = listed.iter().map(|(url, _)| StoreFacts {
             url: url.clone(),
             provider: provider.clone(),
             endpoint: endpoint.clone(),
@@ -155,7 +176,13 @@ impl Made {
         }
         let windows =
             self.stores.iter().zip(&sums).map(|((store, _), sums)| self.window(store, sums)).collect();
-        let run = RunInfo { id: self.id.clone(), experiment: "get".into(), seed: 1, ..RunInfo::default() };
+        let run = RunInfo {
+            id: self.id.clone(),
+            experiment: "get".into(),
+            seed: 1,
+            imported: self.imported.then(|| "log of a tool".into()),
+            ..RunInfo::default()
+        };
         directory.result(&RunResult { schema: SCHEMA, run, windows, ..RunResult::default() });
         directory.finish()?;
         Ok(out.join(&self.id))

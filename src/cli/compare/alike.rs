@@ -89,7 +89,8 @@ fn load_differs(a: &Window, b: &Window) -> Vec<String> {
         }
         _ => {}
     }
-    let size = |w: &Window| w.bytes.checked_div(w.operations - w.errors.values().sum::<u64>().min(w.operations));
+    let size =
+        |w: &Window| w.bytes.checked_div(w.operations - w.errors.values().sum::<u64>().min(w.operations));
     if let (Some(x), Some(y)) = (size(a), size(b))
         && apart(x as f64, y as f64)
     {
@@ -101,7 +102,8 @@ fn load_differs(a: &Window, b: &Window) -> Vec<String> {
 /// What differs about the clients, in words; the verdict is then about them, too. Of an imported run the client is not known, which differs
 /// from every client, also from another unknown one.
 pub fn clients(base: &Run, other: &Run) -> Vec<String> {
-    let unknown = |run: &Run| run.result.run.imported.is_some() && run.environment.machine == Machine::default();
+    let unknown =
+        |run: &Run| run.result.run.imported.is_some() && run.environment.machine == Machine::default();
     if unknown(base) || unknown(other) {
         let name = |run: &Run| match (unknown(run), &run.environment.machine.instance_type) {
             (true, _) => "not in the imported log".to_string(),

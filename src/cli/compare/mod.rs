@@ -92,11 +92,7 @@ fn compare_pair(
     Ok(Comparison {
         base: base.subject.clone(),
         other: other.subject.clone(),
-        clients: if within {
-            Vec::new()
-        } else {
-            alike::clients(base.run, other.run)
-        },
+        clients: if within { Vec::new() } else { alike::clients(base.run, other.run) },
         loads: if within { Vec::new() } else { alike::loads(&base.run.result, &other.run.result, &series) },
         rows,
     })
@@ -180,8 +176,9 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
         format!("{}\n", serde_json::to_string_pretty(&document).unwrap_or_default())
     } else {
         let tables: Vec<String> = comparisons.iter().map(Comparison::render).collect();
-        let lines =
-            checks.iter().map(|c| format!("{:<11} --fail-if '{}': {}\n", c.outcome.name(), c.fail_if, c.figure));
+        let lines = checks
+            .iter()
+            .map(|c| format!("{:<11} --fail-if '{}': {}\n", c.outcome.name(), c.fail_if, c.figure));
         format!("{}{}", tables.join("\n"), lines.collect::<String>())
     };
     say(&text)?;

@@ -34,7 +34,13 @@ impl<'a> Side<'a> {
         // The store says nothing if the other side has the same.
         let within = |run: &str| if alone { run.to_string() } else { format!("{short} in {run}") };
         let whole = path.display().to_string();
-        [short.to_string(), within(id), within(&directory), within(&whole), format!("{} in {whole}", self.store)]
+        [
+            short.to_string(),
+            within(id),
+            within(&directory),
+            within(&whole),
+            format!("{} in {whole}", self.store),
+        ]
     }
 }
 

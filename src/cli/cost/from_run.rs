@@ -33,7 +33,8 @@ impl FromRun {
         let Some(path) = &self.from_run else { return Ok((Workload::default(), Vec::new())) };
         let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--from-run {}: {e}", path.display()));
         let result = json::read(path).map_err(|e| wrong(&e))?;
-        let measured = |store: &&str| result.windows.iter().any(|w| w.role == "measure" && w.store == **store);
+        let measured =
+            |store: &&str| result.windows.iter().any(|w| w.role == "measure" && w.store == **store);
         let stores: Vec<&str> = result.stores().into_iter().filter(measured).collect();
         let names = short_names(&stores);
         let store = match (&self.store, stores.as_slice()) {
