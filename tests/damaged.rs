@@ -18,6 +18,7 @@ use plimsoll::summary::series::Clocked;
 
 thread_local! {
     static NOW: Cell<usize> = const { Cell::new(0) };
+    static PANICS: Cell<usize> = const { Cell::new(0) };
     static MOST: Cell<usize> = const { Cell::new(0) };
 }
 
@@ -111,6 +112,7 @@ fn ten_thousand_damaged_interval_logs_give_an_error_with_their_name_or_what_ther
     // An intact log needs as much as this; each histogram of a second is a few hundred kilobytes while it is read.
     let usual = most(|| drop(intervals(&run).unwrap())).max(most(|| read().unwrap()));
     let draws = Stream::new(20_261_121, "damaged");
+    std::panic::set_hook(Box::new(|_| PANICS.set(PANICS.get() + 1)));
     let mut errors = 0;
     for number in 0..10_000 {
         let bytes = damaged(&whole, draws, number);
@@ -123,7 +125,8 @@ fn ten_thousand_damaged_interval_logs_give_an_error_with_their_name_or_what_ther
                 done.unwrap_or_else(|_| panic!("number {number} panicked as rows"));
             }
         });
-        let allowed = 2 * usual + 64 * bytes.len() + (32 << 20);
+        assert_eq!(PANICS.get(), 0, "number {number}: a panic was caught");
+        let allowed = 2 * usual + 64 * bytes.len() + (8 << 20);
         assert!(used <= allowed, "number {number}: {used} bytes for a file of {}", bytes.len());
     }
     std::fs::remove_dir_all(&out).unwrap();

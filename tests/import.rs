@@ -3,8 +3,16 @@
 mod support;
 
 use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use plimsoll::import::{r2_bench, replay};
+use arrow_array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray};
+use parquet::arrow::ArrowWriter;
+use parquet::basic::{Compression, GzipLevel, ZstdLevel};
+use parquet::file::properties::WriterProperties;
+use plimsoll::import::{Log, r2_bench, replay, warp};
+use plimsoll::summary::result::RunResult;
 use support::{data, plimsoll, scratch, text};
 
 /// The rows printed for one store, as the notes print them.
@@ -104,4 +112,182 @@ fn an_import_is_a_run_that_shows_and_exports() {
     assert!(sizes.values().all(|size| *size > 500), "{sizes:?}");
     let rows = std::fs::read_to_string(to.join("windows.csv")).unwrap().lines().count();
     assert_eq!(rows, 1 + 5, "a header and one row per phase");
+}
+
+/// A log of R2-bench of a hundred requests, each 50 ms long, one after another; times in `scale` per second.
+struct Requests {
+    scale: f64,
+    latency: Vec<f64>,
+    begins: Option<Vec<f64>>,
+    ends: Vec<f64>,
+    bytes: Vec<i64>,
+    codec: Compression,
+}
+
+impl Requests {
+    fn new(scale: f64, latency: f64) -> Requests {
+        let begins: Vec<f64> = (0..100).map(|i| (1.7e9 + f64::from(i) * 0.05) * scale).collect();
+        Requests {
+            scale,
+            latency: vec![latency; 100],
+            ends: begins.iter().map(|begin| begin + 0.05 * scale).collect(),
+            begins: Some(begins),
+            bytes: vec![1000; 100],
+            codec: Compression::UNCOMPRESSED,
+        }
+    }
+
+    fn write(&self, path: &Path) -> PathBuf {
+        let real = |values: &[f64]| Arc::new(Float64Array::from(values.to_vec())) as ArrayRef;
+        let whole = |values: Vec<i64>| Arc::new(Int64Array::from(values)) as ArrayRef;
+        let mut columns = vec![
+            ("ts", real(&self.ends)),
+            ("end_ts", real(&self.ends)),
+            ("latency_ms", real(&self.latency)),
+            ("bytes", whole(self.bytes.clone())),
+            ("retry_count", whole((0..100).map(|i| i64::from(i % 4 == 0) * 2).collect())),
+            ("concurrency", whole(vec![1; 100])),
+            ("phase_id", Arc::new(StringArray::from(vec!["ramp_1"; 100])) as ArrayRef),
+        ];
+        if let Some(begins) = &self.begins {
+            columns.push(("start_ts", real(begins)));
+        }
+        let batch = RecordBatch::try_from_iter(columns).unwrap();
+        let properties = WriterProperties::builder().set_compression(self.codec).build();
+        let mut writer =
+            ArrowWriter::try_new(File::create(path).unwrap(), batch.schema(), Some(properties)).unwrap();
+        writer.write(&batch).unwrap();
+        writer.close().unwrap();
+        path.to_path_buf()
+    }
+
+    fn read(&self, path: &Path) -> Log {
+        r2_bench::read(&self.write(path)).unwrap().0
+    }
+
+    fn refusal(&self, path: &Path) -> String {
+        r2_bench::read(&self.write(path)).unwrap_err().to_string()
+    }
+}
+
+fn span_ns(log: &Log) -> (u64, u64) {
+    let first = &log.records[0];
+    (first.end_ns - first.start_ns, log.records.last().unwrap().end_ns)
+}
+
+#[test]
+fn units_of_seconds_milliseconds_and_microseconds_are_found() {
+    let file = scratch("units").join("log.parquet");
+    for scale in [1.0, 1e3, 1e6] {
+        for (latency, unit) in [(0.05, "seconds"), (50.0, ""), (50_000.0, "microseconds")] {
+            let mut requests = Requests::new(scale, latency);
+            for starts in [true, false] {
+                if !starts {
+                    // Without starts the latency decides; Little's law says its unit.
+                    requests.begins = None;
+                }
+                let log = requests.read(&file);
+                let (one, all) = span_ns(&log);
+                assert!(one.abs_diff(50_000_000) < 1_000, "{scale} {latency} {starts}: {one} ns");
+                assert!(all.abs_diff(5_000_000_000) < 10_000, "{scale} {latency} {starts}: {all} ns");
+                let noted = log.notes.iter().any(|note| note.contains(&format!("latency_ms is in {unit}")));
+                assert_eq!(noted, !unit.is_empty(), "{:?}", log.notes);
+            }
+        }
+    }
+}
+
+#[test]
+fn retries_and_rows_that_contradict_themselves_are_in_the_run() {
+    let out = scratch("contradiction");
+    let mut requests = Requests::new(1.0, 50.0);
+    requests.latency[7] = 20.0;
+    requests.latency[8] = 90.0;
+    let file = requests.write(&out.join("log.parquet"));
+    let run = plimsoll(&["import", "r2-bench", "--json"]).arg(&file).arg("--out").arg(&out).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let result: RunResult = serde_json::from_slice(&run.stdout).unwrap();
+    let window = &result.windows[0];
+    assert_eq!((window.operations, window.attempts, window.retries), (100, 150, 50));
+    let note = "2 of 100 rows: latency_ms differs from end_ts - start_ts";
+    assert!(result.run.notes.iter().any(|n| n.contains(note)), "{:?}", result.run.notes);
+    assert!(text(&run.stderr).contains(note), "{}", text(&run.stderr));
+}
+
+#[test]
+fn numbers_that_are_none_negative_bytes_and_ends_before_starts_are_refused_with_their_row() {
+    let file = scratch("refused").join("log.parquet");
+    let refusal = |change: fn(&mut Requests)| {
+        let mut requests = Requests::new(1.0, 50.0);
+        change(&mut requests);
+        requests.refusal(&file)
+    };
+    for (message, says) in [
+        (refusal(|r| r.latency[4] = f64::NAN), "log.parquet:5: latency_ms is NaN"),
+        (refusal(|r| r.latency[4] = -1.0), "log.parquet:5: latency_ms is -1, which is negative"),
+        (refusal(|r| r.ends[99] = f64::INFINITY), "log.parquet:100: end_ts is inf"),
+        (refusal(|r| r.bytes[0] = -5), "log.parquet:1: bytes is -5, which is negative"),
+        (refusal(|r| r.ends[2] -= 0.06 * r.scale), "log.parquet:3: end_ts"),
+    ] {
+        assert!(message.contains(says), "{message}, not '{says}'");
+    }
+    let row = |bytes: &str, end: &str| {
+        format!(
+            "op\tbytes\terror\tstart\tend\nGET\t{bytes}\t\t2026-11-21T10:00:05Z\t2026-11-21T10:00:{end}Z\n"
+        )
+    };
+    let csv = scratch("refused-warp").join("log.csv");
+    for (bytes, end, says) in [
+        ("-5", "06", "log.csv:2: bytes '-5'"),
+        ("5", "04", "log.csv:2: end 2026-11-21T10:00:04Z is before start"),
+    ] {
+        std::fs::write(&csv, row(bytes, end)).unwrap();
+        let message = warp::read(&csv).unwrap_err().to_string();
+        assert!(message.contains(says), "{message}");
+    }
+}
+
+#[test]
+fn compressed_parquet_is_read() {
+    let file = scratch("codecs").join("log.parquet");
+    let codecs = [
+        Compression::SNAPPY,
+        Compression::GZIP(GzipLevel::default()),
+        Compression::ZSTD(ZstdLevel::default()),
+        Compression::LZ4_RAW,
+        Compression::LZ4,
+    ];
+    for codec in codecs {
+        let log = Requests { codec, ..Requests::new(1.0, 50.0) }.read(&file);
+        assert_eq!(log.records.len(), 100, "{codec:?}");
+    }
+}
+
+/// A frame of repeated bytes: a megabyte of zeros in four bytes, as often as wanted (RFC 8878, 3.1.1.2: a block of type RLE).
+fn zstd_of_repeated(head: &[u8], byte: u8, times: usize) -> Vec<u8> {
+    const BLOCK: u32 = 128 * 1024;
+    let mut out = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58];
+    let block = |kind: u32, size: u32, last: bool| {
+        (size << 3 | kind << 1 | u32::from(last)).to_le_bytes()[..3].to_vec()
+    };
+    out.extend(block(0, head.len() as u32, false));
+    out.extend_from_slice(head);
+    for number in 1..=times {
+        out.extend(block(1, BLOCK, number == times));
+        out.push(byte);
+    }
+    out
+}
+
+#[test]
+fn a_zstandard_bomb_is_refused_before_it_expands() {
+    let file = scratch("bomb").join("warp.csv.zst");
+    let header = b"op\tbytes\terror\tstart\tend\n";
+    for (byte, says) in [(b'x', "warp.csv.zst:2: the line is longer than 64 KiB"), (b'\n', "times its size")]
+    {
+        // Four gigabytes.
+        std::fs::write(&file, zstd_of_repeated(header, byte, 32 * 1024)).unwrap();
+        let message = warp::read(&file).unwrap_err().to_string();
+        assert!(message.contains(says), "{message}");
+    }
 }

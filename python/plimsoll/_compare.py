@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +37,10 @@ class Row:
     """The smallest relative change that could have been shown."""
     primary: bool
     """Whether it was declared beforehand."""
+    base_client_limited: str | None = None
+    """What limited the client on the base's side; its figure is then a bound."""
+    other_client_limited: str | None = None
+    """The same of the other side."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,8 @@ class Comparison:
     """What differs about who measured."""
     rows: list[Row]
     """Figure by figure."""
+    loads: list[str] = field(default_factory=list)
+    """What differs about the loads of imported runs."""
 
     @property
     def primary(self) -> Row | None:
@@ -78,10 +84,11 @@ def compare(*runs: Run | str | Path, primary: str | None = None) -> list[Compari
 def _comparison(document: dict[str, Any]) -> Comparison:
     names = ("phase", "operation", "metric", "unit", "change", "change_low", "change_high", "verdict", "smallest", "primary")
     rows = [
-        Row(base=row["base"]["value"], other=row["other"]["value"], **{name: row[name] for name in names})
+        Row(base=row["base"]["value"], other=row["other"]["value"], **{name: row[name] for name in names},
+            base_client_limited=row["base"].get("client_limited"), other_client_limited=row["other"].get("client_limited"))
         for row in document["rows"]
     ]
-    return Comparison(document["base"]["name"], document["other"]["name"], document["clients"], rows)
+    return Comparison(document["base"]["name"], document["other"]["name"], document["clients"], rows, document["loads"])
 
 
 def _binary() -> str:

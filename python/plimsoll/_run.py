@@ -45,7 +45,8 @@ class Run:
     def confidence(self) -> pl.DataFrame:
         """One row per figure of the measured phases: value, and the ends of its 95% interval, where there is one."""
         schema = {"store": pl.String, "phase": pl.String, "step": pl.Int64, "operation": pl.String, "metric": pl.String,
-                  "unit": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "needs_s": pl.Float64}
+                  "unit": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "needs_s": pl.Float64,
+                  "client_limited": pl.String}
         rows = [{name: row.get(name) for name in schema} for row in self.result.get("confidence", [])]
         return pl.DataFrame(rows, schema=schema)
 

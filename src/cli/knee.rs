@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(figures.client_limit.as_ref().map(|limit| limit.per_s), Some(1000.0));
         assert_eq!(figures.steps.len(), 4 + 2, "doubled to 1600/s, which was tried twice");
         let sentence = crate::report::terminal::knee::sentence(&figures);
-        assert!(sentence.contains("the client, not the store, limits at 1,000/s (cpu: 99%"), "{sentence}");
+        assert!(sentence.contains("the client, not the store, limits at 1000/s (cpu: 99%"), "{sentence}");
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use arrow_array::{ArrayRef, RecordBatch};
 use arrow_ipc::reader::StreamReader;
 use arrow_ipc::writer::StreamWriter;
-use arrow_ipc::{self as ipc, MessageHeader, root_as_message};
+use arrow_ipc::{self as ipc, root_as_message};
 use arrow_schema::{ArrowError, DataType, Schema};
 
 /// The stream.
@@ -74,6 +74,7 @@ impl Batches {
             head: Vec::new(),
             given: 0,
             body: 0,
+            widths: Vec::new(),
             ended: false,
         };
         let reader = whole(path, || StreamReader::try_new(from, None).map_err(to_io))?
@@ -124,6 +125,8 @@ struct Checked<R> {
     given: usize,
     /// Bytes of its body that are still to be passed on.
     body: u64,
+    /// Bytes of a value of each buffer of a batch.
+    widths: Vec<u64>,
     ended: bool,
 }
 
@@ -162,12 +165,12 @@ impl<R: Read> Checked<R> {
         if body > self.left {
             return Ok(false);
         }
-        let batch = match message.header_type() {
-            MessageHeader::DictionaryBatch => message.header_as_dictionary_batch().and_then(|d| d.data()),
-            _ => message.header_as_record_batch(),
-        };
-        if let Some(batch) = batch {
-            fits(&batch, body).map_err(wrong)?;
+        if let Some(schema) = message.header_as_schema() {
+            self.widths = schema.fields().into_iter().flatten().flat_map(|field| widths(&field)).collect();
+        } else if let Some(batch) = message.header_as_record_batch() {
+            fits(&batch, body, &self.widths).map_err(wrong)?;
+        } else if let Some(batch) = message.header_as_dictionary_batch().and_then(|d| d.data()) {
+            fits(&batch, body, &TEXT).map_err(wrong)?;
         }
         self.body = body;
         self.left -= body;
@@ -175,8 +178,25 @@ impl<R: Read> Checked<R> {
     }
 }
 
-/// Whether a batch's columns lie within its body.
-fn fits(batch: &ipc::RecordBatch<'_>, body: u64) -> Result<(), &'static str> {
+/// Buffers of a column of texts or bytes: validity, offsets, content.
+const TEXT: [u64; 3] = [1, 4, 1];
+
+/// Bytes of a value of each buffer of a column.
+fn widths(field: &ipc::Field<'_>) -> Vec<u64> {
+    if field.dictionary().is_some() {
+        return vec![1, 4];
+    }
+    match field.type_type() {
+        ipc::Type::Utf8 | ipc::Type::Binary => TEXT.to_vec(),
+        ipc::Type::Int => {
+            vec![1, field.type_as_int().map_or(8, |int| u64::from(int.bitWidth().unsigned_abs() / 8).max(1))]
+        }
+        _ => vec![1, 8],
+    }
+}
+
+/// Whether a batch's columns lie within its body, in whole values.
+fn fits(batch: &ipc::RecordBatch<'_>, body: u64, widths: &[u64]) -> Result<(), &'static str> {
     // A value takes a bit at least.
     let rows = |n: i64| u64::try_from(n).is_ok_and(|n| n <= body.saturating_mul(8));
     let nodes = batch.nodes().into_iter().flatten();
@@ -192,11 +212,16 @@ fn fits(batch: &ipc::RecordBatch<'_>, body: u64) -> Result<(), &'static str> {
         let ends = u64::try_from(buffer.offset()).ok().zip(u64::try_from(buffer.length()).ok());
         ends.and_then(|(offset, length)| offset.checked_add(length)).is_some_and(|end| end <= body)
     };
-    if batch.buffers().into_iter().flatten().all(inside) {
-        Ok(())
-    } else {
-        Err("a column reaches beyond its end")
+    let buffers: Vec<&ipc::Buffer> = batch.buffers().into_iter().flatten().collect();
+    if buffers.len() != widths.len() {
+        return Err("it has other columns than the stream");
     }
+    if !buffers.iter().all(|buffer| inside(buffer)) {
+        return Err("a column reaches beyond its end");
+    }
+    // Arrow's reader takes a part of a value for a defect of its caller and panics.
+    let parts = buffers.iter().zip(widths).any(|(buffer, width)| buffer.length().unsigned_abs() % width != 0);
+    if parts { Err("a column ends within a value") } else { Ok(()) }
 }
 
 impl<R: Read> Read for Checked<R> {

@@ -437,7 +437,7 @@ mod tests {
     fn a_store_that_fails_three_quarters_of_its_operations_fails_an_objective_on_errors() {
         // It broke after a quarter of the run: the seconds are anything but independent.
         let broken: Vec<u64> = (0..60).map(|s| if s < 15 { 10 } else { 1000 }).collect();
-        for bound in ["errors < 1%", "get.errors < 5%", "get.p99 < 10s", "get.p50 < 10s"] {
+        for bound in ["errors < 1%", "get.errors < 5%", "get.p99 < 10s", "get.p90 < 10s"] {
             assert_eq!(outcome(bound, &broken, 1000), Outcome::Fail, "{bound}");
         }
         let half: Vec<u64> = (0..60).map(|s| if s % 7 < 5 { 950 } else { 300 }).collect();
