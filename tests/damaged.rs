@@ -71,7 +71,7 @@ fn damaged(whole: &[u8], draws: Stream, number: u64) -> Vec<u8> {
             3 => out.truncate(at.max(1)),
             4 => drop(out.drain(at..(at + 1 + next(64)).min(out.len()))),
             _ => {
-                let piece = out[at..(at + 1 + next(256)).min(whole.len()).min(out.len())].to_vec();
+                let piece = out[at..(at + 1 + next(256)).min(out.len())].to_vec();
                 out.splice(at..at, piece);
             }
         }
@@ -112,7 +112,10 @@ fn ten_thousand_damaged_interval_logs_give_an_error_with_their_name_or_what_ther
     // An intact log needs as much as this; each histogram of a second is a few hundred kilobytes while it is read.
     let usual = most(|| drop(intervals(&run).unwrap())).max(most(|| read().unwrap()));
     let draws = Stream::new(20_261_121, "damaged");
-    std::panic::set_hook(Box::new(|_| PANICS.set(PANICS.get() + 1)));
+    std::panic::set_hook(Box::new(|panic| {
+        PANICS.set(PANICS.get() + 1);
+        eprintln!("{panic}");
+    }));
     let mut errors = 0;
     for number in 0..10_000 {
         let bytes = damaged(&whole, draws, number);

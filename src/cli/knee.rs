@@ -229,7 +229,7 @@ impl Knee {
         self.steps.push(step);
     }
 
-    /// The next rate to try; `None` when the search is over.
+    /// Returns the next rate to try; `None` when the search is over.
     fn next_rate(&self) -> Option<f64> {
         if self.client_limit.is_some() { None } else { self.search.next() }
     }

@@ -118,7 +118,7 @@ impl Disagreements {
         self.differ += u64::from((latency_ms - between_ms).abs() > allowed);
     }
 
-    /// The note on them; `latency`, `start` and `end` are the columns' names.
+    /// Returns the note on them; `latency`, `start` and `end` are the names of the columns.
     fn note(&self, latency: &str, start: &str, end: &str) -> Option<String> {
         (self.differ > 0).then(|| {
             format!(

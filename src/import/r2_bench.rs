@@ -89,7 +89,7 @@ impl Columns<'_> {
         ImportError::at(self.file, self.first + row as u64, reason)
     }
 
-    /// A number, if the row has one; times of a timestamp type in seconds.
+    /// Returns a number, if the row has one; times of a timestamp type in seconds.
     fn real(&self, name: &str, row: usize) -> Result<Option<f64>, ImportError> {
         let Some(column) = self.batch.column_by_name(name).filter(|c| !c.is_null(row)) else {
             return Ok(None);
@@ -99,13 +99,13 @@ impl Columns<'_> {
         if value.is_finite() { Ok(Some(value)) } else { Err(self.at(row, format!("{name} is {value}"))) }
     }
 
-    /// A number that the row must have.
+    /// Returns a number that the row must have.
     fn need(&self, name: &str, row: usize) -> Result<f64, ImportError> {
         let missing = || self.at(row, format!("no {name}; is it a log of R2-bench?"));
         self.real(name, row)?.ok_or_else(missing)
     }
 
-    /// A count that the row must have.
+    /// Returns a count that the row must have.
     fn count(&self, name: &str, row: usize) -> Result<u64, ImportError> {
         let value = self.need(name, row)?;
         if value < 0.0 {
@@ -123,7 +123,7 @@ impl Columns<'_> {
         plain.or_else(|| column.as_string_opt::<i64>().map(|c| c.value(row).to_string()))
     }
 
-    /// The row's phase, and its figures in the units of the log.
+    /// Returns the phase of a row, and its figures in the units of the log.
     fn row(&self, row: usize) -> Result<(String, Row), ImportError> {
         let no_phase = || self.at(row, "no phase_id; is it a log of R2-bench?");
         let phase = self.text("phase_id", row).ok_or_else(no_phase)?;
@@ -164,7 +164,7 @@ impl Columns<'_> {
     }
 }
 
-/// A column's value as a number; timestamps in seconds.
+/// Returns a value of a column as a number; timestamps in seconds.
 fn number(column: &dyn Array, row: usize) -> Option<f64> {
     macro_rules! of {
         ($($kind:ty => $scale:expr),+ $(,)?) => {

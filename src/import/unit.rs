@@ -17,7 +17,7 @@ pub enum Unit {
 impl Unit {
     const ALL: [Unit; 4] = [Unit::S, Unit::Ms, Unit::Us, Unit::Ns];
 
-    /// Seconds of one.
+    /// Returns the seconds of one.
     pub fn seconds(self) -> f64 {
         match self {
             Unit::S => 1.0,
@@ -27,7 +27,7 @@ impl Unit {
         }
     }
 
-    /// Name for people.
+    /// Returns its name for messages.
     pub fn name(self) -> &'static str {
         match self {
             Unit::S => "seconds",
@@ -37,7 +37,7 @@ impl Unit {
         }
     }
 
-    /// The unit that a column's name ends with: `latency_ms`.
+    /// Returns the unit that a column's name ends with: `latency_ms`.
     pub fn of_name(column: &str) -> Option<Unit> {
         let ending = column.rsplit_once('_')?.1;
         match ending {
@@ -49,7 +49,7 @@ impl Unit {
         }
     }
 
-    /// The unit of Unix times of which `latest` is one: today is about 1.8e9 s. `None` for times that count from elsewhere.
+    /// Returns the unit of Unix times of which `latest` is one: today is about 1.8e9 s. `None` for times that count from elsewhere.
     pub fn of_unix(latest: f64) -> Option<Unit> {
         match latest {
             x if x < 1e9 => None,
@@ -60,7 +60,7 @@ impl Unit {
         }
     }
 
-    /// The unit in which the figures of `pairs` equal what is beside them in seconds, by the median of their ratios; `None` when no unit
+    /// Returns the unit in which the figures of `pairs` equal what is beside them in seconds, by the median of their ratios; `None` when no unit
     /// comes within a factor of `within`.
     pub fn of_pairs(pairs: impl Iterator<Item = (f64, f64)>, within: f64) -> Option<Unit> {
         let known = pairs.filter(|(figure, seconds)| *figure > 0.0 && *seconds > 0.0);

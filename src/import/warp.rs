@@ -90,7 +90,7 @@ impl<'a> Lines<'a> {
         Ok(Lines { file, from, line: Vec::new(), number: 0, left })
     }
 
-    /// The next line, without its end; `None` behind the last one.
+    /// Reads the next line, without its end; `None` behind the last one.
     fn next(&mut self) -> Result<Option<&str>, ImportError> {
         self.number += 1;
         let at = |reason: String| ImportError::at(self.file, self.number, reason);

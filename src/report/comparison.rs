@@ -210,7 +210,7 @@ impl Row {
         format!("{}{note}", self.verdict)
     }
 
-    /// Which sides' figures are only bounds, because the client was the limit: `; a bound: the client limited the base`.
+    /// Names the sides whose figures are bounds because the client was the limit: `; a bound: the client limited the base`.
     pub fn bound_text(&self) -> &'static str {
         match (&self.base.client_limited, &self.other.client_limited) {
             (None, None) => "",
@@ -254,7 +254,7 @@ impl Comparison {
         }
     }
 
-    /// What keeps the answer from being about the stores alone: other clients, other loads, a limited client.
+    /// Returns what the answer is about beside the stores: different clients, different loads, a limited client.
     fn reservations(&self, row: &Row) -> String {
         let mut out = String::new();
         if !self.clients.is_empty() {
@@ -281,7 +281,7 @@ impl Comparison {
         out
     }
 
-    /// Each side and operation in which the client was the limit, one line each.
+    /// Returns a line for each side and operation in which the client was the limit.
     pub fn limits(&self) -> Vec<String> {
         let mut out = Vec::new();
         for row in &self.rows {

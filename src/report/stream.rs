@@ -48,7 +48,7 @@ impl Stream {
     }
 }
 
-/// An error about a file of a run directory.
+/// Returns an error about a file of a run directory.
 pub(super) fn invalid(path: &Path, what: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
 }
@@ -95,12 +95,12 @@ impl Batches {
         }
     }
 
-    /// The columns.
+    /// Returns the columns.
     pub(super) fn schema(&self) -> Arc<Schema> {
         self.reader.schema()
     }
 
-    /// The next batch; `None` at the end.
+    /// Reads the next batch; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<RecordBatch>> {
         let reader = &mut self.reader;
         whole(&self.path, || reader.next().transpose().map_err(to_io))?
@@ -141,7 +141,7 @@ impl<R: Read> Checked<R> {
         Ok(read == n)
     }
 
-    /// The 32-bit number that ends the head.
+    /// Returns the 32-bit number that ends the head.
     fn last_word(&self) -> u32 {
         let word = self.head.last_chunk::<4>().copied().unwrap_or_default();
         u32::from_le_bytes(word)
@@ -181,7 +181,7 @@ impl<R: Read> Checked<R> {
 /// Buffers of a column of texts or bytes: validity, offsets, content.
 const TEXT: [u64; 3] = [1, 4, 1];
 
-/// Bytes of a value of each buffer of a column.
+/// Returns the bytes of a value of each buffer of a column.
 fn widths(field: &ipc::Field<'_>) -> Vec<u64> {
     if field.dictionary().is_some() {
         return vec![1, 4];
@@ -195,7 +195,7 @@ fn widths(field: &ipc::Field<'_>) -> Vec<u64> {
     }
 }
 
-/// Whether a batch's columns lie within its body, in whole values.
+/// Checks that a batch's columns lie within its body, in whole values.
 fn fits(batch: &ipc::RecordBatch<'_>, body: u64, widths: &[u64]) -> Result<(), &'static str> {
     // A value takes a bit at least.
     let rows = |n: i64| u64::try_from(n).is_ok_and(|n| n <= body.saturating_mul(8));

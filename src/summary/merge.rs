@@ -218,4 +218,28 @@ mod tests {
         assert_eq!(merge(&[&window], How::Parallel), Some(window));
         assert_eq!(merge(&[], How::Parallel), None);
     }
+
+    #[test]
+    fn merged_windows_with_failures_are_not_saturated() {
+        let window = |failed: u64| Window {
+            window_s: 10.0,
+            offered_per_s: Some(1000.0),
+            achieved_per_s: 900.0,
+            errors: BTreeMap::from([("503 SlowDown".to_string(), failed)]),
+            ..Window::default()
+        };
+        let saturated =
+            |failed| merge(&[&window(failed), &window(failed)], How::Consecutive).unwrap().saturated;
+        assert_eq!((saturated(0), saturated(1000)), (true, false));
+    }
+
+    #[test]
+    fn a_limited_client_in_some_windows_marks_them_all() {
+        let window =
+            |why: Option<&str>| Window { client_limited: why.map(str::to_string), ..Window::default() };
+        let (limited, free) = (window(Some("cpu: 90%")), window(None));
+        assert_eq!(client_limited(&[&free, &limited, &free]).as_deref(), Some("cpu: 90%, in 1 of 3 windows"));
+        assert_eq!(client_limited(&[&limited, &limited]).as_deref(), Some("cpu: 90%"));
+        assert_eq!(client_limited(&[&free]), None);
+    }
 }

@@ -88,14 +88,8 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
     let open = phase.load.is_open();
     let achieved = tally.completed as f64 / window_s;
     let offered = tally.intended as f64 / window_s;
-    let backlog = tally.intended.saturating_sub(tally.begun) as f64;
     let in_flight_mean = tally.in_flight_ns as f64 / 1e9 / window_s;
-    // Throughput that is missing because operations failed is not saturation.
-    let ended = tally.completed + tally.failures();
-    let saturated = open
-        && tally.intended > 0
-        && (falls_short(tally.intended as f64, ended as f64, in_flight_mean)
-            || backlog > (BACKLOG_SHARE * tally.intended as f64).max(1.0));
+    let saturated = open && saturated(tally, in_flight_mean);
     let mut histograms = BTreeMap::new();
     for (name, latencies) in [
         ("service", &tally.service),
@@ -169,6 +163,15 @@ pub fn settled(state: &WindowState) -> bool {
             .all(|t| (t.in_flight_ns - t.overlap_ns as i128).abs() * 1000 <= t.in_flight_ns)
 }
 
+/// Whether fewer operations ended than were offered, or the backlog grew. Throughput that is missing because operations failed is not
+/// saturation.
+fn saturated(tally: &Tally, in_flight_mean: f64) -> bool {
+    let (intended, ended) = (tally.intended as f64, (tally.completed + tally.failures()) as f64);
+    let backlog = tally.intended.saturating_sub(tally.begun) as f64;
+    tally.intended > 0
+        && (falls_short(intended, ended, in_flight_mean) || backlog > (BACKLOG_SHARE * intended).max(1.0))
+}
+
 /// Whether fewer operations ended (well or not) than offered, by more than 1% and by more than chance at the window's edges explains:
 /// what is in flight at its end does not end in it, what was in flight at its beginning is, and the difference of the two varies
 /// by about the square root of twice the mean (a Poisson count each).
@@ -196,8 +199,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failed_operations_are_not_missing_throughput() {
-        assert!(falls_short(10_000.0, 9_000.0, 4.0), "a tenth never ended");
-        assert!(!falls_short(10_000.0, 9_000.0 + 1_000.0, 4.0), "a tenth failed");
+    fn throughput_that_failed_is_not_missing_because_of_saturation() {
+        let tally = |failed: u64| Tally {
+            intended: 10_000,
+            begun: 10_000,
+            completed: 9_000,
+            errors: [("503 SlowDown".to_string(), failed)].into_iter().collect(),
+            ..Tally::default()
+        };
+        assert!(saturated(&tally(0), 4.0), "a tenth never ended");
+        assert!(!saturated(&tally(1_000), 4.0), "a tenth failed");
+        assert!(saturated(&Tally { begun: 9_000, ..tally(1_000) }, 4.0), "a tenth was never begun");
     }
 }

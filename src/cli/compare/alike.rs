@@ -58,7 +58,7 @@ fn fields(path: &str, base: &Table, other: &Table, ignored: &[&str]) -> Option<S
 /// Loads of imported runs that differ by more than this share are reported: what the log shows of a load varies a little by itself.
 const ALIKE: f64 = 0.05;
 
-/// What differs about the loads of two runs of which one was imported: no experiment describes them, so their windows do.
+/// Returns what differs about the loads of two runs of which one was imported: no experiment describes them, so their windows do.
 pub fn loads(base: &RunResult, other: &RunResult, series: &[(&Series, &Series)]) -> Vec<String> {
     if base.run.imported.is_none() && other.run.imported.is_none() {
         return Vec::new();
@@ -99,8 +99,8 @@ fn load_differs(a: &Window, b: &Window) -> Vec<String> {
     out
 }
 
-/// What differs about the clients, in words; the verdict is then about them, too. Of an imported run the client is not known, which differs
-/// from every client, also from another unknown one.
+/// Returns what differs about the clients; the verdict is then about them, too. The client of an imported run is unknown and differs from
+/// every other.
 pub fn clients(base: &Run, other: &Run) -> Vec<String> {
     let unknown =
         |run: &Run| run.result.run.imported.is_some() && run.environment.machine == Machine::default();

@@ -22,16 +22,16 @@ impl<'a> Side<'a> {
         Side { run, store: store.into(), subject: Subject { run: id, store: store.into(), name } }
     }
 
-    /// Its measured series.
+    /// Returns its measured series.
     pub fn series(&self) -> impl Iterator<Item = &Series> {
         self.run.series.iter().filter(|s| s.role == "measure" && s.store == self.store)
     }
 
-    /// Names of a side, the shortest first; each says more than the one before. `alone` says that its run measured no other store.
+    /// Returns names of a side, the shortest first. `alone`: its run measured no other store.
     fn names(&self, short: &str, alone: bool) -> [String; 5] {
         let (id, path) = (&self.subject.run, &self.run.path);
         let directory = path.file_name().map_or_else(|| id.clone(), |n| n.to_string_lossy().into_owned());
-        // The store says nothing if the other side has the same.
+        // A run with one store is named by the run alone.
         let within = |run: &str| if alone { run.to_string() } else { format!("{short} in {run}") };
         let whole = path.display().to_string();
         [

@@ -62,7 +62,12 @@ pub(super) fn tally(comparisons: &[Comparison]) -> String {
     let told = ["faster", "slower", "no difference shown", "cannot tell"];
     let parts = told.iter().map(|v| (count(v), v)).filter(|(n, _)| *n > 0).map(|(n, v)| format!("{n} {v}"));
     let figure = verdicts.first().map_or(String::new(), |(_, label)| format!(" in {label}"));
-    format!("{} comparisons{figure}: {}", verdicts.len(), parts.collect::<Vec<_>>().join(", "))
+    let bounds = comparisons.iter().filter(|c| !c.limits().is_empty()).count();
+    let bounds = match bounds {
+        0 => String::new(),
+        n => format!("; {n} of them are bounds, because the client was the limit"),
+    };
+    format!("{} comparisons{figure}: {}{bounds}", verdicts.len(), parts.collect::<Vec<_>>().join(", "))
 }
 
 /// A comparison as the template has it.
@@ -101,7 +106,7 @@ pub(super) fn what(result: &RunResult, environment: &Environment, stores: &[&str
     )
 }
 
-/// What the headline begins with, the worst first: failed operations, then a client that was the limit.
+/// Returns what the headline begins with: failed operations, the largest share first, then rows in which the client was the limit.
 pub(super) fn warnings(rows: &[Row], name: impl Fn(usize) -> String) -> Vec<String> {
     let mut failed: Vec<(f64, String)> = Vec::new();
     let mut limited: Vec<String> = Vec::new();
@@ -122,7 +127,7 @@ pub(super) fn warnings(rows: &[Row], name: impl Fn(usize) -> String) -> Vec<Stri
     [first_of(failed, "rows with failures"), first_of(limited, "rows limited by the client")].concat()
 }
 
-/// The first few of `lines`, and how many more there are.
+/// Returns the first few of `lines`, and how many more there are.
 fn first_of(mut lines: Vec<String>, what: &str) -> Vec<String> {
     let more = lines.len().saturating_sub(MANY);
     lines.truncate(MANY);

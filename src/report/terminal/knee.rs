@@ -38,7 +38,7 @@ pub fn sentence(knee: &KneeFigures) -> String {
     }
 }
 
-/// How a step came out: `holds`, `breaks: 97.20% of operations within get.p99 < 10ms; limited by the client (cpu: 95% ...)`.
+/// Describes how a step came out: `holds`, `breaks: 97.20% of operations within get.p99 < 10ms; limited by the client (cpu: 95% ...)`.
 pub fn verdict(step: &KneeStep) -> String {
     let own = step.broke.as_ref().map_or("holds".to_string(), |what| format!("breaks: {what}"));
     match &step.client_limited {
