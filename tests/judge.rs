@@ -93,6 +93,26 @@ fn a_short_run_has_no_interval_and_says_how_long_it_should_be() {
     assert!(lenient.status.success());
 }
 
+#[test]
+fn a_store_that_broke_down_fails_its_objectives_also_where_cannot_tell_passes() {
+    let out = scratch("broke-down");
+    let broken = made(&out, "broken", |m| m.broken_from = Some(15));
+    for slo in ["errors < 1%", "get.p99 < 10s"] {
+        let check = ["check", name(&broken), "--slo", slo, "--cannot-tell", "pass"];
+        fails(&check, 1, &["1 objective missed"]);
+        assert!(text(&run(&check).stdout).contains("FAIL"), "{slo}");
+    }
+    // Five seconds, no operation in time: short, but beyond doubt.
+    let late = made(&out, "late", |m| m.seconds = 5);
+    fails(
+        &["check", name(&late), "--slo", "get.p99 < 10us", "--cannot-tell", "pass"],
+        1,
+        &["1 objective missed"],
+    );
+    let few = made(&out, "few", |m| (m.seconds, m.per_s) = (1, 3));
+    fails(&["check", name(&few), "--slo", "get.p99 < 10us"], 1, &["cannot be told"]);
+}
+
 /// Which of two stores begins depends on the seed.
 #[test]
 fn the_base_is_the_first_store_of_the_experiment_whichever_ran_first() {

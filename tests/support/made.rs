@@ -33,6 +33,8 @@ pub struct Made {
     pub per_s: u64,
     /// Operations of each second that fail.
     pub failed: u64,
+    /// The second from which all operations fail.
+    pub broken_from: Option<u64>,
     /// How much seconds differ: spread of the logarithm of their latencies.
     pub spread: f64,
     /// From where it was measured.
@@ -59,6 +61,7 @@ impl Default for Made {
             seconds: 60,
             per_s: 200,
             failed: 0,
+            broken_from: None,
             spread: 0.05,
             vantage: String::new(),
             size: "1 KiB".into(),
@@ -74,7 +77,9 @@ impl Default for Made {
 impl Made {
     fn tally(&self, draws: Stream, number: u64, factor: f64) -> Tally {
         let level = (self.spread * draws.normal(number)).exp() * factor;
-        let good = self.per_s - self.failed;
+        let broken = self.broken_from.is_some_and(|from| number % 1000 >= from);
+        let failed = if broken { self.per_s } else { self.failed };
+        let good = self.per_s - failed;
         let mut tally = Tally {
             operations: self.per_s,
             attempts: self.per_s,
@@ -83,8 +88,8 @@ impl Made {
             bytes: good as f64 * 1024.0,
             ..Tally::default()
         };
-        if self.failed > 0 {
-            tally.errors.insert("503 SlowDown".into(), self.failed);
+        if failed > 0 {
+            tally.errors.insert("503 SlowDown".into(), failed);
         }
         for i in 0..good {
             let ns = 3e6 * level * (0.5 * draws.normal((number << 24) + i + 1)).exp();
