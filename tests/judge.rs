@@ -237,6 +237,41 @@ fn every_operation_with_content_has_a_body_time() {
     }
 }
 
+/// A store in the client's own memory is as fast as the client, so what breaks is the client.
+#[test]
+fn a_search_for_the_knee_that_the_client_limits_says_so_and_stops() {
+    let out = scratch("client-knee");
+    let search = [
+        "run",
+        "knee",
+        "--store",
+        "memory:",
+        "--slo",
+        "get.p99 < 1ms",
+        "--from",
+        "500000/s",
+        "--to",
+        "500000/s",
+        "--step",
+        "1s",
+        "--json",
+        "--out",
+        name(&out),
+    ];
+    let done = run(&search);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let result: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let knee = &result["knee"];
+    assert!(knee["client_limit"]["per_s"].as_f64().unwrap() > 0.0, "{knee}");
+    assert_eq!(knee["steps"].as_array().unwrap().len(), 2, "tried again once, never halved: {knee}");
+    assert!(knee["breaks_per_s"].is_null() && knee["holds_per_s"].is_null(), "{knee}");
+    let path = std::fs::read_dir(&out).unwrap().flatten().next().unwrap().path();
+    let shown = text(&run(&["show", name(&path)]).stdout);
+    for part in ["the client, not the store, limits at", "; limited by the client ("] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+}
+
 #[test]
 fn objectives_pass_and_fail_and_junit_has_them() {
     let out = scratch("check");

@@ -249,7 +249,10 @@ async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Resul
 /// The next operation for lane `id`, if one is due: from the backlog first, then from a closed loop.
 pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Task> {
     if let Some(task) = context.backlog.borrow_mut().pop_front() {
-        let ready_ns = task.ready_ns.max(free_since_ns);
+        let phase = context.phase(task.phase);
+        // While another lane is idle, the operation could have begun when it was due: what is late then is the client.
+        let idle = context.slots.working() + 1 < context.share(phase.load.lanes()) && phase.cooldown_ns == 0;
+        let ready_ns = if idle { task.ready_ns } else { task.ready_ns.max(free_since_ns) };
         return Some(Task { ready_ns, ..task });
     }
     let index = context.closed.get()?;
