@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::exit::Exit;
-use super::out::say;
+use super::out::{note, say};
 use super::report::of_run;
 use super::session::confide;
 use super::session::run_id;
@@ -59,7 +59,7 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
             (log, Some(table))
         }
     };
-    log.notes.iter().for_each(|note| eprintln!("note: {note}"));
+    log.notes.iter().for_each(|text| note(format_args!("note: {text}")));
     let imported = replay(&log);
     let mut result =
         result_of(&log, &imported, if arguments.tool == Tool::Warp { "warp" } else { "r2-bench" });

@@ -207,7 +207,7 @@ impl Knee {
             client_limited,
         };
         if !self.quiet {
-            note(format_args!("{offered:>10.1}/s  {}", verdict(&done));
+            note(format_args!("{offered:>10.1}/s  {}", verdict(&done)));
         }
         self.note(rate, done);
     }
