@@ -142,6 +142,15 @@ impl Properties {
         Ok(out)
     }
 
+    /// Reads the text of one file.
+    ///
+    /// # Errors
+    /// See [`PropertyError`].
+    pub fn parse(file: &str, text: &str) -> Result<Properties, PropertyError> {
+        let mut out = Properties::default();
+        out.add_text(file, text).map(|()| out)
+    }
+
     /// Reads the text of a file.
     fn add_text(&mut self, file: &str, text: &str) -> Result<(), PropertyError> {
         for line in LogicalLines::of(text) {

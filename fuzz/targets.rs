@@ -1,0 +1,151 @@
+//! What is fuzzed: one function for each parser that reads what somebody else wrote. `cargo fuzz` runs them guided by coverage,
+//! `tests/fuzz.rs` on the committed corpus and seeded mutations of it. A target must return, whatever its input.
+
+use http::request::Parts;
+
+use plimsoll::cost::book::Prices;
+use plimsoll::experiment::resolve;
+use plimsoll::experiment::ycsb::properties::{Family, Properties};
+use plimsoll::experiment::ycsb::{Part, RecordEncoding, to_written};
+use plimsoll::report::read::intervals;
+use plimsoll::s3::chunked::{ChunkSigner, decode};
+use plimsoll::s3::credentials::Credentials;
+use plimsoll::s3::error::S3Error;
+use plimsoll::s3::message::{Listing, completed, delete_many_failure, upload_id, uploads, versions};
+use plimsoll::s3::sign::derive_key;
+use plimsoll::s3::xml::Element;
+use plimsoll::server::ops::get::parse_range;
+use plimsoll::server::{accepts, auth, route};
+use plimsoll::store::url;
+
+/// A target and its name, which is also that of its corpus.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// All targets.
+pub const TARGETS: &[Target] = &[
+    ("xml_client", xml_client),
+    ("xml_server", xml_server),
+    ("aws_chunked", aws_chunked),
+    ("sigv4_header", sigv4_header),
+    ("sigv4_query", sigv4_query),
+    ("range", range),
+    ("store_url", store_url),
+    ("experiment", experiment),
+    ("ycsb_properties", ycsb_properties),
+    ("arrow_log", arrow_log),
+    ("price_book", price_book),
+    ("request_head", request_head),
+];
+
+/// Answers that a client reads.
+pub fn xml_client(data: &[u8]) {
+    let _ = Listing::parse(data);
+    let _ = uploads(data);
+    let _ = versions(data);
+    let _ = upload_id(data);
+    let _ = completed(data);
+    let _ = delete_many_failure(data);
+    let _ = S3Error::parse(500, "", data);
+    let _ = S3Error::inside_success("", data);
+}
+
+/// Bodies that the server reads.
+pub fn xml_server(data: &[u8]) {
+    if let Ok(root) = Element::parse(data) {
+        let _ = root.all("Object").chain(root.all("Part")).map(|e| e.text_of("Key")).count();
+    }
+}
+
+pub fn aws_chunked(data: &[u8]) {
+    let _ = decode(data, None);
+    let mut signer = ChunkSigner {
+        key: derive_key("secret", "20261121", "us-east-1", "s3"),
+        date_time: "20261121T000000Z".into(),
+        scope: "20261121/us-east-1/s3/aws4_request".into(),
+        previous: "0".repeat(64),
+    };
+    let _ = decode(data, Some(&mut signer));
+}
+
+/// A request from a method, a target and header lines; `None` if HTTP cannot carry it.
+fn request(method: &str, target: &str, lines: &str) -> Option<Parts> {
+    let mut builder = http::Request::builder().method(method).uri(target);
+    for line in lines.lines() {
+        let (name, value) = line.split_once(':')?;
+        builder = builder.header(name.trim(), value.trim());
+    }
+    Some(builder.body(()).ok()?.into_parts().0)
+}
+
+/// Everything that the server does with a request before its body comes.
+fn head(parts: &Parts) {
+    let credentials = Credentials::new("AKID", "a-secret-that-no-input-knows", None);
+    let _ = auth::access_key(parts);
+    let _ = auth::verify(parts, &credentials, 1_795_219_200);
+    if let Ok(route) = route::route(parts) {
+        let _ = accepts::check(parts, &route, "owner");
+    }
+}
+
+pub fn sigv4_header(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Some(parts) = request("GET", "/bucket/key?list-type=2", &text) {
+        head(&parts);
+    }
+}
+
+pub fn sigv4_query(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let target = format!("/bucket/key?{}", text.lines().next().unwrap_or(""));
+    if let Some(parts) = request("GET", &target, "host: localhost") {
+        head(&parts);
+    }
+}
+
+pub fn range(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    for size in [0, 1, 10, 1 << 20, u64::MAX] {
+        let _ = parse_range(&text, size);
+    }
+}
+
+pub fn store_url(data: &[u8]) {
+    let _ = url::parse(&String::from_utf8_lossy(data), &|_| None);
+}
+
+pub fn experiment(data: &[u8]) {
+    let _ = resolve::parse("fuzz.toml", &String::from_utf8_lossy(data), &[]);
+}
+
+pub fn ycsb_properties(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    if let Ok(properties) = Properties::parse("fuzz", &text) {
+        for (part, family) in [(Part::Load, Family::Ycsb), (Part::Run, Family::GoYcsb)] {
+            let _ = to_written(part, &properties, family, RecordEncoding::Bytes, 42);
+        }
+    }
+}
+
+pub fn arrow_log(data: &[u8]) {
+    let thread = format!("{:?}", std::thread::current().id());
+    let number: String = thread.chars().filter(char::is_ascii_digit).collect();
+    let run = std::env::temp_dir().join(format!("plimsoll-fuzz-{}-{number}", std::process::id()));
+    if std::fs::create_dir_all(&run).is_ok() && std::fs::write(run.join("intervals.arrows"), data).is_ok() {
+        let _ = intervals(&run);
+    }
+    let _ = std::fs::remove_dir_all(&run);
+}
+
+pub fn price_book(data: &[u8]) {
+    let _ = Prices::only("fuzz.toml", &String::from_utf8_lossy(data));
+}
+
+/// A method, a target and headers, as they stand on the wire.
+pub fn request_head(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let (line, headers) = text.split_once('\n').unwrap_or((&text, ""));
+    let (method, target) = line.trim().split_once(' ').unwrap_or((line, "/"));
+    if let Some(parts) = request(method, target, headers) {
+        head(&parts);
+    }
+}
