@@ -1,5 +1,5 @@
 # The same targets on a laptop and in CI.
-.PHONY: build test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge bench-prices schema dev
+.PHONY: build test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge bench-prices bench-kills bench-fuzz schema dev
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -59,6 +59,14 @@ bench-judge: build
 # A million workloads at every provider, beside a decimal library; a quarter of a minute.
 bench-prices:
 	cargo bench --bench prices
+
+# Kills commands at random moments and cleans up after them; about three minutes.
+bench-kills: build $(VENV)/ready
+	$(PYTHON) benches/kills.py
+
+# A million mutated inputs for every fuzz target; about a quarter of an hour.
+bench-fuzz:
+	FUZZ_INPUTS=1000000 cargo test --release --test fuzz
 
 # Rewrites the schemas from the code.
 schema:
