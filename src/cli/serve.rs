@@ -12,14 +12,16 @@ use tokio::sync::watch;
 use super::exit::Exit;
 use super::out::say;
 use crate::clock::SECOND;
+use crate::machine::usable_memory_bytes;
 use crate::metrics::listen;
 use crate::net::tls::server_config;
 use crate::s3::credentials::Credentials;
+use crate::server::connections::Timeouts;
 use crate::server::inject::{Injector, Spec};
 use crate::server::metrics::ServerMetrics;
 use crate::server::truth::TruthLog;
 use crate::server::{Parts, Settings, run};
-use crate::units::parse_duration;
+use crate::units::{parse_duration, parse_size};
 
 /// Arguments of `plimsoll serve`.
 #[derive(Debug, Args)]
@@ -45,9 +47,22 @@ pub struct Arguments {
     /// Threads that serve connections [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Connections beyond this are closed at once
+    /// Most connections; beyond them, a new one replaces the one that has been idle longest
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     max_connections: usize,
+    /// Close a connection that has been idle this long
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    idle_timeout: String,
+    /// Close a connection whose request head is not complete this long after its first byte
+    #[arg(long, value_name = "TIME", default_value = "15s")]
+    head_timeout: String,
+    /// Close a connection that sends no byte of a request body, or reads no byte of an answer, for this long
+    #[arg(long, value_name = "TIME", default_value = "30s")]
+    body_timeout: String,
+    /// Memory for objects, uploads and request bodies; writes beyond it are answered 503 SlowDown [default: half of the
+    /// machine's memory, or of the control group's]
+    #[arg(long, value_name = "SIZE")]
+    memory_limit: Option<String>,
     /// Faults, separated by commas: latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, slow=100ms@20s+10s,
     /// drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, corrupt=0.01, seed=1
     #[arg(long, value_name = "FAULTS")]
@@ -69,6 +84,31 @@ pub struct Arguments {
 fn key(given: Option<&String>, variable: &str, flag: &str) -> Result<String, Exit> {
     let found = given.cloned().or_else(|| std::env::var(variable).ok()).filter(|k| !k.is_empty());
     found.ok_or_else(|| Exit::input(format!("{flag} is missing; give it, or set {variable}")))
+}
+
+fn timeouts(arguments: &Arguments) -> Result<Timeouts, Exit> {
+    let read = |flag: &str, text: &str| {
+        let time = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
+        let long = if time < SECOND {
+            Err(Exit::input(format!("{flag} {text}: it must be at least 1s")))
+        } else {
+            Ok(time)
+        };
+        long
+    };
+    Ok(Timeouts {
+        idle_ns: read("--idle-timeout", &arguments.idle_timeout)?,
+        head_ns: read("--head-timeout", &arguments.head_timeout)?,
+        body_ns: read("--body-timeout", &arguments.body_timeout)?,
+    })
+}
+
+/// The memory limit in bytes: as given, or half of what the process may use.
+fn memory_limit(given: Option<&str>) -> Result<u64, Exit> {
+    match given {
+        Some(text) => parse_size(text).map_err(|e| Exit::input(format!("--memory-limit: {e}"))),
+        None => Ok(usable_memory_bytes().map_or(u64::MAX, |bytes| bytes / 2)),
+    }
 }
 
 /// Serves until SIGINT or SIGTERM.
@@ -96,6 +136,8 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         session_life_s: (life / SECOND) as u32,
         region: arguments.region.clone(),
         max_connections: arguments.max_connections,
+        timeouts: timeouts(arguments)?,
+        memory_limit: memory_limit(arguments.memory_limit.as_deref())?,
         ..Settings::default()
     };
     settings.threads = arguments.threads.unwrap_or(settings.threads);

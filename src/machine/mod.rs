@@ -80,16 +80,35 @@ pub fn usable_cores() -> f64 {
     cgroup_quota().map_or(affinity as f64, |quota| quota.min(affinity as f64))
 }
 
+/// Bytes of memory of the machine (`/proc/meminfo`).
+fn memory_bytes() -> u64 {
+    let memory = read("/proc/meminfo").unwrap_or_default();
+    let kib = memory.lines().find_map(|l| l.strip_prefix("MemTotal:"));
+    kib.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+/// The memory limit of this process's control group in bytes (cgroup v2 `memory.max`, v1 `memory.limit_in_bytes`).
+fn cgroup_memory() -> Option<u64> {
+    let group = read("/proc/self/cgroup")
+        .and_then(|t| Some(t.lines().find_map(|l| l.strip_prefix("0::"))?.to_string()));
+    let limit = group
+        .and_then(|g| read(format!("/sys/fs/cgroup{g}/memory.max")))
+        .or_else(|| read("/sys/fs/cgroup/memory.max"))
+        .or_else(|| read("/sys/fs/cgroup/memory/memory.limit_in_bytes"))?;
+    limit.parse().ok()
+}
+
+/// Bytes of memory that this process may use at most; `None` if the machine does not report its memory.
+pub fn usable_memory_bytes() -> Option<u64> {
+    let machine = Some(memory_bytes()).filter(|bytes| *bytes > 0);
+    machine.into_iter().chain(cgroup_memory()).min()
+}
+
 impl Machine {
     /// Reads the facts.
     pub fn read() -> Machine {
         let info = read("/proc/cpuinfo").unwrap_or_default();
         let cpu = info.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(": "));
-        let memory = read("/proc/meminfo").unwrap_or_default();
-        let memory_kib: u64 = memory
-            .lines()
-            .find_map(|l| l.strip_prefix("MemTotal:"))
-            .map_or(0, |l| l.split_whitespace().next().and_then(|n| n.parse().ok()).unwrap_or(0));
         let vendor = read("/sys/class/dmi/id/sys_vendor");
         let instance_type = match vendor.as_deref() {
             // On EC2 Nitro the firmware's product name is the instance type.
@@ -106,7 +125,7 @@ impl Machine {
             governor: read("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             instance_type,
             vendor,
-            memory_bytes: memory_kib * 1024,
+            memory_bytes: memory_bytes(),
             links: links(),
         }
     }

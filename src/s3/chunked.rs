@@ -6,6 +6,7 @@
 
 use aws_lc_rs::hmac;
 
+use super::number::hexadecimal;
 use super::sign::{EMPTY_SHA256, sha256};
 use crate::net::encode::hex;
 
@@ -71,8 +72,15 @@ pub struct Decoded {
     pub trailers: Vec<(String, String)>,
 }
 
+/// Longest line of the framing: a chunk's size and signature, or a trailer.
+const LONGEST_LINE: usize = 8 * 1024;
+/// Longest trailers in all.
+const LONGEST_TRAILERS: usize = 64 * 1024;
+
 fn line<'a>(rest: &mut &'a [u8]) -> Result<&'a str, ChunkError> {
-    let end = rest.windows(2).position(|w| w == b"\r\n").ok_or(ChunkError::Incomplete)?;
+    let near = &rest[..rest.len().min(LONGEST_LINE)];
+    let missing = if rest.len() > LONGEST_LINE { ChunkError::Malformed } else { ChunkError::Incomplete };
+    let end = near.windows(2).position(|w| w == b"\r\n").ok_or(missing)?;
     let text = std::str::from_utf8(&rest[..end]).map_err(|_| ChunkError::Malformed)?;
     *rest = &rest[end + 2..];
     Ok(text)
@@ -88,7 +96,8 @@ pub fn decode(body: &[u8], mut signer: Option<&mut ChunkSigner>) -> Result<Decod
     loop {
         let head = line(&mut rest)?;
         let (size, extension) = head.split_once(';').unwrap_or((head, ""));
-        let size = usize::from_str_radix(size.trim(), 16).map_err(|_| ChunkError::Malformed)?;
+        let size = hexadecimal(size.trim()).and_then(|size| usize::try_from(size).ok());
+        let size = size.ok_or(ChunkError::Malformed)?;
         let data = rest.get(..size).ok_or(ChunkError::Incomplete)?;
         if let Some(signer) = signer.as_deref_mut() {
             let given = extension.trim().strip_prefix("chunk-signature=").ok_or(ChunkError::Signature)?;
@@ -104,6 +113,9 @@ pub fn decode(body: &[u8], mut signer: Option<&mut ChunkSigner>) -> Result<Decod
         if !line(&mut rest)?.is_empty() {
             return Err(ChunkError::Malformed);
         }
+    }
+    if rest.len() > LONGEST_TRAILERS {
+        return Err(ChunkError::Malformed);
     }
     let mut signed_lines = String::new();
     let mut given = None;
@@ -183,6 +195,22 @@ mod tests {
         let decoded = decode(body, None).unwrap();
         assert_eq!(decoded.data, b"hello");
         assert_eq!(decoded.trailers, [("x-amz-checksum-crc32".to_string(), "NhCmhg==".to_string())]);
+    }
+
+    #[test]
+    fn a_chunk_size_with_a_sign_is_refused() {
+        for body in ["+5\r\nhello\r\n0\r\n\r\n", "+a\r\n0123456789\r\n0\r\n\r\n", "5\r\nhello\r\n+0\r\n\r\n"]
+        {
+            assert_eq!(decode(body.as_bytes(), None), Err(ChunkError::Malformed), "{body}");
+        }
+    }
+
+    #[test]
+    fn long_lines_and_trailers_are_refused() {
+        let long = [b"5;".as_slice(), &[b'x'; LONGEST_LINE]].concat();
+        assert_eq!(decode(&long, None), Err(ChunkError::Malformed));
+        let trailers = "a:b\r\n".repeat(LONGEST_TRAILERS / 4);
+        assert_eq!(decode(format!("0\r\n{trailers}").as_bytes(), None), Err(ChunkError::Malformed));
     }
 
     #[test]

@@ -10,5 +10,6 @@ pub mod endpoint;
 pub mod error;
 pub mod integrity;
 pub mod message;
+pub mod number;
 pub mod sign;
 pub mod xml;

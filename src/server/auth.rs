@@ -11,6 +11,7 @@ use super::error::ApiError;
 use crate::net::encode::{decode, encode_path, hex, parse_query};
 use crate::s3::chunked::ChunkSigner;
 use crate::s3::credentials::Credentials;
+use crate::s3::number::decimal;
 use crate::s3::sign::{
     ALGORITHM, Canonical, UNSIGNED_PAYLOAD, canonical, canonical_query, derive_key, signature,
 };
@@ -133,11 +134,37 @@ pub fn access_key(parts: &Parts) -> Option<String> {
 /// The S3 error that names what is wrong with it.
 pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Payload, ApiError> {
     let query = parts.uri.query().unwrap_or("");
+    if parts.headers.contains_key("authorization") && (presigns(query) || repeated(parts, "authorization")) {
+        return Err(ApiError::with(
+            "InvalidArgument",
+            "Only one auth mechanism allowed; only the X-Amz-Algorithm query parameter, Signature query string \
+             parameter or the Authorization header should be specified",
+        ));
+    }
     match header(parts, "authorization") {
         Some(authorization) => verify_header(parts, authorization, query, credentials, now_s),
         None if query.contains("X-Amz-") => verify_presigned(parts, query, credentials, now_s),
         None => Err(ApiError::with("AccessDenied", "Anonymous access is forbidden for this operation")),
     }
+}
+
+/// Whether a query carries a signature, of version 4 or of version 2.
+fn presigns(query: &str) -> bool {
+    const NAMES: [&str; 6] = [
+        "X-Amz-Algorithm",
+        "X-Amz-Credential",
+        "X-Amz-Signature",
+        "X-Amz-SignedHeaders",
+        "AWSAccessKeyId",
+        "Signature",
+    ];
+    let pairs = if query.is_empty() { None } else { parse_query(query) };
+    pairs
+        .is_some_and(|pairs| pairs.iter().any(|(name, _)| NAMES.iter().any(|n| n.eq_ignore_ascii_case(name))))
+}
+
+fn repeated(parts: &Parts, name: &str) -> bool {
+    parts.headers.get_all(name).iter().nth(1).is_some()
 }
 
 fn verify_header(
@@ -234,10 +261,11 @@ fn verify_presigned(
     let signed = find(&pairs, "X-Amz-SignedHeaders")?;
     let given = find(&pairs, "X-Amz-Signature")?;
     let expires = find(&pairs, "X-Amz-Expires")?;
-    let expires: i64 = expires.parse().map_err(|_| wrong("X-Amz-Expires should be a number"))?;
-    if expires < 0 {
+    if expires.strip_prefix('-').is_some_and(|rest| decimal(rest).is_some()) {
         return Err(wrong("X-Amz-Expires must be non-negative"));
     }
+    let expires = decimal(&expires).ok_or_else(|| wrong("X-Amz-Expires should be a number"))?;
+    let expires = i64::try_from(expires).unwrap_or(i64::MAX);
     if expires > LONGEST_EXPIRY_S {
         return Err(wrong(
             "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds",
@@ -280,7 +308,33 @@ fn verify_presigned(
     payload_of(&declared, || ChunkSigner { key, date_time, scope: text.clone(), previous: computed })
 }
 
-/// The signature that the request should bear.
+/// The text of a header value for the canonical request. Clients sign UTF-8; those that send Latin-1 (Python's
+/// `http.client`) sign the same characters in UTF-8.
+fn value_text(value: &http::HeaderValue) -> String {
+    match std::str::from_utf8(value.as_bytes()) {
+        Ok(text) => text.to_string(),
+        Err(_) => value.as_bytes().iter().map(|byte| char::from(*byte)).collect(),
+    }
+}
+
+/// Checks that the signature covers the host and every header that S3 acts on.
+fn check_signed(parts: &Parts, signed_headers: &str) -> Result<(), ApiError> {
+    let error =
+        || ApiError::with("AccessDenied", "There were headers present in the request which were not signed");
+    let is_signed = |name: &str| signed_headers.split(';').any(|signed| signed == name);
+    if !is_signed("host") {
+        return Err(error().detail("HeadersNotSigned", "host"));
+    }
+    // An unsigned hash of the body is checked against the body; it cannot change what the request does.
+    let acts = |name: &&str| name.starts_with("x-amz-") && *name != "x-amz-content-sha256";
+    let names = parts.headers.keys().map(http::HeaderName::as_str);
+    match names.filter(acts).find(|name| !is_signed(name)) {
+        Some(name) => Err(error().detail("HeadersNotSigned", name)),
+        None => Ok(()),
+    }
+}
+
+/// Computes the signature that the request must have.
 fn compute(
     parts: &Parts,
     query: &str,
@@ -290,38 +344,21 @@ fn compute(
     date_time: &str,
     scope: &str,
 ) -> Result<String, ApiError> {
+    check_signed(parts, signed_headers)?;
     let mut owned: Vec<(&str, String)> = Vec::with_capacity(8);
-    let mut host = false;
     for name in signed_headers.split(';') {
-        host |= name == "host";
-        let mut values = parts.headers.get_all(name).iter().map(|v| String::from_utf8_lossy(v.as_bytes()));
+        let mut values = parts.headers.get_all(name).iter().map(value_text);
         let Some(first) = values.next() else {
             // Proxies and HTTP libraries drop empty headers and `expect`; an absent header signs as empty.
             owned.push((name, String::new()));
             continue;
         };
-        let joined = values.fold(first.into_owned(), |mut all, value| {
+        let joined = values.fold(first, |mut all, value| {
             all.push(',');
             all.push_str(&value);
             all
         });
         owned.push((name, joined));
-    }
-    if !host {
-        return Err(ApiError::with(
-            "AccessDenied",
-            "There were headers present in the request which were not signed: host",
-        ));
-    }
-    let unsigned = parts.headers.keys().map(http::HeaderName::as_str).find(|name| {
-        name.starts_with("x-amz-")
-            && *name != "x-amz-content-sha256"
-            && !signed_headers.split(';').any(|s| s == *name)
-    });
-    if let (Some(name), true) = (unsigned, parts.headers.contains_key("authorization")) {
-        let error =
-            ApiError::with("AccessDenied", "There were headers present in the request which were not signed");
-        return Err(error.detail("HeadersNotSigned", name));
     }
     let raw = parts.uri.path();
     let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'.' | b'_' | b'~' | b'/');

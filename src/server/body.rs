@@ -6,11 +6,16 @@ use http::request::Parts;
 use hyper::body::{Body, Incoming};
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use super::auth::{Payload, body_hash};
 use super::error::ApiError;
+use super::memory::{Buffer, Memory};
+use super::route::{Operation, Route};
 use crate::s3::checksum::{Algorithm, from_base64, md5};
 use crate::s3::chunked::{ChunkError, decode};
+use crate::s3::number::decimal;
+use crate::s3::sign::EMPTY_SHA256;
 
 /// A body, verified.
 #[derive(Debug, Default)]
@@ -23,33 +28,86 @@ pub struct Received {
     pub checksum: Option<(Algorithm, String)>,
 }
 
-/// Reads the raw body, at most `limit` bytes.
+/// Most bytes that an XML document of a request may have.
+const XML_LIMIT: u64 = 1 << 20;
+/// CompleteMultipartUpload: 10,000 parts.
+const COMPLETE_LIMIT: u64 = 4 << 20;
+/// DeleteObjects: 1,000 keys of 1,024 bytes take more than 1 MiB.
+const DELETE_LIMIT: u64 = 2 << 20;
+/// Framing that `aws-chunked` may add to a payload: 128 bytes for every 1,024, and the trailers.
+const FRAMING_SHARE: u64 = 8;
+
+/// Most bytes of an operation's body, and the error beyond them.
+fn limit(operation: Operation, max_body: u64) -> (u64, &'static str) {
+    match operation {
+        Operation::PutObject | Operation::UploadPart => {
+            (max_body.saturating_add(max_body / FRAMING_SHARE).saturating_add(XML_LIMIT), "EntityTooLarge")
+        }
+        Operation::CompleteUpload => (COMPLETE_LIMIT, "MaxMessageLengthExceeded"),
+        Operation::DeleteObjects => (DELETE_LIMIT, "MaxMessageLengthExceeded"),
+        _ => (XML_LIMIT, "MaxMessageLengthExceeded"),
+    }
+}
+
+async fn frame(body: &mut Incoming) -> Option<Result<Bytes, ApiError>> {
+    loop {
+        match poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await? {
+            Ok(frame) => match frame.into_data() {
+                Ok(piece) => return Some(Ok(piece)),
+                // Trailers of the transfer coding; S3 has its own inside `aws-chunked`.
+                Err(_) => {}
+            },
+            Err(_) => return Some(Err(ApiError::new("IncompleteBody"))),
+        }
+    }
+}
+
+/// Reads the raw body of an operation.
 ///
 /// # Errors
-/// When it is longer than the limit, or ends before its announced length.
-pub async fn collect(mut body: Incoming, limit: u64) -> Result<Bytes, ApiError> {
+/// If it is longer than the operation allows, exceeds the memory limit, or ends before its announced length.
+pub async fn collect(
+    body: &mut Incoming,
+    operation: Operation,
+    max_body: u64,
+    memory: &Arc<Memory>,
+) -> Result<Bytes, ApiError> {
     if body.is_end_stream() {
         return Ok(Bytes::new());
     }
+    let (limit, too_long) = limit(operation, max_body);
     let announced = body.size_hint().exact();
     if announced.unwrap_or(0) > limit {
-        return Err(ApiError::new("EntityTooLarge"));
+        return Err(ApiError::new(too_long));
     }
+    memory.check(announced.unwrap_or(0))?;
+    let most = announced.map_or(usize::MAX, |bytes| bytes as usize);
     // Reserve what was announced, but not more than has been seen to arrive at once.
-    let mut data = Vec::with_capacity(announced.unwrap_or(0).min(8 << 20) as usize);
-    loop {
-        let frame = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
-        match frame {
-            Some(Ok(frame)) => {
-                if let Ok(piece) = frame.into_data() {
-                    if data.len() as u64 + piece.len() as u64 > limit {
-                        return Err(ApiError::new("EntityTooLarge"));
-                    }
-                    data.extend_from_slice(&piece);
-                }
-            }
-            Some(Err(_)) => return Err(ApiError::new("IncompleteBody")),
-            None => return Ok(Bytes::from(data)),
+    let mut data = Buffer::new(memory, announced.unwrap_or(0).min(8 << 20) as usize)?;
+    while let Some(piece) = frame(body).await {
+        let piece = piece?;
+        if data.len() as u64 + piece.len() as u64 > limit {
+            return Err(ApiError::new(too_long));
+        }
+        data.push(&piece, most)?;
+    }
+    Ok(data.freeze())
+}
+
+/// Most bytes that are read of a body that is not wanted.
+const DISCARD: u64 = 64 << 20;
+
+/// Reads and drops a body whose request is refused, so that a client which sends before it listens gets the answer and not
+/// a reset. A client that waits for `100 Continue` is not told to send.
+pub async fn discard(parts: &Parts, body: &mut Incoming) {
+    if parts.headers.contains_key("expect") || body.size_hint().lower() > DISCARD {
+        return;
+    }
+    let mut bytes = 0;
+    while let Some(Ok(piece)) = frame(body).await {
+        bytes += piece.len() as u64;
+        if bytes > DISCARD {
+            return;
         }
     }
 }
@@ -62,32 +120,39 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 ///
 /// # Errors
 /// The S3 error that names what does not match.
-pub fn verify(parts: &Parts, payload: Payload, raw: Bytes) -> Result<Received, ApiError> {
+pub fn verify(
+    parts: &Parts,
+    route: &Route,
+    payload: Payload,
+    raw: Bytes,
+    memory: &Arc<Memory>,
+) -> Result<Received, ApiError> {
     let (data, trailers) = match payload {
         Payload::Unsigned => (raw, Vec::new()),
         Payload::Sha256(expected) => {
-            if body_hash(&raw) != expected {
+            let matches = if raw.is_empty() { expected == EMPTY_SHA256 } else { body_hash(&raw) == expected };
+            if !matches {
                 return Err(ApiError::new("XAmzContentSHA256Mismatch"));
             }
             (raw, Vec::new())
         }
         Payload::Chunked(mut signer) => {
+            let reservation = memory.reserve(raw.len() as u64)?;
             let decoded = decode(&raw, signer.as_deref_mut()).map_err(|error| match error {
                 ChunkError::Signature => ApiError::new("SignatureDoesNotMatch"),
                 ChunkError::Incomplete | ChunkError::Malformed => ApiError::new("IncompleteBody"),
             })?;
             if let Some(length) = text(&parts.headers, "x-amz-decoded-content-length")
-                && length.parse() != Ok(decoded.data.len())
+                && decimal(length) != Some(decoded.data.len() as u64)
             {
                 return Err(ApiError::new("IncompleteBody"));
             }
-            (Bytes::from(decoded.data), decoded.trailers)
+            (Buffer::of(decoded.data, reservation).freeze(), decoded.trailers)
         }
     };
     let md5 = check_md5(&parts.headers, &data)?;
     // With CompleteMultipartUpload the checksum headers speak of the object, not of the list of parts.
-    let of_object =
-        parts.method == http::Method::POST && parts.uri.query().is_some_and(|q| q.contains("uploadId"));
+    let of_object = route.operation == Operation::CompleteUpload;
     let checksum = if of_object { None } else { check_checksum(&parts.headers, &trailers, &data)? };
     Ok(Received { data, md5, checksum })
 }

@@ -4,6 +4,7 @@
 use http::HeaderMap;
 
 use super::error::ApiError;
+use crate::s3::number::decimal;
 
 /// What a condition is held against.
 #[derive(Debug, Clone, Copy)]
@@ -73,6 +74,49 @@ pub fn for_write(headers: &HeaderMap, existing: Option<Existing<'_>>) -> Result<
     Ok(())
 }
 
+/// Conditions of a delete: `If-Match` and the sizes and times of DeleteObject and DeleteObjects.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeleteConditions<'a> {
+    /// Entity tags, or `*` for an object that exists.
+    pub etag: Option<&'a str>,
+    /// Last modification, as an HTTP or ISO 8601 date.
+    pub modified: Option<&'a str>,
+    /// Size in bytes.
+    pub size: Option<&'a str>,
+}
+
+impl DeleteConditions<'_> {
+    /// Checks the conditions against what is there: size in bytes and the rest.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`, `InvalidArgument` for a size or a date that is none, `NoSuchKey` if there is no object.
+    pub fn check(&self, existing: Option<(Existing<'_>, u64)>) -> Result<(), ApiError> {
+        if *self == DeleteConditions::default() {
+            return Ok(());
+        }
+        let invalid =
+            |what: &str| ApiError::with("InvalidArgument", format!("The {what} of a condition is invalid"));
+        let size = self.size.map(|s| decimal(s.trim()).ok_or_else(|| invalid("size"))).transpose()?;
+        let modified = self.modified.map(|m| date(m.trim()).ok_or_else(|| invalid("date"))).transpose()?;
+        let Some((object, bytes)) = existing else { return Err(ApiError::new("NoSuchKey")) };
+        let met = self.etag.is_none_or(|list| matches(list, object.etag))
+            && size.is_none_or(|size| size == bytes)
+            && modified.is_none_or(|at| at == object.modified_s);
+        if met { Ok(()) } else { Err(ApiError::new("PreconditionFailed")) }
+    }
+}
+
+/// Whether `If-Range` lets a range apply (RFC 9110, 13.1.5): the tag or the date is that of the object.
+pub fn range_applies(headers: &HeaderMap, object: Existing<'_>) -> bool {
+    let Some(value) = headers.get("if-range") else { return true };
+    let text = value.to_str().unwrap_or("").trim();
+    if text.starts_with('"') {
+        text.trim_matches('"') == object.etag
+    } else {
+        date(text) == Some(object.modified_s)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -103,6 +147,39 @@ mod tests {
     fn a_tag_overrides_a_date() {
         assert_eq!(read(&[("if-match", "abc"), ("if-unmodified-since", BEFORE)]), Ok(()));
         assert_eq!(read(&[("if-none-match", "x"), ("if-modified-since", AT)]), Ok(()));
+    }
+
+    #[test]
+    fn conditions_of_deletes() {
+        let check = |c: DeleteConditions<'_>| c.check(Some((OBJECT, 5))).map_err(|e| e.code);
+        let none = DeleteConditions::default();
+        assert_eq!(none.check(None), Ok(()));
+        assert_eq!(
+            check(DeleteConditions { etag: Some("\"abc\""), modified: Some(AT), size: Some("5") }),
+            Ok(())
+        );
+        assert_eq!(check(DeleteConditions { etag: Some("*"), ..none.clone() }), Ok(()));
+        for wrong in [
+            DeleteConditions { etag: Some("x"), ..none.clone() },
+            DeleteConditions { modified: Some(BEFORE), ..none.clone() },
+            DeleteConditions { size: Some("6"), ..none.clone() },
+        ] {
+            assert_eq!(check(wrong.clone()), Err("PreconditionFailed"), "{wrong:?}");
+            assert_eq!(wrong.check(None).unwrap_err().code, "NoSuchKey");
+        }
+        assert_eq!(check(DeleteConditions { size: Some("+5"), ..none.clone() }), Err("InvalidArgument"));
+        assert_eq!(check(DeleteConditions { modified: Some("today"), ..none }), Err("InvalidArgument"));
+    }
+
+    #[test]
+    fn a_range_applies_to_the_object_it_was_asked_of() {
+        let applies = |v: &'static str| {
+            let headers =
+                [("if-range".parse().unwrap(), http::HeaderValue::from_static(v))].into_iter().collect();
+            range_applies(&headers, OBJECT)
+        };
+        assert!(applies("\"abc\"") && applies(AT) && range_applies(&HeaderMap::new(), OBJECT));
+        assert!(!applies("\"x\"") && !applies(BEFORE) && !applies("W/\"abc\""));
     }
 
     #[test]

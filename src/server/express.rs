@@ -2,8 +2,8 @@
 //! API reference, CreateSession).
 //!
 //! A bucket whose name ends in `--x-s3` is one. Requests to its objects are signed with the credentials of a session, which belongs to
-//! one bucket, reads or also writes, and ends. Bucket management, HeadBucket, CopyObject and CreateSession are signed with the
-//! account's own credentials.
+//! one bucket, reads or also writes, and ends. Bucket management, copies and CreateSession are signed with the account's own
+//! credentials; a session opens nothing but its bucket.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -96,49 +96,68 @@ impl Session {
         if wall_now() >= self.ends {
             return Err(ApiError::new("ExpiredToken"));
         }
+        let denied = |why: &str| Err(ApiError::with("AccessDenied", why));
         if route.bucket != self.bucket {
-            return Err(ApiError::with("AccessDenied", "The session belongs to another bucket"));
+            return denied("The session belongs to another bucket");
         }
-        if self.reads_only && writes(route.operation) {
-            return Err(ApiError::with("AccessDenied", "The session was made to read only"));
+        match needs(route.operation) {
+            Needs::Account => denied("This operation needs the account's own credentials, not a session"),
+            Needs::Write if self.reads_only => denied("The session was created with the mode ReadOnly"),
+            Needs::Either | Needs::Read | Needs::Write => Ok(()),
         }
-        Ok(())
     }
 }
 
-fn writes(operation: Operation) -> bool {
-    use Operation as O;
-    matches!(
-        operation,
-        O::PutObject
-            | O::DeleteObject
-            | O::DeleteObjects
-            | O::CopyObject
-            | O::CreateUpload
-            | O::UploadPart
-            | O::UploadPartCopy
-            | O::CompleteUpload
-            | O::AbortUpload
-    )
+/// Credentials that an operation on a directory bucket needs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    /// The account's own credentials.
+    Account,
+    /// A session of the bucket, or the account's own credentials.
+    Either,
+    /// A session of the bucket, of either mode.
+    Read,
+    /// A session of the bucket that was created to read and write.
+    Write,
 }
 
-/// Whether the account's own credentials may sign this.
+/// The credentials of each operation (S3 API reference, CreateSession: CopyObject and UploadPartCopy read a second object,
+/// which the session does not cover).
+fn needs(operation: Operation) -> Needs {
+    use Operation as O;
+    match operation {
+        O::ListBuckets
+        | O::CreateBucket
+        | O::DeleteBucket
+        | O::GetBucketLocation
+        | O::CreateSession
+        | O::CopyObject
+        | O::UploadPartCopy => Needs::Account,
+        O::HeadBucket => Needs::Either,
+        O::GetObject
+        | O::HeadObject
+        | O::GetAttributes
+        | O::ListObjects
+        | O::ListObjectsV2
+        | O::ListVersions
+        | O::ListUploads
+        | O::ListParts => Needs::Read,
+        O::PutObject
+        | O::DeleteObject
+        | O::DeleteObjects
+        | O::CreateUpload
+        | O::UploadPart
+        | O::CompleteUpload
+        | O::AbortUpload => Needs::Write,
+    }
+}
+
+/// Checks that the account's own credentials may sign this operation.
 ///
 /// # Errors
-/// `AccessDenied` for what needs a session.
+/// `AccessDenied` if it needs a session.
 pub fn without_session(route: &Route) -> Result<(), ApiError> {
-    use Operation as O;
-    let own = matches!(
-        route.operation,
-        O::CreateSession
-            | O::CreateBucket
-            | O::DeleteBucket
-            | O::HeadBucket
-            | O::CopyObject
-            | O::UploadPartCopy
-            | O::ListBuckets
-    );
-    if own || !is_directory(&route.bucket) {
+    if !is_directory(&route.bucket) || matches!(needs(route.operation), Needs::Account | Needs::Either) {
         return Ok(());
     }
     Err(ApiError::with(
@@ -162,7 +181,10 @@ pub fn check(parts: &Parts, route: &Route) -> Result<(), ApiError> {
         };
     }
     let refuse = |code, text: &str| Err(ApiError::with(code, text));
-    if matches!(route.operation, Operation::ListObjects | Operation::GetBucketLocation) {
+    if matches!(
+        route.operation,
+        Operation::ListObjects | Operation::ListVersions | Operation::GetBucketLocation
+    ) {
         return refuse("MethodNotAllowed", "This operation is not supported for directory buckets");
     }
     if parts.headers.contains_key("content-md5") {

@@ -4,18 +4,21 @@ use std::cell::RefCell;
 use std::io;
 use std::sync::Arc;
 
-use http::{HeaderValue, Method, Request};
-use hyper::body::Incoming;
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, Version};
+use hyper::body::{Body, Incoming};
 
 use super::Shared;
-use super::body::{Received, collect, verify};
+use super::body::{collect, discard, verify};
 use super::error::ApiError;
+use super::express::Session;
 use super::inject::{Fault, Plan};
 use super::io_stamps::ConnectionStamps;
 use super::ops::{Call, dispatch};
 use super::response::{Answer, error, set};
+use super::route::Route;
 use super::truth::{Entry, TAG_HEADER};
-use super::{auth, express, route};
+use super::{accepts, auth, express, route};
 use crate::clock::{Timer, now_ns, wall_now};
 
 thread_local! {
@@ -45,12 +48,16 @@ pub async fn handle(
     stamps: &ConnectionStamps,
     request: Request<Incoming>,
 ) -> io::Result<Answer> {
+    stamps.head_complete();
     let received_ns = stamps.received_ns();
     let plan = shared.injector.as_ref().map(|injector| injector.plan(received_ns));
-    let (parts, incoming) = request.into_parts();
+    let (mut parts, mut incoming) = request.into_parts();
+    if incoming.is_end_stream() && expects_continue(&parts) {
+        stamps.send_continue();
+    }
     let request_id = shared.request_id();
     let sent_bytes = std::cell::Cell::new(0);
-    let outcome = process(shared, &parts, incoming, plan, &sent_bytes).await;
+    let outcome = process(shared, stamps, &mut parts, &mut incoming, plan, &sent_bytes).await;
     let mut answer = match outcome {
         Ok(answer) => answer,
         Err(e) => error(&e, parts.uri.path(), &request_id, parts.method != Method::HEAD),
@@ -68,12 +75,7 @@ pub async fn handle(
     }
     if let Some(metrics) = &shared.metrics {
         let bytes = answer.body().size().max(sent_bytes.get());
-        metrics.count(
-            parts.method.as_str(),
-            answer.status().as_u16(),
-            bytes,
-            now_ns().saturating_sub(received_ns),
-        );
+        metrics.count(&parts.method, answer.status().as_u16(), bytes, now_ns().saturating_sub(received_ns));
     }
     let entry = shared.truth.as_ref().map(|_| Entry {
         tag: parts.headers.get(TAG_HEADER).and_then(|v| v.to_str().ok()).unwrap_or("").to_string(),
@@ -90,10 +92,17 @@ pub async fn handle(
     Ok(answer)
 }
 
+/// Whether the client waits for `100 Continue` before it goes on.
+fn expects_continue(parts: &Parts) -> bool {
+    let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
+    parts.version == Version::HTTP_11 && parts.headers.get("expect").is_some_and(expects)
+}
+
 async fn process(
     shared: &Shared,
-    parts: &http::request::Parts,
-    incoming: Incoming,
+    stamps: &ConnectionStamps,
+    parts: &mut Parts,
+    incoming: &mut Incoming,
     plan: Option<Plan>,
     sent_bytes: &std::cell::Cell<u64>,
 ) -> Result<Answer, ApiError> {
@@ -104,21 +113,39 @@ async fn process(
     };
     let by = session.as_ref().map_or(&shared.credentials, |s| &s.credentials);
     let payload = auth::verify(parts, by, now_s)?;
+    stamps.registered.reads_body();
+    let received = async {
+        let route = permitted(shared, session.as_deref(), parts)?;
+        let memory = &shared.state.memory;
+        let raw = collect(incoming, route.operation, shared.settings.max_body, memory).await?;
+        if plan.is_some_and(|p| p.fault == Fault::SlowDown) {
+            return Err(ApiError::new("SlowDown"));
+        }
+        let received = verify(parts, &route, payload, raw, memory)?;
+        if received.data.len() as u64 > shared.settings.max_body {
+            return Err(ApiError::new("EntityTooLarge"));
+        }
+        Ok((route, received))
+    };
+    let received = received.await;
+    if received.is_err() {
+        discard(parts, incoming).await;
+    }
+    stamps.registered.works();
+    let (route, received) = received?;
+    sent_bytes.set(received.data.len() as u64);
+    dispatch(&Call { shared, parts, route: &route, received, now_s })
+}
+
+/// Finds the operation of a verified request and checks that it is permitted and implemented as requested.
+fn permitted(shared: &Shared, session: Option<&Session>, parts: &mut Parts) -> Result<Route, ApiError> {
     let route = route::route(parts)?;
-    match &session {
+    match session {
         Some(session) => session.allows(parts, &route)?,
         None => express::without_session(&route)?,
     }
+    accepts::hoist(parts, &route)?;
+    accepts::check(parts, &route, &shared.credentials.access_key)?;
     express::check(parts, &route)?;
-    let raw = collect(incoming, shared.settings.max_body).await?;
-    if plan.is_some_and(|p| p.fault == Fault::SlowDown) {
-        return Err(ApiError::new("SlowDown"));
-    }
-    let received = if raw.is_empty() && parts.method == Method::GET {
-        Received::default()
-    } else {
-        verify(parts, payload, raw)?
-    };
-    sent_bytes.set(received.data.len() as u64);
-    dispatch(&Call { shared, parts, route: &route, received, now_s })
+    Ok(route)
 }

@@ -1,17 +1,20 @@
-//! The server's end of a socket: notes when a request's first byte came and when its answer's last byte left.
+//! The server's end of a socket: notes when a request's first byte came and when its answer's last byte left, what the
+//! connection is doing, and how large a head grows.
 
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
+use super::connections::Registered;
+use super::memory::Reservation;
 use super::truth::Entry;
 use crate::clock::now_ns;
 
@@ -25,11 +28,23 @@ pub struct ConnectionStamps {
     last_write_ns: Cell<u64>,
     pending: RefCell<Option<Entry>>,
     reset: Cell<bool>,
+    /// Bytes of [`CONTINUE`] that are still to be written.
+    interim: Cell<usize>,
+    head_bytes: Cell<usize>,
+    /// Memory of a head that is larger than clients send.
+    head: RefCell<Option<Reservation>>,
+    /// What the connection is doing.
+    pub registered: Registered,
 }
+
+/// The interim answer that lets a client send its body.
+const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
+/// Larger heads count against the memory limit.
+const USUAL_HEAD: usize = 16 * 1024;
 
 impl ConnectionStamps {
     /// Stamps are taken only where someone reads them: with a truth log or an injector.
-    pub fn new(shared: Arc<Shared>) -> ConnectionStamps {
+    pub fn new(shared: Arc<Shared>, registered: Registered) -> ConnectionStamps {
         let watched = shared.truth.is_some() || shared.injector.is_some();
         ConnectionStamps {
             shared,
@@ -39,10 +54,49 @@ impl ConnectionStamps {
             last_write_ns: Cell::new(0),
             pending: RefCell::new(None),
             reset: Cell::new(false),
+            interim: Cell::new(0),
+            head_bytes: Cell::new(0),
+            head: RefCell::new(None),
+            registered,
         }
     }
 
-    fn read(&self) {
+    /// Sends `100 Continue` before the answer. hyper does so when a body is read, and an empty body is not.
+    pub fn send_continue(&self) {
+        self.interim.set(CONTINUE.len());
+    }
+
+    /// A request's head is complete.
+    pub fn head_complete(&self) {
+        self.registered.works();
+        self.head_bytes.set(0);
+        if self.head.borrow().is_some() {
+            self.head.borrow_mut().take();
+        }
+    }
+
+    /// Counts the bytes of a head; one that grows takes its memory from the server's limit.
+    fn grow_head(&self, bytes: usize) -> io::Result<()> {
+        if !self.registered.in_head() {
+            return Ok(());
+        }
+        let size = self.head_bytes.get() + bytes;
+        self.head_bytes.set(size);
+        if size > USUAL_HEAD && self.head.borrow().is_none() {
+            let reserved = self.shared.state.memory.reserve(super::LARGEST_HEAD as u64);
+            *self.head.borrow_mut() =
+                Some(reserved.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?);
+        }
+        Ok(())
+    }
+
+    fn read(&self, bytes: usize) -> io::Result<()> {
+        self.registered.read();
+        self.note_read();
+        self.grow_head(bytes)
+    }
+
+    fn note_read(&self) {
         if self.watched && self.between_requests.get() {
             self.settle();
             self.received_ns.set(now_ns());
@@ -51,6 +105,7 @@ impl ConnectionStamps {
     }
 
     fn wrote(&self) {
+        self.registered.wrote();
         if self.watched {
             self.last_write_ns.set(now_ns());
         }
@@ -63,6 +118,7 @@ impl ConnectionStamps {
 
     /// The answer is ready; what is written from now on belongs to it.
     pub fn answered(&self, entry: Option<Entry>) {
+        self.registered.answered();
         *self.pending.borrow_mut() = entry;
         self.between_requests.set(true);
     }
@@ -124,10 +180,41 @@ impl Stamped {
     }
 
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
-        if matches!(result, Poll::Ready(Ok(1..))) {
-            self.stamps.wrote();
+        match result {
+            Poll::Ready(Ok(1..)) => self.stamps.wrote(),
+            Poll::Pending => self.stamps.registered.blocked(),
+            Poll::Ready(_) => {}
         }
         result
+    }
+
+    fn flushed(&self, result: Poll<io::Result<()>>) -> Poll<io::Result<()>> {
+        match result {
+            Poll::Pending => self.stamps.registered.blocked(),
+            Poll::Ready(_) => self.stamps.registered.flushed(),
+        }
+        result
+    }
+
+    fn poll_write_bare(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match &mut self.socket {
+            Socket::Plain(s) => Pin::new(s).poll_write(cx, buf),
+            Socket::Tls(s) => Pin::new(s).poll_write(cx, buf),
+        }
+    }
+
+    /// Writes what is left of an interim answer, which precedes everything else.
+    fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while self.stamps.interim.get() > 0 {
+            let left = self.stamps.interim.get();
+            match self.poll_write_bare(cx, &CONTINUE[CONTINUE.len() - left..]) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(n)) => self.stamps.interim.set(left - n),
+                Poll::Ready(Err(e)) => return Poll::Ready(Err(e)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -142,8 +229,9 @@ impl AsyncRead for Stamped {
             Socket::Plain(s) => Pin::new(s).poll_read(cx, buf),
             Socket::Tls(s) => Pin::new(s).poll_read(cx, buf),
         };
-        if buf.filled().len() > before {
-            self.stamps.read();
+        let bytes = buf.filled().len() - before;
+        if bytes > 0 {
+            self.stamps.read(bytes)?;
         }
         result
     }
@@ -152,10 +240,8 @@ impl AsyncRead for Stamped {
 impl AsyncWrite for Stamped {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
         self.check_reset()?;
-        let result = match &mut self.socket {
-            Socket::Plain(s) => Pin::new(s).poll_write(cx, buf),
-            Socket::Tls(s) => Pin::new(s).poll_write(cx, buf),
-        };
+        ready!(self.poll_interim(cx))?;
+        let result = self.poll_write_bare(cx, buf);
         self.wrote(result)
     }
 
@@ -165,6 +251,7 @@ impl AsyncWrite for Stamped {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.check_reset()?;
+        ready!(self.poll_interim(cx))?;
         let result = match &mut self.socket {
             Socket::Plain(s) => Pin::new(s).poll_write_vectored(cx, bufs),
             Socket::Tls(s) => Pin::new(s).poll_write_vectored(cx, bufs),
@@ -177,10 +264,11 @@ impl AsyncWrite for Stamped {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.socket {
+        let result = match &mut self.socket {
             Socket::Plain(s) => Pin::new(s).poll_flush(cx),
             Socket::Tls(s) => Pin::new(s).poll_flush(cx),
-        }
+        };
+        self.flushed(result)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -10,7 +10,7 @@ use std::io;
 use std::net::TcpListener;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,14 +20,17 @@ use tokio::task::LocalSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
+pub mod accepts;
 pub mod auth;
 pub mod body;
 pub mod conditions;
+pub mod connections;
 pub mod error;
 pub mod express;
 pub mod handler;
 pub mod inject;
 pub mod io_stamps;
+pub mod memory;
 pub mod metrics;
 pub mod ops;
 pub mod response;
@@ -35,7 +38,9 @@ pub mod route;
 pub mod state;
 pub mod truth;
 
+use crate::clock::{SECOND, Timer, now_ns};
 use crate::s3::credentials::Credentials;
+use connections::{Candidates, Connections, Registered, TICK_NS, Timeouts};
 use inject::Injector;
 use io_stamps::{ConnectionStamps, Stamped};
 use metrics::ServerMetrics;
@@ -49,8 +54,12 @@ pub struct Settings {
     pub region: String,
     /// Threads that serve connections.
     pub threads: usize,
-    /// Connections beyond this are closed at once.
+    /// Most connections. Beyond them a new one replaces the one that has been idle longest.
     pub max_connections: usize,
+    /// How long connections may make no progress.
+    pub timeouts: Timeouts,
+    /// Bytes of objects, uploads and bodies on their way in; a write beyond them is answered 503 SlowDown.
+    pub memory_limit: u64,
     /// Largest single upload in bytes (S3: 5 GiB).
     pub max_body: u64,
     /// Seconds that a session of a directory bucket lasts (S3: 300).
@@ -64,6 +73,8 @@ impl Default for Settings {
             region: "us-east-1".into(),
             threads,
             max_connections: 16_384,
+            timeouts: Timeouts::default(),
+            memory_limit: u64::MAX,
             max_body: 5 << 30,
             session_life_s: 300,
         }
@@ -104,7 +115,6 @@ pub struct Shared {
     pub metrics: Option<ServerMetrics>,
     tls: Option<TlsAcceptor>,
     requests: AtomicU64,
-    open: AtomicUsize,
 }
 
 impl Shared {
@@ -120,7 +130,7 @@ impl Shared {
 /// When the listener or a thread cannot be set up.
 pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>) -> io::Result<()> {
     let shared = Arc::new(Shared {
-        state: State::default(),
+        state: State::new(parts.settings.memory_limit),
         tls: parts.tls.map(TlsAcceptor::from),
         sessions: express::Sessions::new(parts.settings.session_life_s, &parts.credentials),
         settings: parts.settings,
@@ -129,8 +139,9 @@ pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>
         truth: parts.truth,
         metrics: parts.metrics,
         requests: AtomicU64::new(0),
-        open: AtomicUsize::new(0),
     });
+    let most = shared.settings.max_connections.min(descriptors().saturating_sub(SPARE_DESCRIPTORS));
+    let connections = Connections::new(shared.settings.timeouts, most);
     listener.set_nonblocking(true)?;
     let mut threads = Vec::new();
     let mut queues = Vec::new();
@@ -141,7 +152,7 @@ pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>
         threads.push(thread.spawn(move || serve_thread(&shared, receiver, shutdown))?);
         queues.push(sender);
     }
-    let result = accept(listener, &shared, &queues, shutdown.clone());
+    let result = accept(listener, &connections, &queues, shutdown.clone());
     drop(queues);
     for thread in threads {
         let _ = thread.join();
@@ -156,33 +167,63 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-type Accepted = std::net::TcpStream;
+/// Descriptors that are not left to connections: the listeners, logs, timers and runtimes.
+const SPARE_DESCRIPTORS: usize = 128;
 
+/// Raises the limit of open files as far as the process may, and returns it.
+fn descriptors() -> usize {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
+    let current = if setrlimit(Resource::Nofile, raised).is_ok() { limit.maximum } else { limit.current };
+    current.map_or(usize::MAX, |files| files as usize)
+}
+
+type Accepted = (std::net::TcpStream, Registered);
+
+/// Longest pause of the accept loop while the system has no descriptors left.
+const LONGEST_PAUSE_NS: u64 = SECOND;
+
+/// Accepts connections, deals them out to the threads, and closes those that are overdue or make room for others.
 fn accept(
     listener: TcpListener,
-    shared: &Arc<Shared>,
+    connections: &Arc<Connections>,
     queues: &[mpsc::UnboundedSender<Accepted>],
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
     runtime()?.block_on(async {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let mut turn = 0;
+        let (mut tick, mut pause) = (Timer::new()?, Timer::new()?);
+        let mut candidates = Candidates::new();
+        let (mut turn, mut pause_ns) = (0, 0);
+        let mut next_sweep = now_ns() + TICK_NS;
         loop {
             let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
+                biased;
                 _ = shutdown.wait_for(|stop| *stop) => return Ok(()),
-            };
-            match accepted {
-                Ok((stream, _)) if shared.open.load(Ordering::Relaxed) < shared.settings.max_connections => {
-                    shared.open.fetch_add(1, Ordering::Relaxed);
-                    if let Ok(stream) = stream.into_std() {
-                        let _ = queues[turn % queues.len()].send(stream);
-                    }
-                    turn += 1;
+                swept = tick.until(next_sweep) => {
+                    swept?;
+                    connections.sweep(now_ns());
+                    next_sweep = now_ns() + TICK_NS;
+                    continue;
                 }
-                Ok((stream, _)) => drop(stream),
-                // Out of descriptors or an aborted handshake: the next connection may do better.
-                Err(_) => tokio::task::yield_now().await,
+                accepted = listener.accept() => accepted,
+            };
+            let Ok((stream, _)) = accepted else {
+                // Out of descriptors or memory, or an aborted handshake. Make room, and leave the machine to others.
+                connections.evict(&mut candidates);
+                pause_ns = (2 * pause_ns).clamp(SECOND / 100, LONGEST_PAUSE_NS);
+                pause.until(now_ns() + pause_ns).await?;
+                continue;
+            };
+            pause_ns = 0;
+            if connections.is_full() && !connections.evict(&mut candidates) {
+                drop(stream);
+                continue;
+            }
+            if let Ok(stream) = stream.into_std() {
+                let _ = queues[turn % queues.len()].send((stream, connections.register()));
+                turn += 1;
             }
         }
     })
@@ -203,14 +244,13 @@ fn serve_thread(
                 stream = queue.recv() => stream,
                 _ = shutdown.wait_for(|stop| *stop) => None,
             };
-            let Some(stream) = stream else { break };
+            let Some((stream, registered)) = stream else { break };
             let (shared, shutdown) = (Arc::clone(shared), shutdown.clone());
             let (open, idle) = (Rc::clone(&open), Rc::clone(&idle));
             open.set(open.get() + 1);
             tokio::task::spawn_local(async move {
                 // A broken connection is the client's affair; the next one is served as usual.
-                let _ = connection(&shared, stream, shutdown).await;
-                shared.open.fetch_sub(1, Ordering::Relaxed);
+                let _ = connection(&shared, stream, registered, shutdown).await;
                 open.set(open.get() - 1);
                 idle.notify_one();
             });
@@ -225,36 +265,43 @@ fn serve_thread(
     Ok(())
 }
 
-/// Read buffer of a connection; a header block that does not fit is refused (S3 allows 8 KiB of headers).
-const READ_BUFFER: usize = 256 * 1024;
+/// Largest head of a request; a larger one is answered 431 (S3 itself allows 8 KiB).
+const LARGEST_HEAD: usize = 256 * 1024;
 
 async fn connection(
     shared: &Arc<Shared>,
-    stream: Accepted,
+    stream: std::net::TcpStream,
+    registered: Registered,
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let stream = tokio::net::TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
-    let stamps = Rc::new(ConnectionStamps::new(Arc::clone(shared)));
+    let stamps = Rc::new(ConnectionStamps::new(Arc::clone(shared), registered));
     let stamped = match &shared.tls {
         Some(acceptor) => {
-            let handshake = tokio::time::timeout(std::time::Duration::from_secs(10), acceptor.accept(stream));
-            Stamped::tls(
-                handshake.await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??,
-                Rc::clone(&stamps),
-            )
+            stamps.registered.read();
+            let stream = tokio::select! {
+                stream = acceptor.accept(stream) => stream?,
+                () = stamps.registered.doomed() => return Ok(()),
+            };
+            stamps.registered.answered();
+            Stamped::tls(stream, Rc::clone(&stamps))
         }
         None => Stamped::plain(stream, Rc::clone(&stamps)),
     };
     let service = service_fn(|request| handler::handle(shared, &stamps, request));
     let serving = http1::Builder::new()
-        .max_buf_size(READ_BUFFER)
+        .max_buf_size(LARGEST_HEAD)
+        .max_header_size(LARGEST_HEAD)
         .header_read_timeout(None)
         .half_close(false)
         .serve_connection(TokioIo::new(stamped), service);
     let mut serving = std::pin::pin!(serving);
+    let doomed = stamps.registered.doomed();
     let served = tokio::select! {
+        biased;
         served = serving.as_mut() => served,
+        () = doomed => return Ok(()),
         _ = shutdown.wait_for(|stop| *stop) => {
             serving.as_mut().graceful_shutdown();
             serving.await

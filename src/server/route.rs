@@ -18,12 +18,14 @@ pub enum Operation {
     CreateSession,
     ListObjects,
     ListObjectsV2,
+    ListVersions,
     ListUploads,
     DeleteObjects,
     PutObject,
     CopyObject,
     GetObject,
     HeadObject,
+    GetAttributes,
     DeleteObject,
     CreateUpload,
     UploadPart,
@@ -53,46 +55,14 @@ impl Route {
     }
 }
 
-/// Subresources of the S3 API that name a feature which this server does not have.
-const ABSENT: &[&str] = &[
-    "accelerate",
-    "acl",
-    "analytics",
-    "attributes",
-    "cors",
-    "encryption",
-    "intelligent-tiering",
-    "inventory",
-    "legal-hold",
-    "lifecycle",
-    "logging",
-    "metrics",
-    "notification",
-    "object-lock",
-    "ownershipControls",
-    "policy",
-    "policyStatus",
-    "publicAccessBlock",
-    "replication",
-    "requestPayment",
-    "restore",
-    "retention",
-    "select",
-    "tagging",
-    "torrent",
-    "versionId",
-    "versioning",
-    "versions",
-    "website",
-];
-
 /// Longest key (S3: 1,024 bytes).
 const KEY_LIMIT: usize = 1024;
 
 /// Reads a request's address.
 ///
 /// # Errors
-/// `NotImplemented` for a feature that is absent, `MethodNotAllowed`, `InvalidURI`, `KeyTooLongError`.
+/// `NotImplemented` for an operation that is absent, `MethodNotAllowed`, `InvalidURI`, `InvalidBucketName`,
+/// `KeyTooLongError`.
 pub fn route(parts: &Parts) -> Result<Route, ApiError> {
     let invalid = || ApiError::new("InvalidURI");
     let path = decode(parts.uri.path(), false).ok_or_else(invalid)?;
@@ -105,19 +75,31 @@ pub fn route(parts: &Parts) -> Result<Route, ApiError> {
             (bucket.to_string(), key)
         }
     };
+    if bucket.is_empty() && !path.is_empty() {
+        return Err(ApiError::new("InvalidBucketName"));
+    }
     if key.len() > KEY_LIMIT {
         return Err(ApiError::new("KeyTooLongError"));
     }
-    if let Some((name, _)) = query.iter().find(|(name, _)| ABSENT.contains(&name.as_str())) {
-        return Err(ApiError::with("NotImplemented", format!("This server does not offer '{name}'")));
-    }
+    let operation = operation(parts, &query, bucket.is_empty(), key.is_empty())?;
+    Ok(Route { operation, key: key.to_string(), bucket, query })
+}
+
+fn operation(
+    parts: &Parts,
+    query: &[(String, String)],
+    no_bucket: bool,
+    no_key: bool,
+) -> Result<Operation, ApiError> {
     let has = |name: &str| query.iter().any(|(n, _)| n == name);
-    let copy = parts.headers.contains_key("x-amz-copy-source");
-    let operation = match (&parts.method, bucket.is_empty(), key.is_empty()) {
+    let copy = parts.headers.contains_key("x-amz-copy-source")
+        || query.iter().any(|(n, _)| n.eq_ignore_ascii_case("x-amz-copy-source"));
+    Ok(match (&parts.method, no_bucket, no_key) {
         (&Method::GET, true, _) => Operation::ListBuckets,
         (&Method::GET, _, true) if has("location") => Operation::GetBucketLocation,
         (&Method::GET, _, true) if has("session") => Operation::CreateSession,
         (&Method::GET, _, true) if has("uploads") => Operation::ListUploads,
+        (&Method::GET, _, true) if has("versions") => Operation::ListVersions,
         (&Method::GET, _, true) if query.iter().any(|(n, v)| n == "list-type" && v == "2") => {
             Operation::ListObjectsV2
         }
@@ -127,6 +109,7 @@ pub fn route(parts: &Parts) -> Result<Route, ApiError> {
         (&Method::DELETE, false, true) => Operation::DeleteBucket,
         (&Method::POST, false, true) if has("delete") => Operation::DeleteObjects,
         (&Method::GET, _, false) if has("uploadId") => Operation::ListParts,
+        (&Method::GET, _, false) if has("attributes") => Operation::GetAttributes,
         (&Method::GET, _, false) => Operation::GetObject,
         (&Method::HEAD, false, false) => Operation::HeadObject,
         (&Method::PUT, false, false) if has("uploadId") && copy => Operation::UploadPartCopy,
@@ -137,9 +120,11 @@ pub fn route(parts: &Parts) -> Result<Route, ApiError> {
         (&Method::POST, false, false) if has("uploadId") => Operation::CompleteUpload,
         (&Method::DELETE, false, false) if has("uploadId") => Operation::AbortUpload,
         (&Method::DELETE, false, false) => Operation::DeleteObject,
+        (&Method::POST, false, _) if !query.is_empty() => {
+            return Err(ApiError::with("NotImplemented", "This server does not implement this operation"));
+        }
         _ => return Err(ApiError::new("MethodNotAllowed")),
-    };
-    Ok(Route { operation, key: key.to_string(), bucket, query })
+    })
 }
 
 /// The bucket of a virtual-host request: the server answers to `BUCKET.localhost`.
@@ -167,6 +152,15 @@ mod tests {
     }
 
     #[test]
+    fn an_empty_bucket_name_does_not_list_the_buckets() {
+        for uri in ["//", "//b", "//b/k", "///"] {
+            for method in ["GET", "HEAD", "PUT", "DELETE"] {
+                assert_eq!(routed(method, uri, &[]), Err("InvalidBucketName"), "{method} {uri}");
+            }
+        }
+    }
+
+    #[test]
     fn addresses() {
         let object = |op, bucket: &str, key: &str| Ok((op, bucket.to_string(), key.to_string()));
         assert_eq!(routed("GET", "/", &[]), object(Operation::ListBuckets, "", ""));
@@ -180,7 +174,9 @@ mod tests {
             routed("PUT", "/b/k", &[("x-amz-copy-source", "b/x")]),
             object(Operation::CopyObject, "b", "k")
         );
-        assert_eq!(routed("GET", "/b/k?tagging", &[]), Err("NotImplemented"));
+        assert_eq!(routed("GET", "/b?versions", &[]), object(Operation::ListVersions, "b", ""));
+        assert_eq!(routed("GET", "/b/k?attributes", &[]), object(Operation::GetAttributes, "b", "k"));
+        assert_eq!(routed("POST", "/b/k?restore", &[]), Err("NotImplemented"));
         assert_eq!(routed("POST", "/b/k", &[]), Err("MethodNotAllowed"));
         assert_eq!(routed("GET", "/b/%zz", &[]), Err("InvalidURI"));
         assert_eq!(routed("GET", &format!("/b/{}", "k".repeat(1025)), &[]), Err("KeyTooLongError"));

@@ -2,6 +2,7 @@
 
 use super::Call;
 use crate::s3::endpoint::is_bucket_name;
+use crate::s3::number::decimal;
 use crate::s3::xml::{Element, XmlWriter};
 use crate::server::error::ApiError;
 use crate::server::express;
@@ -11,9 +12,9 @@ use crate::server::state::iso_date;
 pub fn list(call: &Call<'_>) -> Result<Answer, ApiError> {
     let prefix = call.route.parameter("prefix").unwrap_or("");
     let after = call.route.parameter("continuation-token").unwrap_or("");
-    let most = match call.route.parameter("max-buckets").map(str::parse) {
-        None => 10_000usize,
-        Some(Ok(most)) if (1..=10_000).contains(&most) => most,
+    let most = match call.route.parameter("max-buckets").map(decimal) {
+        None => 10_000,
+        Some(Some(most)) if (1..=10_000).contains(&most) => most as usize,
         Some(_) => {
             return Err(ApiError::with(
                 "InvalidArgument",
@@ -21,15 +22,20 @@ pub fn list(call: &Call<'_>) -> Result<Answer, ApiError> {
             ));
         }
     };
+    let region = call.route.parameter("bucket-region");
     let all = call.shared.state.buckets();
-    let mut found = all.iter().filter(|(name, _)| name.starts_with(prefix) && name.as_str() > after);
+    let mut found = all.iter().filter(|(name, bucket)| {
+        name.starts_with(prefix)
+            && name.as_str() > after
+            && region.is_none_or(|region| region == bucket.region)
+    });
     let mut writer = XmlWriter::new("ListAllMyBucketsResult");
-    writer.open("Owner").text("ID", &call.shared.credentials.access_key).close();
+    writer.open("Owner").text("ID", call.owner()).text("DisplayName", call.owner()).close();
     writer.open("Buckets");
     let mut last = None;
-    for (name, created) in found.by_ref().take(most) {
-        writer.open("Bucket").text("Name", name).text("CreationDate", &iso_date(*created));
-        writer.text("BucketRegion", &call.shared.settings.region).close();
+    for (name, bucket) in found.by_ref().take(most) {
+        writer.open("Bucket").text("Name", name).text("CreationDate", &iso_date(bucket.created));
+        writer.text("BucketRegion", &bucket.region).close();
         last = Some(name);
     }
     writer.close();
@@ -42,20 +48,46 @@ pub fn list(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(xml(writer.finish()))
 }
 
+/// Whether a bucket of that name may be created (S3 user guide, "General purpose bucket naming rules"): beside the
+/// characters, no label begins or ends with a hyphen, and prefixes and suffixes that S3 reserves are refused.
+fn may_be_created(name: &str) -> bool {
+    const PREFIXES: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
+    const SUFFIXES: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--table-s3"];
+    is_bucket_name(name)
+        && !name.contains("-.")
+        && !name.contains(".-")
+        && !PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        && !SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
+}
+
 pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
-    if !is_bucket_name(&call.route.bucket) {
+    if !may_be_created(&call.route.bucket) {
         return Err(ApiError::new("InvalidBucketName"));
     }
+    let mut region = call.shared.settings.region.clone();
     if !call.received.data.is_empty() {
         let root = Element::parse(&call.received.data).map_err(|_| ApiError::new("MalformedXML"))?;
         if root.name != "CreateBucketConfiguration" {
             return Err(ApiError::new("MalformedXML"));
         }
+        let known =
+            |child: &&Element| matches!(child.name.as_str(), "LocationConstraint" | "Location" | "Bucket");
+        if let Some(other) = root.children.iter().find(|child| !known(child)) {
+            let text = format!("This server does not implement {} in CreateBucketConfiguration", other.name);
+            return Err(ApiError::with("NotImplemented", text));
+        }
+        if let Some(constraint) = root.text_of("LocationConstraint").filter(|c| !c.is_empty()) {
+            let name = |c: u8| c.is_ascii_alphanumeric() || c == b'-';
+            if constraint.len() > 64 || !constraint.bytes().all(name) {
+                return Err(ApiError::new("InvalidLocationConstraint"));
+            }
+            region = constraint.to_string();
+        }
     }
     if express::is_directory(&call.route.bucket) {
         check_zone(&call.route.bucket, &call.received.data)?;
     }
-    call.shared.state.create_bucket(&call.route.bucket)?;
+    call.shared.state.create_bucket(&call.route.bucket, &region)?;
     let mut answer = empty(200);
     set(answer.headers_mut(), "location", &format!("/{}", call.route.bucket));
     Ok(answer)
@@ -82,9 +114,9 @@ fn check_zone(bucket: &str, body: &[u8]) -> Result<(), ApiError> {
 }
 
 pub fn head(call: &Call<'_>) -> Result<Answer, ApiError> {
-    call.shared.state.bucket(&call.route.bucket)?;
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let mut answer = empty(200);
-    set(answer.headers_mut(), "x-amz-bucket-region", &call.shared.settings.region);
+    set(answer.headers_mut(), "x-amz-bucket-region", &bucket.region);
     Ok(answer)
 }
 
@@ -94,10 +126,33 @@ pub fn delete(call: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 pub fn location(call: &Call<'_>) -> Result<Answer, ApiError> {
-    call.shared.state.bucket(&call.route.bucket)?;
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
     // The API writes the empty string for us-east-1.
-    let region = call.shared.settings.region.as_str();
+    let region = if bucket.region == "us-east-1" { "" } else { &bucket.region };
     let document = XmlWriter::new("LocationConstraint").finish();
-    let shown = if region == "us-east-1" { "" } else { region };
-    Ok(xml(document.replace("</LocationConstraint>", &format!("{shown}</LocationConstraint>"))))
+    Ok(xml(document.replace("</LocationConstraint>", &format!("{region}</LocationConstraint>"))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reserved_bucket_names_are_refused() {
+        for wrong in [
+            "xn--abc",
+            "data-s3alias",
+            "foo-.bar",
+            "foo.-bar",
+            "sthree-abc",
+            "data--ol-s3",
+            "a.mrap",
+            "x--table-s3",
+        ] {
+            assert!(!may_be_created(wrong), "{wrong}");
+        }
+        for right in ["foo", "foo-bar", "foo.bar", "foo--bar", "data--use1-az4--x-s3", "s3alias"] {
+            assert!(may_be_created(right), "{right}");
+        }
+    }
 }

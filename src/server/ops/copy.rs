@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::Call;
 use super::get::{Wanted, parse_range};
 use super::multipart::{part_number, store_part};
+use super::{Call, existing};
 use crate::clock::wall_now;
 use crate::net::encode::{decode, hex};
 use crate::s3::checksum::{Algorithm, md5};
 use crate::s3::message::checksum_element;
+use crate::s3::number::decimal;
 use crate::s3::xml::XmlWriter;
-use crate::server::conditions::{Existing, for_read, for_write};
+use crate::server::conditions::for_read;
 use crate::server::error::ApiError;
+use crate::server::memory::Buffer;
 use crate::server::response::{Answer, xml};
 use crate::server::state::{Object, StoredChecksum, iso_date};
 
@@ -21,9 +23,16 @@ use crate::server::state::{Object, StoredChecksum, iso_date};
 fn source(call: &Call<'_>) -> Result<(Arc<Object>, String, String), ApiError> {
     let header = call.header("x-amz-copy-source").unwrap_or("");
     let invalid = || ApiError::with("InvalidArgument", "Invalid copy source object key");
-    let path = header.split("?versionId=").next().unwrap_or("");
+    let (path, version) = match header.split_once("?versionId=") {
+        Some((path, version)) => (path, Some(version)),
+        None => (header, None),
+    };
+    if version.is_some_and(|version| version != "null") {
+        return Err(ApiError::with("NoSuchVersion", "The specified version does not exist."));
+    }
     let encoding = || ApiError::with("InvalidArgument", "Invalid copy source encoding");
-    let path = decode(path, false).ok_or_else(encoding)?;
+    // The header is form-encoded: `+` is a space.
+    let path = decode(path, true).ok_or_else(encoding)?;
     let path = path.strip_prefix('/').unwrap_or(&path);
     let (bucket, key) = path.split_once('/').ok_or_else(|| {
         ApiError::with(
@@ -35,16 +44,19 @@ fn source(call: &Call<'_>) -> Result<(Arc<Object>, String, String), ApiError> {
         return Err(invalid());
     }
     let object = call.shared.state.bucket(bucket)?.object(key)?;
-    let existing = Existing { etag: &object.etag, modified_s: object.modified.as_second() };
-    for_read(&call.parts.headers, "x-amz-copy-source-", existing, call.now_s)?;
+    for_read(&call.parts.headers, "x-amz-copy-source-", existing(&object), call.now_s)?;
     Ok((object, bucket.to_string(), key.to_string()))
 }
 
-fn concat(pieces: &[Bytes]) -> Bytes {
-    match pieces {
-        [one] => one.clone(),
-        many => many.concat().into(),
+/// The pieces as one, which shares their memory if it can.
+fn concat(call: &Call<'_>, pieces: &[Bytes]) -> Result<Bytes, ApiError> {
+    if let [one] = pieces {
+        return Ok(one.clone());
     }
+    let size = pieces.iter().map(Bytes::len).sum();
+    let mut buffer = Buffer::new(call.memory(), size)?;
+    pieces.iter().try_for_each(|piece| buffer.push(piece, size))?;
+    Ok(buffer.freeze())
 }
 
 pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
@@ -62,8 +74,9 @@ pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
         ));
     }
     let headers = if replace { call.object_headers()? } else { from.headers.clone() };
-    let data = concat(&from.pieces);
-    let mut copy = Object::new(vec![data.clone()], hex(&target.tag(md5(&data))), headers);
+    let data = concat(call, &from.pieces)?;
+    let etag = hex(&target.tag(md5(&data)));
+    let mut copy = Object::new(call.memory(), &call.route.key, vec![data.clone()], etag, headers)?;
     let asked = match call.header("x-amz-checksum-algorithm") {
         Some(name) => Some(Algorithm::from_name(name).ok_or_else(|| {
             ApiError::with("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
@@ -78,12 +91,7 @@ pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
             .text(checksum_element(checksum.algorithm), &checksum.value)
             .text("ChecksumType", "FULL_OBJECT");
     }
-    let mut objects = target.objects_mut();
-    let existing = objects.get(&call.route.key).cloned();
-    let existing =
-        existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
-    for_write(&call.parts.headers, existing)?;
-    objects.insert(call.route.key.clone(), Arc::new(copy));
+    call.store(&target, copy)?;
     Ok(xml(writer.finish()))
 }
 
@@ -101,8 +109,8 @@ pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
                 )
             };
             let bounds = text.strip_prefix("bytes=").and_then(|r| r.split_once('-')).ok_or_else(invalid)?;
-            let (first, last): (u64, u64) =
-                (bounds.0.parse().map_err(|_| invalid())?, bounds.1.parse().map_err(|_| invalid())?);
+            let number = |text: &str| decimal(text).ok_or_else(invalid);
+            let (first, last) = (number(bounds.0)?, number(bounds.1)?);
             if last < first {
                 return Err(invalid());
             }
@@ -116,7 +124,7 @@ pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
             }
         }
     };
-    let part = store_part(call, concat(&pieces), None)?;
+    let part = store_part(call, concat(call, &pieces)?, None)?;
     let mut writer = XmlWriter::new("CopyPartResult");
     writer.text("LastModified", &iso_date(wall_now())).text("ETag", &format!("\"{}\"", hex(&part.md5)));
     if let Some((algorithm, value)) = &part.checksum {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use http::header::{CONTENT_LENGTH, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
 
-use super::Call;
-use crate::server::conditions::{Existing, for_read};
+use super::{Call, existing};
+use crate::s3::number::decimal;
+use crate::server::conditions::{for_read, range_applies};
 use crate::server::error::ApiError;
 use crate::server::response::{Answer, AnswerBody, empty, set};
 use crate::server::state::Object;
@@ -27,7 +28,7 @@ pub fn parse_range(text: &str, size: u64) -> Wanted {
     let Some((from, to)) = text.strip_prefix("bytes=").and_then(|r| r.split_once('-')) else {
         return Wanted::Whole;
     };
-    let number = |text: &str| text.parse::<u64>().ok();
+    let number = decimal;
     let (start, end) = match (from.is_empty(), to.is_empty()) {
         (true, true) => return Wanted::Whole,
         (true, false) => {
@@ -65,8 +66,10 @@ fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let part = part_number(call)?;
     let object = bucket.object(&call.route.key)?;
-    let existing = Existing { etag: &object.etag, modified_s: object.modified.as_second() };
-    for_read(&call.parts.headers, "", existing, call.now_s)?;
+    match for_read(&call.parts.headers, "", existing(&object), call.now_s) {
+        Err(error) if error.code == "NotModified" => return Ok(not_modified(&object)),
+        other => other?,
+    }
     let wanted = wanted(call, &object, part)?;
     let (start, end) = match wanted {
         Wanted::Whole => (0, object.size),
@@ -91,16 +94,30 @@ fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
     Ok(answer)
 }
 
+/// A 304 with the headers that a cache updates its copy from (RFC 9110, 15.4.5).
+fn not_modified(object: &Object) -> Answer {
+    let mut answer = empty(304);
+    let headers = answer.headers_mut();
+    for (name, value) in &object.headers {
+        if matches!(name.as_str(), "cache-control" | "expires") {
+            headers.append(name.clone(), value.clone());
+        }
+    }
+    headers.insert(ETAG, object.etag_header.clone());
+    headers.insert(LAST_MODIFIED, object.modified_header.clone());
+    answer
+}
+
 /// The part that is asked for, by number.
 fn part_number(call: &Call<'_>) -> Result<Option<usize>, ApiError> {
     let Some(text) = call.route.parameter("partNumber") else { return Ok(None) };
-    let number = text.parse().ok().filter(|p| (1..=10_000).contains(p));
+    let number = decimal(text).filter(|p| (1..=10_000).contains(p)).map(|p| p as usize);
     let wrong = "Part number must be an integer between 1 and 10000, inclusive.";
     number.map(Some).ok_or_else(|| ApiError::with("InvalidArgument", wrong))
 }
 
 fn wanted(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<Wanted, ApiError> {
-    let range = call.header("range");
+    let range = call.header("range").filter(|_| range_applies(&call.parts.headers, existing(object)));
     let Some(part) = part else {
         return Ok(range.map_or(Wanted::Whole, |text| parse_range(text, object.size)));
     };
@@ -110,11 +127,10 @@ fn wanted(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<
             "Cannot specify both Range header and partNumber query parameter",
         ));
     }
-    let count = if object.multipart { object.pieces.len() } else { 1 };
-    if part > count {
+    if part > object.parts.as_ref().map_or(1, Vec::len) {
         return Err(ApiError::new("InvalidPartNumber"));
     }
-    if !object.multipart {
+    if object.parts.is_none() {
         return Ok(if object.size == 0 { Wanted::Whole } else { Wanted::Range(0, object.size) });
     }
     let start: u64 = object.pieces[..part - 1].iter().map(|p| p.len() as u64).sum();
@@ -142,8 +158,8 @@ fn describe(call: &Call<'_>, object: &Object, answer: &mut Answer, whole: bool) 
             set(headers, name, value);
         }
     }
-    if object.multipart && call.route.parameter("partNumber").is_some() {
-        set(headers, "x-amz-mp-parts-count", &object.pieces.len().to_string());
+    if let (Some(parts), Some(_)) = (&object.parts, call.route.parameter("partNumber")) {
+        set(headers, "x-amz-mp-parts-count", &parts.len().to_string());
     }
     let wants_checksum =
         call.header("x-amz-checksum-mode").is_some_and(|m| m.eq_ignore_ascii_case("enabled"));
@@ -166,7 +182,16 @@ mod tests {
         assert_eq!(parse_range("bytes=50-500", 100), Wanted::Range(50, 100));
         assert_eq!(parse_range("bytes=100-", 100), Wanted::Unsatisfiable);
         assert_eq!(parse_range("bytes=-0", 100), Wanted::Unsatisfiable);
-        for ignored in ["bytes=9-0", "bytes=a-b", "items=0-1", "bytes=-", "bytes=0-1,3-4"] {
+        for ignored in [
+            "bytes=9-0",
+            "bytes=a-b",
+            "items=0-1",
+            "bytes=-",
+            "bytes=0-1,3-4",
+            "bytes=+0-+1",
+            "bytes=+0-",
+            "bytes=-+1",
+        ] {
             assert_eq!(parse_range(ignored, 100), Wanted::Whole, "{ignored}");
         }
     }

@@ -9,23 +9,24 @@ use crate::net::encode::{encode_path, hex};
 use crate::s3::message::checksum_element;
 use crate::s3::sign::sha256;
 use crate::s3::xml::XmlWriter;
+use crate::server::accepts::storage_class;
 use crate::server::error::ApiError;
 use crate::server::response::{Answer, xml};
 use crate::server::state::{Bucket, Object, Objects, iso_date};
 
 /// Most keys of one page.
-const PAGE: u32 = 1000;
+pub(super) const PAGE: u32 = 1000;
 
 /// A page of a listing: keys and common prefixes in one order, which the page size counts together.
 #[derive(Default)]
-struct Page {
-    objects: Vec<(String, Arc<Object>)>,
-    prefixes: Vec<String>,
+pub(super) struct Page {
+    pub(super) objects: Vec<(String, Arc<Object>)>,
+    pub(super) prefixes: Vec<String>,
     /// The last key or common prefix of a truncated page: where the next one begins.
-    next: Option<String>,
+    pub(super) next: Option<String>,
 }
 
-fn page(objects: &Objects, prefix: &str, delimiter: &str, after: &str, most: usize) -> Page {
+pub(super) fn page(objects: &Objects, prefix: &str, delimiter: &str, after: &str, most: usize) -> Page {
     let mut page = Page::default();
     if most == 0 {
         return page;
@@ -81,6 +82,8 @@ fn unordered(bucket: &Bucket, prefix: &str, delimiter: &str, token: &str, most: 
         let cut = rest.find(delimiter).filter(|_| !delimiter.is_empty())?;
         Some(format!("{prefix}{}", &rest[..cut + delimiter.len()]))
     };
+    // Uploads before objects, as everywhere.
+    let uploads = bucket.uploads();
     let objects = bucket.objects();
     let mut entries: BTreeMap<(String, String), Option<Arc<Object>>> = BTreeMap::new();
     for (key, object) in objects.range::<String, _>(prefix.to_string()..) {
@@ -92,7 +95,7 @@ fn unordered(bucket: &Bucket, prefix: &str, delimiter: &str, token: &str, most: 
             None => entries.insert((place(key), key.clone()), Some(Arc::clone(object))),
         };
     }
-    for (key, _) in bucket.uploads().keys() {
+    for (key, _) in uploads.keys() {
         if let Some(common) = common(key) {
             entries.insert((place(&common), common), None);
         }
@@ -117,12 +120,12 @@ fn after_all(prefix: &str) -> String {
 }
 
 /// How keys are written: percent-encoded when the client asked for `encoding-type=url`.
-struct KeyWriter {
+pub(super) struct KeyWriter {
     encode: bool,
 }
 
 impl KeyWriter {
-    fn of(call: &Call<'_>) -> Result<KeyWriter, ApiError> {
+    pub(super) fn of(call: &Call<'_>) -> Result<KeyWriter, ApiError> {
         match call.route.parameter("encoding-type") {
             None | Some("") => Ok(KeyWriter { encode: false }),
             Some("url") => Ok(KeyWriter { encode: true }),
@@ -130,7 +133,7 @@ impl KeyWriter {
         }
     }
 
-    fn text(&self, writer: &mut XmlWriter, name: &'static str, key: &str) {
+    pub(super) fn text(&self, writer: &mut XmlWriter, name: &'static str, key: &str) {
         if self.encode {
             writer.text(name, &encode_path(key))
         } else {
@@ -139,34 +142,47 @@ impl KeyWriter {
     }
 }
 
-fn contents(writer: &mut XmlWriter, keys: &KeyWriter, page: &Page, owner: bool) {
+/// Writes an element that names the one account.
+fn account(call: &Call<'_>, writer: &mut XmlWriter, name: &'static str) {
+    writer.open(name).text("ID", call.owner()).text("DisplayName", call.owner()).close();
+}
+
+/// Writes what a listing says of an object.
+pub(super) fn facts(call: &Call<'_>, writer: &mut XmlWriter, object: &Object, owner: bool) {
+    writer.text("LastModified", &iso_date(object.modified)).text("ETag", &format!("\"{}\"", object.etag));
+    writer.text("Size", &object.size.to_string()).text("StorageClass", storage_class(call.route));
+    if let Some(checksum) = &object.checksum {
+        writer.text("ChecksumAlgorithm", checksum.algorithm.name());
+        writer.text("ChecksumType", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" });
+    }
+    if owner {
+        account(call, writer, "Owner");
+    }
+}
+
+fn contents(call: &Call<'_>, writer: &mut XmlWriter, keys: &KeyWriter, page: &Page, owner: bool) {
     for (key, object) in &page.objects {
         writer.open("Contents");
         keys.text(writer, "Key", key);
-        writer.text("LastModified", &iso_date(object.modified)).text("ETag", &format!("\"{}\"", object.etag));
-        writer.text("Size", &object.size.to_string()).text("StorageClass", "STANDARD");
-        if let Some(checksum) = &object.checksum {
-            writer.text("ChecksumAlgorithm", checksum.algorithm.name());
-            writer.text("ChecksumType", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" });
-        }
-        if owner {
-            writer.open("Owner").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
-        }
+        facts(call, writer, object, owner);
         writer.close();
     }
-    for prefix in &page.prefixes {
+    prefixes(writer, keys, &page.prefixes);
+}
+
+/// Writes the common prefixes of a listing.
+pub(super) fn prefixes(writer: &mut XmlWriter, keys: &KeyWriter, prefixes: &[String]) {
+    for prefix in prefixes {
         writer.open("CommonPrefixes");
         keys.text(writer, "Prefix", prefix);
         writer.close();
     }
 }
 
-fn begin(call: &Call<'_>, keys: &KeyWriter, root: &'static str) -> XmlWriter {
+pub(super) fn begin(call: &Call<'_>, keys: &KeyWriter, root: &'static str) -> XmlWriter {
     let mut writer = XmlWriter::new(root);
     writer.text("Name", &call.route.bucket);
-    if let Some(prefix) = call.route.parameter("prefix").filter(|p| !p.is_empty()) {
-        keys.text(&mut writer, "Prefix", prefix);
-    }
+    keys.text(&mut writer, "Prefix", call.route.parameter("prefix").unwrap_or(""));
     if let Some(delimiter) = call.route.parameter("delimiter").filter(|d| !d.is_empty()) {
         keys.text(&mut writer, "Delimiter", delimiter);
     }
@@ -189,16 +205,14 @@ pub fn v1(call: &Call<'_>) -> Result<Answer, ApiError> {
         most as usize,
     );
     let mut writer = begin(call, &keys, "ListBucketResult");
-    if !parameter("marker").is_empty() {
-        keys.text(&mut writer, "Marker", parameter("marker"));
-    }
+    keys.text(&mut writer, "Marker", parameter("marker"));
     if let Some(next) = &page.next {
         keys.text(&mut writer, "NextMarker", next);
     }
     writer
         .text("MaxKeys", &most.to_string())
         .text("IsTruncated", if page.next.is_some() { "true" } else { "false" });
-    contents(&mut writer, &keys, &page, true);
+    contents(call, &mut writer, &keys, &page, true);
     Ok(xml(writer.finish()))
 }
 
@@ -216,10 +230,10 @@ pub fn v2(call: &Call<'_>) -> Result<Answer, ApiError> {
         page(&bucket.objects(), prefix, delimiter, after, most as usize)
     };
     let mut writer = begin(call, &keys, "ListBucketResult");
-    if !start_after.is_empty() {
+    if call.route.parameter("start-after").is_some() {
         keys.text(&mut writer, "StartAfter", start_after);
     }
-    if !token.is_empty() {
+    if call.route.parameter("continuation-token").is_some() {
         writer.text("ContinuationToken", token);
     }
     if let Some(next) = &page.next {
@@ -229,7 +243,7 @@ pub fn v2(call: &Call<'_>) -> Result<Answer, ApiError> {
     writer
         .text("MaxKeys", &most.to_string())
         .text("IsTruncated", if page.next.is_some() { "true" } else { "false" });
-    contents(&mut writer, &keys, &page, parameter("fetch-owner") == "true");
+    contents(call, &mut writer, &keys, &page, parameter("fetch-owner") == "true");
     Ok(xml(writer.finish()))
 }
 
@@ -293,20 +307,16 @@ pub fn uploads(call: &Call<'_>) -> Result<Answer, ApiError> {
         writer.open("Upload");
         keys.text(&mut writer, "Key", key);
         writer.text("UploadId", id);
-        writer.open("Initiator").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
-        writer.open("Owner").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
-        writer.text("StorageClass", "STANDARD").text("Initiated", &iso_date(upload.initiated));
+        account(call, &mut writer, "Initiator");
+        account(call, &mut writer, "Owner");
+        writer.text("StorageClass", storage_class(call.route)).text("Initiated", &iso_date(upload.initiated));
         if let Some((algorithm, full_object)) = upload.checksum {
             writer.text("ChecksumAlgorithm", algorithm.name());
             writer.text("ChecksumType", if full_object { "FULL_OBJECT" } else { "COMPOSITE" });
         }
         writer.close();
     }
-    for prefix in &prefixes {
-        writer.open("CommonPrefixes");
-        keys.text(&mut writer, "Prefix", prefix);
-        writer.close();
-    }
+    self::prefixes(&mut writer, &keys, &prefixes);
     Ok(xml(writer.finish()))
 }
 
@@ -323,9 +333,9 @@ pub fn parts(call: &Call<'_>) -> Result<Answer, ApiError> {
     let truncated = rest.next().is_some();
     let mut writer = XmlWriter::new("ListPartsResult");
     writer.text("Bucket", &call.route.bucket).text("Key", &call.route.key).text("UploadId", id);
-    writer.open("Initiator").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
-    writer.open("Owner").text("ID", "plimsoll").text("DisplayName", "plimsoll").close();
-    writer.text("StorageClass", "STANDARD").text("PartNumberMarker", &marker.to_string());
+    account(call, &mut writer, "Initiator");
+    account(call, &mut writer, "Owner");
+    writer.text("StorageClass", storage_class(call.route)).text("PartNumberMarker", &marker.to_string());
     let last = shown.last().map_or(0, |(number, _)| **number);
     writer.text("NextPartNumberMarker", &last.to_string()).text("MaxParts", &most.to_string());
     writer.text("IsTruncated", if truncated { "true" } else { "false" });
@@ -350,6 +360,7 @@ pub fn parts(call: &Call<'_>) -> Result<Answer, ApiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::server::memory::Memory;
 
     fn listed(
         keys: &[&str],
@@ -358,7 +369,8 @@ mod tests {
         after: &str,
         most: usize,
     ) -> (Vec<String>, Vec<String>, Option<String>) {
-        let object = Arc::new(Object::new(Vec::new(), "e".into(), Vec::new()));
+        let memory = Memory::new(u64::MAX);
+        let object = Arc::new(Object::new(&memory, "k", Vec::new(), "e".into(), Vec::new()).unwrap());
         let objects: Objects = keys.iter().map(|k| ((*k).to_string(), Arc::clone(&object))).collect();
         let page = page(&objects, prefix, delimiter, after, most);
         (page.objects.into_iter().map(|o| o.0).collect(), page.prefixes, page.next)

@@ -1,5 +1,6 @@
 //! The operations, one file per family; each is a function from a [`Call`] to an answer or an S3 error.
 
+mod attributes;
 mod bucket;
 mod copy;
 mod delete;
@@ -7,15 +8,22 @@ mod get;
 mod list;
 mod multipart;
 mod put;
+mod versions;
+
+use std::sync::Arc;
 
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 
 use super::Shared;
 use super::body::Received;
+use super::conditions::{Existing, for_write};
 use super::error::ApiError;
+use super::memory::Memory;
 use super::response::Answer;
 use super::route::{Operation, Route};
+use super::state::{Bucket, Object};
+use crate::s3::number::decimal;
 
 /// A verified request.
 pub struct Call<'a> {
@@ -42,19 +50,45 @@ impl Call<'_> {
         match self.route.parameter(name) {
             None | Some("") => Ok(default),
             Some(text) => {
-                let number: i64 = text.parse().map_err(|_| {
+                let negative = text.strip_prefix('-').is_some_and(|rest| decimal(rest).is_some());
+                if negative {
+                    let text = format!("Argument {text} must be an integer between 0 and 2147483647");
+                    return Err(ApiError::with("InvalidArgument", text));
+                }
+                let number = decimal(text).ok_or_else(|| {
                     ApiError::with(
                         "InvalidArgument",
                         format!("Provided {text} not an integer or within integer range"),
                     )
                 })?;
-                if number < 0 {
-                    let text = format!("Argument {text} must be an integer between 0 and 2147483647");
-                    return Err(ApiError::with("InvalidArgument", text));
-                }
-                Ok(number.min(i64::from(most)) as u32)
+                Ok(number.min(u64::from(most)) as u32)
             }
         }
+    }
+
+    fn memory(&self) -> &Arc<Memory> {
+        &self.shared.state.memory
+    }
+
+    /// The identifier of the one account, which owns everything.
+    fn owner(&self) -> &str {
+        &self.shared.credentials.access_key
+    }
+
+    /// Stores an object under the key of the request if the conditions of the request hold. The check and the write happen
+    /// under one lock, so that of two conditional writers one fails.
+    ///
+    /// # Errors
+    /// `PreconditionFailed`, `NoSuchKey` for a condition on nothing, `NoSuchBucket` if the bucket was deleted meanwhile.
+    fn store(&self, bucket: &Bucket, object: Object) -> Result<(), ApiError> {
+        let mut objects = bucket.objects_mut()?;
+        let existing = objects.get(&self.route.key).map(Arc::as_ref).map(existing);
+        for_write(&self.parts.headers, existing)?;
+        // The lock is not held while the old content is freed.
+        let old = objects.insert(self.route.key.clone(), Arc::new(object));
+        drop(objects);
+        drop(old);
+        Ok(())
     }
 
     /// The headers that are stored with an object and sent back with it.
@@ -84,13 +118,7 @@ impl Call<'_> {
                     }
                 }
             } else if name == "content-encoding" {
-                // aws-chunked is framing of the transfer, not a property of the object.
-                let text = value.to_str().unwrap_or("");
-                let rest: Vec<&str> =
-                    text.split(',').map(str::trim).filter(|e| *e != "aws-chunked" && !e.is_empty()).collect();
-                if let (false, Ok(value)) = (rest.is_empty(), HeaderValue::from_str(&rest.join(","))) {
-                    out.push((name.clone(), value));
-                }
+                out.extend(encoding_of_object(value).map(|value| (name.clone(), value)));
             } else if KEPT.contains(&name.as_str()) {
                 out.push((name.clone(), value.clone()));
             }
@@ -105,37 +133,27 @@ impl Call<'_> {
     }
 }
 
-/// Request headers that ask for a feature which this server does not have.
-const ABSENT_HEADERS: &[&str] = &[
-    "x-amz-server-side-encryption",
-    "x-amz-server-side-encryption-customer-algorithm",
-    "x-amz-tagging",
-    "x-amz-object-lock-mode",
-    "x-amz-object-lock-legal-hold",
-    "x-amz-object-lock-retain-until-date",
-    "x-amz-website-redirect-location",
-    "x-amz-write-offset-bytes",
-    "x-amz-bucket-object-lock-enabled",
-    "x-amz-grant-full-control",
-    "x-amz-grant-read",
-    "x-amz-grant-read-acp",
-    "x-amz-grant-write",
-    "x-amz-grant-write-acp",
-];
+/// The facts of an object that conditions are about.
+fn existing(object: &Object) -> Existing<'_> {
+    Existing { etag: &object.etag, modified_s: object.modified.as_second() }
+}
 
-/// Does what was asked.
+/// The content encoding that is stored: as sent, without `aws-chunked`, which is framing of the transfer.
+fn encoding_of_object(value: &HeaderValue) -> Option<HeaderValue> {
+    let Ok(text) = value.to_str() else { return Some(value.clone()) };
+    let framing = |encoding: &str| encoding.trim().eq_ignore_ascii_case("aws-chunked");
+    if !text.split(',').any(framing) {
+        return (!text.is_empty()).then(|| value.clone());
+    }
+    let rest: Vec<&str> = text.split(',').filter(|encoding| !framing(encoding)).map(str::trim).collect();
+    HeaderValue::from_str(&rest.join(",")).ok().filter(|value| !value.is_empty())
+}
+
+/// Carries out a request.
 ///
 /// # Errors
 /// The S3 error to answer with.
 pub fn dispatch(call: &Call<'_>) -> Result<Answer, ApiError> {
-    for name in ABSENT_HEADERS {
-        if let Some(value) = call.header(name).filter(|v| *v != "false" && *v != "AES256") {
-            return Err(ApiError::with(
-                "NotImplemented",
-                format!("This server does not offer {name}: {value}"),
-            ));
-        }
-    }
     match call.route.operation {
         Operation::ListBuckets => bucket::list(call),
         Operation::CreateBucket => bucket::create(call),
@@ -145,12 +163,14 @@ pub fn dispatch(call: &Call<'_>) -> Result<Answer, ApiError> {
         Operation::CreateSession => bucket::session(call),
         Operation::ListObjects => list::v1(call),
         Operation::ListObjectsV2 => list::v2(call),
+        Operation::ListVersions => versions::list(call),
         Operation::ListUploads => list::uploads(call),
         Operation::DeleteObjects => delete::many(call),
         Operation::PutObject => put::put(call),
         Operation::CopyObject => copy::object(call),
         Operation::GetObject => get::get(call),
         Operation::HeadObject => get::head(call),
+        Operation::GetAttributes => attributes::get(call),
         Operation::DeleteObject => delete::one(call),
         Operation::CreateUpload => multipart::create(call),
         Operation::UploadPart => multipart::part(call),
@@ -158,5 +178,21 @@ pub fn dispatch(call: &Call<'_>) -> Result<Answer, ApiError> {
         Operation::CompleteUpload => multipart::complete(call),
         Operation::AbortUpload => multipart::abort(call),
         Operation::ListParts => list::parts(call),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_content_encoding_survives_without_the_framing() {
+        let stored = |text| {
+            encoding_of_object(&HeaderValue::from_static(text)).map(|v| v.to_str().unwrap().to_string())
+        };
+        assert_eq!(stored("deflate, gzip").as_deref(), Some("deflate, gzip"));
+        assert_eq!(stored("gzip,aws-chunked").as_deref(), Some("gzip"));
+        assert_eq!(stored("aws-chunked, deflate, gzip").as_deref(), Some("deflate,gzip"));
+        assert_eq!((stored("aws-chunked"), stored("")), (None, None));
     }
 }

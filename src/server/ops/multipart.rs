@@ -1,7 +1,5 @@
 //! CreateMultipartUpload, UploadPart, CompleteMultipartUpload, AbortMultipartUpload.
 
-use std::sync::Arc;
-
 use http::header::ETAG;
 
 use super::Call;
@@ -10,11 +8,11 @@ use crate::net::encode::hex;
 use crate::s3::checksum::{Algorithm, Hasher, from_base64, md5};
 use crate::s3::integrity::{composite, full_object};
 use crate::s3::message::checksum_element;
+use crate::s3::number::decimal;
 use crate::s3::xml::{Element, XmlWriter};
-use crate::server::conditions::{Existing, for_write};
 use crate::server::error::ApiError;
 use crate::server::response::{Answer, empty, set, xml};
-use crate::server::state::{Object, Part, StoredChecksum, Upload};
+use crate::server::state::{OVERHEAD, Object, ObjectPart, Part, StoredChecksum, Upload, headers_size};
 
 /// Every part but the last has at least this size (S3: 5 MiB).
 const SMALLEST_PART: usize = 5 << 20;
@@ -54,8 +52,11 @@ fn asked_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiError
 pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let checksum = asked_checksum(call)?;
+    let headers = call.object_headers()?;
+    let overhead = OVERHEAD + call.route.key.len() as u64 + headers_size(&headers);
     let upload = Upload {
-        headers: call.object_headers()?,
+        overhead: call.memory().reserve(overhead)?,
+        headers,
         checksum,
         initiated: wall_now(),
         parts: Default::default(),
@@ -72,12 +73,17 @@ pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(answer)
 }
 
-/// Part number of the request: 1 to 10,000.
-pub fn part_number(call: &Call<'_>) -> Result<u32, ApiError> {
-    let number = call.route.parameter("partNumber").and_then(|p| p.parse().ok());
-    number.filter(|n| (1..=10_000).contains(n)).ok_or_else(|| {
+/// Parses a part number: 1 to 10,000.
+fn number_of_part(text: Option<&str>) -> Result<u32, ApiError> {
+    let number = text.and_then(decimal).filter(|n| (1..=10_000).contains(n));
+    number.map(|number| number as u32).ok_or_else(|| {
         ApiError::with("InvalidArgument", "Part number must be an integer between 1 and 10000, inclusive.")
     })
+}
+
+/// Part number of the request.
+pub fn part_number(call: &Call<'_>) -> Result<u32, ApiError> {
+    number_of_part(call.route.parameter("partNumber"))
 }
 
 /// Stores a part and returns it.
@@ -108,6 +114,7 @@ pub fn store_part(
         Some((algorithm, _)) => Some(declared.unwrap_or_else(|| (algorithm, algorithm.of(&data)))),
         None => declared,
     };
+    upload.overhead.grow(OVERHEAD)?;
     let part = Part { data, md5, modified: wall_now(), checksum };
     upload.parts.insert(number, part.clone());
     Ok(part)
@@ -131,7 +138,7 @@ pub fn abort(call: &Call<'_>) -> Result<Answer, ApiError> {
 }
 
 /// The parts that a CompleteMultipartUpload names, in its order.
-fn chosen(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<Part>, ApiError> {
+fn chosen(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<(u32, Part)>, ApiError> {
     let malformed = || ApiError::new("MalformedXML");
     let root = Element::parse(body).map_err(|_| malformed())?;
     if root.name != "CompleteMultipartUpload" {
@@ -141,10 +148,7 @@ fn chosen(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<Part>, 
     let mut previous = 0;
     for named in root.all("Part") {
         let number = named.text_of("PartNumber").ok_or_else(malformed)?;
-        let number: i64 = number.trim().parse().map_err(|_| malformed())?;
-        if number < 1 {
-            return Err(ApiError::with("InvalidArgument", "PartNumber must be >= 1"));
-        }
+        let number = number_of_part(Some(number.trim()))?;
         if number <= previous {
             return Err(ApiError::new("InvalidPartOrder"));
         }
@@ -154,7 +158,7 @@ fn chosen(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<Part>, 
         }
         previous = number;
         let etag = named.text_of("ETag").ok_or_else(malformed)?.trim().trim_matches('"').to_string();
-        let part = upload.parts.get(&(number as u32)).filter(|p| hex(&p.md5) == etag);
+        let part = upload.parts.get(&number).filter(|p| hex(&p.md5) == etag);
         let part = part.ok_or_else(|| ApiError::new("InvalidPart"))?;
         for algorithm in Algorithm::ALL {
             let Some(given) = named.text_of(checksum_element(algorithm)) else { continue };
@@ -175,13 +179,13 @@ fn chosen(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<Part>, 
                 }
             }
         }
-        parts.push(part.clone());
+        parts.push((number, part.clone()));
     }
     if parts.is_empty() {
         return Err(malformed());
     }
     let all_but_last = &parts[..parts.len() - 1];
-    if all_but_last.iter().any(|p| p.data.len() < SMALLEST_PART) {
+    if all_but_last.iter().any(|(_, p)| p.data.len() < SMALLEST_PART) {
         return Err(ApiError::new("EntityTooSmall"));
     }
     Ok(parts)
@@ -213,10 +217,12 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
         let done = bucket.object(&call.route.key).ok().filter(|o| o.upload_id.as_ref() == Some(&id.1));
         return done.map(|object| completed(call, &object)).ok_or_else(|| ApiError::new("NoSuchUpload"));
     };
-    let parts = chosen(&call.received.data, upload, bucket.directory)?;
+    let chosen = chosen(&call.received.data, upload, bucket.directory)?;
+    let numbers: Vec<u32> = chosen.iter().map(|(number, _)| *number).collect();
+    let parts: Vec<Part> = chosen.into_iter().map(|(_, part)| part).collect();
     let size: usize = parts.iter().map(|p| p.data.len()).sum();
     if let Some(declared) = call.header("x-amz-mp-object-size")
-        && declared.parse() != Ok(size)
+        && decimal(declared) != Some(size as u64)
     {
         return Err(ApiError::with(
             "InvalidRequest",
@@ -225,9 +231,11 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
     }
     let digests: Vec<u8> = parts.iter().flat_map(|p| p.md5).collect();
     let etag = format!("{}-{}", hex(&md5(&digests)), parts.len());
-    let mut object =
-        Object::new(parts.iter().map(|p| p.data.clone()).collect(), etag, upload.headers.clone());
-    object.multipart = true;
+    let pieces = parts.iter().map(|p| p.data.clone()).collect();
+    let mut object = Object::new(call.memory(), &call.route.key, pieces, etag, upload.headers.clone())?;
+    let described = parts.iter().zip(numbers);
+    object.parts =
+        Some(described.map(|(p, number)| ObjectPart { number, checksum: p.checksum.clone() }).collect());
     object.upload_id = Some(id.1.clone());
     object.checksum = Some(match upload.checksum {
         Some((algorithm, full)) => combined(&parts, algorithm, full),
@@ -238,31 +246,40 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
             StoredChecksum { algorithm: Algorithm::Crc64Nvme, value: hasher.finish(), full_object: true }
         }
     });
-    for algorithm in Algorithm::ALL {
-        let given = call.header(algorithm.header());
-        if let (Some(given), Some(computed)) = (given, &object.checksum)
-            && (computed.algorithm != algorithm
-                || computed.value.trim_end_matches(&format!("-{}", parts.len()))
-                    != given.trim_end_matches(&format!("-{}", parts.len())))
-        {
-            return Err(ApiError::with(
-                "BadDigest",
-                format!(
-                    "The {} you specified did not match the calculated checksum.",
-                    algorithm.name().to_lowercase()
-                ),
-            ));
-        }
-    }
-    let mut objects = bucket.objects_mut();
-    let existing = objects.get(&call.route.key).cloned();
-    let existing =
-        existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
-    for_write(&call.parts.headers, existing)?;
+    check_declared(call, object.checksum.as_ref(), parts.len())?;
     let answer = completed(call, &object);
-    objects.insert(call.route.key.clone(), Arc::new(object));
+    call.store(&bucket, object)?;
     uploads.remove(&id);
     Ok(answer)
+}
+
+/// Checks the checksum of the whole object that a CompleteMultipartUpload declares.
+fn check_declared(call: &Call<'_>, computed: Option<&StoredChecksum>, parts: usize) -> Result<(), ApiError> {
+    let invalid = |text: &str| Err(ApiError::with("InvalidRequest", text));
+    let Some(computed) = computed else { return Ok(()) };
+    let kind = if computed.full_object { "FULL_OBJECT" } else { "COMPOSITE" };
+    for (name, value) in &call.parts.headers {
+        let Some(what) = name.as_str().strip_prefix("x-amz-checksum-") else { continue };
+        let given = value.to_str().unwrap_or("");
+        if what == "type" {
+            if !given.eq_ignore_ascii_case(kind) {
+                return invalid("The checksum type does not match the one that the upload was created with.");
+            }
+            continue;
+        }
+        let Some(algorithm) = Algorithm::from_header(name.as_str()) else {
+            return invalid("The algorithm type you specified in x-amz-checksum- header is invalid.");
+        };
+        let count = format!("-{parts}");
+        if computed.algorithm != algorithm
+            || computed.value.trim_end_matches(&count) != given.trim_end_matches(&count)
+        {
+            let name = algorithm.name().to_lowercase();
+            let text = format!("The {name} you specified did not match the calculated checksum.");
+            return Err(ApiError::with("BadDigest", text));
+        }
+    }
+    Ok(())
 }
 
 /// The answer to a CompleteMultipartUpload that made `object`.

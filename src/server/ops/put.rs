@@ -1,13 +1,10 @@
 //! PutObject.
 
-use std::sync::Arc;
-
 use http::header::ETAG;
 
 use super::Call;
 use crate::net::encode::hex;
 use crate::s3::checksum::{Algorithm, md5};
-use crate::server::conditions::{Existing, for_write};
 use crate::server::error::ApiError;
 use crate::server::response::{Answer, empty, set};
 use crate::server::state::{Object, StoredChecksum};
@@ -22,7 +19,8 @@ pub fn put(call: &Call<'_>) -> Result<Answer, ApiError> {
     let headers = call.object_headers()?;
     let data = call.received.data.clone();
     let digest = call.received.md5.unwrap_or_else(|| md5(&data));
-    let mut object = Object::new(vec![data.clone()], hex(&bucket.tag(digest)), headers);
+    let mut object =
+        Object::new(call.memory(), &call.route.key, vec![data.clone()], hex(&bucket.tag(digest)), headers)?;
     let declared = call.received.checksum.clone().or_else(|| {
         // S3 computes CRC64NVME for what comes without a checksum.
         let asked = call.header("x-amz-checksum-algorithm").and_then(Algorithm::from_name);
@@ -38,12 +36,6 @@ pub fn put(call: &Call<'_>) -> Result<Answer, ApiError> {
         set(answer.headers_mut(), checksum.algorithm.header(), &checksum.value);
         set(answer.headers_mut(), "x-amz-checksum-type", "FULL_OBJECT");
     }
-    // The conditions and the write happen under one lock, so that of two conditional writers one loses.
-    let mut objects = bucket.objects_mut();
-    let existing = objects.get(&call.route.key).cloned();
-    let existing =
-        existing.as_deref().map(|o| Existing { etag: &o.etag, modified_s: o.modified.as_second() });
-    for_write(&call.parts.headers, existing)?;
-    objects.insert(call.route.key.clone(), Arc::new(object));
+    call.store(&bucket, object)?;
     Ok(answer)
 }

@@ -1,0 +1,452 @@
+//! The headers and query parameters that each operation accepts, as one table.
+//!
+//! S3 clients rely on what they send being done: a server that accepts a condition, an encryption key or an access
+//! control list and ignores it loses or exposes data. So a request that carries an `x-amz-*` header, a condition, a range
+//! or a query parameter that its operation does not implement is refused with 501 before anything is done.
+
+use http::HeaderValue;
+use http::request::Parts;
+
+use super::error::ApiError;
+use super::route::{Operation, Route};
+
+/// Values that a header or parameter may have.
+enum Values {
+    /// The operation reads the value and refuses a wrong one.
+    Any,
+    /// One of these; any other value asks for a feature that is absent.
+    Only(&'static [&'static str]),
+    /// The identifier of the server's one account.
+    Owner,
+}
+
+use Values::{Any, Only, Owner};
+
+/// A header name, or a prefix of names that ends in `*`, and its values.
+type Header = (&'static str, Values);
+
+/// Accepted with every operation.
+const ALWAYS: &[Header] = &[
+    // Verified by `auth` and `body`.
+    ("x-amz-content-sha256", Any),
+    ("x-amz-date", Any),
+    ("x-amz-decoded-content-length", Any),
+    ("x-amz-trailer", Any),
+    ("x-amz-sdk-checksum-algorithm", Any),
+    ("x-amz-s3session-token", Any),
+    // The server has one key pair and no temporary credentials: a token adds no permission to it.
+    ("x-amz-security-token", Any),
+    // They describe the client.
+    ("x-amz-user-agent", Any),
+    ("x-amz-te", Any),
+    // The requester and the owner are the same account.
+    ("x-amz-request-payer", Only(&["requester"])),
+    ("x-amz-expected-bucket-owner", Owner),
+];
+
+/// Checksums of a body, verified by `body`.
+const CHECKSUM: &[Header] = &[("x-amz-checksum-*", Any)];
+
+/// Conditions of a read.
+const READ: &[Header] = &[
+    ("if-match", Any),
+    ("if-none-match", Any),
+    ("if-modified-since", Any),
+    ("if-unmodified-since", Any),
+    ("range", Any),
+    ("if-range", Any),
+    ("x-amz-checksum-mode", Only(&["ENABLED", "enabled"])),
+];
+
+/// Conditions of a write.
+const WRITE: &[Header] = &[("if-match", Any), ("if-none-match", Only(&["*"]))];
+
+/// Properties of a new object. The accepted values are those of every object of the server.
+const OBJECT: &[Header] = &[
+    ("x-amz-meta-*", Any),
+    // One account owns all and nobody else has access.
+    ("x-amz-acl", Only(&["private", "bucket-owner-full-control", "bucket-owner-read"])),
+    ("x-amz-object-lock-legal-hold", Only(&["OFF"])),
+];
+
+/// Properties of a new bucket; as above.
+const BUCKET: &[Header] = &[
+    ("x-amz-acl", Only(&["private"])),
+    ("x-amz-object-ownership", Only(&["BucketOwnerEnforced"])),
+    ("x-amz-bucket-object-lock-enabled", Only(&["false", "False"])),
+];
+
+/// The source of a copy and its conditions.
+const SOURCE: &[Header] = &[
+    ("x-amz-copy-source", Any),
+    ("x-amz-copy-source-if-match", Any),
+    ("x-amz-copy-source-if-none-match", Any),
+    ("x-amz-copy-source-if-modified-since", Any),
+    ("x-amz-copy-source-if-unmodified-since", Any),
+    ("x-amz-source-expected-bucket-owner", Owner),
+];
+
+/// CopyObject only.
+const COPY: &[Header] = &[
+    ("x-amz-metadata-directive", Any),
+    // No object has tags, so both copy none.
+    ("x-amz-tagging-directive", Only(&["COPY", "REPLACE"])),
+    ("x-amz-checksum-algorithm", Any),
+];
+
+/// UploadPartCopy only.
+const COPY_PART: &[Header] = &[("x-amz-copy-source-range", Any)];
+
+/// CompleteMultipartUpload only.
+const COMPLETE: &[Header] = &[("x-amz-mp-object-size", Any)];
+
+/// Listings: no object is archived, so none has a restore status.
+const LISTING: &[Header] = &[("x-amz-optional-object-attributes", Only(&["RestoreStatus"]))];
+
+/// Deletes. No object is under retention, so there is nothing to bypass.
+const DELETE: &[Header] = &[("x-amz-bypass-governance-retention", Only(&["true", "false", "True", "False"]))];
+
+/// Conditions of DeleteObject.
+const DELETE_ONE: &[Header] =
+    &[("if-match", Any), ("x-amz-if-match-last-modified-time", Any), ("x-amz-if-match-size", Any)];
+
+/// CreateSession only.
+const SESSION: &[Header] = &[("x-amz-create-session-mode", Any)];
+
+/// GetObjectAttributes only.
+const ATTRIBUTES: &[Header] =
+    &[("x-amz-object-attributes", Any), ("x-amz-max-parts", Any), ("x-amz-part-number-marker", Any)];
+
+/// The headers of an operation, beside [`ALWAYS`].
+fn headers(operation: Operation) -> &'static [&'static [Header]] {
+    use Operation as O;
+    match operation {
+        O::GetObject | O::HeadObject => &[READ],
+        O::PutObject => &[CHECKSUM, OBJECT, WRITE],
+        O::UploadPart => &[CHECKSUM],
+        O::CopyObject => &[SOURCE, COPY, OBJECT, WRITE],
+        O::UploadPartCopy => &[SOURCE, COPY_PART],
+        O::CreateUpload => &[CHECKSUM, OBJECT],
+        O::CompleteUpload => &[CHECKSUM, COMPLETE, WRITE],
+        O::DeleteObject => &[DELETE, DELETE_ONE],
+        O::DeleteObjects => &[CHECKSUM, DELETE],
+        O::ListObjects | O::ListObjectsV2 | O::ListVersions => &[LISTING],
+        O::CreateBucket => &[BUCKET, CHECKSUM],
+        O::CreateSession => &[SESSION],
+        O::GetAttributes => &[ATTRIBUTES],
+        O::ListBuckets
+        | O::HeadBucket
+        | O::DeleteBucket
+        | O::GetBucketLocation
+        | O::ListUploads
+        | O::AbortUpload
+        | O::ListParts => &[],
+    }
+}
+
+/// The query parameters of an operation, beside those of a presigned URL.
+fn parameters(operation: Operation) -> &'static [&'static str] {
+    use Operation as O;
+    match operation {
+        O::ListBuckets => &["prefix", "continuation-token", "max-buckets", "bucket-region"],
+        O::CreateBucket | O::HeadBucket | O::DeleteBucket | O::PutObject | O::CopyObject => &[],
+        O::GetBucketLocation => &["location"],
+        O::CreateSession => &["session"],
+        O::ListObjects => &["prefix", "delimiter", "marker", "max-keys", "encoding-type"],
+        O::ListObjectsV2 => &[
+            "list-type",
+            "prefix",
+            "delimiter",
+            "continuation-token",
+            "start-after",
+            "max-keys",
+            "encoding-type",
+            "fetch-owner",
+        ],
+        O::ListVersions => &[
+            "versions",
+            "prefix",
+            "delimiter",
+            "key-marker",
+            "version-id-marker",
+            "max-keys",
+            "encoding-type",
+        ],
+        O::ListUploads => &[
+            "uploads",
+            "prefix",
+            "delimiter",
+            "key-marker",
+            "upload-id-marker",
+            "max-uploads",
+            "encoding-type",
+        ],
+        O::DeleteObjects => &["delete"],
+        O::GetObject | O::HeadObject => &[
+            "partNumber",
+            "versionId",
+            "response-content-type",
+            "response-content-encoding",
+            "response-content-disposition",
+            "response-content-language",
+            "response-cache-control",
+            "response-expires",
+        ],
+        O::GetAttributes => &["attributes", "versionId"],
+        O::DeleteObject => &["versionId"],
+        O::CreateUpload => &["uploads"],
+        O::UploadPart | O::UploadPartCopy => &["partNumber", "uploadId"],
+        O::CompleteUpload | O::AbortUpload => &["uploadId"],
+        O::ListParts => &["uploadId", "max-parts", "part-number-marker", "encoding-type"],
+    }
+}
+
+/// Headers outside `x-amz-*` that change what a request means: conditions and ranges.
+const MEANINGFUL: &[&str] = &[
+    "if-match",
+    "if-none-match",
+    "if-modified-since",
+    "if-unmodified-since",
+    "if-range",
+    "range",
+    "content-range",
+];
+
+/// Headers that may come more than once; their values are joined.
+fn repeats(name: &str) -> bool {
+    name.starts_with("x-amz-meta-")
+        || matches!(name, "x-amz-object-attributes" | "if-match" | "if-none-match")
+}
+
+fn absent(what: &str) -> ApiError {
+    ApiError::with("NotImplemented", format!("This server does not implement {what}"))
+}
+
+/// The storage class of every object in a bucket: it has no other.
+pub fn storage_class(route: &Route) -> &'static str {
+    if super::express::is_directory(&route.bucket) { "EXPRESS_ONEZONE" } else { "STANDARD" }
+}
+
+/// Checks a request against the table. `owner` identifies the server's account.
+///
+/// # Errors
+/// `NotImplemented` for a header, parameter or value that the operation does not implement, `InvalidArgument` for one
+/// that is repeated or not text, `AccessDenied` for another bucket owner.
+pub fn check(parts: &Parts, route: &Route, owner: &str) -> Result<(), ApiError> {
+    let groups = headers(route.operation);
+    for name in parts.headers.keys() {
+        let name = name.as_str();
+        if !(name.starts_with("x-amz-") || MEANINGFUL.contains(&name)) {
+            continue;
+        }
+        if name == "x-amz-storage-class" {
+            check_storage_class(parts, route)?;
+            continue;
+        }
+        let known = |header: &&Header| match header.0.strip_suffix('*') {
+            Some(prefix) => name.starts_with(prefix),
+            None => name == header.0,
+        };
+        let mut all = ALWAYS.iter().chain(groups.iter().copied().flatten());
+        let (_, values) = all.find(known).ok_or_else(|| absent(&format!("{name} with this operation")))?;
+        check_values(parts, name, values, owner)?;
+    }
+    let accepted = parameters(route.operation);
+    for (index, (name, _)) in route.query.iter().enumerate() {
+        if route.query[..index].iter().any(|(earlier, _)| earlier == name) {
+            return Err(ApiError::with("InvalidArgument", format!("The parameter {name} is repeated")));
+        }
+        if !accepted.contains(&name.as_str()) && !is_harmless(name) {
+            return Err(absent(&format!("the query parameter '{name}' with this operation")));
+        }
+    }
+    match route.parameter("versionId") {
+        None | Some("null") => Ok(()),
+        Some(_) => Err(ApiError::with("InvalidArgument", "Invalid version id specified")),
+    }
+}
+
+/// Parameters that every operation accepts: those of a presigned URL, verified by `auth`, and names that S3 reserves for
+/// the client's own remarks (`x-id`, and `x-*` for access logs).
+fn is_harmless(name: &str) -> bool {
+    const SIGNED: [&str; 6] = [
+        "X-Amz-Algorithm",
+        "X-Amz-Credential",
+        "X-Amz-Date",
+        "X-Amz-Expires",
+        "X-Amz-SignedHeaders",
+        "X-Amz-Signature",
+    ];
+    SIGNED.contains(&name)
+        || is_hoisted(name)
+        || (name.starts_with("x-") && !name.to_ascii_lowercase().starts_with("x-amz-"))
+}
+
+/// Whether a query parameter of a presigned URL stands for a header: SDKs move `x-amz-*` headers into the query. [`hoisted`]
+/// adds them to the headers, where the table judges them.
+fn is_hoisted(name: &str) -> bool {
+    const SIGNATURE: [&str; 6] = [
+        "x-amz-algorithm",
+        "x-amz-credential",
+        "x-amz-date",
+        "x-amz-expires",
+        "x-amz-signedheaders",
+        "x-amz-signature",
+    ];
+    let lower = name.to_ascii_lowercase();
+    lower.starts_with("x-amz-") && !SIGNATURE.contains(&lower.as_str())
+}
+
+/// Adds the headers that an SDK moved into the query to the headers of a verified request.
+///
+/// # Errors
+/// `InvalidArgument` for a parameter that is no header, or that is also sent as one with another value.
+pub fn hoist(parts: &mut Parts, route: &Route) -> Result<(), ApiError> {
+    for (name, value) in route.query.iter().filter(|(name, _)| is_hoisted(name)) {
+        let invalid = || ApiError::with("InvalidArgument", format!("The parameter {name} is invalid"));
+        let header: http::HeaderName = name.parse().map_err(|_| invalid())?;
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?;
+        match parts.headers.get(&header) {
+            Some(sent) if *sent != value => return Err(invalid()),
+            _ => parts.headers.insert(header, value),
+        };
+    }
+    Ok(())
+}
+
+fn check_values(parts: &Parts, name: &str, values: &Values, owner: &str) -> Result<(), ApiError> {
+    let mut found = parts.headers.get_all(name).iter();
+    let Some(first) = found.next() else { return Ok(()) };
+    if name.starts_with("x-amz-meta-") {
+        return Ok(());
+    }
+    if found.next().is_some() && !repeats(name) {
+        return Err(ApiError::with("InvalidArgument", format!("The header {name} is repeated")));
+    }
+    // Copy sources may hold UTF-8; every other value is ASCII.
+    let text = std::str::from_utf8(first.as_bytes())
+        .map_err(|_| ApiError::with("InvalidArgument", format!("The header {name} is not text")))?;
+    match values {
+        Any => Ok(()),
+        Only(accepted) if accepted.contains(&text.trim()) => Ok(()),
+        Only(_) => Err(absent(&format!("{name}: {text}"))),
+        Owner if text == owner => Ok(()),
+        Owner => Err(ApiError::with("AccessDenied", format!("{name} is not the owner of the bucket"))),
+    }
+}
+
+fn check_storage_class(parts: &Parts, route: &Route) -> Result<(), ApiError> {
+    const OTHERS: [&str; 8] = [
+        "DEEP_ARCHIVE",
+        "EXPRESS_ONEZONE",
+        "GLACIER",
+        "GLACIER_IR",
+        "INTELLIGENT_TIERING",
+        "ONEZONE_IA",
+        "REDUCED_REDUNDANCY",
+        "STANDARD_IA",
+    ];
+    let creates =
+        matches!(route.operation, Operation::PutObject | Operation::CopyObject | Operation::CreateUpload);
+    if !creates {
+        return Err(absent("x-amz-storage-class with this operation"));
+    }
+    check_values(parts, "x-amz-storage-class", &Any, "")?;
+    let class = parts.headers.get("x-amz-storage-class").map_or(&b""[..], HeaderValue::as_bytes);
+    let class = String::from_utf8_lossy(class);
+    match class.as_ref() {
+        class if class == storage_class(route) => Ok(()),
+        class if OTHERS.contains(&class) || class == "STANDARD" => {
+            Err(absent(&format!("the storage class {class}")))
+        }
+        _ => Err(ApiError::new("InvalidStorageClass")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn checked(method: &str, uri: &str, headers: &[(&str, &str)]) -> Result<(), &'static str> {
+        let mut request = http::Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let (mut parts, ()) = request.body(()).unwrap().into_parts();
+        let route = super::super::route::route(&parts).map_err(|e| e.code)?;
+        hoist(&mut parts, &route).map_err(|e| e.code)?;
+        check(&parts, &route, "owner").map_err(|e| e.code)
+    }
+
+    const ABSENT: Result<(), &str> = Err("NotImplemented");
+
+    #[test]
+    fn headers_of_features_that_are_absent_are_refused() {
+        for (name, value) in [
+            ("x-amz-server-side-encryption-customer-key", "k"),
+            ("x-amz-server-side-encryption", "AES256"),
+            ("x-amz-acl", "public-read"),
+            ("x-amz-grant-read", "id=1"),
+            ("x-amz-storage-class", "GLACIER"),
+            ("x-amz-tagging", "a=b"),
+            ("x-amz-anything-new", "1"),
+            ("if-none-match", "\"etag\""),
+            ("if-unmodified-since", "Tue, 14 Nov 2023 22:13:19 GMT"),
+            ("content-range", "bytes 0-1/2"),
+            ("range", "bytes=0-1"),
+        ] {
+            assert_eq!(checked("PUT", "/bkt/k", &[(name, value)]), ABSENT, "{name}");
+        }
+        assert_eq!(checked("PUT", "/bkt/k", &[("x-amz-storage-class", "WARM")]), Err("InvalidStorageClass"));
+        assert_eq!(checked("GET", "/bkt/k", &[("x-amz-meta-a", "1")]), ABSENT);
+        assert_eq!(checked("DELETE", "/bkt/k", &[("x-amz-mfa", "1")]), ABSENT);
+        assert_eq!(checked("GET", "/bkt", &[("x-amz-expected-bucket-owner", "other")]), Err("AccessDenied"));
+        assert_eq!(
+            checked("PUT", "/bkt/k", &[("x-amz-acl", "private"), ("x-amz-acl", "public-read")]),
+            Err("InvalidArgument")
+        );
+    }
+
+    #[test]
+    fn parameters_of_features_that_are_absent_are_refused() {
+        for (method, uri) in [
+            ("GET", "/bkt/k?tagging"),
+            ("PUT", "/bkt/k?acl"),
+            ("GET", "/bkt?policy"),
+            ("GET", "/bkt?max-keys=1&allow-unordered=true"),
+            ("PUT", "/bkt/k?append&position=0"),
+            ("DELETE", "/bkt?versionId=null"),
+            ("PUT", "/bkt/k?partNumber=1"),
+        ] {
+            assert_eq!(checked(method, uri, &[]), ABSENT, "{method} {uri}");
+        }
+        assert_eq!(checked("GET", "/bkt/k?versionId=other", &[]), Err("InvalidArgument"));
+        assert_eq!(checked("GET", "/bkt?prefix=a&prefix=b", &[]), Err("InvalidArgument"));
+    }
+
+    #[test]
+    fn what_clients_send_is_accepted() {
+        let put = [
+            ("x-amz-acl", "private"),
+            ("x-amz-storage-class", "STANDARD"),
+            ("x-amz-meta-a", "1"),
+            ("x-amz-user-agent", "sdk"),
+            ("x-amz-checksum-crc32", "AAAAAA=="),
+            ("x-amz-sdk-checksum-algorithm", "CRC32"),
+            ("x-amz-expected-bucket-owner", "owner"),
+            ("if-none-match", "*"),
+            ("expect", "100-continue"),
+        ];
+        assert_eq!(checked("PUT", "/bkt/k?x-id=PutObject", &put), Ok(()));
+        assert_eq!(checked("GET", "/bkt/k?versionId=null&partNumber=1", &[("range", "bytes=0-")]), Ok(()));
+        assert_eq!(checked("DELETE", "/bkt/k?versionId=null", &[("if-match", "*")]), Ok(()));
+    }
+
+    #[test]
+    fn headers_moved_into_the_query_are_judged_like_headers() {
+        assert_eq!(checked("PUT", "/bkt/k?x-amz-acl=public-read&X-Amz-Signature=0", &[]), ABSENT);
+        assert_eq!(checked("PUT", "/bkt/k?x-amz-tagging=a&X-Amz-Signature=0", &[]), ABSENT);
+        assert_eq!(checked("PUT", "/bkt/k?x-amz-meta-a=b&X-Amz-Signature=0", &[]), Ok(()));
+        assert_eq!(checked("PUT", "/bkt/k?x-amz-meta-a=b", &[("x-amz-meta-a", "c")]), Err("InvalidArgument"));
+    }
+}

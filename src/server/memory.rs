@@ -1,0 +1,193 @@
+//! The memory that clients make the server hold: stored objects and parts, and bodies on their way in.
+//!
+//! Whoever holds client data holds a [`Reservation`] of its size, and dropping the data drops the reservation, so the sum
+//! cannot drift. A request that would exceed the limit is answered 503 SlowDown; the process is never killed for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+
+use super::error::ApiError;
+
+/// A limit in bytes and what is reserved of it.
+#[derive(Debug)]
+pub struct Memory {
+    limit: u64,
+    used: AtomicU64,
+}
+
+impl Memory {
+    /// Nothing reserved of `limit` bytes.
+    pub fn new(limit: u64) -> Arc<Memory> {
+        Arc::new(Memory { limit, used: AtomicU64::new(0) })
+    }
+
+    /// Reserves `bytes`.
+    ///
+    /// # Errors
+    /// `SlowDown` if they exceed the limit.
+    pub fn reserve(self: &Arc<Memory>, bytes: u64) -> Result<Reservation, ApiError> {
+        let mut reservation = Reservation { memory: Arc::clone(self), bytes: 0 };
+        reservation.grow(bytes)?;
+        Ok(reservation)
+    }
+
+    /// Checks that `bytes` could be reserved now.
+    ///
+    /// # Errors
+    /// `SlowDown` if they exceed the limit.
+    pub fn check(&self, bytes: u64) -> Result<(), ApiError> {
+        let used = self.used.load(Ordering::Relaxed);
+        if used.saturating_add(bytes) > self.limit { Err(self.exhausted()) } else { Ok(()) }
+    }
+
+    /// Bytes reserved.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    fn exhausted(&self) -> ApiError {
+        let text =
+            format!("The server holds the {} bytes that its memory limit allows; delete objects", self.limit);
+        ApiError::with("SlowDown", text)
+    }
+}
+
+/// Bytes reserved of a [`Memory`], given back on drop.
+#[derive(Debug)]
+pub struct Reservation {
+    memory: Arc<Memory>,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// Reserves `more` bytes.
+    ///
+    /// # Errors
+    /// `SlowDown` if they exceed the limit; the reservation is then unchanged.
+    pub fn grow(&mut self, more: u64) -> Result<(), ApiError> {
+        let before = self.memory.used.fetch_add(more, Ordering::Relaxed);
+        if before.saturating_add(more) > self.memory.limit {
+            self.memory.used.fetch_sub(more, Ordering::Relaxed);
+            return Err(self.memory.exhausted());
+        }
+        self.bytes += more;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.memory.used.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+/// Bytes that grow within a limit.
+pub struct Buffer {
+    data: Vec<u8>,
+    reservation: Reservation,
+}
+
+struct Held {
+    data: Vec<u8>,
+    _reservation: Reservation,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl Buffer {
+    /// An empty buffer.
+    ///
+    /// # Errors
+    /// `SlowDown` if `capacity` bytes exceed the limit.
+    pub fn new(memory: &Arc<Memory>, capacity: usize) -> Result<Buffer, ApiError> {
+        let mut buffer = Buffer { data: Vec::new(), reservation: memory.reserve(0)? };
+        buffer.extend_capacity(capacity)?;
+        Ok(buffer)
+    }
+
+    /// A buffer of bytes whose memory is reserved already.
+    pub fn of(data: Vec<u8>, reservation: Reservation) -> Buffer {
+        Buffer { data, reservation }
+    }
+
+    fn extend_capacity(&mut self, more: usize) -> Result<(), ApiError> {
+        self.reservation.grow(more as u64)?;
+        let wanted = self.data.capacity() + more - self.data.len();
+        self.data.try_reserve_exact(wanted).map_err(|_| self.reservation.memory.exhausted())
+    }
+
+    /// Bytes so far.
+    pub fn len(&self) -> usize {
+        self.data.len()
+    }
+
+    /// Whether it holds nothing.
+    pub fn is_empty(&self) -> bool {
+        self.data.is_empty()
+    }
+
+    /// Appends bytes. The buffer grows by half, to no more than `most` bytes in all unless `piece` needs it.
+    ///
+    /// # Errors
+    /// `SlowDown` beyond the limit.
+    pub fn push(&mut self, piece: &[u8], most: usize) -> Result<(), ApiError> {
+        let needed = self.data.len() + piece.len();
+        let capacity = self.data.capacity();
+        if needed > capacity {
+            let target = (capacity + capacity / 2).min(most).max(needed);
+            self.extend_capacity(target - capacity)?;
+        }
+        self.data.extend_from_slice(piece);
+        Ok(())
+    }
+
+    /// The bytes; the last copy of them gives the reservation back.
+    pub fn freeze(self) -> Bytes {
+        if self.data.is_empty() {
+            return Bytes::new();
+        }
+        Bytes::from_owner(Held { data: self.data, _reservation: self.reservation })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_is_given_back() {
+        let memory = Memory::new(100);
+        let mut buffer = Buffer::new(&memory, 10).unwrap();
+        buffer.push(&[7; 40], 64).unwrap();
+        assert!((40..=64).contains(&memory.used()), "{}", memory.used());
+        let bytes = buffer.freeze();
+        let slice = bytes.slice(1..3);
+        drop(bytes);
+        assert!(memory.used() >= 40, "a slice keeps the whole");
+        assert_eq!(memory.reserve(100).unwrap_err().code, "SlowDown");
+        drop(slice);
+        assert_eq!(memory.used(), 0);
+        assert!(memory.reserve(100).is_ok());
+        assert_eq!(memory.used(), 0);
+    }
+
+    #[test]
+    fn a_buffer_stops_at_the_limit() {
+        let memory = Memory::new(1000);
+        let mut buffer = Buffer::new(&memory, 0).unwrap();
+        let refused =
+            std::iter::repeat_with(|| buffer.push(&[0; 64], usize::MAX)).take(100).find_map(Result::err);
+        assert_eq!(refused.unwrap().code, "SlowDown");
+        assert!(buffer.len() >= 500 && memory.used() <= 1000, "{} {}", buffer.len(), memory.used());
+        assert!(Buffer::new(&memory, usize::MAX / 2).is_err());
+        assert_eq!(memory.check(1000).unwrap_err().code, "SlowDown");
+        drop(buffer);
+        assert_eq!(memory.check(1000), Ok(()));
+    }
+}

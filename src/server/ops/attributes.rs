@@ -1,0 +1,89 @@
+//! GetObjectAttributes.
+
+use http::header::LAST_MODIFIED;
+
+use super::Call;
+use crate::s3::message::checksum_element;
+use crate::s3::number::decimal;
+use crate::s3::xml::XmlWriter;
+use crate::server::accepts::storage_class;
+use crate::server::error::ApiError;
+use crate::server::response::{Answer, xml};
+use crate::server::state::Object;
+
+const KNOWN: [&str; 5] = ["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"];
+/// Most parts of one page.
+const PAGE: u64 = 1000;
+
+/// The attributes that the request names, in one header or in several.
+fn wanted<'a>(call: &'a Call<'_>) -> Result<Vec<&'a str>, ApiError> {
+    let invalid = || ApiError::with("InvalidArgument", "Invalid attribute name specified.");
+    let mut out = Vec::new();
+    for value in call.parts.headers.get_all("x-amz-object-attributes") {
+        let text = value.to_str().map_err(|_| invalid())?;
+        out.extend(text.split(',').map(str::trim).filter(|name| !name.is_empty()));
+    }
+    if out.is_empty() {
+        let text = "The x-amz-object-attributes header specifying the attributes to be retrieved is either missing or empty";
+        return Err(ApiError::with("InvalidRequest", text));
+    }
+    if out.iter().all(|name| KNOWN.contains(name)) { Ok(out) } else { Err(invalid()) }
+}
+
+fn number(call: &Call<'_>, name: &str, default: u64) -> Result<u64, ApiError> {
+    let Some(text) = call.header(name) else { return Ok(default) };
+    decimal(text.trim()).ok_or_else(|| ApiError::with("InvalidArgument", format!("{name} is not a number")))
+}
+
+pub fn get(call: &Call<'_>) -> Result<Answer, ApiError> {
+    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+    let names = wanted(call)?;
+    let most = number(call, "x-amz-max-parts", PAGE)?.min(PAGE);
+    let marker = number(call, "x-amz-part-number-marker", 0)?;
+    let object = bucket.object(&call.route.key)?;
+    let has = |name: &str| names.contains(&name);
+    let mut writer = XmlWriter::new("GetObjectAttributesResponse");
+    if has("ETag") {
+        writer.text("ETag", &object.etag);
+    }
+    if let (Some(checksum), true) = (&object.checksum, has("Checksum")) {
+        writer.open("Checksum").text(checksum_element(checksum.algorithm), &checksum.value);
+        writer.text("ChecksumType", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" }).close();
+    }
+    if has("ObjectParts") {
+        parts(&mut writer, &object, marker, most);
+    }
+    if has("StorageClass") {
+        writer.text("StorageClass", storage_class(call.route));
+    }
+    if has("ObjectSize") {
+        writer.text("ObjectSize", &object.size.to_string());
+    }
+    let mut answer = xml(writer.finish());
+    answer.headers_mut().insert(LAST_MODIFIED, object.modified_header.clone());
+    Ok(answer)
+}
+
+/// The page of parts after `marker`; nothing for an object that came whole.
+fn parts(writer: &mut XmlWriter, object: &Object, marker: u64, most: u64) {
+    let Some(parts) = &object.parts else { return };
+    let pairs = parts.iter().zip(&object.pieces);
+    let mut rest = pairs.filter(|(part, _)| u64::from(part.number) > marker);
+    let shown: Vec<_> = rest.by_ref().take(most as usize).collect();
+    let truncated = rest.next().is_some();
+    let last = shown.last().map_or(0, |(part, _)| part.number);
+    writer.open("ObjectParts").text("PartsCount", &parts.len().to_string());
+    writer.text("PartNumberMarker", &marker.to_string()).text("NextPartNumberMarker", &last.to_string());
+    writer.text("MaxParts", &most.to_string()).text("IsTruncated", if truncated { "true" } else { "false" });
+    for (part, piece) in shown {
+        writer
+            .open("Part")
+            .text("PartNumber", &part.number.to_string())
+            .text("Size", &piece.len().to_string());
+        if let Some((algorithm, value)) = &part.checksum {
+            writer.text(checksum_element(*algorithm), value);
+        }
+        writer.close();
+    }
+    writer.close();
+}
