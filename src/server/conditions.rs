@@ -89,7 +89,7 @@ impl DeleteConditions<'_> {
     /// Checks the conditions against what is there: size in bytes and the rest.
     ///
     /// # Errors
-    /// `PreconditionFailed`, `InvalidArgument` for a size or a date that is none, `NoSuchKey` if there is no object.
+    /// `PreconditionFailed`, `InvalidArgument` for a size or a date that is none. Deleting nothing is no error.
     pub fn check(&self, existing: Option<(Existing<'_>, u64)>) -> Result<(), ApiError> {
         if *self == DeleteConditions::default() {
             return Ok(());
@@ -98,7 +98,7 @@ impl DeleteConditions<'_> {
             |what: &str| ApiError::with("InvalidArgument", format!("The {what} of a condition is invalid"));
         let size = self.size.map(|s| decimal(s.trim()).ok_or_else(|| invalid("size"))).transpose()?;
         let modified = self.modified.map(|m| date(m.trim()).ok_or_else(|| invalid("date"))).transpose()?;
-        let Some((object, bytes)) = existing else { return Err(ApiError::new("NoSuchKey")) };
+        let Some((object, bytes)) = existing else { return Ok(()) };
         let met = self.etag.is_none_or(|list| matches(list, object.etag))
             && size.is_none_or(|size| size == bytes)
             && modified.is_none_or(|at| at == object.modified_s);
@@ -165,7 +165,7 @@ mod tests {
             DeleteConditions { size: Some("6"), ..none.clone() },
         ] {
             assert_eq!(check(wrong.clone()), Err("PreconditionFailed"), "{wrong:?}");
-            assert_eq!(wrong.check(None).unwrap_err().code, "NoSuchKey");
+            assert_eq!(wrong.check(None), Ok(()), "there is nothing to delete");
         }
         assert_eq!(check(DeleteConditions { size: Some("+5"), ..none.clone() }), Err("InvalidArgument"));
         assert_eq!(check(DeleteConditions { modified: Some("today"), ..none }), Err("InvalidArgument"));

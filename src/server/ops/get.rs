@@ -161,12 +161,26 @@ fn describe(call: &Call<'_>, object: &Object, answer: &mut Answer, whole: bool) 
     if let (Some(parts), Some(_)) = (&object.parts, call.route.parameter("partNumber")) {
         set(headers, "x-amz-mp-parts-count", &parts.len().to_string());
     }
-    let wants_checksum =
-        call.header("x-amz-checksum-mode").is_some_and(|m| m.eq_ignore_ascii_case("enabled"));
-    if let (Some(checksum), true, true) = (&object.checksum, wants_checksum, whole) {
-        set(headers, checksum.algorithm.header(), &checksum.value);
-        set(headers, "x-amz-checksum-type", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" });
+    if call.header("x-amz-checksum-mode").is_some() {
+        let part = part_number(call).ok().flatten();
+        checksum(headers, object, part, whole);
     }
+}
+
+/// Adds the checksum of the whole object, or of the part that the request names.
+fn checksum(headers: &mut HeaderMap, object: &Object, part: Option<usize>, whole: bool) {
+    let Some(of_object) = &object.checksum else { return };
+    let of_part = match (part, &object.parts) {
+        (Some(part), Some(parts)) => parts.get(part - 1).and_then(|p| p.checksum.as_ref()),
+        _ => None,
+    };
+    let (algorithm, value) = match of_part {
+        Some((algorithm, value)) => (*algorithm, value),
+        None if whole => (of_object.algorithm, &of_object.value),
+        None => return,
+    };
+    set(headers, algorithm.header(), value);
+    set(headers, "x-amz-checksum-type", if of_object.full_object { "FULL_OBJECT" } else { "COMPOSITE" });
 }
 
 #[cfg(test)]
