@@ -1,5 +1,5 @@
 # The same targets on a laptop and in CI.
-.PHONY: build test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge bench-prices bench-kills bench-fuzz schema dev
+.PHONY: build test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge bench-prices bench-kills bench-fuzz schema dev test-s3-tests bench-idle
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -32,6 +32,15 @@ lint:
 test-servers: $(VENV)/servers $(VERSITYGW) $(MINIO) build
 	PATH="$(abspath $(VENV))/bin:$$(go env GOPATH)/bin:$$PATH" $(PYTHON) tests/clients/servers.py
 	PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) tests/protocol/run.py
+
+# ceph s3-tests against `plimsoll serve`. S3_TESTS is a clone of https://github.com/ceph/s3-tests; takes four minutes.
+S3_TESTS := ../s3-tests
+test-s3-tests: $(VENV)/s3-tests build
+	$(VENV)-s3-tests/bin/python tests/protocol/s3_tests.py "$(S3_TESTS)"
+
+# Idle connections and half-sent heads beside an authenticated client; two minutes.
+bench-idle: build
+	python3 benches/idle.py
 
 # Ratios against wrk, pinned cores, median of five; about a quarter of an hour on a quiet machine (needs wrk and taskset).
 bench: build
@@ -83,6 +92,11 @@ $(VENV)/ready: tests/clients/requirements.txt
 
 $(VENV)/servers: $(VENV)/ready
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check 'moto[server]==5.*' 'jsonschema>=4'
+	touch $@
+
+$(VENV)/s3-tests: $(VENV)/ready
+	python3 -m venv $(VENV)-s3-tests
+	$(VENV)-s3-tests/bin/pip install --quiet --disable-pip-version-check -r "$(S3_TESTS)/requirements.txt"
 	touch $@
 
 $(VERSITYGW):

@@ -192,3 +192,62 @@ def test_rclone(server, files, tmp_path):
         lambda folder: run(*rclone, "copy", f"{remote}/d", str(folder)),
         lambda: run(*rclone, "purge", f"{remote}/d"),
         lambda: run(*rclone, "lsf", "-R", remote))
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory):
+    """A tree with empty files, spaces, plus signs and letters beyond ASCII in names and folders."""
+    folder = tmp_path_factory.mktemp("tree")
+    contents = {"empty": b"", "a b/empty too": b"", "a b/c+d.txt": b"plus", "a b/c d.txt": b"space", "näme/日本 %25 & =.bin": os.urandom(100_000),
+                "deep/er/still/x": b"x", "large": os.urandom(9 * MIB)}
+    for name, data in contents.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return folder, contents
+
+
+def same_tree(folder, contents):
+    found = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert found == contents, sorted(found) + sorted(contents)
+
+
+def test_aws_cli_copies_a_tree(server, tree, tmp_path):
+    aws = ["aws", "--endpoint-url", server.url, "s3"]
+    run(*aws, "mb", "s3://aws-tree")
+    copy = [*aws, "cp", "--recursive", "--only-show-errors"]
+    run(*copy, str(tree[0]), "s3://aws-tree/t/")
+    run(*copy, "s3://aws-tree/t/", "s3://aws-tree/copy/")
+    run(*copy, "s3://aws-tree/copy/", str(tmp_path))
+    same_tree(tmp_path, tree[1])
+
+
+def test_s5cmd_copies_a_tree(server, tree, tmp_path):
+    s5cmd = ["s5cmd", "--endpoint-url", server.url]
+    run(*s5cmd, "mb", "s3://s5cmd-tree")
+    run(*s5cmd, "cp", f"{tree[0]}/", "s3://s5cmd-tree/t/")
+    run(*s5cmd, "cp", "s3://s5cmd-tree/t/*", "s3://s5cmd-tree/copy/")
+    run(*s5cmd, "cp", "s3://s5cmd-tree/copy/*", f"{tmp_path}/")
+    same_tree(tmp_path, tree[1])
+
+
+@pytest.mark.skipif(not shutil.which("rclone"), reason="rclone is not installed (Debian: apt-get install rclone)")
+def test_rclone_copies_a_tree(server, tree, tmp_path):
+    remote = (f":s3,provider=Other,env_auth=false,access_key_id={ACCESS},secret_access_key={SECRET},"
+              f"endpoint='{server.url}',force_path_style=true,upload_cutoff=5Mi,chunk_size=5Mi:rclone-tree")
+    rclone = ["rclone", "--config", "/dev/null"]
+    run(*rclone, "mkdir", remote)
+    run(*rclone, "copy", str(tree[0]), f"{remote}/t")
+    run(*rclone, "copy", f"{remote}/t", f"{remote}/copy")
+    run(*rclone, "copy", f"{remote}/copy", str(tmp_path))
+    same_tree(tmp_path, tree[1])
+
+
+@pytest.mark.skipif(not shutil.which("restic"), reason="restic is not installed (Debian: apt-get install restic)")
+def test_restic_backs_up_a_tree(server, tree, tmp_path):
+    env = environment(RESTIC_PASSWORD="password", RESTIC_REPOSITORY=f"s3:{server.url}/restic-tree/backup",
+                      RESTIC_CACHE_DIR=str(tmp_path / "cache"))
+    run("restic", "init", env=env)
+    run("restic", "backup", ".", env=env, cwd=tree[0])
+    run("restic", "check", "--read-data", env=env)
+    run("restic", "restore", "latest", "--target", str(tmp_path / "back"), env=env)
+    same_tree(tmp_path / "back", tree[1])
