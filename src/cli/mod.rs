@@ -85,7 +85,7 @@ enum Command {
     /// Hold the instrument against servers whose truth is known
     Calibrate(calibrate::Arguments),
     /// Serve an S3-compatible store from memory
-    Serve(serve::Arguments),
+    Serve(Box<serve::Arguments>),
     /// What a month of work costs, at one provider or at all of them
     Cost(Box<cost::Arguments>),
     /// Which of the measured stores fits a workload, what each costs, and what would change the answer

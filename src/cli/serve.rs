@@ -89,12 +89,9 @@ fn key(given: Option<&String>, variable: &str, flag: &str) -> Result<String, Exi
 fn timeouts(arguments: &Arguments) -> Result<Timeouts, Exit> {
     let read = |flag: &str, text: &str| {
         let time = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
-        let long = if time < SECOND {
-            Err(Exit::input(format!("{flag} {text}: it must be at least 1s")))
-        } else {
-            Ok(time)
-        };
-        long
+        Some(time)
+            .filter(|time| *time >= SECOND)
+            .ok_or_else(|| Exit::input(format!("{flag} {text}: the timeout is too short; give at least 1s")))
     };
     Ok(Timeouts {
         idle_ns: read("--idle-timeout", &arguments.idle_timeout)?,
@@ -141,7 +138,7 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         ..Settings::default()
     };
     settings.threads = arguments.threads.unwrap_or(settings.threads);
-    let listener = TcpListener::bind(&arguments.listen).map_err(|e| {
+    let listener = listen_on(&arguments.listen).map_err(|e| {
         Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
@@ -158,6 +155,12 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         metrics,
     };
     run(listener, parts, &shutdown).map_err(|e| Exit::store(format!("the server ended: {e}")))
+}
+
+/// A listener whose queue holds a burst of connections; that of `std` holds 128.
+fn listen_on(address: &str) -> std::io::Result<TcpListener> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async { tokio::net::TcpListener::bind(address).await?.into_std() })
 }
 
 /// Counters that are answered on `address`.

@@ -314,6 +314,25 @@ pub fn hoist(parts: &mut Parts, route: &Route) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// The error for a value that is not accepted: absent if S3 knows it, wrong if not.
+fn refused(name: &str, value: &str) -> ApiError {
+    const ACLS: [&str; 9] = [
+        "private",
+        "public-read",
+        "public-read-write",
+        "aws-exec-read",
+        "authenticated-read",
+        "bucket-owner-read",
+        "bucket-owner-full-control",
+        "log-delivery-write",
+        "",
+    ];
+    if name == "x-amz-acl" && !ACLS.contains(&value) {
+        return ApiError::new("InvalidArgument");
+    }
+    absent(&format!("{name}: {value}"))
+}
+
 fn check_values(parts: &Parts, name: &str, values: &Values, owner: &str) -> Result<(), ApiError> {
     let mut found = parts.headers.get_all(name).iter();
     let Some(first) = found.next() else { return Ok(()) };
@@ -329,7 +348,7 @@ fn check_values(parts: &Parts, name: &str, values: &Values, owner: &str) -> Resu
     match values {
         Any => Ok(()),
         Only(accepted) if accepted.contains(&text.trim()) => Ok(()),
-        Only(_) => Err(absent(&format!("{name}: {text}"))),
+        Only(_) => Err(refused(name, text)),
         Owner if text == owner => Ok(()),
         Owner => Err(ApiError::with("AccessDenied", format!("{name} is not the owner of the bucket"))),
     }
@@ -398,6 +417,7 @@ mod tests {
             assert_eq!(checked("PUT", "/bkt/k", &[(name, value)]), ABSENT, "{name}");
         }
         assert_eq!(checked("PUT", "/bkt/k", &[("x-amz-storage-class", "WARM")]), Err("InvalidStorageClass"));
+        assert_eq!(checked("PUT", "/bkt/k", &[("x-amz-acl", "everyone")]), Err("InvalidArgument"));
         assert_eq!(checked("GET", "/bkt/k", &[("x-amz-meta-a", "1")]), ABSENT);
         assert_eq!(checked("DELETE", "/bkt/k", &[("x-amz-mfa", "1")]), ABSENT);
         assert_eq!(checked("GET", "/bkt", &[("x-amz-expected-bucket-owner", "other")]), Err("AccessDenied"));

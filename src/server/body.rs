@@ -52,11 +52,12 @@ fn limit(operation: Operation, max_body: u64) -> (u64, &'static str) {
 async fn frame(body: &mut Incoming) -> Option<Result<Bytes, ApiError>> {
     loop {
         match poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await? {
-            Ok(frame) => match frame.into_data() {
-                Ok(piece) => return Some(Ok(piece)),
-                // Trailers of the transfer coding; S3 has its own inside `aws-chunked`.
-                Err(_) => {}
-            },
+            // Trailers of the transfer coding are passed over; S3 has its own inside `aws-chunked`.
+            Ok(frame) => {
+                if let Ok(piece) = frame.into_data() {
+                    return Some(Ok(piece));
+                }
+            }
             Err(_) => return Some(Err(ApiError::new("IncompleteBody"))),
         }
     }

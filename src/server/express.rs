@@ -11,8 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::request::Parts;
 
 use super::error::ApiError;
+use super::memory::{Memory, Reservation};
 use super::response::{Answer, xml};
 use super::route::{Operation, Route};
+use super::state::OVERHEAD;
 use crate::clock::wall_now;
 use crate::net::encode::{hex, parse_query};
 use crate::s3::credentials::Credentials;
@@ -35,6 +37,7 @@ pub struct Session {
     bucket: String,
     reads_only: bool,
     ends: jiff::Timestamp,
+    _memory: Reservation,
 }
 
 /// The sessions that have been made.
@@ -58,7 +61,7 @@ impl Sessions {
     }
 
     /// Makes a session for a bucket.
-    fn make(&self, bucket: &str, reads_only: bool) -> Arc<Session> {
+    fn make(&self, bucket: &str, reads_only: bool, memory: Reservation) -> Arc<Session> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.0 += 1;
         let word = |what: &str| {
@@ -69,7 +72,8 @@ impl Sessions {
         let token = word("token");
         let credentials = Credentials::new(&access_key, &word("secret"), Some(&token));
         let ends = wall_now() + jiff::SignedDuration::from_secs(i64::from(self.life_s));
-        let session = Arc::new(Session { credentials, bucket: bucket.into(), reads_only, ends });
+        let session =
+            Arc::new(Session { credentials, bucket: bucket.into(), reads_only, ends, _memory: memory });
         // Those that ended a while ago would be refused anyway; they are told so as long as they are known.
         let forgotten = wall_now() - jiff::SignedDuration::from_secs(600);
         open.1.retain(|_, s| s.ends > forgotten);
@@ -211,8 +215,13 @@ pub fn check(parts: &Parts, route: &Route) -> Result<(), ApiError> {
 /// Answers CreateSession.
 ///
 /// # Errors
-/// `InvalidArgument` for a mode that there is not.
-pub fn create_session(sessions: &Sessions, parts: &Parts, bucket: &str) -> Result<Answer, ApiError> {
+/// `InvalidArgument` for an unknown mode, `SlowDown` beyond the memory limit.
+pub fn create_session(
+    sessions: &Sessions,
+    parts: &Parts,
+    bucket: &str,
+    memory: &Arc<Memory>,
+) -> Result<Answer, ApiError> {
     let mode = parts.headers.get("x-amz-create-session-mode").and_then(|v| v.to_str().ok());
     let reads_only = match mode {
         None | Some("ReadWrite") => false,
@@ -221,7 +230,7 @@ pub fn create_session(sessions: &Sessions, parts: &Parts, bucket: &str) -> Resul
             return Err(ApiError::with("InvalidArgument", "The session mode is ReadWrite or ReadOnly"));
         }
     };
-    let session = sessions.make(bucket, reads_only);
+    let session = sessions.make(bucket, reads_only, memory.reserve(OVERHEAD)?);
     let by = &session.credentials;
     let mut writer = XmlWriter::new("CreateSessionResult");
     writer.open("Credentials").text("SessionToken", by.session_token.as_deref().unwrap_or(""));

@@ -95,7 +95,7 @@ pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
 
 pub fn session(call: &Call<'_>) -> Result<Answer, ApiError> {
     call.shared.state.bucket(&call.route.bucket)?;
-    express::create_session(&call.shared.sessions, call.parts, &call.route.bucket)
+    express::create_session(&call.shared.sessions, call.parts, &call.route.bucket, call.memory())
 }
 
 /// A directory bucket says which zone it is to be in, which is the one in its name.

@@ -148,7 +148,11 @@ fn chosen(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<(u32, P
     let mut previous = 0;
     for named in root.all("Part") {
         let number = named.text_of("PartNumber").ok_or_else(malformed)?;
-        let number = number_of_part(Some(number.trim()))?;
+        let number = number.trim();
+        if number.strip_prefix('-').map_or(number == "0", |rest| decimal(rest).is_some()) {
+            return Err(ApiError::with("InvalidArgument", "PartNumber must be >= 1"));
+        }
+        let number = number_of_part(Some(number))?;
         if number <= previous {
             return Err(ApiError::new("InvalidPartOrder"));
         }
