@@ -305,6 +305,23 @@ fn metadata_and_content_encoding_survive_as_sent() {
 }
 
 #[test]
+fn a_checksum_algorithm_without_its_checksum_is_refused() {
+    let server = server();
+    for (name, value) in [
+        ("x-amz-sdk-checksum-algorithm", "CRC32"),
+        ("x-amz-checksum-algorithm", "CRC99"),
+        ("x-amz-checksum-type", "COMPOSITE"),
+    ] {
+        let answer = server.ask("PUT", "/bkt/k", &[(name, value)], b"x");
+        assert_eq!(answer.error(), refusal(400, "InvalidRequest"), "{name}");
+    }
+    assert!(!exists(&server, "k"));
+    assert_eq!(server.ask("PUT", "/bkt/k", &[("x-amz-checksum-algorithm", "SHA256")], b"x").status, 200);
+    let stored = server.ask("HEAD", "/bkt/k", &[("x-amz-checksum-mode", "ENABLED")], b"");
+    assert!(stored.header("x-amz-checksum-sha256").is_some());
+}
+
+#[test]
 fn heads_above_256_kib_are_refused() {
     let server = server();
     let value = "v".repeat(60 * 1024);

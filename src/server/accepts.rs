@@ -197,7 +197,7 @@ fn parameters(operation: Operation) -> &'static [&'static str] {
         O::CreateUpload => &["uploads"],
         O::UploadPart | O::UploadPartCopy => &["partNumber", "uploadId"],
         O::CompleteUpload | O::AbortUpload => &["uploadId"],
-        O::ListParts => &["uploadId", "max-parts", "part-number-marker", "encoding-type"],
+        O::ListParts => &["uploadId", "max-parts", "part-number-marker"],
     }
 }
 
@@ -214,8 +214,7 @@ const MEANINGFUL: &[&str] = &[
 
 /// Headers that may come more than once; their values are joined.
 fn repeats(name: &str) -> bool {
-    name.starts_with("x-amz-meta-")
-        || matches!(name, "x-amz-object-attributes" | "if-match" | "if-none-match")
+    name.starts_with("x-amz-meta-") || name == "x-amz-object-attributes"
 }
 
 fn absent(what: &str) -> ApiError {
@@ -343,8 +342,12 @@ fn check_values(parts: &Parts, name: &str, values: &Values, owner: &str) -> Resu
         return Err(ApiError::with("InvalidArgument", format!("The header {name} is repeated")));
     }
     // Copy sources may hold UTF-8; every other value is ASCII.
-    let text = std::str::from_utf8(first.as_bytes())
-        .map_err(|_| ApiError::with("InvalidArgument", format!("The header {name} is not text")))?;
+    let text = match name {
+        "x-amz-copy-source" => std::str::from_utf8(first.as_bytes()).ok(),
+        _ => first.to_str().ok(),
+    };
+    let text =
+        text.ok_or_else(|| ApiError::with("InvalidArgument", format!("The header {name} is not text")))?;
     match values {
         Any => Ok(()),
         Only(accepted) if accepted.contains(&text.trim()) => Ok(()),
@@ -460,6 +463,17 @@ mod tests {
         assert_eq!(checked("PUT", "/bkt/k?x-id=PutObject", &put), Ok(()));
         assert_eq!(checked("GET", "/bkt/k?versionId=null&partNumber=1", &[("range", "bytes=0-")]), Ok(()));
         assert_eq!(checked("DELETE", "/bkt/k?versionId=null", &[("if-match", "*")]), Ok(()));
+    }
+
+    #[test]
+    fn a_header_that_is_repeated_or_no_text_is_refused() {
+        for name in ["if-match", "if-none-match", "x-amz-copy-source-if-match", "x-amz-expected-bucket-owner"]
+        {
+            let copy = ("x-amz-copy-source", "bkt/o");
+            for headers in [[copy, (name, "*"), (name, "b")], [copy, (name, "\u{e9}"), ("a", "b")]] {
+                assert_eq!(checked("PUT", "/bkt/k", &headers), Err("InvalidArgument"), "{headers:?}");
+            }
+        }
     }
 
     #[test]

@@ -154,7 +154,14 @@ pub fn verify(
     let md5 = check_md5(&parts.headers, &data)?;
     // With CompleteMultipartUpload the checksum headers speak of the object, not of the list of parts.
     let of_object = route.operation == Operation::CompleteUpload;
-    let checksum = if of_object { None } else { check_checksum(&parts.headers, &trailers, &data)? };
+    let checksum = match route.operation {
+        _ if of_object => None,
+        operation => {
+            let declared = check_checksum(&parts.headers, &trailers, &data)?;
+            check_algorithms(&parts.headers, operation, declared.as_ref())?;
+            declared
+        }
+    };
     Ok(Received { data, md5, checksum })
 }
 
@@ -171,6 +178,35 @@ fn check_md5(headers: &HeaderMap, data: &[u8]) -> Result<Option<[u8; 16]>, ApiEr
         ));
     }
     Ok(Some(computed))
+}
+
+/// Checks the headers that name an algorithm or a kind of checksum against the checksum that came.
+fn check_algorithms(
+    headers: &HeaderMap,
+    operation: Operation,
+    declared: Option<&(Algorithm, String)>,
+) -> Result<(), ApiError> {
+    let invalid = |text: &str| Err(ApiError::with("InvalidRequest", text));
+    let has_body =
+        matches!(operation, Operation::PutObject | Operation::UploadPart | Operation::DeleteObjects);
+    if !has_body {
+        return Ok(());
+    }
+    if declared.is_none() && headers.contains_key("x-amz-sdk-checksum-algorithm") {
+        return invalid(
+            "x-amz-sdk-checksum-algorithm specified, but no corresponding x-amz-checksum-* or x-amz-trailer headers were found.",
+        );
+    }
+    if let Some(name) = text(headers, "x-amz-checksum-algorithm") {
+        let named = Algorithm::from_name(name);
+        if named.is_none() || declared.is_some_and(|(algorithm, _)| Some(*algorithm) != named) {
+            return invalid("Value for x-amz-checksum-algorithm header is invalid.");
+        }
+    }
+    if text(headers, "x-amz-checksum-type").is_some_and(|kind| !kind.eq_ignore_ascii_case("FULL_OBJECT")) {
+        return invalid("Value for x-amz-checksum-type header is invalid.");
+    }
+    Ok(())
 }
 
 fn check_checksum(

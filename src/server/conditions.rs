@@ -35,6 +35,11 @@ pub fn for_read(headers: &HeaderMap, prefix: &str, object: Existing<'_>, now_s: 
     let value = |name: &str| headers.get(format!("{prefix}{name}")).and_then(|v| v.to_str().ok());
     let when = |name: &str| value(name).and_then(date).filter(|s| *s <= now_s);
     let failed = || ApiError::new("PreconditionFailed");
+    // A read goes on without a date that is none, as the RFC demands; a copy would be written without its condition.
+    let dates = ["if-modified-since", "if-unmodified-since"];
+    if !prefix.is_empty() && dates.iter().any(|name| value(name).is_some_and(|text| date(text).is_none())) {
+        return Err(ApiError::with("InvalidArgument", "The date of a condition is invalid"));
+    }
     let unmodified = if prefix.is_empty() { ApiError::new("NotModified") } else { failed() };
     if let Some(list) = value("if-match") {
         if !matches(list, object.etag) {
@@ -141,6 +146,15 @@ mod tests {
         assert_eq!(read(&[("if-modified-since", BEFORE)]), Ok(()));
         assert_eq!(read(&[("if-unmodified-since", BEFORE)]), Err("PreconditionFailed"));
         assert_eq!(read(&[("if-modified-since", "not a date")]), Ok(()));
+    }
+
+    #[test]
+    fn a_copy_with_a_date_that_is_none_is_refused() {
+        let name = "x-amz-copy-source-if-unmodified-since";
+        let headers =
+            [(name.parse().unwrap(), http::HeaderValue::from_static("yesterday"))].into_iter().collect();
+        let outcome = for_read(&headers, "x-amz-copy-source-", OBJECT, 1_800_000_000);
+        assert_eq!(outcome.unwrap_err().code, "InvalidArgument");
     }
 
     #[test]
