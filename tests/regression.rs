@@ -300,7 +300,7 @@ fn a_presigned_get_url_was_refused_because_the_preflight_sent_head() {
         "GET",
         &host,
         "/bucket/some/prefix/k",
-        &[],
+        (&[], &[]),
         900,
     );
     let url = format!("{}/bucket/some/prefix/k?{query}", server.endpoint());

@@ -41,6 +41,11 @@ fn conforms_through_urls_signed_ahead() {
     let store = server.ready("&presign=15m");
     assert!(store.describe().signing.contains("900 s"));
     block_on(check(store.as_ref(), "some/prefix/"));
+    // Headers that say something about the object are signed as well.
+    block_on(check(
+        server.store("&presign=15m&checksum=crc32c&storage_class=STANDARD").as_ref(),
+        "some/prefix/",
+    ));
     // Short lives are renewed before they end.
     block_on(check(server.store("&presign=2s").as_ref(), "some/prefix/"));
 }

@@ -4,6 +4,7 @@ use clap::{Args, Subcommand};
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::exit::Exit;
+use super::out::say;
 use crate::published::check::{Outcome, check};
 use crate::published::{Published, all, named};
 use crate::report::terminal::table::lines;
@@ -44,9 +45,9 @@ pub fn published(arguments: &Arguments) -> Result<(), Exit> {
             } else {
                 name.iter().map(|n| named(n).map_err(Exit::input)).collect::<Result<_, _>>()?
             };
-            documents.iter().for_each(|d| print!("{}", checked(d, *every)));
+            say(&documents.iter().map(|d| checked(d, *every)).collect::<String>())?;
         }
-        What::Show { name } => print!("{}", shown(&named(name).map_err(Exit::input)?)),
+        What::Show { name } => say(&shown(&named(name).map_err(Exit::input)?))?,
     }
     Ok(())
 }

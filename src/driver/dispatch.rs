@@ -167,7 +167,7 @@ async fn wait_for_turn(
         }
     }
     let waiting = context.backlog.borrow().len();
-    if waiting > 0 && waiting % BEFORE_YIELD == 0 {
+    if waiting > 0 && waiting.is_multiple_of(BEFORE_YIELD) {
         tokio::task::yield_now().await;
     }
     while context.backlog.borrow().len() >= MOST_WAITING

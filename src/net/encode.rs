@@ -46,8 +46,8 @@ pub fn decode(text: &str, plus_is_space: bool) -> Option<String> {
     while i < bytes.len() {
         match bytes[i] {
             b'%' => {
-                let hex = std::str::from_utf8(bytes.get(i + 1..i + 3)?).ok()?;
-                out.push(u8::from_str_radix(hex, 16).ok()?);
+                let hex = bytes.get(i + 1..i + 3).filter(|hex| hex.iter().all(u8::is_ascii_hexdigit))?;
+                out.push(u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok()?);
                 i += 2;
             }
             b'+' if plus_is_space => out.push(b' '),
@@ -103,6 +103,7 @@ mod tests {
         }
         assert_eq!(decode("a%2", false), None);
         assert_eq!(decode("a%zz", false), None);
+        assert_eq!(decode("a%+f", false), None, "a sign is no digit");
         assert_eq!(decode("a+b", false).as_deref(), Some("a+b"));
         assert_eq!(
             parse_query("a=1&b&c=%20"),

@@ -143,6 +143,9 @@ pub struct Signer {
     authorization: String,
 }
 
+/// Query parameters and headers of a presigned URL beyond those that every one has.
+pub type Further<'a> = (&'a [(String, String)], &'a [(&'a str, &'a str)]);
+
 impl Signer {
     /// A signer for `region` and `service` (`s3`).
     pub fn new(region: &str, service: &str) -> Signer {
@@ -226,7 +229,8 @@ impl Signer {
     }
 
     /// The query string of a presigned URL for `host` and the encoded `path`, valid for `expires_s` seconds
-    /// from `second`. `pairs` are further query parameters, decoded.
+    /// from `second`. `pairs` are further query parameters, decoded; `headers` those that the request will carry besides `host`,
+    /// by lower-case name. S3 refuses `x-amz-*` headers that are not signed.
     #[allow(clippy::too_many_arguments)]
     pub fn presign_at(
         &mut self,
@@ -235,7 +239,7 @@ impl Signer {
         method: &str,
         host: &str,
         path: &str,
-        pairs: &[(String, String)],
+        (pairs, headers): Further<'_>,
         expires_s: u32,
     ) -> String {
         self.refresh(credentials, second);
@@ -245,12 +249,15 @@ impl Signer {
         push("X-Amz-Credential", format!("{}/{}", credentials.access_key, self.scope));
         push("X-Amz-Date", self.date_time.clone());
         push("X-Amz-Expires", expires_s.to_string());
-        push("X-Amz-SignedHeaders", "host".into());
+        let mut headers: Vec<(&str, &str)> = headers.iter().copied().chain([("host", host)]).collect();
+        headers.sort_unstable();
+        let mut signed = String::new();
+        signed_headers_into(&mut signed, &headers);
+        push("X-Amz-SignedHeaders", signed);
         if let Some(token) = &credentials.session_token {
             push("X-Amz-Security-Token", token.clone());
         }
         let query = canonical_query(&pairs);
-        let headers = [("host", host)];
         canonical(
             &mut self.canonical,
             &Canonical { method, path, query: &query, headers: &headers, payload: UNSIGNED_PAYLOAD },
@@ -302,7 +309,7 @@ mod tests {
             "GET",
             "examplebucket.s3.amazonaws.com",
             "/test.txt",
-            &[],
+            (&[], &[]),
             86_400,
         );
         assert!(

@@ -191,7 +191,10 @@ fn listing(keys: &[&str], token: Option<&str>) -> String {
 fn endless_body(stream: &mut TcpStream, _: &Heard, shared: &Shared) -> bool {
     let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     let chunk = format!("10000\r\n{}\r\n", "<a/>".repeat(16384));
-    while !shared.ended.load(Ordering::Relaxed) && stream.write_all(chunk.as_bytes()).is_ok() {}
+    let mut goes_on = true;
+    while goes_on && !shared.ended.load(Ordering::Relaxed) {
+        goes_on = stream.write_all(chunk.as_bytes()).is_ok();
+    }
     false
 }
 

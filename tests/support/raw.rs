@@ -128,8 +128,15 @@ impl Server {
         let pairs: Vec<_> = pairs.iter().map(|(n, v)| ((*n).to_string(), (*v).to_string())).collect();
         let host = self.host();
         let second = plimsoll::clock::wall_now().as_second();
-        let query =
-            Signer::new("us-east-1", "s3").presign_at(&owner(), second, method, &host, path, &pairs, 60);
+        let query = Signer::new("us-east-1", "s3").presign_at(
+            &owner(),
+            second,
+            method,
+            &host,
+            path,
+            (&pairs, &[]),
+            60,
+        );
         let mut out = format!("{method} {path}?{query} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n");
         out.push_str(&format!("content-length: {}\r\n", body.len()));
         headers.iter().for_each(|(name, value)| out.push_str(&format!("{name}: {value}\r\n")));

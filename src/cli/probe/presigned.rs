@@ -31,7 +31,7 @@ pub async fn urls(background: &mut Background, opened: &Opened, root: &str, find
     let mut signer = Signer::new(&url.endpoint.region, "s3");
     let mut read = async |second: i64| -> Result<u64, Failure> {
         let host = &url.endpoint.authority;
-        let query = signer.presign_at(&source.current(), second, "GET", host, &path, &[], LIFE_S);
+        let query = signer.presign_at(&source.current(), second, "GET", host, &path, (&[], &[]), LIFE_S);
         let text = format!("{}{path}?{query}", url.endpoint.url());
         let refused = |e: String| Failure::new(crate::store::ErrorClass::Connect, e, Default::default());
         let web = web::parse(&text).map_err(|e| refused(e.to_string()))?;

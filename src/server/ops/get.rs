@@ -54,10 +54,18 @@ pub fn parse_range(text: &str, size: u64) -> Wanted {
     if start >= size { Wanted::Unsatisfiable } else { Wanted::Range(start, end) }
 }
 
+/// GetObject: the object, or the part of it that the request asks for.
+///
+/// # Errors
+/// The S3 error of a missing object, a failed condition or an unsatisfiable range.
 pub fn get(call: &Call<'_>) -> Result<Answer, ApiError> {
     answer(call, true)
 }
 
+/// HeadObject: as [`get`], without the content.
+///
+/// # Errors
+/// As [`get`].
 pub fn head(call: &Call<'_>) -> Result<Answer, ApiError> {
     answer(call, false)
 }

@@ -4,7 +4,7 @@ mod attributes;
 mod bucket;
 mod copy;
 mod delete;
-mod get;
+pub mod get;
 mod list;
 mod multipart;
 mod put;

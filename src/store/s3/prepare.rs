@@ -194,7 +194,7 @@ impl S3Lane {
             headers.insert(name, value(text)?);
         }
         match self.credentials_for(request) {
-            Some(by) if self.presigns(request) => self.presign(&by, &method),
+            Some(by) if self.presigns(request) => self.presign(&by, &method, &extra),
             Some(by) => {
                 let in_session = self.sessions.is_some() && needs_session(request);
                 self.sign((&by, in_session), &method, body.as_ref(), &extra, &mut headers)?;
@@ -238,11 +238,21 @@ impl S3Lane {
 
     /// Turns path and query into the URL that was signed ahead. A signature depends on nothing but key and time of signing, so signing
     /// it now, as of then, gives the very URL that would have been kept.
-    fn presign(&mut self, by: &Credentials, method: &hyper::Method) {
+    fn presign(&mut self, by: &Credentials, method: &hyper::Method, extra: &[(HeaderName, String)]) {
         let expires_s = self.url.presign_s.unwrap_or_default();
         let signed_at = self.signed_ahead.at(expires_s);
         let host = &self.url.endpoint.authority;
-        self.query = self.signer.presign_at(by, signed_at, method.as_str(), host, &self.path, &[], expires_s);
+        let amz = extra.iter().filter(|(name, _)| name.as_str().starts_with("x-amz-"));
+        let signed: Vec<(&str, &str)> = amz.map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        self.query = self.signer.presign_at(
+            by,
+            signed_at,
+            method.as_str(),
+            host,
+            &self.path,
+            (&[], &signed),
+            expires_s,
+        );
     }
 
     fn sign(
