@@ -9,6 +9,7 @@ use plimsoll::report::directory::RunDirectory;
 use plimsoll::s3::credentials::Credentials;
 use plimsoll::s3::sign::Signer;
 use plimsoll::store::{Body, Ignore, Request, Store};
+use support::hostile::{Peer, SERVERS};
 use support::{ACCESS, SECRET, Server, block_on, plimsoll, scratch, text};
 
 fn run(arguments: &[&str]) -> Output {
@@ -420,4 +421,45 @@ fn a_probe_that_was_killed_could_not_be_cleaned() {
     let whole = run(&["probe", &url, "--out", out.join("new").to_str().unwrap()]);
     assert_eq!(code(&whole), Some(0), "{}", text(&whole.stderr));
     assert!(left(store.as_ref()) == (vec![], 0) && !out.join("new").exists(), "nothing stays of a probe");
+}
+
+/// The hostile server of that name.
+fn hostile(name: &str) -> Peer {
+    Peer::start(SERVERS.iter().find(|server| server.name == name).unwrap())
+}
+
+#[test]
+fn sync_deleted_what_a_server_listed_that_ignores_the_prefix() {
+    let peer = hostile("foreign keys");
+    let url = format!("s3://bucket/team?endpoint=http://127.0.0.1:{}", peer.port);
+    let out = scratch("ignores-prefix");
+    let line = ["sync", "--store", &url, "--files", "2", "--size", "1KiB", "--loops", "1", "--out"];
+    let output = plimsoll(&line).arg(out.join("runs")).stdin(Stdio::null()).output().unwrap();
+    assert_eq!(code(&output), Some(3));
+    assert!(text(&output.stderr).contains("does not filter by prefix"), "{}", text(&output.stderr));
+    assert_eq!(peer.foreign_deletions(), Vec::<String>::new());
+}
+
+#[test]
+fn clean_waited_for_ever_for_a_silent_server() {
+    let peer = hostile("silence");
+    let out = scratch("silent");
+    let server = Server::start("", false);
+    server.ready("");
+    let url = format!("s3://bucket/team?endpoint={}", server.endpoint());
+    let line =
+        ["run", "put", "--store", &url, "--operations", "2", "--warmup", "0s", "--keep", "--json", "--out"];
+    let kept = plimsoll(&line).arg(out.join("runs")).output().unwrap();
+    assert_eq!(code(&kept), Some(0), "{}", text(&kept.stderr));
+    let run_directory = only_entry(&out.join("runs"));
+    for file in ["environment.json", "experiment.toml"] {
+        let path = run_directory.join(file);
+        let there = std::fs::read_to_string(&path).unwrap();
+        let silent = format!("127.0.0.1:{}", peer.port);
+        std::fs::write(&path, there.replace(&format!("localhost:{}", server.address.port()), &silent))
+            .unwrap();
+    }
+    let output = run(&["clean", run_directory.to_str().unwrap(), "--timeout", "300ms"]);
+    assert_eq!(code(&output), Some(3));
+    assert!(text(&output.stderr).contains("no answer within 0.3 s"), "{}", text(&output.stderr));
 }
