@@ -1,5 +1,5 @@
-//! What is fuzzed: one function for each parser that reads what somebody else wrote. `cargo fuzz` runs them guided by coverage,
-//! `tests/fuzz.rs` on the committed corpus and seeded mutations of it. A target must return, whatever its input.
+//! Fuzz targets: one function for each parser of foreign input. `cargo fuzz` runs them guided by coverage, `tests/fuzz.rs` on the
+//! committed corpus and on seeded mutations of it. A target must return, whatever its input.
 
 use http::request::Parts;
 
@@ -21,7 +21,7 @@ use plimsoll::store::url;
 /// A target and its name, which is also that of its corpus.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// All targets.
+/// Every fuzz target with its name.
 pub const TARGETS: &[Target] = &[
     ("xml_client", xml_client),
     ("xml_server", xml_server),

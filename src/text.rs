@@ -39,7 +39,7 @@ fn json_escaped(value: &str) -> String {
     quoted.trim_matches('"').to_string()
 }
 
-/// Whether a value under this name is a secret: `AWS_SECRET_ACCESS_KEY`, `S3.SecretKey`, `X-Amz-Signature`, `password`.
+/// Returns true if a value under this name is a secret: `AWS_SECRET_ACCESS_KEY`, `S3.SecretKey`, `X-Amz-Signature`, `password`.
 pub fn is_secret_name(name: &str) -> bool {
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
@@ -152,7 +152,7 @@ pub fn redacted(text: &str) -> Cow<'_, str> {
     out
 }
 
-/// Whether a character changes what a terminal does or how the text around it is read: C0 and C1 controls, directional
+/// Returns true if a character changes what a terminal does or how the text around it is read: C0 and C1 controls, directional
 /// formatting, line separators.
 fn is_control(c: char) -> bool {
     c.is_control()

@@ -17,7 +17,7 @@ use support::{plimsoll, scratch};
 struct Case {
     name: &'static str,
     line: &'static str,
-    /// Whether its credentials come from the hostile server.
+    /// True if its credentials come from the hostile server.
     asks_for_credentials: bool,
 }
 

@@ -1,16 +1,16 @@
-//! What an open question means for the exit code; `check` and `compare --fail-if` share it.
+//! `--cannot-tell`: the exit code of objectives that the figures cannot decide, for `check` and `compare --fail-if`.
 
 use clap::ValueEnum;
 
 use super::exit::Exit;
 use crate::summary::objective::Outcome;
 
-/// What an open question counts as.
+/// The meaning of an objective that cannot be decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CannotTell {
-    /// As a failure: what was not shown is not so
+    /// A failure: the run did not show that the objective holds
     Fail,
-    /// As passed
+    /// Passed
     Pass,
 }
 

@@ -58,7 +58,7 @@ pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
                 say(&format!("{} is gone with its run\n", facts.url))?;
                 continue;
             }
-            let Some(space) = KeySpace::recorded(&facts.root) else {
+            let Some(space) = KeySpace::recorded(&facts.root).filter(KeySpace::is_of_run) else {
                 return Err(Exit::input(format!(
                     "{}: root '{}' in environment.json is not the prefix of a run; nothing was deleted",
                     run.display(),
@@ -68,9 +68,10 @@ pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
             let named = experiment.as_ref().map(|e| e.named.clone()).unwrap_or_default();
             let store = reopen(facts, &named, arguments.ca_bundle.as_deref())?;
             let owned = experiment.as_ref().map_or_else(Owned::everything, |e| Owned::by(&e.phases, shard));
+            let owned = owned.of_process(environment.pid);
             clean_one(facts, store.as_ref(), &space, &owned)?;
             for (space, owned) in experiment.iter().flat_map(|e| tables(e, store.prefix())) {
-                clean_one(facts, store.as_ref(), &space, &owned)?;
+                clean_one(facts, store.as_ref(), &space, &owned.of_process(environment.pid))?;
             }
             facts.uncleaned = false;
         }

@@ -156,7 +156,7 @@ struct Knee {
     /// The stint that every step is made of.
     model: Option<Stint>,
     steps: Vec<KneeStep>,
-    /// Whether the client was the limit in the last step, whose rate is tried again.
+    /// True if the client was the limit in the last step, whose rate is tried again.
     limited_once: bool,
     /// Where the client was the limit for good.
     client_limit: Option<ClientLimit>,

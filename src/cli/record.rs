@@ -19,12 +19,11 @@ pub struct Record {
 }
 
 impl Record {
-    /// Creates the record of a store whose key space is the command's alone, and listens for Ctrl-C from here on.
+    /// Creates the record of a store in which the key space of `id` is the command's alone, and listens for Ctrl-C from here on.
     ///
     /// # Errors
     /// 2 when it cannot be written.
-    pub fn create(out: &Path, facts: StoreFacts) -> Result<Record, Exit> {
-        let id = RunId::fresh();
+    pub fn create(out: &Path, id: &RunId, facts: StoreFacts) -> Result<Record, Exit> {
         let path = out.join(id.as_str());
         let environment = Environment {
             version: env!("CARGO_PKG_VERSION").into(),
@@ -45,7 +44,7 @@ impl Record {
         Ok(Record { path, control })
     }
 
-    /// Where Ctrl-C is noticed.
+    /// The control that Ctrl-C stops.
     pub fn control(&self) -> &Control {
         &self.control
     }

@@ -10,7 +10,7 @@ use crate::s3::credentials::CredentialSource;
 /// A signal so soon after the first is the same one: `timeout -s INT` sends it to the process and to its group.
 const DEBOUNCE_NS: u64 = 500 * MILLISECOND;
 
-/// What a signal asks for.
+/// Meaning of a signal.
 #[derive(Debug, PartialEq, Eq)]
 enum Asks {
     /// The first: end in good order.

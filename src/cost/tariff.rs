@@ -177,7 +177,7 @@ pub struct Rules {
     pub round_up: bool,
     /// Days that deleted bytes are charged further.
     pub deleted_days: u64,
-    /// Whether deleted bytes are charged until their versions are deleted.
+    /// True if deleted bytes are charged until their versions are deleted.
     pub deleted_versions: bool,
     /// Status codes of answers that are not charged: `403`, or `5xx` for all of them.
     pub unbilled: Vec<String>,
@@ -235,7 +235,7 @@ pub struct Tariff {
     pub title: String,
     /// The provider of stores that are billed so; `None` where no store is known by it.
     pub provider: Option<String>,
-    /// Whether the provider sells machines in the store's region, so that reads can stay there.
+    /// True if the provider sells machines in the store's region, so that reads can stay there.
     pub sells_compute: bool,
     /// Region.
     pub region: String,

@@ -121,14 +121,14 @@ fn share_of(bytes: u64, share: f64) -> u64 {
 }
 
 impl Scenario<'_> {
-    /// Whether both are storage classes of one provider, in one region.
+    /// Returns true if both are storage classes of one provider, in one region.
     fn is_one_provider(&self) -> bool {
         self.hot.provider.is_some()
             && self.hot.provider == self.cold.provider
             && self.hot.region == self.cold.region
     }
 
-    /// Whether objects move by a lifecycle rule: it changes their storage class in place and reads, writes and sends nothing.
+    /// Returns true if objects move by a lifecycle rule: it changes their storage class in place and reads, writes and sends nothing.
     pub fn transitions(&self) -> bool {
         self.is_one_provider() && self.cold.priced.contains(Call::LifecycleTransition)
     }

@@ -33,7 +33,7 @@ pub struct Usage {
     pub object_bytes: u64,
     /// Days after which an object is deleted, 0 for at once; `None` where none is deleted before any minimum duration.
     pub keep_days: Option<u64>,
-    /// Whether objects leave after `keep_days` without being deleted, because their storage class changes.
+    /// True if objects leave after `keep_days` without being deleted, because their storage class changes.
     pub moves_on: bool,
     /// Bytes deleted, where `keep_days` is `None`.
     pub deleted: u64,

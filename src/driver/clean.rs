@@ -39,16 +39,28 @@ enum Rule {
     Records { prefix: String, digits: usize, numbers: HashSet<u64>, inside: bool, in_parts: bool },
 }
 
-/// What a run may have created in a key space. One shard of N removes every N-th of the objects that were prepared, because other
-/// shards may still read theirs, and all that measured phases wrote, because nobody reads that and any shard may have written any of it.
+/// Rules that name the keys which a run may have created in a key space. One shard of N removes every N-th of the objects that were
+/// prepared, because other shards may still read theirs. It removes all that measured phases wrote, because nobody reads that and any
+/// shard may have written any of it.
 #[derive(Debug, Clone)]
 pub struct Owned {
     rules: Vec<Rule>,
     shard: Shard,
+    /// The process that created it, whose temporary files may lie about.
+    process: u32,
 }
 
 impl Owned {
-    /// What a run of these phases created in its own key space.
+    fn new(rules: Vec<Rule>, shard: Shard) -> Owned {
+        Owned { rules, shard, process: std::process::id() }
+    }
+
+    /// The same, created by another process.
+    pub fn of_process(self, process: u32) -> Owned {
+        Owned { process, ..self }
+    }
+
+    /// The objects that a run of these phases created in its own key space.
     pub fn by(phases: &[Phase], shard: Shard) -> Owned {
         let written = phases.iter().map(|p| (p.workload.written.clone(), p.role == Role::Prepare));
         // Records have a key space of their own.
@@ -56,7 +68,7 @@ impl Owned {
         let seed = datasets.first().map_or(0, |(d, _)| d.seed);
         datasets.push((markers(seed, shard.of), true));
         let rule = |(dataset, prepared)| Rule::Dataset { dataset: Box::new(dataset), prepared };
-        Owned { rules: datasets.into_iter().map(rule).collect(), shard }
+        Owned::new(datasets.into_iter().map(rule).collect(), shard)
     }
 
     /// Every key of a key space that is the run's alone.
@@ -66,7 +78,7 @@ impl Owned {
 
     /// Every key of such a key space but this one.
     pub fn everything_but(key: &str) -> Owned {
-        Owned { rules: vec![Rule::Everything { but: key.to_string() }], shard: Shard::default() }
+        Owned::new(vec![Rule::Everything { but: key.to_string() }], Shard::default())
     }
 
     /// The records that a phase created in their table: those that it loads, or those that it inserts behind the ones that are
@@ -90,7 +102,7 @@ impl Owned {
             inside,
             in_parts: dataset.upload.part_size > 0,
         };
-        Some(Owned { rules: vec![rule], shard: Shard::default() })
+        Some(Owned::new(vec![rule], Shard::default()))
     }
 
     /// The same with every record of the table, whoever wrote it.
@@ -104,13 +116,13 @@ impl Owned {
         self
     }
 
-    /// Whether the run created the object with this key.
+    /// Returns true if the run created the object with this key.
     pub fn holds(&self, root: &str, key: &str) -> bool {
         let mut rules = self.rules.iter();
         rules.find_map(|rule| rule.holds(root, key, self.shard)).unwrap_or(false)
     }
 
-    /// Whether the run uploads in parts; not every store can list unfinished uploads.
+    /// Returns true if the run uploads in parts; not every store can list unfinished uploads.
     fn in_parts(&self) -> bool {
         self.rules.iter().any(|rule| match rule {
             Rule::Everything { .. } => true,
@@ -121,7 +133,7 @@ impl Owned {
 }
 
 impl Rule {
-    /// Whether the object with this key is to be deleted; `None` if the rule says nothing of it.
+    /// Returns true if the object with this key is to be deleted; `None` if the rule says nothing of it.
     fn holds(&self, root: &str, key: &str, shard: Shard) -> Option<bool> {
         match self {
             Rule::Everything { but } => Some(key.starts_with(root) && (key != but || but.is_empty())),
@@ -183,7 +195,7 @@ pub async fn clean(
     if store.profile().is_some_and(|profile| profile.versions) {
         cleaned.versions = delete_versions(background, space, owned).await?;
     }
-    store.tidy(space.root());
+    store.tidy(space.root(), owned.process);
     Ok(cleaned)
 }
 

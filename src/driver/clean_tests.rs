@@ -8,7 +8,7 @@ fn owned(shard: Shard) -> Owned {
         let dataset = Box::new(Dataset::new(name, 42, 10_000, Size::Fixed(1)));
         Rule::Dataset { dataset, prepared }
     };
-    Owned { rules: vec![rule("objects", true), rule("d", false)], shard }
+    Owned::new(vec![rule("objects", true), rule("d", false)], shard)
 }
 
 fn space(prefix: &str) -> KeySpace {
@@ -80,10 +80,10 @@ fn records_are_told_apart_from_those_of_others() {
         in_parts: false,
     };
     let key = |n: u64| format!("t/user{}", RecordOrder::Hashed.number(n));
-    let loaded = Owned { rules: vec![rule(numbers(100..200), true)], shard: Shard::default() };
+    let loaded = Owned::new(vec![rule(numbers(100..200), true)], Shard::default());
     assert!(loaded.holds("t/", &key(100)) && loaded.holds("t/", &key(199)));
     assert!(!loaded.holds("t/", &key(99)) && !loaded.holds("t/", &key(200)), "another host loaded them");
-    let inserted = Owned { rules: vec![rule(numbers(0..1000), false)], shard: Shard::default() };
+    let inserted = Owned::new(vec![rule(numbers(0..1000), false)], Shard::default());
     assert!(inserted.holds("t/", &key(1000)) && !inserted.holds("t/", &key(999)));
     for foreign in ["t/user", "t/userx1", "t/thesis.txt", "user123", "t/user+12"] {
         assert!(!loaded.holds("t/", foreign) && !inserted.holds("t/", foreign), "{foreign}");

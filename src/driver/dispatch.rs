@@ -114,7 +114,9 @@ async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usi
         if context.ended_at(index).is_some() {
             continue;
         }
-        if now_ns() >= end {
+        if now_ns() >= end
+            && (context.backlog.borrow().len() >= MOST_WAITING || now_ns() >= end + MOST_BEHIND_NS)
+        {
             // The instrument is behind its own schedule: what is left is due, but nobody can begin it.
             let rest = Rest {
                 phase: index,
@@ -147,6 +149,9 @@ async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usi
 
 /// Operations of one worker that wait for a lane, at most: 20 MB. Beyond it the dispatcher waits as well; their intended times stay.
 const MOST_WAITING: usize = 500_000;
+
+/// A dispatcher that is so far behind its schedule at the end of a phase hands out no more: one second.
+const MOST_BEHIND_NS: u64 = 1_000 * MILLISECOND;
 
 /// Due operations between two chances for the lanes to run.
 const BEFORE_YIELD: usize = 256;

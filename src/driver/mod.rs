@@ -84,7 +84,7 @@ impl Control {
         Some(self.stop_at_ns.load(Ordering::Relaxed)).filter(|at| *at != 0)
     }
 
-    /// Carries out `work` until it ends or the run is told to stop.
+    /// Runs `work` until it ends or the run is stopped.
     pub async fn unless_stopped(&self, work: impl Future<Output = ()>) {
         let stopped = async {
             while let Ok(mut timer) = Timer::new() {

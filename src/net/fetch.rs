@@ -1,4 +1,4 @@
-//! One HTTP exchange on a connection of its own, bounded in time and size: what credential chains need.
+//! One HTTP exchange on a fresh connection, bounded in time and size. Credential chains use it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -201,7 +201,7 @@ pub struct Profile {
     /// Whether requests are signed with the credentials of a session.
     #[serde(default)]
     pub sessions: bool,
-    /// Whether buckets may keep old versions of objects, which a deletion leaves behind.
+    /// True if buckets may keep old versions of objects, which a deletion leaves behind.
     #[serde(default = "yes")]
     pub versions: bool,
     /// Checksums that uploads may bear: `md5` (Content-MD5), `crc32`, `crc32c`, `crc64nvme`, `sha1`, `sha256`.

@@ -68,7 +68,7 @@ pub struct Calculator {
     pub offers: Vec<Stand>,
     /// The day of its prices, where it says; real prices are then of that day, with those of today beside them.
     pub date: Option<String>,
-    /// Whether it has an option that replicates all that is stored to another zone.
+    /// True if it has an option that replicates all that is stored to another zone.
     #[serde(default)]
     pub replication: bool,
     /// Why a line differs from the real one, by offer and line: `r2.storage`.
@@ -84,7 +84,7 @@ pub struct Stand {
     pub published: String,
     /// Name in the real price books.
     pub real: String,
-    /// Whether the document's replication costs nothing there, because it is built in.
+    /// True if the document's replication costs nothing there, because it is built in.
     #[serde(default)]
     pub replication_included: bool,
 }

@@ -51,7 +51,7 @@ pub fn batches(path: &Path) -> io::Result<Vec<RecordBatch>> {
 /// Operations of a second that no client carries out: what is beyond is damage, and sums of it would overflow.
 const MOST_OPERATIONS: u64 = 1 << 40;
 
-/// Whether the counts of a row may be those of a second.
+/// Returns true if the counts of a row may be those of a second.
 pub(super) fn plausible(counts: &[u64], bytes: f64) -> bool {
     counts.iter().all(|n| *n < MOST_OPERATIONS) && bytes.is_finite() && bytes >= 0.0
 }

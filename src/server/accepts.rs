@@ -281,7 +281,7 @@ fn is_harmless(name: &str) -> bool {
         || (name.starts_with("x-") && !name.to_ascii_lowercase().starts_with("x-amz-"))
 }
 
-/// Whether a query parameter of a presigned URL stands for a header: SDKs move `x-amz-*` headers into the query. [`hoisted`]
+/// Returns true if a query parameter of a presigned URL stands for a header: SDKs move `x-amz-*` headers into the query. [`hoisted`]
 /// adds them to the headers, where the table judges them.
 fn is_hoisted(name: &str) -> bool {
     const SIGNATURE: [&str; 6] = [

@@ -148,7 +148,7 @@ pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Pa
     }
 }
 
-/// Whether a query carries a signature, of version 4 or of version 2.
+/// Returns true if a query carries a signature, of version 4 or of version 2.
 fn presigns(query: &str) -> bool {
     const NAMES: [&str; 6] = [
         "X-Amz-Algorithm",

@@ -111,7 +111,7 @@ impl DeleteConditions<'_> {
     }
 }
 
-/// Whether `If-Range` lets a range apply (RFC 9110, 13.1.5): the tag or the date is that of the object.
+/// Returns true if `If-Range` lets a range apply (RFC 9110, 13.1.5): the tag or the date is that of the object.
 pub fn range_applies(headers: &HeaderMap, object: Existing<'_>) -> bool {
     let Some(value) = headers.get("if-range") else { return true };
     let text = value.to_str().unwrap_or("").trim();

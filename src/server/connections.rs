@@ -148,7 +148,7 @@ impl Registered {
         self.set(Phase::Answered);
     }
 
-    /// Whether the connection is in the middle of a head.
+    /// Returns true if the connection is in the middle of a head.
     pub fn in_head(&self) -> bool {
         self.phase() == Phase::Head
     }
@@ -191,7 +191,7 @@ impl Connections {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether there are as many as there may be.
+    /// Returns true if there are as many as there may be.
     pub fn is_full(&self) -> bool {
         self.lock().1.len() >= self.most
     }

@@ -92,7 +92,7 @@ pub async fn handle(
     Ok(answer)
 }
 
-/// Whether the client waits for `100 Continue` before it goes on.
+/// Returns true if the client waits for `100 Continue` before it goes on.
 fn expects_continue(parts: &Parts) -> bool {
     let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
     parts.version == Version::HTTP_11 && parts.headers.get("expect").is_some_and(expects)

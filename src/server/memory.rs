@@ -127,7 +127,7 @@ impl Buffer {
         self.data.len()
     }
 
-    /// Whether it holds nothing.
+    /// Returns true if it holds nothing.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }

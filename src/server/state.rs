@@ -170,7 +170,7 @@ pub struct Bucket {
     pub directory: bool,
     objects: RwLock<Objects>,
     uploads: Mutex<Uploads>,
-    /// Whether the bucket was deleted; set and read under the lock of the objects.
+    /// True if the bucket was deleted; set and read under the lock of the objects.
     deleted: AtomicBool,
     _overhead: Reservation,
 }

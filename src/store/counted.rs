@@ -268,8 +268,8 @@ impl Store for Counted {
         self.inner.side_calls()
     }
 
-    fn tidy(&self, prefix: &str) {
-        self.inner.tidy(prefix);
+    fn tidy(&self, prefix: &str, process: u32) {
+        self.inner.tidy(prefix, process);
     }
 }
 

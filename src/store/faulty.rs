@@ -55,8 +55,8 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.container()
     }
 
-    fn tidy(&self, prefix: &str) {
-        self.inner.tidy(prefix);
+    fn tidy(&self, prefix: &str, process: u32) {
+        self.inner.tidy(prefix, process);
     }
 }
 

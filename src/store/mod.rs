@@ -396,9 +396,10 @@ pub trait Store: Send + Sync {
         Vec::new()
     }
 
-    /// Takes away what deleted objects under `prefix` leave behind and no request reaches, such as empty directories.
-    fn tidy(&self, prefix: &str) {
-        let _ = prefix;
+    /// Takes away what deleted objects under `prefix` leave behind and no request reaches: empty directories, and temporary files of
+    /// process `process`.
+    fn tidy(&self, prefix: &str, process: u32) {
+        let _ = (prefix, process);
     }
 }
 

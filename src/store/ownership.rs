@@ -73,6 +73,12 @@ impl KeySpace {
         (below && known).then(|| KeySpace { root: root.to_string() })
     }
 
+    /// Returns true if it is that of one run, not that of a table or a bucket.
+    pub fn is_of_run(&self) -> bool {
+        let id = self.root.strip_suffix('/').and_then(|root| root.rsplit('/').next());
+        id.is_some_and(|id| RunId::parse(id).is_some())
+    }
+
     /// The prefix of all its keys; empty or ending in `/`.
     pub fn root(&self) -> &str {
         &self.root
@@ -96,7 +102,7 @@ impl KeySpace {
     }
 }
 
-/// Whether a table of records can have this name: one to 100 letters, digits, dots, underscores and hyphens.
+/// Returns true if a table of records can have this name: one to 100 letters, digits, dots, underscores and hyphens.
 fn is_table(name: &str) -> bool {
     let fit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     (1..=100).contains(&name.len()) && name.bytes().all(fit) && name.bytes().any(|b| b != b'.')
@@ -175,7 +181,8 @@ mod tests {
             "plimsoll/20261121T040505-0123456789ab/",
             "p/plimsoll/records-usertable/",
         ] {
-            assert_eq!(KeySpace::recorded(own).map(|space| space.root), Some(own.to_string()));
+            let space = KeySpace::recorded(own).unwrap();
+            assert_eq!((space.root(), space.is_of_run()), (own, !own.contains("records")));
         }
         for foreign in [
             "",

@@ -85,7 +85,7 @@ pub struct Finding {
     pub detail: String,
     /// Seconds of measurement that might decide it.
     pub needs_s: Option<f64>,
-    /// Whether the value that was measured holds it, however sure that is; `None` if there is no value.
+    /// True if the value that was measured holds it, however sure that is; `None` if there is no value.
     pub as_measured: Option<bool>,
     /// What limited the client: the figure is then a bound on the store's.
     pub client_limited: Option<String>,

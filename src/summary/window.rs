@@ -163,7 +163,7 @@ pub fn settled(state: &WindowState) -> bool {
             .all(|t| (t.in_flight_ns - t.overlap_ns as i128).abs() * 1000 <= t.in_flight_ns)
 }
 
-/// Whether fewer operations ended than were offered, or the backlog grew. Throughput that is missing because operations failed is not
+/// Returns true if fewer operations ended than were offered, or the backlog grew. Throughput that is missing because operations failed is not
 /// saturation.
 fn saturated(tally: &Tally, in_flight_mean: f64) -> bool {
     let (intended, ended) = (tally.intended as f64, (tally.completed + tally.failures()) as f64);
@@ -172,7 +172,7 @@ fn saturated(tally: &Tally, in_flight_mean: f64) -> bool {
         && (falls_short(intended, ended, in_flight_mean) || backlog > (BACKLOG_SHARE * intended).max(1.0))
 }
 
-/// Whether fewer operations ended (well or not) than offered, by more than 1% and by more than chance at the window's edges explains:
+/// Returns true if fewer operations ended (well or not) than offered, by more than 1% and by more than chance at the window's edges explains:
 /// what is in flight at its end does not end in it, what was in flight at its beginning is, and the difference of the two varies
 /// by about the square root of twice the mean (a Poisson count each).
 pub fn falls_short(intended: f64, ended: f64, in_flight_mean: f64) -> bool {

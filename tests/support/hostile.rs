@@ -41,7 +41,7 @@ struct Heard {
 }
 
 impl Heard {
-    /// Whether it asks for a listing of objects.
+    /// Returns true if it asks for a listing of objects.
     fn lists(&self) -> bool {
         self.method == "GET" && (self.target.contains("list-type=2") || self.target.contains("/o?"))
     }
@@ -97,7 +97,7 @@ impl Peer {
             .collect()
     }
 
-    /// Whether a client followed a redirect to another host.
+    /// Returns true if a client followed a redirect to another host.
     pub fn led_astray(&self) -> bool {
         self.elsewhere.accept().is_ok()
     }

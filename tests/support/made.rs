@@ -43,13 +43,13 @@ pub struct Made {
     pub size: String,
     /// Provider of the stores, and where they are.
     pub place: (String, String),
-    /// Whether the experiment lists the stores the other way round than they ran.
+    /// True if the experiment lists the stores the other way round than they ran.
     pub ran_backwards: bool,
     /// What limited the client at the last store.
     pub limited: Option<String>,
     /// Operations in flight.
     pub concurrency: usize,
-    /// Whether it is the import of another tool's log.
+    /// True if it is the import of another tool's log.
     pub imported: bool,
 }
 

@@ -37,7 +37,7 @@ pub struct Arguments {
     /// PEM file of certificate authorities to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<std::path::PathBuf>,
-    /// Where the probe records what it creates until it is deleted again
+    /// Directory for the record of what the probe creates; it is deleted again at the end
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: std::path::PathBuf,
     #[command(flatten)]
@@ -88,14 +88,15 @@ pub fn brief(failure: &Failure) -> String {
 pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
     arguments.timeout.apply()?;
     let opened = stores::open(&arguments.store, arguments.ca_bundle.as_deref())?;
-    let space = KeySpace::of_run(opened.store.prefix(), &RunId::fresh());
+    let id = RunId::fresh();
+    let space = KeySpace::of_run(opened.store.prefix(), &id);
     let facts = preflight(&opened, &space, arguments.create_bucket)?;
     let store = opened.store.as_ref();
     let mut findings = Findings::default();
     surroundings(&facts, store, &mut findings);
     let mut background = Background::new(store);
     if store.capabilities().writes {
-        let record = Record::create(&arguments.out, facts)?;
+        let record = Record::create(&arguments.out, &id, facts)?;
         let root = format!("{}probe/", space.root());
         let work = writing(&mut background, &opened, (&space, &root), &mut findings);
         block_on(record.control().unless_stopped(work))?;

@@ -1,4 +1,4 @@
-//! Another tool's command as a process group of its own, which ends with the run.
+//! Runs another tool's command in a separate process group, which ends with the run.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -17,7 +17,7 @@ const GRACE: u32 = 20;
 /// Most bytes of standard error that are kept.
 const MOST_KEPT: usize = 64 << 10;
 
-/// How a command ended.
+/// End of a command.
 pub struct Ended {
     /// Its exit status.
     pub status: ExitStatus,

@@ -48,10 +48,10 @@ pub struct OfferWritten {
     /// The offer whose prices hold for bytes that leave.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// Whether its provider sells machines in the store's region. If not, all reads are egress unless the workload says otherwise.
+    /// True if its provider sells machines in the store's region. If not, all reads are egress unless the workload says otherwise.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sells_compute: bool,
-    /// Whether its prices hold in every region of the provider, those that are not listed included.
+    /// True if its prices hold in every region of the provider, those that are not listed included.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub every_region: bool,
     /// The offer whose machines stand next to it.
@@ -185,7 +185,7 @@ pub struct RuleWritten {
     /// Days that deleted objects are charged further.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_days: Option<u64>,
-    /// Whether deleted objects are charged until their versions are deleted; bills then count a month.
+    /// True if deleted objects are charged until their versions are deleted; bills then count a month.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_versions: Option<bool>,
     /// Status codes of answers that are not charged: `403`, or `5xx` for all of them.

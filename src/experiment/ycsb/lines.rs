@@ -16,7 +16,7 @@ pub struct LogicalLines<'a> {
 
 const SPACES: [char; 3] = [' ', '\t', '\u{c}'];
 
-/// Whether a line ends in a backslash that is not itself escaped.
+/// Returns true if a line ends in a backslash that is not itself escaped.
 fn continues(line: &str) -> bool {
     line.chars().rev().take_while(|c| *c == '\\').count() % 2 == 1
 }

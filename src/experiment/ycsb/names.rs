@@ -159,7 +159,7 @@ const BINDINGS: &[&str] = &[
     "zookeeper",
 ];
 
-/// Whether a dotted name belongs to a binding other than S3's.
+/// Returns true if a dotted name belongs to a binding other than S3's.
 pub fn of_another_binding(name: &str) -> bool {
     name.split_once('.').is_some_and(|(binding, rest)| BINDINGS.contains(&binding) && !rest.is_empty())
 }

@@ -48,7 +48,7 @@ pub fn list(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(xml(writer.finish()))
 }
 
-/// Whether a bucket of that name may be created (S3 user guide, "General purpose bucket naming rules"): beside the
+/// Returns true if a bucket of that name may be created (S3 user guide, "General purpose bucket naming rules"): beside the
 /// characters, no label begins or ends with a hyphen, and prefixes and suffixes that S3 reserves are refused.
 fn may_be_created(name: &str) -> bool {
     const PREFIXES: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];

@@ -76,7 +76,8 @@ impl Store for FileStore {
         &self.container
     }
 
-    fn tidy(&self, prefix: &str) {
+    fn tidy(&self, prefix: &str, process: u32) {
+        path::remove_temporary(&self.root, prefix, process);
         path::remove_empty(&self.root, prefix);
     }
 }

@@ -111,6 +111,34 @@ fn walk_in(
     Ok(())
 }
 
+/// Removes the temporary files of puts below `prefix` that a process left when it was killed, and its uploads that were killed before
+/// they had a key. Those of other processes may still be written.
+pub fn remove_temporary(root: &Path, prefix: &str, process: u32) {
+    let Some((directories, _)) = prefix.rsplit_once('/') else { return };
+    remove_named_below(&of_key(root, directories), &format!("{HIDDEN}{process}-"));
+    let uploads = root.join(format!("{HIDDEN}uploads"));
+    for entry in std::fs::read_dir(&uploads).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.contains(&format!("-{process}-")) && !entry.path().join("key").exists() {
+            let _ = std::fs::remove_dir(entry.path());
+        }
+    }
+    let _ = std::fs::remove_dir(uploads);
+}
+
+/// Removes plain files whose names begin so.
+fn remove_named_below(directory: &Path, begin: &str) {
+    for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() => remove_named_below(&entry.path(), begin),
+            Ok(kind) if kind.is_file() && entry.file_name().to_string_lossy().starts_with(begin) => {
+                let _ = std::fs::remove_file(entry.path());
+            }
+            _ => {}
+        }
+    }
+}
+
 /// Removes directories below `prefix` that hold nothing, and those above it that then hold nothing either; the store's own stays.
 pub fn remove_empty(root: &Path, prefix: &str) {
     let Some((directories, _)) = prefix.rsplit_once('/') else { return };
@@ -137,6 +165,22 @@ fn remove_empty_below(directory: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A put that was killed left its temporary file for ever.
+    #[test]
+    fn temporary_files_of_a_killed_process_are_removed_and_no_others() {
+        let root = std::env::temp_dir().join(format!("plimsoll-temporary-{}", std::process::id()));
+        let run = root.join("plimsoll/run/d");
+        std::fs::create_dir_all(&run).unwrap();
+        std::fs::create_dir_all(root.join(".plimsoll-uploads/1f-7-0")).unwrap();
+        let (ours, other) = (run.join(".plimsoll-7-1"), run.join(".plimsoll-77-1"));
+        let elsewhere = root.join(".plimsoll-7-2");
+        [&ours, &other, &elsewhere].iter().for_each(|file| std::fs::write(file, "x").unwrap());
+        remove_temporary(&root, "plimsoll/run/", 7);
+        assert!(!ours.exists() && other.exists() && elsewhere.exists());
+        assert!(!root.join(".plimsoll-uploads").exists());
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 
     #[test]
     fn no_key_leaves_the_directory_and_none_meets_another() {

@@ -23,7 +23,7 @@ pub struct WebUrl {
 }
 
 impl WebUrl {
-    /// Whether the query holds a signature, which is valid for one method.
+    /// Returns true if the query holds a signature, which is valid for one method.
     pub fn is_presigned(&self) -> bool {
         let names = ["X-Amz-Signature", "X-Goog-Signature", "Signature", "sig"];
         let mut given = self.query.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, _)| name);

@@ -12,7 +12,7 @@ pub struct KneeFigures {
     pub holds_per_s: Option<f64>,
     /// The lowest rate above it that broke one in most of its tries; null when none did.
     pub breaks_per_s: Option<f64>,
-    /// Whether the search came to its end.
+    /// True if the search came to its end.
     pub finished: bool,
     /// The step at which the client, not the store, was the limit, which ended the search.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -39,7 +39,7 @@ pub struct KneeStep {
     pub offered_per_s: f64,
     /// Operations answered well per second.
     pub achieved_per_s: f64,
-    /// Whether the objectives held.
+    /// True if the objectives held.
     pub held: bool,
     /// What broke; null when the step held.
     #[serde(default, skip_serializing_if = "Option::is_none")]
