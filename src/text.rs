@@ -25,7 +25,7 @@ pub fn register_secret(value: &str) {
         return;
     }
     let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
-    for form in [value.to_string(), encode_query(value), json_escaped(value)] {
+    for form in [value.to_string(), encode_query(value), json_escaped(value), html_escaped(value)] {
         if !secrets.contains(&form) {
             secrets.push(form);
             // A secret that contains another one is replaced as a whole.
@@ -37,6 +37,16 @@ pub fn register_secret(value: &str) {
 fn json_escaped(value: &str) -> String {
     let quoted = serde_json::to_string(value).unwrap_or_default();
     quoted.trim_matches('"').to_string()
+}
+
+/// As the report's templates escape it.
+fn html_escaped(value: &str) -> String {
+    let entities =
+        [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#x27;"), ('/', "&#x2f;")];
+    value.chars().fold(String::new(), |out, c| match entities.iter().find(|(known, _)| *known == c) {
+        Some((_, entity)) => out + entity,
+        None => out + &c.to_string(),
+    })
 }
 
 /// Returns true if a value under this name is a secret: `AWS_SECRET_ACCESS_KEY`, `S3.SecretKey`, `X-Amz-Signature`, `password`.
@@ -55,7 +65,7 @@ pub fn is_secret_name(name: &str) -> bool {
         "privatekey",
     ];
     telling.iter().any(|word| plain.contains(word))
-        || matches!(plain.as_str(), "sig" | "auth" | "authorization" | "awsaccesskeyid" | "googleaccessid")
+        || matches!(plain.as_str(), "sig" | "pass" | "pwd" | "auth" | "authorization" | "awsaccesskeyid" | "googleaccessid")
         // A variable of the environment; `key=` of a table's URL names an attribute.
         || (name.len() >= 3 && name.ends_with("KEY") && !name.contains(|c: char| c.is_ascii_lowercase()))
 }
@@ -78,6 +88,11 @@ fn secret_spans(text: &str) -> Vec<std::ops::Range<usize>> {
             continue;
         }
         let value = &text[at + 1..];
+        // A whole property, as `-p NAME=VALUE` gives it, may hold any character.
+        if start == 0 && !value.contains(char::is_whitespace) && !value.contains('&') {
+            spans.push(at + 1..text.len());
+            continue;
+        }
         let quote = value.chars().next().filter(|c| matches!(c, '"' | '\''));
         let (skip, end) = match quote {
             Some(quote) => (1, value[1..].find(quote).map_or(value.len(), |i| i + 1)),
@@ -90,6 +105,17 @@ fn secret_spans(text: &str) -> Vec<std::ops::Range<usize>> {
         };
         if end > skip {
             spans.push(at + 1 + skip..at + 1 + end);
+        }
+    }
+    // `--secret-key VALUE`
+    for (at, _) in text.match_indices("--") {
+        let rest = &text[at + 2..];
+        let end = rest.find(|c| !name_char(c)).unwrap_or(rest.len());
+        let value = rest[end..].trim_start_matches(' ');
+        if rest[end..].starts_with(' ') && is_secret_name(&rest[..end]) && !value.starts_with('-') {
+            let begin = text.len() - value.len();
+            let length = value.find(char::is_whitespace).unwrap_or(value.len());
+            spans.push(begin..begin + length);
         }
     }
     for (at, _) in text.match_indices("://") {
@@ -107,7 +133,9 @@ fn secret_spans(text: &str) -> Vec<std::ops::Range<usize>> {
 
 /// Remembers the secrets among the words of a command line, however the command treats them.
 pub fn register_secrets_in(arguments: impl Iterator<Item = String>) {
-    for argument in arguments {
+    for argument in
+        arguments.flat_map(|text| [crate::net::encode::decode(&text, false), Some(text)]).flatten()
+    {
         for span in secret_spans(&argument) {
             let value = &argument[span];
             register_secret(value);
@@ -140,11 +168,26 @@ pub fn without_assigned_secrets(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The text without any secret that was registered.
+/// Returns true if a secret cannot be a word of the program's own, such as a field of a result: long, and of letters and other characters.
+fn is_strong(secret: &str) -> bool {
+    secret.chars().count() >= 12 && secret.contains(|c: char| !c.is_ascii_lowercase())
+}
+
+/// Documents without any secret that was registered. Weak secrets, such as `minioadmin`, stay: they might be words of the document
+/// itself. They reach documents only through arguments and URLs, from which their values are left out before.
+pub fn redacted_document(text: &str) -> Cow<'_, str> {
+    replaced(text, is_strong)
+}
+
+/// Messages without any secret that was registered.
 pub fn redacted(text: &str) -> Cow<'_, str> {
+    replaced(text, |_| true)
+}
+
+fn replaced(text: &str, applies: impl Fn(&str) -> bool) -> Cow<'_, str> {
     let secrets = SECRETS.read().unwrap_or_else(PoisonError::into_inner);
     let mut out = Cow::Borrowed(text);
-    for secret in secrets.iter() {
+    for secret in secrets.iter().filter(|secret| applies(secret)) {
         if out.contains(secret.as_str()) {
             out = Cow::Owned(out.replace(secret.as_str(), REDACTED));
         }
@@ -180,9 +223,18 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Text for people and files: no control characters but line ends and tabs, no secret.
+/// Documents for people and files: no control characters but line ends and tabs, no strong secret.
 pub fn outgoing(text: &str) -> Cow<'_, str> {
-    match redacted(text) {
+    printable(redacted_document(text))
+}
+
+/// Messages: as [`outgoing`], without any secret.
+pub fn message(text: &str) -> Cow<'_, str> {
+    printable(redacted(text))
+}
+
+fn printable(text: Cow<'_, str>) -> Cow<'_, str> {
+    match text {
         Cow::Borrowed(text) => escaped(text, |c| matches!(c, '\n' | '\t')),
         Cow::Owned(text) => Cow::Owned(escaped(&text, |c| matches!(c, '\n' | '\t')).into_owned()),
     }
@@ -193,6 +245,10 @@ const LONGEST: usize = 500;
 
 /// A peer's text as a part of one line: control characters escaped, at most 500 characters.
 pub fn one_line(text: &str) -> Cow<'_, str> {
+    // Before anything is cut off, or a part of a secret would remain.
+    if let Cow::Owned(text) = redacted(text) {
+        return Cow::Owned(one_line(&text).into_owned());
+    }
     let cut = text.char_indices().nth(LONGEST).map_or(text, |(at, _)| &text[..at]);
     match escaped(cut, |_| false) {
         Cow::Borrowed(all) if all.len() == text.len() => Cow::Borrowed(text),
@@ -222,6 +278,14 @@ mod tests {
         {
             assert!(outgoing(text).contains(REDACTED) && !outgoing(text).contains("wJalr"), "{text}");
         }
+        assert!(!outgoing("wJalr&#x2f;XUtn+FEMI=K7").contains("FEMI"), "in a page");
+        register_secret("measure");
+        assert_eq!(
+            outgoing("\"role\": \"measure\""),
+            "\"role\": \"measure\"",
+            "a weak secret may be a word of a document"
+        );
+        assert_eq!(message("denied: measure"), format!("denied: {REDACTED}"));
         register_secret("abc");
         assert_eq!(outgoing("abcdef"), "abcdef", "short values are not looked for");
     }
@@ -231,6 +295,8 @@ mod tests {
         for (text, expected) in [
             ("AWS_SECRET_ACCESS_KEY=x aws s3 sync a b", "AWS_SECRET_ACCESS_KEY=[redacted] aws s3 sync a b"),
             ("S3.SecretKey=hush", "S3.SecretKey=[redacted]"),
+            ("s3.secretKey=a;b", "s3.secretKey=[redacted]"),
+            ("s5cmd --secret-key FOO cp a b", "s5cmd --secret-key [redacted] cp a b"),
             ("KEY='two words' tool", "KEY='[redacted]' tool"),
             (
                 "s3://b?endpoint=http://k:SECRET@h:1&region=x",

@@ -10,11 +10,11 @@ use super::out::say;
 use super::preflight::hint;
 use super::stores::{self, Opened};
 use super::timeout::TimeoutArgument;
-use crate::driver::background::Background;
+use crate::driver::background::{Background, Pages};
 use crate::driver::clean::{Owned, clean};
 use crate::rng::entropy;
 use crate::store::ownership::{CreatedBucket, KeySpace};
-use crate::store::{Body, Collect, Failure, Request};
+use crate::store::{Body, Collect, Failure, Ignore, Request};
 
 /// Arguments of `plimsoll bucket`.
 #[derive(Debug, Args)]
@@ -82,13 +82,29 @@ fn unusable(store: &str, failure: &Failure) -> Exit {
 
 fn create(store: &str) -> Result<(), Exit> {
     let opened = open(store)?;
+    let exists = || {
+        Exit::input(format!("{store} exists already; only a bucket that is created here may carry the mark"))
+    };
     let work = async {
         let mut background = Background::new(opened.store.as_ref());
-        background.insist(Request::CreateBucket).await?;
+        match background.insist(Request::CheckBucket).await {
+            Ok(_) => return Ok(Err(exists())),
+            Err(failure) if failure.is_missing_container() || failure.status() == Some(404) => {}
+            Err(failure) => return Err(failure),
+        }
+        // Once only: a second attempt would be refused if the answer to the first was lost.
+        background.ask(Request::CreateBucket, &mut Ignore).await?;
+        // Somebody else may have been faster, and some stores answer that with success.
+        if contents(&mut background).await? > 0 {
+            return Ok(Err(exists()));
+        }
         let content = CreatedBucket::content(env!("CARGO_PKG_VERSION"));
-        background.insist(Request::Put { key: MARKER, body: Body::Whole(content.into()) }).await
+        background
+            .insist(Request::Put { key: MARKER, body: Body::Whole(content.into()) })
+            .await
+            .map(|_| Ok(()))
     };
-    block_on(work)?.map_err(|f| unusable(store, &f))?;
+    block_on(work)?.map_err(|f| unusable(store, &f))??;
     say(&format!("created {store}\n"))
 }
 
@@ -112,9 +128,14 @@ fn remove(store: &str, force: bool) -> Result<(), Exit> {
             return background.insist(Request::DeleteBucket).await.map(Ok);
         };
         let space = KeySpace::of_bucket(&created);
-        // The marker goes last, so that an interrupted deletion can be taken up again.
-        clean(opened.store.as_ref(), &mut background, &space, &Owned::everything_but(MARKER), |_| {}).await?;
-        clean(opened.store.as_ref(), &mut background, &space, &Owned::everything(), |_| {}).await?;
+        if force {
+            // The marker goes last, so that an interrupted deletion can be taken up again.
+            clean(opened.store.as_ref(), &mut background, &space, &Owned::everything_but(MARKER), |_| {})
+                .await?;
+            clean(opened.store.as_ref(), &mut background, &space, &Owned::everything(), |_| {}).await?;
+        } else if let Some(key) = space.own(MARKER) {
+            background.insist(Request::Delete { key }).await?;
+        }
         background.insist(Request::DeleteBucket).await.map(Ok)
     };
     block_on(work)?.map_err(|f| unusable(store, &f))??;
@@ -131,9 +152,14 @@ async fn marker(background: &mut Background) -> Result<Option<CreatedBucket>, Fa
     }
 }
 
-/// Objects in the bucket beside the marker, up to a page of them.
+/// Objects in the bucket besides the marker, up to those of the first page that has any.
 async fn contents(background: &mut Background) -> Result<usize, Failure> {
-    let request = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
-    let page = background.insist(request).await?.listing.unwrap_or_default();
-    Ok(page.objects.iter().filter(|o| o.key != MARKER).count())
+    let mut pages = Pages::new("");
+    while let Some(page) = pages.next(background).await? {
+        let found = page.objects.iter().filter(|o| o.key != MARKER).count();
+        if found > 0 {
+            return Ok(found);
+        }
+    }
+    Ok(0)
 }

@@ -14,6 +14,7 @@ use crate::report::junit;
 use crate::report::terminal::table::lines;
 use crate::summary::objective::{Finding, Objective};
 use crate::summary::series::{Clocked, Series};
+use crate::text::outgoing;
 use crate::units::short_names;
 
 /// Arguments of `plimsoll check`.
@@ -208,7 +209,8 @@ pub fn check(arguments: &Arguments) -> Result<(), Exit> {
             (id.clone(), cases.collect::<Vec<_>>())
         });
         let text = junit::document(&cases.collect::<Vec<_>>());
-        std::fs::write(path, text).map_err(|e| Exit::input(format!("--junit {}: {e}", path.display())))?;
+        std::fs::write(path, &*outgoing(&text))
+            .map_err(|e| Exit::input(format!("--junit {}: {e}", path.display())))?;
     }
     let outcomes = suites.iter().flat_map(|(_, checked)| checked).map(|c| c.finding.outcome);
     let missed = |n: usize| format!("{n} objective{} missed", if n == 1 { "" } else { "s" });

@@ -14,6 +14,7 @@ use crate::driver::background::Background;
 use crate::driver::clean::{Cleaned, Owned, clean as clean_space};
 use crate::experiment::{Experiment, load};
 use crate::report::directory::{Environment, Ownership, StoreFacts, read_environment, write_environment};
+use crate::schedule::Phase;
 use crate::store::ownership::KeySpace;
 use crate::store::{Failure, Store};
 
@@ -30,54 +31,86 @@ pub struct Arguments {
     timeout: TimeoutArgument,
 }
 
-/// Cleans up after each run.
+/// Cleans up after each run, as far as it goes, and returns the first problem.
 ///
 /// # Errors
 /// 2 when a directory is none, 3 when a store cannot be used.
 pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
     arguments.timeout.apply()?;
+    let mut problem = None;
     for run in &arguments.runs {
-        let mut environment = read_environment(run).map_err(|e| {
-            Exit::input(format!(
-                "{}: not a run directory ({e}); name one, such as plimsoll-runs/<run-id>",
-                run.display()
-            ))
-        })?;
-        remove_files(run, &mut environment)?;
-        let experiment = match environment.owns {
-            Ownership::Everything => None,
-            Ownership::Datasets => {
-                let file = run.join("experiment.toml");
-                Some(load(&file.to_string_lossy(), &[]).map_err(Exit::input)?)
-            }
-        };
-        let shard = environment.shard.map_or_else(Shard::default, |(index, of)| Shard { index, of });
-        for facts in &mut environment.stores {
-            if facts.url == "embedded:" || facts.url == "memory:" {
-                facts.uncleaned = false;
-                say(&format!("{} is gone with its run\n", facts.url))?;
-                continue;
-            }
-            let Some(space) = KeySpace::recorded(&facts.root).filter(KeySpace::is_of_run) else {
-                return Err(Exit::input(format!(
-                    "{}: root '{}' in environment.json is not the prefix of a run; nothing was deleted",
-                    run.display(),
-                    facts.root
-                )));
-            };
-            let named = experiment.as_ref().map(|e| e.named.clone()).unwrap_or_default();
-            let store = reopen(facts, &named, arguments.ca_bundle.as_deref())?;
-            let owned = experiment.as_ref().map_or_else(Owned::everything, |e| Owned::by(&e.phases, shard));
-            let owned = owned.of_process(environment.pid);
-            clean_one(facts, store.as_ref(), &space, &owned)?;
-            for (space, owned) in experiment.iter().flat_map(|e| tables(e, store.prefix())) {
-                clean_one(facts, store.as_ref(), &space, &owned.of_process(environment.pid))?;
-            }
-            facts.uncleaned = false;
+        problem = problem.or(clean_run(run, arguments.ca_bundle.as_deref()).err());
+    }
+    problem.map_or(Ok(()), Err)
+}
+
+/// Cleans up after one run: its stores, then its local files.
+fn clean_run(run: &Path, ca_bundle: Option<&Path>) -> Result<(), Exit> {
+    let mut environment = read_environment(run).map_err(|e| {
+        Exit::input(format!(
+            "{}: not a run directory ({e}); name one, such as plimsoll-runs/<run-id>",
+            run.display()
+        ))
+    })?;
+    let experiment = match environment.owns {
+        Ownership::Everything => None,
+        Ownership::Datasets => {
+            let file = run.join("experiment.toml");
+            Some(load(&file.to_string_lossy(), &[]).map_err(Exit::input)?)
         }
-        write_environment(run, &environment).map_err(|e| Exit::input(format!("{}: {e}", run.display())))?;
+    };
+    let mut problem = None;
+    let (shard, pid) = (environment.shard, environment.pid);
+    let shard = shard.map_or_else(Shard::default, |(index, of)| Shard { index, of });
+    for facts in &mut environment.stores {
+        match clean_store(run, facts, experiment.as_ref(), (shard, pid), ca_bundle) {
+            Ok(()) => facts.uncleaned = false,
+            Err(exit) => problem = problem.or(Some(exit)),
+        }
+    }
+    problem = problem.or(remove_files(run, &mut environment).err());
+    let written = write_environment(run, &environment);
+    problem = problem.or(written.err().map(|e| Exit::input(format!("{}: {e}", run.display()))));
+    problem.map_or(Ok(()), Err)
+}
+
+/// Cleans up in one store.
+fn clean_store(
+    run: &Path,
+    facts: &StoreFacts,
+    experiment: Option<&Experiment>,
+    (shard, pid): (Shard, u32),
+    ca_bundle: Option<&Path>,
+) -> Result<(), Exit> {
+    if facts.url == "embedded:" || facts.url == "memory:" {
+        return say(&format!("{} is gone with its run\n", facts.url));
+    }
+    let Some(space) = KeySpace::recorded(&facts.root).filter(KeySpace::is_of_run) else {
+        return Err(Exit::input(format!(
+            "{}: root '{}' in environment.json is not the prefix of a run; nothing was deleted",
+            run.display(),
+            facts.root
+        )));
+    };
+    let named = experiment.map(|e| e.named.clone()).unwrap_or_default();
+    let store = reopen(facts, &named, ca_bundle)?;
+    let owned = experiment.map_or_else(Owned::everything, |e| Owned::by(&e.phases, shard));
+    clean_one(facts, store.as_ref(), &space, &owned.of_process(pid))?;
+    for (space, owned) in experiment.iter().flat_map(|e| tables(e, store.prefix())) {
+        clean_one(facts, store.as_ref(), &space, &owned.of_process(pid))?;
+    }
+    if experiment.is_some_and(|e| e.phases.iter().any(inserts_unknown)) {
+        let url = &facts.url;
+        say(&format!(
+            "{url}: the run inserted records for a time, so their number is unknown and they stay; `plimsoll ycsb clean` removes the table\n"
+        ))?;
     }
     Ok(())
+}
+
+/// Returns true if a phase inserts records until a time is over.
+fn inserts_unknown(phase: &Phase) -> bool {
+    phase.workload.inserts.is_some() && phase.limit.operations.is_none()
 }
 
 /// Removes the local files of a synchronisation.
@@ -120,6 +153,12 @@ fn clean_one(facts: &StoreFacts, store: &dyn Store, space: &KeySpace, owned: &Ow
         if count > 0 {
             say(&format!("{url}: {count} {what}\n"))?;
         }
+    }
+    if cleaned.versions_hidden && cleaned.deleted > 0 && store.profile().is_some_and(|p| p.name != "generic")
+    {
+        say(&format!(
+            "{url}: old versions could not be listed; if the bucket keeps them, they stay and are billed\n"
+        ))?;
     }
     Ok(())
 }

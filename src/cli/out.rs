@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 
 use super::exit::Exit;
-use crate::text::outgoing;
+use crate::text::{message, outgoing};
 
 /// Writes `text` to standard output.
 ///
@@ -24,5 +24,5 @@ pub fn say(text: &str) -> Result<(), Exit> {
 /// Writes a line to standard error. A failure is ignored: there is no place left to report it.
 pub fn note(line: impl Display) {
     let text = format!("{line}\n");
-    let _ = std::io::stderr().lock().write_all(outgoing(&text).as_bytes());
+    let _ = std::io::stderr().lock().write_all(message(&text).as_bytes());
 }

@@ -128,7 +128,8 @@ impl Progress {
         let here = now_ns().saturating_sub(started).min(duration(stint));
         let left = self.total_ns.saturating_sub(before + here) / SECOND;
         bar.set_position((before + here) / 1_000_000);
-        bar.set_message(format!("{name}: {}, {left} s left (q stops)", self.figures(current)));
+        let text = format!("{name}: {}, {left} s left (q stops)", self.figures(current));
+        bar.set_message(outgoing(&text).into_owned());
     }
 
     fn figures(&self, current: usize) -> String {
@@ -207,7 +208,7 @@ impl Progress {
     /// Says what is going on outside of phases.
     pub fn say(&self, text: &str) {
         if let Some(bar) = &self.bar {
-            bar.set_message(text.to_string());
+            bar.set_message(outgoing(text).into_owned());
         }
     }
 

@@ -15,6 +15,8 @@ use crate::store::ownership::RunId;
 /// A directory with nothing but `environment.json`.
 pub struct Record {
     path: PathBuf,
+    /// The directory above did not exist before.
+    made_out: bool,
     control: Arc<Control>,
 }
 
@@ -25,6 +27,7 @@ impl Record {
     /// 2 when it cannot be written.
     pub fn create(out: &Path, id: &RunId, facts: StoreFacts) -> Result<Record, Exit> {
         let path = out.join(id.as_str());
+        let made_out = !out.exists();
         let environment = Environment {
             version: env!("CARGO_PKG_VERSION").into(),
             run: id.to_string(),
@@ -41,7 +44,7 @@ impl Record {
             .map_err(|e| Exit::input(format!("--out {}: {e}; choose another directory", out.display())))?;
         let control = Arc::new(Control::default());
         signals::listen(Arc::clone(&control), Vec::new());
-        Ok(Record { path, control })
+        Ok(Record { path, made_out, control })
     }
 
     /// The control that Ctrl-C stops.
@@ -62,7 +65,7 @@ impl Record {
         }
         let _ = std::fs::remove_file(self.path.join("environment.json"));
         let _ = std::fs::remove_dir(&self.path);
-        if let Some(out) = self.path.parent() {
+        if let Some(out) = self.path.parent().filter(|_| self.made_out) {
             // Only if nothing else is in it.
             let _ = std::fs::remove_dir(out);
         }

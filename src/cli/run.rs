@@ -19,7 +19,7 @@ use crate::clock::wall_now;
 use crate::driver::Shard;
 use crate::experiment::short::{FORMS, Short};
 use crate::experiment::written::DEFAULT_SEED;
-use crate::experiment::{Experiment, load, resolve};
+use crate::experiment::{BUILT_IN, Experiment, load, resolve};
 use crate::metrics::listen;
 use crate::report::live::Live;
 use crate::report::{json, terminal};
@@ -243,7 +243,8 @@ fn resolve_experiment(arguments: &Arguments, asked: Option<&Asked>) -> Result<Ex
         let mut sets = arguments.set.clone();
         sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
         let directory = Path::new(&arguments.experiment);
-        let file = match directory.is_dir() {
+        let built_in = BUILT_IN.iter().any(|(name, _)| *name == arguments.experiment);
+        let file = match directory.is_dir() && !built_in {
             true => directory.join("experiment.toml").display().to_string(),
             false => arguments.experiment.clone(),
         };
@@ -278,6 +279,11 @@ fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit
         *place = url.to_string();
     }
     if !plain.is_empty() {
+        if plain.len() < given.len() {
+            return Err(Exit::input(
+                "--store NAME=URL changes a store of the experiment, a plain --store replaces them all; give one kind",
+            ));
+        }
         experiment.stores = plain;
     }
     Ok(())

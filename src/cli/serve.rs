@@ -146,9 +146,11 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     let metrics = arguments.metrics_listen.as_deref().map(metrics).transpose()?;
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);
+    let credentials = Credentials::new(&access, &secret, None);
+    credentials.hide();
     let parts = Parts {
         settings,
-        credentials: Credentials::new(&access, &secret, None),
+        credentials,
         tls,
         injector: spec.map(Injector::new),
         truth: truth.transpose()?,

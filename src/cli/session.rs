@@ -36,6 +36,7 @@ use crate::summary::estimates::judged;
 use crate::summary::limits::Means;
 use crate::summary::result::{ClientInfo, RunInfo, RunResult, SCHEMA, Window};
 use crate::summary::series::Clocked;
+use crate::text::redacted;
 use crate::workload::payload::Block;
 
 /// Settings of a run beside the experiment.
@@ -299,6 +300,8 @@ pub fn execute_rounds(
         problem = problem.or(cleaned);
     }
     progress.end();
+    // Also during the clean-up.
+    let interrupted = control.stopped_at().is_some();
     if interrupted {
         let ended = ready.budget.ended();
         let exit =
@@ -352,7 +355,7 @@ pub fn environment(settings: &Settings, id: &str) -> Environment {
     Environment {
         version: env!("CARGO_PKG_VERSION").into(),
         run: id.to_string(),
-        command: std::env::args().map(|a| shown(&a)).collect(),
+        command: std::env::args().map(|a| redacted(&shown(&a)).into_owned()).collect(),
         vantage: settings.vantage.clone(),
         pid: std::process::id(),
         machine: Machine::read(),

@@ -40,25 +40,46 @@ impl Debounce {
     }
 }
 
-/// Listens on a thread of its own for as long as the process lives; also renews temporary credentials there, off the
-/// measured path.
+/// Interval at which credentials are looked at.
+const RENEWAL_NS: u64 = 20 * SECOND;
+
+/// Renews temporary credentials before they end, on a thread apart from the measured path and from the signals.
+fn renew(credentials: Vec<CredentialSource>) {
+    let renewing = move || -> std::io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut timer = Timer::new()?;
+            loop {
+                timer.until(now_ns() + RENEWAL_NS).await?;
+                for source in credentials.iter().filter(|s| s.renewal_due_in_s().is_some_and(|due| due <= 0))
+                {
+                    if let Err(error) = source.renew().await {
+                        note(format_args!("plimsoll: credentials could not be renewed: {error}"));
+                    }
+                }
+            }
+        })
+    };
+    let _ = std::thread::Builder::new().name("credentials".into()).spawn(renewing);
+}
+
+/// Listens for signals on a separate thread for as long as the process lives, and renews temporary credentials on another.
 pub fn listen(control: Arc<Control>, credentials: Vec<CredentialSource>) {
     let listening = move || -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};
             let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-            let mut hang_up = signal(SignalKind::hangup())?;
-            let mut timer = Timer::new()?;
+            // Under nohup the run goes on when its terminal ends.
+            let mut hang_up = if is_ignored(1) { None } else { Some(signal(SignalKind::hangup())?) };
             let mut debounce = Debounce::default();
             loop {
-                let signalled = tokio::select! {
-                    _ = interrupt.recv() => true,
-                    _ = terminate.recv() => true,
-                    _ = hang_up.recv() => true,
-                    result = timer.until(now_ns() + 20 * SECOND) => { result?; false }
-                };
-                if signalled {
+                tokio::select! {
+                    _ = interrupt.recv() => {}
+                    _ = terminate.recv() => {}
+                    Some(_) = async { hang_up.as_mut()?.recv().await } => {}
+                }
+                {
                     match debounce.signalled(now_ns()) {
                         Asks::Stop => {
                             control.stop();
@@ -71,18 +92,22 @@ pub fn listen(control: Arc<Control>, credentials: Vec<CredentialSource>) {
                         }
                     }
                 }
-                for source in &credentials {
-                    if source.renewal_due_in_s().is_some_and(|due| due <= 0)
-                        && let Err(error) = source.renew().await
-                    {
-                        note(format_args!("plimsoll: credentials could not be renewed: {error}"));
-                    }
-                }
             }
         })
     };
+    if credentials.iter().any(|source| source.renewal_due_in_s().is_some()) {
+        renew(credentials);
+    }
     // Without the thread a Ctrl-C still ends the process, only less politely.
     let _ = std::thread::Builder::new().name("signals".into()).spawn(listening);
+}
+
+/// Returns true if the process was started with this signal ignored.
+fn is_ignored(signal: u32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask =
+        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask >> (signal - 1) & 1 == 1)
 }
 
 #[cfg(test)]

@@ -116,12 +116,8 @@ pub fn within_prefix(page: &Listing, prefix: &str) -> Result<(), String> {
 /// Most pages without a key that may follow each other; stores skip over deleted keys in this way.
 const MOST_EMPTY_PAGES: u32 = 1_000;
 
-/// A listing, page by page. It refuses keys outside the prefix, tokens that repeat, and pages without end.
-pub struct Pages<'a> {
-    prefix: &'a str,
-    /// Token of the next page; `None` after the last.
-    token: Option<String>,
-    max_keys: u32,
+/// Detects listings without end: a token that repeats, or too many pages in a row without an entry.
+pub struct Tokens {
     empty: u32,
     /// Brent's cycle detection: a token is compared with one remembered at the last power of two.
     remembered: String,
@@ -129,34 +125,18 @@ pub struct Pages<'a> {
     power: u64,
 }
 
-impl<'a> Pages<'a> {
-    /// The listing of all keys that begin with `prefix`.
-    pub fn new(prefix: &'a str) -> Pages<'a> {
-        let remembered = String::new();
-        Pages { prefix, token: Some(String::new()), max_keys: 1000, empty: 0, remembered, since: 0, power: 1 }
+impl Default for Tokens {
+    fn default() -> Tokens {
+        Tokens { empty: 0, remembered: String::new(), since: 0, power: 1 }
     }
+}
 
-    /// The next page; `None` after the last.
+impl Tokens {
+    /// Checks the token of the next page; `empty` is true if the page before it has no entry.
     ///
     /// # Errors
-    /// If the store refuses, or its answer cannot be true.
-    pub async fn next(&mut self, background: &mut Background) -> Result<Option<Listing>, Failure> {
-        let Some(token) = self.token.take() else { return Ok(None) };
-        let request =
-            Request::List { prefix: self.prefix, start_after: "", token: &token, max_keys: self.max_keys };
-        let reply = background.insist(request).await?;
-        let page = reply.listing.unwrap_or_default();
-        let wrong = |message| Failure::new(ErrorClass::Corrupt, message, reply.timings);
-        within_prefix(&page, self.prefix).map_err(wrong)?;
-        if let Some(next) = &page.next_token {
-            self.advance(next, page.objects.is_empty()).map_err(wrong)?;
-        }
-        self.token.clone_from(&page.next_token);
-        Ok(Some(page))
-    }
-
-    /// Notes the token of the next page.
-    fn advance(&mut self, next: &str, empty: bool) -> Result<(), String> {
+    /// A sentence, if the listing has no end.
+    pub fn advance(&mut self, next: &str, empty: bool) -> Result<(), String> {
         self.empty = if empty { self.empty + 1 } else { 0 };
         if self.empty >= MOST_EMPTY_PAGES {
             return Err(format!("the listing has no end: {MOST_EMPTY_PAGES} pages in a row hold no key"));
@@ -173,13 +153,59 @@ impl<'a> Pages<'a> {
     }
 }
 
+/// A listing, page by page. It refuses keys outside the prefix and listings without end.
+pub struct Pages<'a> {
+    prefix: &'a str,
+    /// Token of the next page; `None` after the last.
+    token: Option<String>,
+    tokens: Tokens,
+    /// The last key so far, if keys must come in their order.
+    ascending: Option<String>,
+}
+
+impl<'a> Pages<'a> {
+    /// The listing of all keys that begin with `prefix`.
+    pub fn new(prefix: &'a str) -> Pages<'a> {
+        Pages { prefix, token: Some(String::new()), tokens: Tokens::default(), ascending: None }
+    }
+
+    /// The same listing, which must bring its keys in ascending order if `ordered`, so that none comes twice.
+    pub fn ascending(self, ordered: bool) -> Pages<'a> {
+        Pages { ascending: ordered.then(String::new), ..self }
+    }
+
+    /// The next page; `None` after the last.
+    ///
+    /// # Errors
+    /// If the store refuses, or its answer cannot be true.
+    pub async fn next(&mut self, background: &mut Background) -> Result<Option<Listing>, Failure> {
+        let Some(token) = self.token.take() else { return Ok(None) };
+        let request = Request::List { prefix: self.prefix, start_after: "", token: &token, max_keys: 1000 };
+        let reply = background.insist(request).await?;
+        let page = reply.listing.unwrap_or_default();
+        let wrong = |message| Failure::new(ErrorClass::Corrupt, message, reply.timings);
+        within_prefix(&page, self.prefix).map_err(wrong)?;
+        if let Some(next) = &page.next_token {
+            self.tokens.advance(next, page.objects.is_empty()).map_err(wrong)?;
+        }
+        if let (Some(last), Some(first)) = (&mut self.ascending, page.objects.first()) {
+            if !last.is_empty() && first.key <= *last {
+                return Err(wrong(format!("the listing has no end: '{}' comes after '{last}'", first.key)));
+            }
+            page.objects.last().iter().for_each(|object| last.clone_from(&object.key));
+        }
+        self.token.clone_from(&page.next_token);
+        Ok(Some(page))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     /// Follows a listing whose tokens are given, and returns after how many pages it was refused.
     fn refused_after(tokens: impl Iterator<Item = String>, empty: bool) -> Option<usize> {
-        let mut pages = Pages::new("");
+        let mut pages = Tokens::default();
         tokens.enumerate().find_map(|(i, token)| pages.advance(&token, empty).err().map(|_| i))
     }
 

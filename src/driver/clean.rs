@@ -2,9 +2,10 @@
 //! key space, keeps the keys that the run's own rules name, and deletes those with the key space's proof.
 
 use std::collections::HashSet;
+use std::ops::Range;
 
 use super::Shard;
-use super::background::{Background, Pages};
+use super::background::{Background, Pages, Tokens};
 use crate::schedule::{Phase, Role};
 use crate::store::ownership::KeySpace;
 use crate::store::{ErrorClass, Failure, Listing, Request, Store, Version};
@@ -21,6 +22,8 @@ pub struct Cleaned {
     pub aborted: u64,
     /// Old versions and delete markers deleted for good, where the store keeps versions.
     pub versions: u64,
+    /// The store would not list versions, so none was deleted.
+    pub versions_hidden: bool,
     /// Keys in the key space that the run did not create; they stay.
     pub foreign: u64,
 }
@@ -35,8 +38,16 @@ enum Rule {
     Everything { but: String },
     /// Objects of a dataset; `prepared` ones are read by other shards.
     Dataset { dataset: Box<Dataset>, prepared: bool },
-    /// Records of a table whose numbers are (`inside`), or are not, among these.
-    Records { prefix: String, digits: usize, numbers: HashSet<u64>, inside: bool, in_parts: bool },
+    /// Records of a table: all of them, or those in a range of their order. Hashed numbers cannot be turned back, so `there` is found
+    /// out first: the numbers of that range which the table holds.
+    Records {
+        prefix: String,
+        digits: usize,
+        order: RecordOrder,
+        range: Option<Range<u64>>,
+        there: HashSet<u64>,
+        in_parts: bool,
+    },
 }
 
 /// Rules that name the keys which a run may have created in a key space. One shard of N removes every N-th of the objects that were
@@ -82,24 +93,23 @@ impl Owned {
     }
 
     /// The records that a phase created in their table: those that it loads, or those that it inserts behind the ones that are
-    /// there. `None` if the phase creates none.
+    /// there, as many as it has operations at most. `None` if the phase creates none, or if nobody knows how many.
     pub fn records(phase: &Phase) -> Option<Owned> {
         let workload = &phase.workload;
         let dataset = &workload.written;
         let (prefix, order, digits, first) =
             dataset.naming.record_parts().filter(|_| dataset.at.is_some())?;
-        let loads = workload.inserts.is_none() && workload.read.is_none();
-        let inserts = workload.inserts.map(|inserts| inserts.from);
-        let (known, inside) = match (loads, inserts) {
-            (true, _) => (first..first + dataset.count, true),
-            (false, Some(from)) => (0..first + from, false),
-            (false, None) => return None,
+        let (begin, count) = match workload.inserts {
+            Some(inserts) => (first.saturating_add(inserts.from), phase.limit.operations?),
+            None if workload.read.is_none() => (first, dataset.count),
+            None => return None,
         };
         let rule = Rule::Records {
             prefix: prefix.to_string(),
             digits,
-            numbers: known.map(|record| RecordOrder::number(order, record)).collect(),
-            inside,
+            order,
+            range: Some(begin..begin.saturating_add(count)),
+            there: HashSet::new(),
             in_parts: dataset.upload.part_size > 0,
         };
         Some(Owned::new(vec![rule], Shard::default()))
@@ -108,12 +118,36 @@ impl Owned {
     /// The same with every record of the table, whoever wrote it.
     pub fn whole_table(mut self) -> Owned {
         for rule in &mut self.rules {
-            if let Rule::Records { numbers, inside, .. } = rule {
-                numbers.clear();
-                *inside = false;
+            if let Rule::Records { range, .. } = rule {
+                *range = None;
             }
         }
         self
+    }
+
+    /// Finds out which of the records that the rules name are there.
+    async fn find_records(
+        &self,
+        background: &mut Background,
+        space: &KeySpace,
+        ordered: bool,
+    ) -> Result<Owned, Failure> {
+        let mut found = self.clone();
+        for rule in &mut found.rules {
+            let Rule::Records { prefix, digits, order, range: Some(range), there, .. } = rule else {
+                continue;
+            };
+            let mut listed = HashSet::new();
+            let mut pages = Pages::new(space.root()).ascending(ordered);
+            while let Some(page) = pages.next(background).await? {
+                let numbers =
+                    page.objects.iter().filter_map(|o| number_of(space.root(), &o.key, prefix, *digits));
+                listed.extend(numbers);
+            }
+            let left = |number: &u64| listed.remove(number);
+            *there = range.clone().map(|record| order.number(record)).filter(left).collect();
+        }
+        Ok(found)
     }
 
     /// Returns true if the run created the object with this key.
@@ -141,14 +175,19 @@ impl Rule {
                 let index = dataset.index_of(root, key)?;
                 Some(!prepared || index % shard.of == shard.index)
             }
-            Rule::Records { prefix, digits, numbers, inside, .. } => {
-                let number = key.strip_prefix(root)?.strip_prefix(prefix.as_str())?;
-                let fit = number.len() >= *digits && number.bytes().all(|b| b.is_ascii_digit());
-                let number: u64 = number.parse().ok().filter(|_| fit)?;
-                Some(numbers.contains(&number) == *inside)
+            Rule::Records { prefix, digits, range, there, .. } => {
+                let number = number_of(root, key, prefix, *digits)?;
+                Some(range.is_none() || there.contains(&number))
             }
         }
     }
+}
+
+/// The number in the key of a record; `None` for any other key.
+fn number_of(root: &str, key: &str, prefix: &str, digits: usize) -> Option<u64> {
+    let number = key.strip_prefix(root)?.strip_prefix(prefix)?;
+    let fit = number.len() >= digits && number.bytes().all(|b| b.is_ascii_digit());
+    number.parse().ok().filter(|_| fit)
 }
 
 /// The objects by which shards tell each other that they have prepared.
@@ -157,10 +196,10 @@ pub fn markers(seed: u64, of: u64) -> Dataset {
 }
 
 /// Deletes every object of the key space that the run created, aborts its unfinished uploads, and deletes the versions that the
-/// deletions left behind; `progress` hears the number of objects so far.
+/// deletions left behind; calls `progress` with the number of objects deleted so far.
 ///
 /// # Errors
-/// When the store refuses a listing or a delete, or its listing cannot be true.
+/// When the store refuses a listing or a delete, or its listing cannot be true. What can be removed is removed all the same.
 pub async fn clean(
     store: &dyn Store,
     background: &mut Background,
@@ -168,13 +207,10 @@ pub async fn clean(
     owned: &Owned,
     mut progress: impl FnMut(u64),
 ) -> Result<Cleaned, Failure> {
-    let aborted = if owned.in_parts() && store.capabilities().multipart {
-        abort_uploads(background, space, owned).await?
-    } else {
-        0
-    };
-    let mut cleaned = Cleaned { aborted, ..Cleaned::default() };
-    let mut pages = Pages::new(space.root());
+    let ordered = store.capabilities().start_after;
+    let owned = &owned.find_records(background, space, ordered).await?;
+    let mut cleaned = Cleaned::default();
+    let mut pages = Pages::new(space.root()).ascending(ordered);
     let mut bulk = true;
     while let Some(Listing { objects, .. }) = pages.next(background).await? {
         let listed = objects.len() as u64;
@@ -192,16 +228,28 @@ pub async fn clean(
             progress(cleaned.deleted);
         }
     }
+    let mut problem = None;
+    if owned.in_parts() && store.capabilities().multipart {
+        cleaned.aborted = abort_uploads(background, space, owned).await.unwrap_or_else(|failure| {
+            problem = Some(failure);
+            0
+        });
+    }
     if store.profile().is_some_and(|profile| profile.versions) {
-        cleaned.versions = delete_versions(background, space, owned).await?;
+        match delete_versions(background, space, owned).await {
+            Ok(deleted) => {
+                (cleaned.versions, cleaned.versions_hidden) = (deleted.unwrap_or(0), deleted.is_none())
+            }
+            Err(failure) => problem = problem.or(Some(failure)),
+        }
     }
     store.tidy(space.root(), owned.process);
-    Ok(cleaned)
+    problem.map_or(Ok(cleaned), Err)
 }
 
 /// Aborts what a kill left half uploaded.
 async fn abort_uploads(background: &mut Background, space: &KeySpace, owned: &Owned) -> Result<u64, Failure> {
-    let (mut aborted, mut token) = (0, String::new());
+    let (mut aborted, mut token, mut tokens) = (0, String::new(), Tokens::default());
     loop {
         let request = Request::ListUploads { prefix: space.root(), token: &token };
         let reply = background.insist(request).await?;
@@ -214,29 +262,34 @@ async fn abort_uploads(background: &mut Background, space: &KeySpace, owned: &Ow
                 Err(failure) => return Err(failure),
             }
         }
-        match advanced(&token, reply.next_token)? {
-            Some(next) => token = next,
-            None => return Ok(aborted),
-        }
+        let Some(next) = reply.next_token else { return Ok(aborted) };
+        advance(&mut tokens, &next, reply.uploads.is_empty())?;
+        token = next;
     }
 }
 
-/// Deletes old versions and delete markers for good; a store that lists none, or cannot, has none.
+/// Deletes old versions and delete markers for good; `None` if the store keeps none that it would list.
 async fn delete_versions(
     background: &mut Background,
     space: &KeySpace,
     owned: &Owned,
-) -> Result<u64, Failure> {
-    let (mut deleted, mut token) = (0, String::new());
+) -> Result<Option<u64>, Failure> {
+    let (mut deleted, mut token, mut tokens) = (0, String::new(), Tokens::default());
     loop {
         let listed = background.insist(Request::ListVersions { prefix: space.root(), token: &token }).await;
         let reply = match listed {
             Ok(reply) => reply,
-            Err(failure) if matches!(failure.class, ErrorClass::Answered(_) | ErrorClass::Corrupt) => {
-                return Ok(deleted);
+            // Not implemented, not permitted, or answered with another kind of listing.
+            Err(failure)
+                if token.is_empty()
+                    && (matches!(failure.status(), Some(400 | 403 | 404 | 405 | 501))
+                        || failure.class == ErrorClass::Corrupt) =>
+            {
+                return Ok(None);
             }
             Err(failure) => return Err(failure),
         };
+        let empty = reply.versions.is_empty();
         let ours: Vec<Version> =
             reply.versions.into_iter().filter(|v| owned.holds(space.root(), &v.key)).collect();
         for batch in ours.chunks(1000) {
@@ -244,22 +297,16 @@ async fn delete_versions(
             background.insist(Request::DeleteVersions { versions }).await?;
             deleted += batch.len() as u64;
         }
-        match advanced(&token, reply.next_token)? {
-            Some(next) => token = next,
-            None => return Ok(deleted),
-        }
+        let Some(next) = reply.next_token else { return Ok(Some(deleted)) };
+        advance(&mut tokens, &next, empty)?;
+        token = next;
     }
 }
 
-/// The token of the next page; pages of uploads and versions come in the order of their keys, so a token that does not grow repeats.
-fn advanced(token: &str, next: Option<String>) -> Result<Option<String>, Failure> {
-    match next {
-        Some(next) if next.split('\0').next() < token.split('\0').next() || next == token => {
-            let message = "the listing has no end: a marker repeats";
-            Err(Failure::new(ErrorClass::Corrupt, message, Default::default()))
-        }
-        next => Ok(next),
-    }
+fn advance(tokens: &mut Tokens, next: &str, empty: bool) -> Result<(), Failure> {
+    tokens
+        .advance(next, empty)
+        .map_err(|message| Failure::new(ErrorClass::Corrupt, message, Default::default()))
 }
 
 /// Deletes objects in bulk where the store can, else one by one; `bulk` remembers which.

@@ -238,6 +238,9 @@ async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Resul
     }
     for rest in context.rest.take() {
         for (number, offset) in rest.iter().filter(|(number, _)| number % rest.of == rest.mine) {
+            if number % 65_536 < rest.of && interrupted(context) {
+                break;
+            }
             let kind = context.sequences.borrow_mut()[rest.phase].at(number).kind;
             let (mut recorder, phase) = (context.recorder.borrow_mut(), context.number(rest.phase));
             recorder.intended(phase, kind);

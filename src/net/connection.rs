@@ -28,7 +28,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::limits::connect_timeout;
+use super::limits::{self, connect_timeout};
 use crate::clock::now_ns;
 
 /// When bytes passed the socket, on the monotonic clock; 0 where none did since the last reset.
@@ -446,8 +446,15 @@ pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     use std::net::ToSocketAddrs;
     // Names under .localhost are the machine itself (RFC 6761, 6.3), whatever the resolver thinks of them.
     let host = if host.ends_with(".localhost") { "localhost" } else { host };
+    // The resolver knows no deadline; a thread that still waits for it waits for nobody.
+    let (found, finds) = std::sync::mpsc::channel();
+    let name = host.to_string();
+    std::thread::spawn(move || {
+        found.send((name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>))
+    });
+    let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "the resolver does not answer"));
     let mut addresses = Vec::new();
-    for address in (host, port).to_socket_addrs()? {
+    for address in finds.recv_timeout(limits::timeout()).unwrap_or_else(late)? {
         if !addresses.contains(&address) {
             addresses.push(address);
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::directory::read_environment;
 use crate::summary::result::RunResult;
-use crate::text::redacted;
+use crate::text::redacted_document;
 
 /// The document, with a final newline.
 pub fn to_string(result: &RunResult) -> String {
@@ -20,7 +20,7 @@ pub fn to_string(result: &RunResult) -> String {
 /// # Errors
 /// When the disk is full or the directory is gone; the old file then stays.
 pub fn write_whole(path: &Path, contents: &str) -> io::Result<()> {
-    let contents = redacted(contents);
+    let contents = redacted_document(contents);
     let temporary = path.with_extension("tmp");
     let written = fs::File::create(&temporary).and_then(|mut file| {
         file.write_all(contents.as_bytes())?;

@@ -33,14 +33,18 @@ impl std::fmt::Debug for Credentials {
 impl Credentials {
     /// Long-lived or temporary credentials.
     pub fn new(access_key: &str, secret_key: &str, session_token: Option<&str>) -> Credentials {
-        register_secret(secret_key);
-        session_token.iter().for_each(|token| register_secret(token));
         Credentials {
             access_key: access_key.to_string(),
             secret_key: secret_key.to_string(),
             session_token: session_token.map(str::to_string),
             expires_at: None,
         }
+    }
+
+    /// Makes every text that leaves the program hide these credentials.
+    pub fn hide(&self) {
+        register_secret(&self.secret_key);
+        self.session_token.iter().for_each(|token| register_secret(token));
     }
 
     /// The secret, for signing only.
@@ -81,6 +85,7 @@ pub struct CredentialSource {
 impl CredentialSource {
     /// Credentials that never change.
     pub fn fixed(credentials: Credentials) -> CredentialSource {
+        credentials.hide();
         CredentialSource { current: Arc::new(RwLock::new(Arc::new(credentials))), renewable: false }
     }
 
@@ -118,14 +123,16 @@ impl CredentialSource {
 
 async fn load() -> Result<Credentials, CredentialError> {
     let found = DefaultCredentialProvider::new().provide_credential(&context()).await;
-    match found {
+    let found = match found {
         Ok(Some(found)) if !found.access_key_id.is_empty() => Ok(Credentials {
             expires_at: found.expires_in.map(|t| t.as_second()),
             ..Credentials::new(&found.access_key_id, &found.secret_access_key, found.session_token.as_deref())
         }),
         Ok(_) => Err(CredentialError::Missing),
         Err(error) => Err(CredentialError::Chain(error.to_string())),
-    }
+    }?;
+    found.hide();
+    Ok(found)
 }
 
 #[cfg(test)]

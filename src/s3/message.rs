@@ -50,7 +50,8 @@ impl Listing {
             seen += 1;
             within_page(seen)
         })?;
-        page.next_token = next.filter(|_| truncated);
+        page.next_token = next.filter(|token| truncated && !token.is_empty());
+        whole_or_more(truncated, page.next_token.as_ref())?;
         Ok(page)
     }
 }
@@ -60,6 +61,14 @@ const MOST_ENTRIES: usize = 10_000;
 
 fn within_page(entries: usize) -> Result<(), XmlError> {
     if entries > MOST_ENTRIES { Err(XmlError::TooLarge("10,000 entries on a page")) } else { Ok(()) }
+}
+
+/// Refuses a page that says that there are more, but not where.
+fn whole_or_more(truncated: bool, next: Option<&String>) -> Result<(), XmlError> {
+    match truncated && next.is_none() {
+        true => Err(XmlError::Malformed("truncated, but without a token for the next page".into())),
+        false => Ok(()),
+    }
 }
 
 /// Hands each child of the root to `visit`; the root must have this name.
@@ -187,6 +196,7 @@ pub fn uploads(body: &[u8]) -> Result<Uploads, XmlError> {
         within_page(page.uploads.len())
     })?;
     page.next_token = (truncated && !key.is_empty()).then(|| format!("{key}\0{id}"));
+    whole_or_more(truncated, page.next_token.as_ref())?;
     Ok(page)
 }
 
@@ -228,6 +238,7 @@ pub fn versions(body: &[u8]) -> Result<Versions, XmlError> {
         within_page(page.versions.len())
     })?;
     page.next_token = (truncated && !key.is_empty()).then(|| format!("{key}\0{id}"));
+    whole_or_more(truncated, page.next_token.as_ref())?;
     Ok(page)
 }
 
@@ -276,6 +287,8 @@ mod tests {
         assert_eq!(page.objects, [Listed { key: "a&b".into(), size: 3, etag: "\"x\"".into() }]);
         assert_eq!((page.common_prefixes, page.next_token), (vec!["p/".to_string()], Some("t".to_string())));
         assert!(Listing::parse(b"<Other/>").is_err());
+        let cut = b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>";
+        assert!(Listing::parse(cut).is_err(), "a page without its token looked like the last one");
     }
 
     #[test]

@@ -86,6 +86,8 @@ impl Element {
                 Event::Empty(tag) => Some(Element::named(tag.local_name().as_ref())?),
                 Event::End(_) => stack.pop(),
                 Event::Eof => break,
+                // Indentation between the children of the root.
+                Event::Text(text) if stack.len() == 2 && text.xml10_content().trim().is_empty() => None,
                 other => {
                     let top = stack.last_mut().ok_or_else(|| malformed(&"unbalanced"))?;
                     top.add_text(&other)?;
@@ -270,6 +272,8 @@ mod tests {
             Ok(())
         });
         assert!(root.unwrap().children.is_empty() && seen == MAX_ELEMENTS + 1);
+        let indented = format!("<r>{}</r>", "\n       <c>1</c>".repeat(20_000));
+        assert_eq!(Element::parse(indented.as_bytes()).unwrap().children.len(), 20_000);
         let nested = format!("<r><c>{}</c></r>", "<a/>".repeat(MAX_ELEMENTS_OF_CHILD + 1));
         let text = format!("<r><c>{}</c></r>", "x".repeat(MAX_TEXT + 1));
         let name = format!("<r><{}/></r>", "x".repeat(300));

@@ -8,6 +8,7 @@ use serde::Serialize;
 use crate::cli::exit::Exit;
 use crate::cli::out::say;
 use crate::report::document::Document;
+use crate::text::outgoing;
 
 /// Where an answer goes.
 #[derive(Debug, Args)]
@@ -57,7 +58,7 @@ impl FormArguments {
             Form::Html => document.html().map_err(|e| Exit::input(format!("--format html: {e}")))?,
         };
         match &self.output {
-            Some(path) => std::fs::write(path, text)
+            Some(path) => std::fs::write(path, &*outgoing(&text))
                 .map_err(|e| Exit::input(format!("--output {}: {e}; choose another file", path.display()))),
             None => say(&text),
         }

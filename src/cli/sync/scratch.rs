@@ -38,6 +38,8 @@ pub fn create(path: &Path, run: &str) -> io::Result<()> {
 pub fn remove(path: &Path, run: &str) -> io::Result<bool> {
     match fs::read_to_string(path.join(MARK)) {
         Ok(mark) if mark == run => {}
+        // A kill before the mark was written leaves nothing else.
+        Ok(mark) if mark.is_empty() && fs::read_dir(path)?.count() == 1 => {}
         // A kill between creation and mark leaves it empty.
         _ => return Ok(!path.exists() || fs::remove_dir(path).is_ok()),
     }

@@ -41,7 +41,8 @@ pub fn run(line: &str, endpoint: &str, control: &Control) -> std::io::Result<End
         .spawn()?;
     let group = Pid::from_child(&child);
     let mut stderr = child.stderr.take();
-    let reading = std::thread::spawn(move || stderr.as_mut().map_or_else(Vec::new, tail));
+    let (read, reads) = channel();
+    std::thread::spawn(move || read.send(stderr.as_mut().map_or_else(Vec::new, tail)));
     let (ended, ends) = channel();
     let waiting = std::thread::spawn(move || {
         let status = child.wait();
@@ -62,7 +63,8 @@ pub fn run(line: &str, endpoint: &str, control: &Control) -> std::io::Result<End
     let status = waiting.join().map_err(panicked)??;
     // What the command left running in the background may hold its standard error open.
     let _ = kill_process_group(group, Signal::KILL);
-    let kept = reading.join().map_err(panicked)?;
+    // A process that left the group may hold it open even so.
+    let kept = reads.recv_timeout(10 * LOOK).unwrap_or_default();
     let text = String::from_utf8_lossy(&kept);
     let last_line = text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or_default().to_string();
     Ok(Ended { status, last_line })

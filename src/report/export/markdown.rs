@@ -8,6 +8,7 @@ use crate::report::terminal::table::cell;
 use crate::report::terminal::{groups, ramp, remarks, stores};
 use crate::summary::merge::overall;
 use crate::summary::result::{RunResult, Window};
+use crate::text::outgoing;
 use crate::units::{format_count, format_per_s, format_throughput};
 
 /// GitHub-flavoured Markdown.
@@ -94,7 +95,7 @@ pub fn render(result: &RunResult) -> String {
 impl Exporter for Markdown {
     fn export(&self, run: &Run, to: &Path) -> io::Result<Vec<PathBuf>> {
         let file = to.join("report.md");
-        std::fs::write(&file, render(&run.result)).map_err(named(&file))?;
+        std::fs::write(&file, &*outgoing(&render(&run.result))).map_err(named(&file))?;
         Ok(vec![file])
     }
 }

@@ -274,7 +274,8 @@ impl DynamoDbLane {
                 "ProjectionExpression": "#k, #s",
                 "ExpressionAttributeNames": { "#k": self.url.key, "#s": "size" },
                 "ConsistentRead": self.url.consistent,
-                "Limit": most,
+                // A filter applies to what was scanned, so a small limit would scan item by item.
+                "Limit": if prefix.is_empty() { most } else { 1000 },
             });
             if !prefix.is_empty() {
                 fields["FilterExpression"] = "begins_with(#k, :p)".into();

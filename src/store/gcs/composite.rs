@@ -134,6 +134,14 @@ impl GcsLane {
             let (_, body) = self.ask(&call, observer, timings).await?;
             let page = page_of(&body, "", *timings)?;
             pages += 1;
+            if let Some(foreign) = page.objects.iter().find(|object| !object.key.starts_with(prefix)) {
+                let message = format!("the store lists '{}' for prefix '{prefix}'", foreign.key);
+                return Err(Failure::new(ErrorClass::Corrupt, message, *timings));
+            }
+            if page.next_token.as_ref() == Some(&token) {
+                let message = "the listing has no end: a continuation token repeats";
+                return Err(Failure::new(ErrorClass::Corrupt, message, *timings));
+            }
             names.extend(page.objects.into_iter().map(|o| o.key).filter(|key| key.contains(MARK)));
             match page.next_token {
                 Some(next) => token = next,

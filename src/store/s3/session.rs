@@ -230,7 +230,9 @@ fn read(answer: &[u8], now: jiff::Timestamp) -> Result<(Credentials, Duration), 
     let token = text("SessionToken").ok_or("a session token")?;
     let ends: jiff::Timestamp = text("Expiration").and_then(|t| t.parse().ok()).ok_or("an expiration")?;
     let life = Duration::try_from(ends.duration_since(now)).unwrap_or(PAUSE);
-    Ok((Credentials::new(access, secret, Some(token)), life))
+    let credentials = Credentials::new(access, secret, Some(token));
+    credentials.hide();
+    Ok((credentials, life))
 }
 
 #[cfg(test)]
