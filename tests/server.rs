@@ -61,6 +61,8 @@ fn headers_that_a_client_moved_into_a_presigned_url_count() {
     assert_eq!(put(&[("x-amz-meta-who", "me")]).status, 200);
     let stored = server.ask("HEAD", "/bkt/k", &[], b"");
     assert_eq!(stored.header("x-amz-meta-who").as_deref(), Some("me"));
+    let wrong = "0".repeat(64);
+    assert_eq!(put(&[("X-Amz-Content-Sha256", &wrong)]).status, 400, "the hash of another body");
 }
 
 #[test]

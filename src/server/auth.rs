@@ -295,7 +295,10 @@ fn verify_presigned(
     pairs.retain(|(name, _)| name != "X-Amz-Signature");
     let text = scope.text();
     let key = key_for(credentials, &scope, &text);
-    let declared = header(parts, "x-amz-content-sha256").unwrap_or(UNSIGNED_PAYLOAD).to_string();
+    // The hash of the body may stand in the query as well.
+    let in_query = pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case("x-amz-content-sha256"));
+    let declared = header(parts, "x-amz-content-sha256").or(in_query.map(|(_, value)| value.as_str()));
+    let declared = declared.unwrap_or(UNSIGNED_PAYLOAD).to_string();
     let computed =
         compute(parts, &canonical_query(&pairs), &signed, UNSIGNED_PAYLOAD, &key, &date_time, &text)?;
     if verify_slices_are_equal(computed.as_bytes(), given.as_bytes()).is_err() {

@@ -52,13 +52,13 @@ pub enum Phase {
 const PHASES: [Phase; 6] =
     [Phase::New, Phase::Head, Phase::Work, Phase::Body, Phase::Answered, Phase::Blocked];
 
-/// Phase and tick in one word.
-fn pack(phase: Phase, tick: u32) -> u64 {
-    u64::from(tick) << 8 | phase as u64
+/// Tick, number of changes and phase in one word, so that words sort by tick and every change makes another word.
+fn pack(phase: Phase, tick: u32, changes: u64) -> u64 {
+    u64::from(tick) << 32 | (changes & 0xff_ffff) << 8 | phase as u64
 }
 
 fn unpack(word: u64) -> (Phase, u32) {
-    (PHASES[(word & 7) as usize % PHASES.len()], (word >> 8) as u32)
+    (PHASES[(word & 7) as usize % PHASES.len()], (word >> 32) as u32)
 }
 
 /// One connection, as the others see it.
@@ -96,7 +96,9 @@ impl Drop for Registered {
 impl Registered {
     fn set(&self, phase: Phase) {
         let tick = self.connections.tick.load(Ordering::Relaxed);
-        self.watch.word.store(pack(phase, tick), Ordering::Relaxed);
+        // Only this connection writes its word.
+        let changes = (self.watch.word.load(Ordering::Relaxed) >> 8) + 1;
+        self.watch.word.store(pack(phase, tick, changes), Ordering::Relaxed);
     }
 
     fn phase(&self) -> Phase {
@@ -203,7 +205,7 @@ impl Connections {
 
     /// Adds a connection.
     pub fn register(self: &Arc<Connections>) -> Registered {
-        let word = pack(Phase::New, self.tick.load(Ordering::Relaxed));
+        let word = pack(Phase::New, self.tick.load(Ordering::Relaxed), 0);
         let watch =
             Arc::new(Watch { word: AtomicU64::new(word), doomed: AtomicU64::new(0), close: Notify::new() });
         let mut list = self.lock();

@@ -114,7 +114,9 @@ pub fn store_part(
         Some((algorithm, _)) => Some(declared.unwrap_or_else(|| (algorithm, algorithm.of(&data)))),
         None => declared,
     };
-    upload.overhead.grow(OVERHEAD)?;
+    if !upload.parts.contains_key(&number) {
+        upload.overhead.grow(OVERHEAD)?;
+    }
     let part = Part { data, md5, modified: wall_now(), checksum };
     upload.parts.insert(number, part.clone());
     Ok(part)
