@@ -240,6 +240,11 @@ fn printable(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
+/// A message as one line: line ends and other control characters escaped.
+pub fn single_line(text: &str) -> Cow<'_, str> {
+    escaped(text, |_| false)
+}
+
 /// Longest text of a message that a peer sent, in characters.
 const LONGEST: usize = 500;
 

@@ -87,6 +87,10 @@ struct Ended {
 /// Peak memory of a process so far; 0 once it is gone.
 fn peak_kib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    // The number of a process that has gone may be that of a thread of ours by now.
+    if !status.lines().any(|line| line.strip_prefix("Tgid:").is_some_and(|id| id.trim() == pid.to_string())) {
+        return 0;
+    }
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }

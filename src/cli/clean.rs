@@ -60,10 +60,10 @@ fn clean_run(run: &Path, ca_bundle: Option<&Path>) -> Result<(), Exit> {
         }
     };
     let mut problem = None;
-    let (shard, pid) = (environment.shard, environment.pid);
+    let (id, shard, pid) = (environment.run.clone(), environment.shard, environment.pid);
     let shard = shard.map_or_else(Shard::default, |(index, of)| Shard { index, of });
     for facts in &mut environment.stores {
-        match clean_store(run, facts, experiment.as_ref(), (shard, pid), ca_bundle) {
+        match clean_store(run, facts, experiment.as_ref(), (&id, shard, pid), ca_bundle) {
             Ok(()) => facts.uncleaned = false,
             Err(exit) => problem = problem.or(Some(exit)),
         }
@@ -79,7 +79,7 @@ fn clean_store(
     run: &Path,
     facts: &StoreFacts,
     experiment: Option<&Experiment>,
-    (shard, pid): (Shard, u32),
+    (id, shard, pid): (&str, Shard, u32),
     ca_bundle: Option<&Path>,
 ) -> Result<(), Exit> {
     if facts.url == "embedded:" || facts.url == "memory:" {
@@ -94,6 +94,14 @@ fn clean_store(
     };
     let named = experiment.map(|e| e.named.clone()).unwrap_or_default();
     let store = reopen(facts, &named, ca_bundle)?;
+    if !is_root_of(space.root(), store.prefix(), id) {
+        return Err(Exit::input(format!(
+            "{}: root '{}' in environment.json is not that of run {id} in {}; nothing was deleted",
+            run.display(),
+            facts.root,
+            facts.url
+        )));
+    }
     let owned = experiment.map_or_else(Owned::everything, |e| Owned::by(&e.phases, shard));
     clean_one(facts, store.as_ref(), &space, &owned.of_process(pid))?;
     for (space, owned) in experiment.iter().flat_map(|e| tables(e, store.prefix())) {
@@ -106,6 +114,14 @@ fn clean_store(
         ))?;
     }
     Ok(())
+}
+
+/// Returns true if a root is that of this run below the prefix of its store. Shards share the root of their group; environments of
+/// earlier versions have no id.
+fn is_root_of(root: &str, prefix: &str, id: &str) -> bool {
+    let group = id.split('.').next().unwrap_or(id);
+    let below = root.strip_prefix(prefix).and_then(|rest| rest.strip_prefix("plimsoll/"));
+    below.is_some_and(|rest| id.is_empty() || rest.strip_suffix('/') == Some(group))
 }
 
 /// Returns true if a phase inserts records until a time is over.
@@ -173,4 +189,20 @@ pub fn run_clean(
     owned: &Owned,
 ) -> Result<Result<Cleaned, Failure>, Exit> {
     block_on(async { clean_space(store, &mut Background::new(store), space, owned, |_| {}).await })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An edited environment.json made `clean` delete the objects of another run.
+    #[test]
+    fn a_root_belongs_to_its_run_and_its_prefix() {
+        let id = "20261121T040505-0123456789ab";
+        let root = format!("team/plimsoll/{id}/");
+        assert!(is_root_of(&root, "team/", id) && is_root_of(&root, "team/", &format!("{id}.1of4")));
+        assert!(is_root_of(&root, "team/", ""), "earlier versions wrote no id");
+        assert!(!is_root_of(&root, "", id), "another prefix");
+        assert!(!is_root_of(&root, "team/", "20261121T040505-ffffffffffff"), "another run");
+    }
 }

@@ -1,6 +1,7 @@
 //! How a command ends when it does not end well.
 
 use std::fmt::Display;
+use std::path::Path;
 
 /// An exit code with the line that explains it.
 #[derive(Debug)]
@@ -32,15 +33,40 @@ impl Exit {
         Exit { code: 4, message: message.to_string() }
     }
 
+    /// 4: the disk did not take the results of the run at `path` whole.
+    pub fn results_kept(what: &str, path: &Path) -> Exit {
+        let path = path.display();
+        Exit::unwritten(format!(
+            "{what}; free some space; results kept in {path}, `plimsoll report {path}` makes its report"
+        ))
+    }
+
     /// The same end, with more to say of it.
     pub fn with(self, more: &str) -> Exit {
         Exit { message: self.message + more, ..self }
+    }
+
+    /// The same end of a run whose clean-up failed, if the message does not name the way out already.
+    pub fn with_left_behind(self, left: bool, run: &Path) -> Exit {
+        if !left || self.message.contains("plimsoll clean") {
+            return self;
+        }
+        self.with(&format!(
+            "; objects are left in the store, `plimsoll clean {}` removes them",
+            run.display()
+        ))
     }
 
     /// 130: interrupted; results are kept.
     pub fn interrupted(message: impl Display) -> Exit {
         Exit { code: 130, message: message.to_string() }
     }
+}
+
+/// Returns true if there was no room for a file.
+pub fn is_full(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
 }
 
 /// Runs a future to its end on a runtime of its own.

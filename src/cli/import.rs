@@ -68,7 +68,7 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
     let mut directory = RunDirectory::create(&arguments.out, &result.run.id, &text, true).map_err(full)?;
     let environment = Environment {
         version: env!("CARGO_PKG_VERSION").into(),
-        command: std::env::args().collect(),
+        command: super::session::command_line(),
         machine: Machine::default(),
         origin_unix_s: log.origin_unix_s,
         ..Environment::default()

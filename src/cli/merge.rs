@@ -106,7 +106,7 @@ pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
         RunDirectory::create(&arguments.out, &id, &shards[0].experiment, false).map_err(full)?;
     let origin = shards.iter().map(|s| s.environment.origin_unix_s).fold(f64::INFINITY, f64::min);
     let environment = Environment {
-        command: std::env::args().collect(),
+        command: super::session::command_line(),
         origin_unix_s: origin,
         shard: None,
         ..shards[0].environment.clone()

@@ -96,10 +96,15 @@ enum Command {
     List(list::Arguments),
 }
 
+/// The words of the command line; bytes that are not UTF-8 are replaced.
+pub fn arguments() -> impl Iterator<Item = String> {
+    std::env::args_os().map(|word| word.to_string_lossy().into_owned())
+}
+
 /// Runs the command line and returns the exit code: 0 done, 1 a check failed, 2 bad input, 3 store unusable, 4 measured but not all
 /// results could be written, 130 interrupted.
 pub fn main() -> i32 {
-    text::register_secrets_in(std::env::args());
+    text::register_secrets_in(arguments());
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
@@ -136,7 +141,10 @@ pub fn main() -> i32 {
         Ok(()) => 0,
         Err(Exit { code, message }) => {
             if !message.is_empty() {
-                note(format_args!("plimsoll: {}", text::without_assigned_secrets(&message)));
+                note(format_args!(
+                    "plimsoll: {}",
+                    text::single_line(&text::without_assigned_secrets(&message))
+                ));
             }
             code
         }

@@ -322,6 +322,9 @@ fn live(address: &str) -> Result<Live, Exit> {
     Ok(live)
 }
 
+/// Most worker threads: far more than any machine has cores for.
+const MOST_WORKERS: usize = 1024;
+
 /// Runs the experiment and prints its result.
 ///
 /// # Errors
@@ -330,8 +333,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let asked = (arguments.experiment == "knee").then(|| arguments.knee.search()).transpose()?;
     timeout::apply(arguments.short.timeout.as_deref())?;
     let experiment = resolve_experiment(arguments, asked.as_ref())?;
-    if arguments.workers == Some(0) {
-        return Err(Exit::input("--workers must be at least 1"));
+    if arguments.workers.is_some_and(|n| !(1..=MOST_WORKERS).contains(&n)) {
+        return Err(Exit::input(format!(
+            "--workers must be between 1 and {MOST_WORKERS}; omit it for one per core"
+        )));
     }
     if arguments.dry_run {
         let mut text = dry_run::render(&experiment);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::budget::{Budget, MoneyArguments, Planned};
-use super::exit::{Exit, block_on};
+use super::exit::{self, Exit, block_on};
 use super::fit::fit;
 use super::out::note;
 use super::preflight::{find_objects, preflight};
@@ -184,7 +184,8 @@ impl Settings {
     /// A problem with the directory for results.
     fn out_error(&self, error: &std::io::Error) -> Exit {
         let out = self.out.display();
-        Exit::input(format!("--out {out}: {error}; free some space or choose another directory"))
+        let way = if exit::is_full(error) { "free some space or choose" } else { "choose" };
+        Exit::input(format!("--out {out}: {error}; {way} another directory"))
     }
 }
 
@@ -294,9 +295,11 @@ pub fn execute_rounds(
     ready.budget.lift();
     // Other shards may still read what an interrupted one prepared.
     let others_read = interrupted && settings.shard().of > 1;
+    let mut left_behind = false;
     if !settings.keep && !others_read {
         let patience = if interrupted { INTERRUPTED_PATIENCE } else { Duration::MAX };
         let cleaned = clean_up(&ready.experiment, &job, &mut ready.environment, &progress, &path, patience);
+        left_behind = cleaned.is_some();
         problem = problem.or(cleaned);
     }
     progress.end();
@@ -312,24 +315,17 @@ pub fn execute_rounds(
         );
         problem = Some(if others_read { exit.with(&later) } else { exit });
     }
+    problem = problem.map(|exit| exit.with_left_behind(left_behind, &path));
     result.cost = ready.budget.figures();
     conclude(&mut result, partial, &mut directory);
     let cleaned = directory.environment(&ready.environment).and_then(|()| directory.finish());
     let judged = confide(&path, &mut result);
-    let kept = |what: String| unwritten(&what, &path);
+    let kept = |what: String| Exit::results_kept(&what, &path);
     let written = cleaned.and(judged).err().map(|e| kept(e.to_string()));
     let problem = problem.or(written).or_else(|| judge(&result));
     // A run that ended badly has its report as well, if there is anything to report.
     let reported = of_run(&path).err().map(|exit| kept(exit.message));
     Ok(Outcome { result, path, problem: problem.or(reported) })
-}
-
-/// The end of a run whose results the disk did not take whole.
-pub fn unwritten(what: &str, path: &Path) -> Exit {
-    let path = path.display();
-    Exit::unwritten(format!(
-        "{what}; free some space; results kept in {path}, `plimsoll report {path}` makes its report"
-    ))
 }
 
 /// Writes the result of a run that is over, all but what is judged of it.
@@ -350,12 +346,17 @@ pub fn confide(path: &Path, result: &mut RunResult) -> std::io::Result<()> {
     write_whole(&path.join("result.json"), &to_string(result))
 }
 
+/// The command line as it may be kept: without secrets.
+pub fn command_line() -> Vec<String> {
+    super::arguments().map(|word| redacted(&shown(&word)).into_owned()).collect()
+}
+
 /// Facts that are known before run `id`.
 pub fn environment(settings: &Settings, id: &str) -> Environment {
     Environment {
         version: env!("CARGO_PKG_VERSION").into(),
         run: id.to_string(),
-        command: std::env::args().map(|a| redacted(&shown(&a)).into_owned()).collect(),
+        command: command_line(),
         vantage: settings.vantage.clone(),
         pid: std::process::id(),
         machine: Machine::read(),

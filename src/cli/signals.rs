@@ -72,6 +72,8 @@ pub fn listen(control: Arc<Control>, credentials: Vec<CredentialSource>) {
             let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
             // Under nohup the run goes on when its terminal ends.
             let mut hang_up = if is_ignored(1) { None } else { Some(signal(SignalKind::hangup())?) };
+            // A file beyond the limit of its size is an error of the write, not the end of the process.
+            let _file_size = signal(SignalKind::from_raw(25))?;
             let mut debounce = Debounce::default();
             loop {
                 tokio::select! {

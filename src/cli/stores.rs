@@ -22,6 +22,7 @@ use crate::store::s3::S3Store;
 use crate::store::url::web::shown;
 use crate::store::url::{StoreUrl, parse};
 use crate::store::web::WebStore;
+use crate::text::redacted_document;
 
 /// Bucket that runs on the embedded server use.
 pub const EMBEDDED_BUCKET: &str = "plimsoll";
@@ -67,8 +68,14 @@ fn table(name: &str) -> Result<Option<NamedStore>, Exit> {
 }
 
 fn from_variables(name: &str, table: &NamedStore) -> Result<Option<CredentialSource>, Exit> {
-    let (Some(access), Some(secret)) = (&table.access_key_env, &table.secret_key_env) else {
-        return Ok(None);
+    let (access, secret) = match (&table.access_key_env, &table.secret_key_env, &table.session_token_env) {
+        (Some(access), Some(secret), _) => (access, secret),
+        (None, None, None) => return Ok(None),
+        _ => {
+            return Err(Exit::input(format!(
+                "store '{name}': access_key_env and secret_key_env belong together; name both, or neither for the standard chain"
+            )));
+        }
     };
     let variable = |variable: &String| {
         std::env::var(variable).ok().filter(|v| !v.is_empty()).ok_or_else(|| {
@@ -148,9 +155,9 @@ pub fn open_as(
     given: Option<CredentialSource>,
 ) -> Result<Opened, Exit> {
     let (resolved, named) = resolve(written, known)?;
-    let written = written.to_string();
+    let written = redacted_document(&shown(written)).into_owned();
     let mut opened = Opened {
-        written: shown(&written),
+        written: written.clone(),
         store: Arc::new(MemoryStore::default()),
         credentials: None,
         own_bucket: false,

@@ -14,12 +14,14 @@ const ATTEMPTS: u32 = 8;
 pub struct Background {
     lane: Box<dyn Lane>,
     timeout: Duration,
+    /// The request that the store did not answer in time.
+    silent: Option<Failure>,
 }
 
 impl Background {
     /// A connection to `store`; each exchange has the deadline of the process.
     pub fn new(store: &dyn Store) -> Background {
-        Background { lane: store.lane(0), timeout: timeout() }
+        Background { lane: store.lane(0), timeout: timeout(), silent: None }
     }
 
     /// The same connection with a deadline of at most `most` for each exchange.
@@ -28,13 +30,29 @@ impl Background {
         self
     }
 
-    /// Sends a request once.
+    /// Sends a request; again, if it may be repeated and the store was too busy to answer it. A store that did not answer one request
+    /// in time is not asked again.
     ///
     /// # Errors
     /// The failure, or [`ErrorClass::Timeout`] after the deadline.
     pub async fn ask(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+        if let Some(failure) = &self.silent {
+            return Err(failure.clone());
+        }
         let began = now_ns();
-        within(self.timeout, began, self.lane.execute(request, observer)).await
+        let (lane, attempts) = (self.lane.as_mut(), if request.is_idempotent() { ATTEMPTS } else { 1 });
+        let work = async {
+            for attempt in 1..attempts {
+                match lane.execute(request.clone(), observer).await {
+                    Err(failure) if matches!(failure.status(), Some(429 | 503)) => pause(attempt).await,
+                    result => return result,
+                }
+            }
+            lane.execute(request.clone(), observer).await
+        };
+        let result = within(self.timeout, began, work).await;
+        self.silent = result.as_ref().err().filter(|f| f.class == ErrorClass::Timeout).cloned();
+        result
     }
 
     /// Sends a request, again after failures that may pass, with pauses that double from 40 ms.
@@ -64,19 +82,24 @@ pub async fn insist(lane: &mut dyn Lane, request: Request<'_>, timeout: Duration
                 return Err(failure);
             }
             last = Some(failure);
-            if let Ok(mut timer) = Timer::new() {
-                let _ = timer.until(now_ns() + ((20 * MILLISECOND) << attempt)).await;
-            }
+            pause(attempt).await;
         }
         Err(expired(timeout, began))
     };
     let result = within(timeout, began, attempts).await;
     match (result, last) {
-        // What failed says more than that time ran out.
+        // The last failure is more informative than the timeout.
         (Err(failure), Some(last)) if failure.class == ErrorClass::Timeout => {
             Err(Failure { message: format!("{}; {last}", failure.message), ..failure })
         }
         (result, _) => result,
+    }
+}
+
+/// Waits 40 ms after the first attempt, twice as long after each further one.
+async fn pause(attempt: u32) {
+    if let Ok(mut timer) = Timer::new() {
+        let _ = timer.until(now_ns() + ((20 * MILLISECOND) << attempt)).await;
     }
 }
 

@@ -57,7 +57,7 @@ enum Rule {
 pub struct Owned {
     rules: Vec<Rule>,
     shard: Shard,
-    /// The process that created it, whose temporary files may lie about.
+    /// Id of the process that created the objects; its temporary files are removed.
     process: u32,
 }
 

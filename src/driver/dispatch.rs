@@ -8,8 +8,8 @@ use super::context::{Context, Task};
 use crate::clock::{MILLISECOND, Timer, now_ns, process_cpu_ns, thread_cpu_ns};
 use crate::recorder::Edges;
 use crate::recorder::collector::Message;
-use crate::schedule::Load;
 use crate::schedule::arrival::Arrivals;
+use crate::schedule::{Load, Role};
 
 /// Runs the phases of the context's segment, then waits for what is in flight.
 ///
@@ -266,6 +266,12 @@ pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Tas
     let index = context.closed.get()?;
     let phase = context.phase(index);
     if id >= context.share(phase.load.lanes()) {
+        return None;
+    }
+    // Without all of its objects the run cannot go on.
+    if phase.role == Role::Prepare && context.failed.get() > 0 {
+        context.closed.set(None);
+        context.changed.notify_one();
         return None;
     }
     let edges = context.edges(index);

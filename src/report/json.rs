@@ -21,6 +21,10 @@ pub fn to_string(result: &RunResult) -> String {
 /// When the disk is full or the directory is gone; the old file then stays.
 pub fn write_whole(path: &Path, contents: &str) -> io::Result<()> {
     let contents = redacted_document(contents);
+    // A device, a pipe or a link is written to, not replaced.
+    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        return fs::write(path, &*contents);
+    }
     let temporary = path.with_extension("tmp");
     let written = fs::File::create(&temporary).and_then(|mut file| {
         file.write_all(contents.as_bytes())?;

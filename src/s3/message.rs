@@ -127,7 +127,7 @@ pub fn complete_body(parts: &[PartTag]) -> String {
     writer.finish()
 }
 
-/// Entity tag and checksum of the object that a CompleteMultipartUploadResult tells of.
+/// Parses entity tag and checksum from a CompleteMultipartUploadResult.
 ///
 /// # Errors
 /// When the answer is not XML.

@@ -44,7 +44,7 @@ impl std::fmt::Display for RunId {
     }
 }
 
-/// What the names of tables of records begin with, so that none can be mistaken for a run.
+/// Prefix of the directory names of record tables; no run id begins with it.
 const TABLE: &str = "records-";
 
 /// The keys that Plimsoll may create and delete: those below one root.

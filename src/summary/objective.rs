@@ -236,7 +236,10 @@ impl Objective {
             Metric::Percentile(clocked, q) => {
                 let latencies = latencies(window, clocked.name(), None);
                 let limit_us = (self.bound / 1e3) as u64;
-                let recorded = latencies.histogram()?;
+                let Some(recorded) = latencies.histogram() else {
+                    let missed = all > 0.0 || window.censored > 0;
+                    return missed.then(|| format!("no operation within {}", self.text));
+                };
                 let within = recorded.iter_recorded().take_while(|v| v.value_iterated_to() <= limit_us);
                 let share = within.map(|v| v.count_at_value()).sum::<u64>() as f64 / all;
                 (share < q).then(|| format!("{} of operations within {}", percent_text(share), self.text))

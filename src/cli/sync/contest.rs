@@ -10,7 +10,7 @@ use crate::cli::stores::Opened;
 use crate::clock::{SECOND, now_ns, process_cpu_ns, wall_now};
 use crate::driver::background::{Background, Pages};
 use crate::driver::clean::Owned;
-use crate::driver::{Job, Shard, Site, run, workers_for};
+use crate::driver::{Control, Job, Shard, Site, run, workers_for};
 use crate::experiment::Experiment;
 use crate::machine::{children_cpu_s, usable_cores};
 use crate::recorder::collector::{Listener, SecondRow, WindowState};
@@ -74,7 +74,7 @@ struct Moved {
     workers: usize,
 }
 
-/// What a loop came to.
+/// Result of one loop.
 pub struct Done {
     /// Wall time and what else is told of every contestant.
     pub figures: SyncLoop,
@@ -150,12 +150,13 @@ pub fn recorded(ground: &Ground, loops: u32, opened: &[Opened]) -> Result<Experi
     })
 }
 
-/// Writes down what the collector tells.
+/// Writes the collector's seconds to the interval log.
 struct Ear<'a> {
     log: Option<Log<'a>>,
     store: &'a str,
     phase: &'a str,
     failures: Vec<String>,
+    control: &'a Control,
 }
 
 impl Listener for Ear<'_> {
@@ -175,6 +176,8 @@ impl Listener for Ear<'_> {
 
     fn failure(&mut self, class: &str, message: &str) {
         self.failures.push(format!("{class}: {message}"));
+        // A loop that lost a file has no time; the others need not be waited for.
+        self.control.stop();
     }
 }
 
@@ -214,7 +217,13 @@ fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Option<Log<
         prepared: None,
     });
     let described = store.describe();
-    let mut ear = Ear { log, store: &described.url, phase: &stint.phase.name, failures: Vec::new() };
+    let mut ear = Ear {
+        log,
+        store: &described.url,
+        phase: &stint.phase.name,
+        failures: Vec::new(),
+        control: &ground.control,
+    };
     let states = run(&job, ground.origin_ns, &ground.control, &mut ear).map_err(Exit::store)?;
     let wall_s = (now_ns() - began_ns) as f64 / 1e9;
     let cpu_s = (process_cpu_ns() - cpu) as f64 / 1e9;
@@ -227,8 +236,7 @@ fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Option<Log<
     };
     let windows: Vec<Window> = states.iter().flat_map(|state| windows(&stint, state, setting)).collect();
     let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
-    if failed > 0 && ground.control.stopped_at().is_none() {
-        let first = ear.failures.into_iter().next().unwrap_or_default();
+    if let Some(first) = ear.failures.into_iter().next() {
         return Err(Exit::store(format!(
             "{}: {failed} files failed, the first with {first}",
             contestant.name()
@@ -333,7 +341,7 @@ pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Log
     Ok(Done { figures, windows, workers })
 }
 
-/// Holds the target against the source, outside the time.
+/// Compares the target with the source; not part of the measured time.
 fn check(ground: &Ground, contestant: &Contestant<'_>, up: bool) -> Result<(), Exit> {
     if ground.control.stopped_at().is_some() {
         return Ok(());

@@ -192,7 +192,7 @@ impl Arguments {
             besides.add(Call::DeleteObjects, if *up { loops * pages } else { 0 });
         }
         if self.directions() == [false] {
-            // Somebody must bring up first what comes down.
+            // A download needs the files in the store, so upload them first.
             phases.push(Phase { role: Role::Prepare, ..contest::phase(ground, true)? });
         }
         let planned = Planned { phases: &phases, repeats: self.loops, hosts: 1, besides };
@@ -266,7 +266,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     for ((store, space), facts) in opened.iter().zip(&spaces).zip(&mut environment.stores) {
         match contest::empty(&ground, store.store.as_ref(), space) {
             Ok(()) => facts.uncleaned = false,
-            Err(exit) => problem = problem.or(Some(exit)),
+            Err(exit) => problem = Some(problem.unwrap_or(exit).with_left_behind(true, &path)),
         }
     }
     result.cost = arguments.spent(&budget);
@@ -281,7 +281,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     directory.result(&result);
     let written = directory.environment(&environment).and_then(|()| directory.finish());
     let written = written.and_then(|()| session::confide(&path, &mut result));
-    let kept = |what: String| session::unwritten(&what, &path);
+    let kept = |what: String| Exit::results_kept(&what, &path);
     problem = problem.or(written.err().map(|e| kept(e.to_string())));
     problem = problem.or(of_run(&path).err().map(|exit| kept(exit.message)));
     let text = if arguments.json {
