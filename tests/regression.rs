@@ -463,3 +463,57 @@ fn clean_waited_for_ever_for_a_silent_server() {
     assert_eq!(code(&output), Some(3));
     assert!(text(&output.stderr).contains("no answer within 0.3 s"), "{}", text(&output.stderr));
 }
+
+#[test]
+fn a_report_replaced_the_device_or_link_that_it_was_written_to() {
+    let dir = scratch("device");
+    let out = dir.join("runs");
+    let line = [
+        "run",
+        "get",
+        "--store",
+        "memory:",
+        "--objects",
+        "2",
+        "--operations",
+        "5",
+        "--warmup",
+        "0s",
+        "--out",
+    ];
+    assert_eq!(code(&plimsoll(&line).arg(&out).output().unwrap()), Some(0));
+    let (target, link) = (dir.join("page.html"), dir.join("link.html"));
+    std::fs::write(&target, "").unwrap();
+    std::os::unix::fs::symlink(&target, &link).unwrap();
+    let output = plimsoll(&["report"]).arg(only_entry(&out)).arg("--out").arg(&link).output().unwrap();
+    assert_eq!(code(&output), Some(0), "{}", text(&output.stderr));
+    assert!(std::fs::symlink_metadata(&link).unwrap().is_symlink());
+    assert!(std::fs::read_to_string(&target).unwrap().contains("<html"));
+}
+
+#[test]
+fn half_of_the_credentials_of_a_named_store_meant_those_of_another_account() {
+    let dir = scratch("half");
+    let table =
+        "[store.half]\nurl = \"s3://bucket?endpoint=http://127.0.0.1:9\"\naccess_key_env = \"NOT_SET\"\n";
+    std::fs::write(dir.join("plimsoll.toml"), table).unwrap();
+    let output = plimsoll(&["run", "get", "--store", "half"]).current_dir(&dir).output().unwrap();
+    assert_eq!(code(&output), Some(2));
+    assert!(text(&output.stderr).contains("belong together"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn arguments_that_are_no_text_or_span_lines_broke_the_error() {
+    use std::os::unix::ffi::OsStrExt;
+    let odd = std::ffi::OsStr::from_bytes(b"no\xfftext");
+    let output = plimsoll(&["run"]).arg(odd).output().unwrap();
+    assert_eq!(code(&output), Some(2), "{}", text(&output.stderr));
+    let output = run(&["run", "first\nplimsoll: forged"]);
+    assert_eq!((code(&output), text(&output.stderr).lines().count()), (Some(2), 1));
+    let output = run(&["run", "get", "--store", "memory:", "--workers", "99999"]);
+    assert!(
+        code(&output) == Some(2) && text(&output.stderr).contains("--workers"),
+        "{}",
+        text(&output.stderr)
+    );
+}

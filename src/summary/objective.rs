@@ -369,6 +369,15 @@ mod tests {
     use crate::recorder::sparse::bucket_of;
     use crate::summary::series::Second;
 
+    /// A search for the knee held at every rate of a store that had stopped.
+    #[test]
+    fn a_store_that_answered_nothing_breaks_its_objective() {
+        let objective = Objective::parse("get.p99 < 10ms").unwrap();
+        let silent = Window { loop_: "open".into(), censored: 500, ..Window::default() };
+        assert!(objective.broken_by(&silent).is_some());
+        assert!(objective.broken_by(&Window::default()).is_none(), "nothing was asked of it");
+    }
+
     #[test]
     fn bounds_are_read_as_people_write_them() {
         let parsed = |text: &str| Objective::parse(text).unwrap();
