@@ -32,7 +32,7 @@ pub struct Arguments {
     /// Also write the outcome as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// What it means for the exit code when a run is too short to tell
+    /// Exit code if a run is too short to tell: 1 (fail) or 0 (pass)
     #[arg(long, value_enum, default_value = "fail")]
     cannot_tell: CannotTell,
     /// Print JSON instead of a table

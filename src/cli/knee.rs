@@ -158,7 +158,7 @@ struct Knee {
     steps: Vec<KneeStep>,
     /// True if the client was the limit in the last step, whose rate is tried again.
     limited_once: bool,
-    /// Where the client was the limit for good.
+    /// The rate at which the client was the limit twice, which ended the search.
     client_limit: Option<ClientLimit>,
     quiet: bool,
 }

@@ -94,8 +94,8 @@ fn gcd(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Bytes that are paid for, as bytes of a whole month. Deleted bytes are paid for further where a rule says so; that time counts towards
-/// minimum durations.
+/// Returns the billed bytes, averaged over a month. If a rule keeps billing deleted bytes, that time counts towards minimum
+/// durations.
 fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
     let bytes = if rules.daily_peak { usage.stored_peak } else { usage.stored };
     let as_objects = |bytes: Quantity| match (usage.object_bytes, rules.paid_object(usage.object_bytes)) {

@@ -8,8 +8,8 @@ use super::usage::Usage;
 pub enum Egress {
     /// As the workload states.
     Stated(u64),
-    /// Not stated. All reads leave a provider that sells no compute, because no reader can be beside the store; a provider that does
-    /// sell some is left by so many bytes.
+    /// Not stated. All reads are egress at a provider that sells no compute, because no reader can run near the store. At other
+    /// providers this many bytes are.
     Unstated {
         /// Bytes that leave a provider with compute.
         from_compute: u64,

@@ -15,7 +15,7 @@ use super::limits::{self, MOST_CREDENTIAL_BYTES};
 /// Longest time of one request of a credential chain.
 const MOST_FETCH: Duration = Duration::from_secs(10);
 
-/// One request of the credential chain, on a connection of its own; blocks, off the measured path.
+/// Sends one request of a credential chain on a new connection. Blocks; never used during measured operations.
 pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Response<Bytes>, String> {
     let work = move || -> Result<http::Response<Bytes>, String> {
         let runtime =

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// Rows of the decision matrix that are told rather than computed.
+/// Rows of the decision matrix that a provider's file states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Row {

@@ -1,4 +1,4 @@
-//! What was sent: the body read within its limits, its framing undone, its declared digests checked.
+//! Reads request bodies within their limits, decodes `aws-chunked` and verifies declared digests.
 
 use bytes::Bytes;
 use http::HeaderMap;

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use super::error::ApiError;
 use crate::s3::number::decimal;
 
-/// What a condition is held against.
+/// Properties of an object that conditions are compared with.
 #[derive(Debug, Clone, Copy)]
 pub struct Existing<'a> {
     /// Entity tag without quotes.
@@ -19,7 +19,7 @@ fn matches(list: &str, etag: &str) -> bool {
     list.split(',').map(|tag| tag.trim().trim_matches('"')).any(|tag| tag == "*" || tag == etag)
 }
 
-/// Seconds of an HTTP date; what is none is ignored, as the RFC demands.
+/// Returns the seconds of an HTTP date; `None` for any other text (RFC 9110 ignores it).
 fn date(text: &str) -> Option<i64> {
     let rfc2822 = jiff::fmt::rfc2822::parse(text).ok();
     rfc2822
@@ -58,7 +58,7 @@ pub fn for_read(headers: &HeaderMap, prefix: &str, object: Existing<'_>, now_s: 
     Ok(())
 }
 
-/// Conditions of a write, held against what is there now.
+/// Checks the conditions of a write against the existing object.
 ///
 /// # Errors
 /// `PreconditionFailed`, or `NoSuchKey` where `If-Match` meets nothing.

@@ -215,7 +215,7 @@ impl Connections {
         Registered { connections: Arc::clone(self), id, watch }
     }
 
-    /// Advances the clock to `now_ns` and closes what has made no progress for too long.
+    /// Advances the clock to `now_ns` and closes connections whose timeout has passed.
     pub fn sweep(&self, now_ns: u64) {
         let tick = 1 + (now_ns.saturating_sub(self.origin_ns) / TICK_NS) as u32;
         self.tick.store(tick, Ordering::Relaxed);

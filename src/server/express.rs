@@ -170,7 +170,7 @@ pub fn without_session(route: &Route) -> Result<(), ApiError> {
     ))
 }
 
-/// Holds a request to a directory bucket against the rules that other buckets do not have.
+/// Checks the rules that apply only to directory buckets.
 ///
 /// # Errors
 /// What the rule says.

@@ -195,7 +195,7 @@ impl Bucket {
         if self.deleted.load(Ordering::Relaxed) { Err(ApiError::new("NoSuchBucket")) } else { Ok(objects) }
     }
 
-    /// The unfinished uploads. Whoever locks the objects too locks the uploads first.
+    /// The unfinished uploads. Lock them before the objects.
     pub fn uploads(&self) -> MutexGuard<'_, Uploads> {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
     }

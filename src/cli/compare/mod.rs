@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Exit with 1 if a change exceeds this bound: 'get.p99 > +5%'; may be repeated
     #[arg(long, value_name = "CHANGE")]
     fail_if: Vec<String>,
-    /// What it means for the exit code when a run is too short to tell whether a bound is broken
+    /// Exit code if a run is too short to tell whether a bound is broken: 1 (fail) or 0 (pass)
     #[arg(long, value_enum, default_value = "fail")]
     cannot_tell: CannotTell,
     /// Print JSON instead of tables

@@ -12,7 +12,7 @@ pub struct Side<'a> {
     pub run: &'a Run,
     /// The store as written.
     pub store: String,
-    /// How it is reported.
+    /// Name and settings of the side in reports.
     pub subject: Subject,
 }
 

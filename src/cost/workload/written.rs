@@ -14,7 +14,7 @@ pub struct Workload {
     #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub storage_peak: Option<String>,
-    /// Data that leaves for the internet: 10PB, or a share of what is read: 30% [default: none]
+    /// Data that leaves for the internet: 10PB, or a share of the bytes read: 30% [default: all reads at providers without compute, else none]
     #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub egress: Option<String>,

@@ -52,7 +52,7 @@ impl Iterator for LogicalLines<'_> {
     }
 }
 
-/// The UTF-16 unit of `uXXXX`, of which `digits` has what follows the `u`.
+/// Parses the four hexadecimal digits of an escape `\uXXXX` as a UTF-16 unit.
 fn unit(digits: &str) -> Option<u16> {
     let hex = digits.get(..4).filter(|hex| hex.bytes().all(|b| b.is_ascii_hexdigit()))?;
     u16::from_str_radix(hex, 16).ok()
