@@ -70,8 +70,10 @@ impl Item {
     }
 }
 
-/// The page that a Scan brought.
-pub fn listing_of(answer: &Value, key: &str) -> Listing {
+/// The page that a Scan brought, of at most `most` objects.
+///
+/// A scan goes on after any item, so what is above `most` is left to the next page.
+pub fn listing_of(answer: &Value, key: &str, most: usize) -> Listing {
     let listed = |item: &Value| {
         Some(Listed {
             key: item[key]["S"].as_str()?.to_string(),
@@ -80,11 +82,14 @@ pub fn listing_of(answer: &Value, key: &str) -> Listing {
         })
     };
     let items = answer["Items"].as_array();
-    Listing {
-        objects: items.map(|items| items.iter().filter_map(listed).collect()).unwrap_or_default(),
-        common_prefixes: Vec::new(),
-        next_token: answer["LastEvaluatedKey"][key]["S"].as_str().map(str::to_string),
+    let mut objects: Vec<Listed> =
+        items.map(|items| items.iter().filter_map(listed).collect()).unwrap_or_default();
+    let mut next_token = answer["LastEvaluatedKey"][key]["S"].as_str().map(str::to_string);
+    if objects.len() > most {
+        objects.truncate(most);
+        next_token = objects.last().map(|object| object.key.clone());
     }
+    Listing { objects, common_prefixes: Vec::new(), next_token }
 }
 
 #[cfg(test)]
@@ -97,6 +102,18 @@ mod tests {
             response = response.header("x-amz-crc32", crc32);
         }
         response.body(()).unwrap().into_parts().0
+    }
+
+    #[test]
+    fn a_scan_that_brings_more_than_asked_goes_on_after_the_last_one_shown() {
+        let items: Vec<Value> = ["c", "a", "b"].map(|key| serde_json::json!({ "k": { "S": key } })).into();
+        let answer = serde_json::json!({ "Items": items, "LastEvaluatedKey": { "k": { "S": "z" } } });
+        let keys = |most: usize| {
+            let page = listing_of(&answer, "k", most);
+            (page.objects.into_iter().map(|o| o.key).collect::<Vec<_>>(), page.next_token.unwrap())
+        };
+        assert_eq!(keys(2), (vec!["c".into(), "a".into()], "a".into()));
+        assert_eq!(keys(3), (vec!["c".into(), "a".into(), "b".into()], "z".into()));
     }
 
     #[test]

@@ -286,7 +286,7 @@ impl DynamoDbLane {
             }
             let call = self.call("Scan", fields);
             let Answered { value, store_clock_s } = self.ask(&call, observer, &mut timings).await?;
-            let listing = listing_of(&value, &self.url.key);
+            let listing = listing_of(&value, &self.url.key, most as usize);
             match &listing.next_token {
                 Some(next) if listing.objects.is_empty() => token = next.clone(),
                 _ => return Ok(Reply { listing: Some(listing), store_clock_s, timings, ..Reply::default() }),
