@@ -33,7 +33,7 @@ impl Ground {
     }
 
     fn ask(&self, request: Request<'_>) -> Reply {
-        block_on(async { self.store.lane(0).execute(request, &mut Ignore).await.unwrap() })
+        block_on(async { self.store.connection(0).execute(request, &mut Ignore).await.unwrap() })
     }
 
     /// Writes so many objects of so many bytes, and the file that names them.

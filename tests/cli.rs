@@ -96,7 +96,7 @@ fn a_run_leaves_a_valid_result_and_nothing_in_the_store() {
     }
     let left = block_on(async {
         let request = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
-        store.lane(0).execute(request, &mut Ignore).await.unwrap().listing.unwrap().objects
+        store.connection(0).execute(request, &mut Ignore).await.unwrap().listing.unwrap().objects
     });
     assert!(left.is_empty(), "{left:?}");
     no_secret_below(&out);
@@ -257,9 +257,12 @@ const FOREIGN: [&str; 3] = ["precious", "plimsoll/notes", "plimsoll/20200101T000
 fn write_foreign(server: &Server) {
     let store = server.ready("");
     block_on(async {
-        let mut lane = store.lane(0);
+        let mut connection = store.connection(0);
         for key in FOREIGN {
-            lane.execute(Request::Put { key, body: Body::Whole("mine".into()) }, &mut Ignore).await.unwrap();
+            connection
+                .execute(Request::Put { key, body: Body::Whole("mine".into()) }, &mut Ignore)
+                .await
+                .unwrap();
         }
     });
 }
@@ -267,12 +270,12 @@ fn write_foreign(server: &Server) {
 fn keys(server: &Server) -> Vec<String> {
     let store = server.store("");
     block_on(async {
-        let mut lane = store.lane(0);
+        let mut connection = store.connection(0);
         let request = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
-        let listed = lane.execute(request, &mut Ignore).await.unwrap().listing.unwrap();
+        let listed = connection.execute(request, &mut Ignore).await.unwrap().listing.unwrap();
         for key in FOREIGN {
             let mut content = Collect::default();
-            lane.execute(Request::Get { key, range: None }, &mut content).await.unwrap();
+            connection.execute(Request::Get { key, range: None }, &mut content).await.unwrap();
             assert_eq!(content.0, b"mine");
         }
         listed.objects.into_iter().map(|o| o.key).collect()

@@ -35,7 +35,7 @@ fn url(server: &Server, bucket: &str) -> String {
 fn keys(store: &dyn Store, prefix: &str) -> Vec<String> {
     block_on(async {
         let list = Request::List { prefix, start_after: "", token: "", max_keys: 1000 };
-        let page = store.lane(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap();
+        let page = store.connection(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap();
         page.objects.into_iter().map(|o| o.key).collect()
     })
 }
@@ -102,14 +102,15 @@ fn objects_that_were_there_are_read_and_stay() {
     let store = server.ready("");
     let mut before = vec!["data/folder/".to_string()];
     block_on(async {
-        let mut lane = store.lane(0);
-        lane.execute(Request::Put { key: "data/folder/", body: Body::Whole("".into()) }, &mut Ignore)
+        let mut connection = store.connection(0);
+        connection
+            .execute(Request::Put { key: "data/folder/", body: Body::Whole("".into()) }, &mut Ignore)
             .await
             .unwrap();
         for i in 0..20 {
             let key = format!("data/object {i}");
             let body = Body::Whole(vec![7; 100 + i].into());
-            lane.execute(Request::Put { key: &key, body }, &mut Ignore).await.unwrap();
+            connection.execute(Request::Put { key: &key, body }, &mut Ignore).await.unwrap();
             before.push(key);
         }
     });
@@ -151,9 +152,9 @@ fn foreign_content_is_held_against_the_checksum_that_the_store_keeps() {
     let dir = scratch("checksum");
     let store = server.ready("");
     block_on(async {
-        let mut lane = store.lane(0);
+        let mut connection = store.connection(0);
         let created =
-            lane.execute(Request::CreateMultipart { key: "data/whole" }, &mut Ignore).await.unwrap();
+            connection.execute(Request::CreateMultipart { key: "data/whole" }, &mut Ignore).await.unwrap();
         let upload_id = created.upload_id.unwrap();
         let part = |number: u32, len: usize| Request::UploadPart {
             key: "data/whole",
@@ -164,12 +165,12 @@ fn foreign_content_is_held_against_the_checksum_that_the_store_keeps() {
         let mut tags = Vec::new();
         for (number, len) in [(1, 5 << 20), (2, 1000)] {
             tags.push(PartTag {
-                etag: lane.execute(part(number, len), &mut Ignore).await.unwrap().etag.unwrap(),
+                etag: connection.execute(part(number, len), &mut Ignore).await.unwrap().etag.unwrap(),
                 checksum: None,
             });
         }
         let complete = Request::CompleteMultipart { key: "data/whole", upload_id: &upload_id, parts: &tags };
-        lane.execute(complete, &mut Ignore).await.unwrap();
+        connection.execute(complete, &mut Ignore).await.unwrap();
     });
     let content = "name = 'there'\n[[phase]]\nname = 'read'\noperations = { get = 1 }\n\
                    objects = { dataset = 'data/' }\nconcurrency = 1\nstop_after = 60\n";
@@ -204,7 +205,7 @@ const LARGE: &str = "name = 'large'\n\
 
 fn uploads(store: &dyn Store) -> Vec<(String, String)> {
     let list = Request::ListUploads { prefix: "", token: "" };
-    block_on(async { store.lane(0).execute(list, &mut Ignore).await.unwrap().uploads })
+    block_on(async { store.connection(0).execute(list, &mut Ignore).await.unwrap().uploads })
 }
 
 #[test]
@@ -226,7 +227,7 @@ fn a_large_object_goes_up_in_parts_and_comes_back_byte_for_byte() {
     assert!(uploads(store.as_ref()).is_empty() && keys(store.as_ref(), "").is_empty());
 }
 
-/// A worker without a lane waited for ever for the end of a phase that a number of operations ends.
+/// A worker without a connection waited for ever for the end of a phase that a number of operations ends.
 #[test]
 fn more_workers_than_operations_in_flight_do_no_harm() {
     let server = Server::start("", false);

@@ -27,7 +27,7 @@ fn ready(server: &Server, bucket: &str) -> Arc<dyn Store> {
 }
 
 fn one(store: &dyn Store, request: Request<'_>) -> Result<Reply, Failure> {
-    block_on(async { store.lane(0).execute(request, &mut Ignore).await })
+    block_on(async { store.connection(0).execute(request, &mut Ignore).await })
 }
 
 fn list(prefix: &'static str) -> Request<'static> {
@@ -40,7 +40,7 @@ fn a_directory_bucket_conforms_with_one_session() {
     let store = ready(&server, BUCKET);
     assert!(!store.capabilities().start_after);
     block_on(check(store.as_ref(), "some/prefix/"));
-    let calls = store.side_calls();
+    let calls = store.background_requests();
     assert_eq!(calls.len(), 1, "{calls:?}");
     assert!(calls[0].what == "CreateSession" && calls[0].took_ns > 0 && calls[0].error.is_none());
     assert!(store.describe().signing.starts_with("session"));
@@ -62,7 +62,7 @@ fn sessions_are_renewed_before_they_end_and_never_by_two_at_once() {
     std::thread::scope(|scope| {
         let worker = |n: usize| {
             let mut i = n;
-            while store.side_calls().len() < 3 {
+            while store.background_requests().len() < 3 {
                 put(i);
                 i += 4;
             }
@@ -71,7 +71,7 @@ fn sessions_are_renewed_before_they_end_and_never_by_two_at_once() {
         let threads: Vec<_> = (0..4).map(|n| scope.spawn(move || worker(n))).collect();
         threads.into_iter().for_each(|t| done += t.join().unwrap());
     });
-    let calls = store.side_calls();
+    let calls = store.background_requests();
     assert!(done > 4 && calls.iter().all(|c| c.error.is_none()), "{calls:?}");
     assert!(calls.windows(2).all(|two| two[0].began_ns + two[0].took_ns <= two[1].began_ns), "{calls:?}");
     assert!(plimsoll::clock::now_ns() - begin >= 2 * 2_000_000_000, "a session is used for most of its life");

@@ -62,15 +62,15 @@ fn by_our_law_no_byte_is_lost_and_in_flight_is_what_little_says() {
         (bytes / (all.data_gib * (1u64 << 30) as f64) - 1.0).abs() < 1e-9,
         "bytes only move between phases"
     );
-    for (stint, state) in imported.stints.iter().zip(&imported.states) {
+    for (phase_run, state) in imported.phase_runs.iter().zip(&imported.states) {
         let (edges, tally) = (state.edges.unwrap(), state.tallies.values().next().unwrap());
-        assert_eq!(tally.in_flight_ns, tally.overlap_ns as i128, "{}", stint.phase.name);
+        assert_eq!(tally.in_flight_ns, tally.overlap_ns as i128, "{}", phase_run.phase.name);
         let in_flight = tally.in_flight_ns as f64 / (edges.end_ns - edges.start_ns) as f64;
-        let threads = stint.phase.load.lanes() as f64;
+        let threads = phase_run.phase.load.slots() as f64;
         assert!(
             in_flight <= threads && in_flight > 0.9 * threads,
             "{}: {in_flight} of {threads}",
-            stint.phase.name
+            phase_run.phase.name
         );
     }
 }

@@ -5,7 +5,7 @@ mod support;
 
 use std::path::Path;
 
-use plimsoll::experiment::back::to_toml;
+use plimsoll::experiment::to_toml::to_toml;
 use plimsoll::experiment::{BUILT_IN, load};
 use support::{plimsoll, text};
 

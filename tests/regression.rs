@@ -23,19 +23,21 @@ fn code(output: &Output) -> Option<i32> {
 /// Keys and unfinished uploads of a bucket.
 fn left(store: &dyn Store) -> (Vec<String>, usize) {
     block_on(async {
-        let mut lane = store.lane(0);
+        let mut connection = store.connection(0);
         let list = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
-        let page = lane.execute(list, &mut Ignore).await.unwrap().listing.unwrap();
+        let page = connection.execute(list, &mut Ignore).await.unwrap().listing.unwrap();
         let uploads =
-            lane.execute(Request::ListUploads { prefix: "", token: "" }, &mut Ignore).await.unwrap();
+            connection.execute(Request::ListUploads { prefix: "", token: "" }, &mut Ignore).await.unwrap();
         (page.objects.into_iter().map(|o| o.key).collect(), uploads.uploads.len())
     })
 }
 
 fn put(store: &dyn Store, key: &str, content: &str) {
     let body = Body::Whole(content.to_string().into());
-    block_on(async { store.lane(0).execute(Request::Put { key, body }, &mut Ignore).await.map(|_| ()) })
-        .unwrap();
+    block_on(async {
+        store.connection(0).execute(Request::Put { key, body }, &mut Ignore).await.map(|_| ())
+    })
+    .unwrap();
 }
 
 fn only_entry(directory: &Path) -> PathBuf {

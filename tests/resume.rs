@@ -144,7 +144,7 @@ fn upload(
     let store = GcsStore::open(*url, &text, None, None).unwrap();
     let body = Body::Whole(content.clone().into());
     let result =
-        block_on(async { store.lane(0).execute(Request::Put { key: "k", body }, &mut Ignore).await });
+        block_on(async { store.connection(0).execute(Request::Put { key: "k", body }, &mut Ignore).await });
     let mut stop = TcpStream::connect(("127.0.0.1", port)).unwrap();
     stop.write_all(b"POST /stop HTTP/1.1\r\n\r\n").unwrap();
     server.join().expect("the server saw nothing wrong");

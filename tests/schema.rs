@@ -3,15 +3,15 @@
 use std::path::Path;
 
 use plimsoll::cost::{bills, book};
-use plimsoll::experiment::back::to_toml;
-use plimsoll::experiment::{BUILT_IN, load, written};
+use plimsoll::experiment::to_toml::to_toml;
+use plimsoll::experiment::{BUILT_IN, load, spec};
 use plimsoll::summary::result::{RunResult, schema};
 
 #[test]
 fn the_published_schemas_are_current() {
     for (name, current) in [
         ("result", schema()),
-        ("experiment", written::schema()),
+        ("experiment", spec::schema()),
         ("prices", book::schema()),
         ("bills", bills::schema()),
     ] {
@@ -26,7 +26,7 @@ fn the_published_schemas_are_current() {
 
 #[test]
 fn built_in_experiments_fit_the_schema_and_misspelt_ones_do_not() {
-    let validator = jsonschema::validator_for(&serde_json::from_str(&written::schema()).unwrap()).unwrap();
+    let validator = jsonschema::validator_for(&serde_json::from_str(&spec::schema()).unwrap()).unwrap();
     for (name, text) in BUILT_IN {
         for text in [(*text).to_string(), to_toml(&load(name, &[]).unwrap())] {
             let value: serde_json::Value = toml::from_str(&text).unwrap();

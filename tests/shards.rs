@@ -200,7 +200,7 @@ fn eight_shards_together_are_one_run() {
 
     block_on(async {
         let list = Request::List { prefix: "some/prefix/", start_after: "", token: "", max_keys: 1000 };
-        let left = store.lane(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap();
+        let left = store.connection(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap();
         assert!(left.objects.is_empty(), "every shard removed what it wrote: {:?}", left.objects.first());
     });
 }

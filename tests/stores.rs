@@ -105,12 +105,13 @@ fn gcs(port: u16, parameters: &str) -> Arc<dyn Store> {
 }
 
 fn one(store: &dyn Store, request: Request<'_>) -> Result<Reply, Failure> {
-    block_on(async { store.lane(0).execute(request, &mut Ignore).await })
+    block_on(async { store.connection(0).execute(request, &mut Ignore).await })
 }
 
 fn content(store: &dyn Store, key: &str) -> Vec<u8> {
     let mut content = Collect::default();
-    block_on(async { store.lane(0).execute(Request::Get { key, range: None }, &mut content).await }).unwrap();
+    block_on(async { store.connection(0).execute(Request::Get { key, range: None }, &mut content).await })
+        .unwrap();
     content.0
 }
 

@@ -9,7 +9,7 @@ use support::{Server, block_on, plimsoll, scratch, text};
 fn count(store: &dyn Store) -> usize {
     block_on(async {
         let list = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
-        store.lane(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap().objects.len()
+        store.connection(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap().objects.len()
     })
 }
 

@@ -27,9 +27,9 @@ fn measured(result: &RunResult) -> Vec<&Window> {
 /// Objects and unfinished uploads in the bucket; asked again where a fault is injected.
 fn left(store: &dyn Store) -> (usize, usize) {
     block_on(async {
-        let mut lane = store.lane(0);
+        let mut connection = store.connection(0);
         let mut ask = async |request: Request<'static>| loop {
-            if let Ok(reply) = lane.execute(request.clone(), &mut Ignore).await {
+            if let Ok(reply) = connection.execute(request.clone(), &mut Ignore).await {
                 return reply;
             }
         };

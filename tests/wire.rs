@@ -4,16 +4,16 @@ mod support;
 
 use plimsoll::s3::credentials::Credentials;
 use plimsoll::store::conformance::check;
-use plimsoll::store::{Body, Collect, ErrorClass, Failure, Ignore, Lane, Reply, Request};
+use plimsoll::store::{Body, Collect, Connection, ErrorClass, Failure, Ignore, Reply, Request};
 use support::{ACCESS, SECRET, Server, block_on};
 
 fn put<'a>(key: &'a str, content: &'static str) -> Request<'a> {
     Request::Put { key, body: Body::Whole(content.into()) }
 }
 
-async fn get(lane: &mut dyn Lane, key: &str) -> Result<(Reply, Vec<u8>), Failure> {
+async fn get(connection: &mut dyn Connection, key: &str) -> Result<(Reply, Vec<u8>), Failure> {
     let mut content = Collect::default();
-    let reply = lane.execute(Request::Get { key, range: None }, &mut content).await?;
+    let reply = connection.execute(Request::Get { key, range: None }, &mut content).await?;
     Ok((reply, content.0))
 }
 
@@ -66,7 +66,7 @@ fn uploads_bear_the_checksum_that_the_store_is_set_to() {
     let server = Server::start("", false);
     for checksum in ["md5", "crc32", "crc32c", "crc64nvme", "sha1", "sha256"] {
         let store = server.store(&format!("&provider=embedded&checksum={checksum}&storage_class=STANDARD"));
-        let _ = block_on(async { store.lane(0).execute(Request::CreateBucket, &mut Ignore).await });
+        let _ = block_on(async { store.connection(0).execute(Request::CreateBucket, &mut Ignore).await });
         block_on(check(store.as_ref(), "some/prefix/"));
     }
 }
@@ -76,10 +76,10 @@ fn tls_handshake_and_connect_are_timed_apart() {
     let server = Server::start("", true);
     let store = server.ready("");
     block_on(async {
-        let mut lane = store.lane(0);
-        let first = lane.execute(put("k", "x"), &mut Ignore).await.unwrap().timings;
+        let mut connection = store.connection(0);
+        let first = connection.execute(put("k", "x"), &mut Ignore).await.unwrap().timings;
         assert!(first.connections == 1 && first.connect_ns > 0 && first.tls_ns > 0, "{first:?}");
-        let second = lane.execute(put("k", "x"), &mut Ignore).await.unwrap().timings;
+        let second = connection.execute(put("k", "x"), &mut Ignore).await.unwrap().timings;
         assert!(second.connections == 0 && second.tls_ns == 0, "kept alive: {second:?}");
         assert!(second.start_ns < second.first_byte_ns && second.first_byte_ns <= second.end_ns);
     });
@@ -97,7 +97,7 @@ fn an_untrusted_certificate_is_a_tls_failure() {
     let store = plimsoll::store::s3::S3Store::open(*url, &text, None, Some(&ca)).unwrap();
     let failure = block_on(async {
         use plimsoll::store::Store;
-        store.lane(0).execute(Request::CheckBucket, &mut Ignore).await.map(|_| ()).unwrap_err()
+        store.connection(0).execute(Request::CheckBucket, &mut Ignore).await.map(|_| ()).unwrap_err()
     });
     assert_eq!(failure.class, ErrorClass::Tls, "{failure}");
 }
@@ -109,13 +109,13 @@ fn wrong_credentials_are_named_by_code() {
     let code = |credentials| {
         let store = server.store_with("", credentials);
         let request = Request::List { prefix: "", start_after: "", token: "", max_keys: 1 };
-        block_on(async { store.lane(0).execute(request, &mut Ignore).await.map(|_| ()).unwrap_err() })
+        block_on(async { store.connection(0).execute(request, &mut Ignore).await.map(|_| ()).unwrap_err() })
     };
     assert!(code(Credentials::new(ACCESS, "wrong", None)).is_code("SignatureDoesNotMatch"));
     assert!(code(Credentials::new("nobody", SECRET, None)).is_code("InvalidAccessKeyId"));
     let anonymous = server.store("&sign=off");
     let failure = block_on(async {
-        anonymous.lane(0).execute(put("k", "v"), &mut Ignore).await.map(|_| ()).unwrap_err()
+        anonymous.connection(0).execute(put("k", "v"), &mut Ignore).await.map(|_| ()).unwrap_err()
     });
     assert!(failure.is_code("AccessDenied"), "{failure}");
 }
@@ -129,7 +129,8 @@ fn a_corrupt_truncated_or_reset_answer_is_a_failure_of_its_own_class() {
     ] {
         let server = Server::start(inject, false);
         let store = server.store("");
-        let failure = block_on(async { get(store.lane(0).as_mut(), "k").await.map(|_| ()).unwrap_err() });
+        let failure =
+            block_on(async { get(store.connection(0).as_mut(), "k").await.map(|_| ()).unwrap_err() });
         assert_eq!(failure.class, class, "{inject}: {failure}");
     }
 }
@@ -140,11 +141,11 @@ fn one_lane_survives_a_storm_of_faults() {
     let store = server.store("");
     support::create_through_faults(store.as_ref());
     block_on(async {
-        let mut lane = store.lane(0);
+        let mut connection = store.connection(0);
         let mut done = 0;
         for i in 0..300 {
             let key = format!("k{i}");
-            done += usize::from(lane.execute(put(&key, "content"), &mut Ignore).await.is_ok());
+            done += usize::from(connection.execute(put(&key, "content"), &mut Ignore).await.is_ok());
         }
         assert!((120..300).contains(&done), "{done} of 300 puts succeeded");
     });
@@ -175,9 +176,9 @@ fn a_connection_closed_under_a_request_is_replaced_once_and_counted() {
     let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
     block_on(async {
         use plimsoll::store::Store;
-        let mut lane = store.lane(0);
-        let (first, _) = get(lane.as_mut(), "k").await.unwrap();
-        let (second, content) = get(lane.as_mut(), "k").await.unwrap();
+        let mut connection = store.connection(0);
+        let (first, _) = get(connection.as_mut(), "k").await.unwrap();
+        let (second, content) = get(connection.as_mut(), "k").await.unwrap();
         assert_eq!((first.timings.connections, first.timings.reconnects), (1, 0));
         assert_eq!((second.timings.connections, second.timings.reconnects), (1, 1));
         assert_eq!(content, b"ok");
@@ -205,10 +206,10 @@ fn a_server_that_closes_after_each_answer_costs_no_operation() {
     let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
     block_on(async {
         use plimsoll::store::Store;
-        let mut lane = store.lane(0);
-        get(lane.as_mut(), "k").await.unwrap();
-        lane.execute(Request::CreateBucket, &mut Ignore).await.unwrap();
-        let (third, _) = get(lane.as_mut(), "k").await.unwrap();
+        let mut connection = store.connection(0);
+        get(connection.as_mut(), "k").await.unwrap();
+        connection.execute(Request::CreateBucket, &mut Ignore).await.unwrap();
+        let (third, _) = get(connection.as_mut(), "k").await.unwrap();
         assert_eq!((third.timings.connections, third.timings.reconnects), (1, 0));
     });
     server.join().unwrap();
@@ -226,7 +227,7 @@ fn refused_connections_say_where() {
     let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
     let failure = block_on(async {
         use plimsoll::store::Store;
-        get(store.lane(0).as_mut(), "k").await.map(|_| ()).unwrap_err()
+        get(store.connection(0).as_mut(), "k").await.map(|_| ()).unwrap_err()
     });
     assert_eq!(failure.class, ErrorClass::Connect);
     assert!(failure.message.contains(&format!("127.0.0.1:{port}")), "{failure}");

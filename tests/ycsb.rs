@@ -22,7 +22,7 @@ fn ycsb(server: &Server, what: &str, arguments: &[&str], out: &Path) -> Output {
 fn count(store: &dyn Store, prefix: &str) -> usize {
     block_on(async {
         let list = Request::List { prefix, start_after: "", token: "", max_keys: 1000 };
-        store.lane(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap().objects.len()
+        store.connection(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap().objects.len()
     })
 }
 
@@ -93,7 +93,7 @@ fn an_update_keeps_the_size_but_for_the_encoding_that_loses_fields() {
                 token: "",
                 max_keys: 1000,
             };
-            let page = store.lane(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap();
+            let page = store.connection(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap();
             let mut sizes: Vec<u64> = page.objects.iter().map(|o| o.size).collect();
             sizes.sort_unstable();
             sizes.dedup();

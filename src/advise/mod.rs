@@ -9,7 +9,7 @@ use crate::cost::bill::{Bill, total};
 use crate::cost::money::Usd;
 use crate::cost::tariff::Tariff;
 use crate::cost::usage::Usage;
-use crate::summary::objective::{Finding, Outcome};
+use crate::summary::objective::{Finding, ObjectiveResult};
 
 /// How a store's performance is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -93,19 +93,19 @@ pub struct Candidate {
 
 impl Candidate {
     /// How it fares with all objectives together: none missed and none open is a pass.
-    pub fn outcome(&self) -> Outcome {
-        let of = |held: &Held| held.finding.as_ref().map_or(Outcome::CannotTell, |f| f.outcome);
-        if self.held.iter().any(|h| of(h) == Outcome::Fail) {
-            return Outcome::Fail;
+    pub fn outcome(&self) -> ObjectiveResult {
+        let of = |held: &Held| held.finding.as_ref().map_or(ObjectiveResult::CannotTell, |f| f.outcome);
+        if self.held.iter().any(|h| of(h) == ObjectiveResult::Fail) {
+            return ObjectiveResult::Fail;
         }
-        let open = self.held.iter().any(|h| of(h) == Outcome::CannotTell);
-        if open { Outcome::CannotTell } else { Outcome::Pass }
+        let open = self.held.iter().any(|h| of(h) == ObjectiveResult::CannotTell);
+        if open { ObjectiveResult::CannotTell } else { ObjectiveResult::Pass }
     }
 
     /// Whether a longer measurement may show that it holds what is not decided yet: no figure so far speaks against it.
     pub fn may_hold(&self) -> bool {
         let against = |held: &Held| held.finding.as_ref().is_some_and(|f| f.as_measured == Some(false));
-        self.outcome() == Outcome::CannotTell && !self.held.iter().any(against)
+        self.outcome() == ObjectiveResult::CannotTell && !self.held.iter().any(against)
     }
 
     /// Its name with what must be said in the same line.
@@ -139,9 +139,9 @@ pub fn unit_cost(bill: &Bill, usage: &Usage) -> UnitCost {
 
 /// Places of the candidates that no other beats in both bill and latency. Those that miss an objective, and those without a latency, are
 /// not in it.
-pub fn front(candidates: &[Candidate]) -> Vec<usize> {
+pub fn pareto_front(candidates: &[Candidate]) -> Vec<usize> {
     let point = |c: &Candidate| {
-        let latency = c.latency.filter(|_| c.outcome() != Outcome::Fail)?;
+        let latency = c.latency.filter(|_| c.outcome() != ObjectiveResult::Fail)?;
         Some((c.bill.total_usd, latency.value))
     };
     let points: Vec<Option<(Usd, f64)>> = candidates.iter().map(point).collect();
@@ -154,7 +154,7 @@ pub fn front(candidates: &[Candidate]) -> Vec<usize> {
 
 /// The cheapest of those that surely hold all objectives; of equals the faster.
 pub fn recommended(candidates: &[Candidate]) -> Option<usize> {
-    cheapest(candidates, |c| c.outcome() == Outcome::Pass)
+    cheapest(candidates, |c| c.outcome() == ObjectiveResult::Pass)
 }
 
 /// The cheapest of those for which `fits` holds; of equals the faster.
@@ -182,11 +182,11 @@ pub struct BoundChange {
 pub fn bound_changes(candidates: &[Candidate], best: usize, objective: &str) -> Vec<BoundChange> {
     let surely = |c: &Candidate| c.latency.map(|l| l.high.unwrap_or(l.value));
     let Some(now) = surely(&candidates[best]) else { return Vec::new() };
-    let fits = |c: &Candidate| c.outcome() == Outcome::Pass && surely(c).is_some_and(|ms| ms < now);
+    let fits = |c: &Candidate| c.outcome() == ObjectiveResult::Pass && surely(c).is_some_and(|ms| ms < now);
     let mut out = vec![BoundChange { ms: now, tighter: true, to: cheapest(candidates, fits) }];
     // One that misses nothing but the latency.
     let slow = |c: &&Candidate| {
-        let passes = |h: &Held| h.finding.as_ref().is_some_and(|f| f.outcome == Outcome::Pass);
+        let passes = |h: &Held| h.finding.as_ref().is_some_and(|f| f.outcome == ObjectiveResult::Pass);
         let others = c.held.iter().filter(|h| h.objective != objective).all(passes);
         others && c.bill.total_usd < candidates[best].bill.total_usd
     };
@@ -212,13 +212,13 @@ mod tests {
     use crate::cost::workload::parse;
 
     /// Candidates of a workload: offer, latency in ms, outcome.
-    pub fn candidates(workload: &str, of: &[(&str, f64, Outcome)]) -> (Vec<Candidate>, Usage) {
+    pub fn candidates(workload: &str, of: &[(&str, f64, ObjectiveResult)]) -> (Vec<Candidate>, Usage) {
         let usage = parse(workload).unwrap().resolve().unwrap().usage;
         let prices = Prices::built_in().unwrap();
-        let candidate = |(offer, ms, outcome): &(&str, f64, Outcome)| {
+        let candidate = |(offer, ms, outcome): &(&str, f64, ObjectiveResult)| {
             let tariff = prices.tariff(offer, None, "2026-11-21".parse().unwrap()).unwrap();
             let bill = bill(&tariff, &usage).unwrap();
-            let as_measured = Some(*outcome != Outcome::Fail);
+            let as_measured = Some(*outcome != ObjectiveResult::Fail);
             let finding = Finding {
                 outcome: *outcome,
                 detail: String::new(),
@@ -243,7 +243,7 @@ mod tests {
 
     #[test]
     fn the_front_holds_whatever_nothing_beats() {
-        use Outcome::{CannotTell, Fail, Pass};
+        use ObjectiveResult::{CannotTell, Fail, Pass};
         // A TB costs 112.64 x 1000/1024/1.0737, about 102, at S3 Express; 21.4 at S3; 14.85 at R2; 6.88 at B2.
         let (all, usage) = candidates(
             "storage='1 TB'",
@@ -254,7 +254,7 @@ mod tests {
                 ("backblaze-b2", 40.0, Fail),
             ],
         );
-        assert_eq!(front(&all), [0, 2], "S3 is beaten by R2, B2 misses its objective");
+        assert_eq!(pareto_front(&all), [0, 2], "S3 is beaten by R2, B2 misses its objective");
         assert_eq!(recommended(&all), Some(1), "R2 cannot be told to hold, B2 does not");
         let unit = unit_cost(&all[2].bill, &usage);
         assert_eq!((unit.per_million, unit.per_tb), (None, None));
@@ -266,11 +266,11 @@ mod tests {
 
     #[test]
     fn what_is_not_measured_is_told_in_the_name() {
-        let (mut all, _) = candidates("storage='1 TB'", &[("aws-s3", 25.0, Outcome::Pass)]);
+        let (mut all, _) = candidates("storage='1 TB'", &[("aws-s3", 25.0, ObjectiveResult::Pass)]);
         assert_eq!(all[0].named(), "aws-s3");
         all[0].evidence = Evidence::Emulated;
         assert!(all[0].named().contains("emulated"));
         all[0].held[0].finding = None;
-        assert_eq!(all[0].outcome(), Outcome::CannotTell);
+        assert_eq!(all[0].outcome(), ObjectiveResult::CannotTell);
     }
 }

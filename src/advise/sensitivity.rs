@@ -159,14 +159,14 @@ pub fn changes(candidates: &[&Candidate], usage: &Usage) -> Vec<Change> {
 mod tests {
     use super::*;
     use crate::advise::tests::candidates;
-    use crate::summary::objective::Outcome;
+    use crate::summary::objective::ObjectiveResult;
 
     #[test]
     fn the_factor_is_where_the_bills_cross() {
         // 1 TB at S3: 21.42 and 0.4 a million reads. At R2: 14.85 and 0.36 a million beyond ten. At B2 6.88 and nothing.
         let (all, usage) = candidates(
             "storage='1 TB'\nget='1M'\nobject_size='1KiB'\negress='100%'",
-            &[("backblaze-b2", 1.0, Outcome::Pass), ("cloudflare-r2", 1.0, Outcome::Pass)],
+            &[("backblaze-b2", 1.0, ObjectiveResult::Pass), ("cloudflare-r2", 1.0, ObjectiveResult::Pass)],
         );
         let found = changes(&all.iter().collect::<Vec<_>>(), &usage);
         let egress = found.iter().find(|c| c.assumption == Assumption::Egress && c.up).unwrap();
@@ -176,7 +176,7 @@ mod tests {
         // 289.67 / 0.09 and the free 100 of 61,035.16 GiB leave.
         let (all, nothing) = candidates(
             "storage='1 GiB'\nget='1000M'\nobject_size='64KiB'",
-            &[("aws-s3-express", 1.0, Outcome::Pass), ("cloudflare-r2", 1.0, Outcome::Pass)],
+            &[("aws-s3-express", 1.0, ObjectiveResult::Pass), ("cloudflare-r2", 1.0, ObjectiveResult::Pass)],
         );
         let found = changes(&all.iter().collect::<Vec<_>>(), &nothing);
         let leaving = found.iter().find(|c| c.assumption == Assumption::Leaving).unwrap();
@@ -184,7 +184,7 @@ mod tests {
         assert!(found.iter().all(|c| c.assumption != Assumption::Egress));
         let (all, usage) = candidates(
             "storage='1 TB'\nread='1 TB'\negress='1 TB'",
-            &[("backblaze-b2", 1.0, Outcome::Pass), ("cloudflare-r2", 1.0, Outcome::Pass)],
+            &[("backblaze-b2", 1.0, ObjectiveResult::Pass), ("cloudflare-r2", 1.0, ObjectiveResult::Pass)],
         );
         let found = changes(&all.iter().collect::<Vec<_>>(), &usage);
         let egress = found.iter().find(|c| c.assumption == Assumption::Egress && c.up).unwrap();

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 
 use super::exit::Exit;
-use crate::summary::objective::Outcome;
+use crate::summary::objective::ObjectiveResult;
 
 /// The meaning of an objective that cannot be decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -22,12 +22,12 @@ impl CannotTell {
     /// 1 when one failed, or cannot be told and counts as a failure.
     pub fn conclude(
         self,
-        outcomes: impl Iterator<Item = Outcome> + Clone,
+        outcomes: impl Iterator<Item = ObjectiveResult> + Clone,
         what: &str,
         failure: impl Fn(usize) -> String,
     ) -> Result<(), Exit> {
-        let count = |outcome: Outcome| outcomes.clone().filter(|o| *o == outcome).count();
-        let (failed, open) = (count(Outcome::Fail), count(Outcome::CannotTell));
+        let count = |outcome: ObjectiveResult| outcomes.clone().filter(|o| *o == outcome).count();
+        let (failed, open) = (count(ObjectiveResult::Fail), count(ObjectiveResult::CannotTell));
         if failed > 0 {
             return Err(Exit::check(failure(failed)));
         }
@@ -47,8 +47,8 @@ mod tests {
 
     #[test]
     fn check_and_fail_if_treat_cannot_tell_alike() {
-        use Outcome::{CannotTell as Open, Fail, Pass};
-        let code = |policy: CannotTell, outcomes: &[Outcome]| {
+        use ObjectiveResult::{CannotTell as Open, Fail, Pass};
+        let code = |policy: CannotTell, outcomes: &[ObjectiveResult]| {
             policy.conclude(outcomes.iter().copied(), "bound", |n| n.to_string()).err().map(|exit| exit.code)
         };
         for (outcomes, strict, lenient) in [

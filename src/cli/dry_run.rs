@@ -142,10 +142,10 @@ fn sequence(experiment: &Experiment) -> String {
     for (number, store) in names.iter().enumerate() {
         out.push_str(&format!("{} = {store}\n", letter(number)));
     }
-    let stints = plan(&experiment.phases, experiment.layout(), experiment.stores.len());
+    let phase_runs = plan(&experiment.phases, experiment.layout(), experiment.stores.len());
     for (number, phase) in experiment.phases.iter().enumerate() {
         let turns: String =
-            stints.iter().filter(|s| s.number == number && s.recorded).map(|s| letter(s.store)).collect();
+            phase_runs.iter().filter(|s| s.number == number && s.recorded).map(|s| letter(s.store)).collect();
         out.push_str(&format!("{}: {turns}\n", phase.name));
     }
     out

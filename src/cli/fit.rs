@@ -117,7 +117,7 @@ fn remarks(phase: &Phase, store: &dyn Store) -> Vec<String> {
         let once = phase.limit.operations.is_some_and(|n| n as f64 * puts <= count as f64);
         let too_often = match phase.load {
             Load::Open { rate_per_s, .. } => rate_per_s * puts > limit * count as f64,
-            // A lane of a fast store puts about a hundred objects a second, or a hundred megabytes.
+            // A connection of a fast store puts about a hundred objects a second, or a hundred megabytes.
             Load::Closed { concurrency } => {
                 let bytes = phase.workload.written.size.mean().max(1.0);
                 concurrency as f64 * (1e8 / bytes).min(100.0) * puts > limit * count as f64

@@ -8,7 +8,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use super::exit::Exit;
 use super::out::{note, say};
 use super::report::of_run;
-use super::session::confide;
+use super::session::add_confidence_intervals;
 use super::session::run_id;
 use crate::import::r2_bench::PhaseRow;
 use crate::import::{Imported, Log, r2_bench, replay, warp};
@@ -78,7 +78,7 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
     directory.result(&result);
     let path = directory.path().to_path_buf();
     directory.finish().map_err(full)?;
-    confide(&path, &mut result).map_err(full)?;
+    add_confidence_intervals(&path, &mut result).map_err(full)?;
     of_run(&path)?;
     let text = if arguments.json {
         json::to_string(&result)
@@ -92,15 +92,15 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
 fn result_of(log: &Log, imported: &Imported, provider: &str) -> RunResult {
     let store = Description { url: log.store.clone(), provider: provider.into(), ..Description::default() };
     let mut all: Vec<Window> = Vec::new();
-    for (stint, state) in imported.stints.iter().zip(&imported.states) {
+    for (phase_run, state) in imported.phase_runs.iter().zip(&imported.states) {
         let setting = Setting {
             store: &store,
             means: Means { usable_cores: 1.0, workers: 1 },
-            lanes: stint.phase.load.lanes(),
+            connections: phase_run.phase.load.slots(),
             epoch_unix_s: log.origin_unix_s,
             now_ns: 0,
         };
-        all.extend(windows(stint, state, setting));
+        all.extend(windows(phase_run, state, setting));
     }
     let transfers_known = log.records.iter().any(|r| r.first_byte_ns > 0);
     for window in &mut all {
@@ -134,21 +134,22 @@ fn result_of(log: &Log, imported: &Imported, provider: &str) -> RunResult {
 
 fn write_rows(log: &Log, imported: &Imported, directory: &mut RunDirectory) {
     let place = |index: usize| {
-        let stint = &imported.stints[index];
+        let phase_run = &imported.phase_runs[index];
         Place {
             store: &log.store,
-            phase: &stint.phase.name,
-            role: stint.phase.role.name(),
+            phase: &phase_run.phase.name,
+            role: phase_run.phase.role.name(),
             repeat: 0,
             block: 0,
-            step: stint.step,
+            step: phase_run.step,
         }
     };
-    for (second, stint, kind, tally) in &imported.seconds {
-        directory.second(place(*stint), &SecondRow { second: *second, phase: *stint, kind: *kind, tally });
+    for (second, phase_run, kind, tally) in &imported.seconds {
+        directory
+            .second(place(*phase_run), &SecondRow { second: *second, phase: *phase_run, kind: *kind, tally });
     }
     for operation in &imported.operations {
-        directory.operation(place(operation.stint), operation);
+        directory.operation(place(operation.phase_run), operation);
     }
 }
 

@@ -4,13 +4,13 @@ use clap::Args;
 
 use super::exit::Exit;
 use super::out::note;
-use super::session::{Outcome, Rounds, Settings, execute_rounds};
+use super::session::{Passes, RunSummary, Settings, execute_passes};
 use crate::clock::SECOND;
 use crate::experiment::Experiment;
 use crate::experiment::short::FORMS;
 use crate::report::terminal::knee::verdict;
 use crate::schedule::knee::{Limits, Search};
-use crate::schedule::plan::{Stint, rewarm};
+use crate::schedule::plan::{PhaseRun, rewarm};
 use crate::schedule::{Limit, Load, Phase, Role};
 use crate::summary::objective::Objective;
 use crate::summary::result::{ClientLimit, KneeFigures, KneeStep, RunResult, Window};
@@ -54,7 +54,7 @@ impl KneeArguments {
     ///
     /// # Errors
     /// 2, naming the flag.
-    pub fn search(&self) -> Result<Asked, Exit> {
+    pub fn search(&self) -> Result<KneeSearch, Exit> {
         let rate = |flag: &str, text: &Option<String>, default: f64| {
             let read = |text: &String| parse_rate(text).map_err(|e| Exit::input(format!("{flag}: {e}")));
             text.as_ref().map_or(Ok(default), read)
@@ -76,7 +76,7 @@ impl KneeArguments {
             return Err(Exit::input("--step must be between 1s and 5m"));
         }
         let objectives = objectives(&self.slo)?;
-        Ok(Asked { form: form(&objectives)?, objectives, limits, step_ns })
+        Ok(KneeSearch { form: form(&objectives)?, objectives, limits, step_ns })
     }
 }
 
@@ -86,7 +86,7 @@ fn parse_share(text: &str) -> Option<f64> {
 }
 
 /// What is searched, and how.
-pub struct Asked {
+pub struct KneeSearch {
     /// The short form whose rate it is.
     pub form: String,
     /// What must hold.
@@ -153,8 +153,8 @@ struct Knee {
     objectives: Vec<Objective>,
     search: Search,
     step_ns: u64,
-    /// The stint that every step is made of.
-    model: Option<Stint>,
+    /// The phase run that every step is made of.
+    model: Option<PhaseRun>,
     steps: Vec<KneeStep>,
     /// True if the client was the limit in the last step, whose rate is tried again.
     limited_once: bool,
@@ -164,11 +164,11 @@ struct Knee {
 }
 
 impl Knee {
-    /// The stints of a step: a warm-up, and the step itself, long enough for its objectives.
-    fn step(&self, rate_per_s: f64) -> Vec<Stint> {
+    /// The phase runs of a step: a warm-up, and the step itself, long enough for its objectives.
+    fn step(&self, rate_per_s: f64) -> Vec<PhaseRun> {
         let Some(model) = &self.model else { return Vec::new() };
-        let mut stint = model.clone();
-        let Phase { load, limit, .. } = &mut stint.phase;
+        let mut phase_run = model.clone();
+        let Phase { load, limit, .. } = &mut phase_run.phase;
         if let Load::Open { rate_per_s: rate, .. } = load {
             *rate = rate_per_s;
         }
@@ -178,8 +178,8 @@ impl Knee {
         let needed = if found.holds.is_none() || found.breaks.is_none() { needed / 3 } else { needed };
         let needed_ns = (needed as f64 / rate_per_s * SECOND as f64) as u64;
         *limit = Limit { duration_ns: Some(self.step_ns.max(needed_ns).min(LONGEST_NS)), operations: None };
-        stint.step = Some(self.steps.len() as u32);
-        vec![rewarm(&stint, REWARM_NS), stint]
+        phase_run.step = Some(self.steps.len() as u32);
+        vec![rewarm(&phase_run, REWARM_NS), phase_run]
     }
 
     /// How the last step fared.
@@ -247,16 +247,16 @@ impl Knee {
     }
 }
 
-impl Rounds for Knee {
-    fn first(&mut self, plan: Vec<Stint>) -> Vec<Stint> {
-        let (mut prepare, measured): (Vec<Stint>, Vec<Stint>) =
+impl Passes for Knee {
+    fn first(&mut self, plan: Vec<PhaseRun>) -> Vec<PhaseRun> {
+        let (mut prepare, measured): (Vec<PhaseRun>, Vec<PhaseRun>) =
             plan.into_iter().partition(|s| s.phase.role == Role::Prepare);
         self.model = measured.into_iter().rfind(|s| s.phase.role == Role::Measure);
         prepare.extend(self.search.next().map(|rate| self.step(rate)).unwrap_or_default());
         prepare
     }
 
-    fn next(&mut self, result: &mut RunResult) -> Option<Vec<Stint>> {
+    fn next(&mut self, result: &mut RunResult) -> Option<Vec<PhaseRun>> {
         self.judge(&result.windows);
         let next = self.next_rate();
         result.knee = Some(self.figures(next.is_none()));
@@ -267,9 +267,9 @@ impl Rounds for Knee {
 /// Searches the knee of one store.
 ///
 /// # Errors
-/// As [`execute_rounds`]; 2 when there is not exactly one store.
-pub fn knee(experiment: &Experiment, settings: &Settings, asked: Asked) -> Result<Outcome, Exit> {
-    let Asked { objectives, limits, step_ns, .. } = asked;
+/// As [`execute_passes`]; 2 when there is not exactly one store.
+pub fn knee(experiment: &Experiment, settings: &Settings, asked: KneeSearch) -> Result<RunSummary, Exit> {
+    let KneeSearch { objectives, limits, step_ns, .. } = asked;
     if experiment.stores.len() != 1 {
         return Err(Exit::input("--store: a knee is searched on one store at a time"));
     }
@@ -283,7 +283,7 @@ pub fn knee(experiment: &Experiment, settings: &Settings, asked: Asked) -> Resul
         client_limit: None,
         quiet: settings.quiet,
     };
-    execute_rounds(experiment, settings, &mut knee)
+    execute_passes(experiment, settings, &mut knee)
 }
 
 #[cfg(test)]

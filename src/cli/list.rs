@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use clap::{Args, ValueEnum};
 use comfy_table::{ContentArrangement, Table, presets};
 
-use super::cost::asked::PriceArguments;
+use super::cost::request::PriceArguments;
 use super::exit::Exit;
 use super::out::say;
 use super::prices;

@@ -8,7 +8,7 @@ use clap::Args;
 use super::exit::Exit;
 use super::out::say;
 use super::report::of_run;
-use super::session::confide;
+use super::session::add_confidence_intervals;
 use crate::recorder::collector::SecondRow;
 use crate::recorder::tally::Tally;
 use crate::report::directory::{Environment, RunDirectory, read_environment};
@@ -116,7 +116,7 @@ pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
     directory.result(&merged);
     let path = directory.path().to_path_buf();
     directory.finish().map_err(full)?;
-    confide(&path, &mut merged).map_err(full)?;
+    add_confidence_intervals(&path, &mut merged).map_err(full)?;
     of_run(&path)?;
     let text = if arguments.json {
         json::to_string(&merged)

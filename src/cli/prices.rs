@@ -1,6 +1,6 @@
 //! `plimsoll list prices`: what can be bought, and every price with its source.
 
-use super::cost::asked::PriceArguments;
+use super::cost::request::PriceArguments;
 use super::exit::Exit;
 use super::out::say;
 use crate::report::decisions::prices::{all, one};

@@ -15,7 +15,7 @@ use crate::clock::{SECOND, now_ns};
 use crate::driver::Control;
 use crate::recorder::collector::{SecondRow, WindowState};
 use crate::recorder::histogram::Latencies;
-use crate::schedule::plan::Stint;
+use crate::schedule::plan::PhaseRun;
 use crate::summary::result::Window;
 use crate::text::outgoing;
 use crate::units::{format_count, format_duration, format_ms, format_throughput, short_names};
@@ -23,7 +23,7 @@ use crate::units::{format_count, format_duration, format_ms, format_throughput, 
 /// Percentiles and rates of the live line are those of so many seconds.
 const LAST_SECONDS: u64 = 5;
 
-/// One second of the stint that is under way.
+/// One second of the phase run that is under way.
 #[derive(Default)]
 struct Second {
     second: u64,
@@ -34,11 +34,11 @@ struct Second {
 
 #[derive(Default)]
 struct Live {
-    stint: usize,
+    phase_run: usize,
     last: VecDeque<Second>,
     errors: BTreeMap<String, u64>,
     announced: Option<usize>,
-    /// First second of the stint: it began somewhere within.
+    /// First second of the phase run: it began somewhere within.
     first: u64,
     /// Classes of failures already told.
     told: HashSet<String>,
@@ -56,9 +56,9 @@ pub struct Progress {
 
 impl Progress {
     /// A live line on standard error when that is a terminal, plain lines when it is not, nothing when `quiet`.
-    pub fn new(stores: &[String], stints: &[Stint], quiet: bool, control: Arc<Control>) -> Progress {
+    pub fn new(stores: &[String], phase_runs: &[PhaseRun], quiet: bool, control: Arc<Control>) -> Progress {
         let terminal = std::io::stderr().is_terminal();
-        let total_ns: u64 = stints.iter().filter_map(|s| s.phase.limit.duration_ns).sum();
+        let total_ns: u64 = phase_runs.iter().filter_map(|s| s.phase.limit.duration_ns).sum();
         let bar = (terminal && !quiet).then(|| {
             let bar = ProgressBar::with_draw_target(Some(total_ns / 1_000_000), ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("[{bar:20}] {wide_msg}");
@@ -76,13 +76,13 @@ impl Progress {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hears one second of a stint.
+    /// Hears one second of a phase run.
     pub fn second(&self, row: &SecondRow<'_>) {
         let mut live = self.live();
-        if live.stint != row.phase {
+        if live.phase_run != row.phase {
             let told = std::mem::take(&mut live.told);
             *live = Live {
-                stint: row.phase,
+                phase_run: row.phase,
                 announced: live.announced,
                 first: row.second,
                 told,
@@ -106,26 +106,26 @@ impl Progress {
     }
 
     /// Shows where the run stands.
-    pub fn show(&self, states: &[WindowState], stints: &[Stint]) {
+    pub fn show(&self, states: &[WindowState], phase_runs: &[PhaseRun]) {
         let Some(current) = states.iter().rposition(|w| w.edges.is_some()) else { return };
-        let stint = &stints[current];
-        let name = self.name(stint);
+        let phase_run = &phase_runs[current];
+        let name = self.name(phase_run);
         if self.plain && self.live().announced != Some(current) {
             self.live().announced = Some(current);
-            if stint.recorded {
-                let length = stint
+            if phase_run.recorded {
+                let length = phase_run
                     .phase
                     .limit
                     .duration_ns
                     .map_or(String::new(), |d| format!(", {}", format_duration(d)));
-                note(format_args!("{}: {name}{length}", stint.phase.role.name()));
+                note(format_args!("{}: {name}{length}", phase_run.phase.role.name()));
             }
         }
         let Some(bar) = &self.bar else { return };
         let started = states[current].edges.map_or(0, |e| e.start_ns);
-        let duration = |s: &Stint| s.phase.limit.duration_ns.unwrap_or(0);
-        let before: u64 = stints[..current].iter().map(duration).sum();
-        let here = now_ns().saturating_sub(started).min(duration(stint));
+        let duration = |s: &PhaseRun| s.phase.limit.duration_ns.unwrap_or(0);
+        let before: u64 = phase_runs[..current].iter().map(duration).sum();
+        let here = now_ns().saturating_sub(started).min(duration(phase_run));
         let left = self.total_ns.saturating_sub(before + here) / SECOND;
         bar.set_position((before + here) / 1_000_000);
         let text = format!("{name}: {}, {left} s left (q stops)", self.figures(current));
@@ -134,12 +134,12 @@ impl Progress {
 
     fn figures(&self, current: usize) -> String {
         let live = self.live();
-        if live.stint != current || live.last.is_empty() {
+        if live.phase_run != current || live.last.is_empty() {
             return "starting".into();
         }
         let mut service = Latencies::default();
         live.last.iter().for_each(|s| service.merge(&s.service));
-        // The second in which the stint began is not a whole one.
+        // The second in which the phase run began is not a whole one.
         let whole = || live.last.iter().filter(|s| s.second != live.first || live.last.len() == 1);
         let seconds = whole().count() as f64;
         let completed: u64 = whole().map(|s| s.completed).sum();
@@ -158,18 +158,18 @@ impl Progress {
         )
     }
 
-    fn name(&self, stint: &Stint) -> String {
-        let mut name = stint.phase.name.clone();
-        if stint.step.is_some() {
-            name.push_str(&format!(" at {}", stint.phase.load.describe()));
+    fn name(&self, phase_run: &PhaseRun) -> String {
+        let mut name = phase_run.phase.name.clone();
+        if phase_run.step.is_some() {
+            name.push_str(&format!(" at {}", phase_run.phase.load.describe()));
         }
-        if stint.repeat > 0 {
-            name.push_str(&format!(", repeat {}", stint.repeat + 1));
+        if phase_run.repeat > 0 {
+            name.push_str(&format!(", repeat {}", phase_run.repeat + 1));
         }
         if self.stores.len() > 1 {
-            name.push_str(&format!(" on {}", self.stores[stint.store]));
+            name.push_str(&format!(" on {}", self.stores[phase_run.store]));
         }
-        if stint.recorded { name } else { format!("{name} (re-warm)") }
+        if phase_run.recorded { name } else { format!("{name} (re-warm)") }
     }
 
     /// Writes a line above the live one.

@@ -5,7 +5,7 @@ use comfy_table::{CellAlignment, Table, presets};
 
 use super::exit::Exit;
 use super::out::say;
-use crate::published::check::{Outcome, check};
+use crate::published::check::{RelationCheck, check};
 use crate::published::{Published, all, named};
 use crate::report::terminal::table::lines;
 
@@ -74,7 +74,7 @@ fn checked(document: &Published, every: bool) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
     table.set_header(["", "what must hold", "where", "printed", "follows"]);
-    let word = |o: &Outcome| if o.holds { "holds" } else { "DOES NOT HOLD" };
+    let word = |o: &RelationCheck| if o.holds { "holds" } else { "DOES NOT HOLD" };
     for outcome in outcomes.iter().filter(|o| every || !o.holds) {
         table.add_row([
             word(outcome).to_string(),

@@ -39,10 +39,10 @@ pub struct Reporter<'a> {
     means: Means,
     epoch_unix_s: f64,
     described: Vec<Description>,
-    /// Windows of stints that are over, and the CPU seconds of those that are measured.
+    /// Windows of phase runs that are over, and the CPU seconds of those that are measured.
     closed: BTreeMap<usize, Vec<Window>>,
     cpu_closed_s: f64,
-    /// Throughput and link share of ramp steps that are over and settled, by stint.
+    /// Throughput and link share of ramp steps that are over and settled, by phase run.
     settled: BTreeMap<usize, (f64, Option<f64>)>,
     ends: BTreeMap<RampOf, RampEnd>,
     written_at_ns: u64,
@@ -92,38 +92,38 @@ impl<'a> Reporter<'a> {
     }
 
     fn windows(&self, index: usize, state: &WindowState) -> Vec<Window> {
-        let stint = &self.job.stints[index];
-        if !stint.recorded {
+        let phase_run = &self.job.phase_runs[index];
+        if !phase_run.recorded {
             return Vec::new();
         }
         let setting = Setting {
-            store: &self.described[stint.store],
+            store: &self.described[phase_run.store],
             means: self.means,
-            lanes: self.job.shard.share(stint.phase.load.lanes()),
+            connections: self.job.shard.share(phase_run.phase.load.slots()),
             epoch_unix_s: self.epoch_unix_s,
             now_ns: now_ns(),
         };
-        windows(stint, state, setting)
+        windows(phase_run, state, setting)
     }
 
     /// Whether a step of a ramp counts: the one that was cut short does not.
     fn counts(&self, index: usize) -> bool {
-        let stint = &self.job.stints[index];
-        let end = self.ends.get(&stint.ramp_of()).filter(|_| stint.may_be_cut());
-        end.is_none_or(|end| stint.step.is_none_or(|step| (step as usize) < end.steps))
+        let phase_run = &self.job.phase_runs[index];
+        let end = self.ends.get(&phase_run.ramp_of()).filter(|_| phase_run.may_be_cut());
+        end.is_none_or(|end| phase_run.step.is_none_or(|step| (step as usize) < end.steps))
     }
 
     /// Ends the ramp that is under way, when its settled steps say so.
     fn judge_ramp(&mut self, states: &[WindowState]) {
         let Some(current) = states.iter().rposition(|w| w.edges.is_some()) else { return };
-        let stint = &self.job.stints[current];
-        let ramp = stint.ramp_of();
-        if !stint.may_be_cut() || self.ends.contains_key(&ramp) {
+        let phase_run = &self.job.phase_runs[current];
+        let ramp = phase_run.ramp_of();
+        if !phase_run.may_be_cut() || self.ends.contains_key(&ramp) {
             return;
         }
         let steps: Vec<usize> = (0..=current)
             .filter(|i| {
-                let s = &self.job.stints[*i];
+                let s = &self.job.phase_runs[*i];
                 s.recorded && s.step.is_some() && s.ramp_of() == ramp
             })
             .collect();
@@ -182,25 +182,26 @@ impl<'a> Reporter<'a> {
         self.result.windows = all;
         let calls = self.job.sites.iter().zip(&self.described);
         self.result.cost = self.budget.as_ref().map(|budget| budget.figures()).unwrap_or_default();
-        self.result.side_calls = calls.flat_map(|(s, d)| sums(&d.url, &s.store.side_calls())).collect();
+        self.result.background_requests =
+            calls.flat_map(|(s, d)| sums(&d.url, &s.store.background_requests())).collect();
     }
 
     fn cpu_s(&self, index: usize, state: &WindowState) -> f64 {
-        let stint = &self.job.stints[index];
-        let counts = stint.recorded && stint.phase.role == Role::Measure;
+        let phase_run = &self.job.phase_runs[index];
+        let counts = phase_run.recorded && phase_run.phase.role == Role::Measure;
         if counts { state.usage.process_cpu_ns as f64 / 1e9 } else { 0.0 }
     }
 
     /// Whether a window is of a phase whose load rises.
     fn is_ramp(&self, window: &Window) -> bool {
-        self.job.stints.iter().any(|s| s.phase.ramp.is_some() && s.phase.name == window.phase)
+        self.job.phase_runs.iter().any(|s| s.phase.ramp.is_some() && s.phase.name == window.phase)
     }
 
     /// Why the ramp that a window is a step of has no more steps.
     fn why_ended(&self, window: &Window) -> String {
         let same = |ramp: &RampOf| {
             let (store, number, repeat) = *ramp;
-            let phase = self.job.stints.iter().find(|s| s.number == number).map(|s| &s.phase.name);
+            let phase = self.job.phase_runs.iter().find(|s| s.number == number).map(|s| &s.phase.name);
             repeat == window.repeat
                 && self.described[store].url == window.store
                 && phase == Some(&window.phase)
@@ -218,21 +219,21 @@ impl<'a> Reporter<'a> {
 }
 
 fn place_of<'a>(job: &'a Job, described: &'a [Description], index: usize) -> Place<'a> {
-    let stint = &job.stints[index];
+    let phase_run = &job.phase_runs[index];
     Place {
-        store: &described[stint.store].url,
-        phase: &stint.phase.name,
-        role: stint.phase.role.name(),
-        repeat: stint.repeat,
-        block: stint.block,
-        step: stint.step,
+        store: &described[phase_run.store].url,
+        phase: &phase_run.phase.name,
+        role: phase_run.phase.role.name(),
+        repeat: phase_run.repeat,
+        block: phase_run.block,
+        step: phase_run.step,
     }
 }
 
 impl Listener for Reporter<'_> {
     fn second(&mut self, row: &SecondRow<'_>) {
-        let stint = &self.job.stints[row.phase];
-        if stint.recorded {
+        let phase_run = &self.job.phase_runs[row.phase];
+        if phase_run.recorded {
             self.progress.second(row);
             let place = place_of(self.job, &self.described, row.phase);
             self.directory.second(place, row);
@@ -248,7 +249,7 @@ impl Listener for Reporter<'_> {
             budget.watch();
             self.live.iter().for_each(|live| live.cost(&budget.figures()));
         }
-        self.progress.show(states, &self.job.stints);
+        self.progress.show(states, &self.job.phase_runs);
         self.directory.flush();
         // With many windows writing takes its time; it must never take much of the machine's.
         if now_ns() - self.written_at_ns >= 30 * self.write_took_ns {
@@ -259,10 +260,10 @@ impl Listener for Reporter<'_> {
 
     fn closed(&mut self, index: usize, state: &WindowState) -> bool {
         // A prepare phase keeps its counts, because the driver looks for failures in them.
-        if self.job.stints[index].phase.role == Role::Prepare || state.edges.is_none() {
+        if self.job.phase_runs[index].phase.role == Role::Prepare || state.edges.is_none() {
             return false;
         }
-        if self.job.stints[index].step.is_some() && settled(state) {
+        if self.job.phase_runs[index].step.is_some() && settled(state) {
             let carried = self.carried(index, state);
             self.settled.entry(index).or_insert(carried);
         }
@@ -276,8 +277,8 @@ impl Listener for Reporter<'_> {
     }
 
     fn logged(&mut self, operations: &[Logged]) {
-        for operation in operations.iter().filter(|o| self.job.stints[o.stint].recorded) {
-            let place = place_of(self.job, &self.described, operation.stint);
+        for operation in operations.iter().filter(|o| self.job.phase_runs[o.phase_run].recorded) {
+            let place = place_of(self.job, &self.described, operation.phase_run);
             self.directory.operation(place, operation);
         }
     }

@@ -9,7 +9,7 @@ use prometheus_client::registry::Registry;
 use super::budget::{MoneyArguments, Planned, preview};
 use super::dry_run;
 use super::exit::Exit;
-use super::knee::{Asked, KneeArguments, knee};
+use super::knee::{KneeArguments, KneeSearch, knee};
 use super::out::{note, say};
 use super::session::{Settings, execute};
 use super::shard::{Sharding, parse_shard, parse_start};
@@ -18,7 +18,7 @@ use super::timeout;
 use crate::clock::wall_now;
 use crate::driver::Shard;
 use crate::experiment::short::{FORMS, Short};
-use crate::experiment::written::DEFAULT_SEED;
+use crate::experiment::spec::DEFAULT_SEED;
 use crate::experiment::{BUILT_IN, Experiment, load, resolve};
 use crate::metrics::listen;
 use crate::report::live::Live;
@@ -178,7 +178,7 @@ impl ShortArguments {
 }
 
 /// The experiment of a search: the short form at the first rate.
-fn of_knee(arguments: &Arguments, asked: Option<&Asked>) -> Result<(String, Option<String>), Exit> {
+fn of_knee(arguments: &Arguments, asked: Option<&KneeSearch>) -> Result<(String, Option<String>), Exit> {
     let short = &arguments.short;
     let Some(asked) = asked else {
         return match arguments.knee.given() {
@@ -200,7 +200,7 @@ fn of_knee(arguments: &Arguments, asked: Option<&Asked>) -> Result<(String, Opti
     Ok((asked.form.clone(), Some(format_rate(asked.limits.from))))
 }
 
-fn resolve_experiment(arguments: &Arguments, asked: Option<&Asked>) -> Result<Experiment, Exit> {
+fn resolve_experiment(arguments: &Arguments, asked: Option<&KneeSearch>) -> Result<Experiment, Exit> {
     let short = &arguments.short;
     let (form, rate) = of_knee(arguments, asked)?;
     let mut experiment: Experiment = if FORMS.contains(&form.as_str()) {

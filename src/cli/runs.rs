@@ -6,7 +6,7 @@ use super::exit::Exit;
 use crate::report::directory::{Environment, read_environment};
 use crate::report::json;
 use crate::report::seconds::series;
-use crate::summary::books;
+use crate::summary::consistency;
 use crate::summary::result::RunResult;
 use crate::summary::series::{Clocked, Series};
 
@@ -53,7 +53,7 @@ pub fn read(path: &Path, latencies: &[Clocked]) -> Result<Run, Exit> {
         std::fs::read_to_string(path.join("experiment.toml")).map_err(|e| of("experiment.toml", &e))?;
     let experiment = text.parse().map_err(|e: toml::de::Error| of("experiment.toml", &e.message()))?;
     let series = series(path, &result, latencies).map_err(Exit::input)?;
-    if let Some(problem) = books::problem(&result, &series) {
+    if let Some(problem) = consistency::problem(&result, &series) {
         return Err(Exit::input(format!("{}: {problem}", path.display())));
     }
     Ok(Run { path: path.to_path_buf(), result, environment, experiment, series })

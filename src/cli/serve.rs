@@ -16,10 +16,10 @@ use crate::machine::usable_memory_bytes;
 use crate::metrics::listen;
 use crate::net::tls::server_config;
 use crate::s3::credentials::Credentials;
+use crate::server::access_log::AccessLog;
 use crate::server::connections::Timeouts;
 use crate::server::inject::{Injector, Spec};
 use crate::server::metrics::ServerMetrics;
-use crate::server::truth::TruthLog;
 use crate::server::{Parts, Settings, run};
 use crate::units::{parse_duration, parse_size};
 
@@ -68,8 +68,8 @@ pub struct Arguments {
     #[arg(long, value_name = "FAULTS")]
     inject: Option<String>,
     /// Write down when each request came and left, as CSV
-    #[arg(long, value_name = "FILE")]
-    truth: Option<PathBuf>,
+    #[arg(long, value_name = "FILE", alias = "truth")]
+    access_log: Option<PathBuf>,
     /// Answer Prometheus on this address, at /metrics; port 0 takes a free one
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
@@ -121,8 +121,8 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let spec = arguments.inject.as_deref().map(Spec::parse).transpose().map_err(Exit::input)?;
-    let truth = arguments.truth.as_ref().map(|path| {
-        TruthLog::create(path).map_err(|e| Exit::input(format!("--truth {}: {e}", path.display())))
+    let access_log = arguments.access_log.as_ref().map(|path| {
+        AccessLog::create(path).map_err(|e| Exit::input(format!("--access-log {}: {e}", path.display())))
     });
     let life =
         parse_duration(&arguments.session_life).map_err(|e| Exit::input(format!("--session-life: {e}")))?;
@@ -153,7 +153,7 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         credentials,
         tls,
         injector: spec.map(Injector::new),
-        truth: truth.transpose()?,
+        access_log: access_log.transpose()?,
         metrics,
     };
     run(listener, parts, &shutdown).map_err(|e| Exit::store(format!("the server ended: {e}")))

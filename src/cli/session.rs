@@ -21,17 +21,17 @@ use crate::driver::background::Background;
 use crate::driver::clean::{Owned, clean};
 use crate::driver::{Control, DriverError, Job, Shard, Site, run, workers_for};
 use crate::experiment::Experiment;
-use crate::experiment::back::to_toml;
+use crate::experiment::to_toml::to_toml;
 use crate::machine::{Machine, peak_rss_bytes, usable_cores};
 use crate::report::directory::{Environment, RunDirectory, StoreFacts};
 use crate::report::json::{to_string, write_whole};
 use crate::report::live::Live;
 use crate::report::seconds::series;
 use crate::s3::credentials::CredentialSource;
-use crate::schedule::plan::{Stint, plan};
+use crate::schedule::plan::{PhaseRun, plan};
 use crate::store::Store;
 use crate::store::ownership::{KeySpace, RunId};
-use crate::store::url::web::shown;
+use crate::store::url::web::redacted as redacted_url;
 use crate::summary::estimates::judged;
 use crate::summary::limits::Means;
 use crate::summary::result::{ClientInfo, RunInfo, RunResult, SCHEMA, Window};
@@ -69,7 +69,7 @@ pub struct Settings {
 }
 
 /// What a run came to.
-pub struct Outcome {
+pub struct RunSummary {
     /// The result, as in `result.json`.
     pub result: RunResult,
     /// The run directory.
@@ -99,14 +99,14 @@ fn open_all(experiment: &Experiment, settings: &Settings) -> Result<Vec<Opened>,
 
 /// What a run does round by round, with the same objects and in the same directory. Without a word of its own it has one round: the
 /// plan.
-pub trait Rounds {
-    /// The stints of the first round, given those of the plan.
-    fn first(&mut self, plan: Vec<Stint>) -> Vec<Stint> {
+pub trait Passes {
+    /// The phase runs of the first round, given those of the plan.
+    fn first(&mut self, plan: Vec<PhaseRun>) -> Vec<PhaseRun> {
         plan
     }
 
-    /// The stints of the next round, given the result so far; `None` ends the run.
-    fn next(&mut self, result: &mut RunResult) -> Option<Vec<Stint>> {
+    /// The phase runs of the next round, given the result so far; `None` ends the run.
+    fn next(&mut self, result: &mut RunResult) -> Option<Vec<PhaseRun>> {
         let _ = result;
         None
     }
@@ -115,15 +115,15 @@ pub trait Rounds {
 /// The plan, once.
 struct Once;
 
-impl Rounds for Once {}
+impl Passes for Once {}
 
 /// Runs an experiment.
 ///
 /// # Errors
-/// When nothing could be measured: bad settings (2) or an unusable store (3). Trouble later is in [`Outcome::problem`], and
+/// When nothing could be measured: bad settings (2) or an unusable store (3). Trouble later is in [`RunSummary::problem`], and
 /// what was measured is kept.
-pub fn execute(asked: &Experiment, settings: &Settings) -> Result<Outcome, Exit> {
-    execute_rounds(asked, settings, &mut Once)
+pub fn execute(asked: &Experiment, settings: &Settings) -> Result<RunSummary, Exit> {
+    execute_passes(asked, settings, &mut Once)
 }
 
 /// Everything that is known before the first operation.
@@ -134,19 +134,19 @@ struct Ready {
     id: String,
     spaces: Vec<KeySpace>,
     environment: Environment,
-    stints: Vec<Stint>,
+    phase_runs: Vec<PhaseRun>,
     budget: Arc<Budget>,
 }
 
 /// Opens the stores and lays out the first round.
-fn ready(asked: &Experiment, settings: &Settings, rounds: &mut dyn Rounds) -> Result<Ready, Exit> {
+fn ready(asked: &Experiment, settings: &Settings, passes: &mut dyn Passes) -> Result<Ready, Exit> {
     let mut experiment = asked.clone();
     let sharding = settings.sharding.as_ref();
     if let Some(sharding) = sharding {
         shard::check(&experiment, sharding.shard)?;
     }
     let mut opened = open_all(&experiment, settings)?;
-    // From here on stores have the names that may be shown.
+    // From here on stores have the names that may be redacted_url.
     experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
     // And the run directory knows them by their URLs, so that it runs again elsewhere.
     experiment.named = opened.iter().filter_map(|o| Some((o.written.clone(), o.named.clone()?))).collect();
@@ -167,12 +167,12 @@ fn ready(asked: &Experiment, settings: &Settings, rounds: &mut dyn Rounds) -> Re
         environment.stores.push(facts);
         spaces.push(space);
     }
-    let stints = rounds.first(stints_of(&experiment, &opened)?);
-    budget.check(&stints)?;
+    let phase_runs = passes.first(stints_of(&experiment, &opened)?);
+    budget.check(&phase_runs)?;
     let shard = settings.shard();
     environment.workers =
-        settings.workers.unwrap_or_else(|| workers_for(&stints, usable_cores() as usize, shard));
-    Ok(Ready { experiment, opened, notes, id, spaces, environment, stints, budget: Arc::new(budget) })
+        settings.workers.unwrap_or_else(|| workers_for(&phase_runs, usable_cores() as usize, shard));
+    Ok(Ready { experiment, opened, notes, id, spaces, environment, phase_runs, budget: Arc::new(budget) })
 }
 
 impl Settings {
@@ -189,18 +189,18 @@ impl Settings {
     }
 }
 
-/// What the rounds brought.
+/// What the passes brought.
 struct Driven {
     job: Arc<Job>,
     result: RunResult,
     problem: Option<Exit>,
 }
 
-/// Carries the rounds out, one after another, until there is none or something is wrong.
+/// Carries the passes out, one after another, until there is none or something is wrong.
 fn drive(
     ready: &mut Ready,
     settings: &Settings,
-    rounds: &mut dyn Rounds,
+    passes: &mut dyn Passes,
     directory: &mut RunDirectory,
     progress: &Progress,
     control: &Arc<Control>,
@@ -216,12 +216,12 @@ fn drive(
         .collect();
     let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites, control));
     let workers = environment.workers;
-    let job_of = |stints: Vec<Stint>| {
+    let job_of = |phase_runs: Vec<PhaseRun>| {
         let announce =
             prepared.clone().map(|p| Box::new(move || p.announce()) as Box<dyn Fn() + Send + Sync>);
         Arc::new(Job {
             sites: sites.clone(),
-            stints: stints.into(),
+            phase_runs: phase_runs.into(),
             workers,
             block: Block::new(experiment.seed),
             tag: false,
@@ -231,7 +231,7 @@ fn drive(
             prepared: announce,
         })
     };
-    let mut job = job_of(std::mem::take(&mut ready.stints));
+    let mut job = job_of(std::mem::take(&mut ready.phase_runs));
     let means = Means { usable_cores: usable_cores(), workers };
     let origin_ns = now_ns();
     environment.origin_unix_s = wall_now().as_nanosecond() as f64 / 1e9;
@@ -252,8 +252,8 @@ fn drive(
         if problem.is_some() || control.stopped_at().is_some() {
             break;
         }
-        match rounds.next(&mut result) {
-            Some(stints) => job = job_of(stints),
+        match passes.next(&mut result) {
+            Some(phase_runs) => job = job_of(phase_runs),
             None => break,
         }
     }
@@ -268,12 +268,12 @@ fn drive(
 ///
 /// # Errors
 /// As [`execute`].
-pub fn execute_rounds(
+pub fn execute_passes(
     asked: &Experiment,
     settings: &Settings,
-    rounds: &mut dyn Rounds,
-) -> Result<Outcome, Exit> {
-    let mut ready = ready(asked, settings, rounds)?;
+    passes: &mut dyn Passes,
+) -> Result<RunSummary, Exit> {
+    let mut ready = ready(asked, settings, passes)?;
     let out_error = |e: std::io::Error| settings.out_error(&e);
     let (id, experiment) = (&ready.id, to_toml(&ready.experiment));
     let created = RunDirectory::create(&settings.out, id, &experiment, settings.record_operations);
@@ -287,8 +287,8 @@ pub fn execute_rounds(
         ready.opened.iter().filter_map(|o| o.credentials.clone()).collect(),
     );
     let progress =
-        Progress::new(&ready.experiment.stores, &ready.stints, settings.quiet, Arc::clone(&control));
-    let driven = drive(&mut ready, settings, rounds, &mut directory, &progress, &control);
+        Progress::new(&ready.experiment.stores, &ready.phase_runs, settings.quiet, Arc::clone(&control));
+    let driven = drive(&mut ready, settings, passes, &mut directory, &progress, &control);
     let Driven { job, mut result, mut problem } = driven;
     let interrupted = control.stopped_at().is_some();
     let partial = problem.is_some() || interrupted;
@@ -319,13 +319,13 @@ pub fn execute_rounds(
     result.cost = ready.budget.figures();
     conclude(&mut result, partial, &mut directory);
     let cleaned = directory.environment(&ready.environment).and_then(|()| directory.finish());
-    let judged = confide(&path, &mut result);
+    let judged = add_confidence_intervals(&path, &mut result);
     let kept = |what: String| Exit::results_kept(&what, &path);
     let written = cleaned.and(judged).err().map(|e| kept(e.to_string()));
     let problem = problem.or(written).or_else(|| judge(&result));
     // A run that ended badly has its report as well, if there is anything to report.
     let reported = of_run(&path).err().map(|exit| kept(exit.message));
-    Ok(Outcome { result, path, problem: problem.or(reported) })
+    Ok(RunSummary { result, path, problem: problem.or(reported) })
 }
 
 /// Writes the result of a run that is over, all but what is judged of it.
@@ -340,7 +340,7 @@ fn conclude(result: &mut RunResult, partial: bool, directory: &mut RunDirectory)
 ///
 /// # Errors
 /// When the log cannot be read back, or the result not written.
-pub fn confide(path: &Path, result: &mut RunResult) -> std::io::Result<()> {
+pub fn add_confidence_intervals(path: &Path, result: &mut RunResult) -> std::io::Result<()> {
     let wanted = [Clocked::Service, Clocked::Response];
     result.confidence = judged(&series(path, result, &wanted)?);
     write_whole(&path.join("result.json"), &to_string(result))
@@ -348,7 +348,7 @@ pub fn confide(path: &Path, result: &mut RunResult) -> std::io::Result<()> {
 
 /// The command line as it may be kept: without secrets.
 pub fn command_line() -> Vec<String> {
-    super::arguments().map(|word| redacted(&shown(&word)).into_owned()).collect()
+    super::arguments().map(|word| redacted(&redacted_url(&word)).into_owned()).collect()
 }
 
 /// Facts that are known before run `id`.
@@ -384,22 +384,22 @@ pub fn blank(settings: &Settings, id: &str, experiment: &str, seed: u64) -> RunR
 }
 
 /// The plan, with what was found of existing datasets in each store.
-fn stints_of(experiment: &Experiment, opened: &[Opened]) -> Result<Vec<Stint>, Exit> {
-    let mut stints = plan(&experiment.phases, experiment.layout(), opened.len());
+fn stints_of(experiment: &Experiment, opened: &[Opened]) -> Result<Vec<PhaseRun>, Exit> {
+    let mut phase_runs = plan(&experiment.phases, experiment.layout(), opened.len());
     let mut found = HashMap::new();
-    for stint in &mut stints {
-        let prefix = opened[stint.store].store.prefix();
-        let workload = &mut stint.phase.workload;
+    for phase_run in &mut phase_runs {
+        let prefix = opened[phase_run.store].store.prefix();
+        let workload = &mut phase_run.phase.workload;
         for dataset in workload.read.iter_mut().chain([&mut workload.written]).filter(|d| d.at.is_some()) {
             *dataset = dataset.below(prefix);
         }
-        let Some(read) = &mut stint.phase.workload.read else { continue };
+        let Some(read) = &mut phase_run.phase.workload.read else { continue };
         let Some(existing) = &mut read.existing else { continue };
-        let place = (stint.store, existing.location.clone(), read.count);
+        let place = (phase_run.store, existing.location.clone(), read.count);
         let objects = match found.get(&place) {
             Some(objects) => Arc::clone(objects),
             None => {
-                let objects = find_objects(&opened[stint.store], existing, read.count)?;
+                let objects = find_objects(&opened[phase_run.store], existing, read.count)?;
                 found.insert(place, Arc::clone(&objects));
                 objects
             }
@@ -407,7 +407,7 @@ fn stints_of(experiment: &Experiment, opened: &[Opened]) -> Result<Vec<Stint>, E
         read.count = objects.len();
         existing.found = Some(objects);
     }
-    Ok(stints)
+    Ok(phase_runs)
 }
 
 /// Problems that only the figures show.

@@ -11,7 +11,7 @@ use crate::driver::background::Background;
 use crate::driver::clean::markers;
 use crate::driver::{Control, Shard, Site};
 use crate::experiment::Experiment;
-use crate::experiment::back::to_toml;
+use crate::experiment::to_toml::to_toml;
 use crate::report::directory::Environment;
 use crate::rng::{hash_name, mix};
 use crate::schedule::plan::Order;
@@ -76,10 +76,10 @@ pub fn parse_start(text: &str) -> Result<jiff::Timestamp, String> {
 /// 2, with the reason.
 pub fn check(experiment: &Experiment, shard: Shard) -> Result<(), Exit> {
     for phase in &experiment.phases {
-        let lanes = phase.load.lanes() as u64;
-        if lanes < shard.of {
+        let connections = phase.load.slots() as u64;
+        if connections < shard.of {
             return Err(Exit::input(format!(
-                "--shard: phase '{}' has {lanes} operations in flight for {} shards; give it at least one each",
+                "--shard: phase '{}' has {connections} operations in flight for {} shards; give it at least one each",
                 phase.name, shard.of
             )));
         }
@@ -248,9 +248,9 @@ mod tests {
 
     #[test]
     fn shares_add_up() {
-        for (lanes, of) in [(100, 8), (8, 8), (9, 2), (1024, 3)] {
-            let total: usize = (0..of).map(|index| Shard { index, of }.share(lanes)).sum();
-            assert_eq!(total, lanes);
+        for (connections, of) in [(100, 8), (8, 8), (9, 2), (1024, 3)] {
+            let total: usize = (0..of).map(|index| Shard { index, of }.share(connections)).sum();
+            assert_eq!(total, connections);
         }
     }
 }

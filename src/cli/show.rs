@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::out::say;
 use crate::report::terminal::Detail;
 use crate::report::{json, terminal};
-use crate::summary::books;
+use crate::summary::consistency;
 
 /// Arguments of `plimsoll show`.
 #[derive(Debug, Args)]
@@ -31,7 +31,7 @@ pub struct Arguments {
 pub fn show(arguments: &Arguments) -> Result<(), Exit> {
     for run in &arguments.runs {
         let result = json::read(run).map_err(Exit::input)?;
-        if let Some(problem) = books::contradiction(&result) {
+        if let Some(problem) = consistency::contradiction(&result) {
             return Err(Exit::input(format!("{}: {problem}", run.display())));
         }
         let text = if arguments.json {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use super::exit::{Exit, block_on};
-use crate::experiment::written::NamedStore;
+use crate::experiment::spec::NamedStore;
 use crate::rng::entropy;
 use crate::s3::credentials::{CredentialError, CredentialSource, Credentials};
 use crate::store::Store;
@@ -19,7 +19,7 @@ use crate::store::gcs::{GcsStore, Tokens};
 use crate::store::http::OpenError;
 use crate::store::memory::MemoryStore;
 use crate::store::s3::S3Store;
-use crate::store::url::web::shown;
+use crate::store::url::web::redacted as redacted_url;
 use crate::store::url::{StoreUrl, parse};
 use crate::store::web::WebStore;
 use crate::text::redacted_document;
@@ -155,7 +155,7 @@ pub fn open_as(
     given: Option<CredentialSource>,
 ) -> Result<Opened, Exit> {
     let (resolved, named) = resolve(written, known)?;
-    let written = redacted_document(&shown(written)).into_owned();
+    let written = redacted_document(&redacted_url(written)).into_owned();
     let mut opened = Opened {
         written: written.clone(),
         store: Arc::new(MemoryStore::default()),
@@ -271,13 +271,13 @@ impl EmbeddedServer {
     ///
     /// # Errors
     /// Never, unless the loopback address has gone.
-    pub fn store(&self, shown: &str) -> Result<Arc<dyn Store>, Exit> {
+    pub fn store(&self, redacted_url: &str) -> Result<Arc<dyn Store>, Exit> {
         let text = format!("s3://{EMBEDDED_BUCKET}?endpoint={}&provider=embedded", self.url);
         let Ok(StoreUrl::S3(url)) = parse(&text, &|_| None) else {
             return Err(Exit::store("the embedded server's URL"));
         };
         let source = CredentialSource::fixed(self.credentials.clone());
-        let store = S3Store::open(*url, shown, Some(source), None).map_err(Exit::store)?;
+        let store = S3Store::open(*url, redacted_url, Some(source), None).map_err(Exit::store)?;
         Ok(Arc::new(store))
     }
 

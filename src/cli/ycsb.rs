@@ -12,7 +12,7 @@ use super::session::{Settings, execute};
 use super::stores;
 use super::timeout::TimeoutArgument;
 use crate::experiment::resolve;
-use crate::experiment::written::DEFAULT_SEED;
+use crate::experiment::spec::DEFAULT_SEED;
 use crate::experiment::ycsb::properties::{Family, Properties};
 use crate::experiment::ycsb::{Part, RecordEncoding, store_of, to_written};
 use crate::report::{json, terminal, ycsb};

@@ -31,7 +31,7 @@ pub enum BillError {
     },
     /// Nobody has so much.
     #[error("{offer}: the amount of {item} is beyond all bounds")]
-    Absurd {
+    Overflow {
         /// The offer.
         offer: String,
         /// Of what.
@@ -176,7 +176,7 @@ pub fn charges<'a>(
             _ => {}
         }
         charge(tariff, meter, usage, &mut each)
-            .ok_or_else(|| BillError::Absurd { offer: tariff.offer.clone(), item: meter.item.clone() })?;
+            .ok_or_else(|| BillError::Overflow { offer: tariff.offer.clone(), item: meter.item.clone() })?;
     }
     let used = [usage.stored, usage.egress_at(tariff), usage.cross_zone, usage.cross_region];
     let names =
@@ -190,7 +190,7 @@ pub fn charges<'a>(
         let meter = tariff.instances.iter().find(|m| m.item == *name);
         let meter = meter.ok_or_else(|| unpriced(tariff, &format!("machines of type {name}")))?;
         emit(meter, Quantity::whole(*seconds), 0, &mut each)
-            .ok_or_else(|| BillError::Absurd { offer: tariff.offer.clone(), item: name.clone() })?;
+            .ok_or_else(|| BillError::Overflow { offer: tariff.offer.clone(), item: name.clone() })?;
     }
     Ok(())
 }

@@ -42,7 +42,7 @@ pub enum ProjectError {
     Nothing(String),
     /// It is more than anybody pays for.
     #[error("a month of that would be more than 4 EiB or 10^15 requests; lower --scale")]
-    Absurd,
+    Overflow,
 }
 
 /// What was done per second of measuring, by kind of request.
@@ -159,7 +159,7 @@ pub fn project(
     };
     let whole = |per_s: f64, most: f64| {
         let n = (per_s * times * MONTH_S).round();
-        if n <= most { Ok(n as u64) } else { Err(ProjectError::Absurd) }
+        if n <= most { Ok(n as u64) } else { Err(ProjectError::Overflow) }
     };
     let count = |per_s: f64| -> Result<Option<String>, ProjectError> {
         Ok(Some(whole(per_s, 1e15)?).filter(|n| *n > 0).map(|n| n.to_string()))

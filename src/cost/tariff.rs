@@ -147,7 +147,7 @@ pub enum RuleName {
 
 /// A rule for people, with where it comes from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RuleSaid {
+pub struct PriceRule {
     /// Which.
     pub name: RuleName,
     /// In words.
@@ -186,7 +186,7 @@ pub struct Rules {
     /// Whether no more may leave in a month than is stored.
     pub egress_within_stored: bool,
     /// What they say, and where they come from.
-    pub said: Vec<RuleSaid>,
+    pub said: Vec<PriceRule>,
 }
 
 impl Rules {

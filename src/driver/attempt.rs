@@ -13,7 +13,7 @@ use super::slots::CallOff;
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::rng::Stream;
 use crate::schedule::Phase;
-use crate::store::{BodyChecksum, ErrorClass, Failure, Lane, Observer, Reply, Request, Timings};
+use crate::store::{BodyChecksum, Connection, ErrorClass, Failure, Observer, Reply, Request, Timings};
 use crate::workload::OperationKind;
 
 /// What is expected of an operation's answer.
@@ -46,7 +46,7 @@ impl Expected {
 pub struct Watcher<'a> {
     /// The worker's ground.
     pub context: &'a Context,
-    /// Number of the lane.
+    /// Number of the connection.
     pub id: usize,
     /// The operation that is due.
     pub task: Task,
@@ -132,14 +132,14 @@ pub struct Tries {
 }
 
 /// Why an attempt did not bring a reply.
-pub enum Ended {
+pub enum Unfinished {
     /// It failed.
     Failed(Failure),
     /// It was called off.
     CalledOff(CallOff),
 }
 
-/// Waits on the lane's timer, which is made when it is first needed.
+/// Waits on the connection's timer, which is made when it is first needed.
 pub async fn wait_until(timer: &mut Option<Timer>, at_ns: u64) {
     if timer.is_none() {
         *timer = Timer::new().ok();
@@ -155,34 +155,34 @@ pub fn backoff_ns(phase: &Phase, draw: u64, attempts: u32) -> u64 {
     draws.below(draw, ((50 * MILLISECOND) << attempts.min(7)).min(5_000 * MILLISECOND))
 }
 
-/// One request with its attempts; `timer` is the lane's, for the pauses between them.
+/// One request with its attempts; `timer` is the connection's, for the pauses between them.
 pub async fn tried(
     context: &Context,
-    lane: &mut dyn Lane,
+    connection: &mut dyn Connection,
     request: Request<'_>,
     watcher: &mut Watcher<'_>,
     tries: &mut Tries,
     timer: &mut Option<Timer>,
-) -> Result<Reply, Ended> {
+) -> Result<Reply, Unfinished> {
     let (task, phase) = (watcher.task, watcher.phase());
     let mut attempts = 0;
     loop {
         attempts += 1;
         tries.attempts += 1;
         watcher.at = watcher.expected.from;
-        let result = attempt(context, watcher.id, lane, request.clone(), watcher).await;
-        let result = result.and_then(|reply| check(reply, watcher.expected).map_err(Ended::Failed));
+        let result = attempt(context, watcher.id, connection, request.clone(), watcher).await;
+        let result = result.and_then(|reply| check(reply, watcher.expected).map_err(Unfinished::Failed));
         if phase.retries > 0 {
             let times = match &result {
                 Ok(reply) => reply.timings,
-                Err(Ended::Failed(failure)) => failure.timings,
-                Err(Ended::CalledOff(_)) => Timings::default(),
+                Err(Unfinished::Failed(failure)) => failure.timings,
+                Err(Unfinished::CalledOff(_)) => Timings::default(),
             };
             let took = times.end_ns.saturating_sub(times.start_ns);
             context.recorder.borrow_mut().attempted(context.number(task.phase), watcher.kind, took);
         }
         match result {
-            Err(Ended::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {
+            Err(Unfinished::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {
                 tries.spent.add_connections(&failure.timings);
                 tries.retries += 1;
                 let draw = (task.number << 20) + u64::from(tries.attempts);
@@ -198,17 +198,17 @@ pub async fn tried(
 async fn attempt(
     context: &Context,
     id: usize,
-    lane: &mut dyn Lane,
+    connection: &mut dyn Connection,
     request: Request<'_>,
     watcher: &mut Watcher<'_>,
-) -> Result<Reply, Ended> {
-    let mut execution = pin!(lane.execute(request, watcher));
+) -> Result<Reply, Unfinished> {
+    let mut execution = pin!(connection.execute(request, watcher));
     poll_fn(|cx| {
         if let Some(call_off) = context.slots.called_off(id) {
-            return Poll::Ready(Err(Ended::CalledOff(call_off)));
+            return Poll::Ready(Err(Unfinished::CalledOff(call_off)));
         }
         context.slots.remember(id, cx);
-        execution.as_mut().poll(cx).map(|r| r.map_err(Ended::Failed))
+        execution.as_mut().poll(cx).map(|r| r.map_err(Unfinished::Failed))
     })
     .await
 }

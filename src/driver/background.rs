@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::net::limits::timeout;
-use crate::store::{ErrorClass, Failure, Ignore, Lane, Listing, Observer, Reply, Request, Store, Timings};
+use crate::store::{
+    Connection, ErrorClass, Failure, Ignore, Listing, Observer, Reply, Request, Store, Timings,
+};
 
 /// Attempts of a request at most.
 const ATTEMPTS: u32 = 8;
 
 /// A connection for requests that no phase measures.
 pub struct Background {
-    lane: Box<dyn Lane>,
+    connection: Box<dyn Connection>,
     timeout: Duration,
     /// The request that the store did not answer in time.
     silent: Option<Failure>,
@@ -21,7 +23,7 @@ pub struct Background {
 impl Background {
     /// A connection to `store`; each exchange has the deadline of the process.
     pub fn new(store: &dyn Store) -> Background {
-        Background { lane: store.lane(0), timeout: timeout(), silent: None }
+        Background { connection: store.connection(0), timeout: timeout(), silent: None }
     }
 
     /// The same connection with a deadline of at most `most` for each exchange.
@@ -40,15 +42,16 @@ impl Background {
             return Err(failure.clone());
         }
         let began = now_ns();
-        let (lane, attempts) = (self.lane.as_mut(), if request.is_idempotent() { ATTEMPTS } else { 1 });
+        let (connection, attempts) =
+            (self.connection.as_mut(), if request.is_idempotent() { ATTEMPTS } else { 1 });
         let work = async {
             for attempt in 1..attempts {
-                match lane.execute(request.clone(), observer).await {
+                match connection.execute(request.clone(), observer).await {
                     Err(failure) if matches!(failure.status(), Some(429 | 503)) => pause(attempt).await,
                     result => return result,
                 }
             }
-            lane.execute(request.clone(), observer).await
+            connection.execute(request.clone(), observer).await
         };
         let result = within(self.timeout, began, work).await;
         self.silent = result.as_ref().err().filter(|f| f.class == ErrorClass::Timeout).cloned();
@@ -60,7 +63,7 @@ impl Background {
     /// # Errors
     /// The last failure, or [`ErrorClass::Timeout`] after the deadline of all attempts together.
     pub async fn insist(&mut self, request: Request<'_>) -> Result<Reply, Failure> {
-        insist(self.lane.as_mut(), request, self.timeout).await
+        insist(self.connection.as_mut(), request, self.timeout).await
     }
 }
 
@@ -68,12 +71,16 @@ impl Background {
 ///
 /// # Errors
 /// As [`Background::insist`].
-pub async fn insist(lane: &mut dyn Lane, request: Request<'_>, timeout: Duration) -> Result<Reply, Failure> {
+pub async fn insist(
+    connection: &mut dyn Connection,
+    request: Request<'_>,
+    timeout: Duration,
+) -> Result<Reply, Failure> {
     let began = now_ns();
     let mut last = None;
     let attempts = async {
         for attempt in 1..=ATTEMPTS {
-            let failure = match lane.execute(request.clone(), &mut Ignore).await {
+            let failure = match connection.execute(request.clone(), &mut Ignore).await {
                 Err(failure) if failure.is_retryable() && attempt < ATTEMPTS => failure,
                 result => return result,
             };

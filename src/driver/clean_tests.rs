@@ -45,7 +45,7 @@ fn foreign_objects_survive() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let space = space("");
     runtime.block_on(async {
-        let mut lane = store.lane(0);
+        let mut connection = store.connection(0);
         let foreign = [
             "precious".to_string(),
             format!("{}README", space.root()),
@@ -54,14 +54,17 @@ fn foreign_objects_survive() {
         ];
         let ours: Vec<String> = (0..2500).map(|i| format!("{}d/{i:08}", space.root())).collect();
         for key in foreign.iter().chain(&ours) {
-            lane.execute(Request::Put { key, body: Body::Whole("x".into()) }, &mut Ignore).await.unwrap();
+            connection
+                .execute(Request::Put { key, body: Body::Whole("x".into()) }, &mut Ignore)
+                .await
+                .unwrap();
         }
         let mut background = Background::new(&store);
         let owned = owned(Shard::default());
         let cleaned = clean(&store, &mut background, &space, &owned, |_| {}).await.unwrap();
         assert_eq!(cleaned, Cleaned { deleted: 2500, foreign: 1, ..Cleaned::default() });
         for key in &foreign {
-            lane.execute(Request::Get { key, range: None }, &mut Collect::default()).await.unwrap();
+            connection.execute(Request::Get { key, range: None }, &mut Collect::default()).await.unwrap();
         }
         let again = clean(&store, &mut background, &space, &owned, |_| {}).await.unwrap();
         assert_eq!(again.deleted, 0);
@@ -88,9 +91,10 @@ fn records_are_told_apart_from_those_of_others() {
     };
     let odd = ["user", "userx1", "thesis.txt", "user+12"].map(|name| format!("{}{name}", space.root()));
     runtime.block_on(async {
-        let mut lane = store.lane(0);
+        let mut connection = store.connection(0);
         for key in (0..300).map(key).chain(odd) {
-            lane.execute(Request::Put { key: &key, body: Body::Whole("x".into()) }, &mut Ignore)
+            connection
+                .execute(Request::Put { key: &key, body: Body::Whole("x".into()) }, &mut Ignore)
                 .await
                 .unwrap();
         }
@@ -104,7 +108,7 @@ fn records_are_told_apart_from_those_of_others() {
         for (n, there) in
             [(0, true), (99, true), (100, false), (199, false), (200, true), (249, true), (250, false)]
         {
-            let read = lane.execute(Request::Head { key: &key(n) }, &mut Ignore).await;
+            let read = connection.execute(Request::Head { key: &key(n) }, &mut Ignore).await;
             assert_eq!(read.is_ok(), there, "{n}");
         }
         let cleaned = clean(&store, &mut background, &space, &records(None), |_| {}).await.unwrap();

@@ -1,4 +1,4 @@
-//! What the tasks of one worker share, and the operation that is due: the ground that dispatcher and lanes both stand on.
+//! What the tasks of one worker share, and the operation that is due: the ground that dispatcher and connection slots both stand on.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -16,7 +16,7 @@ use crate::recorder::Edges;
 use crate::recorder::collector::Message;
 use crate::recorder::worker::WorkerRecorder;
 use crate::schedule::Phase;
-use crate::schedule::plan::Stint;
+use crate::schedule::plan::PhaseRun;
 use crate::workload::Sequence;
 
 /// What a worker thread needs.
@@ -36,9 +36,9 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Lanes that this worker contributes to a limit of `lanes` for all workers of all shards.
-    pub fn share(&self, lanes: usize) -> usize {
-        let here = self.job.shard.share(lanes);
+    /// Connection slots that this worker contributes to a limit of `slots` for all workers of all shards.
+    pub fn share(&self, slots: usize) -> usize {
+        let here = self.job.shard.share(slots);
         here / self.job.workers + usize::from(self.index < here % self.job.workers)
     }
 }
@@ -61,24 +61,24 @@ pub struct Context {
     /// The worker.
     pub worker: Rc<Worker>,
     /// Stints of the segment.
-    pub stints: Vec<Stint>,
+    pub phase_runs: Vec<PhaseRun>,
     /// The order.
     pub segment: Segment,
     /// The recorder.
     pub recorder: RefCell<WorkerRecorder>,
-    /// Lanes waiting for work, lanes at work.
+    /// Connection slots waiting for work, connection slots at work.
     pub slots: Slots,
-    /// Operations of open loops that are due and have no lane yet.
+    /// Operations of open loops that are due and have no connection slot yet.
     pub backlog: RefCell<VecDeque<Task>>,
     /// Operations of open loops that could not be handed out before their phase ended.
     pub rest: RefCell<Vec<Rest>>,
-    /// The closed loop that lanes may draw from: phase within the segment.
+    /// The closed loop that connection slots may draw from: phase within the segment.
     pub closed: Cell<Option<usize>>,
     /// Operations by number, one sequence per phase.
     pub sequences: RefCell<Vec<Sequence>>,
     /// Something changed that the dispatcher may be waiting for.
     pub changed: Notify,
-    /// Whether the dispatcher waits for the lanes to finish.
+    /// Whether the dispatcher waits for the connection slots to finish.
     pub draining: Cell<bool>,
     /// End of the last operation.
     pub last_end_ns: Cell<u64>,
@@ -89,20 +89,20 @@ pub struct Context {
 }
 
 impl Context {
-    /// The phase of a stint of the segment.
+    /// The phase of a phase run of the segment.
     pub fn phase(&self, index: usize) -> &Phase {
-        &self.stints[index].phase
+        &self.phase_runs[index].phase
     }
 
-    /// Lanes that this worker contributes to a limit of `lanes`.
-    pub fn share(&self, lanes: usize) -> usize {
-        self.worker.share(lanes)
+    /// Connection slots that this worker contributes to a limit of `slots`.
+    pub fn share(&self, slots: usize) -> usize {
+        self.worker.share(slots)
     }
 
     /// When a phase of the segment was ended before its time: by an interruption, or by the rule that ends its ramp.
     pub fn ended_at(&self, phase: usize) -> Option<u64> {
-        let stint = &self.stints[phase];
-        let cut = if stint.may_be_cut() { self.worker.control.cut_at(stint.ramp_of()) } else { None };
+        let phase_run = &self.phase_runs[phase];
+        let cut = if phase_run.may_be_cut() { self.worker.control.cut_at(phase_run.ramp_of()) } else { None };
         match (self.worker.control.stopped_at(), cut) {
             (Some(stopped), Some(cut)) => Some(stopped.min(cut)),
             (stopped, cut) => stopped.or(cut),

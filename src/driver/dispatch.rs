@@ -18,7 +18,7 @@ use crate::schedule::{Load, Role};
 pub async fn dispatch(context: &Context) -> io::Result<()> {
     let mut timer = Timer::new()?;
     let mut drain_ns = 0;
-    for (index, stint) in context.stints.iter().enumerate() {
+    for (index, phase_run) in context.phase_runs.iter().enumerate() {
         let edges = context.segment.edges[index];
         while now_ns() < edges.start_ns && context.ended_at(index).is_none() {
             // The start may be far away; an interruption must not wait for it.
@@ -27,12 +27,12 @@ pub async fn dispatch(context: &Context) -> io::Result<()> {
         if context.ended_at(index).is_some() {
             break;
         }
-        drain_ns = stint.phase.drain_ns;
+        drain_ns = phase_run.phase.drain_ns;
         let cpu = thread_cpu_ns();
         if context.worker.index == 0 {
             send(context, Message::Begin(context.number(index), edges, process_cpu_ns()));
         }
-        match stint.phase.load {
+        match phase_run.phase.load {
             Load::Closed { concurrency } => closed(context, &mut timer, index, concurrency).await?,
             Load::Open { in_flight, .. } => open(context, &mut timer, index, in_flight).await?,
         }
@@ -71,7 +71,7 @@ async fn closed(context: &Context, timer: &mut Timer, index: usize, concurrency:
     let edges = context.segment.edges[index];
     let by_time = phase.limit.duration_ns.map_or(u64::MAX, |d| edges.start_ns + d);
     if context.share(concurrency) == 0 && phase.limit.operations.is_some() {
-        // Without a lane this worker would never learn that the others have done all operations.
+        // Without a connection slot this worker would never learn that the others have done all operations.
         return Ok(());
     }
     context.closed.set(Some(index));
@@ -84,18 +84,18 @@ async fn closed(context: &Context, timer: &mut Timer, index: usize, concurrency:
 }
 
 async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usize) -> io::Result<()> {
-    let stint = &context.stints[index];
-    let phase = &stint.phase;
+    let phase_run = &context.phase_runs[index];
+    let phase = &phase_run.phase;
     let Load::Open { rate_per_s, arrival, .. } = phase.load else { return Ok(()) };
     let Edges { start_ns, .. } = context.segment.edges[index];
     let (worker, shard) = (context.worker.index as u64, context.worker.job.shard);
     let workers = context.worker.job.workers as u64;
     let (mine, of) = (shard.index + shard.of * worker, shard.of * workers);
-    let lanes = context.share(in_flight);
+    let slots = context.share(in_flight);
     let length = phase.limit.duration_ns.unwrap_or(u64::MAX);
     let end = start_ns.saturating_add(length);
     let count = phase.limit.operations.unwrap_or(u64::MAX);
-    let place = (stint.store, stint.number);
+    let place = (phase_run.store, phase_run.number);
     let first = context.worker.numbers.borrow().get(&place).copied().unwrap_or(0);
     let mut next = first;
     let mut arrivals = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name, first);
@@ -137,7 +137,7 @@ async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usi
         context.recorder.borrow_mut().intended(context.number(index), kind);
         let task = Task { phase: index, number, intended_ns: Some(intended), ready_ns: intended };
         context.backlog.borrow_mut().push_back(task);
-        context.slots.wake_one(lanes);
+        context.slots.wake_one(slots);
     }
     context.worker.numbers.borrow_mut().insert(place, next);
     let end = if length == u64::MAX { 0 } else { end };
@@ -147,13 +147,13 @@ async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usi
     Ok(())
 }
 
-/// Operations of one worker that wait for a lane, at most: 20 MB. Beyond it the dispatcher waits as well; their intended times stay.
+/// Operations of one worker that wait for a connection slot, at most: 20 MB. Beyond it the dispatcher waits as well; their intended times stay.
 const MOST_WAITING: usize = 500_000;
 
 /// A dispatcher that is so far behind its schedule at the end of a phase hands out no more: one second.
 const MOST_BEHIND_NS: u64 = 1_000 * MILLISECOND;
 
-/// Due operations between two chances for the lanes to run.
+/// Due operations between two chances for the connection slots to run.
 const BEFORE_YIELD: usize = 256;
 
 /// Waits for the intended time of an operation, and for room in the backlog, but not beyond the phase's end.
@@ -254,18 +254,18 @@ async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Resul
     Ok(())
 }
 
-/// The next operation for lane `id`, if one is due: from the backlog first, then from a closed loop.
+/// The next operation for connection slot `id`, if one is due: from the backlog first, then from a closed loop.
 pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Task> {
     if let Some(task) = context.backlog.borrow_mut().pop_front() {
         let phase = context.phase(task.phase);
-        // While another lane is idle, the operation could have begun when it was due: what is late then is the client.
-        let idle = context.slots.working() + 1 < context.share(phase.load.lanes()) && phase.cooldown_ns == 0;
+        // While another connection slot is idle, the operation could have begun when it was due: what is late then is the client.
+        let idle = context.slots.working() + 1 < context.share(phase.load.slots()) && phase.cooldown_ns == 0;
         let ready_ns = if idle { task.ready_ns } else { task.ready_ns.max(free_since_ns) };
         return Some(Task { ready_ns, ..task });
     }
     let index = context.closed.get()?;
     let phase = context.phase(index);
-    if id >= context.share(phase.load.lanes()) {
+    if id >= context.share(phase.load.slots()) {
         return None;
     }
     // Without all of its objects the run cannot go on.
@@ -276,7 +276,7 @@ pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Tas
     }
     let edges = context.edges(index);
     let by_time = phase.limit.duration_ns.map_or(u64::MAX, |d| edges.start_ns + d).min(edges.end_ns);
-    // The end of the lane's last operation is as good a clock as any; it is a few microseconds old.
+    // The end of the connection slot's last operation is as good a clock as any; it is a few microseconds old.
     let now = if free_since_ns > 0 { free_since_ns } else { now_ns() };
     if now >= by_time {
         return None;

@@ -1,19 +1,19 @@
-//! Lets the schedule loose on a store: workers, lanes, deadlines, drains. It counts nothing itself; the recorder does.
+//! Lets the schedule loose on a store: workers, connection slots, deadlines, drains. It counts nothing itself; the recorder does.
 //!
-//! A worker is an OS thread with its own runtime, its own lanes and its own recorder ([`worker`]). Within a worker, a
-//! dispatcher hands out operations when they are due ([`dispatch`]) and one task per lane carries them out
+//! A worker is an OS thread with its own runtime, its own connection slots and its own recorder ([`worker`]). Within a worker, a
+//! dispatcher hands out operations when they are due ([`dispatch`]) and one task per connection slot carries them out
 //! ([`operation`]). Workers share one thing on the hot path: the counter that numbers the operations of a closed loop.
 
 pub mod attempt;
 pub mod background;
 pub mod clean;
+pub mod compound;
 pub mod content;
 pub mod context;
 pub mod dispatch;
 pub mod multipart;
 pub mod operation;
 pub mod records;
-pub mod several;
 pub mod slots;
 pub mod worker;
 
@@ -30,7 +30,7 @@ use crate::recorder::Edges;
 use crate::recorder::collector::{Collector, Listener, Message, WindowState};
 use crate::recorder::log::Logged;
 use crate::schedule::Role;
-use crate::schedule::plan::{Stint, segments};
+use crate::schedule::plan::{PhaseRun, segments};
 use crate::store::Store;
 use crate::store::ownership::KeySpace;
 use crate::workload::Dataset;
@@ -129,10 +129,10 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Lanes that this shard contributes to a limit of `lanes`.
-    pub fn share(self, lanes: usize) -> usize {
+    /// Connection slots that this shard contributes to a limit of `slots`.
+    pub fn share(self, slots: usize) -> usize {
         let (index, of) = (self.index as usize, self.of as usize);
-        lanes / of + usize::from(index < lanes % of)
+        slots / of + usize::from(index < slots % of)
     }
 }
 
@@ -161,7 +161,7 @@ pub struct Job {
     /// The stores.
     pub sites: Vec<Site>,
     /// Stints in order.
-    pub stints: Arc<[Stint]>,
+    pub phase_runs: Arc<[PhaseRun]>,
     /// Worker threads.
     pub workers: usize,
     /// Contents.
@@ -172,23 +172,23 @@ pub struct Job {
     pub log: bool,
     /// The part of the experiment that is ours.
     pub shard: Shard,
-    /// When the first stint that is not `prepare` begins, at the earliest; further stretches then follow a timetable.
+    /// When the first phase run that is not `prepare` begins, at the earliest; further stretches then follow a timetable.
     pub start_at_ns: Option<u64>,
     /// Called once everything is prepared.
     pub prepared: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// Worker threads for these stints on a machine with `cores` cores: no more than there are cores or lanes, and never so many that a
+/// Worker threads for these phase runs on a machine with `cores` cores: no more than there are cores or connection slots, and never so many that a
 /// worker's share of an open loop's in-flight limit becomes too small to act as one limit.
-pub fn workers_for(stints: &[Stint], cores: usize, shard: Shard) -> usize {
-    let lanes = |s: &Stint| shard.share(s.phase.load.lanes());
-    let useful = stints.iter().map(lanes).max().unwrap_or(1);
-    let open = stints.iter().filter(|s| s.phase.load.is_open()).map(|s| lanes(s).div_ceil(64));
+pub fn workers_for(phase_runs: &[PhaseRun], cores: usize, shard: Shard) -> usize {
+    let slots = |s: &PhaseRun| shard.share(s.phase.load.slots());
+    let useful = phase_runs.iter().map(slots).max().unwrap_or(1);
+    let open = phase_runs.iter().filter(|s| s.phase.load.is_open()).map(|s| slots(s).div_ceil(64));
     let most = open.min().unwrap_or(cores);
     useful.min(most).clamp(1, cores.max(1))
 }
 
-/// Runs all stints and returns their sums. `origin_ns` is second 0 of the interval log.
+/// Runs all phase runs and returns their sums. `origin_ns` is second 0 of the interval log.
 ///
 /// # Errors
 /// See [`DriverError`]; the sums so far have reached the listener.
@@ -200,18 +200,18 @@ pub fn run(
 ) -> Result<Vec<WindowState>, DriverError> {
     let (sender, receiver) = channel();
     std::thread::scope(|scope| {
-        let stints = job.stints.len();
+        let phase_runs = job.phase_runs.len();
         let workers = job.workers;
         let collecting = scope.spawn(move || {
             let mut watch = Watch { inner: listener, failures: Vec::new() };
-            let windows = Collector::new(origin_ns, stints, workers, &mut watch).run(&receiver);
+            let windows = Collector::new(origin_ns, phase_runs, workers, &mut watch).run(&receiver);
             (windows, watch.failures)
         });
         let outcome = drive(job, origin_ns, control, &sender);
         drop(sender);
         let (windows, failures) = collecting.join().map_err(|_| DriverError::Panic)?;
         outcome?;
-        check_prepared(&job.stints, &windows, &failures)?;
+        check_prepared(&job.phase_runs, &windows, &failures)?;
         Ok(windows)
     })
 }
@@ -235,8 +235,8 @@ impl Listener for Watch<'_> {
         self.inner.finished(windows);
     }
 
-    fn closed(&mut self, stint: usize, window: &WindowState) -> bool {
-        self.inner.closed(stint, window)
+    fn closed(&mut self, phase_run: usize, window: &WindowState) -> bool {
+        self.inner.closed(phase_run, window)
     }
 
     fn logged(&mut self, operations: &[Logged]) {
@@ -250,11 +250,11 @@ impl Listener for Watch<'_> {
 }
 
 fn check_prepared(
-    stints: &[Stint],
+    phase_runs: &[PhaseRun],
     windows: &[WindowState],
     failures: &[(String, String)],
 ) -> Result<(), DriverError> {
-    let phases = stints.iter().map(|s| &s.phase);
+    let phases = phase_runs.iter().map(|s| &s.phase);
     for (phase, window) in phases.zip(windows).filter(|(p, _)| p.role == Role::Prepare) {
         let failed: u64 = window.tallies.values().map(crate::recorder::tally::Tally::failures).sum();
         let class = window.tallies.values().flat_map(|t| t.errors.keys()).next();
@@ -272,23 +272,23 @@ fn check_prepared(
     Ok(())
 }
 
-/// One segment of stints, as sent to every worker.
+/// One segment of phase runs, as sent to every worker.
 #[derive(Clone)]
 pub struct Segment {
-    /// Number of the first stint.
+    /// Number of the first phase run.
     pub first: usize,
     /// Number of the store.
     pub store: usize,
-    /// Edges of the stints.
+    /// Edges of the phase runs.
     pub edges: Vec<Edges>,
-    /// What each stint's closed loop counts its operations with; stints of one phase on one store share theirs.
+    /// What each phase run's closed loop counts its operations with; phase runs of one phase on one store share theirs.
     pub counters: Vec<Arc<AtomicU64>>,
-    /// First operation number that a stint's closed loop must not begin.
+    /// First operation number that a phase run's closed loop must not begin.
     pub limits: Vec<Option<u64>>,
 }
 
 /// What a worker says when it has done a segment.
-pub struct SegmentDone {
+pub struct SegmentReport {
     /// End of its last operation.
     pub last_end_ns: u64,
     /// A system error that kept it from working.
@@ -322,11 +322,11 @@ fn drive(
     let mut result = Ok(());
     let mut counters = Counters::default();
     let (mut measuring, mut planned_ns) = (false, None);
-    for range in segments(&job.stints) {
+    for range in segments(&job.phase_runs) {
         if control.stopped_at().is_some() {
             break;
         }
-        let first = &job.stints[range.start];
+        let first = &job.phase_runs[range.start];
         if first.may_be_cut() && control.cut_at(first.ramp_of()).is_some() {
             continue;
         }
@@ -364,7 +364,7 @@ fn drive(
 /// A worker as the driver holds it.
 struct Hand {
     orders: Option<Sender<Segment>>,
-    reports: Receiver<SegmentDone>,
+    reports: Receiver<SegmentReport>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
@@ -378,7 +378,7 @@ const TIMETABLE_GAP_NS: u64 = 1_000 * MILLISECOND;
 type Counters = HashMap<(usize, usize), Arc<AtomicU64>>;
 
 /// A segment is over.
-struct Done {
+struct SegmentEnd {
     failed: u64,
     /// When the next one begins, where a timetable can say so.
     next_ns: Option<u64>,
@@ -386,16 +386,16 @@ struct Done {
 
 /// Lays out one segment from `at` on.
 fn lay_out(job: &Job, range: std::ops::Range<usize>, mut at: u64, counters: &mut Counters) -> Segment {
-    let stints = &job.stints[range.clone()];
+    let phase_runs = &job.phase_runs[range.clone()];
     let mut segment = Segment {
         first: range.start,
-        store: stints[0].store,
+        store: phase_runs[0].store,
         edges: Vec::new(),
         counters: Vec::new(),
         limits: Vec::new(),
     };
-    for stint in stints {
-        let limit = stint.phase.limit;
+    for phase_run in phase_runs {
+        let limit = phase_run.phase.limit;
         // Where a number of operations ends the phase, its window ends with the last of them.
         let end_ns = match (limit.operations, limit.duration_ns) {
             (None, Some(duration)) => at + duration,
@@ -403,7 +403,7 @@ fn lay_out(job: &Job, range: std::ops::Range<usize>, mut at: u64, counters: &mut
         };
         segment.edges.push(Edges { start_ns: at, end_ns });
         at = end_ns;
-        let counter = counters.entry((stint.store, stint.number)).or_default();
+        let counter = counters.entry((phase_run.store, phase_run.number)).or_default();
         let first = job.shard.of * counter.load(Ordering::Relaxed);
         segment.limits.push(limit.operations.map(|operations| first + operations));
         segment.counters.push(Arc::clone(counter));
@@ -420,7 +420,7 @@ fn run_segment(
     messages: &Sender<Message>,
     hands: &[Hand],
     counters: &mut Counters,
-) -> Result<Done, DriverError> {
+) -> Result<SegmentEnd, DriverError> {
     let at = planned_ns.unwrap_or(0).max(now_ns() + LEAD_NS);
     let segment = lay_out(job, range.clone(), at, counters);
     for hand in hands {
@@ -445,7 +445,7 @@ fn run_segment(
         let _ = messages.send(Message::End(range.start, Edges { start_ns, end_ns }, process_cpu_ns()));
     }
     for (counter, limit) in segment.counters.iter().zip(&segment.limits) {
-        // Lanes that found the limit reached have counted beyond it; a repeat goes on at the limit.
+        // Connection slots that found the limit reached have counted beyond it; a repeat goes on at the limit.
         if let Some(limit) = limit {
             let most = limit.saturating_sub(job.shard.index).div_ceil(job.shard.of);
             counter.fetch_min(most, Ordering::Relaxed);
@@ -453,5 +453,5 @@ fn run_segment(
     }
     let _ = messages.send(Message::Closed(range));
     let ended = segment.edges.last().map(|e| e.end_ns).filter(|end| *end != u64::MAX);
-    Ok(Done { failed, next_ns: ended.map(|end| end + TIMETABLE_GAP_NS) })
+    Ok(SegmentEnd { failed, next_ns: ended.map(|end| end + TIMETABLE_GAP_NS) })
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::attempt::{Ended, Tries, Watcher, backoff_ns, tried, wait_until};
+use super::attempt::{Tries, Unfinished, Watcher, backoff_ns, tried, wait_until};
 use super::background::insist;
 use super::content::Content;
 use super::context::Context;
@@ -16,15 +16,17 @@ use crate::clock::{Timer, now_ns};
 use crate::schedule::Phase;
 use crate::store::integrity::check_upload;
 use crate::store::ownership::OwnedKey;
-use crate::store::{BodyChecksum, ErrorClass, Failure, Lane, Observer, PartTag, Reply, Request, Timings};
+use crate::store::{
+    BodyChecksum, Connection, ErrorClass, Failure, Observer, PartTag, Reply, Request, Timings,
+};
 use crate::workload::dataset::Upload;
 
-/// The lanes of one upload: the operation's own, and as many more as it has parts in flight.
-pub struct Lanes<'a> {
+/// The connections of one upload: the operation's own, and as many more as it has parts in flight.
+pub struct Connections<'a> {
     /// The operation's own.
-    pub own: &'a mut dyn Lane,
+    pub own: &'a mut dyn Connection,
     /// The others.
-    pub more: &'a mut [Box<dyn Lane>],
+    pub more: &'a mut [Box<dyn Connection>],
 }
 
 /// An upload as it was done.
@@ -38,18 +40,18 @@ pub struct Uploaded {
 /// Writes `content` under `key` in parts. The phase's timeout holds for each request, and for any part to come to its end.
 pub async fn put(
     context: &Context,
-    lanes: Lanes<'_>,
+    connections: Connections<'_>,
     key: &str,
     (content, upload): (&Content, &Upload),
     watcher: &mut Watcher<'_>,
     tries: &mut Tries,
     timer: &mut Option<Timer>,
-) -> Result<Uploaded, Ended> {
-    let Lanes { own, more } = lanes;
+) -> Result<Uploaded, Unfinished> {
+    let Connections { own, more } = connections;
     let begun = tried(context, own, Request::CreateMultipart { key }, watcher, tries, timer).await?;
     let Some(upload_id) = begun.upload_id else {
         let message = "the store began a multipart upload without naming it";
-        return Err(Ended::Failed(Failure::new(ErrorClass::Corrupt, message, begun.timings)));
+        return Err(Unfinished::Failed(Failure::new(ErrorClass::Corrupt, message, begun.timings)));
     };
     let parts = Parts {
         context,
@@ -63,7 +65,7 @@ pub async fn put(
         done: RefCell::default(),
     };
     let result = parts.send(own, more).await;
-    let Done { mut tags, times, attempts, retries } = parts.done.into_inner();
+    let SentParts { mut tags, times, attempts, retries } = parts.done.into_inner();
     tries.attempts += attempts;
     tries.retries += retries;
     tries.spent.add_connections(&times);
@@ -95,28 +97,28 @@ pub async fn put(
 
 async fn complete(
     context: &Context,
-    lane: &mut dyn Lane,
+    connection: &mut dyn Connection,
     (key, upload_id): (&str, &str),
     sent: &[(PartTag, u64)],
     watcher: &mut Watcher<'_>,
     tries: &mut Tries,
     timer: &mut Option<Timer>,
-) -> Result<Uploaded, Ended> {
+) -> Result<Uploaded, Unfinished> {
     watcher.extend();
     let parts: Vec<PartTag> = sent.iter().map(|(tag, _)| tag.clone()).collect();
     let request = Request::CompleteMultipart { key, upload_id, parts: &parts };
-    let reply = tried(context, lane, request, watcher, tries, timer).await?;
+    let reply = tried(context, connection, request, watcher, tries, timer).await?;
     let profile = watcher.site().store.profile();
     let done = PartTag { etag: reply.etag.clone().unwrap_or_default(), checksum: reply.checksum.clone() };
     match check_upload(profile, sent, &done) {
         Ok(checked) => Ok(Uploaded { reply, checked }),
-        Err(what) => Err(Ended::Failed(Failure::new(ErrorClass::Corrupt, what, reply.timings))),
+        Err(what) => Err(Unfinished::Failed(Failure::new(ErrorClass::Corrupt, what, reply.timings))),
     }
 }
 
 /// What has been sent so far.
 #[derive(Default)]
-struct Done {
+struct SentParts {
     /// Number, tag and length of each part.
     tags: Vec<(u32, PartTag, u64)>,
     /// First and last byte of content, and connections made.
@@ -136,7 +138,7 @@ struct Parts<'a, 'w> {
     part_size: u64,
     /// Number of the next part that nobody has taken.
     next: Cell<u64>,
-    done: RefCell<Done>,
+    done: RefCell<SentParts>,
 }
 
 /// What a part's request is asked to bear.
@@ -156,23 +158,27 @@ impl Observer for PartObserver<'_> {
 }
 
 impl Parts<'_, '_> {
-    /// Sends all parts on all lanes; the first failure ends the others.
-    async fn send(&self, own: &mut dyn Lane, more: &mut [Box<dyn Lane>]) -> Result<(), Ended> {
+    /// Sends all parts on all connections; the first failure ends the others.
+    async fn send(
+        &self,
+        own: &mut dyn Connection,
+        more: &mut [Box<dyn Connection>],
+    ) -> Result<(), Unfinished> {
         let id = self.watcher.id;
         let mut senders = FuturesUnordered::new();
         senders.push(self.sender(own));
-        for lane in more {
-            senders.push(self.sender(lane.as_mut()));
+        for connection in more {
+            senders.push(self.sender(connection.as_mut()));
         }
         poll_fn(|cx| {
             if let Some(call_off) = self.context.slots.called_off(id) {
-                return Poll::Ready(Err(Ended::CalledOff(call_off)));
+                return Poll::Ready(Err(Unfinished::CalledOff(call_off)));
             }
             self.context.slots.remember(id, cx);
             loop {
                 match senders.poll_next_unpin(cx) {
                     Poll::Ready(Some(Ok(()))) => {}
-                    Poll::Ready(Some(Err(failure))) => return Poll::Ready(Err(Ended::Failed(failure))),
+                    Poll::Ready(Some(Err(failure))) => return Poll::Ready(Err(Unfinished::Failed(failure))),
                     Poll::Ready(None) => return Poll::Ready(Ok(())),
                     Poll::Pending => return Poll::Pending,
                 }
@@ -181,8 +187,8 @@ impl Parts<'_, '_> {
         .await
     }
 
-    /// Sends part after part on one lane until there are no more.
-    async fn sender(&self, lane: &mut dyn Lane) -> Result<(), Failure> {
+    /// Sends part after part on one connection until there are no more.
+    async fn sender(&self, connection: &mut dyn Connection) -> Result<(), Failure> {
         let size = self.content.total();
         let count = size.div_ceil(self.part_size).max(1);
         let mut timer = None;
@@ -194,7 +200,7 @@ impl Parts<'_, '_> {
             self.next.set(number + 1);
             let from = (number - 1) * self.part_size;
             let end = (from + self.part_size).min(size);
-            let reply = self.part(lane, number as u32, (from, end), &mut timer).await?;
+            let reply = self.part(connection, number as u32, (from, end), &mut timer).await?;
             let Some(etag) = reply.etag else {
                 let message = format!("the store gave no ETag for part {number}");
                 return Err(Failure::new(ErrorClass::Corrupt, message, reply.timings));
@@ -209,7 +215,7 @@ impl Parts<'_, '_> {
     /// One part with its attempts.
     async fn part(
         &self,
-        lane: &mut dyn Lane,
+        connection: &mut dyn Connection,
         number: u32,
         (from, end): (u64, u64),
         timer: &mut Option<Timer>,
@@ -223,7 +229,7 @@ impl Parts<'_, '_> {
             let request = Request::UploadPart { key, upload_id, number, body };
             let mut observer =
                 PartObserver { checksum: self.watcher.expected.declared, tag: self.watcher.tag.as_deref() };
-            let result = lane.execute(request, &mut observer).await;
+            let result = connection.execute(request, &mut observer).await;
             if self.phase.retries > 0 {
                 let times = match &result {
                     Ok(reply) => reply.timings,
@@ -253,7 +259,7 @@ impl Parts<'_, '_> {
     }
 }
 
-impl Done {
+impl SentParts {
     /// Adds an attempt that is made again.
     fn retried(&mut self, failed: &Timings) {
         self.retries += 1;
@@ -272,6 +278,6 @@ impl Done {
 }
 
 /// Gives the upload up, for at most ten seconds; what is left then is found by clean-up.
-async fn abort(lane: &mut dyn Lane, key: OwnedKey<'_>, upload_id: &str) {
-    let _ = insist(lane, Request::AbortMultipart { key, upload_id }, Duration::from_secs(10)).await;
+async fn abort(connection: &mut dyn Connection, key: OwnedKey<'_>, upload_id: &str) {
+    let _ = insist(connection, Request::AbortMultipart { key, upload_id }, Duration::from_secs(10)).await;
 }

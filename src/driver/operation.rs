@@ -1,4 +1,4 @@
-//! One lane at work: takes the operation that is due, carries it out with its attempts and its deadline, and has it
+//! One connection at work: takes the operation that is due, carries it out with its attempts and its deadline, and has it
 //! recorded.
 
 use std::fs::File;
@@ -8,26 +8,30 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use super::Site;
-use super::attempt::{Ended, Expected, Tries, Watcher, tried, wait_until};
+use super::attempt::{Expected, Tries, Unfinished, Watcher, tried, wait_until};
+use super::compound;
 use super::content::{Content, FileContent};
 use super::context::{Context, Task};
 use super::dispatch::next_task;
-use super::multipart::{self, Lanes};
+use super::multipart::{self, Connections};
 use super::records::encode;
-use super::several;
 use super::slots::CallOff;
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::recorder::collector::Message;
-use crate::recorder::{Completed, Outcome};
+use crate::recorder::{Completed, OperationResult};
 use crate::schedule::{Phase, Verify};
 use crate::store::integrity::cheapest;
-use crate::store::{BodyChecksum, ErrorClass, Failure, Ignore, Lane, Reply, Request, Timings};
+use crate::store::{BodyChecksum, Connection, ErrorClass, Failure, Ignore, Reply, Request, Timings};
 use crate::workload::dataset::UNKNOWN_SIZE;
 use crate::workload::{Dataset, Operation, OperationKind};
 
-/// Carries out operations until the lanes are sent home; gives the lane back.
-pub async fn lane_loop(context: Rc<Context>, id: usize, mut lane: Box<dyn Lane>) -> Box<dyn Lane> {
-    let mut state = LaneState::default();
+/// Carries out operations until the connections are sent home; gives the connection back.
+pub async fn slot_loop(
+    context: Rc<Context>,
+    id: usize,
+    mut connection: Box<dyn Connection>,
+) -> Box<dyn Connection> {
+    let mut state = SlotState::default();
     let mut free_since_ns = 0;
     loop {
         let task = poll_fn(|cx| {
@@ -38,15 +42,15 @@ pub async fn lane_loop(context: Rc<Context>, id: usize, mut lane: Box<dyn Lane>)
                 Some(task) => Poll::Ready(Some(task)),
                 None => {
                     context.slots.wait(id, cx);
-                    // A lane that waits is free for whatever comes.
+                    // A connection that waits is free for whatever comes.
                     free_since_ns = 0;
                     Poll::Pending
                 }
             }
         });
-        let Some(task) = task.await else { return lane };
+        let Some(task) = task.await else { return connection };
         context.slots.got_work(id);
-        free_since_ns = carry_out(&context, id, lane.as_mut(), task, &mut state).await;
+        free_since_ns = carry_out(&context, id, connection.as_mut(), task, &mut state).await;
         context.slots.finished(id);
         // Only a drain waits for single operations; waking the dispatcher for each would cost a system call.
         if context.draining.get() && context.slots.working() == 0 {
@@ -78,25 +82,25 @@ struct Keys {
     start_after: String,
 }
 
-/// What a lane keeps from operation to operation.
+/// What a connection keeps from operation to operation.
 #[derive(Default)]
-struct LaneState {
+struct SlotState {
     keys: Keys,
     timer: Option<Timer>,
     refused: u32,
-    /// Further lanes, for parts that are sent at once.
-    more: Vec<Box<dyn Lane>>,
+    /// Further connections, for parts that are sent at once.
+    more: Vec<Box<dyn Connection>>,
     /// The file that was sent last.
     file: Option<(PathBuf, Rc<FileContent>)>,
-    /// Whether the lane was busy with the last operation beyond its end.
+    /// Whether the connection was busy with the last operation beyond its end.
     looked_after: bool,
     /// Whether a request of the last operation was withheld.
     withheld: bool,
 }
 
 /// A closed loop against a dead server would otherwise spin, a hundred thousand failures a second; after the first
-/// connection failure a lane waits 10 ms before its next operation, then twice as long each time, at most a second.
-async fn pause_after_refusal(state: &mut LaneState) {
+/// connection failure a connection waits 10 ms before its next operation, then twice as long each time, at most a second.
+async fn pause_after_refusal(state: &mut SlotState) {
     let pause = ((10 * MILLISECOND) << state.refused.min(7)) / 2;
     wait_until(&mut state.timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
 }
@@ -114,7 +118,7 @@ fn content_of(
     phase: &Phase,
     dataset: &Dataset,
     operation: &Operation,
-    state: &mut LaneState,
+    state: &mut SlotState,
 ) -> Result<Content, Failure> {
     if phase.workload.sink.is_some() {
         // What is written to files is not compared, so its content need not be known.
@@ -151,9 +155,9 @@ fn sink_of(phase: &Phase, dataset: &Dataset, index: u64) -> Result<Option<File>,
 async fn carry_out(
     context: &Context,
     id: usize,
-    lane: &mut dyn Lane,
+    connection: &mut dyn Connection,
     task: Task,
-    state: &mut LaneState,
+    state: &mut SlotState,
 ) -> u64 {
     let phase = context.phase(task.phase);
     let operation = context.sequences.borrow_mut()[task.phase].at(task.number);
@@ -167,7 +171,8 @@ async fn carry_out(
         Err(failure) => {
             let start_ns = failure.timings.start_ns;
             context.recorder.borrow_mut().started(operation.kind, start_ns);
-            let ending = Ending { result: Err(Ended::Failed(failure)), tries: Tries::default(), start_ns };
+            let ending =
+                Ending { result: Err(Unfinished::Failed(failure)), tries: Tries::default(), start_ns };
             return settle(context, task, &operation, ending, state);
         }
     };
@@ -187,8 +192,8 @@ async fn carry_out(
     };
     let mut tries = Tries::default();
     let doing = Doing { operation: &operation, dataset, content: &content };
-    let mut result = conduct(doing, lane, request, &mut watcher, &mut tries, state).await;
-    if let (Err(Ended::Failed(failure)), Some(fault)) = (&mut result, content.fault()) {
+    let mut result = conduct(doing, connection, request, &mut watcher, &mut tries, state).await;
+    if let (Err(Unfinished::Failed(failure)), Some(fault)) = (&mut result, content.fault()) {
         (failure.class, failure.message) = (ErrorClass::File, fault);
     }
     let start_ns = watcher.start_ns;
@@ -207,12 +212,12 @@ struct Doing<'a> {
 /// Makes the requests of one operation.
 async fn conduct(
     doing: Doing<'_>,
-    lane: &mut dyn Lane,
+    connection: &mut dyn Connection,
     request: Request<'_>,
     watcher: &mut Watcher<'_>,
     tries: &mut Tries,
-    state: &mut LaneState,
-) -> Result<Reply, Ended> {
+    state: &mut SlotState,
+) -> Result<Reply, Unfinished> {
     let Doing { operation, dataset, content } = doing;
     let (context, site) = (watcher.context, watcher.site());
     let upload = &dataset.upload;
@@ -220,44 +225,52 @@ async fn conduct(
         Request::Get { key, .. } if operation.kind == OperationKind::ReadModifyWrite => {
             let declared = declared_of(dataset, site);
             let timer = &mut state.timer;
-            several::read_modify_write(context, lane, key, content, declared, watcher, tries, timer).await
+            compound::read_modify_write(context, connection, key, content, declared, watcher, tries, timer)
+                .await
         }
         Request::Get { key, .. } if operation.kind == OperationKind::Scan => {
             let prefix = dataset.prefix(site.space.root());
             let what = (prefix.as_str(), key, operation.length);
-            several::scan(context, lane, what, watcher, tries, &mut state.timer).await
+            compound::scan(context, connection, what, watcher, tries, &mut state.timer).await
         }
         Request::Put { key, .. } if upload.part_size > 0 && content.total() > upload.part_size => {
             let parts = content.total().div_ceil(upload.part_size) as usize;
-            let lanes = upload.in_flight.min(parts);
-            while state.more.len() + 1 < lanes {
-                state.more.push(site.store.lane(watcher.id + state.more.len() + 1));
+            let connections = upload.in_flight.min(parts);
+            while state.more.len() + 1 < connections {
+                state.more.push(site.store.connection(watcher.id + state.more.len() + 1));
             }
-            let lanes = Lanes { own: lane, more: &mut state.more[..lanes - 1] };
-            let put =
-                multipart::put(context, lanes, key, (content, upload), watcher, tries, &mut state.timer);
+            let connections = Connections { own: connection, more: &mut state.more[..connections - 1] };
+            let put = multipart::put(
+                context,
+                connections,
+                key,
+                (content, upload),
+                watcher,
+                tries,
+                &mut state.timer,
+            );
             let done = put.await?;
-            verified(lane, key, content, done.checked, watcher, done.reply, state).await
+            verified(connection, key, content, done.checked, watcher, done.reply, state).await
         }
         Request::Put { key, body } if watcher.phase().verify == Verify::Readback => {
             let put = Request::Put { key, body };
-            let reply = tried(context, lane, put, watcher, tries, &mut state.timer).await?;
-            verified(lane, key, content, true, watcher, reply, state).await
+            let reply = tried(context, connection, put, watcher, tries, &mut state.timer).await?;
+            verified(connection, key, content, true, watcher, reply, state).await
         }
-        request => tried(context, lane, request, watcher, tries, &mut state.timer).await,
+        request => tried(context, connection, request, watcher, tries, &mut state.timer).await,
     }
 }
 
 /// Holds what was put against what the store has, outside the operation's time; what differs is deleted again.
 async fn verified(
-    lane: &mut dyn Lane,
+    connection: &mut dyn Connection,
     key: &str,
     content: &Content,
     checked: bool,
     put: &Watcher<'_>,
     reply: Reply,
-    state: &mut LaneState,
-) -> Result<Reply, Ended> {
+    state: &mut SlotState,
+) -> Result<Reply, Unfinished> {
     let phase = put.phase();
     let readback = phase.verify == Verify::Readback;
     if phase.verify == Verify::Off || (checked && !readback) {
@@ -269,21 +282,22 @@ async fn verified(
     let mut watcher = Watcher { expected: &expected, at: 0, tag: None, ..*put };
     watcher.extend();
     let request = if readback { Request::Get { key, range: None } } else { Request::Head { key } };
-    let seen = tried(put.context, lane, request, &mut watcher, &mut Tries::default(), &mut state.timer).await;
-    let Err(Ended::Failed(failure)) = seen else { return seen.map(|_| reply) };
+    let seen =
+        tried(put.context, connection, request, &mut watcher, &mut Tries::default(), &mut state.timer).await;
+    let Err(Unfinished::Failed(failure)) = seen else { return seen.map(|_| reply) };
     if failure.class == ErrorClass::Corrupt {
         let owned = put.site().space_of(&put.phase().workload.written);
         let owned = owned.as_ref().and_then(|space| space.own(key));
         if let Some(key) = owned {
-            let _ = lane.execute(Request::Delete { key }, &mut Ignore).await;
+            let _ = connection.execute(Request::Delete { key }, &mut Ignore).await;
         }
     }
     let message = format!("put well, but reading it back: {}", failure.message);
-    Err(Ended::Failed(Failure { timings: reply.timings, message, ..failure }))
+    Err(Unfinished::Failed(Failure { timings: reply.timings, message, ..failure }))
 }
 
 struct Ending {
-    result: Result<Reply, Ended>,
+    result: Result<Reply, Unfinished>,
     tries: Tries,
     start_ns: u64,
 }
@@ -294,43 +308,42 @@ fn settle(
     task: Task,
     operation: &Operation,
     ending: Ending,
-    state: &mut LaneState,
+    state: &mut SlotState,
 ) -> u64 {
     let Ending { result, tries: Tries { attempts, retries, spent }, start_ns } = ending;
-    state.withheld = matches!(&result, Err(Ended::Failed(f)) if f.class == ErrorClass::Withheld);
+    state.withheld = matches!(&result, Err(Unfinished::Failed(f)) if f.class == ErrorClass::Withheld);
     if state.withheld && start_ns == 0 {
         return never_begun(context, task, operation.kind);
     }
     let timeout = ErrorClass::Timeout;
     let mut timings = match &result {
         Ok(reply) => reply.timings,
-        Err(Ended::Failed(failure)) => failure.timings,
-        Err(Ended::CalledOff(_)) => Timings { start_ns, end_ns: now_ns(), ..Timings::default() },
+        Err(Unfinished::Failed(failure)) => failure.timings,
+        Err(Unfinished::CalledOff(_)) => Timings { start_ns, end_ns: now_ns(), ..Timings::default() },
     };
     timings.add_connections(&spent);
     timings.start_ns = start_ns;
     if timings.end_ns == 0 {
         timings.end_ns = now_ns();
     }
-    let refused =
-        matches!(&result, Err(Ended::Failed(f)) if matches!(f.class, ErrorClass::Connect | ErrorClass::Tls));
+    let refused = matches!(&result, Err(Unfinished::Failed(f)) if matches!(f.class, ErrorClass::Connect | ErrorClass::Tls));
     // Counted up from refusal to refusal, so that the pause doubles.
     state.refused = if refused { state.refused + 1 } else { 0 };
     let outcome = match &result {
-        Ok(reply) => Outcome::Done(reply.bytes),
+        Ok(reply) => OperationResult::Done(reply.bytes),
         // What was begun is left where it is, as at any early end.
-        Err(Ended::Failed(_)) if state.withheld => Outcome::Undrained,
-        Err(Ended::Failed(failure)) => {
+        Err(Unfinished::Failed(_)) if state.withheld => OperationResult::Undrained,
+        Err(Unfinished::Failed(failure)) => {
             tell(context, &failure.class, &failure.message);
-            Outcome::Failed(&failure.class)
+            OperationResult::Failed(&failure.class)
         }
-        Err(Ended::CalledOff(CallOff::Deadline)) => {
+        Err(Unfinished::CalledOff(CallOff::Deadline)) => {
             tell(context, &timeout, "no answer before the operation's deadline");
-            Outcome::Failed(&timeout)
+            OperationResult::Failed(&timeout)
         }
-        Err(Ended::CalledOff(CallOff::Undrained)) => Outcome::Undrained,
+        Err(Unfinished::CalledOff(CallOff::Undrained)) => OperationResult::Undrained,
     };
-    if matches!(outcome, Outcome::Failed(_)) {
+    if matches!(outcome, OperationResult::Failed(_)) {
         context.failed.set(context.failed.get() + 1);
     }
     context.last_end_ns.set(context.last_end_ns.get().max(timings.end_ns));

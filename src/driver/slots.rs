@@ -1,4 +1,4 @@
-//! The lanes of a worker as seen from its dispatcher: which wait, which work, which must be called off.
+//! The connection slots of a worker as seen from its dispatcher: which wait, which work, which must be called off.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Waker};
@@ -12,7 +12,7 @@ pub enum CallOff {
     Undrained,
 }
 
-/// One lane's state.
+/// One connection slot's state.
 #[derive(Default)]
 struct Slot {
     waker: RefCell<Option<Waker>>,
@@ -21,33 +21,33 @@ struct Slot {
     called_off: Cell<Option<CallOff>>,
 }
 
-/// All lanes of a worker.
+/// All connection slots of a worker.
 pub struct Slots {
     slots: Vec<Slot>,
-    /// Waiting lanes; the one that waited shortest is woken first, so that few connections stay warm.
+    /// Waiting connection slots; the one that waited shortest is woken first, so that few connections stay warm.
     waiting: RefCell<Vec<usize>>,
     working: Cell<usize>,
     stopped: Cell<bool>,
 }
 
 impl Slots {
-    /// `count` lanes, none at work.
+    /// `count` connection slots, none at work.
     pub fn new(count: usize) -> Slots {
         let slots = (0..count).map(|_| Slot::default()).collect();
         Slots { slots, waiting: RefCell::default(), working: Cell::new(0), stopped: Cell::new(false) }
     }
 
-    /// Lanes at work.
+    /// Connection slots at work.
     pub fn working(&self) -> usize {
         self.working.get()
     }
 
-    /// Whether lanes are to go home.
+    /// Whether connection slots are to go home.
     pub fn stopped(&self) -> bool {
         self.stopped.get()
     }
 
-    /// Remembers whom to wake for lane `id`.
+    /// Remembers whom to wake for connection slot `id`.
     pub fn remember(&self, id: usize, cx: &Context<'_>) {
         let mut waker = self.slots[id].waker.borrow_mut();
         if !waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
@@ -55,7 +55,7 @@ impl Slots {
         }
     }
 
-    /// Lane `id` has nothing to do.
+    /// Connection `id` has nothing to do.
     pub fn wait(&self, id: usize, cx: &Context<'_>) {
         self.remember(id, cx);
         if !self.slots[id].waiting.replace(true) {
@@ -63,7 +63,7 @@ impl Slots {
         }
     }
 
-    /// Lane `id` has got work; whether it had been waiting for it.
+    /// Connection `id` has got work; whether it had been waiting for it.
     pub fn got_work(&self, id: usize) -> bool {
         self.working.set(self.working.get() + 1);
         let waited = self.slots[id].waiting.replace(false);
@@ -76,7 +76,7 @@ impl Slots {
         waited
     }
 
-    /// Lane `id` is done with its work.
+    /// Connection `id` is done with its work.
     pub fn finished(&self, id: usize) {
         self.slots[id].deadline_ns.set(0);
         self.slots[id].called_off.set(None);
@@ -89,11 +89,11 @@ impl Slots {
         }
     }
 
-    /// Wakes one waiting lane with a number below `lanes`; it leaves the waiting list at once, so that a second call wakes
+    /// Wakes one waiting connection slot with a number below `slots`; it leaves the waiting list at once, so that a second call wakes
     /// another.
-    pub fn wake_one(&self, lanes: usize) {
+    pub fn wake_one(&self, slots: usize) {
         let mut waiting = self.waiting.borrow_mut();
-        if let Some(at) = waiting.iter().rposition(|id| *id < lanes) {
+        if let Some(at) = waiting.iter().rposition(|id| *id < slots) {
             let id = waiting.remove(at);
             drop(waiting);
             self.slots[id].waiting.set(false);
@@ -102,18 +102,18 @@ impl Slots {
         }
     }
 
-    /// Wakes all waiting lanes with a number below `lanes`.
-    pub fn wake_all(&self, lanes: usize) {
-        let ids: Vec<usize> = self.waiting.borrow().iter().copied().filter(|id| *id < lanes).collect();
+    /// Wakes all waiting connection slots with a number below `slots`.
+    pub fn wake_all(&self, slots: usize) {
+        let ids: Vec<usize> = self.waiting.borrow().iter().copied().filter(|id| *id < slots).collect();
         ids.into_iter().for_each(|id| self.wake(id));
     }
 
-    /// The operation of lane `id` must end by `deadline_ns`.
+    /// The operation of connection slot `id` must end by `deadline_ns`.
     pub fn set_deadline(&self, id: usize, deadline_ns: u64) {
         self.slots[id].deadline_ns.set(deadline_ns);
     }
 
-    /// Whether the operation of lane `id` is called off.
+    /// Whether the operation of connection slot `id` is called off.
     pub fn called_off(&self, id: usize) -> Option<CallOff> {
         self.slots[id].called_off.get()
     }
@@ -139,7 +139,7 @@ impl Slots {
         }
     }
 
-    /// Sends all lanes home once they are done.
+    /// Sends all connection slots home once they are done.
     pub fn stop(&self) {
         self.stopped.set(true);
         (0..self.slots.len()).for_each(|id| self.wake(id));

@@ -1,4 +1,4 @@
-//! A worker: an OS thread with its runtime, its lanes and its recorder.
+//! A worker: an OS thread with its runtime, its connections and its recorder.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -10,27 +10,28 @@ use tokio::task::LocalSet;
 
 use super::context::{Context, Worker};
 use super::slots::Slots;
-use super::{Segment, SegmentDone, dispatch, operation};
+use super::{Segment, SegmentReport, dispatch, operation};
 use crate::clock::{MILLISECOND, SECOND, Timer, now_ns};
 use crate::recorder::worker::WorkerRecorder;
-use crate::store::Lane;
+use crate::store::Connection;
 
 impl Worker {
     /// Carries out segments until there are no more orders.
-    pub fn run(self, orders: &Receiver<Segment>, reports: &Sender<SegmentDone>) {
+    pub fn run(self, orders: &Receiver<Segment>, reports: &Sender<SegmentReport>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let worker = Rc::new(self);
-        // Lanes by store; they keep their connections while other stores have their turn.
-        let mut lanes: Vec<Vec<Box<dyn Lane>>> = worker.job.sites.iter().map(|_| Vec::new()).collect();
+        // Connections by store; they keep their connections while other stores have their turn.
+        let mut connections: Vec<Vec<Box<dyn Connection>>> =
+            worker.job.sites.iter().map(|_| Vec::new()).collect();
         while let Ok(segment) = orders.recv() {
             let done = match &runtime {
                 Ok(runtime) => {
-                    let lanes = &mut lanes[segment.store];
-                    LocalSet::new().block_on(runtime, run_segment(&worker, segment, lanes))
+                    let connections = &mut connections[segment.store];
+                    LocalSet::new().block_on(runtime, run_segment(&worker, segment, connections))
                 }
                 Err(e) => Err(io::Error::new(e.kind(), e.to_string())),
             };
-            let done = done.unwrap_or_else(|e| SegmentDone { last_end_ns: 0, failed: 0, error: Some(e) });
+            let done = done.unwrap_or_else(|e| SegmentReport { last_end_ns: 0, failed: 0, error: Some(e) });
             if reports.send(done).is_err() {
                 return;
             }
@@ -38,7 +39,7 @@ impl Worker {
         // Connections must go while their runtime is there.
         if let Ok(runtime) = &runtime {
             let _guard = runtime.enter();
-            drop(lanes);
+            drop(connections);
         }
     }
 }
@@ -46,13 +47,14 @@ impl Worker {
 async fn run_segment(
     worker: &Rc<Worker>,
     segment: Segment,
-    lanes: &mut Vec<Box<dyn Lane>>,
-) -> io::Result<SegmentDone> {
+    connections: &mut Vec<Box<dyn Connection>>,
+) -> io::Result<SegmentReport> {
     let job = &worker.job;
-    let stints = job.stints[segment.first..segment.first + segment.edges.len()].to_vec();
-    let count = stints.iter().map(|s| worker.share(s.phase.load.lanes())).max().unwrap_or(0);
-    while lanes.len() < count {
-        lanes.push(job.sites[segment.store].store.lane(worker.index + lanes.len() * job.workers));
+    let phase_runs = job.phase_runs[segment.first..segment.first + segment.edges.len()].to_vec();
+    let count = phase_runs.iter().map(|s| worker.share(s.phase.load.slots())).max().unwrap_or(0);
+    while connections.len() < count {
+        connections
+            .push(job.sites[segment.store].store.connection(worker.index + connections.len() * job.workers));
     }
     let context = Rc::new(Context {
         worker: Rc::clone(worker),
@@ -61,35 +63,35 @@ async fn run_segment(
         backlog: RefCell::default(),
         rest: RefCell::default(),
         closed: Cell::new(None),
-        sequences: RefCell::new(stints.iter().map(|s| s.phase.workload.sequence()).collect()),
+        sequences: RefCell::new(phase_runs.iter().map(|s| s.phase.workload.sequence()).collect()),
         changed: Notify::new(),
         draining: Cell::new(false),
         last_end_ns: Cell::new(0),
         failed: Cell::new(0),
         told: RefCell::default(),
-        stints,
+        phase_runs,
         segment,
     });
     let mut tasks = Vec::new();
-    for (id, lane) in lanes.drain(..count).enumerate() {
-        tasks.push(tokio::task::spawn_local(operation::lane_loop(Rc::clone(&context), id, lane)));
+    for (id, connection) in connections.drain(..count).enumerate() {
+        tasks.push(tokio::task::spawn_local(operation::slot_loop(Rc::clone(&context), id, connection)));
     }
     let ticking = tokio::task::spawn_local(tick(Rc::clone(&context)));
     let dispatched = dispatch::dispatch(&context).await;
     context.slots.stop();
     for (id, task) in tasks.into_iter().enumerate() {
         match task.await {
-            Ok(lane) => lanes.insert(id, lane),
+            Ok(connection) => connections.insert(id, connection),
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
     }
     ticking.abort();
-    if let Some(at) = context.ended_at(context.stints.len() - 1) {
+    if let Some(at) = context.ended_at(context.phase_runs.len() - 1) {
         context.recorder.borrow_mut().truncate(at);
     }
     context.report(now_ns());
     dispatched?;
-    Ok(SegmentDone { last_end_ns: context.last_end_ns.get(), failed: context.failed.get(), error: None })
+    Ok(SegmentReport { last_end_ns: context.last_end_ns.get(), failed: context.failed.get(), error: None })
 }
 
 /// Deadlines and interruptions are looked after at this interval, or a twentieth of the shortest deadline.
@@ -98,7 +100,7 @@ const TICK_NS: u64 = 50 * MILLISECOND;
 /// Looks after what is not worth a timer of its own: deadlines, interruptions, the report of each second.
 async fn tick(context: Rc<Context>) -> io::Result<()> {
     let mut timer = Timer::new()?;
-    let shortest = context.stints.iter().map(|s| s.phase.timeout_ns / 20).min().unwrap_or(TICK_NS);
+    let shortest = context.phase_runs.iter().map(|s| s.phase.timeout_ns / 20).min().unwrap_or(TICK_NS);
     let step = shortest.clamp(MILLISECOND, TICK_NS);
     let origin = context.worker.origin_ns;
     let mut report_at = origin + (now_ns().saturating_sub(origin) / SECOND + 1) * SECOND;
@@ -108,7 +110,7 @@ async fn tick(context: Rc<Context>) -> io::Result<()> {
         let now = now_ns();
         if now >= next {
             context.slots.expire(now);
-            if context.ended_at(context.stints.len() - 1).is_some() {
+            if context.ended_at(context.phase_runs.len() - 1).is_some() {
                 context.changed.notify_one();
             }
             next = now + step;

@@ -4,21 +4,21 @@
 //! after that nothing is validated again; [`back`] is the way back. [`short`] writes the experiments behind `run get`, `run put` and the
 //! like, [`locate`] finds the line of an error and does what `--set` asks.
 
-pub mod back;
-pub mod choices;
 pub mod estimate;
+pub mod field_specs;
 pub mod locate;
 pub mod objects;
 pub mod records;
 pub mod resolve;
 pub mod short;
+pub mod spec;
 pub mod sweep;
-pub mod written;
+pub mod to_toml;
 pub mod ycsb;
 
 use std::collections::BTreeMap;
 
-use self::written::NamedStore;
+use self::spec::NamedStore;
 use crate::schedule::plan::{Layout, Order};
 use crate::schedule::{Phase, Role};
 use crate::units::parse_duration;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::Problem;
 use super::records::resolve_records;
-use super::written::{NamingWritten, ObjectsWritten, PhaseWritten, PopularityWritten, SizeWritten};
+use super::spec::{NamingSpec, ObjectsSpec, PhaseSpec, PopularitySpec, SizeSpec};
 use crate::schedule::{Phase, Role};
 use crate::units::{format_size, parse_size};
 use crate::workload::dataset::{Existing, Source, Upload};
@@ -51,9 +51,9 @@ pub struct Datasets {
 /// # Errors
 /// What is wrong and how to fix it.
 pub fn resolve_objects(
-    written: &PhaseWritten,
+    written: &PhaseSpec,
     mix: &Mix,
-    lanes: u64,
+    slots: u64,
     open: bool,
     seed: u64,
     repeats: u32,
@@ -61,7 +61,7 @@ pub fn resolve_objects(
 ) -> Result<Datasets, Problem> {
     let objects = &written.objects;
     if let Some(records) = &objects.records {
-        return record_datasets(objects, records, mix, (lanes, open), seed);
+        return record_datasets(objects, records, mix, (slots, open), seed);
     }
     let read = resolve_read(objects, seed, before)?;
     check_use(objects, mix, read.as_ref())?;
@@ -95,8 +95,8 @@ pub fn resolve_objects(
     let spare_count = match (only_deletes, open) {
         (true, _) => count * u64::from(repeats),
         (false, true) => 64,
-        // Twice the lanes: the put that a delete meets was begun at least a full round earlier.
-        (false, false) => (2 * lanes).max(16),
+        // Twice the connection slots: the put that a delete meets was begun at least a full round earlier.
+        (false, false) => (2 * slots).max(16),
     };
     let dataset = |name: &str, count| Dataset {
         naming: naming.clone(),
@@ -112,7 +112,7 @@ pub fn resolve_objects(
 }
 
 /// Whether what is said of the objects goes with what is done to them.
-fn check_use(objects: &ObjectsWritten, mix: &Mix, read: Option<&Dataset>) -> Result<(), Problem> {
+fn check_use(objects: &ObjectsSpec, mix: &Mix, read: Option<&Dataset>) -> Result<(), Problem> {
     if read.is_none() && mix.shares().iter().any(|(kind, _)| kind.reads()) {
         let text = "what it reads must be written first; add a prepare phase and name it in objects.from, or name objects that are there \
                     already in objects.dataset or objects.keys";
@@ -145,7 +145,7 @@ fn check_use(objects: &ObjectsWritten, mix: &Mix, read: Option<&Dataset>) -> Res
 }
 
 /// How objects are written.
-fn resolve_upload(objects: &ObjectsWritten, read: Option<&Dataset>) -> Result<Upload, Problem> {
+fn resolve_upload(objects: &ObjectsSpec, read: Option<&Dataset>) -> Result<Upload, Problem> {
     let problem = |field: &str, text: String| Err(Problem::new(field, text));
     // Who writes what another phase wrote writes it the same way.
     let like = read.filter(|_| objects.size.is_none() && objects.file.is_none()).map(|d| d.upload.clone());
@@ -175,7 +175,7 @@ fn resolve_upload(objects: &ObjectsWritten, read: Option<&Dataset>) -> Result<Up
 }
 
 /// The file whose content is written, with its length.
-fn resolve_file(objects: &ObjectsWritten) -> Result<Option<(PathBuf, u64)>, Problem> {
+fn resolve_file(objects: &ObjectsSpec) -> Result<Option<(PathBuf, u64)>, Problem> {
     let Some(path) = &objects.file else { return Ok(None) };
     if objects.size.is_some() {
         let text = "objects.file has a size of its own; take objects.size out";
@@ -191,10 +191,10 @@ fn resolve_file(objects: &ObjectsWritten) -> Result<Option<(PathBuf, u64)>, Prob
 
 /// Records: what is read, what is written, and where puts go on.
 fn record_datasets(
-    objects: &ObjectsWritten,
-    records: &super::written::RecordsWritten,
+    objects: &ObjectsSpec,
+    records: &super::spec::RecordsSpec,
     mix: &Mix,
-    (lanes, open): (u64, bool),
+    (slots, open): (u64, bool),
     seed: u64,
 ) -> Result<Datasets, Problem> {
     if mix.share(OperationKind::Delete) > 0 {
@@ -207,13 +207,13 @@ fn record_datasets(
     let dataset = Dataset { upload, ..resolve_records(objects, records, size, seed)? };
     let reads = mix.shares().iter().any(|(kind, _)| kind.reads());
     let popularity = resolve_popularity(objects.popularity.as_ref())?;
-    let margin = if open { 64 } else { (2 * lanes).max(16) };
+    let margin = if open { 64 } else { (2 * slots).max(16) };
     let inserts =
         (reads && mix.share(OperationKind::Put) > 0).then_some(Inserts { from: dataset.count, margin });
     Ok(Datasets { read: reads.then(|| dataset.clone()), written: dataset, spare: None, popularity, inserts })
 }
 
-fn resolve_read(objects: &ObjectsWritten, seed: u64, before: &[Phase]) -> Result<Option<Dataset>, Problem> {
+fn resolve_read(objects: &ObjectsSpec, seed: u64, before: &[Phase]) -> Result<Option<Dataset>, Problem> {
     let keys = objects.keys.as_ref().map(|file| format!("keys:{file}"));
     if keys.is_some() && (objects.from.is_some() || objects.dataset.is_some()) {
         let text = "objects.keys names what is read; take objects.from and objects.dataset out";
@@ -269,11 +269,11 @@ fn bytes(field: &str, text: &str) -> Result<u64, Problem> {
     parse_size(text).map_err(|e| Problem::new(field, format!("{field}: {e}")))
 }
 
-fn resolve_size(written: &SizeWritten) -> Result<Size, Problem> {
+fn resolve_size(written: &SizeSpec) -> Result<Size, Problem> {
     const FIELD: &str = "objects.size";
     match written {
-        SizeWritten::Fixed(text) => Ok(Size::Fixed(bytes(FIELD, text)?)),
-        SizeWritten::Uniform { uniform: [min, max] } => {
+        SizeSpec::Fixed(text) => Ok(Size::Fixed(bytes(FIELD, text)?)),
+        SizeSpec::Uniform { uniform: [min, max] } => {
             let (min, max) = (bytes(FIELD, min)?, bytes(FIELD, max)?);
             if min > max {
                 let text =
@@ -282,13 +282,13 @@ fn resolve_size(written: &SizeWritten) -> Result<Size, Problem> {
             }
             Ok(Size::Uniform(min, max))
         }
-        SizeWritten::Sum { sum } => {
+        SizeSpec::Sum { sum } => {
             if sum.count == 0 {
                 return Err(Problem::new(FIELD, "objects.size.sum.count must be above 0"));
             }
             Ok(Size::Sum(sum.count, Box::new(resolve_size(&sum.of)?)))
         }
-        SizeWritten::Lognormal { lognormal } => {
+        SizeSpec::Lognormal { lognormal } => {
             let median = bytes(FIELD, &lognormal.median)?;
             let min = lognormal.min.as_deref().map_or(Ok(1), |t| bytes(FIELD, t))?;
             let max = lognormal.max.as_deref().map_or(Ok(MOST_BYTES_PER_REQUEST), |t| bytes(FIELD, t))?;
@@ -305,7 +305,7 @@ fn resolve_size(written: &SizeWritten) -> Result<Size, Problem> {
             }
             Ok(Size::Lognormal { median, sigma, min, max })
         }
-        SizeWritten::Weighted { weighted } => {
+        SizeSpec::Weighted { weighted } => {
             let mut list = Vec::new();
             for (size, weight) in weighted.iter().filter(|(_, weight)| **weight > 0) {
                 list.push((bytes(FIELD, size)?, *weight));
@@ -355,29 +355,27 @@ fn check_size(size: &Size, part_size: u64) -> Result<(), Problem> {
     Ok(())
 }
 
-fn resolve_naming(written: Option<&NamingWritten>) -> Result<Naming, Problem> {
+fn resolve_naming(written: Option<&NamingSpec>) -> Result<Naming, Problem> {
     let problem = |text: String| Problem::new("objects.naming", format!("objects.naming: {text}"));
     match written {
         None => Ok(Naming::default()),
-        Some(NamingWritten::Name(name)) => match name.as_str() {
+        Some(NamingSpec::Name(name)) => match name.as_str() {
             "sequential" => Ok(Naming::default()),
             "hex" => Ok(Naming::hex()),
             other => Err(problem(format!(
                 "'{other}' must be sequential or hex, or a table such as {{ prefixes = 16 }} or {{ template = \"logs/{{hex}}/{{index}}\" }}"
             ))),
         },
-        Some(NamingWritten::Table { prefixes: Some(0), .. }) => {
-            Err(problem("prefixes must be above 0".into()))
-        }
-        Some(NamingWritten::Table { prefixes: Some(count), template: None }) => Ok(Naming::prefixes(*count)),
-        Some(NamingWritten::Table { prefixes, template }) => {
+        Some(NamingSpec::Table { prefixes: Some(0), .. }) => Err(problem("prefixes must be above 0".into())),
+        Some(NamingSpec::Table { prefixes: Some(count), template: None }) => Ok(Naming::prefixes(*count)),
+        Some(NamingSpec::Table { prefixes, template }) => {
             let template = template.as_deref().unwrap_or("{index}");
             Naming::template(template, prefixes.unwrap_or(0)).map_err(|e| problem(e.to_string()))
         }
     }
 }
 
-fn resolve_popularity(written: Option<&PopularityWritten>) -> Result<Popularity, Problem> {
+fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Problem> {
     let problem = |text: String| Problem::new("objects.popularity", format!("objects.popularity: {text}"));
     let exponent = |theta: f64| {
         let fit = theta > 0.0 && theta <= 10.0;
@@ -386,7 +384,7 @@ fn resolve_popularity(written: Option<&PopularityWritten>) -> Result<Popularity,
     };
     match written {
         None => Ok(Popularity::Uniform),
-        Some(PopularityWritten::Name(name)) => match name.as_str() {
+        Some(PopularitySpec::Name(name)) => match name.as_str() {
             "uniform" => Ok(Popularity::Uniform),
             "sequential" => Ok(Popularity::Sequential),
             "zipfian" => Ok(Popularity::Zipfian { theta: DEFAULT_THETA }),
@@ -398,7 +396,7 @@ fn resolve_popularity(written: Option<&PopularityWritten>) -> Result<Popularity,
                 Err(problem(format!("'{other}' must be uniform, sequential, zipfian, latest or hotspot")))
             }
         },
-        Some(PopularityWritten::YcsbZipfian { ycsb_zipfian }) => {
+        Some(PopularitySpec::YcsbZipfian { ycsb_zipfian }) => {
             let hashes = [RecordOrder::Hashed, RecordOrder::HashedGo];
             let order = hashes.into_iter().find(|o| o.name() == ycsb_zipfian.order);
             let fit = order.filter(|_| ycsb_zipfian.items > 0);
@@ -406,10 +404,8 @@ fn resolve_popularity(written: Option<&PopularityWritten>) -> Result<Popularity,
             let order = fit.ok_or_else(|| problem(text.into()))?;
             Ok(Popularity::YcsbZipfian { items: ycsb_zipfian.items, order })
         }
-        Some(PopularityWritten::Zipfian { zipfian }) => {
-            Ok(Popularity::Zipfian { theta: exponent(*zipfian)? })
-        }
-        Some(PopularityWritten::Exponential { exponential }) => {
+        Some(PopularitySpec::Zipfian { zipfian }) => Ok(Popularity::Zipfian { theta: exponent(*zipfian)? }),
+        Some(PopularitySpec::Exponential { exponential }) => {
             let (percentile, objects) = (exponential.percentile, exponential.objects);
             if !(percentile > 0.0 && percentile < 100.0 && objects > 0.0 && objects <= 1.0) {
                 return Err(problem(
@@ -419,8 +415,8 @@ fn resolve_popularity(written: Option<&PopularityWritten>) -> Result<Popularity,
             }
             Ok(Popularity::Exponential { percentile, objects })
         }
-        Some(PopularityWritten::Latest { latest }) => Ok(Popularity::Latest { theta: exponent(*latest)? }),
-        Some(PopularityWritten::Hotspot { hotspot }) => {
+        Some(PopularitySpec::Latest { latest }) => Ok(Popularity::Latest { theta: exponent(*latest)? }),
+        Some(PopularitySpec::Hotspot { hotspot }) => {
             let inside = |share: f64| share > 0.0 && share < 1.0;
             if !inside(hotspot.objects) || !inside(hotspot.operations) {
                 return Err(problem(
@@ -437,7 +433,7 @@ fn resolve_popularity(written: Option<&PopularityWritten>) -> Result<Popularity,
 ///
 /// # Errors
 /// When it does not fit the objects.
-pub fn resolve_range(written: &PhaseWritten, mix: &Mix, read: Option<&Dataset>) -> Result<u64, Problem> {
+pub fn resolve_range(written: &PhaseSpec, mix: &Mix, read: Option<&Dataset>) -> Result<u64, Problem> {
     let Some(text) = &written.objects.range else {
         let needed = mix.share(OperationKind::GetRange) > 0;
         return if needed {

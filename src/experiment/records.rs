@@ -2,7 +2,7 @@
 //! `<URL prefix>plimsoll/records-<table>/`.
 
 use super::Problem;
-use super::written::{ObjectsWritten, RecordsWritten, ScanWritten};
+use super::spec::{ObjectsSpec, RecordsSpec, ScanSpec};
 use crate::workload::dataset::Encoding;
 use crate::workload::naming::{Naming, RecordOrder};
 use crate::workload::size::Size;
@@ -13,8 +13,8 @@ use crate::workload::{Dataset, ScanLength};
 /// # Errors
 /// What is wrong with it.
 pub fn resolve_records(
-    objects: &ObjectsWritten,
-    records: &RecordsWritten,
+    objects: &ObjectsSpec,
+    records: &RecordsSpec,
     size: Size,
     seed: u64,
 ) -> Result<Dataset, Problem> {
@@ -69,7 +69,7 @@ pub fn resolve_records(
 ///
 /// # Errors
 /// What is wrong with it.
-pub fn resolve_scan(written: Option<&ScanWritten>) -> Result<ScanLength, Problem> {
+pub fn resolve_scan(written: Option<&ScanSpec>) -> Result<ScanLength, Problem> {
     let Some(written) = written else { return Ok(ScanLength::default()) };
     let (min, max) = (written.min.unwrap_or(1), written.max);
     if min == 0 || min > max || max > 1000 {

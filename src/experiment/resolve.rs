@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::locate::{line_of, parse_set, set};
 use super::objects::{Datasets, resolve_objects, resolve_range};
 use super::records::resolve_scan;
+use super::spec::{ConcurrencySpec, ExperimentSpec, PhaseSpec, RateSpec};
 use super::sweep::expand;
-use super::written::{ConcurrencyWritten, ExperimentWritten, PhaseWritten, RateWritten};
 use super::{Experiment, ExperimentError, Problem};
 use crate::clock::SECOND;
 use crate::schedule::arrival::Arrival;
@@ -34,7 +34,7 @@ const DEFAULT_BLOCK: &str = "10s";
 const DEFAULT_REWARM: &str = "1s";
 /// Objects must be there before they can be read, so writing them is tried again.
 const PREPARE_RETRIES: u32 = 5;
-/// More lanes than this exceed what one host can hold open.
+/// More connection slots than this exceed what one host can hold open.
 const MOST_LANES: u64 = 65_536;
 const MOST_STEPS: u32 = 1_000;
 
@@ -44,7 +44,7 @@ const MOST_STEPS: u32 = 1_000;
 /// [`ExperimentError`], with the line.
 pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Experiment, ExperimentError> {
     let at = |line: usize, message: String| ExperimentError::At { file: file.into(), line, message };
-    let read = |text: &str| -> Result<ExperimentWritten, toml::de::Error> { toml::from_str(text) };
+    let read = |text: &str| -> Result<ExperimentSpec, toml::de::Error> { toml::from_str(text) };
     let mut written = read(text).map_err(|e| {
         let offset = e.span().map_or(0, |s| s.start).min(text.len());
         at(text[..offset].matches('\n').count() + 1, said(&e))
@@ -55,7 +55,7 @@ pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Experiment, Expe
         for one in sets {
             let (path, value) = parse_set(one)?;
             set(&mut table, &path, value)?;
-            written = ExperimentWritten::deserialize(table.clone())
+            written = ExperimentSpec::deserialize(table.clone())
                 .map_err(|e| ExperimentError::Set { set: one.clone(), message: said(&e) })?;
             changed.push((path, one.clone()));
         }
@@ -93,7 +93,7 @@ fn said(error: &toml::de::Error) -> String {
 ///
 /// # Errors
 /// What is wrong, where, and how to fix it.
-pub fn resolve(written: ExperimentWritten) -> Result<Experiment, Problem> {
+pub fn resolve(written: ExperimentSpec) -> Result<Experiment, Problem> {
     if written.phase.is_empty() {
         return Err(Problem::new("", "an experiment needs at least one [[phase]]"));
     }
@@ -123,7 +123,7 @@ pub fn resolve(written: ExperimentWritten) -> Result<Experiment, Problem> {
     let spares: Vec<Phase> = phases.iter().filter_map(|p| spare_phase(p, &phases)).collect();
     let place = phases.iter().position(|p| p.role != Role::Prepare).unwrap_or(phases.len());
     phases.splice(place..place, spares);
-    let ExperimentWritten { name, description, seed, stores, store: named, .. } = written;
+    let ExperimentSpec { name, description, seed, stores, store: named, .. } = written;
     Ok(Experiment { name, description, seed, stores, named, repeats, order, block_ns, rewarm_ns, phases })
 }
 
@@ -137,7 +137,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
-fn role_of(written: &PhaseWritten) -> Result<Role, Problem> {
+fn role_of(written: &PhaseSpec) -> Result<Role, Problem> {
     match written.role.as_deref() {
         None | Some("measure") => Ok(Role::Measure),
         Some("warmup") => Ok(Role::Warmup),
@@ -148,12 +148,7 @@ fn role_of(written: &PhaseWritten) -> Result<Role, Problem> {
     }
 }
 
-fn resolve_phase(
-    written: &PhaseWritten,
-    seed: u64,
-    repeats: u32,
-    before: &[Phase],
-) -> Result<Phase, Problem> {
+fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase]) -> Result<Phase, Problem> {
     if !is_name(&written.name) {
         return Err(Problem::new("name", "a name has 1 to 64 letters, digits, '-', '_' or '.'"));
     }
@@ -175,9 +170,9 @@ fn resolve_phase(
     if ramp.is_some() && role != Role::Measure {
         return Err(Problem::new("role", "only a measure phase can have a load that rises"));
     }
-    let lanes = ramp.filter(|_| !load.is_open()).map_or(load.lanes() as u64, |r| r.to as u64);
+    let slots = ramp.filter(|_| !load.is_open()).map_or(load.slots() as u64, |r| r.to as u64);
     let Datasets { read, written: objects, spare, popularity, inserts } =
-        resolve_objects(written, &mix, lanes, load.is_open(), seed, repeats, before)?;
+        resolve_objects(written, &mix, slots, load.is_open(), seed, repeats, before)?;
     let range = resolve_range(written, &mix, read.as_ref())?;
     let per_repeat =
         (deletes == mix.total()).then(|| spare.as_ref().map_or(0, |s| s.count / u64::from(repeats)));
@@ -226,7 +221,7 @@ fn resolve_phase(
 }
 
 fn resolve_limit(
-    written: &PhaseWritten,
+    written: &PhaseSpec,
     role: Role,
     ramp: Option<Ramp>,
     objects: u64,
@@ -280,7 +275,7 @@ fn resolve_mix(operations: &BTreeMap<String, u32>) -> Result<Mix, Problem> {
     Mix::new(&weights).map_err(|e| Problem::new("operations", e.to_string()))
 }
 
-fn lanes(field: &str, n: u64) -> Result<usize, Problem> {
+fn slots(field: &str, n: u64) -> Result<usize, Problem> {
     match n {
         n if (1..=MOST_LANES).contains(&n) => Ok(n as usize),
         n => Err(Problem::new(field, format!("{field} = {n} must be between 1 and {MOST_LANES}"))),
@@ -317,7 +312,7 @@ fn checked(field: &str, ramp: Ramp) -> Result<Ramp, Problem> {
     Ok(ramp)
 }
 
-fn resolve_load(written: &PhaseWritten) -> Result<(Load, Option<Ramp>), Problem> {
+fn resolve_load(written: &PhaseSpec) -> Result<(Load, Option<Ramp>), Problem> {
     let Some(rate) = &written.rate else {
         if written.arrival.is_some() || written.in_flight.is_some() {
             let field = if written.arrival.is_some() { "arrival" } else { "in_flight" };
@@ -336,13 +331,13 @@ fn resolve_load(written: &PhaseWritten) -> Result<(Load, Option<Ramp>), Problem>
             Problem::new("arrival", format!("arrival '{name}' must be constant or poisson"))
         })?,
     };
-    let in_flight = lanes("in_flight", written.in_flight.unwrap_or(DEFAULT_IN_FLIGHT))?;
+    let in_flight = slots("in_flight", written.in_flight.unwrap_or(DEFAULT_IN_FLIGHT))?;
     let per_s =
         |field: &str, text: &str| parse_rate(text).map_err(|e| Problem::new(field, format!("{field}: {e}")));
     let open = |rate_per_s| Load::Open { rate_per_s, arrival, in_flight };
     match rate {
-        RateWritten::Fixed(text) => Ok((open(per_s("rate", text)?), None)),
-        RateWritten::Ramp(ramp) => {
+        RateSpec::Fixed(text) => Ok((open(per_s("rate", text)?), None)),
+        RateSpec::Ramp(ramp) => {
             let every_ns = length("rate.every", &ramp.every)?;
             let (from, step) = (per_s("rate.from", &ramp.from)?, per_s("rate.step", &ramp.step)?);
             let (to, stop) = (per_s("rate.to", &ramp.to)?, stop_of("rate", ramp.stop.as_deref())?);
@@ -352,14 +347,14 @@ fn resolve_load(written: &PhaseWritten) -> Result<(Load, Option<Ramp>), Problem>
     }
 }
 
-fn resolve_closed(written: Option<&ConcurrencyWritten>) -> Result<(Load, Option<Ramp>), Problem> {
+fn resolve_closed(written: Option<&ConcurrencySpec>) -> Result<(Load, Option<Ramp>), Problem> {
     match written {
         None => Ok((Load::Closed { concurrency: DEFAULT_CONCURRENCY as usize }, None)),
-        Some(ConcurrencyWritten::Fixed(n)) => {
-            Ok((Load::Closed { concurrency: lanes("concurrency", *n)? }, None))
+        Some(ConcurrencySpec::Fixed(n)) => {
+            Ok((Load::Closed { concurrency: slots("concurrency", *n)? }, None))
         }
-        Some(ConcurrencyWritten::Ramp(ramp)) => {
-            let from = lanes("concurrency.from", ramp.from)?;
+        Some(ConcurrencySpec::Ramp(ramp)) => {
+            let from = slots("concurrency.from", ramp.from)?;
             let stop = stop_of("concurrency", ramp.stop.as_deref())?;
             let to = match (ramp.to, stop) {
                 (Some(to), _) => to,
@@ -369,7 +364,7 @@ fn resolve_closed(written: Option<&ConcurrencyWritten>) -> Result<(Load, Option<
                     return Err(Problem::new("concurrency", text));
                 }
             };
-            let to = lanes("concurrency.to", to)? as f64;
+            let to = slots("concurrency.to", to)? as f64;
             let every_ns = length("concurrency.every", &ramp.every)?;
             let ramp = Ramp { from: from as f64, step: ramp.step as f64, to, every_ns, stop };
             Ok((Load::Closed { concurrency: from }, Some(checked("concurrency", ramp)?)))
@@ -397,7 +392,7 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         scan: ScanLength::default(),
         sink: None,
     };
-    let concurrency = phase.load.lanes().min(DEFAULT_CONCURRENCY as usize);
+    let concurrency = phase.load.slots().min(DEFAULT_CONCURRENCY as usize);
     Some(Phase {
         name: spare.name.clone(),
         role: Role::Prepare,

@@ -1,6 +1,6 @@
 use super::*;
 use crate::experiment::BUILT_IN;
-use crate::experiment::back::to_toml;
+use crate::experiment::to_toml::to_toml;
 
 #[test]
 fn built_in_experiments_resolve_to_themselves() {
@@ -167,7 +167,7 @@ fn set_changes_any_value_and_errors_name_it() {
     let phase = &changed.phases[0];
     assert_eq!((changed.seed, phase.workload.seed, changed.stores.len()), (9, 9, 1));
     assert_eq!(
-        (phase.workload.written.size.largest(), phase.workload.written.count, phase.load.lanes()),
+        (phase.workload.written.size.largest(), phase.workload.written.count, phase.load.slots()),
         (1 << 20, 5, 3)
     );
     for (set, expected) in [

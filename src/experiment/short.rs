@@ -4,9 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::units::parse_duration;
 
-use super::written::{
-    ConcurrencyWritten, ExperimentWritten, ObjectsWritten, PhaseWritten, RateWritten, SizeWritten,
-};
+use super::spec::{ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, RateSpec, SizeSpec};
 
 /// The short forms.
 pub const FORMS: [&str; 6] = ["get", "put", "mixed", "head", "list", "delete"];
@@ -73,47 +71,47 @@ impl Short {
     }
 
     /// What is written, and how.
-    fn written_objects(&self) -> ObjectsWritten {
-        ObjectsWritten {
-            size: self.file.is_none().then(|| SizeWritten::Fixed(self.size.clone())),
+    fn written_objects(&self) -> ObjectsSpec {
+        ObjectsSpec {
+            size: self.file.is_none().then(|| SizeSpec::Fixed(self.size.clone())),
             part_size: self.part_size.clone(),
             parts_in_flight: self.parts_in_flight,
             checksum: self.checksum.clone(),
             file: self.file.clone(),
-            ..ObjectsWritten::default()
+            ..ObjectsSpec::default()
         }
     }
 
     /// Writes the experiment.
-    pub fn to_written(&self) -> ExperimentWritten {
+    pub fn to_written(&self) -> ExperimentSpec {
         let reads = !matches!(self.form.as_str(), "put" | "delete");
         let there = self.keys.is_some() || self.read_only;
         let mut phases = Vec::new();
         if reads && !there {
-            phases.push(PhaseWritten {
+            phases.push(PhaseSpec {
                 name: "objects".into(),
                 role: Some("prepare".into()),
                 operations: BTreeMap::from([("put".to_string(), 1)]),
-                objects: ObjectsWritten { from: None, count: Some(self.objects), ..self.written_objects() },
-                concurrency: self.concurrency.map(ConcurrencyWritten::Fixed),
+                objects: ObjectsSpec { from: None, count: Some(self.objects), ..self.written_objects() },
+                concurrency: self.concurrency.map(ConcurrencySpec::Fixed),
                 timeout: self.timeout.clone(),
-                ..PhaseWritten::default()
+                ..PhaseSpec::default()
             });
         }
         // What only reads takes its objects as they were prepared.
         let writes = matches!(self.form.as_str(), "put" | "delete" | "mixed");
-        let measure = PhaseWritten {
+        let measure = PhaseSpec {
             name: self.form.clone(),
             operations: self.mix(),
-            objects: ObjectsWritten {
+            objects: ObjectsSpec {
                 from: (reads && !there).then(|| "objects".into()),
                 keys: self.keys.clone(),
                 dataset: (reads && self.read_only && self.keys.is_none()).then(String::new),
                 count: writes.then_some(self.objects),
-                ..if writes { self.written_objects() } else { ObjectsWritten::default() }
+                ..if writes { self.written_objects() } else { ObjectsSpec::default() }
             },
-            concurrency: self.concurrency.map(ConcurrencyWritten::Fixed),
-            rate: self.rate.clone().map(RateWritten::Fixed),
+            concurrency: self.concurrency.map(ConcurrencySpec::Fixed),
+            rate: self.rate.clone().map(RateSpec::Fixed),
             arrival: self.arrival.clone(),
             in_flight: self.in_flight,
             duration: self.duration.clone(),
@@ -122,12 +120,12 @@ impl Short {
             retries: self.retries,
             verify: self.verify.clone(),
             cooldown: self.cooldown.clone(),
-            ..PhaseWritten::default()
+            ..PhaseSpec::default()
         };
         // Deletes use their objects up, so writing those is all the warm-up there is.
         let no_warmup = self.warmup.as_deref().is_none_or(|w| parse_duration(w) == Ok(0));
         if self.form != "delete" && !no_warmup {
-            phases.push(PhaseWritten {
+            phases.push(PhaseSpec {
                 name: "warmup".into(),
                 role: Some("warmup".into()),
                 duration: self.warmup.clone(),
@@ -136,14 +134,14 @@ impl Short {
             });
         }
         phases.push(measure);
-        ExperimentWritten {
+        ExperimentSpec {
             name: self.form.clone(),
             description: format!("short form: plimsoll run {}", self.form),
             seed: self.seed,
             stores: Vec::new(),
             store: Default::default(),
             phase: phases,
-            ..ExperimentWritten::default()
+            ..ExperimentSpec::default()
         }
     }
 }
@@ -151,8 +149,8 @@ impl Short {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::experiment::back::to_toml;
     use crate::experiment::resolve::{parse, resolve};
+    use crate::experiment::to_toml::to_toml;
 
     /// `--warmup 0ms` was refused as a phase of no length.
     #[test]

@@ -1,7 +1,7 @@
 //! A sweep: one phase written once and run at every combination of part size and parts in flight.
 
 use super::Problem;
-use super::written::{PhaseWritten, SweepWritten};
+use super::spec::{PhaseSpec, SweepSpec};
 use crate::units::{format_size, parse_size};
 
 /// Most points of a sweep.
@@ -11,7 +11,7 @@ const MOST_POINTS: usize = 200;
 ///
 /// # Errors
 /// What is wrong with a sweep.
-pub fn expand(phases: &[PhaseWritten]) -> Result<Vec<PhaseWritten>, Problem> {
+pub fn expand(phases: &[PhaseSpec]) -> Result<Vec<PhaseSpec>, Problem> {
     let mut out = Vec::new();
     for phase in phases {
         match &phase.sweep {
@@ -22,7 +22,7 @@ pub fn expand(phases: &[PhaseWritten]) -> Result<Vec<PhaseWritten>, Problem> {
     Ok(out)
 }
 
-fn points(phase: &PhaseWritten, sweep: &SweepWritten) -> Result<Vec<PhaseWritten>, Problem> {
+fn points(phase: &PhaseSpec, sweep: &SweepSpec) -> Result<Vec<PhaseSpec>, Problem> {
     let problem = |field: &str, text: String| {
         let path = format!("phase.{}.{field}", phase.name);
         Problem::new(&path, format!("phase '{}': {text}", phase.name))

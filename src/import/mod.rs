@@ -7,8 +7,8 @@ use crate::recorder::collector::WindowState;
 use crate::recorder::log::Logged;
 use crate::recorder::tally::Tally;
 use crate::recorder::worker::WorkerRecorder;
-use crate::recorder::{Completed, Edges, Outcome};
-use crate::schedule::plan::Stint;
+use crate::recorder::{Completed, Edges, OperationResult};
+use crate::schedule::plan::PhaseRun;
 use crate::schedule::{Limit, Load, Phase, Role, Verify};
 use crate::store::{ErrorClass, Timings};
 use crate::workload::mix::Mix;
@@ -131,11 +131,11 @@ impl Disagreements {
 
 /// A log as windows and seconds.
 pub struct Imported {
-    /// One stint per phase.
-    pub stints: Vec<Stint>,
+    /// One phase run per phase.
+    pub phase_runs: Vec<PhaseRun>,
     /// The sums of each.
     pub states: Vec<WindowState>,
-    /// Sums by second of the end, stint and kind.
+    /// Sums by second of the end, phase run and kind.
     pub seconds: Vec<(u64, usize, OperationKind, Tally)>,
     /// Every operation.
     pub operations: Vec<Logged>,
@@ -176,7 +176,7 @@ fn most_in_flight(records: &[Record], phase: usize) -> usize {
     most.max(1) as usize
 }
 
-fn stint(log: &Log, number: usize) -> Stint {
+fn phase_run(log: &Log, number: usize) -> PhaseRun {
     let (name, step) = step_of(&log.phases[number]);
     let mut kinds: Vec<(OperationKind, u32)> = Vec::new();
     for record in log.records.iter().filter(|r| usize::from(r.phase) == number) {
@@ -213,7 +213,7 @@ fn stint(log: &Log, number: usize) -> Stint {
         cooldown_ns: 0,
         sweep_of: None,
     };
-    Stint { phase, store: 0, number, repeat: 0, block: 0, step, recorded: true }
+    PhaseRun { phase, store: 0, number, repeat: 0, block: 0, step, recorded: true }
 }
 
 /// Puts a log through the recorder.
@@ -233,9 +233,9 @@ pub fn replay(log: &Log) -> Imported {
     let mut second = 0;
     let mut operations = Vec::new();
     let mut flush = |recorder: &mut WorkerRecorder, second: u64, until: u64| {
-        for (stint, kind, tally) in recorder.take(until) {
-            states[stint].tallies.entry(kind).or_default().merge(&tally);
-            seconds.push((second, stint, kind, *tally));
+        for (phase_run, kind, tally) in recorder.take(until) {
+            states[phase_run].tallies.entry(kind).or_default().merge(&tally);
+            seconds.push((second, phase_run, kind, *tally));
         }
         operations.append(&mut recorder.take_log());
     };
@@ -253,7 +253,12 @@ pub fn replay(log: &Log) -> Imported {
     }
     let end = edges.last().map_or(0, |e| e.end_ns);
     flush(&mut recorder, second, end);
-    Imported { stints: (0..log.phases.len()).map(|p| stint(log, p)).collect(), states, seconds, operations }
+    Imported {
+        phase_runs: (0..log.phases.len()).map(|p| phase_run(log, p)).collect(),
+        states,
+        seconds,
+        operations,
+    }
 }
 
 fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u64) {
@@ -275,7 +280,7 @@ fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u
         intended_ns: None,
         ready_ns: record.start_ns,
         timings,
-        outcome: class.as_ref().map_or(Outcome::Done(record.bytes), Outcome::Failed),
+        outcome: class.as_ref().map_or(OperationResult::Done(record.bytes), OperationResult::Failed),
         attempts: 1 + record.retries,
         retries: record.retries,
         cache: None,
@@ -310,7 +315,10 @@ mod tests {
         assert_eq!((tally(0).attempts, tally(0).retries), (6, 4), "retries are kept");
         // Of the request from 4 to 12 s, six of eight seconds lie before the edge at 10 s.
         assert!((tally(0).bytes - 1750.0).abs() < 1e-6 && (tally(1).bytes - 1250.0).abs() < 1e-6);
-        assert_eq!((imported.stints[1].phase.name.as_str(), imported.stints[1].step), ("ramp", Some(0)));
+        assert_eq!(
+            (imported.phase_runs[1].phase.name.as_str(), imported.phase_runs[1].step),
+            ("ramp", Some(0))
+        );
         assert_eq!(imported.operations.len(), 3);
         let in_flight_s = tally(0).in_flight_ns / i128::from(S);
         assert_eq!(in_flight_s, 10, "one request at a time for ten seconds");

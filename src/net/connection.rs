@@ -282,7 +282,7 @@ impl Gate {
 }
 
 /// An open connection. It is used by one request at a time.
-pub struct Connection {
+pub struct HttpConnection {
     sender: http1::SendRequest<Payload>,
     /// hyper's end of the connection; gone once it is closed, which fails the requests still in front of it.
     driver: Option<Driver>,
@@ -299,13 +299,13 @@ pub struct Connection {
 /// hyper's read buffer: large enough for a small object with its head in one read, and for large bodies few reads.
 const READ_BUFFER: usize = 256 * 1024;
 
-impl Connection {
+impl HttpConnection {
     /// Connects to address number `turn` (modulo their count). With `vectored`, bodies are written from where they lie, which
     /// suits large ones; without, they are copied behind the head and leave in one plain write, which suits small ones.
     ///
     /// # Errors
     /// See [`ConnectError`].
-    pub async fn open(target: &Target, turn: usize, vectored: bool) -> Result<Connection, ConnectError> {
+    pub async fn open(target: &Target, turn: usize, vectored: bool) -> Result<HttpConnection, ConnectError> {
         let address = target.addresses[turn % target.addresses.len()];
         let begin = now_ns();
         let slow = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("no {what} in time"));
@@ -339,7 +339,7 @@ impl Connection {
             task: Mutex::new(Waker::noop().clone()),
         });
         let waker = Waker::from(Arc::clone(&gate));
-        Ok(Connection {
+        Ok(HttpConnection {
             sender,
             driver: Some(driver),
             vectored,
@@ -372,7 +372,7 @@ impl Connection {
     /// When the connection breaks or the peer does not speak HTTP.
     pub async fn send(&mut self, request: Request<Payload>) -> Result<Response<Incoming>, hyper::Error> {
         self.stamps.reset();
-        let Connection { sender, driver, gate, waker, .. } = self;
+        let HttpConnection { sender, driver, gate, waker, .. } = self;
         if !sender.is_ready() {
             poll_fn(|cx| {
                 gate.poll(waker, cx, |cx| {
@@ -404,7 +404,7 @@ impl Connection {
         if body.is_end_stream() {
             return Ok(None);
         }
-        let Connection { driver, gate, waker, .. } = self;
+        let HttpConnection { driver, gate, waker, .. } = self;
         poll_fn(|cx| {
             gate.poll(waker, cx, |cx| {
                 loop {

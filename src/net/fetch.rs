@@ -9,7 +9,7 @@ use hyper::Request;
 use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::connection::{Connection, Payload, Target, resolve};
+use super::connection::{HttpConnection, Payload, Target, resolve};
 use super::limits::{self, MOST_CREDENTIAL_BYTES};
 
 /// Longest time of one request of a credential chain.
@@ -33,7 +33,7 @@ pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Respons
                 None
             };
             let target = Target { tls, addresses };
-            let connecting = Connection::open(&target, 0, true);
+            let connecting = HttpConnection::open(&target, 0, true);
             let connected = timeout(Duration::from_secs(1), connecting).await;
             let mut connection =
                 connected.map_err(|_| format!("{host} does not answer"))?.map_err(|e| e.to_string())?;

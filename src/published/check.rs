@@ -4,7 +4,7 @@ use super::{Published, Relation, Row};
 
 /// How one relation came out in one place.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Outcome {
+pub struct RelationCheck {
     /// The relation in words.
     pub says: String,
     /// The row or rows.
@@ -27,12 +27,18 @@ fn left(relation: &Relation, row: &Row) -> Option<f64> {
     Some(relation.scale * above / over?)
 }
 
-fn outcome(relation: &Relation, place: String, published: f64, computed: f64) -> Outcome {
+fn outcome(relation: &Relation, place: String, published: f64, computed: f64) -> RelationCheck {
     let apart = (computed - published).abs() > relation.tolerance * published.abs();
-    Outcome { says: relation.says.clone(), place, published, computed, holds: apart == relation.differs }
+    RelationCheck {
+        says: relation.says.clone(),
+        place,
+        published,
+        computed,
+        holds: apart == relation.differs,
+    }
 }
 
-fn between(relation: &Relation, rows: &[Row]) -> Option<Outcome> {
+fn between(relation: &Relation, rows: &[Row]) -> Option<RelationCheck> {
     let [above, below] = relation.between.as_ref()?;
     let figure = |label: &String| {
         rows.iter().find(|r| r.label == *label)?.figures.get(relation.ratio.as_ref()?).copied()
@@ -42,7 +48,7 @@ fn between(relation: &Relation, rows: &[Row]) -> Option<Outcome> {
 }
 
 /// Every relation of a document in every row that it is about.
-pub fn check(document: &Published) -> Vec<Outcome> {
+pub fn check(document: &Published) -> Vec<RelationCheck> {
     let mut out = Vec::new();
     for relation in &document.relations {
         out.extend(between(relation, &document.rows));
@@ -66,7 +72,7 @@ mod tests {
     use super::super::{all, named};
     use super::*;
 
-    fn broken(name: &str) -> Vec<Outcome> {
+    fn broken(name: &str) -> Vec<RelationCheck> {
         check(&named(name).unwrap()).into_iter().filter(|o| !o.holds).collect()
     }
 

@@ -40,7 +40,7 @@ pub enum Message {
         /// The tallies.
         placed: Vec<Placed>,
     },
-    /// Nothing more comes for these stints.
+    /// Nothing more comes for these phase runs.
     Closed(std::ops::Range<usize>),
     /// Single operations, where the run logs them.
     Logged(Vec<Logged>),
@@ -88,10 +88,10 @@ pub trait Listener {
         self.snapshot(windows);
     }
 
-    /// A stint is over and all of it is in `window`. Whoever returns true has taken what it needs; the sums are then dropped, so
-    /// that memory does not grow with the number of stints.
-    fn closed(&mut self, stint: usize, window: &WindowState) -> bool {
-        let _ = (stint, window);
+    /// A phase run is over and all of it is in `window`. Whoever returns true has taken what it needs; the sums are then dropped, so
+    /// that memory does not grow with the number of phase runs.
+    fn closed(&mut self, phase_run: usize, window: &WindowState) -> bool {
+        let _ = (phase_run, window);
         false
     }
 
@@ -160,9 +160,9 @@ impl<'a> Collector<'a> {
             Message::End(phase, edges, cpu_ns) => self.end(phase, edges, cpu_ns),
             Message::Logged(operations) => self.listener.logged(&operations),
             Message::Closed(range) => {
-                for stint in range {
-                    if self.listener.closed(stint, &self.windows[stint]) {
-                        self.windows[stint].tallies.clear();
+                for phase_run in range {
+                    if self.listener.closed(phase_run, &self.windows[phase_run]) {
+                        self.windows[phase_run].tallies.clear();
                     }
                 }
             }

@@ -5,7 +5,7 @@ use crate::workload::OperationKind;
 
 /// How an operation ended, as logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Ended {
+pub enum LoggedResult {
     /// Well.
     Ok,
     /// It failed, with this class.
@@ -19,8 +19,8 @@ pub enum Ended {
 /// One operation. Times are on the monotonic clock in nanoseconds; 0 where there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Logged {
-    /// Number of its stint.
-    pub stint: usize,
+    /// Number of its phase run.
+    pub phase_run: usize,
     /// Its number within its phase: with the seed it says key, size and content.
     pub number: u64,
     /// What it was.
@@ -38,7 +38,7 @@ pub struct Logged {
     /// Requests made for it.
     pub attempts: u32,
     /// How it ended.
-    pub ended: Ended,
+    pub ended: LoggedResult,
 }
 
 /// A list longer than this is handed over before its second is over.

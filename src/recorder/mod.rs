@@ -38,7 +38,7 @@ impl Edges {
 
 /// How an operation ended.
 #[derive(Debug, Clone, Copy)]
-pub enum Outcome<'a> {
+pub enum OperationResult<'a> {
     /// Well, with so many object bytes delivered.
     Done(u64),
     /// It failed.
@@ -50,7 +50,7 @@ pub enum Outcome<'a> {
 /// One operation, over.
 #[derive(Debug, Clone, Copy)]
 pub struct Completed<'a> {
-    /// Number of its phase (of its stint).
+    /// Number of its phase (of its phase run).
     pub phase: usize,
     /// Its number within its phase.
     pub number: u64,
@@ -58,14 +58,14 @@ pub struct Completed<'a> {
     pub kind: OperationKind,
     /// When it was meant to begin; open loops only.
     pub intended_ns: Option<u64>,
-    /// When the instrument could have begun it: intended, and a lane free.
+    /// When the instrument could have begun it: intended, and a connection free.
     pub ready_ns: u64,
     /// Its times; start of the first attempt, end of the last.
     pub timings: Timings,
     /// What the caches on its way say of the answer.
     pub cache: Option<CacheStatus>,
     /// How it ended.
-    pub outcome: Outcome<'a>,
+    pub outcome: OperationResult<'a>,
     /// Requests made for it.
     pub attempts: u32,
     /// Of those, the ones that were made again after a failure.

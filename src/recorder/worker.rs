@@ -1,8 +1,8 @@
 //! One worker's book-keeping: plain additions on memory it owns, handed over once a second.
 
-use super::log::{Ended, LONG, Logged};
+use super::log::{LONG, Logged, LoggedResult};
 use super::tally::Tally;
-use super::{Completed, Edges, Outcome};
+use super::{Completed, Edges, OperationResult};
 use crate::workload::OperationKind;
 
 const KINDS: usize = OperationKind::ALL.len();
@@ -91,7 +91,7 @@ impl WorkerRecorder {
                 self.tally(window, op.kind).overlap_ns += u128::from(shared);
             }
         }
-        if let Outcome::Done(bytes) = op.outcome {
+        if let OperationResult::Done(bytes) = op.outcome {
             self.delivered(op, bytes);
             if let Some(window) = self.window_of(end) {
                 self.tally(window, op.kind).completed += 1;
@@ -100,12 +100,12 @@ impl WorkerRecorder {
         self.count(op, own, start, end);
         if let Some(log) = &mut self.log {
             let (bytes, ended) = match op.outcome {
-                Outcome::Done(bytes) => (bytes, Ended::Ok),
-                Outcome::Failed(class) => (0, Ended::Failed(class.to_string().into())),
-                Outcome::Undrained => (0, Ended::Undrained),
+                OperationResult::Done(bytes) => (bytes, LoggedResult::Ok),
+                OperationResult::Failed(class) => (0, LoggedResult::Failed(class.to_string().into())),
+                OperationResult::Undrained => (0, LoggedResult::Undrained),
             };
             log.push(Logged {
-                stint: op.phase,
+                phase_run: op.phase,
                 number: op.number,
                 kind: op.kind,
                 intended_ns: op.intended_ns,
@@ -148,7 +148,7 @@ impl WorkerRecorder {
         }
         let response = op.intended_ns.map(|intended| end.saturating_sub(intended));
         match op.outcome {
-            Outcome::Done(bytes) => {
+            OperationResult::Done(bytes) => {
                 tally.succeeded += 1;
                 tally.service.record(end - start);
                 if t.first_byte_ns > start {
@@ -165,7 +165,7 @@ impl WorkerRecorder {
                     tally.response.record(response);
                 }
             }
-            Outcome::Failed(class) => {
+            OperationResult::Failed(class) => {
                 tally.failed.record(end - start);
                 *tally.errors.entry(class.to_string()).or_default() += 1;
                 if let (Some(response), crate::store::ErrorClass::Timeout) = (response, class) {
@@ -173,7 +173,7 @@ impl WorkerRecorder {
                     tally.censored_waits.record(response);
                 }
             }
-            Outcome::Undrained => {
+            OperationResult::Undrained => {
                 tally.censored += 1;
                 if let Some(response) = response {
                     tally.censored_waits.record(response);
@@ -222,7 +222,7 @@ impl WorkerRecorder {
     ) {
         if let Some(log) = &mut self.log {
             log.push(Logged {
-                stint: phase,
+                phase_run: phase,
                 number,
                 kind,
                 intended_ns: Some(intended_ns),
@@ -231,7 +231,7 @@ impl WorkerRecorder {
                 end_ns: now_ns,
                 bytes: 0,
                 attempts: 0,
-                ended: Ended::NeverBegun,
+                ended: LoggedResult::NeverBegun,
             });
         }
         let tally = self.tally(phase - self.first, kind);
@@ -277,7 +277,7 @@ mod tests {
         cuts.windows(2).map(|w| Edges { start_ns: w[0], end_ns: w[1] }).collect()
     }
 
-    fn op(phase: usize, start: u64, end: u64, outcome: Outcome<'_>) -> Completed<'_> {
+    fn op(phase: usize, start: u64, end: u64, outcome: OperationResult<'_>) -> Completed<'_> {
         let timings = Timings {
             start_ns: start,
             end_ns: end,
@@ -312,7 +312,7 @@ mod tests {
     #[test]
     fn an_operation_across_an_edge_is_prorated_and_belongs_to_its_start() {
         let mut recorder = WorkerRecorder::new(0, edges(&[1000, 2000, 3000]), false);
-        let placed = run(&mut recorder, &[op(0, 1500, 2500, Outcome::Done(100))], 3000);
+        let placed = run(&mut recorder, &[op(0, 1500, 2500, OperationResult::Done(100))], 3000);
         let [(0, GET, first), (1, GET, second)] = &placed[..] else { panic!("{placed:?}") };
         assert_eq!((first.operations, first.completed, first.begun, first.bytes), (1, 0, 1, 50.0));
         assert_eq!((second.operations, second.completed, second.begun, second.bytes), (0, 1, 0, 50.0));
@@ -326,11 +326,11 @@ mod tests {
         let mut recorder = WorkerRecorder::new(3, edges(&[0, 1000, 5000, 9000]), false);
         let timeout = ErrorClass::Timeout;
         let ops = [
-            op(3, 10, 700, Outcome::Done(1)),
-            op(3, 20, 5100, Outcome::Failed(&timeout)),
-            op(4, 1500, 1501, Outcome::Done(1)),
-            op(4, 4000, 9500, Outcome::Done(1)),
-            op(5, 8000, 8000, Outcome::Done(0)),
+            op(3, 10, 700, OperationResult::Done(1)),
+            op(3, 20, 5100, OperationResult::Failed(&timeout)),
+            op(4, 1500, 1501, OperationResult::Done(1)),
+            op(4, 4000, 9500, OperationResult::Done(1)),
+            op(5, 8000, 8000, OperationResult::Done(0)),
         ];
         let placed = run(&mut recorder, &ops, 10_000);
         for (phase, _, tally) in &placed {
@@ -342,10 +342,10 @@ mod tests {
     #[test]
     fn a_body_that_comes_with_the_head_counts() {
         let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
-        let mut small = op(0, 1, 9, Outcome::Done(100));
+        let mut small = op(0, 1, 9, OperationResult::Done(100));
         small.timings.body_last_ns = small.timings.body_first_ns;
-        let empty = op(0, 1, 9, Outcome::Done(0));
-        let placed = run(&mut recorder, &[small, op(0, 1, 9, Outcome::Done(100)), empty], 1000);
+        let empty = op(0, 1, 9, OperationResult::Done(0));
+        let placed = run(&mut recorder, &[small, op(0, 1, 9, OperationResult::Done(100)), empty], 1000);
         let tally = &placed[0].2;
         assert_eq!((tally.operations, tally.body.len()), (3, 2), "every operation with content has one");
         assert_eq!(tally.body.min_ns(), Some(0));
@@ -355,7 +355,7 @@ mod tests {
     fn a_failure_enters_neither_service_nor_throughput() {
         let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
         let slow = ErrorClass::Answered("503 SlowDown".into());
-        let placed = run(&mut recorder, &[op(0, 1, 9, Outcome::Failed(&slow))], 1000);
+        let placed = run(&mut recorder, &[op(0, 1, 9, OperationResult::Failed(&slow))], 1000);
         let tally = &placed[0].2;
         assert_eq!((tally.service.len(), tally.failed.len(), tally.bytes, tally.completed), (0, 1, 0.0, 0));
         assert_eq!(tally.errors["503 SlowDown"], 1);

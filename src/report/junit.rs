@@ -4,7 +4,7 @@
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 
-use crate::summary::objective::Outcome;
+use crate::summary::objective::ObjectiveResult;
 
 /// One case.
 pub struct Case {
@@ -13,7 +13,7 @@ pub struct Case {
     /// Where it was checked.
     pub place: String,
     /// How it came out.
-    pub outcome: Outcome,
+    pub outcome: ObjectiveResult,
     /// What was measured.
     pub detail: String,
 }
@@ -26,7 +26,8 @@ pub fn document(suites: &[(String, Vec<Case>)]) -> String {
     let count = |cases: &[Case], outcome| cases.iter().filter(|c| c.outcome == outcome).count().to_string();
     let _ = writer.create_element("testsuites").write_inner_content(|writer| {
         for (id, cases) in suites {
-            let (failures, errors) = (count(cases, Outcome::Fail), count(cases, Outcome::CannotTell));
+            let (failures, errors) =
+                (count(cases, ObjectiveResult::Fail), count(cases, ObjectiveResult::CannotTell));
             let element = writer.create_element("testsuite").with_attributes([
                 ("name", id.as_str()),
                 ("tests", cases.len().to_string().as_str()),
@@ -47,15 +48,15 @@ fn one(writer: &mut Writer<Vec<u8>>, case: &Case) -> std::io::Result<()> {
         .create_element("testcase")
         .with_attributes([("name", case.name.as_str()), ("classname", &case.place)]);
     let inner = match case.outcome {
-        Outcome::Pass => "system-out",
-        Outcome::Fail => "failure",
-        Outcome::CannotTell => "error",
+        ObjectiveResult::Pass => "system-out",
+        ObjectiveResult::Fail => "failure",
+        ObjectiveResult::CannotTell => "error",
     };
     element
         .write_inner_content(|writer| {
             let child = writer.create_element(inner);
             let child = match case.outcome {
-                Outcome::Pass => child,
+                ObjectiveResult::Pass => child,
                 _ => child.with_attribute(("message", case.outcome.describe())),
             };
             child.write_text_content(BytesText::new(&case.detail)).map(|_| ())

@@ -21,7 +21,7 @@ type Labels = Vec<(&'static str, String)>;
 type Key = (String, String, String, String);
 
 /// Name, help, and how the value follows from the sums.
-type Told<T> = (&'static str, &'static str, fn(&Sums) -> T);
+type MetricRow<T> = (&'static str, &'static str, fn(&Sums) -> T);
 
 /// What was counted so far of one store, phase and operation.
 #[derive(Debug, Default)]
@@ -112,7 +112,7 @@ fn labels((store, phase, role, operation): &Key) -> Labels {
 impl Collector for Live {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
         let all = self.sums();
-        let counters: [Told<f64>; 3] = [
+        let counters: [MetricRow<f64>; 3] = [
             ("plimsoll_operations", "Operations answered well", |s| s.completed as f64),
             ("plimsoll_object_bytes", "Object bytes delivered", |s| s.bytes),
             ("plimsoll_unanswered_operations", "Operations that were not answered in time", |s| {

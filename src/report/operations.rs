@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::intervals::Place;
 use super::stream::Stream;
-use crate::recorder::log::{Ended, Logged};
+use crate::recorder::log::{Logged, LoggedResult};
 
 /// The columns.
 pub fn schema() -> Schema {
@@ -98,10 +98,10 @@ impl OperationLog {
         rows.bytes.append_value(op.bytes);
         rows.attempts.append_value(op.attempts);
         rows.outcomes.append_value(match &op.ended {
-            Ended::Ok => "ok",
-            Ended::Failed(class) => class,
-            Ended::Undrained => "undrained",
-            Ended::NeverBegun => "never begun",
+            LoggedResult::Ok => "ok",
+            LoggedResult::Failed(class) => class,
+            LoggedResult::Undrained => "undrained",
+            LoggedResult::NeverBegun => "never begun",
         });
         if self.rows.count >= BATCH { self.flush() } else { Ok(()) }
     }

@@ -42,7 +42,7 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Intended times of phase `phase` at `rate_per_s`, from operation `first` on; times count from the stint that begins with it.
+    /// Intended times of phase `phase` at `rate_per_s`, from operation `first` on; times count from the phase run that begins with it.
     pub fn new(arrival: Arrival, rate_per_s: f64, seed: u64, phase: &str, first: u64) -> Arrivals {
         let gaps = Stream::new(seed, &format!("arrivals/{phase}"));
         Arrivals { arrival, gap_ns: SECOND as f64 / rate_per_s, gaps, first, number: first, at_ns: 0.0 }

@@ -56,8 +56,8 @@ pub enum Load {
 }
 
 impl Load {
-    /// Lanes that the load may use at once.
-    pub fn lanes(&self) -> usize {
+    /// Connection slots that the load may use at once.
+    pub fn slots(&self) -> usize {
         match self {
             Load::Closed { concurrency } => *concurrency,
             Load::Open { in_flight, .. } => *in_flight,
@@ -110,7 +110,7 @@ pub struct Phase {
     pub retries: u32,
     /// How contents are held against what was written.
     pub verify: Verify,
-    /// Pause of a closed loop's lane after each of its operations, in nanoseconds.
+    /// Pause of a closed loop's connection slot after each of its operations, in nanoseconds.
     pub cooldown_ns: u64,
     /// The sweep that the phase is a point of.
     pub sweep_of: Option<String>,

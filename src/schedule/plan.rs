@@ -1,6 +1,6 @@
-//! From phases to stints: what runs on which store, in which order, for how long. A pure function; the driver carries it out.
+//! From phases to phase runs: what runs on which store, in which order, for how long. A pure function; the driver carries it out.
 //!
-//! A [`Stint`] is one stretch of one phase on one store: the whole phase, a block of it (several stores, interleaved), or a step of
+//! A [`PhaseRun`] is one stretch of one phase on one store: the whole phase, a block of it (several stores, interleaved), or a step of
 //! its ramp. With several stores in interleaved order, each measured phase is cut into blocks and the stores take turns, their
 //! order rotated from block to block; a change of store drains, then re-warms unrecorded (law of measurement, 12).
 
@@ -51,12 +51,12 @@ pub struct Layout {
 
 /// One stretch of one phase on one store.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stint {
-    /// The phase, with the load and the limit of this stint.
+pub struct PhaseRun {
+    /// The phase, with the load and the limit of this phase run.
     pub phase: Phase,
     /// Number of the store.
     pub store: usize,
-    /// Number of the phase in the experiment; stints of one phase on one store go on numbering their operations.
+    /// Number of the phase in the experiment; phase runs of one phase on one store go on numbering their operations.
     pub number: usize,
     /// Repeat, from 0.
     pub repeat: u32,
@@ -68,10 +68,10 @@ pub struct Stint {
     pub recorded: bool,
 }
 
-impl Stint {
+impl PhaseRun {
     /// The whole of a phase on one store.
-    pub fn of(phase: &Phase, number: usize, store: usize, repeat: u32) -> Stint {
-        Stint { phase: phase.clone(), store, number, repeat, block: 0, step: None, recorded: true }
+    pub fn of(phase: &Phase, number: usize, store: usize, repeat: u32) -> PhaseRun {
+        PhaseRun { phase: phase.clone(), store, number, repeat, block: 0, step: None, recorded: true }
     }
 
     /// Whether a rule may end the ramp that this is a step of.
@@ -96,15 +96,15 @@ fn step_load(phase: &Phase, step: u32) -> Load {
     }
 }
 
-/// The stints of a phase on one store, uncut: one, or one per step of its ramp.
-fn whole(phase: &Phase, number: usize, store: usize, repeat: u32) -> Vec<Stint> {
-    let Some(ramp) = phase.ramp else { return vec![Stint::of(phase, number, store, repeat)] };
+/// The phase runs of a phase on one store, uncut: one, or one per step of its ramp.
+fn whole(phase: &Phase, number: usize, store: usize, repeat: u32) -> Vec<PhaseRun> {
+    let Some(ramp) = phase.ramp else { return vec![PhaseRun::of(phase, number, store, repeat)] };
     let step = |step| {
-        let mut stint = Stint::of(phase, number, store, repeat);
-        stint.phase.load = step_load(phase, step);
-        stint.phase.limit = Limit { duration_ns: Some(ramp.every_ns), operations: None };
-        stint.step = Some(step);
-        stint
+        let mut phase_run = PhaseRun::of(phase, number, store, repeat);
+        phase_run.phase.load = step_load(phase, step);
+        phase_run.phase.limit = Limit { duration_ns: Some(ramp.every_ns), operations: None };
+        phase_run.step = Some(step);
+        phase_run
     };
     (0..ramp.steps()).map(step).collect()
 }
@@ -117,26 +117,26 @@ fn blocks(
     store: usize,
     repeat: u32,
     (block_ns, stores): (u64, usize),
-) -> Vec<Stint> {
-    let stints = whole(phase, number, store, repeat);
+) -> Vec<PhaseRun> {
+    let phase_runs = whole(phase, number, store, repeat);
     let (true, None, Some(length)) = (phase.ramp.is_none(), phase.limit.operations, phase.limit.duration_ns)
     else {
-        return stints;
+        return phase_runs;
     };
     let count = length.div_ceil(block_ns.max(1)).max(1).next_multiple_of(stores as u64);
     let block = |b: u64| {
-        let mut stint = Stint::of(phase, number, store, repeat);
+        let mut phase_run = PhaseRun::of(phase, number, store, repeat);
         // The remainder goes to the first blocks, so that the lengths add up.
         let piece = length / count + u64::from(b < length % count);
-        stint.phase.limit.duration_ns = Some(piece);
-        stint
+        phase_run.phase.limit.duration_ns = Some(piece);
+        phase_run
     };
     (0..count).map(block).collect()
 }
 
 /// An unrecorded stretch of the same workload under the same load.
-pub fn rewarm(stint: &Stint, length_ns: u64) -> Stint {
-    let mut warm = stint.clone();
+pub fn rewarm(phase_run: &PhaseRun, length_ns: u64) -> PhaseRun {
+    let mut warm = phase_run.clone();
     warm.phase.role = Role::Warmup;
     warm.phase.limit = Limit { duration_ns: Some(length_ns), operations: None };
     warm.recorded = false;
@@ -144,12 +144,12 @@ pub fn rewarm(stint: &Stint, length_ns: u64) -> Stint {
 }
 
 /// Lays the phases out over `stores` stores.
-pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<Stint> {
+pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<PhaseRun> {
     let numbered = || phases.iter().enumerate();
     let prepare = |store: usize| {
         numbered()
             .filter(|(_, p)| p.role == Role::Prepare)
-            .map(move |(number, phase)| Stint::of(phase, number, store, 0))
+            .map(move |(number, phase)| PhaseRun::of(phase, number, store, 0))
     };
     let mut out = Vec::new();
     if stores == 1 || layout.order == Order::Sequential {
@@ -168,22 +168,22 @@ pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<Stint> {
     let mut turn = first;
     for repeat in 0..layout.repeats {
         for (number, phase) in numbered().filter(|(_, p)| p.role != Role::Prepare) {
-            let of_store: Vec<Vec<Stint>> = (0..stores)
+            let of_store: Vec<Vec<PhaseRun>> = (0..stores)
                 .map(|store| blocks(phase, number, store, repeat, (layout.block_ns, stores)))
                 .collect();
             let count = of_store.first().map_or(0, Vec::len);
             for block in 0..count {
                 for place in 0..stores {
-                    let Some(stint) = of_store[(turn + place) % stores].get(block) else { continue };
-                    let mut stint = stint.clone();
+                    let Some(phase_run) = of_store[(turn + place) % stores].get(block) else { continue };
+                    let mut phase_run = phase_run.clone();
                     // A ramp's turns are its steps.
-                    stint.block = if stint.step.is_some() { 0 } else { block as u32 };
-                    let changed = out.last().is_none_or(|last: &Stint| last.store != stint.store);
-                    let warms = changed && layout.rewarm_ns > 0 && stint.phase.limit.operations.is_none();
+                    phase_run.block = if phase_run.step.is_some() { 0 } else { block as u32 };
+                    let changed = out.last().is_none_or(|last: &PhaseRun| last.store != phase_run.store);
+                    let warms = changed && layout.rewarm_ns > 0 && phase_run.phase.limit.operations.is_none();
                     if warms && phase.role == Role::Measure {
-                        out.push(rewarm(&stint, layout.rewarm_ns));
+                        out.push(rewarm(&phase_run, layout.rewarm_ns));
                     }
-                    out.push(stint);
+                    out.push(phase_run);
                 }
                 turn += 1;
             }
@@ -192,16 +192,16 @@ pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<Stint> {
     out
 }
 
-/// Groups stints that run back to back without a drain: neighbours on one store that are limited by time alone. A ramp that
+/// Groups phase runs that run back to back without a drain: neighbours on one store that are limited by time alone. A ramp that
 /// a rule may end closes its group, because nothing can be laid out behind an end that is not known.
-pub fn segments(stints: &[Stint]) -> Vec<Range<usize>> {
-    let timed = |s: &Stint| s.phase.limit.operations.is_none();
+pub fn segments(phase_runs: &[PhaseRun]) -> Vec<Range<usize>> {
+    let timed = |s: &PhaseRun| s.phase.limit.operations.is_none();
     let mut out: Vec<Range<usize>> = Vec::new();
-    for (i, stint) in stints.iter().enumerate() {
+    for (i, phase_run) in phase_runs.iter().enumerate() {
         let joins = |last: &Range<usize>| {
-            let before = &stints[last.end - 1];
-            let open_end = before.may_be_cut() && before.ramp_of() != stint.ramp_of();
-            timed(stint) && timed(before) && before.store == stint.store && !open_end
+            let before = &phase_runs[last.end - 1];
+            let open_end = before.may_be_cut() && before.ramp_of() != phase_run.ramp_of();
+            timed(phase_run) && timed(before) && before.store == phase_run.store && !open_end
         };
         match out.last_mut() {
             Some(last) if joins(last) => last.end = i + 1,
@@ -267,18 +267,18 @@ mod tests {
 
     #[test]
     fn one_store_runs_phases_as_written_and_back_to_back() {
-        let stints = plan(&phases(), layout(Order::Interleaved), 1);
+        let phase_runs = plan(&phases(), layout(Order::Interleaved), 1);
         assert_eq!(
-            stints.iter().map(|s| s.phase.name.as_str()).collect::<Vec<_>>(),
+            phase_runs.iter().map(|s| s.phase.name.as_str()).collect::<Vec<_>>(),
             ["objects", "warm", "get"]
         );
-        assert_eq!(segments(&stints), [0..1, 1..3]);
+        assert_eq!(segments(&phase_runs), [0..1, 1..3]);
     }
 
     #[test]
     fn two_stores_take_turns_in_the_order_abba() {
-        let stints = plan(&phases(), layout(Order::Interleaved), 2);
-        let measured: Vec<(usize, u32)> = stints
+        let phase_runs = plan(&phases(), layout(Order::Interleaved), 2);
+        let measured: Vec<(usize, u32)> = phase_runs
             .iter()
             .filter(|s| s.recorded && s.phase.role == Role::Measure)
             .map(|s| (s.store, s.block))
@@ -287,26 +287,30 @@ mod tests {
         assert_ne!(a, b);
         let expected = [(a, 0), (b, 0), (b, 1), (a, 1), (a, 2), (b, 2), (b, 3), (a, 3)];
         assert_eq!(measured, expected);
-        let length: u64 = stints
+        let length: u64 = phase_runs
             .iter()
             .filter(|s| s.store == 0 && s.recorded && s.phase.role == Role::Measure)
             .filter_map(|s| s.phase.limit.duration_ns)
             .sum();
         assert_eq!(length, 40 * SECOND, "blocks add up to the phase");
-        for pair in stints.windows(2).filter(|w| w[1].phase.role == Role::Measure && w[1].recorded) {
+        for pair in phase_runs.windows(2).filter(|w| w[1].phase.role == Role::Measure && w[1].recorded) {
             let rewarmed = !pair[0].recorded && pair[0].store == pair[1].store;
             assert!(rewarmed || pair[0].store == pair[1].store, "a change of store re-warms");
         }
-        for segment in segments(&stints) {
-            assert!(stints[segment].windows(2).all(|w| w[0].store == w[1].store), "a change of store drains");
+        for segment in segments(&phase_runs) {
+            assert!(
+                phase_runs[segment].windows(2).all(|w| w[0].store == w[1].store),
+                "a change of store drains"
+            );
         }
     }
 
     #[test]
     fn every_store_has_every_place_equally_often() {
         for (stores, seconds) in [(2, 30), (3, 25), (4, 10), (5, 60)] {
-            let stints = plan(&[timed("get", Role::Measure, seconds)], layout(Order::Interleaved), stores);
-            let turns: Vec<usize> = stints.iter().filter(|s| s.recorded).map(|s| s.store).collect();
+            let phase_runs =
+                plan(&[timed("get", Role::Measure, seconds)], layout(Order::Interleaved), stores);
+            let turns: Vec<usize> = phase_runs.iter().filter(|s| s.recorded).map(|s| s.store).collect();
             let places = |store| {
                 turns.iter().enumerate().filter(move |(_, s)| **s == store).map(|(i, _)| i).sum::<usize>()
             };
@@ -316,28 +320,28 @@ mod tests {
 
     #[test]
     fn sequential_order_finishes_one_store_first() {
-        let stints = plan(&phases(), layout(Order::Sequential), 2);
-        assert_eq!(stints.iter().map(|s| s.store).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
+        let phase_runs = plan(&phases(), layout(Order::Sequential), 2);
+        assert_eq!(phase_runs.iter().map(|s| s.store).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
     }
 
     #[test]
     fn a_ramp_becomes_steps_that_run_back_to_back() {
         let mut ramp = timed("ramp", Role::Measure, 0);
         ramp.ramp = Some(Ramp { from: 8.0, step: 32.0, to: 104.0, every_ns: SECOND, stop: Stop::Plateau });
-        let stints = plan(
+        let phase_runs = plan(
             &[timed("warm", Role::Warmup, 1), ramp, timed("after", Role::Measure, 1)],
             layout(Order::Interleaved),
             1,
         );
-        let lanes: Vec<usize> = stints.iter().map(|s| s.phase.load.lanes()).collect();
-        assert_eq!(lanes, [4, 8, 40, 72, 104, 4]);
-        assert_eq!(segments(&stints), [0..5, 5..6], "what follows waits for the ramp's end");
+        let slots: Vec<usize> = phase_runs.iter().map(|s| s.phase.load.slots()).collect();
+        assert_eq!(slots, [4, 8, 40, 72, 104, 4]);
+        assert_eq!(segments(&phase_runs), [0..5, 5..6], "what follows waits for the ramp's end");
     }
 
     #[test]
     fn repeats_go_through_everything_but_prepare_again() {
-        let stints = plan(&phases(), Layout { repeats: 3, ..layout(Order::Interleaved) }, 1);
-        let names: Vec<(&str, u32)> = stints.iter().map(|s| (s.phase.name.as_str(), s.repeat)).collect();
+        let phase_runs = plan(&phases(), Layout { repeats: 3, ..layout(Order::Interleaved) }, 1);
+        let names: Vec<(&str, u32)> = phase_runs.iter().map(|s| (s.phase.name.as_str(), s.repeat)).collect();
         let expected =
             [("objects", 0), ("warm", 0), ("get", 0), ("warm", 1), ("get", 1), ("warm", 2), ("get", 2)];
         assert_eq!(names, expected);

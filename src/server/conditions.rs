@@ -27,7 +27,7 @@ fn date(text: &str) -> Option<i64> {
         .or_else(|| text.parse::<jiff::Timestamp>().ok().map(|t| t.as_second()))
 }
 
-/// Outcome of a read's conditions: go on, or answer with that error.
+/// Result of a read's conditions: go on, or answer with that error.
 ///
 /// # Errors
 /// `PreconditionFailed`, or `NotModified` where a read should answer 304.

@@ -9,6 +9,7 @@ use http::{HeaderValue, Method, Request, Version};
 use hyper::body::{Body, Incoming};
 
 use super::Shared;
+use super::access_log::{Entry, TAG_HEADER};
 use super::body::{collect, discard, verify};
 use super::error::ApiError;
 use super::express::Session;
@@ -17,7 +18,6 @@ use super::io_stamps::ConnectionStamps;
 use super::ops::{Call, dispatch};
 use super::response::{Answer, error, set};
 use super::route::Route;
-use super::truth::{Entry, TAG_HEADER};
 use super::{accepts, auth, express, route};
 use crate::clock::{Timer, now_ns, wall_now};
 
@@ -77,7 +77,7 @@ pub async fn handle(
         let bytes = answer.body().size().max(sent_bytes.get());
         metrics.count(&parts.method, answer.status().as_u16(), bytes, now_ns().saturating_sub(received_ns));
     }
-    let entry = shared.truth.as_ref().map(|_| Entry {
+    let entry = shared.access_log.as_ref().map(|_| Entry {
         tag: parts.headers.get(TAG_HEADER).and_then(|v| v.to_str().ok()).unwrap_or("").to_string(),
         method: parts.method.to_string(),
         status: answer.status().as_u16(),

@@ -13,12 +13,12 @@ use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
+use super::access_log::Entry;
 use super::connections::Registered;
 use super::memory::Reservation;
-use super::truth::Entry;
 use crate::clock::now_ns;
 
-/// What one connection notes. The truth of a request is complete only when its last byte has left, which is known for
+/// What one connection notes. The access log of a request is complete only when its last byte has left, which is known for
 /// sure when the next request begins or the connection ends; until then its entry is kept here.
 pub struct ConnectionStamps {
     shared: Arc<Shared>,
@@ -43,9 +43,9 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 const USUAL_HEAD: usize = 16 * 1024;
 
 impl ConnectionStamps {
-    /// Stamps are taken only where someone reads them: with a truth log or an injector.
+    /// Stamps are taken only where someone reads them: with an access log or an injector.
     pub fn new(shared: Arc<Shared>, registered: Registered) -> ConnectionStamps {
-        let watched = shared.truth.is_some() || shared.injector.is_some();
+        let watched = shared.access_log.is_some() || shared.injector.is_some();
         ConnectionStamps {
             shared,
             watched,
@@ -130,10 +130,10 @@ impl ConnectionStamps {
 
     fn settle(&self) {
         if let Some(mut entry) = self.pending.borrow_mut().take()
-            && let Some(truth) = &self.shared.truth
+            && let Some(access_log) = &self.shared.access_log
         {
             entry.last_byte_ns = self.last_write_ns.get();
-            truth.write(&entry);
+            access_log.write(&entry);
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The embedded S3-compatible server (`plimsoll serve`): objects in memory, requests verified, faults on demand.
 //!
 //! It exists so that a bare machine has something to measure and so that the instrument can be held against
-//! known truth. A connection lives on one thread; [`route`] turns a request into an operation, [`auth`] verifies who
-//! sent it, [`body`] what was sent, `ops` does it on [`state`], [`inject`] decides what goes wrong, and [`truth`] writes
+//! known access log. A connection lives on one thread; [`route`] turns a request into an operation, [`auth`] verifies who
+//! sent it, [`body`] what was sent, `ops` does it on [`state`], [`inject`] decides what goes wrong, and [`access_log`] writes
 //! down when each request came and left. It shares the wire (`s3`) with the client and nothing else: no
 //! measuring code is imported here, and the instrument does not import this.
 
@@ -21,6 +21,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
 pub mod accepts;
+pub mod access_log;
 pub mod auth;
 pub mod body;
 pub mod conditions;
@@ -36,16 +37,15 @@ pub mod ops;
 pub mod response;
 pub mod route;
 pub mod state;
-pub mod truth;
 
 use crate::clock::{SECOND, Timer, now_ns};
 use crate::s3::credentials::Credentials;
+use access_log::AccessLog;
 use connections::{Candidates, Connections, Registered, TICK_NS, Timeouts};
 use inject::Injector;
 use io_stamps::{ConnectionStamps, Stamped};
 use metrics::ServerMetrics;
 use state::State;
-use truth::TruthLog;
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -92,7 +92,7 @@ pub struct Parts {
     /// What goes wrong on purpose.
     pub injector: Option<Injector>,
     /// Where every request is written down.
-    pub truth: Option<TruthLog>,
+    pub access_log: Option<AccessLog>,
     /// What is counted for Prometheus.
     pub metrics: Option<ServerMetrics>,
 }
@@ -110,7 +110,7 @@ pub struct Shared {
     /// What goes wrong on purpose.
     pub injector: Option<Injector>,
     /// Where every request is written down.
-    pub truth: Option<TruthLog>,
+    pub access_log: Option<AccessLog>,
     /// What is counted for Prometheus.
     pub metrics: Option<ServerMetrics>,
     tls: Option<TlsAcceptor>,
@@ -136,7 +136,7 @@ pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>
         settings: parts.settings,
         credentials: parts.credentials,
         injector: parts.injector,
-        truth: parts.truth,
+        access_log: parts.access_log,
         metrics: parts.metrics,
         requests: AtomicU64::new(0),
     });
@@ -157,8 +157,8 @@ pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>
     for thread in threads {
         let _ = thread.join();
     }
-    if let Some(truth) = &shared.truth {
-        truth.flush()?;
+    if let Some(access_log) = &shared.access_log {
+        access_log.flush()?;
     }
     result
 }

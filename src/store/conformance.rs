@@ -2,7 +2,7 @@
 
 use super::ownership::{KeySpace, RunId};
 use super::{
-    Body, Collect, Failure, Ignore, Lane, Listing, Observer, PartTag, Reply, Request, Segments, Store,
+    Body, Collect, Connection, Failure, Ignore, Listing, Observer, PartTag, Reply, Request, Segments, Store,
 };
 use crate::rng::Stream;
 use bytes::Bytes;
@@ -16,48 +16,57 @@ pub async fn check(store: &dyn Store, prefix: &str) {
     let space = KeySpace::of_run(prefix, &RunId::fresh());
     let prefix = space.root();
     let can = store.capabilities();
-    let mut lane = store.lane(0);
-    let lane = lane.as_mut();
-    round_trip(lane, prefix, can.most_bytes.unwrap_or(u64::MAX)).await;
+    let mut connection = store.connection(0);
+    let connection = connection.as_mut();
+    round_trip(connection, prefix, can.most_bytes.unwrap_or(u64::MAX)).await;
     if can.ranges {
-        ranges(lane, prefix).await;
+        ranges(connection, prefix).await;
     }
-    overwrite(lane, prefix).await;
-    missing(lane, &space).await;
-    hostile_keys(lane, prefix).await;
-    listing(lane, prefix, can.start_after).await;
+    overwrite(connection, prefix).await;
+    missing(connection, &space).await;
+    hostile_keys(connection, prefix).await;
+    listing(connection, prefix, can.start_after).await;
     if can.multipart {
-        multipart(lane, &space).await;
+        multipart(connection, &space).await;
     }
-    clean(lane, &space).await;
+    clean(connection, &space).await;
 }
 
-async fn put(lane: &mut dyn Lane, key: &str, data: &[u8]) -> Reply {
+async fn put(connection: &mut dyn Connection, key: &str, data: &[u8]) -> Reply {
     let body = Body::Whole(Bytes::copy_from_slice(data));
-    lane.execute(Request::Put { key, body }, &mut Ignore).await.unwrap_or_else(|e| panic!("put {key}: {e}"))
+    connection
+        .execute(Request::Put { key, body }, &mut Ignore)
+        .await
+        .unwrap_or_else(|e| panic!("put {key}: {e}"))
 }
 
 async fn get(
-    lane: &mut dyn Lane,
+    connection: &mut dyn Connection,
     key: &str,
     range: Option<std::ops::Range<u64>>,
 ) -> Result<Vec<u8>, Failure> {
     let mut content = Collect::default();
-    let reply = lane.execute(Request::Get { key, range }, &mut content).await?;
+    let reply = connection.execute(Request::Get { key, range }, &mut content).await?;
     assert_eq!(reply.bytes, content.0.len() as u64, "bytes of {key}");
     Ok(content.0)
 }
 
-async fn list(lane: &mut dyn Lane, prefix: &str, start_after: &str, token: &str, max_keys: u32) -> Listing {
+async fn list(
+    connection: &mut dyn Connection,
+    prefix: &str,
+    start_after: &str,
+    token: &str,
+    max_keys: u32,
+) -> Listing {
     let request = Request::List { prefix, start_after, token, max_keys };
-    let reply = lane.execute(request, &mut Ignore).await.unwrap_or_else(|e| panic!("list: {e}"));
+    let reply = connection.execute(request, &mut Ignore).await.unwrap_or_else(|e| panic!("list: {e}"));
     reply.listing.expect("a list answers with a listing")
 }
 
-async fn list_all(lane: &mut dyn Lane, prefix: &str) -> Vec<String> {
+async fn list_all(connection: &mut dyn Connection, prefix: &str) -> Vec<String> {
     let (mut keys, mut token) = (Vec::new(), String::new());
     loop {
-        let page = list(lane, prefix, "", &token, 1000).await;
+        let page = list(connection, prefix, "", &token, 1000).await;
         keys.extend(page.objects.into_iter().map(|o| o.key));
         match page.next_token {
             Some(next) => token = next,
@@ -91,73 +100,73 @@ impl Observer for Starts {
     }
 }
 
-async fn round_trip(lane: &mut dyn Lane, prefix: &str, most_bytes: u64) {
+async fn round_trip(connection: &mut dyn Connection, prefix: &str, most_bytes: u64) {
     for len in [0, 1, 1024, 400_000, 1_000_000].into_iter().filter(|len| *len as u64 <= most_bytes) {
         let (key, data) = (format!("{prefix}round-{len}"), noise(len));
-        assert_eq!(put(lane, &key, &data).await.bytes, len as u64);
-        assert!(get(lane, &key, None).await.unwrap() == data, "{len} bytes come back");
-        let head = lane.execute(Request::Head { key: &key }, &mut Ignore).await.unwrap();
+        assert_eq!(put(connection, &key, &data).await.bytes, len as u64);
+        assert!(get(connection, &key, None).await.unwrap() == data, "{len} bytes come back");
+        let head = connection.execute(Request::Head { key: &key }, &mut Ignore).await.unwrap();
         assert_eq!(head.size, Some(len as u64), "head of {len} bytes");
     }
     let (key, data) = (format!("{prefix}segmented"), noise(300_001));
     let body = Body::Segmented(Rc::new(Thirds(data.clone())));
     let mut starts = Starts(Vec::new());
-    let reply = lane.execute(Request::Put { key: &key, body }, &mut starts).await.unwrap();
-    assert!(get(lane, &key, None).await.unwrap() == data, "a segmented body comes back");
+    let reply = connection.execute(Request::Put { key: &key, body }, &mut starts).await.unwrap();
+    assert!(get(connection, &key, None).await.unwrap() == data, "a segmented body comes back");
     let t = reply.timings;
     assert_eq!(starts.0, [t.start_ns], "the start is told once, as it is recorded");
     assert!(t.start_ns <= t.body_first_ns && t.body_first_ns <= t.body_last_ns && t.body_last_ns <= t.end_ns);
 }
 
-async fn ranges(lane: &mut dyn Lane, prefix: &str) {
+async fn ranges(connection: &mut dyn Connection, prefix: &str) {
     let (key, data) = (format!("{prefix}range"), noise(10_000));
-    put(lane, &key, &data).await;
+    put(connection, &key, &data).await;
     for range in [0..1, 17..4_711, 9_999..10_000, 9_000..20_000] {
         let expected = &data[range.start as usize..(range.end as usize).min(10_000)];
-        assert_eq!(get(lane, &key, Some(range.clone())).await.unwrap(), expected, "range {range:?}");
+        assert_eq!(get(connection, &key, Some(range.clone())).await.unwrap(), expected, "range {range:?}");
     }
-    let failure = get(lane, &key, Some(10_000..10_001)).await.unwrap_err();
+    let failure = get(connection, &key, Some(10_000..10_001)).await.unwrap_err();
     assert!(failure.is_code("InvalidRange"), "{failure}");
 }
 
-async fn overwrite(lane: &mut dyn Lane, prefix: &str) {
+async fn overwrite(connection: &mut dyn Connection, prefix: &str) {
     let key = format!("{prefix}again");
-    put(lane, &key, b"one").await;
-    put(lane, &key, b"two!").await;
-    assert_eq!(get(lane, &key, None).await.unwrap(), b"two!");
+    put(connection, &key, b"one").await;
+    put(connection, &key, b"two!").await;
+    assert_eq!(get(connection, &key, None).await.unwrap(), b"two!");
 }
 
-async fn missing(lane: &mut dyn Lane, space: &KeySpace) {
+async fn missing(connection: &mut dyn Connection, space: &KeySpace) {
     let prefix = space.root();
     let key = format!("{prefix}absent");
-    let failure = get(lane, &key, None).await.unwrap_err();
+    let failure = get(connection, &key, None).await.unwrap_err();
     assert!(failure.is_code("NoSuchKey"), "{failure}");
-    let failure = lane.execute(Request::Head { key: &key }, &mut Ignore).await.unwrap_err();
+    let failure = connection.execute(Request::Head { key: &key }, &mut Ignore).await.unwrap_err();
     assert_eq!(failure.status(), Some(404), "{failure}");
     let key = space.own(&key).expect("below the prefix");
-    lane.execute(Request::Delete { key }, &mut Ignore).await.expect("deleting nothing is no error");
+    connection.execute(Request::Delete { key }, &mut Ignore).await.expect("deleting nothing is no error");
 }
 
-async fn hostile_keys(lane: &mut dyn Lane, prefix: &str) {
+async fn hostile_keys(connection: &mut dyn Connection, prefix: &str) {
     for name in
         ["a b", "a+b", "ü/日本", "a%2Fb", "~-_.!*'()", "q?x=1&y=2", "x=y;z,@:$", "#frag", "\"<&>\"", "a//b"]
     {
         let key = format!("{prefix}hostile/{name}");
-        put(lane, &key, name.as_bytes()).await;
-        assert_eq!(get(lane, &key, None).await.unwrap(), name.as_bytes(), "{key}");
-        let listed = list_all(lane, &format!("{prefix}hostile/")).await;
+        put(connection, &key, name.as_bytes()).await;
+        assert_eq!(get(connection, &key, None).await.unwrap(), name.as_bytes(), "{key}");
+        let listed = list_all(connection, &format!("{prefix}hostile/")).await;
         assert!(listed.contains(&key), "{key} is listed as it was written");
     }
 }
 
-async fn listing(lane: &mut dyn Lane, prefix: &str, ordered: bool) {
+async fn listing(connection: &mut dyn Connection, prefix: &str, ordered: bool) {
     let prefix = format!("{prefix}list/");
     for i in 0..25 {
-        put(lane, &format!("{prefix}{i:04}"), &[0; 7]).await;
+        put(connection, &format!("{prefix}{i:04}"), &[0; 7]).await;
     }
     let (mut token, mut keys, mut pages) = (String::new(), Vec::new(), 0);
     loop {
-        let page = list(lane, &prefix, "", &token, 10).await;
+        let page = list(connection, &prefix, "", &token, 10).await;
         assert!(page.objects.len() <= 10 && page.objects.iter().all(|o| o.size == 7));
         keys.extend(page.objects.into_iter().map(|o| o.key));
         pages += 1;
@@ -169,19 +178,19 @@ async fn listing(lane: &mut dyn Lane, prefix: &str, ordered: bool) {
     let expected: Vec<String> = (0..25).map(|i| format!("{prefix}{i:04}")).collect();
     if ordered {
         assert_eq!((pages, &keys), (3, &expected));
-        let after = list(lane, &prefix, &expected[19], "", 1000).await;
+        let after = list(connection, &prefix, &expected[19], "", 1000).await;
         assert_eq!(after.objects.len(), 5, "start-after is exclusive");
     }
     keys.sort();
     assert_eq!(keys, expected, "each key once");
-    assert!(list(lane, &format!("{prefix}none/"), "", "", 1000).await.objects.is_empty());
+    assert!(list(connection, &format!("{prefix}none/"), "", "", 1000).await.objects.is_empty());
 }
 
-async fn multipart(lane: &mut dyn Lane, space: &KeySpace) {
+async fn multipart(connection: &mut dyn Connection, space: &KeySpace) {
     let prefix = space.root();
     let key = format!("{prefix}parts");
     let mut do_it = async |request: Request<'_>| {
-        lane.execute(request, &mut Ignore).await.unwrap_or_else(|e| panic!("multipart: {e}"))
+        connection.execute(request, &mut Ignore).await.unwrap_or_else(|e| panic!("multipart: {e}"))
     };
     let upload_id =
         do_it(Request::CreateMultipart { key: &key }).await.upload_id.expect("an upload has a name");
@@ -204,24 +213,24 @@ async fn multipart(lane: &mut dyn Lane, space: &KeySpace) {
         do_it(Request::ListUploads { prefix, token: "" }).await.uploads.is_empty(),
         "nothing is left unfinished"
     );
-    assert!(get(lane, &key, None).await.unwrap() == parts.concat(), "the parts are the object");
+    assert!(get(connection, &key, None).await.unwrap() == parts.concat(), "the parts are the object");
 }
 
 /// Deletes everything under `prefix`, one by one and in bulk.
-async fn clean(lane: &mut dyn Lane, space: &KeySpace) {
+async fn clean(connection: &mut dyn Connection, space: &KeySpace) {
     let prefix = space.root();
-    let first = list_all(lane, prefix).await.remove(0);
+    let first = list_all(connection, prefix).await.remove(0);
     let key = space.own(&first).expect("below the prefix");
-    lane.execute(Request::Delete { key }, &mut Ignore).await.expect("delete");
+    connection.execute(Request::Delete { key }, &mut Ignore).await.expect("delete");
     loop {
-        let keys = list_all(lane, prefix).await;
+        let keys = list_all(connection, prefix).await;
         if keys.is_empty() {
             return;
         }
         assert!(!keys.contains(&first));
         for keys in keys.chunks(1000) {
             let keys = space.own_all(keys).expect("below the prefix");
-            lane.execute(Request::DeleteMany { keys }, &mut Ignore).await.expect("delete many");
+            connection.execute(Request::DeleteMany { keys }, &mut Ignore).await.expect("delete many");
         }
     }
 }
@@ -250,9 +259,9 @@ mod tests {
         block_on(async {
             check(&Throttled::new(MemoryStore::default(), 1e6), "p/").await;
             let slow = Throttled::new(MemoryStore::default(), 1_000.0);
-            let (mut lane, begin) = (slow.lane(0), crate::clock::now_ns());
+            let (mut connection, begin) = (slow.connection(0), crate::clock::now_ns());
             for _ in 0..21 {
-                lane.execute(Request::CheckBucket, &mut Ignore).await.unwrap();
+                connection.execute(Request::CheckBucket, &mut Ignore).await.unwrap();
             }
             assert!(crate::clock::now_ns() - begin >= 20_000_000, "20 intervals of 1 ms");
         });
@@ -268,10 +277,10 @@ mod tests {
         let faults = Faults { slow_down: 0.2, reset: 0.1, corrupt: 0.0 };
         let outcomes = |seed| {
             block_on(async move {
-                let mut lane = Faulty::new(MemoryStore::default(), faults, seed).lane(0);
+                let mut connection = Faulty::new(MemoryStore::default(), faults, seed).connection(0);
                 let mut classes = Vec::new();
                 for _ in 0..1000 {
-                    let result = lane.execute(Request::CheckBucket, &mut Ignore).await;
+                    let result = connection.execute(Request::CheckBucket, &mut Ignore).await;
                     classes.push(result.err().map(|f| f.class.to_string()));
                 }
                 classes

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::{
-    BodyChecksum, Capabilities, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request,
-    SideCall, Store, Timings,
+    BackgroundRequest, BodyChecksum, Capabilities, Connection, Description, ErrorClass, Failure, Local,
+    Observer, Reply, Request, Store, Timings,
 };
 use crate::provider::Profile;
 use crate::provider::calls::{Call, Calls, KINDS};
@@ -236,9 +236,9 @@ impl Store for Counted {
         self.inner.describe()
     }
 
-    fn lane(&self, index: usize) -> Box<dyn Lane> {
-        Box::new(CountedLane {
-            inner: self.inner.lane(index),
+    fn connection(&self, index: usize) -> Box<dyn Connection> {
+        Box::new(CountedConnection {
+            inner: self.inner.connection(index),
             counts: Arc::clone(&self.counts),
             limit: self.limit.clone(),
         })
@@ -264,8 +264,8 @@ impl Store for Counted {
         self.inner.profile()
     }
 
-    fn side_calls(&self) -> Vec<SideCall> {
-        self.inner.side_calls()
+    fn background_requests(&self) -> Vec<BackgroundRequest> {
+        self.inner.background_requests()
     }
 
     fn tidy(&self, prefix: &str, process: u32) {
@@ -273,13 +273,13 @@ impl Store for Counted {
     }
 }
 
-struct CountedLane {
-    inner: Box<dyn Lane>,
+struct CountedConnection {
+    inner: Box<dyn Connection>,
     counts: Arc<Counts>,
     limit: Option<(Charge, Arc<Limit>)>,
 }
 
-impl CountedLane {
+impl CountedConnection {
     /// Object bytes that a request may move; those that are charged by an object's size move none of it.
     fn most_bytes(request: &Request<'_>, expected: Option<u64>, limit: &Limit) -> u64 {
         match request {
@@ -310,7 +310,7 @@ impl CountedLane {
     }
 }
 
-impl Lane for CountedLane {
+impl Connection for CountedConnection {
     fn execute<'a>(
         &'a mut self,
         request: Request<'a>,
@@ -329,7 +329,7 @@ impl Lane for CountedLane {
             }
             _ => None,
         };
-        let CountedLane { inner, counts, limit } = self;
+        let CountedConnection { inner, counts, limit } = self;
         // Made before anything is polled: also what is called off before it begins gives back what was set aside.
         let passing = Passing {
             counts,
@@ -390,23 +390,23 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_never_sent() {
         let (store, counts, limit, told) = bounded(150);
-        let mut lane = store.lane(0);
+        let mut connection = store.connection(0);
         block_on(async {
-            lane.execute(put(50), &mut Ignore).await.unwrap();
+            connection.execute(put(50), &mut Ignore).await.unwrap();
             // 60 are spent. A read of unknown size may come to 110, so it waits for no answer.
             let read = || Request::Get { key: "a", range: None };
-            let withheld = lane.execute(read(), &mut Ignore).await.unwrap_err();
+            let withheld = connection.execute(read(), &mut Ignore).await.unwrap_err();
             assert_eq!((withheld.status(), withheld.class), (None, ErrorClass::Withheld));
             assert_eq!((counts.requests(Call::GetObject), told.load(Ordering::Relaxed)), (0, 1));
             // A range says what it moves.
-            lane.execute(Request::Get { key: "a", range: Some(0..50) }, &mut Ignore).await.unwrap();
+            connection.execute(Request::Get { key: "a", range: Some(0..50) }, &mut Ignore).await.unwrap();
             assert_eq!(limit.committed.load(Ordering::Relaxed), 120);
             // Time costs as well; the bound is told, and clean-up passes in any case.
             limit.took(40);
             assert_eq!(told.load(Ordering::Relaxed), 2);
-            assert!(lane.execute(Request::CheckBucket, &mut Ignore).await.is_err());
+            assert!(connection.execute(Request::CheckBucket, &mut Ignore).await.is_err());
             limit.lift();
-            lane.execute(read(), &mut Ignore).await.unwrap();
+            connection.execute(read(), &mut Ignore).await.unwrap();
         });
         assert_eq!(counts.downloaded(), 100);
     }
@@ -424,13 +424,13 @@ mod tests {
     #[test]
     fn what_came_counts_however_it_ends() {
         let (store, counts, limit, _) = bounded(1_000);
-        let mut lane = store.lane(0);
+        let mut connection = store.connection(0);
         block_on(async {
-            lane.execute(put(50), &mut Ignore).await.unwrap();
-            drop(lane.execute(Request::Get { key: "a", range: None }, &mut Ignore));
+            connection.execute(put(50), &mut Ignore).await.unwrap();
+            drop(connection.execute(Request::Get { key: "a", range: None }, &mut Ignore));
             let spent = limit.committed.load(Ordering::Relaxed);
             assert_eq!(spent, 70, "a put of 50 and a request that was begun");
-            lane.execute(Request::Get { key: "a", range: None }, &mut Wrong).await.unwrap_err();
+            connection.execute(Request::Get { key: "a", range: None }, &mut Wrong).await.unwrap_err();
         });
         assert_eq!((counts.downloaded(), counts.failures()), (50, 1));
         assert_eq!(limit.committed.load(Ordering::Relaxed), 130);

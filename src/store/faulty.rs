@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, Store, Timings};
+use super::{Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store, Timings};
 use crate::clock::now_ns;
 use crate::rng::Stream;
 
@@ -38,9 +38,9 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.describe()
     }
 
-    fn lane(&self, index: usize) -> Box<dyn Lane> {
-        Box::new(FaultyLane {
-            inner: self.inner.lane(index),
+    fn connection(&self, index: usize) -> Box<dyn Connection> {
+        Box::new(FaultyConnection {
+            inner: self.inner.connection(index),
             faults: self.faults,
             draws: self.draws,
             count: Arc::clone(&self.count),
@@ -60,8 +60,8 @@ impl<S: Store> Store for Faulty<S> {
     }
 }
 
-struct FaultyLane {
-    inner: Box<dyn Lane>,
+struct FaultyConnection {
+    inner: Box<dyn Connection>,
     faults: Faults,
     draws: Stream,
     count: Arc<AtomicU64>,
@@ -88,7 +88,7 @@ impl Observer for Corrupting<'_> {
     }
 }
 
-impl Lane for FaultyLane {
+impl Connection for FaultyConnection {
     fn execute<'a>(
         &'a mut self,
         request: Request<'a>,

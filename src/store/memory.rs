@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use bytes::Bytes;
 
 use super::{
-    Body, Description, ErrorClass, Failure, Lane, Listed, Listing, Local, Observer, Reply, Request, Store,
-    Timings,
+    Body, Connection, Description, ErrorClass, Failure, Listed, Listing, Local, Observer, Reply, Request,
+    Store, Timings,
 };
 use crate::clock::now_ns;
 use crate::net::encode::hex;
@@ -35,12 +35,12 @@ impl Store for MemoryStore {
         }
     }
 
-    fn lane(&self, _: usize) -> Box<dyn Lane> {
-        Box::new(MemoryLane { objects: Arc::clone(&self.objects), uploads: Arc::clone(&self.uploads) })
+    fn connection(&self, _: usize) -> Box<dyn Connection> {
+        Box::new(MemoryConnection { objects: Arc::clone(&self.objects), uploads: Arc::clone(&self.uploads) })
     }
 }
 
-struct MemoryLane {
+struct MemoryConnection {
     objects: Arc<Objects>,
     uploads: Arc<Uploads>,
 }
@@ -56,7 +56,7 @@ fn answered(class: &str, message: &str) -> (ErrorClass, String) {
     (ErrorClass::Answered(class.to_string()), message.to_string())
 }
 
-impl MemoryLane {
+impl MemoryConnection {
     fn answer(
         &self,
         request: &Request<'_>,
@@ -116,7 +116,7 @@ impl MemoryLane {
     }
 }
 
-impl MemoryLane {
+impl MemoryConnection {
     fn multipart(&self, request: &Request<'_>) -> Result<Reply, (ErrorClass, String)> {
         let mut uploads = self.uploads.lock().unwrap_or_else(PoisonError::into_inner);
         let missing = || answered("404 NoSuchUpload", "The specified upload does not exist.");
@@ -170,7 +170,7 @@ fn page(objects: &BTreeMap<String, (Bytes, String)>, prefix: &str, after: &str, 
     listing
 }
 
-impl Lane for MemoryLane {
+impl Connection for MemoryConnection {
     fn execute<'a>(
         &'a mut self,
         request: Request<'a>,

@@ -1,7 +1,7 @@
 //! A store is one place that holds objects; this is the seam between the instrument and what it measures.
 //!
-//! [`Store`] is shared by all workers and hands out [`Lane`]s: a lane is one connection's worth of a store, owned
-//! by one worker and used by one operation at a time, so nothing on the hot path is shared. A lane stamps its own
+//! [`Store`] is shared by all workers and hands out [`Connection`]s: a connection is one connection's worth of a store, owned
+//! by one worker and used by one operation at a time, so nothing on the hot path is shared. A connection stamps its own
 //! times, because only it knows when the first byte of a request left and the last byte of an answer came.
 //! Behaviour is added by wrapping (`throttled`, `faulty`, `counted`), never by flags, and every implementation passes the
 //! one [`conformance`] suite. It does no statistics and never retries on its own account, but for the one
@@ -175,7 +175,7 @@ impl Request<'_> {
     }
 }
 
-/// What the lane tells while an operation runs.
+/// What the connection tells while an operation runs.
 pub trait Observer {
     /// The request is prepared and is about to go out: the operation's start, on the monotonic clock.
     fn started(&mut self, at_ns: u64) {
@@ -347,7 +347,7 @@ impl Default for Capabilities {
 
 /// A request that is no operation's: it was made on the store's own account and is counted apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SideCall {
+pub struct BackgroundRequest {
     /// What it was for: `CreateSession`.
     pub what: &'static str,
     /// When it began, on the monotonic clock.
@@ -363,8 +363,8 @@ pub trait Store: Send + Sync {
     /// What to record about it.
     fn describe(&self) -> Description;
 
-    /// Lane number `index`. It connects with its first operation.
-    fn lane(&self, index: usize) -> Box<dyn Lane>;
+    /// Connection number `index`. It connects with its first operation.
+    fn connection(&self, index: usize) -> Box<dyn Connection>;
 
     /// The prefix under which the user lets runs write; empty or ending in `/`.
     fn prefix(&self) -> &str {
@@ -392,7 +392,7 @@ pub trait Store: Send + Sync {
     }
 
     /// Requests made so far on its own account, in order.
-    fn side_calls(&self) -> Vec<SideCall> {
+    fn background_requests(&self) -> Vec<BackgroundRequest> {
         Vec::new()
     }
 
@@ -404,8 +404,8 @@ pub trait Store: Send + Sync {
 }
 
 /// One connection's worth of a store.
-pub trait Lane {
-    /// Does one operation. The future may be dropped at any time (a deadline); the lane then opens a new
+pub trait Connection {
+    /// Does one operation. The future may be dropped at any time (a deadline); the connection then opens a new
     /// connection for the next one.
     fn execute<'a>(
         &'a mut self,

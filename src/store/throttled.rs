@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, Store, Timings};
+use super::{Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store, Timings};
 use crate::clock::{SECOND, Timer, now_ns};
 
 /// A store that answers no faster than its rate.
@@ -25,9 +25,9 @@ impl<S: Store> Store for Throttled<S> {
         self.inner.describe()
     }
 
-    fn lane(&self, index: usize) -> Box<dyn Lane> {
-        Box::new(ThrottledLane {
-            inner: self.inner.lane(index),
+    fn connection(&self, index: usize) -> Box<dyn Connection> {
+        Box::new(ThrottledConnection {
+            inner: self.inner.connection(index),
             interval_ns: self.interval_ns,
             next_ns: Arc::clone(&self.next_ns),
             timer: None,
@@ -47,8 +47,8 @@ impl<S: Store> Store for Throttled<S> {
     }
 }
 
-struct ThrottledLane {
-    inner: Box<dyn Lane>,
+struct ThrottledConnection {
+    inner: Box<dyn Connection>,
     interval_ns: u64,
     next_ns: Arc<AtomicU64>,
     timer: Option<Timer>,
@@ -67,7 +67,7 @@ impl Observer for Started<'_> {
     }
 }
 
-impl Lane for ThrottledLane {
+impl Connection for ThrottledConnection {
     fn execute<'a>(
         &'a mut self,
         request: Request<'a>,

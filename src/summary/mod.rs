@@ -4,9 +4,9 @@
 //! makes one window of several, [`ramp`] finds plateau and knee.
 //! Nothing here touches a clock, a file or a store.
 
-pub mod books;
 pub mod comparison;
 pub mod confidence;
+pub mod consistency;
 pub mod estimates;
 pub mod latency;
 pub mod limits;

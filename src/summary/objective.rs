@@ -46,7 +46,7 @@ pub struct Objective {
 /// How an objective came out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Outcome {
+pub enum ObjectiveResult {
     /// Held, and the whole interval with it.
     Pass,
     /// Missed, and the whole interval with it.
@@ -56,22 +56,22 @@ pub enum Outcome {
     CannotTell,
 }
 
-impl Outcome {
+impl ObjectiveResult {
     /// Name in JSON.
     pub fn name(self) -> &'static str {
         match self {
-            Outcome::Pass => "pass",
-            Outcome::Fail => "fail",
-            Outcome::CannotTell => "cannot tell",
+            ObjectiveResult::Pass => "pass",
+            ObjectiveResult::Fail => "fail",
+            ObjectiveResult::CannotTell => "cannot tell",
         }
     }
 
     /// For people.
     pub fn describe(self) -> &'static str {
         match self {
-            Outcome::Pass => "pass",
-            Outcome::Fail => "FAIL",
-            Outcome::CannotTell => "cannot tell",
+            ObjectiveResult::Pass => "pass",
+            ObjectiveResult::Fail => "FAIL",
+            ObjectiveResult::CannotTell => "cannot tell",
         }
     }
 }
@@ -80,7 +80,7 @@ impl Outcome {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
     /// How it came out.
-    pub outcome: Outcome,
+    pub outcome: ObjectiveResult,
     /// What was measured, for people.
     pub detail: String,
     /// Seconds of measurement that might decide it.
@@ -272,7 +272,7 @@ fn percent_text(share: f64) -> String {
 
 fn nothing(why: &str) -> Finding {
     Finding {
-        outcome: Outcome::CannotTell,
+        outcome: ObjectiveResult::CannotTell,
         detail: why.into(),
         needs_s: None,
         as_measured: None,
@@ -302,13 +302,13 @@ fn decide(
 ) -> Finding {
     let Measured { value, confidence, bounds } = measured;
     let outcome = match bounds.map(|(low, high)| (holds(low), holds(high))) {
-        Some((true, true)) => Outcome::Pass,
-        Some((false, false)) => Outcome::Fail,
-        _ => Outcome::CannotTell,
+        Some((true, true)) => ObjectiveResult::Pass,
+        Some((false, false)) => ObjectiveResult::Fail,
+        _ => ObjectiveResult::CannotTell,
     };
     let (detail, needs_s) = match confidence {
         Confidence::Between { low, high, .. } => (format!("{shown} [{}..{}]", show(low), show(high)), None),
-        Confidence::Needs { seconds } if outcome == Outcome::CannotTell => {
+        Confidence::Needs { seconds } if outcome == ObjectiveResult::CannotTell => {
             let few = "too few independent seconds";
             (format!("{shown}; {few}, about {seconds:.0} s would be needed"), Some(seconds))
         }
@@ -352,13 +352,13 @@ impl ChangeBound {
     }
 
     /// Whether a change meets it: surely (the interval excludes the bound), surely not, or nobody can tell.
-    pub fn met(&self, change: Option<(f64, f64, f64)>) -> Outcome {
-        let Some((_, low, high)) = change else { return Outcome::CannotTell };
+    pub fn met(&self, change: Option<(f64, f64, f64)>) -> ObjectiveResult {
+        let Some((_, low, high)) = change else { return ObjectiveResult::CannotTell };
         let beyond = |x: f64| if self.below { x < self.bound } else { x > self.bound };
         match (beyond(low), beyond(high)) {
-            (true, true) => Outcome::Fail,
-            (false, false) => Outcome::Pass,
-            _ => Outcome::CannotTell,
+            (true, true) => ObjectiveResult::Fail,
+            (false, false) => ObjectiveResult::Pass,
+            _ => ObjectiveResult::CannotTell,
         }
     }
 }
@@ -417,10 +417,10 @@ mod tests {
     #[test]
     fn a_change_fails_only_when_the_interval_excludes_the_bound() {
         let bound = ChangeBound::parse("get.p99 > +5%").unwrap();
-        assert_eq!(bound.met(Some((1.2, 1.1, 1.3))), Outcome::Fail);
-        assert_eq!(bound.met(Some((1.1, 1.04, 1.2))), Outcome::CannotTell);
-        assert_eq!(bound.met(Some((1.0, 0.97, 1.03))), Outcome::Pass);
-        assert_eq!(bound.met(None), Outcome::CannotTell);
+        assert_eq!(bound.met(Some((1.2, 1.1, 1.3))), ObjectiveResult::Fail);
+        assert_eq!(bound.met(Some((1.1, 1.04, 1.2))), ObjectiveResult::CannotTell);
+        assert_eq!(bound.met(Some((1.0, 0.97, 1.03))), ObjectiveResult::Pass);
+        assert_eq!(bound.met(None), ObjectiveResult::CannotTell);
     }
 
     /// A series of `seconds`, each with these operations that failed and answered ones at 1 ms.
@@ -441,7 +441,7 @@ mod tests {
         Series { operation: "get".into(), seconds, ..Series::default() }
     }
 
-    fn outcome(text: &str, failed: &[u64], per_s: u64) -> Outcome {
+    fn outcome(text: &str, failed: &[u64], per_s: u64) -> ObjectiveResult {
         Objective::parse(text).unwrap().judge(&series(failed, per_s)).outcome
     }
 
@@ -450,10 +450,10 @@ mod tests {
         // It broke after a quarter of the run: the seconds are anything but independent.
         let broken: Vec<u64> = (0..60).map(|s| if s < 15 { 10 } else { 1000 }).collect();
         for bound in ["errors < 1%", "get.errors < 5%", "get.p99 < 10s", "get.p90 < 10s"] {
-            assert_eq!(outcome(bound, &broken, 1000), Outcome::Fail, "{bound}");
+            assert_eq!(outcome(bound, &broken, 1000), ObjectiveResult::Fail, "{bound}");
         }
         let half: Vec<u64> = (0..60).map(|s| if s % 7 < 5 { 950 } else { 300 }).collect();
-        assert_eq!(outcome("errors < 1%", &half, 1000), Outcome::Fail);
+        assert_eq!(outcome("errors < 1%", &half, 1000), ObjectiveResult::Fail);
     }
 
     #[test]
@@ -461,21 +461,21 @@ mod tests {
         for seconds in [1, 5, 60] {
             let good = vec![0; seconds];
             for bound in ["get.p99 < 100us", "get.p50 < 100us"] {
-                assert_eq!(outcome(bound, &good, 600_000), Outcome::Fail, "{bound}, {seconds} s");
+                assert_eq!(outcome(bound, &good, 600_000), ObjectiveResult::Fail, "{bound}, {seconds} s");
             }
         }
     }
 
     #[test]
     fn degenerate_runs_are_decided_by_what_is_certain() {
-        assert_eq!(outcome("errors < 1%", &[5000], 5000), Outcome::Fail, "one second, all failed");
-        assert_eq!(outcome("errors < 50%", &[5000; 60], 5000), Outcome::Fail, "no variance at all");
-        assert_eq!(outcome("rate > 10/s", &[50; 60], 50), Outcome::Fail, "nothing was answered");
-        assert_eq!(outcome("errors < 1%", &[0; 60], 50_000), Outcome::Pass);
-        assert_eq!(outcome("get.p99 < 10ms", &[0; 60], 50_000), Outcome::Pass);
+        assert_eq!(outcome("errors < 1%", &[5000], 5000), ObjectiveResult::Fail, "one second, all failed");
+        assert_eq!(outcome("errors < 50%", &[5000; 60], 5000), ObjectiveResult::Fail, "no variance at all");
+        assert_eq!(outcome("rate > 10/s", &[50; 60], 50), ObjectiveResult::Fail, "nothing was answered");
+        assert_eq!(outcome("errors < 1%", &[0; 60], 50_000), ObjectiveResult::Pass);
+        assert_eq!(outcome("get.p99 < 10ms", &[0; 60], 50_000), ObjectiveResult::Pass);
         // A few good seconds promise nothing.
         for bound in ["errors < 1%", "get.p99 < 10ms"] {
-            assert_eq!(outcome(bound, &[0; 5], 1000), Outcome::CannotTell, "{bound}");
+            assert_eq!(outcome(bound, &[0; 5], 1000), ObjectiveResult::CannotTell, "{bound}");
         }
     }
 
@@ -483,7 +483,11 @@ mod tests {
     fn three_operations_decide_nothing() {
         for bound in ["errors < 1%", "get.p99 < 100us", "get.p50 < 1s", "rate > 1000/s"] {
             for failed in [0, 3] {
-                assert_eq!(outcome(bound, &[failed], 3), Outcome::CannotTell, "{bound}, {failed} failed");
+                assert_eq!(
+                    outcome(bound, &[failed], 3),
+                    ObjectiveResult::CannotTell,
+                    "{bound}, {failed} failed"
+                );
             }
         }
     }

@@ -34,7 +34,7 @@ pub struct RunResult {
     pub sync: Vec<SyncLoop>,
     /// Requests that stores made on their own account.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub side_calls: Vec<SideCalls>,
+    pub background_requests: Vec<BackgroundRequests>,
     /// What a search for the highest rate within objectives came to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knee: Option<KneeFigures>,
@@ -111,7 +111,7 @@ pub struct CostLine {
 
 /// Requests that a store made on its own account, such as those for sessions; they belong to no operation.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SideCalls {
+pub struct BackgroundRequests {
     /// The store as written.
     pub store: String,
     /// What they were for: `CreateSession`.

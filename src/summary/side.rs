@@ -1,19 +1,19 @@
 //! Requests that a store makes on its own account, such as those for sessions: counted and timed apart from all operations.
 
-use super::result::SideCalls;
-use crate::store::SideCall;
+use super::result::BackgroundRequests;
+use crate::store::BackgroundRequest;
 
 /// Sums the calls of one store up, one entry per purpose, in order of their first call.
-pub fn sums(store: &str, calls: &[SideCall]) -> Vec<SideCalls> {
-    let mut out: Vec<SideCalls> = Vec::new();
+pub fn sums(store: &str, calls: &[BackgroundRequest]) -> Vec<BackgroundRequests> {
+    let mut out: Vec<BackgroundRequests> = Vec::new();
     for call in calls {
         let ms = call.took_ns as f64 / 1e6;
         let at = out.iter().position(|sum| sum.what == call.what).unwrap_or_else(|| {
-            out.push(SideCalls {
+            out.push(BackgroundRequests {
                 store: store.to_string(),
                 what: call.what.to_string(),
                 first_ms: ms,
-                ..SideCalls::default()
+                ..BackgroundRequests::default()
             });
             out.len() - 1
         });
@@ -32,7 +32,7 @@ mod tests {
 
     #[test]
     fn calls_are_summed_by_purpose() {
-        let call = |what, ms: u64, error: Option<&str>| SideCall {
+        let call = |what, ms: u64, error: Option<&str>| BackgroundRequest {
             what,
             began_ns: 0,
             took_ns: ms * 1_000_000,
@@ -40,7 +40,7 @@ mod tests {
         };
         let sums = sums("s", &[call("CreateSession", 9, None), call("CreateSession", 3, Some("503"))]);
         assert_eq!(sums.len(), 1);
-        let SideCalls { calls, failed, first_ms, mean_ms, max_ms, .. } = sums[0];
+        let BackgroundRequests { calls, failed, first_ms, mean_ms, max_ms, .. } = sums[0];
         assert_eq!((calls, failed, first_ms, mean_ms, max_ms), (2, 1, 9.0, 6.0, 9.0));
     }
 }

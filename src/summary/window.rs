@@ -13,7 +13,7 @@ use crate::recorder::collector::WindowState;
 use crate::recorder::histogram::Latencies;
 use crate::recorder::tally::Tally;
 use crate::schedule::Phase;
-use crate::schedule::plan::Stint;
+use crate::schedule::plan::PhaseRun;
 use crate::store::Description;
 use crate::store::web::cache::CacheStatus;
 use crate::workload::OperationKind;
@@ -34,16 +34,16 @@ pub struct Setting<'a> {
     /// What the client had to work with.
     pub means: Means,
     /// Operations in flight that this host contributes to a limit.
-    pub lanes: usize,
+    pub connections: usize,
     /// Unix time of the monotonic clock's zero, in seconds.
     pub epoch_unix_s: f64,
-    /// A stint whose end is not known yet is taken up to here.
+    /// A phase run whose end is not known yet is taken up to here.
     pub now_ns: u64,
 }
 
-/// The windows of one stint, one per operation of its mix.
-pub fn windows(stint: &Stint, state: &WindowState, setting: Setting<'_>) -> Vec<Window> {
-    let (phase, now_ns) = (&stint.phase, setting.now_ns);
+/// The windows of one phase run, one per operation of its mix.
+pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) -> Vec<Window> {
+    let (phase, now_ns) = (&phase_run.phase, setting.now_ns);
     let Some(edges) = state.edges else { return Vec::new() };
     let last = state.tallies.values().map(|t| t.last_end_ns).max().unwrap_or(0);
     let end_ns = match (state.finished, edges.end_ns) {
@@ -62,10 +62,10 @@ pub fn windows(stint: &Stint, state: &WindowState, setting: Setting<'_>) -> Vec<
         window.store = setting.store.url.clone();
         window.provider = setting.store.provider.clone();
         window.operation = kind.name().into();
-        window.repeat = stint.repeat;
-        window.block = stint.block;
-        window.step = stint.step;
-        window.concurrency = setting.lanes;
+        window.repeat = phase_run.repeat;
+        window.block = phase_run.block;
+        window.step = phase_run.step;
+        window.concurrency = setting.connections;
         window.upload = uploads::of_phase(phase, *kind);
         window.key_group = key_group(phase, *kind);
         window.start_unix_s = setting.epoch_unix_s + edges.start_ns as f64 / 1e9;

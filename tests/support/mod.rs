@@ -46,8 +46,8 @@ pub fn plimsoll(arguments: &[&str]) -> Command {
 /// Creates the bucket of a store whose server fails now and then: asked until it says that it is there.
 pub fn create_through_faults(store: &dyn Store) {
     block_on(async {
-        let mut lane = store.lane(0);
-        while lane
+        let mut connection = store.connection(0);
+        while connection
             .execute(Request::CreateBucket, &mut Ignore)
             .await
             .is_err_and(|f| !f.is_code("BucketAlreadyOwnedByYou"))
@@ -99,7 +99,7 @@ impl Server {
             credentials: Credentials::new(ACCESS, SECRET, None),
             tls: config,
             injector: (!inject.is_empty()).then(|| Injector::new(Spec::parse(inject).unwrap())),
-            truth: None,
+            access_log: None,
             metrics: None,
         };
         let thread = std::thread::spawn(move || run(listener, parts, &shutdown));
@@ -131,7 +131,7 @@ impl Server {
     /// A store whose bucket is there.
     pub fn ready(&self, parameters: &str) -> Arc<dyn Store> {
         let store = self.store(parameters);
-        block_on(async { store.lane(0).execute(Request::CreateBucket, &mut Ignore).await.map(|_| ()) })
+        block_on(async { store.connection(0).execute(Request::CreateBucket, &mut Ignore).await.map(|_| ()) })
             .unwrap();
         store
     }

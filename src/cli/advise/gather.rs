@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Arguments;
 use crate::advise::{Candidate, Evidence, Figure, Held, recommended};
 use crate::cli::check::subjects;
-use crate::cli::cost::asked::Asked;
+use crate::cli::cost::request::CostRequest;
 use crate::cli::exit::Exit;
 use crate::cli::runs::Run;
 use crate::cost::bill::bill;
@@ -18,7 +18,7 @@ use crate::provider::is_home;
 use crate::published::{Published, named};
 use crate::report::directory::StoreFacts;
 use crate::summary::estimates::{Estimator, Metric};
-use crate::summary::objective::{Finding, Objective, Outcome};
+use crate::summary::objective::{Finding, Objective, ObjectiveResult};
 use crate::summary::result::Window;
 use crate::summary::series::Clocked;
 use crate::units::{format_bytes, format_per_s, short_names};
@@ -67,9 +67,9 @@ fn latency(run: &Run, store: &str, ranking: &Objective) -> Option<Figure> {
 /// The worst that an objective came to at a store.
 fn held(run: &Run, store: &str, objective: &Objective) -> Held {
     let rank = |f: &Finding| match f.outcome {
-        Outcome::Fail => 2,
-        Outcome::CannotTell => 1,
-        Outcome::Pass => 0,
+        ObjectiveResult::Fail => 2,
+        ObjectiveResult::CannotTell => 1,
+        ObjectiveResult::Pass => 0,
     };
     let findings = subjects(run, objective).into_iter().filter(|s| s.store == store);
     let finding = findings.map(|series| objective.judge(&series)).max_by_key(rank);
@@ -84,7 +84,7 @@ pub fn at_home(facts: &StoreFacts) -> bool {
 
 /// The prices of a measured store, whether it was measured at home, and what must be said of the prices.
 fn tariff(
-    asked: &Asked,
+    asked: &CostRequest,
     arguments: &Arguments,
     facts: &StoreFacts,
     (name, short): (&str, &str),
@@ -188,7 +188,7 @@ pub fn repeated(runs: &[Run]) -> BTreeSet<String> {
 /// 2 when nothing is known of what a store costs.
 pub fn of_run(
     run: &Run,
-    asked: &Asked,
+    asked: &CostRequest,
     arguments: &Arguments,
     objectives: &[Objective],
     ranking: &Objective,
@@ -243,7 +243,7 @@ fn published_held(document: &Published, store: &str, objective: &Objective) -> H
     };
     let value = known.iter().find(|(share, _)| (share - q).abs() < 1e-9).map(|(_, ms)| *ms);
     let finding = value.map(|ms| Finding {
-        outcome: if ms * 1e6 < objective.bound { Outcome::Pass } else { Outcome::Fail },
+        outcome: if ms * 1e6 < objective.bound { ObjectiveResult::Pass } else { ObjectiveResult::Fail },
         detail: format!("{ms} ms as printed"),
         needs_s: None,
         as_measured: Some(ms * 1e6 < objective.bound),
@@ -258,7 +258,7 @@ fn published_held(document: &Published, store: &str, objective: &Objective) -> H
 /// 2 when there is no such document, or none of its stores has it.
 pub fn of_document(
     name: &str,
-    asked: &Asked,
+    asked: &CostRequest,
     objectives: &[Objective],
     ranking: &Objective,
     left_out: &mut Vec<String>,
@@ -310,7 +310,7 @@ pub fn of_document(
 }
 
 /// What nobody measured: operations of the workload, and stores that would be cheaper.
-pub fn missing(asked: &Asked, candidates: &[Candidate], runs: &[Run]) -> Vec<String> {
+pub fn missing(asked: &CostRequest, candidates: &[Candidate], runs: &[Run]) -> Vec<String> {
     let mut out = Vec::new();
     let measured = |operation: &str| {
         runs.iter()

@@ -7,18 +7,19 @@ use std::path::PathBuf;
 use clap::Args;
 use serde::Serialize;
 
-use super::cost::asked::{Asked, WorkloadArguments};
 use super::cost::form::FormArguments;
 use super::cost::from_run::FromRun;
+use super::cost::request::{CostRequest, WorkloadArguments};
 use super::exit::Exit;
 use super::runs::{Run, read};
 use crate::advise::sensitivity::{Change, changes};
 use crate::advise::{
-    BoundChange, Candidate, Evidence, Figure, Held, UnitCost, bound_changes, front, recommended, unit_cost,
+    BoundChange, Candidate, Evidence, Figure, Held, UnitCost, bound_changes, pareto_front, recommended,
+    unit_cost,
 };
 use crate::cost::bill::Bill;
 use crate::report::decisions::advice::{Advice, document};
-use crate::summary::objective::{Objective, Outcome};
+use crate::summary::objective::{Objective, ObjectiveResult};
 use crate::summary::series::Clocked;
 
 pub use gather::{at_home, other_size};
@@ -49,21 +50,21 @@ pub struct Arguments {
 
 /// What it came to, for programs.
 #[derive(Serialize)]
-struct Told<'a> {
+struct AdviceReport<'a> {
     recommended: Option<&'a str>,
     /// What must be said in the same line.
     caveat: Option<&'static str>,
     objectives: &'a [String],
     ranked_by: &'a str,
-    candidates: Vec<ToldCandidate<'a>>,
-    sensitivity: Vec<ToldChange<'a>>,
-    bounds: Vec<ToldBound<'a>>,
+    candidates: Vec<CandidateReport<'a>>,
+    sensitivity: Vec<ChangeReport<'a>>,
+    bounds: Vec<BoundReport<'a>>,
     not_measured: &'a [String],
     assumptions: &'a [String],
 }
 
 #[derive(Serialize)]
-struct ToldCandidate<'a> {
+struct CandidateReport<'a> {
     store: &'a str,
     from: &'a str,
     known_by: Evidence,
@@ -71,28 +72,28 @@ struct ToldCandidate<'a> {
     cost: UnitCost,
     latency_ms: Option<Figure>,
     outcome: &'static str,
-    objectives: Vec<ToldObjective<'a>>,
+    objectives: Vec<ObjectiveReport<'a>>,
     front: bool,
     gaps: &'a [String],
     remarks: &'a [String],
 }
 
 #[derive(Serialize)]
-struct ToldObjective<'a> {
+struct ObjectiveReport<'a> {
     objective: &'a str,
     outcome: &'static str,
     detail: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct ToldChange<'a> {
+struct ChangeReport<'a> {
     #[serde(flatten)]
     change: &'a Change,
     to_store: Option<&'a str>,
 }
 
 #[derive(Serialize)]
-struct ToldBound<'a> {
+struct BoundReport<'a> {
     #[serde(flatten)]
     change: &'a BoundChange,
     to_store: Option<&'a str>,
@@ -110,7 +111,7 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     }
     let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));
     let objectives: Vec<Objective> = arguments.slo.iter().map(parse).collect::<Result<_, _>>()?;
-    let mut asked = Asked::read(&arguments.workload, &arguments.from_run)?;
+    let mut asked = CostRequest::read(&arguments.workload, &arguments.from_run)?;
     let latencies = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
     let runs: Vec<Run> =
         arguments.runs.iter().map(|path| read(path, &latencies)).collect::<Result<_, _>>()?;
@@ -140,7 +141,7 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
 
 fn tell(
     arguments: &Arguments,
-    asked: &Asked,
+    asked: &CostRequest,
     runs: &[Run],
     candidates: &[Candidate],
     ranking: &Objective,
@@ -148,11 +149,11 @@ fn tell(
     premise: Option<String>,
 ) -> Result<(), Exit> {
     // The answer is chosen among those that hold, else among those that may.
-    let of = |outcome: Outcome| -> Vec<usize> {
+    let of = |outcome: ObjectiveResult| -> Vec<usize> {
         (0..candidates.len()).filter(|at| candidates[*at].outcome() == outcome).collect()
     };
-    let sure = of(Outcome::Pass);
-    let choice = if sure.is_empty() { of(Outcome::CannotTell) } else { sure };
+    let sure = of(ObjectiveResult::Pass);
+    let choice = if sure.is_empty() { of(ObjectiveResult::CannotTell) } else { sure };
     let chosen: Vec<&Candidate> = choice.iter().map(|at| &candidates[*at]).collect();
     let changes = if chosen.is_empty() { Vec::new() } else { changes(&chosen, &asked.usage) };
     let mut missing = missing(asked, candidates, runs);
@@ -174,9 +175,9 @@ fn tell(
         changes: &changes,
         missing: &missing,
     };
-    let on_front = front(candidates);
+    let on_front = pareto_front(candidates);
     let best = recommended(candidates).map(|at| &candidates[at]);
-    let told = Told {
+    let told = AdviceReport {
         recommended: best.map(|c| c.name.as_str()),
         caveat: best.and_then(|c| c.evidence.caveat()),
         objectives: &arguments.slo,
@@ -188,11 +189,11 @@ fn tell(
             .collect(),
         sensitivity: changes
             .iter()
-            .map(|change| ToldChange { change, to_store: change.to.map(|at| chosen[at].name.as_str()) })
+            .map(|change| ChangeReport { change, to_store: change.to.map(|at| chosen[at].name.as_str()) })
             .collect(),
         bounds: bounds
             .iter()
-            .map(|change| ToldBound { change, to_store: change.to.map(|at| candidates[at].name.as_str()) })
+            .map(|change| BoundReport { change, to_store: change.to.map(|at| candidates[at].name.as_str()) })
             .collect(),
         not_measured: &missing,
         assumptions: &asked.assumptions,
@@ -201,13 +202,13 @@ fn tell(
     arguments.form.print(&document(&advice, asked.what(), notes).resting_on(premise), &told)
 }
 
-fn told_of<'a>(c: &'a Candidate, asked: &Asked, front: bool) -> ToldCandidate<'a> {
-    let objective = |h: &'a Held| ToldObjective {
+fn told_of<'a>(c: &'a Candidate, asked: &CostRequest, front: bool) -> CandidateReport<'a> {
+    let objective = |h: &'a Held| ObjectiveReport {
         objective: &h.objective,
         outcome: h.finding.as_ref().map_or("not measured", |f| f.outcome.describe()),
         detail: h.finding.as_ref().map(|f| f.detail.as_str()),
     };
-    ToldCandidate {
+    CandidateReport {
         store: &c.name,
         from: &c.from,
         known_by: c.evidence,

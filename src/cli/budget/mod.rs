@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock};
 
 use clap::Args;
 
-use super::cost::asked::read_prices;
+use super::cost::request::read_prices;
 use super::exit::Exit;
 use super::stores::{Opened, url_of};
 use crate::clock::now_ns;
@@ -18,7 +18,7 @@ use crate::driver::Control;
 use crate::machine::Machine;
 use crate::provider::calls::Call;
 use crate::schedule::Phase;
-use crate::schedule::plan::Stint;
+use crate::schedule::plan::PhaseRun;
 use crate::store::Store;
 use crate::store::counted::{Charge, Counted, Counts, Limit};
 use crate::summary::result::CostFigures;
@@ -194,19 +194,19 @@ impl Budget {
     ///
     /// # Errors
     /// 2 when they have none.
-    pub fn check(&self, stints: &[Stint]) -> Result<(), Exit> {
+    pub fn check(&self, phase_runs: &[PhaseRun]) -> Result<(), Exit> {
         let Some(bound) = self.bound else { return Ok(()) };
-        let unknown = |stint: &&Stint| {
-            let workload = &stint.phase.workload;
+        let unknown = |phase_run: &&PhaseRun| {
+            let workload = &phase_run.phase.workload;
             let whole = workload.mix.shares().iter().any(|(kind, _)| *kind != OperationKind::GetRange);
             let found = workload.read.as_ref().and_then(Dataset::found);
             whole && found.is_some_and(|found| (0..found.len()).any(|i| found.size(i) == UNKNOWN_SIZE))
         };
-        match stints.iter().find(unknown) {
+        match phase_runs.iter().find(unknown) {
             None => Ok(()),
-            Some(stint) => Err(Exit::input(format!(
+            Some(phase_run) => Err(Exit::input(format!(
                 "{bound}: the sizes of what '{}' reads are not known; write KEY<tab>BYTES into the file of --keys, or leave --max-cost out",
-                stint.phase.name
+                phase_run.phase.name
             ))),
         }
     }
@@ -246,7 +246,7 @@ impl Budget {
 
     fn spent(&self, metered: &Metered) -> Spent {
         let mut calls = metered.counts.calls();
-        let sessions = metered.source.side_calls();
+        let sessions = metered.source.background_requests();
         calls.add(Call::CreateSession, sessions.iter().filter(|c| c.what == "CreateSession").count() as u64);
         metered.priced.told(Spent {
             calls,

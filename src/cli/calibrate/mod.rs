@@ -1,12 +1,12 @@
-//! `plimsoll calibrate`: the instrument held against servers whose truth is known.
+//! `plimsoll calibrate`: the instrument held against servers whose true values are known.
 //!
-//! Each scenario starts `plimsoll serve` as a process of its own with known faults and a truth log, measures it like any
+//! Each scenario starts `plimsoll serve` as a process of its own with known faults and an access log, measures it like any
 //! store, and compares. Truth is what the server logged per operation (first byte received to last byte sent, on the
 //! clock that both processes share), never what was configured; for response times it is the logged end minus the
 //! intended time, which the schedule gives again from its seed.
 
 mod scenario;
-mod truth;
+mod true_values;
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
@@ -28,14 +28,14 @@ pub struct Arguments {
     json: bool,
 }
 
-/// One figure beside its truth.
+/// One figure beside its true values.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// Name of the scenario.
     pub name: String,
     /// Which figure: `response p99`, `start lag p99`.
     pub metric: String,
-    /// What the server's log says; for a bar without a truth (start lag) 0.
+    /// What the server's log says; for a bar without a true values (start lag) 0.
     pub true_ms: f64,
     /// What was measured; where censoring hides it, the bound that it exceeds.
     pub measured_ms: f64,

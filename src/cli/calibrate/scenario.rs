@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Row;
-use super::truth::{self, quantile_ms};
+use super::true_values::{self, quantile_ms};
 use crate::cli::exit::{Exit, block_on};
 use crate::cli::stores::EmbeddedServer;
 use crate::clock::now_ns;
@@ -14,8 +14,8 @@ use crate::machine::usable_cores;
 use crate::recorder::collector::{Listener, SecondRow, WindowState};
 use crate::recorder::histogram::Latencies;
 use crate::schedule::Phase;
-use crate::schedule::plan::{Layout, Order, Stint, plan};
-use crate::server::truth::read;
+use crate::schedule::plan::{Layout, Order, PhaseRun, plan};
+use crate::server::access_log::read;
 use crate::store::ownership::{KeySpace, RunId};
 use crate::store::{Request, Store};
 use crate::summary::latency::{SHOWN, needed, percentiles, with_censored};
@@ -90,7 +90,7 @@ const OBJECTS: &str = "{ count = 64, size = '1 KiB' }";
 
 /// What a scenario came to.
 pub struct Measured {
-    /// Figures beside their truth.
+    /// Figures beside their true values.
     pub rows: Vec<Row>,
     /// Client CPU per operation.
     pub cpu_us_per_operation: f64,
@@ -122,8 +122,11 @@ fn phases(scenario: &Scenario) -> Result<Vec<Phase>, Exit> {
 /// # Errors
 /// When the server or its log cannot be had.
 pub fn run(scenario: &Scenario) -> Result<Measured, Exit> {
-    let log =
-        std::env::temp_dir().join(format!("plimsoll-truth-{}-{}.csv", std::process::id(), scenario.name));
+    let log = std::env::temp_dir().join(format!(
+        "plimsoll-access-log-{}-{}.csv",
+        std::process::id(),
+        scenario.name
+    ));
     let outcome = measure(scenario, &log);
     let _ = std::fs::remove_file(&log);
     outcome
@@ -132,15 +135,16 @@ pub fn run(scenario: &Scenario) -> Result<Measured, Exit> {
 fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, Exit> {
     let phases = phases(scenario)?;
     let layout = Layout { repeats: 1, order: Order::Sequential, block_ns: 1, rewarm_ns: 0, seed: 42 };
-    let stints: Arc<[Stint]> = plan(&phases, layout, 1).into();
-    let server = EmbeddedServer::start(&["--inject", scenario.inject, "--truth", &log.to_string_lossy()])?;
+    let phase_runs: Arc<[PhaseRun]> = plan(&phases, layout, 1).into();
+    let server =
+        EmbeddedServer::start(&["--inject", scenario.inject, "--access-log", &log.to_string_lossy()])?;
     let store = server.store("calibrate")?;
     create_bucket(store.as_ref())?;
     // One worker: the server needs the other cores, and no scenario needs more.
     let workers = 1;
     let job = Arc::new(Job {
         sites: vec![Site { store, space: KeySpace::of_run("", &RunId::fresh()) }],
-        stints: Arc::clone(&stints),
+        phase_runs: Arc::clone(&phase_runs),
         workers,
         block: Block::new(42),
         tag: true,
@@ -155,30 +159,30 @@ fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, Exit>
     server.stop();
     let entries = read(log).map_err(|e| Exit::store(format!("the server's log: {e}")))?;
     let means = Means { usable_cores: usable_cores(), workers };
-    let (Some(stint), Some(state)) = (stints.last(), states.last()) else {
+    let (Some(phase_run), Some(state)) = (phase_runs.last(), states.last()) else {
         return Err(Exit::check("no phase"));
     };
-    let lanes = stint.phase.load.lanes();
-    let setting = Setting { store: &description, means, lanes, epoch_unix_s: 0.0, now_ns: now_ns() };
-    let shown = windows(stint, state, setting);
+    let connections = phase_run.phase.load.slots();
+    let setting = Setting { store: &description, means, connections, epoch_unix_s: 0.0, now_ns: now_ns() };
+    let shown = windows(phase_run, state, setting);
     let shown = shown.first().ok_or_else(|| Exit::check("nothing was measured"))?;
     if let Some(error) = &shown.instrument_error {
         return Err(Exit::check(error));
     }
-    let phase = &stint.phase;
+    let phase = &phase_run.phase;
     let start_ns = state.edges.map_or(0, |e| e.start_ns);
-    let mut truth = truth::of(phase, start_ns, &entries);
+    let mut true_values = true_values::of(phase, start_ns, &entries);
     let empty = Latencies::default();
     let tally = state.tallies.get(&OperationKind::Get);
     let mut rows = Vec::new();
-    if truth.response.is_empty() || shown.censored == 0 {
+    if true_values.response.is_empty() || shown.censored == 0 {
         let service = percentiles(tally.map_or(&empty, |t| &t.service));
-        rows.extend(compare(scenario.name, "service", &service, &mut truth.service));
+        rows.extend(compare(scenario.name, "service", &service, &mut true_values.service));
     }
-    if !truth.response.is_empty() {
+    if !true_values.response.is_empty() {
         let response =
             with_censored(tally.map_or(&empty, |t| &t.response), tally.map_or(&empty, |t| &t.censored_waits));
-        rows.extend(compare(scenario.name, "response", &response, &mut truth.response));
+        rows.extend(compare(scenario.name, "response", &response, &mut true_values.response));
     }
     if scenario.name == "floor" {
         rows.push(lag_row(&shown.start_lag_ms));
@@ -192,7 +196,7 @@ fn create_bucket(store: &dyn Store) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Start lag has no truth but zero; its bar is half a millisecond.
+/// Start lag has no true values but zero; its bar is half a millisecond.
 fn lag_row(lag: &Percentiles) -> Row {
     let measured_ms = lag.p99.unwrap_or(f64::INFINITY);
     Row {
@@ -207,20 +211,20 @@ fn lag_row(lag: &Percentiles) -> Row {
     }
 }
 
-/// p50 and p99 within 2% or 0.5 ms of the truth, p99.9 within 2% or 1 ms, whichever is larger.
-fn compare(name: &str, what: &str, measured: &Percentiles, truth: &mut [u64]) -> Vec<Row> {
+/// p50 and p99 within 2% or 0.5 ms of the true values, p99.9 within 2% or 1 ms, whichever is larger.
+fn compare(name: &str, what: &str, measured: &Percentiles, true_values: &mut [u64]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (percentile, q) in SHOWN {
-        if !matches!(percentile, "p50" | "p99" | "p99.9") || (truth.len() as u64) < needed(q) {
+        if !matches!(percentile, "p50" | "p99" | "p99.9") || (true_values.len() as u64) < needed(q) {
             continue;
         }
-        let Some(true_ms) = quantile_ms(truth, q) else { continue };
+        let Some(true_ms) = quantile_ms(true_values, q) else { continue };
         let floor = if percentile == "p99.9" { 1.0 } else { 0.5 };
         let allowed_ms = f64::max(0.02 * true_ms, floor);
         let bound = measured.get(percentile).is_none();
         let measured_ms =
             measured.get(percentile).or(measured.above.get(percentile).copied()).unwrap_or(f64::NAN);
-        // A bound is right when the truth is not below it.
+        // A bound is right when the true values is not below it.
         let error_ms = if bound { f64::max(measured_ms - true_ms, 0.0) } else { measured_ms - true_ms };
         rows.push(Row {
             name: name.into(),

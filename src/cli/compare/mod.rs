@@ -10,10 +10,10 @@ use super::exit::Exit;
 use super::out::say;
 use super::runs::{Run, read};
 use crate::report::comparison::{Comparison, rows};
-use crate::summary::objective::{ChangeBound, Outcome, Target};
+use crate::summary::objective::{ChangeBound, ObjectiveResult, Target};
 use crate::summary::series::{Clocked, Series};
 
-mod alike;
+mod comparable;
 mod sides;
 
 use sides::{Side, pairs};
@@ -52,7 +52,7 @@ struct Check {
     base: String,
     other: String,
     figure: String,
-    outcome: Outcome,
+    outcome: ObjectiveResult,
 }
 
 /// Series of both sides that are of one phase, step and operation.
@@ -68,7 +68,7 @@ fn compare_pair(
     also: &[Target],
 ) -> Result<Comparison, Exit> {
     let within = std::ptr::eq(base.run, other.run);
-    if !within && let Some(difference) = alike::difference(&base.run.experiment, &other.run.experiment) {
+    if !within && let Some(difference) = comparable::difference(&base.run.experiment, &other.run.experiment) {
         return Err(Exit::input(format!(
             "{} and {} did not do the same: {difference}; only runs of the same operations, objects and load can be compared",
             base.run.path.display(),
@@ -92,8 +92,12 @@ fn compare_pair(
     Ok(Comparison {
         base: base.subject.clone(),
         other: other.subject.clone(),
-        clients: if within { Vec::new() } else { alike::clients(base.run, other.run) },
-        loads: if within { Vec::new() } else { alike::loads(&base.run.result, &other.run.result, &series) },
+        clients: if within { Vec::new() } else { comparable::clients(base.run, other.run) },
+        loads: if within {
+            Vec::new()
+        } else {
+            comparable::loads(&base.run.result, &other.run.result, &series)
+        },
         rows,
     })
 }
@@ -170,7 +174,7 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
         arguments.runs.iter().map(|run| read(run, &wanted[..used])).collect::<Result<_, _>>()?;
     let comparisons = comparisons(&runs.iter().collect::<Vec<_>>(), primary.as_ref(), &also)?;
     let checks = check(&comparisons, &bounds)?;
-    let outcomes: Vec<Outcome> = checks.iter().map(|c| c.outcome).collect();
+    let outcomes: Vec<ObjectiveResult> = checks.iter().map(|c| c.outcome).collect();
     let text = if arguments.json {
         let document = Document { comparisons, checks };
         format!("{}\n", serde_json::to_string_pretty(&document).unwrap_or_default())

@@ -3,9 +3,9 @@
 use clap::Args;
 
 use super::apart;
-use super::asked::{Asked, WorkloadArguments};
 use super::form::FormArguments;
 use super::from_run::FromRun;
+use super::request::{CostRequest, WorkloadArguments};
 use crate::cli::exit::Exit;
 use crate::cost::bill::total;
 use crate::cost::bills::Bills;
@@ -53,7 +53,7 @@ fn end(flag: &str, vary: Vary, text: Option<&String>, usual: u64) -> Result<u64,
 
 /// What was taken for granted whatever the amount, who has no bill from where on, and which prices nobody confirmed.
 fn notes(
-    asked: &Asked,
+    asked: &CostRequest,
     tariffs: &[Tariff],
     titles: &[&str],
     found: &Breakeven,
@@ -97,7 +97,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
             vary.flag()
         )));
     }
-    let mut asked = Asked::read_with(&arguments.workload, &arguments.from_run, |w| vary.set(w, from))?;
+    let mut asked = CostRequest::read_with(&arguments.workload, &arguments.from_run, |w| vary.set(w, from))?;
     let tariffs = apart(asked.tariffs("--between", &arguments.between)?.0);
     if tariffs.len() < 2 {
         return Err(Exit::input(

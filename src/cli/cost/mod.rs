@@ -1,10 +1,10 @@
 //! `plimsoll cost`: what a month of work costs, at one provider or at all of them.
 
-pub mod asked;
 pub mod breakeven;
 pub mod form;
 pub mod from_run;
 pub mod published;
+pub mod request;
 pub mod tiering;
 
 use clap::{Args, Subcommand};
@@ -15,9 +15,9 @@ use crate::cost::bills::Bills;
 use crate::cost::tariff::Tariff;
 use crate::cost::workload::NOTHING_STAYS;
 use crate::report::decisions::bills::{Items, document};
-use asked::{Asked, WorkloadArguments};
 use form::FormArguments;
 use from_run::FromRun;
+use request::{CostRequest, WorkloadArguments};
 
 /// Arguments of `plimsoll cost`.
 #[derive(Debug, Args)]
@@ -79,7 +79,7 @@ pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 fn bills(arguments: &BillArguments) -> Result<(), Exit> {
-    let mut asked = Asked::read(&arguments.workload, &arguments.from_run)?;
+    let mut asked = CostRequest::read(&arguments.workload, &arguments.from_run)?;
     let named = !arguments.provider.is_empty();
     let (tariffs, mut missing) = asked.tariffs("--provider", &arguments.provider)?;
     let tariffs = apart(tariffs);

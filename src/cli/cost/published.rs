@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::asked::{WorkloadArguments, in_words};
 use super::form::FormArguments;
+use super::request::{WorkloadArguments, in_words};
 use crate::cli::exit::Exit;
 use crate::cost::claims::{Beside, Checked, beside, check, day_of, workload};
 use crate::cost::egress::assumption;

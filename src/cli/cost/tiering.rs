@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde::Serialize;
 
-use super::asked::{Asked, WorkloadArguments};
 use super::form::FormArguments;
 use super::from_run::FromRun;
+use super::request::{CostRequest, WorkloadArguments};
 use crate::cli::advise::{at_home, other_size};
 use crate::cli::exit::Exit;
 use crate::cost::bill::{Bill, BillError};
@@ -168,7 +168,7 @@ fn without_the_rest(workload: &Workload, given: &Workload) -> Workload {
 }
 
 /// Days that objects live: as said, or what is stored over what is written in a day.
-fn keep_days(asked: &Asked) -> Result<(f64, String), Exit> {
+fn keep_days(asked: &CostRequest) -> Result<(f64, String), Exit> {
     let usage = &asked.usage;
     let puts = usage.calls.get(Call::PutObject) + usage.calls.get(Call::CreateMultipartUpload);
     if puts == 0 || usage.uploaded == 0 {
@@ -195,7 +195,7 @@ fn keep_days(asked: &Asked) -> Result<(f64, String), Exit> {
 }
 
 /// Latencies of reads from a run, of the store that is billed as `tariff` or the only one, and what must be said of them.
-fn measured(flag: &str, path: &Path, asked: &Asked, tariff: &Tariff) -> Result<Known, Exit> {
+fn measured(flag: &str, path: &Path, asked: &CostRequest, tariff: &Tariff) -> Result<Known, Exit> {
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("{flag} {}: {e}", path.display()));
     let result = json::read(path).map_err(|e| wrong(&e))?;
     let environment = read_environment(path).map_err(|e| wrong(&e))?;
@@ -244,7 +244,7 @@ fn latency(
     flag: &str,
     run: Option<&Path>,
     arguments: &Arguments,
-    asked: &Asked,
+    asked: &CostRequest,
     tariff: &Tariff,
 ) -> Result<Option<Known>, Exit> {
     if let Some(path) = run {
@@ -277,7 +277,12 @@ struct Latencies {
     told: Vec<String>,
 }
 
-fn latencies(arguments: &Arguments, asked: &Asked, hot: &Tariff, cold: &Tariff) -> Result<Latencies, Exit> {
+fn latencies(
+    arguments: &Arguments,
+    asked: &CostRequest,
+    hot: &Tariff,
+    cold: &Tariff,
+) -> Result<Latencies, Exit> {
     let hot = latency("--hot-run", arguments.hot_run.as_deref(), arguments, asked, hot)?;
     let cold = latency("--cold-run", arguments.cold_run.as_deref(), arguments, asked, cold)?;
     let told = [&hot, &cold].into_iter().flatten().flat_map(|(_, told)| told.clone()).collect();
@@ -300,7 +305,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let (given, text) = arguments.workload.given()?;
     refuse(&given).map_err(|e| arguments.workload.located(&e, text.as_deref()))?;
     let mut asked =
-        Asked::read_with(&arguments.workload, &arguments.from_run, |w| without_the_rest(w, &given))?;
+        CostRequest::read_with(&arguments.workload, &arguments.from_run, |w| without_the_rest(w, &given))?;
     if arguments.published.is_none() && arguments.hot_run.is_some() != arguments.cold_run.is_some() {
         return Err(Exit::input(
             "--hot-run and --cold-run go together; or let --published NAME stand for the other",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::driver::Control;
 use crate::workload::payload::Block;
 
-/// What all contestants move.
+/// What all contenders move.
 pub struct Ground {
     /// The files.
     pub source: PathBuf,

@@ -4,7 +4,7 @@
 //! user waits for: looking at both sides, then transferring what is missing. Contestants take turns, their order shifted from loop to
 //! loop, so that a machine that slows down favours none.
 
-mod contest;
+mod contender;
 mod files;
 pub mod scratch;
 mod tool;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use clap::{Args, ValueEnum};
 
-use self::contest::{Contestant, Log, run_loop};
+use self::contender::{Contender, Log, run_loop};
 use self::files::Ground;
 use super::budget::{Budget, MoneyArguments, Planned};
 use super::exit::Exit;
@@ -26,7 +26,7 @@ use super::stores::{self, Opened};
 use super::timeout;
 use crate::clock::{SECOND, now_ns, wall_now};
 use crate::driver::Control;
-use crate::experiment::back::to_toml;
+use crate::experiment::to_toml::to_toml;
 use crate::machine::{Machine, peak_rss_bytes};
 use crate::provider::calls::{Call, Calls};
 use crate::report::directory::RunDirectory;
@@ -49,7 +49,7 @@ pub struct Arguments {
     /// Size of a file
     #[arg(long, default_value = "100KiB")]
     size: String,
-    /// How often each contestant goes
+    /// How often each contender goes
     #[arg(long, value_name = "N", default_value_t = 5)]
     loops: u32,
     /// From the directory to the store, back, or both
@@ -72,7 +72,7 @@ pub struct Arguments {
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
     /// Seed of the files' contents
-    #[arg(long, value_name = "N", default_value_t = crate::experiment::written::DEFAULT_SEED)]
+    #[arg(long, value_name = "N", default_value_t = crate::experiment::spec::DEFAULT_SEED)]
     seed: u64,
     /// From where it is measured, for the record
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
@@ -185,7 +185,7 @@ impl Arguments {
         let (loops, pages) = (u64::from(self.loops), self.files.div_ceil(1000));
         let mut besides = Calls::default();
         for up in self.directions() {
-            phases.push(contest::phase(ground, *up)?);
+            phases.push(contender::phase(ground, *up)?);
             // The target is looked at before and after; that of a way up is emptied first.
             besides.add(Call::ListObjects, loops * (1 + pages));
             besides.add(Call::ListObjects, if *up { loops * pages } else { loops * pages.saturating_sub(1) });
@@ -193,7 +193,7 @@ impl Arguments {
         }
         if self.directions() == [false] {
             // A download needs the files in the store, so upload them first.
-            phases.push(Phase { role: Role::Prepare, ..contest::phase(ground, true)? });
+            phases.push(Phase { role: Role::Prepare, ..contender::phase(ground, true)? });
         }
         let planned = Planned { phases: &phases, repeats: self.loops, hosts: 1, besides };
         let budget = Budget::of(&self.money, planned, opened, machine)?;
@@ -242,7 +242,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
         spaces.push(space);
     }
     let out_error = |e: std::io::Error| Exit::input(format!("--out {}: {e}", settings.out.display()));
-    let recorded = to_toml(&contest::recorded(&ground, arguments.loops, &opened)?);
+    let recorded = to_toml(&contender::recorded(&ground, arguments.loops, &opened)?);
     let mut directory =
         RunDirectory::create(&settings.out, id.as_str(), &recorded, false).map_err(out_error)?;
     environment.files = Some(std::path::absolute(&files).map_err(out_error)?);
@@ -255,16 +255,16 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let mut result = session::blank(&settings, id.as_str(), "sync", arguments.seed);
     environment.origin_unix_s =
         wall_now().as_nanosecond() as f64 / 1e9 - (now_ns() - ground.origin_ns) as f64 / 1e9;
-    let contestants = contestants(&opened, &spaces, &arguments.client);
+    let contenders = contenders(&opened, &spaces, &arguments.client);
     let written = scratch::create(&files, id.as_str()).and_then(|()| files::write(&ground));
     let written = written.map_err(|e| Exit::input(format!("{}: {e}; choose another --dir", files.display())));
-    let outcome = written
-        .and_then(|()| loops(arguments, (&ground, &budget), &contestants, &mut result, &mut directory));
+    let outcome =
+        written.and_then(|()| loops(arguments, (&ground, &budget), &contenders, &mut result, &mut directory));
     budget.lift();
     let removed = scratch::remove(&files, id.as_str());
     let mut problem = outcome.err().map(|exit| budget.ended().unwrap_or(exit));
     for ((store, space), facts) in opened.iter().zip(&spaces).zip(&mut environment.stores) {
-        match contest::empty(&ground, store.store.as_ref(), space) {
+        match contender::empty(&ground, store.store.as_ref(), space) {
             Ok(()) => facts.uncleaned = false,
             Err(exit) => problem = Some(problem.unwrap_or(exit).with_left_behind(true, &path)),
         }
@@ -280,7 +280,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     }
     directory.result(&result);
     let written = directory.environment(&environment).and_then(|()| directory.finish());
-    let written = written.and_then(|()| session::confide(&path, &mut result));
+    let written = written.and_then(|()| session::add_confidence_intervals(&path, &mut result));
     let kept = |what: String| Exit::results_kept(&what, &path);
     problem = problem.or(written.err().map(|e| kept(e.to_string())));
     problem = problem.or(of_run(&path).err().map(|exit| kept(exit.message)));
@@ -295,14 +295,14 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 /// Ours on every store, then each tool on every store.
-fn contestants<'a>(opened: &'a [Opened], spaces: &[KeySpace], clients: &[String]) -> Vec<Contestant<'a>> {
-    let ours = opened.iter().zip(spaces).map(|(store, space)| Contestant {
+fn contenders<'a>(opened: &'a [Opened], spaces: &[KeySpace], clients: &[String]) -> Vec<Contender<'a>> {
+    let ours = opened.iter().zip(spaces).map(|(store, space)| Contender {
         store,
         space: space.clone(),
         client: None,
     });
     let others = clients.iter().flat_map(|client| {
-        opened.iter().zip(spaces).map(|(store, space)| Contestant {
+        opened.iter().zip(spaces).map(|(store, space)| Contender {
             store,
             space: space.clone(),
             client: Some(client.clone()),
@@ -314,25 +314,25 @@ fn contestants<'a>(opened: &'a [Opened], spaces: &[KeySpace], clients: &[String]
 fn loops(
     arguments: &Arguments,
     (ground, budget): (&Ground, &Budget),
-    contestants: &[Contestant<'_>],
+    contenders: &[Contender<'_>],
     result: &mut RunResult,
     directory: &mut RunDirectory,
 ) -> Result<(), Exit> {
     for up in arguments.directions() {
         for loop_ in 0..arguments.loops {
-            for place in 0..contestants.len() {
-                let contestant = &contestants[(place + loop_ as usize) % contestants.len()];
+            for place in 0..contenders.len() {
+                let contender = &contenders[(place + loop_ as usize) % contenders.len()];
                 if !arguments.json {
                     note(format_args!(
                         "{}, loop {} of {}: {}",
                         if *up { "up" } else { "down" },
                         loop_ + 1,
                         arguments.loops,
-                        contestant.name()
+                        contender.name()
                     ));
                 }
                 budget.watch();
-                let done = run_loop(ground, contestant, *up, Log { directory, repeat: loop_ })?;
+                let done = run_loop(ground, contender, *up, Log { directory, repeat: loop_ })?;
                 if ground.control.stopped_at().is_some() {
                     // A loop that was cut short has no time.
                     return Err(Exit::interrupted(

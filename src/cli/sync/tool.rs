@@ -18,7 +18,7 @@ const GRACE: u32 = 20;
 const MOST_KEPT: usize = 64 << 10;
 
 /// End of a command.
-pub struct Ended {
+pub struct ToolExit {
     /// Its exit status.
     pub status: ExitStatus,
     /// The last line of its standard error; empty if there is none.
@@ -29,7 +29,7 @@ pub struct Ended {
 ///
 /// # Errors
 /// When the shell cannot be started.
-pub fn run(line: &str, endpoint: &str, control: &Control) -> std::io::Result<Ended> {
+pub fn run(line: &str, endpoint: &str, control: &Control) -> std::io::Result<ToolExit> {
     let mut child = Command::new("sh")
         .args(["-c", line])
         .env("AWS_ENDPOINT_URL_S3", endpoint)
@@ -67,7 +67,7 @@ pub fn run(line: &str, endpoint: &str, control: &Control) -> std::io::Result<End
     let kept = reads.recv_timeout(10 * LOOK).unwrap_or_default();
     let text = String::from_utf8_lossy(&kept);
     let last_line = text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or_default().to_string();
-    Ok(Ended { status, last_line })
+    Ok(ToolExit { status, last_line })
 }
 
 /// The last bytes of a stream.

@@ -2,7 +2,7 @@
 
 use jiff::civil::Date;
 
-use super::written::{MeterName, OfferWritten, PriceWritten, RuleWritten, Written};
+use super::spec::{BookSpec, MeterName, OfferSpec, PriceSpec, RuleSpec};
 use super::{Book, BookError, Price, Rule, Span};
 use crate::cost::money::Usd;
 use crate::cost::tariff::{Free, Measure, Meter, Provenance, Tier};
@@ -84,7 +84,7 @@ fn amount(meter: MeterName, field: &str, text: &str) -> Result<u64, String> {
     }
 }
 
-fn tiers(price: &PriceWritten, unit_base: u64) -> Result<Vec<Tier>, String> {
+fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
     if price.usd.is_some() != price.tiers.is_empty() {
         return Err("a price has either usd = or tiers =".into());
     }
@@ -115,7 +115,7 @@ fn tiers(price: &PriceWritten, unit_base: u64) -> Result<Vec<Tier>, String> {
     }
 }
 
-fn measure(price: &PriceWritten) -> Result<Measure, String> {
+fn measure(price: &PriceSpec) -> Result<Measure, String> {
     let every = price.every.as_deref().map(|text| volume("every", text)).transpose()?;
     if (every.is_some() || !price.calls.is_empty()) && price.meter != MeterName::Requests {
         return Err("calls = and every = go with meter = \"requests\" alone".into());
@@ -134,7 +134,7 @@ fn measure(price: &PriceWritten) -> Result<Measure, String> {
     })
 }
 
-fn item(price: &PriceWritten) -> Result<String, String> {
+fn item(price: &PriceSpec) -> Result<String, String> {
     let usual = match price.meter {
         MeterName::Storage => "storage",
         MeterName::Upload => "upload",
@@ -152,7 +152,7 @@ fn item(price: &PriceWritten) -> Result<String, String> {
     }
 }
 
-fn free(price: &PriceWritten) -> Result<Free, String> {
+fn free(price: &PriceSpec) -> Result<Free, String> {
     match (&price.free, price.free_times_stored) {
         (None, None) => Ok(Free::None),
         (Some(text), None) => Ok(Free::Amount(amount(price.meter, "free", text)?)),
@@ -184,7 +184,7 @@ fn provenance(
     Ok(Provenance { source, as_of: as_of.to_string(), confidence })
 }
 
-fn price(sources: &Sources, price: &PriceWritten) -> Result<Price, String> {
+fn price(sources: &Sources, price: &PriceSpec) -> Result<Price, String> {
     if price.offers.is_empty() {
         return Err("offers = names no offer".into());
     }
@@ -234,7 +234,7 @@ fn statuses(codes: &[String]) -> Result<Vec<String>, String> {
     }
 }
 
-fn rule(sources: &Sources, rule: &RuleWritten) -> Result<Rule, String> {
+fn rule(sources: &Sources, rule: &RuleSpec) -> Result<Rule, String> {
     let size = |field: &str, text: &Option<String>| text.as_deref().map(|t| volume(field, t)).transpose();
     Ok(Rule {
         offers: rule.offers.clone(),
@@ -255,7 +255,7 @@ fn rule(sources: &Sources, rule: &RuleWritten) -> Result<Rule, String> {
     })
 }
 
-fn offer(offer: &OfferWritten) -> Result<(), String> {
+fn offer(offer: &OfferSpec) -> Result<(), String> {
     match offer.regions.is_empty() {
         true => {
             Err(format!("offer '{}' has no regions; name one, such as regions = [\"us-east-1\"]", offer.name))
@@ -305,7 +305,7 @@ fn charged_twice(prices: &[Price]) -> Option<(usize, String)> {
 /// [`BookError::At`], with the line of the table that is wrong.
 pub fn checked(path: &str, text: &str) -> Result<Book, BookError> {
     let at = |line, message| BookError::At { path: path.to_string(), line, message };
-    let written: Written = toml::from_str(text).map_err(|e| {
+    let written: BookSpec = toml::from_str(text).map_err(|e| {
         let offset = e.span().map_or(0, |s| s.start).min(text.len());
         at(text[..offset].matches('\n').count() + 1, e.message().trim().replace('\n', " "))
     })?;

@@ -5,17 +5,17 @@
 
 mod check;
 mod select;
-pub mod written;
+pub mod spec;
 
 pub use select::{OfferFacts, PriceFacts, StoreTariff, usual};
-pub use written::schema;
+pub use spec::schema;
 
 use jiff::civil::Date;
 
 use super::tariff::{Measure, Meter, Provenance};
 use crate::provider::calls::CallSet;
 use check::checked;
-use written::{MeterName, OfferWritten};
+use spec::{MeterName, OfferSpec};
 
 /// The built-in books: file name and text.
 const BUILT_IN: &[(&str, &str)] = &[
@@ -168,7 +168,7 @@ struct Rule {
 #[derive(Debug, Clone)]
 struct Book {
     path: String,
-    offers: Vec<OfferWritten>,
+    offers: Vec<OfferSpec>,
     prices: Vec<Price>,
     rules: Vec<Rule>,
 }

@@ -2,9 +2,9 @@
 
 use jiff::civil::Date;
 
-use super::written::{MeterName, OfferWritten};
+use super::spec::{MeterName, OfferSpec};
 use super::{Book, BookError, Price, Prices, Rule};
-use crate::cost::tariff::{Measure, Meter, RuleName, RuleSaid, Rules, Tariff};
+use crate::cost::tariff::{Measure, Meter, PriceRule, RuleName, Rules, Tariff};
 use crate::cost::usage::MONTH_HOURS;
 use crate::provider::Confidence;
 use crate::provider::calls::CallSet;
@@ -68,13 +68,13 @@ fn group_of(price: &Price) -> Group<'_> {
 
 impl Prices {
     /// The offer of that name.
-    pub fn offer(&self, name: &str) -> Option<&OfferWritten> {
+    pub fn offer(&self, name: &str) -> Option<&OfferSpec> {
         self.books.iter().rev().flat_map(|b| &b.offers).find(|o| o.name == name)
     }
 
-    fn offers(&self) -> impl Iterator<Item = &OfferWritten> {
+    fn offers(&self) -> impl Iterator<Item = &OfferSpec> {
         let first =
-            |offer: &&OfferWritten| self.offer(&offer.name).is_some_and(|known| std::ptr::eq(known, *offer));
+            |offer: &&OfferSpec| self.offer(&offer.name).is_some_and(|known| std::ptr::eq(known, *offer));
         self.books.iter().flat_map(|b| &b.offers).filter(first)
     }
 
@@ -94,7 +94,7 @@ impl Prices {
 
     /// The offer that stores of a provider are billed by, for a storage class; none where nothing is known of its prices.
     pub fn offer_of(&self, provider: &str, storage_class: Option<&str>) -> Option<&str> {
-        let fits = |o: &&OfferWritten| {
+        let fits = |o: &&OfferSpec| {
             o.provider.as_deref() == Some(provider) && o.storage_class.as_deref() == storage_class
         };
         self.offers().find(fits).map(|o| o.name.as_str())
@@ -148,7 +148,7 @@ impl Prices {
 
     /// What there is to buy.
     pub fn facts(&self) -> Vec<OfferFacts> {
-        let facts = |o: &OfferWritten| OfferFacts {
+        let facts = |o: &OfferSpec| OfferFacts {
             name: o.name.clone(),
             title: o.title.clone(),
             regions: o.regions.clone(),
@@ -304,7 +304,7 @@ impl Prices {
     }
 
     /// The rules of an offer; later ones win.
-    fn rules(&self, offer: &OfferWritten, date: Date) -> Rules {
+    fn rules(&self, offer: &OfferSpec, date: Date) -> Rules {
         let mut rules = Rules { month_hours: offer.month_hours.unwrap_or(MONTH_HOURS), ..Rules::default() };
         let all = self.books.iter().flat_map(|b| &b.rules);
         for rule in all.filter(|r| r.offers.contains(&offer.name) && r.span.holds(date)) {
@@ -341,7 +341,7 @@ fn without_overlap(chosen: Vec<(usize, Meter)>) -> Vec<Meter> {
 /// Adds what a rule says.
 fn take(rules: &mut Rules, rule: &Rule) {
     let mut say = |name, words: String| {
-        rules.said.push(RuleSaid { name, words, provenance: rule.provenance.clone() });
+        rules.said.push(PriceRule { name, words, provenance: rule.provenance.clone() });
     };
     if let Some(days) = rule.minimum_days {
         rules.minimum_days = days;

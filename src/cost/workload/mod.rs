@@ -1,8 +1,8 @@
 //! A month of work as people write it, on the command line or in a file, and the usage that it comes to.
 
-pub mod written;
+pub mod spec;
 
-pub use written::{Workload, parse};
+pub use spec::{Workload, parse};
 
 use super::egress::Egress;
 use super::usage::{MONTH_HOURS, Usage};

@@ -11,11 +11,11 @@ mod shares;
 
 use std::collections::BTreeMap;
 
-use super::written::{
-    ConcurrencyWritten, EncodingWritten, ExperimentWritten, ObjectsWritten, PhaseWritten, PopularityWritten,
-    RateWritten, RecordsWritten, ScanWritten, SizeWritten,
+use super::spec::{
+    ConcurrencySpec, EncodingSpec, ExperimentSpec, ObjectsSpec, PhaseSpec, PopularitySpec, RateSpec,
+    RecordsSpec, ScanSpec, SizeSpec,
 };
-use crate::experiment::choices::{ExponentialWritten, HotspotWritten, SumWritten, YcsbZipfianWritten};
+use crate::experiment::field_specs::{ExponentialSpec, HotspotSpec, SumSpec, YcsbZipfianSpec};
 use properties::{Family, Properties, PropertyError};
 
 /// How records are written.
@@ -40,7 +40,7 @@ pub enum Part {
 const MOST_SCANNED: u64 = 1000;
 
 /// Lengths of fields, as a size.
-fn field_size(p: &Properties) -> Result<SizeWritten, PropertyError> {
+fn field_size(p: &Properties) -> Result<SizeSpec, PropertyError> {
     let length = p.whole("fieldlength", 100)?;
     let least = p.whole("minfieldlength", 1)?;
     if length == 0 || least > length {
@@ -49,13 +49,13 @@ fn field_size(p: &Properties) -> Result<SizeWritten, PropertyError> {
     let plain = |n: u64| format!("{n} B");
     let kind = p.word("fieldlengthdistribution", &["constant", "uniform", "zipfian", "histogram"])?;
     Ok(match kind {
-        "uniform" => SizeWritten::Uniform { uniform: [plain(least), plain(length)] },
+        "uniform" => SizeSpec::Uniform { uniform: [plain(least), plain(length)] },
         "zipfian" => {
             let weight = |n: u64| (((n - least + 1) as f64).powf(-0.99) * 1e6).round().max(1.0) as u32;
-            SizeWritten::Weighted { weighted: (least..=length).map(|n| (plain(n), weight(n))).collect() }
+            SizeSpec::Weighted { weighted: (least..=length).map(|n| (plain(n), weight(n))).collect() }
         }
-        "histogram" => SizeWritten::Weighted { weighted: histogram(p)? },
-        _ => SizeWritten::Fixed(plain(length)),
+        "histogram" => SizeSpec::Weighted { weighted: histogram(p)? },
+        _ => SizeSpec::Fixed(plain(length)),
     })
 }
 
@@ -81,29 +81,29 @@ fn histogram(p: &Properties) -> Result<BTreeMap<String, u32>, PropertyError> {
     if out.is_empty() { Err(bad()) } else { Ok(out) }
 }
 
-fn record_size(p: &Properties) -> Result<SizeWritten, PropertyError> {
+fn record_size(p: &Properties) -> Result<SizeSpec, PropertyError> {
     let count = p.whole("fieldcount", 10)?;
     if !(1..=10_000).contains(&count) {
         return Err(p.wrong("fieldcount", "between 1 and 10000"));
     }
     Ok(match field_size(p)? {
-        SizeWritten::Fixed(_) => SizeWritten::Fixed(format!("{} B", count * p.whole("fieldlength", 100)?)),
-        of => SizeWritten::Sum { sum: SumWritten { count: count as u32, of: Box::new(of) } },
+        SizeSpec::Fixed(_) => SizeSpec::Fixed(format!("{} B", count * p.whole("fieldlength", 100)?)),
+        of => SizeSpec::Sum { sum: SumSpec { count: count as u32, of: Box::new(of) } },
     })
 }
 
 /// The keys of YCSB's modulus: the records, twice the inserts that are expected, and one (`CoreWorkload.init`).
-fn scrambled(p: &Properties, family: Family, count: u64) -> Result<PopularityWritten, PropertyError> {
+fn scrambled(p: &Properties, family: Family, count: u64) -> Result<PopularitySpec, PropertyError> {
     let inserts = p.number("insertproportion", 0.0)? * p.whole("operationcount", 0)? as f64 * 2.0;
     let order = match family {
         Family::Ycsb => "hashed",
         Family::GoYcsb => "hashed-go",
     };
     let items = count.saturating_add(inserts as u64).saturating_add(1);
-    Ok(PopularityWritten::YcsbZipfian { ycsb_zipfian: YcsbZipfianWritten { items, order: order.into() } })
+    Ok(PopularitySpec::YcsbZipfian { ycsb_zipfian: YcsbZipfianSpec { items, order: order.into() } })
 }
 
-fn popularity(p: &Properties, family: Family, count: u64) -> Result<PopularityWritten, PropertyError> {
+fn popularity(p: &Properties, family: Family, count: u64) -> Result<PopularitySpec, PropertyError> {
     let kinds = ["uniform", "sequential", "zipfian", "latest", "hotspot", "exponential"];
     let share = |name: &str, default: f64| {
         let value = p.number(name, default)?;
@@ -111,21 +111,21 @@ fn popularity(p: &Properties, family: Family, count: u64) -> Result<PopularityWr
     };
     Ok(match p.word("requestdistribution", &kinds)? {
         "zipfian" => scrambled(p, family, count)?,
-        "latest" => PopularityWritten::Name("ycsb_latest".into()),
+        "latest" => PopularitySpec::Name("ycsb_latest".into()),
         "hotspot" => {
-            let hotspot = HotspotWritten {
+            let hotspot = HotspotSpec {
                 objects: share("hotspotdatafraction", 0.2)?.min(0.999_999),
                 operations: share("hotspotopnfraction", 0.8)?.min(0.999_999),
             };
-            PopularityWritten::Hotspot { hotspot }
+            PopularitySpec::Hotspot { hotspot }
         }
         "exponential" => {
             let percentile = p.number("exponential.percentile", 95.0)?;
             let exponential =
-                ExponentialWritten { percentile, objects: share("exponential.frac", 0.857_142_857_1)? };
-            PopularityWritten::Exponential { exponential }
+                ExponentialSpec { percentile, objects: share("exponential.frac", 0.857_142_857_1)? };
+            PopularitySpec::Exponential { exponential }
         }
-        name => PopularityWritten::Name(name.into()),
+        name => PopularitySpec::Name(name.into()),
     })
 }
 
@@ -134,7 +134,7 @@ fn records(
     family: Family,
     encoding: RecordEncoding,
     (first, count): (u64, u64),
-) -> Result<RecordsWritten, PropertyError> {
+) -> Result<RecordsSpec, PropertyError> {
     let table = p.get("table").unwrap_or("usertable");
     if table.starts_with('/') || table.ends_with('/') {
         return Err(p.wrong("table", "a prefix without slashes around it, such as usertable"));
@@ -153,13 +153,13 @@ fn records(
         RecordEncoding::GoYcsb if fixed != "constant" => {
             return Err(p.wrong("fieldlengthdistribution", "constant with --encoding go-ycsb"));
         }
-        RecordEncoding::GoYcsb => Some(EncodingWritten {
+        RecordEncoding::GoYcsb => Some(EncodingSpec {
             fields: p.whole("fieldcount", 10)? as u32,
             length: p.whole("fieldlength", 100)? as u32,
             writes_all: p.flag("writeallfields", false)?,
         }),
     };
-    Ok(RecordsWritten {
+    Ok(RecordsSpec {
         at: format!("{table}/"),
         count,
         first: Some(first),
@@ -192,7 +192,7 @@ fn operations(p: &Properties) -> Result<BTreeMap<String, u32>, PropertyError> {
 }
 
 /// Lengths of scans: a listing of one page finds the records.
-fn scan(p: &Properties) -> Result<ScanWritten, PropertyError> {
+fn scan(p: &Properties) -> Result<ScanSpec, PropertyError> {
     let (min, max) = (p.whole("minscanlength", 1)?, p.whole("maxscanlength", MOST_SCANNED)?);
     if !(1..=MOST_SCANNED).contains(&max) {
         return Err(p.wrong("maxscanlength", "between 1 and 1000, the keys of one listing"));
@@ -201,7 +201,7 @@ fn scan(p: &Properties) -> Result<ScanWritten, PropertyError> {
         return Err(p.wrong("minscanlength", "at least 1 and not above maxscanlength"));
     }
     let zipfian = p.word("scanlengthdistribution", &["uniform", "zipfian"])? == "zipfian";
-    Ok(ScanWritten { min: Some(min), max, theta: zipfian.then_some(0.99) })
+    Ok(ScanSpec { min: Some(min), max, theta: zipfian.then_some(0.99) })
 }
 
 /// How reads are verified: compared, unless `dataintegrity=false` says otherwise.
@@ -219,7 +219,7 @@ fn verify(p: &Properties, encoding: RecordEncoding) -> Result<Option<String>, Pr
 ///
 /// # Errors
 /// If the operations insert: a warm-up would insert the records that the measured phase inserts.
-fn with_warmup(p: &Properties, phase: PhaseWritten) -> Result<Vec<PhaseWritten>, PropertyError> {
+fn with_warmup(p: &Properties, phase: PhaseSpec) -> Result<Vec<PhaseSpec>, PropertyError> {
     let warmup = p.whole("warmuptime", 0)?;
     if warmup == 0 {
         return Ok(vec![phase]);
@@ -229,7 +229,7 @@ fn with_warmup(p: &Properties, phase: PhaseWritten) -> Result<Vec<PhaseWritten>,
             "0 for a load and with insertproportion; a warm-up cannot insert what is measured afterwards";
         return Err(p.wrong("warmuptime", expected));
     }
-    let before = PhaseWritten {
+    let before = PhaseSpec {
         name: "warmup".into(),
         role: Some("warmup".into()),
         duration: Some(format!("{warmup}s")),
@@ -243,8 +243,8 @@ fn with_warmup(p: &Properties, phase: PhaseWritten) -> Result<Vec<PhaseWritten>,
 fn transactions(
     p: &Properties,
     family: Family,
-    phase: &mut PhaseWritten,
-    objects: &mut ObjectsWritten,
+    phase: &mut PhaseSpec,
+    objects: &mut ObjectsSpec,
 ) -> Result<(), PropertyError> {
     phase.operations = operations(p)?;
     let count = objects.records.as_ref().map_or(0, |r| r.count);
@@ -271,7 +271,7 @@ pub fn to_written(
     family: Family,
     encoding: RecordEncoding,
     seed: u64,
-) -> Result<ExperimentWritten, PropertyError> {
+) -> Result<ExperimentSpec, PropertyError> {
     let class = p.get("workload").unwrap_or("core");
     if !(class == "core" || class.ends_with("CoreWorkload")) {
         return Err(p.wrong("workload", "core, the only one there is"));
@@ -284,18 +284,18 @@ pub fn to_written(
     }
     let threads = p.whole("threadcount", 1)?.max(1);
     let target = p.number("target", 0.0)?;
-    let mut objects = ObjectsWritten {
+    let mut objects = ObjectsSpec {
         records: Some(records(p, family, encoding, (first, count))?),
         size: Some(record_size(p)?),
-        ..ObjectsWritten::default()
+        ..ObjectsSpec::default()
     };
     let name = if part == Part::Load { "load" } else { "run" };
-    let mut phase = PhaseWritten {
+    let mut phase = PhaseSpec {
         name: name.into(),
-        concurrency: (target == 0.0).then_some(ConcurrencyWritten::Fixed(threads)),
-        rate: (target > 0.0).then(|| RateWritten::Fixed(format!("{target}/s"))),
+        concurrency: (target == 0.0).then_some(ConcurrencySpec::Fixed(threads)),
+        rate: (target > 0.0).then(|| RateSpec::Fixed(format!("{target}/s"))),
         in_flight: (target > 0.0).then_some(threads),
-        ..PhaseWritten::default()
+        ..PhaseSpec::default()
     };
     if part == Part::Load {
         phase.operations = BTreeMap::from([("put".to_string(), 1)]);
@@ -306,12 +306,12 @@ pub fn to_written(
     }
     phase.objects = objects;
     phase.verify = verify(p, encoding)?;
-    Ok(ExperimentWritten {
+    Ok(ExperimentSpec {
         name: format!("ycsb-{name}"),
         description: format!("YCSB core workload, {name} part"),
         seed,
         phase: with_warmup(p, phase)?,
-        ..ExperimentWritten::default()
+        ..ExperimentSpec::default()
     })
 }
 

@@ -1,8 +1,8 @@
 //! Tests of the translation of properties.
 
 use super::*;
-use crate::experiment::back::to_toml;
 use crate::experiment::resolve::{parse, resolve};
+use crate::experiment::to_toml::to_toml;
 use crate::workload::naming::RecordOrder;
 use crate::workload::popularity::Popularity;
 
@@ -35,7 +35,7 @@ fn proportions_become_shares_and_target_an_open_loop() {
     let written = to_written(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
     let experiment = resolve(written).unwrap();
     let run = &experiment.phases[0];
-    assert!(run.load.is_open() && run.load.lanes() == 32);
+    assert!(run.load.is_open() && run.load.slots() == 32);
     assert_eq!(run.workload.inserts.map(|i| i.from), Some(1000));
     let shares: Vec<(&str, u32)> = run.workload.mix.shares().iter().map(|(k, n)| (k.name(), *n)).collect();
     assert_eq!(shares, [("put", 1), ("get", 19)]);

@@ -5,12 +5,12 @@ use serde_json::json;
 use super::dollars;
 use crate::advise::sensitivity::{Assumption, Change};
 use crate::advise::{
-    Candidate, Evidence, Figure, UnitCost, bound_changes, cheapest, front, recommended, unit_cost,
+    Candidate, Evidence, Figure, UnitCost, bound_changes, cheapest, pareto_front, recommended, unit_cost,
 };
 use crate::cost::money::Usd;
 use crate::cost::usage::Usage;
 use crate::report::document::{Document, Table};
-use crate::summary::objective::Outcome;
+use crate::summary::objective::ObjectiveResult;
 use crate::units::format_ms;
 
 /// What `plimsoll advise` came to.
@@ -80,7 +80,8 @@ fn sentence(advice: &Advice<'_>) -> String {
                 asks(at)
             ),
         };
-        let measured = cheapest(all, |c| c.outcome() == Outcome::Pass && c.evidence == Evidence::Measured);
+        let measured =
+            cheapest(all, |c| c.outcome() == ObjectiveResult::Pass && c.evidence == Evidence::Measured);
         let other = match measured {
             _ if best.evidence == Evidence::Measured => String::new(),
             Some(at) => format!(" Of those measured at their provider, {} at {}.", all[at].name, asks(at)),
@@ -98,7 +99,7 @@ fn sentence(advice: &Advice<'_>) -> String {
             });
             format!("No store is sure to hold {what}. {} may, at {}; {next}.", all[at].named(), asks(at))
         }
-        None if all.iter().any(|c| c.outcome() == Outcome::CannotTell) => {
+        None if all.iter().any(|c| c.outcome() == ObjectiveResult::CannotTell) => {
             format!("No store holds {what} as far as was measured; not all of it is sure (measure longer).")
         }
         None => format!("No store holds {what}."),
@@ -112,7 +113,7 @@ fn table(advice: &Advice<'_>) -> Table {
     columns.extend(advice.objectives.iter().map(String::as_str));
     columns.push("");
     let mut table = Table::new("Stores, the cheapest first", &columns);
-    let on_front = front(advice.candidates);
+    let on_front = pareto_front(advice.candidates);
     let mut order: Vec<usize> = (0..advice.candidates.len()).collect();
     order.sort_by_key(|at| advice.candidates[*at].bill.total_usd);
     for at in order {
@@ -227,7 +228,7 @@ fn figures(advice: &Advice<'_>) -> Table {
             "front",
         ],
     );
-    let on_front = front(advice.candidates);
+    let on_front = pareto_front(advice.candidates);
     let number = |x: Option<f64>| x.map(|x| x.to_string()).unwrap_or_default();
     for (at, c) in advice.candidates.iter().enumerate() {
         let unit = unit_cost(&c.bill, advice.usage);
@@ -276,7 +277,7 @@ pub fn document(advice: &Advice<'_>, what: Vec<String>, mut notes: Vec<String>) 
         "front: no other store is both cheaper and faster; stores that miss an objective are not in it"
             .into(),
     );
-    let on_front = front(advice.candidates);
+    let on_front = pareto_front(advice.candidates);
     let point = |(at, c): (usize, &Candidate)| {
         c.latency.map(|l| {
             json!({

@@ -6,7 +6,7 @@ use super::bills::unit;
 use crate::cost::bill::meter_of;
 use crate::cost::book::{BookError, OfferFacts, PriceFacts, Prices};
 use crate::cost::money::Usd;
-use crate::cost::tariff::{Free, Measure, Meter, RuleSaid, Tariff};
+use crate::cost::tariff::{Free, Measure, Meter, PriceRule, Tariff};
 use crate::provider::Confidence;
 use crate::provider::calls::Call;
 use crate::report::document::{Document, Table};
@@ -163,7 +163,7 @@ pub fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Docum
         };
         prices.history(name).iter().filter(here).for_each(|facts| row(&mut table, facts));
     }
-    let rule = |rule: &RuleSaid| {
+    let rule = |rule: &PriceRule| {
         let from = &rule.provenance;
         format!(
             "rule: {} ({} confidence; {}, {})",

@@ -95,7 +95,7 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
     }
     out.push_str(&stores::render(result));
     out.push_str(&loops(&result.sync));
-    for side in &result.side_calls {
+    for side in &result.background_requests {
         let failed = if side.failed > 0 { format!(", {} failed", side.failed) } else { String::new() };
         out.push_str(&format!(
             "\n{}: {} x {}{failed}, beside the operations: first {:.1} ms, mean {:.1} ms, longest {:.1} ms\n",

@@ -16,14 +16,14 @@ use super::http::reading::Reading;
 use super::http::{OpenError, Prepared, Sending, Unsent, Wire, payload_of, target_of};
 use super::url::dynamodb::DynamoDbUrl;
 use super::{
-    Body, Capabilities, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, Store,
+    Body, Capabilities, Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store,
     Timings,
 };
 use crate::clock::{SECOND, Timer, now_ns};
 use crate::net::connection::Target;
 use crate::net::encode::hex;
 use crate::net::limits::MOST_ANSWER_BYTES;
-use crate::provider::calls::Call as Asked;
+use crate::provider::calls::Call as BilledCall;
 use crate::s3::checksum::base64;
 use crate::s3::credentials::CredentialSource;
 use crate::s3::sign::{Signer, sha256};
@@ -41,7 +41,7 @@ const MOST_BATCH: usize = 25;
 /// A table.
 pub struct DynamoDbStore {
     url: Arc<DynamoDbUrl>,
-    shown: String,
+    redacted: String,
     target: Target,
     credentials: CredentialSource,
 }
@@ -53,20 +53,20 @@ impl DynamoDbStore {
     /// See [`OpenError`].
     pub fn open(
         url: DynamoDbUrl,
-        shown: &str,
+        redacted: &str,
         credentials: CredentialSource,
         ca_bundle: Option<&Path>,
     ) -> Result<DynamoDbStore, OpenError> {
         let place = &url.endpoint;
         let target = target_of(&place.host, place.port, place.tls, ca_bundle)?;
-        Ok(DynamoDbStore { url: Arc::new(url), shown: shown.to_string(), target, credentials })
+        Ok(DynamoDbStore { url: Arc::new(url), redacted: redacted.to_string(), target, credentials })
     }
 }
 
 impl Store for DynamoDbStore {
     fn describe(&self) -> Description {
         Description {
-            url: self.shown.clone(),
+            url: self.redacted.clone(),
             provider: "aws-dynamodb".into(),
             endpoint: self.url.endpoint.url(),
             addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
@@ -75,8 +75,8 @@ impl Store for DynamoDbStore {
         }
     }
 
-    fn lane(&self, index: usize) -> Box<dyn Lane> {
-        Box::new(DynamoDbLane {
+    fn connection(&self, index: usize) -> Box<dyn Connection> {
+        Box::new(DynamoDbConnection {
             signer: Signer::new(&self.url.endpoint.region, "dynamodb"),
             url: Arc::clone(&self.url),
             credentials: self.credentials.clone(),
@@ -100,7 +100,7 @@ impl Store for DynamoDbStore {
 }
 
 /// One connection to the table.
-struct DynamoDbLane {
+struct DynamoDbConnection {
     signer: Signer,
     url: Arc<DynamoDbUrl>,
     credentials: CredentialSource,
@@ -125,7 +125,7 @@ struct Answered {
     store_clock_s: Option<i64>,
 }
 
-impl DynamoDbLane {
+impl DynamoDbConnection {
     fn call(&self, action: &'static str, mut fields: Value) -> Call {
         fields["TableName"] = self.url.endpoint.bucket.as_str().into();
         Call { action, body: fields.to_string().into() }
@@ -308,7 +308,7 @@ impl DynamoDbLane {
             }
         }
         // A batch is paid for by its items.
-        Ok(Reply { timings, also: vec![Asked::DeleteObject; keys.len()], ..Reply::default() })
+        Ok(Reply { timings, also: vec![BilledCall::DeleteObject; keys.len()], ..Reply::default() })
     }
 
     /// Creates the table and waits until it can be used.
@@ -372,7 +372,7 @@ impl DynamoDbLane {
     }
 }
 
-impl Lane for DynamoDbLane {
+impl Connection for DynamoDbConnection {
     fn execute<'a>(
         &'a mut self,
         request: Request<'a>,

@@ -5,7 +5,7 @@
 //! (`fsync=off`: leave that to the kernel), rename it into place. `dirsync=on` adds an fsync of the directory, without which a power cut may
 //! undo the rename. Reads come from the page cache where the kernel has it.
 //!
-//! Every lane has a thread of its own, because file operations block; handing over to it is part of the service time (some
+//! Every connection has a thread of its own, because file operations block; handing over to it is part of the service time (some
 //! microseconds). [`path`] says where a key lives, [`work`] does the operations.
 
 pub mod path;
@@ -18,9 +18,9 @@ use std::sync::mpsc::{Sender, channel};
 use bytes::Bytes;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::{Body, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, Store};
+use super::{Body, Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store};
 use crate::clock::now_ns;
-use work::{Job, Told, Worker};
+use work::{Job, Worker, WorkerReply};
 
 /// Which steps a put takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,16 +42,16 @@ impl Default for Steps {
 /// A directory.
 pub struct FileStore {
     root: Arc<Path>,
-    shown: String,
+    redacted: String,
     container: String,
     steps: Steps,
 }
 
 impl FileStore {
     /// The directory `root`, which need not be there yet.
-    pub fn new(root: PathBuf, shown: &str, steps: Steps) -> FileStore {
+    pub fn new(root: PathBuf, redacted: &str, steps: Steps) -> FileStore {
         let container = root.display().to_string();
-        FileStore { root: root.into(), shown: shown.into(), container, steps }
+        FileStore { root: root.into(), redacted: redacted.into(), container, steps }
     }
 }
 
@@ -60,7 +60,7 @@ impl Store for FileStore {
         let on = |name: &str, on: bool| format!("{name} {}", if on { "on" } else { "off" });
         let Steps { fsync, rename, dirsync } = self.steps;
         Description {
-            url: self.shown.clone(),
+            url: self.redacted.clone(),
             provider: "file".into(),
             endpoint: self.root.display().to_string(),
             addresses: Vec::new(),
@@ -68,8 +68,8 @@ impl Store for FileStore {
         }
     }
 
-    fn lane(&self, _: usize) -> Box<dyn Lane> {
-        Box::new(FileLane { root: Arc::clone(&self.root), steps: self.steps, hand: None, busy: false })
+    fn connection(&self, _: usize) -> Box<dyn Connection> {
+        Box::new(FileConnection { root: Arc::clone(&self.root), steps: self.steps, hand: None, busy: false })
     }
 
     fn container(&self) -> &str {
@@ -82,13 +82,13 @@ impl Store for FileStore {
     }
 }
 
-/// The thread of a lane as the lane holds it.
+/// The thread of a connection as the connection holds it.
 struct Hand {
     jobs: Sender<Job>,
-    told: UnboundedReceiver<Told>,
+    told: UnboundedReceiver<WorkerReply>,
 }
 
-struct FileLane {
+struct FileConnection {
     root: Arc<Path>,
     steps: Steps,
     hand: Option<Hand>,
@@ -96,7 +96,7 @@ struct FileLane {
     busy: bool,
 }
 
-impl FileLane {
+impl FileConnection {
     fn hand(&mut self) -> std::io::Result<&mut Hand> {
         if self.busy {
             // Whatever the thread still does, it does for nobody.
@@ -133,19 +133,19 @@ impl FileLane {
             _ => None,
         } {
             match told {
-                Told::Piece(piece) => {
+                WorkerReply::Piece(piece) => {
                     if wrong.is_none() {
                         wrong = observer.piece(&piece).err();
                     }
                 }
-                Told::Done(result) => {
+                WorkerReply::Done(result) => {
                     self.busy = false;
                     return finish(*result, start_ns, wrong);
                 }
             }
         }
         self.hand = None;
-        Err(broken("the thread of this lane is gone".into()))
+        Err(broken("the thread of this connection is gone".into()))
     }
 }
 
@@ -166,7 +166,7 @@ fn finish(result: Result<Reply, Failure>, start_ns: u64, wrong: Option<u64>) -> 
     }
 }
 
-impl Lane for FileLane {
+impl Connection for FileConnection {
     fn execute<'a>(
         &'a mut self,
         request: Request<'a>,
@@ -215,11 +215,11 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let list = || Request::List { prefix: "", start_after: "", token: "", max_keys: 1 };
-            let mut lane = store.lane(0);
-            let failure = lane.execute(list(), &mut super::super::Ignore).await.unwrap_err();
+            let mut connection = store.connection(0);
+            let failure = connection.execute(list(), &mut super::super::Ignore).await.unwrap_err();
             assert!(failure.is_code("NoSuchBucket"), "{failure}");
-            lane.execute(Request::CreateBucket, &mut super::super::Ignore).await.unwrap();
-            lane.execute(list(), &mut super::super::Ignore).await.unwrap();
+            connection.execute(Request::CreateBucket, &mut super::super::Ignore).await.unwrap();
+            connection.execute(list(), &mut super::super::Ignore).await.unwrap();
         });
         std::fs::remove_dir_all(root.parent().unwrap()).unwrap();
     }

@@ -1,4 +1,4 @@
-//! The operations themselves, on a lane's own thread: plain file calls, stamped as they happen.
+//! The operations themselves, on a connection's own thread: plain file calls, stamped as they happen.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -69,19 +69,19 @@ impl Job {
     }
 }
 
-/// What the thread tells its lane.
-pub(super) enum Told {
+/// What the thread tells its connection.
+pub(super) enum WorkerReply {
     /// The next piece of content.
     Piece(Bytes),
     /// The operation is over.
     Done(Box<Result<Reply, Failure>>),
 }
 
-/// The thread of one lane.
+/// The thread of one connection.
 pub(super) struct Worker {
     pub(super) root: Arc<Path>,
     pub(super) steps: Steps,
-    pub(super) told: UnboundedSender<Told>,
+    pub(super) told: UnboundedSender<WorkerReply>,
 }
 
 /// Names of temporary files differ by this, within the process.
@@ -96,7 +96,7 @@ fn tag(data: &fs::Metadata) -> String {
 }
 
 impl Worker {
-    /// Works until the lane is gone.
+    /// Works until the connection is gone.
     pub(super) fn run(self, jobs: &Receiver<Job>) {
         while let Ok(job) = jobs.recv() {
             let mut timings = Timings::default();
@@ -106,7 +106,7 @@ impl Worker {
                 Ok(reply) => Ok(Reply { timings, ..reply }),
                 Err(error) => Err(self.failure(&job, &error, timings)),
             };
-            if self.told.send(Told::Done(Box::new(result))).is_err() {
+            if self.told.send(WorkerReply::Done(Box::new(result))).is_err() {
                 return;
             }
         }
@@ -216,7 +216,7 @@ impl Worker {
                 timings.body_first_ns = timings.body_last_ns;
             }
             left -= chunk.len() as u64;
-            if self.told.send(Told::Piece(chunk.into())).is_err() {
+            if self.told.send(WorkerReply::Piece(chunk.into())).is_err() {
                 break;
             }
         }

@@ -6,7 +6,7 @@ use crate::store::{Algorithm, ErrorClass, Failure, Listed, Listing, Timings};
 
 /// What an object's resource says; numbers are texts there.
 #[derive(Debug, Deserialize)]
-struct ResourceWritten {
+struct ResourceSpec {
     #[serde(default)]
     name: String,
     #[serde(default)]
@@ -36,17 +36,17 @@ impl Resource {
     /// # Errors
     /// When it is none.
     pub fn parse(body: &[u8], timings: Timings) -> Result<Resource, Failure> {
-        let read: ResourceWritten = serde_json::from_slice(body).map_err(|_| unreadable(timings))?;
-        let ResourceWritten { size, generation, crc32c, .. } = read;
+        let read: ResourceSpec = serde_json::from_slice(body).map_err(|_| unreadable(timings))?;
+        let ResourceSpec { size, generation, crc32c, .. } = read;
         Ok(Resource { size: size.parse().unwrap_or(0), generation, crc32c })
     }
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct PageWritten {
+struct PageSpec {
     #[serde(default)]
-    items: Vec<ResourceWritten>,
+    items: Vec<ResourceSpec>,
     next_page_token: Option<String>,
 }
 
@@ -55,8 +55,8 @@ struct PageWritten {
 /// # Errors
 /// When it is none.
 pub fn page_of(body: &[u8], start_after: &str, timings: Timings) -> Result<Listing, Failure> {
-    let page: PageWritten = serde_json::from_slice(body).map_err(|_| unreadable(timings))?;
-    let listed = |r: ResourceWritten| Listed {
+    let page: PageSpec = serde_json::from_slice(body).map_err(|_| unreadable(timings))?;
+    let listed = |r: ResourceSpec| Listed {
         key: r.name,
         size: r.size.parse().unwrap_or(0),
         etag: r.generation.unwrap_or_default(),
@@ -75,7 +75,7 @@ pub fn kept_checksum(head: &http::response::Parts) -> Option<(Algorithm, String)
 }
 
 #[derive(Debug, Deserialize)]
-struct ErrorWritten {
+struct ErrorSpec {
     error: ErrorBody,
 }
 
@@ -96,7 +96,7 @@ struct Reason {
 /// What an answer that is no success means. Codes are S3's where there is one, so that one word means one thing in all results.
 pub fn failure_of(head: &http::response::Parts, body: &[u8], timings: Timings) -> Failure {
     let status = head.status.as_u16();
-    let (message, reason) = match serde_json::from_slice::<ErrorWritten>(body) {
+    let (message, reason) = match serde_json::from_slice::<ErrorSpec>(body) {
         Ok(read) => {
             let reason = read.error.errors.into_iter().map(|e| e.reason).next().unwrap_or_default();
             (read.error.message, reason)

@@ -3,11 +3,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::GcsLane;
+use super::GcsConnection;
 use super::answer::{Resource, page_of};
 use super::request::Call;
 use crate::clock::wall_now;
-use crate::provider::calls::Call as Asked;
+use crate::provider::calls::Call as BilledCall;
 use crate::store::{
     Algorithm, Body, BodyChecksum, ErrorClass, Failure, Ignore, Observer, PartTag, Reply, Request, Timings,
 };
@@ -26,8 +26,8 @@ fn fresh_id() -> String {
 }
 
 /// Pages of a listing, as requests.
-fn listings(pages: usize) -> Vec<Asked> {
-    vec![Asked::ListObjects; pages]
+fn listings(pages: usize) -> Vec<BilledCall> {
+    vec![BilledCall::ListObjects; pages]
 }
 
 /// The name of a part; `level` 0 holds the parts themselves, higher ones what was joined of them.
@@ -43,7 +43,7 @@ fn part_of(name: &str) -> Option<(String, String)> {
     Some((key.to_string(), upload_id.to_string()))
 }
 
-impl GcsLane {
+impl GcsConnection {
     /// Multipart uploads.
     pub(super) async fn composite(
         &mut self,
@@ -102,7 +102,7 @@ impl GcsLane {
                 let name = part_name(key, upload_id, level, number);
                 let call = Call::compose(&self.url, &name, group);
                 let (_, answer) = self.ask(&call, observer, &mut timings).await?;
-                also.push(Asked::CompleteMultipartUpload);
+                also.push(BilledCall::CompleteMultipartUpload);
                 joined.push((name, Resource::parse(&answer, timings)?.generation));
             }
             sources = joined;
@@ -157,13 +157,13 @@ impl GcsLane {
         upload_id: &str,
         observer: &mut dyn Observer,
         timings: &mut Timings,
-    ) -> Result<Vec<Asked>, Failure> {
+    ) -> Result<Vec<BilledCall>, Failure> {
         let prefix = format!("{key}{MARK}{upload_id}-");
         let (names, pages) = self.names(&prefix, observer, timings).await?;
         let mut asked = listings(pages);
         for name in names {
             self.delete(&name, observer, timings).await?;
-            asked.push(Asked::DeleteObject);
+            asked.push(BilledCall::DeleteObject);
         }
         Ok(asked)
     }

@@ -19,8 +19,8 @@ use super::http::reading::{Reading, SHORT_BODY};
 use super::http::{Answer, OpenError, Prepared, Sending, Unsent, Wire, target_of};
 use super::url::gcs::{GcsUrl, UploadWay};
 use super::{
-    Algorithm, Body, BodyChecksum, Capabilities, Description, ErrorClass, Failure, Lane, Local, Observer,
-    Reply, Request, SideCall, Store, Timings,
+    Algorithm, BackgroundRequest, Body, BodyChecksum, Capabilities, Connection, Description, ErrorClass,
+    Failure, Local, Observer, Reply, Request, Store, Timings,
 };
 use crate::clock::now_ns;
 use crate::net::connection::Target;
@@ -34,7 +34,7 @@ use request::Call;
 /// A bucket of Google Cloud Storage.
 pub struct GcsStore {
     url: Arc<GcsUrl>,
-    shown: String,
+    redacted: String,
     target: Target,
     tokens: Option<Arc<Tokens>>,
 }
@@ -46,20 +46,20 @@ impl GcsStore {
     /// See [`OpenError`].
     pub fn open(
         url: GcsUrl,
-        shown: &str,
+        redacted: &str,
         tokens: Option<Arc<Tokens>>,
         ca_bundle: Option<&Path>,
     ) -> Result<GcsStore, OpenError> {
         let place = &url.endpoint;
         let target = target_of(&place.host, place.port, place.tls, ca_bundle)?;
-        Ok(GcsStore { url: Arc::new(url), shown: shown.to_string(), target, tokens })
+        Ok(GcsStore { url: Arc::new(url), redacted: redacted.to_string(), target, tokens })
     }
 }
 
 impl Store for GcsStore {
     fn describe(&self) -> Description {
         Description {
-            url: self.shown.clone(),
+            url: self.redacted.clone(),
             provider: self.url.profile.name.clone(),
             endpoint: self.url.endpoint.url(),
             addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
@@ -67,8 +67,8 @@ impl Store for GcsStore {
         }
     }
 
-    fn lane(&self, index: usize) -> Box<dyn Lane> {
-        Box::new(GcsLane {
+    fn connection(&self, index: usize) -> Box<dyn Connection> {
+        Box::new(GcsConnection {
             url: Arc::clone(&self.url),
             tokens: self.tokens.clone(),
             wire: Wire::new(self.target.clone(), index),
@@ -92,13 +92,13 @@ impl Store for GcsStore {
         Some(&self.url.profile)
     }
 
-    fn side_calls(&self) -> Vec<SideCall> {
+    fn background_requests(&self) -> Vec<BackgroundRequest> {
         self.tokens.as_ref().map(|t| t.calls()).unwrap_or_default()
     }
 }
 
 /// One connection to the bucket.
-struct GcsLane {
+struct GcsConnection {
     url: Arc<GcsUrl>,
     tokens: Option<Arc<Tokens>>,
     wire: Wire,
@@ -118,7 +118,7 @@ fn crc32c(body: &Body) -> String {
     BodyChecksum::Declared(Algorithm::Crc32c).of(body.pieces())
 }
 
-impl GcsLane {
+impl GcsConnection {
     /// A call as a request.
     fn prepare(&self, call: &Call, observer: &dyn Observer) -> Result<Prepared, Failure> {
         let token = self.tokens.as_ref().map(Tokens::header);
@@ -316,7 +316,7 @@ impl GcsLane {
     }
 }
 
-impl Lane for GcsLane {
+impl Connection for GcsConnection {
     fn execute<'a>(
         &'a mut self,
         request: Request<'a>,

@@ -6,7 +6,7 @@ use http::response::Parts;
 
 use super::answer::{Resource, failure_of};
 use super::request::Call;
-use super::{GcsLane, crc32c};
+use super::{GcsConnection, crc32c};
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::store::url::gcs::CHUNK_UNIT;
 use crate::store::{Body, ErrorClass, Failure, Observer, Reply, Timings};
@@ -42,7 +42,7 @@ fn next_len(left: u64, chunk: u64) -> u64 {
     if chunk == 0 || left <= chunk { left } else { chunk - chunk % CHUNK_UNIT }
 }
 
-impl GcsLane {
+impl GcsConnection {
     /// Puts an object through a session of its own.
     pub(super) async fn put_resumable(
         &mut self,

@@ -14,7 +14,7 @@ use reqsign_google::{
 
 use crate::clock::{now_ns, wall_now};
 use crate::net::chain::context;
-use crate::store::SideCall;
+use crate::store::BackgroundRequest;
 use crate::text::register_secret;
 
 /// Why there is no token.
@@ -38,11 +38,11 @@ struct Token {
     ends_at_s: Option<i64>,
 }
 
-/// The token of the moment, shared by all lanes of a store.
+/// The token of the moment, shared by all connections of a store.
 pub struct Tokens {
     current: RwLock<Arc<Token>>,
     renewing: AtomicBool,
-    calls: Mutex<Vec<SideCall>>,
+    calls: Mutex<Vec<BackgroundRequest>>,
 }
 
 /// A token is renewed so long before its end.
@@ -56,7 +56,7 @@ impl Tokens {
     pub async fn from_chain() -> Result<Arc<Tokens>, TokenError> {
         let began_ns = now_ns();
         let token = load(&context()).await?;
-        let first = SideCall { what: "token", began_ns, took_ns: now_ns() - began_ns, error: None };
+        let first = BackgroundRequest { what: "token", began_ns, took_ns: now_ns() - began_ns, error: None };
         Ok(Arc::new(Tokens {
             current: RwLock::new(Arc::new(token)),
             renewing: AtomicBool::new(false),
@@ -92,13 +92,13 @@ impl Tokens {
             }
             Err(error) => Some(error),
         };
-        let call = SideCall { what: "token", began_ns, took_ns: now_ns() - began_ns, error };
+        let call = BackgroundRequest { what: "token", began_ns, took_ns: now_ns() - began_ns, error };
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
         self.renewing.store(false, Ordering::Release);
     }
 
     /// The requests made for tokens so far.
-    pub fn calls(&self) -> Vec<SideCall> {
+    pub fn calls(&self) -> Vec<BackgroundRequest> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

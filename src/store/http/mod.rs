@@ -1,4 +1,4 @@
-//! What the lanes of all HTTP stores share: one connection each, kept from request to request, replaced once under a request that it
+//! What the connections of all HTTP stores share: one connection each, kept from request to request, replaced once under a request that it
 //! swallowed (law of measurement, 8).
 
 pub mod reading;
@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::{Body, ErrorClass, Failure, Timings};
 use crate::clock::now_ns;
-use crate::net::connection::{ConnectError, Connection, Payload, Target, resolve};
+use crate::net::connection::{ConnectError, HttpConnection, Payload, Target, resolve};
 use crate::net::tls::{TlsError, client_config};
 use reading::broken;
 
@@ -78,17 +78,17 @@ pub struct Sending {
     pub idempotent: bool,
 }
 
-/// One lane's connection.
+/// One connection's connection.
 pub struct Wire {
     target: Target,
     turn: usize,
-    connection: Option<Box<Connection>>,
+    connection: Option<Box<HttpConnection>>,
 }
 
 /// An answer whose body is still to be read.
 pub struct Answer {
     /// Where it comes from.
-    pub connection: Box<Connection>,
+    pub connection: Box<HttpConnection>,
     /// Its head.
     pub head: Parts,
     /// Its body.
@@ -96,7 +96,7 @@ pub struct Answer {
 }
 
 impl Answer {
-    fn of(connection: Box<Connection>, answer: hyper::Response<Incoming>) -> Answer {
+    fn of(connection: Box<HttpConnection>, answer: hyper::Response<Incoming>) -> Answer {
         let (head, body) = answer.into_parts();
         Answer { connection, head, body }
     }
@@ -116,9 +116,13 @@ impl Wire {
         Wire { target, turn, connection: None }
     }
 
-    async fn connect(&mut self, vectored: bool, timings: &mut Timings) -> Result<Box<Connection>, Failure> {
-        let opened = Connection::open(&self.target, self.turn, vectored).await;
-        // The next connection of this lane tries the endpoint's next address.
+    async fn connect(
+        &mut self,
+        vectored: bool,
+        timings: &mut Timings,
+    ) -> Result<Box<HttpConnection>, Failure> {
+        let opened = HttpConnection::open(&self.target, self.turn, vectored).await;
+        // The next connection of this connection tries the endpoint's next address.
         self.turn += 1;
         match opened {
             Ok(connection) => {

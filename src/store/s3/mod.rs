@@ -1,4 +1,4 @@
-//! The S3 store: operations of the [`Store`] trait as signed HTTP requests on connections owned by their lanes. Requests are
+//! The S3 store: operations of the [`Store`] trait as signed HTTP requests on connections owned by their connections. Requests are
 //! made in `prepare`, answers read in `answer`; `session` keeps the credentials of directory buckets fresh.
 
 mod answer;
@@ -14,8 +14,8 @@ use super::http::reading::Reading;
 use super::http::{OpenError, Sending, Unsent, Wire, target_of};
 use super::url::{PayloadSigning, S3Url};
 use super::{
-    BodyChecksum, Capabilities, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request,
-    SideCall, Store, Timings,
+    BackgroundRequest, BodyChecksum, Capabilities, Connection, Description, ErrorClass, Failure, Local,
+    Observer, Reply, Request, Store, Timings,
 };
 use answer::receive;
 use prepare::SignedAhead;
@@ -107,13 +107,13 @@ impl Store for S3Store {
         }
     }
 
-    fn lane(&self, index: usize) -> Box<dyn Lane> {
-        let mut lane = S3Lane::new(Arc::clone(&self.url), self.target.clone(), index);
-        lane.control.clone_from(&self.control);
-        lane.credentials.clone_from(&self.credentials);
-        lane.sessions.clone_from(&self.sessions);
-        lane.signed_ahead = Arc::clone(&self.signed_ahead);
-        Box::new(lane)
+    fn connection(&self, index: usize) -> Box<dyn Connection> {
+        let mut connection = S3Connection::new(Arc::clone(&self.url), self.target.clone(), index);
+        connection.control.clone_from(&self.control);
+        connection.credentials.clone_from(&self.credentials);
+        connection.sessions.clone_from(&self.sessions);
+        connection.signed_ahead = Arc::clone(&self.signed_ahead);
+        Box::new(connection)
     }
 
     fn prefix(&self) -> &str {
@@ -133,13 +133,13 @@ impl Store for S3Store {
         Some(&self.url.profile)
     }
 
-    fn side_calls(&self) -> Vec<SideCall> {
+    fn background_requests(&self) -> Vec<BackgroundRequest> {
         self.sessions.as_ref().map(|s| s.calls()).unwrap_or_default()
     }
 }
 
 /// One connection to the bucket with what it needs to sign.
-struct S3Lane {
+struct S3Connection {
     host: HeaderValue,
     /// The `x-amz-date` of the last request; it serves for a whole second.
     date: HeaderValue,
@@ -156,11 +156,11 @@ struct S3Lane {
     query: String,
 }
 
-impl S3Lane {
-    fn new(url: Arc<S3Url>, target: Target, turn: usize) -> S3Lane {
+impl S3Connection {
+    fn new(url: Arc<S3Url>, target: Target, turn: usize) -> S3Connection {
         let authority = HeaderValue::from_str(&url.endpoint.authority);
         let service = if url.profile.sessions { "s3express" } else { "s3" };
-        S3Lane {
+        S3Connection {
             host: authority.unwrap_or_else(|_| HeaderValue::from_static("")),
             date: HeaderValue::from_static(""),
             signer: Signer::new(&url.endpoint.region, service),
@@ -177,15 +177,15 @@ impl S3Lane {
     }
 }
 
-impl S3Lane {
+impl S3Connection {
     /// Creates or deletes the bucket where that is done, on a connection of its own.
     async fn manage(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         match self.control.clone() {
             None => self.run(request, observer).await,
             Some((url, target)) => {
-                let mut lane = S3Lane::new(url, target, 0);
-                lane.credentials.clone_from(&self.credentials);
-                lane.run(request, observer).await
+                let mut connection = S3Connection::new(url, target, 0);
+                connection.credentials.clone_from(&self.credentials);
+                connection.run(request, observer).await
             }
         }
     }
@@ -225,7 +225,7 @@ impl S3Lane {
     }
 }
 
-impl Lane for S3Lane {
+impl Connection for S3Connection {
     fn execute<'a>(
         &'a mut self,
         request: Request<'a>,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use bytes::Bytes;
 use hyper::header::{AUTHORIZATION, HOST, HeaderMap, HeaderName, HeaderValue};
 
-use super::S3Lane;
+use super::S3Connection;
 use crate::clock::wall_now;
 use crate::net::encode::{encode_into, hex_into};
 use crate::s3::checksum::BodyChecksum;
@@ -28,7 +28,7 @@ fn body_sha256(body: &Body) -> String {
     out
 }
 
-impl S3Lane {
+impl S3Connection {
     /// Writes path and query of a request and returns its method.
     pub(super) fn address(&mut self, request: &Request<'_>) -> hyper::Method {
         self.query.clear();

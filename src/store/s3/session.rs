@@ -12,13 +12,13 @@ use tokio::sync::watch;
 
 use super::super::url::S3Url;
 use crate::clock::{Timer, now_ns, wall_now};
-use crate::net::connection::{Connection, Payload, Target};
+use crate::net::connection::{HttpConnection, Payload, Target};
 use crate::net::limits;
 use crate::s3::credentials::{CredentialSource, Credentials};
 use crate::s3::error::S3Error;
 use crate::s3::sign::{EMPTY_SHA256, Signer};
 use crate::s3::xml::Element;
-use crate::store::{ErrorClass, Failure, SideCall, Timings};
+use crate::store::{BackgroundRequest, ErrorClass, Failure, Timings};
 
 /// Where the session stands.
 #[derive(Clone)]
@@ -31,13 +31,13 @@ enum State {
     Refused(Box<Failure>),
 }
 
-/// What the renewing thread shares with the lanes.
+/// What the renewing thread shares with the connections.
 struct Inner {
     url: Arc<S3Url>,
     target: Target,
     own: CredentialSource,
     state: watch::Sender<State>,
-    calls: Mutex<Vec<SideCall>>,
+    calls: Mutex<Vec<BackgroundRequest>>,
     working: AtomicBool,
 }
 
@@ -99,7 +99,7 @@ impl Sessions {
     }
 
     /// The requests made for sessions so far.
-    pub fn calls(&self) -> Vec<SideCall> {
+    pub fn calls(&self) -> Vec<BackgroundRequest> {
         self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
@@ -150,7 +150,7 @@ impl Inner {
         let slow = || unmade(format!("no answer within {} s", patience.as_secs_f64()));
         let made = made.unwrap_or_else(|_| Err(slow()));
         let error = made.as_ref().err().map(ToString::to_string);
-        let call = SideCall { what: "CreateSession", began_ns, took_ns: now_ns() - began_ns, error };
+        let call = BackgroundRequest { what: "CreateSession", began_ns, took_ns: now_ns() - began_ns, error };
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
         made
     }
@@ -158,7 +158,7 @@ impl Inner {
     async fn request(&self) -> Result<(Credentials, Duration), Failure> {
         let endpoint = &self.url.endpoint;
         let mut connection =
-            Connection::open(&self.target, 0, false).await.map_err(|e| unmade(e.to_string()))?;
+            HttpConnection::open(&self.target, 0, false).await.map_err(|e| unmade(e.to_string()))?;
         let mut path = String::new();
         endpoint.path_into(&mut path, "");
         let own = self.own.current();

@@ -16,10 +16,10 @@ pub struct WebUrl {
     pub authority: String,
     /// Path, encoded as it was written; begins with `/`.
     pub path: String,
-    /// Query; it may hold a signature, so it is never shown.
+    /// Query; it may hold a signature, so it is never redacted.
     pub query: String,
     /// The URL for people and records.
-    pub shown: String,
+    pub redacted: String,
 }
 
 impl WebUrl {
@@ -31,8 +31,8 @@ impl WebUrl {
     }
 }
 
-/// A store as it may be shown: the query of a web URL may hold a signature, so it is left out.
-pub fn shown(written: &str) -> String {
+/// A store as it may be redacted: the query of a web URL may hold a signature, so it is left out.
+pub fn redacted(written: &str) -> String {
     // Also where it stands behind a flag: --store=https://...
     let begin = ["https://", "http://"].iter().find_map(|scheme| written.find(scheme));
     let begin = begin.filter(|begin| *begin == 0 || written[..*begin] == *"--store=");
@@ -47,7 +47,7 @@ pub fn shown(written: &str) -> String {
 /// # Errors
 /// See [`UrlError`].
 pub fn parse(text: &str) -> Result<WebUrl, UrlError> {
-    let bad = || UrlError::Web(shown(text));
+    let bad = || UrlError::Web(redacted(text));
     let uri: hyper::Uri = text.parse().map_err(|_| bad())?;
     let tls = uri.scheme_str() == Some("https");
     let authority = uri.authority().ok_or_else(bad)?;
@@ -64,7 +64,7 @@ pub fn parse(text: &str) -> Result<WebUrl, UrlError> {
         authority: authority.as_str().to_string(),
         path: if uri.path().is_empty() { "/".into() } else { uri.path().to_string() },
         query,
-        shown: shown(text),
+        redacted: redacted(text),
     })
 }
 
@@ -77,16 +77,16 @@ mod tests {
         let url = parse("https://cdn.example.org/a%20b/x.bin?X-Amz-Signature=hush&e=1").unwrap();
         assert_eq!((url.port, url.path.as_str()), (443, "/a%20b/x.bin"));
         assert_eq!(url.query, "X-Amz-Signature=hush&e=1");
-        assert_eq!(url.shown, "https://cdn.example.org/a%20b/x.bin?...");
+        assert_eq!(url.redacted, "https://cdn.example.org/a%20b/x.bin?...");
         let local = parse("http://127.0.0.1:8080/dir/").unwrap();
         assert_eq!((local.authority.as_str(), local.port, local.tls), ("127.0.0.1:8080", 8080, false));
         assert!(parse("https://user:hush@host/").is_err_and(|e| !e.to_string().contains("hush")));
         assert!(parse("https://?sig=hush").is_err_and(|e| !e.to_string().contains("hush")));
-        assert_eq!(shown("--store=https://h/k?sig=hush"), "--store=https://h/k?...");
+        assert_eq!(redacted("--store=https://h/k?sig=hush"), "--store=https://h/k?...");
         for plain in
             ["s3://b?region=x", "s3://b?endpoint=http://h:1&region=x", "--store=s3://b?endpoint=http://h"]
         {
-            assert_eq!(shown(plain), plain);
+            assert_eq!(redacted(plain), plain);
         }
     }
 }

@@ -15,7 +15,8 @@ use super::http::reading::{Reading, SHORT_BODY};
 use super::http::{OpenError, Prepared, Sending, Unsent, Wire, payload_of, target_of};
 use super::url::web::WebUrl;
 use super::{
-    Capabilities, Description, ErrorClass, Failure, Lane, Local, Observer, Reply, Request, Store, Timings,
+    Capabilities, Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store,
+    Timings,
 };
 use crate::clock::now_ns;
 use crate::net::connection::Target;
@@ -44,7 +45,7 @@ impl Store for WebStore {
     fn describe(&self) -> Description {
         let scheme = if self.url.tls { "https" } else { "http" };
         Description {
-            url: self.url.shown.clone(),
+            url: self.url.redacted.clone(),
             provider: "web".into(),
             endpoint: format!("{scheme}://{}", self.url.authority),
             addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
@@ -52,8 +53,8 @@ impl Store for WebStore {
         }
     }
 
-    fn lane(&self, index: usize) -> Box<dyn Lane> {
-        Box::new(WebLane { url: Arc::clone(&self.url), wire: Wire::new(self.target.clone(), index) })
+    fn connection(&self, index: usize) -> Box<dyn Connection> {
+        Box::new(WebConnection { url: Arc::clone(&self.url), wire: Wire::new(self.target.clone(), index) })
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -72,12 +73,12 @@ impl Store for WebStore {
 }
 
 /// One connection to the host.
-struct WebLane {
+struct WebConnection {
     url: Arc<WebUrl>,
     wire: Wire,
 }
 
-impl WebLane {
+impl WebConnection {
     fn prepare(&self, head: bool, key: &str, range: Option<&Range<u64>>) -> Result<Prepared, String> {
         let mut target = format!("{}{}", self.url.path, encode_path(key));
         if !self.url.query.is_empty() {
@@ -175,7 +176,7 @@ fn refused(reading: &mut Reading<'_>, text: &[u8]) -> Failure {
     reading.answered(class, message)
 }
 
-impl Lane for WebLane {
+impl Connection for WebConnection {
     fn execute<'a>(
         &'a mut self,
         request: Request<'a>,

@@ -7,10 +7,10 @@
 //! position measures", JASA 47, 1952). `make bench-statistics` holds the method, and a plain block bootstrap beside it,
 //! against simulated runs whose truth is known; see docs/decisions/0012-confidence.md.
 
-mod memory;
+mod autocorrelation;
 mod quantile;
 
-pub use memory::memory;
+pub use autocorrelation::memory;
 pub use quantile::{LEAST_INDEPENDENT, Share, quantile, share};
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -25,7 +25,7 @@ pub const LEAST_FREEDOM: f64 = 2.0;
 pub const LEAST_STRETCHES: f64 = 2.0 * (LEAST_FREEDOM + 1.0);
 
 /// Seconds (not in a row) that must share in what makes a percentile, for an interval of it; see [`freedom`].
-pub const LEAST_SHARERS: f64 = LEAST_FREEDOM + 1.0;
+pub const LEAST_EFFECTIVE_SAMPLE_SIZE: f64 = LEAST_FREEDOM + 1.0;
 
 /// Ratio of the ends of an interval beyond which it says nothing.
 pub const WIDEST: f64 = 10.0;
@@ -154,14 +154,16 @@ impl Ratio<'_> {
 
 /// Degrees of freedom: half the independent stretches, because how many there are was found from the same seconds; and no more than the
 /// seconds that share in the figure.
-pub fn freedom(stretches: f64, sharers: f64) -> f64 {
-    (stretches / 2.0).min(sharers) - 1.0
+pub fn freedom(stretches: f64, effective_sample_size: f64) -> f64 {
+    (stretches / 2.0).min(effective_sample_size) - 1.0
 }
 
 /// Seconds that would do, where `n` do not.
-pub fn seconds_needed(n: usize, stretches: f64, sharers: f64) -> f64 {
+pub fn seconds_needed(n: usize, stretches: f64, effective_sample_size: f64) -> f64 {
     let n = n.max(1) as f64;
-    let short = (LEAST_STRETCHES / stretches.max(1e-9)).max(LEAST_SHARERS / sharers.max(1e-9)).max(1.0);
+    let short = (LEAST_STRETCHES / stretches.max(1e-9))
+        .max(LEAST_EFFECTIVE_SAMPLE_SIZE / effective_sample_size.max(1e-9))
+        .max(1.0);
     // Twice what would just do: at the edge it is luck.
     (n * short.min(1e4) * 2.0).max(2.0 * LEAST_SECONDS as f64).ceil()
 }
@@ -175,17 +177,17 @@ pub fn rate(counted: &[f64], time_s: &[f64]) -> Confidence {
         return Confidence::Needs { seconds: seconds_needed(n, n as f64, n as f64) };
     }
     let spread = ratio.spread(memory(&ratio.residuals()));
-    let sharers = sharers(counted);
-    if spread.stretches < LEAST_STRETCHES || sharers < LEAST_SHARERS {
-        return Confidence::Needs { seconds: seconds_needed(n, spread.stretches, sharers) };
+    let effective_sample_size = effective_sample_size(counted);
+    if spread.stretches < LEAST_STRETCHES || effective_sample_size < LEAST_EFFECTIVE_SAMPLE_SIZE {
+        return Confidence::Needs { seconds: seconds_needed(n, spread.stretches, effective_sample_size) };
     }
-    let freedom = freedom(spread.stretches, sharers);
+    let freedom = freedom(spread.stretches, effective_sample_size);
     let reach = (t_quantile(freedom) * spread.error / value).exp();
     Confidence::between(value / reach, value * reach, freedom, n)
 }
 
 /// How many seconds share in a total: all of them when they have equal parts, one when one has it all (Kish, "Survey Sampling", 1965).
-pub fn sharers(parts: &[f64]) -> f64 {
+pub fn effective_sample_size(parts: &[f64]) -> f64 {
     let (sum, squares) = parts.iter().fold((0.0, 0.0), |(s, q), x| (s + x, q + x * x));
     if squares > 0.0 { sum * sum / squares } else { 0.0 }
 }
@@ -204,9 +206,9 @@ mod tests {
 
     #[test]
     fn sharers_of_a_total() {
-        assert_eq!(sharers(&[2.0; 10]), 10.0);
-        assert_eq!(sharers(&[0.0, 7.0, 0.0]), 1.0);
-        assert_eq!(sharers(&[]), 0.0);
+        assert_eq!(effective_sample_size(&[2.0; 10]), 10.0);
+        assert_eq!(effective_sample_size(&[0.0, 7.0, 0.0]), 1.0);
+        assert_eq!(effective_sample_size(&[]), 0.0);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use statrs::function::beta::beta_reg;
 
 use super::{
-    Confidence, LEAST_SECONDS, LEAST_SHARERS, LEAST_STRETCHES, LEVEL, Ratio, freedom, memory, seconds_needed,
-    sharers, t_quantile,
+    Confidence, LEAST_EFFECTIVE_SAMPLE_SIZE, LEAST_SECONDS, LEAST_STRETCHES, LEVEL, Ratio,
+    effective_sample_size, freedom, memory, seconds_needed, t_quantile,
 };
 use crate::recorder::sparse::edges_us;
 use crate::summary::series::Latency;
@@ -24,8 +24,9 @@ fn log_odds(share: f64, error: f64, n: f64, reach: f64) -> (f64, f64) {
 /// median moves the tail, where it is harder to see.
 pub fn quantile(latency: &Latency<'_>, q: f64, median_memory: f64) -> Confidence {
     let n = latency.seconds.len();
-    let needs =
-        |stretches: f64, sharers: f64| Confidence::Needs { seconds: seconds_needed(n, stretches, sharers) };
+    let needs = |stretches: f64, effective_sample_size: f64| Confidence::Needs {
+        seconds: seconds_needed(n, stretches, effective_sample_size),
+    };
     let Some(bucket) = latency.bucket(q).filter(|_| n >= LEAST_SECONDS) else {
         return needs(n as f64, n as f64);
     };
@@ -34,16 +35,16 @@ pub fn quantile(latency: &Latency<'_>, q: f64, median_memory: f64) -> Confidence
     let own = memory(&ratio.residuals());
     let memory = own.max((own * median_memory).sqrt());
     let spread = ratio.spread(memory);
-    let sharers = sharers(&smaller_part(&below, &all, q));
-    if spread.stretches < LEAST_STRETCHES || sharers < LEAST_SHARERS {
-        return needs(spread.stretches, sharers);
+    let effective_sample_size = effective_sample_size(&smaller_part(&below, &all, q));
+    if spread.stretches < LEAST_STRETCHES || effective_sample_size < LEAST_EFFECTIVE_SAMPLE_SIZE {
+        return needs(spread.stretches, effective_sample_size);
     }
-    let freedom = freedom(spread.stretches, sharers);
+    let freedom = freedom(spread.stretches, effective_sample_size);
     let reach = t_quantile(freedom);
     let (from, to) = log_odds(q, spread.error, latency.len() as f64, reach);
     // Widened to the edges of the buckets that the ends fall into.
     let (Some(from), Some(to)) = (latency.bucket(from), latency.bucket(to)) else {
-        return needs(spread.stretches, sharers);
+        return needs(spread.stretches, effective_sample_size);
     };
     let to = not_rejected(latency, q, memory, reach, to);
     let (low, high) = (edges_us(from).0 * 1_000, edges_us(to).1 * 1_000);

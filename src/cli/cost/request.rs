@@ -141,7 +141,7 @@ fn read_workload(path: &Path) -> Result<(Workload, String), Exit> {
 }
 
 /// What is asked.
-pub struct Asked {
+pub struct CostRequest {
     /// The workload as written, flags, file and run together.
     pub workload: Workload,
     /// The usage of a month.
@@ -154,24 +154,24 @@ pub struct Asked {
     pub date: Date,
 }
 
-impl Asked {
+impl CostRequest {
     /// Reads what is asked.
     ///
     /// # Errors
     /// 2 for whatever is wrong, naming the flag or the line.
-    pub fn read(arguments: &WorkloadArguments, from_run: &FromRun) -> Result<Asked, Exit> {
-        Asked::read_with(arguments, from_run, Workload::clone)
+    pub fn read(arguments: &WorkloadArguments, from_run: &FromRun) -> Result<CostRequest, Exit> {
+        CostRequest::read_with(arguments, from_run, Workload::clone)
     }
 
     /// Reads what is asked and changes it before it is looked at.
     ///
     /// # Errors
-    /// As [`Asked::read`].
+    /// As [`CostRequest::read`].
     pub fn read_with(
         arguments: &WorkloadArguments,
         from_run: &FromRun,
         change: impl Fn(&Workload) -> Workload,
-    ) -> Result<Asked, Exit> {
+    ) -> Result<CostRequest, Exit> {
         let (workload, text) = arguments.given()?;
         let (run, mut assumptions) = from_run.workload()?;
         if workload.storage.is_some() {
@@ -199,7 +199,7 @@ impl Asked {
         if date > today() {
             assumptions.push(format!("prices stay until {date} as they are known today (--as-of)"));
         }
-        Ok(Asked { workload, usage: resolved.usage, assumptions, prices, date })
+        Ok(CostRequest { workload, usage: resolved.usage, assumptions, prices, date })
     }
 
     /// The tariffs of these providers, or of all of them; of all, those without a price on that day are told apart.

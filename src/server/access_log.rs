@@ -30,19 +30,19 @@ pub struct Entry {
 }
 
 /// The file behind the log.
-pub struct TruthLog {
+pub struct AccessLog {
     file: Mutex<BufWriter<File>>,
 }
 
-impl TruthLog {
+impl AccessLog {
     /// Creates the file, replacing an old one.
     ///
     /// # Errors
     /// When it cannot be created.
-    pub fn create(path: &Path) -> io::Result<TruthLog> {
+    pub fn create(path: &Path) -> io::Result<AccessLog> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
         writeln!(file, "tag,method,status,received_ns,last_byte_ns,bytes")?;
-        Ok(TruthLog { file: Mutex::new(file) })
+        Ok(AccessLog { file: Mutex::new(file) })
     }
 
     /// Appends a line; a full disk shows when the log is flushed.

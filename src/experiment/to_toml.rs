@@ -1,13 +1,12 @@
 //! The way back: a resolved experiment as TOML that resolves to itself. It is what a run directory keeps, and what `--dry-run` shows.
 
 use super::Experiment;
-use super::choices::{
-    ConcurrencyRamp, ExponentialWritten, HotspotWritten, LognormalWritten, RateRamp, SumWritten,
-    YcsbZipfianWritten,
+use super::field_specs::{
+    ConcurrencyRamp, ExponentialSpec, HotspotSpec, LognormalSpec, RateRamp, SumSpec, YcsbZipfianSpec,
 };
-use super::written::{
-    ConcurrencyWritten, EncodingWritten, ExperimentWritten, NamingWritten, ObjectsWritten, PhaseWritten,
-    PopularityWritten, RateWritten, RecordsWritten, ScanWritten, SizeWritten,
+use super::spec::{
+    ConcurrencySpec, EncodingSpec, ExperimentSpec, NamingSpec, ObjectsSpec, PhaseSpec, PopularitySpec,
+    RateSpec, RecordsSpec, ScanSpec, SizeSpec,
 };
 use crate::schedule::{Load, Phase};
 use crate::units::{format_duration, format_rate, format_size};
@@ -19,7 +18,7 @@ use crate::workload::{OperationKind, Workload};
 
 /// The experiment with everything written out.
 pub fn to_toml(experiment: &Experiment) -> String {
-    let written = ExperimentWritten {
+    let written = ExperimentSpec {
         name: experiment.name.clone(),
         description: experiment.description.clone(),
         seed: experiment.seed,
@@ -34,13 +33,13 @@ pub fn to_toml(experiment: &Experiment) -> String {
     toml::to_string(&written).unwrap_or_else(|e| format!("# could not be written: {e}\n"))
 }
 
-fn phase(p: &Phase, repeats: u32) -> PhaseWritten {
+fn phase(p: &Phase, repeats: u32) -> PhaseSpec {
     let w = &p.workload;
     let (mut rate, mut arrival, mut in_flight, mut concurrency) = (None, None, None, None);
     match p.load {
-        Load::Closed { concurrency: n } => concurrency = Some(ConcurrencyWritten::Fixed(n as u64)),
+        Load::Closed { concurrency: n } => concurrency = Some(ConcurrencySpec::Fixed(n as u64)),
         Load::Open { rate_per_s, arrival: spread, in_flight: most } => {
-            rate = Some(RateWritten::Fixed(format_rate(rate_per_s)));
+            rate = Some(RateSpec::Fixed(format_rate(rate_per_s)));
             arrival = Some(spread.name().to_string());
             in_flight = Some(most as u64);
         }
@@ -49,14 +48,14 @@ fn phase(p: &Phase, repeats: u32) -> PhaseWritten {
         let (every, stop) = (format_duration(ramp.every_ns), Some(ramp.stop.name().to_string()));
         if p.load.is_open() {
             let [from, step, to] = [ramp.from, ramp.step, ramp.to].map(format_rate);
-            rate = Some(RateWritten::Ramp(RateRamp { from, step, every, to, stop }));
+            rate = Some(RateSpec::Ramp(RateRamp { from, step, every, to, stop }));
         } else {
             let [from, step, to] = [ramp.from, ramp.step, ramp.to].map(|n| n as u64);
             concurrency =
-                Some(ConcurrencyWritten::Ramp(ConcurrencyRamp { from, step, every, to: Some(to), stop }));
+                Some(ConcurrencySpec::Ramp(ConcurrencyRamp { from, step, every, to: Some(to), stop }));
         }
     }
-    PhaseWritten {
+    PhaseSpec {
         name: p.name.clone(),
         role: Some(p.role.name().into()),
         operations: w.mix.shares().iter().map(|(k, n)| (k.name().to_string(), *n)).collect(),
@@ -77,7 +76,7 @@ fn phase(p: &Phase, repeats: u32) -> PhaseWritten {
     }
 }
 
-fn objects(w: &Workload, repeats: u32) -> ObjectsWritten {
+fn objects(w: &Workload, repeats: u32) -> ObjectsSpec {
     let existing = w.read.as_ref().and_then(|d| d.existing.as_ref());
     let written = &w.written;
     let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
@@ -87,10 +86,10 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsWritten {
         (_, Some(_), Some(read)) => read.count,
         _ => written.count,
     };
-    ObjectsWritten {
+    ObjectsSpec {
         from: w.read.as_ref().filter(|d| existing.is_none() && d.at.is_none()).map(|d| d.name.clone()),
         records: w.written.at.as_ref().map(|at| records(w, at)),
-        scan: (w.mix.share(OperationKind::Scan) > 0).then_some(ScanWritten {
+        scan: (w.mix.share(OperationKind::Scan) > 0).then_some(ScanSpec {
             min: Some(w.scan.min),
             max: w.scan.max,
             theta: w.scan.theta,
@@ -112,17 +111,17 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsWritten {
     }
 }
 
-fn records(w: &Workload, at: &str) -> RecordsWritten {
+fn records(w: &Workload, at: &str) -> RecordsSpec {
     let (prefix, order, digits, first) =
         w.written.naming.record_parts().unwrap_or(("", RecordOrder::Ordered, 1, 0));
-    RecordsWritten {
+    RecordsSpec {
         at: at.to_string(),
         count: w.written.count,
         first: Some(first),
         prefix: Some(prefix.to_string()),
         order: Some(order.name().into()),
         digits: Some(digits as u64),
-        encoding: w.written.encoding.map(|e| EncodingWritten {
+        encoding: w.written.encoding.map(|e| EncodingSpec {
             fields: e.fields,
             length: e.length,
             writes_all: e.writes_all,
@@ -130,12 +129,12 @@ fn records(w: &Workload, at: &str) -> RecordsWritten {
     }
 }
 
-fn size(size: &Size) -> SizeWritten {
+fn size(size: &Size) -> SizeSpec {
     match size {
-        Size::Fixed(bytes) => SizeWritten::Fixed(format_size(*bytes)),
-        Size::Uniform(min, max) => SizeWritten::Uniform { uniform: [format_size(*min), format_size(*max)] },
-        Size::Lognormal { median, sigma, min, max } => SizeWritten::Lognormal {
-            lognormal: LognormalWritten {
+        Size::Fixed(bytes) => SizeSpec::Fixed(format_size(*bytes)),
+        Size::Uniform(min, max) => SizeSpec::Uniform { uniform: [format_size(*min), format_size(*max)] },
+        Size::Lognormal { median, sigma, min, max } => SizeSpec::Lognormal {
+            lognormal: LognormalSpec {
                 median: format_size(*median),
                 sigma: *sigma,
                 min: Some(format_size(*min)),
@@ -143,42 +142,42 @@ fn size(size: &Size) -> SizeWritten {
             },
         },
         Size::Sum(count, of) => {
-            SizeWritten::Sum { sum: SumWritten { count: *count, of: Box::new(self::size(of)) } }
+            SizeSpec::Sum { sum: SumSpec { count: *count, of: Box::new(self::size(of)) } }
         }
         Size::Weighted(list) => {
-            SizeWritten::Weighted { weighted: list.iter().map(|(b, w)| (format_size(*b), *w)).collect() }
+            SizeSpec::Weighted { weighted: list.iter().map(|(b, w)| (format_size(*b), *w)).collect() }
         }
     }
 }
 
-fn popularity(popularity: Popularity) -> PopularityWritten {
+fn popularity(popularity: Popularity) -> PopularitySpec {
     match popularity {
-        Popularity::Uniform => PopularityWritten::Name("uniform".into()),
-        Popularity::Sequential => PopularityWritten::Name("sequential".into()),
-        Popularity::Zipfian { theta } => PopularityWritten::Zipfian { zipfian: theta },
-        Popularity::Latest { theta } => PopularityWritten::Latest { latest: theta },
+        Popularity::Uniform => PopularitySpec::Name("uniform".into()),
+        Popularity::Sequential => PopularitySpec::Name("sequential".into()),
+        Popularity::Zipfian { theta } => PopularitySpec::Zipfian { zipfian: theta },
+        Popularity::Latest { theta } => PopularitySpec::Latest { latest: theta },
         Popularity::YcsbZipfian { items, order } => {
             let order = order.name().to_string();
-            PopularityWritten::YcsbZipfian { ycsb_zipfian: YcsbZipfianWritten { items, order } }
+            PopularitySpec::YcsbZipfian { ycsb_zipfian: YcsbZipfianSpec { items, order } }
         }
-        Popularity::YcsbLatest => PopularityWritten::Name("ycsb_latest".into()),
+        Popularity::YcsbLatest => PopularitySpec::Name("ycsb_latest".into()),
         Popularity::Exponential { percentile, objects } => {
-            PopularityWritten::Exponential { exponential: ExponentialWritten { percentile, objects } }
+            PopularitySpec::Exponential { exponential: ExponentialSpec { percentile, objects } }
         }
         Popularity::Hotspot { objects, operations } => {
-            PopularityWritten::Hotspot { hotspot: HotspotWritten { objects, operations } }
+            PopularitySpec::Hotspot { hotspot: HotspotSpec { objects, operations } }
         }
     }
 }
 
-fn naming(naming: &Naming) -> NamingWritten {
+fn naming(naming: &Naming) -> NamingSpec {
     if *naming == Naming::default() {
-        return NamingWritten::Name("sequential".into());
+        return NamingSpec::Name("sequential".into());
     }
     if *naming == Naming::hex() {
-        return NamingWritten::Name("hex".into());
+        return NamingSpec::Name("hex".into());
     }
     let prefixes = Some(naming.prefix_count()).filter(|n| *n > 0);
     let plain = prefixes.is_some_and(|n| *naming == Naming::prefixes(n));
-    NamingWritten::Table { prefixes, template: (!plain).then(|| naming.to_string()) }
+    NamingSpec::Table { prefixes, template: (!plain).then(|| naming.to_string()) }
 }

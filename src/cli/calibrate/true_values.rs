@@ -2,11 +2,11 @@
 
 use crate::schedule::arrival::Arrivals;
 use crate::schedule::{Load, Phase};
-use crate::server::truth::Entry;
+use crate::server::access_log::Entry;
 
 /// The true latencies of a phase, in nanoseconds.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Truth {
+pub struct TrueValues {
     /// Logged end minus arrival.
     pub service: Vec<u64>,
     /// Logged end minus intended time; empty for a closed loop. Operations that never reached the server are
@@ -19,14 +19,14 @@ fn number(entry: &Entry, phase: &str) -> Option<u64> {
     entry.tag.strip_prefix(phase)?.strip_prefix('/')?.parse().ok()
 }
 
-/// The truth of `phase`, whose window began at `start_ns`.
-pub fn of(phase: &Phase, start_ns: u64, log: &[Entry]) -> Truth {
+/// The true values of `phase`, whose window began at `start_ns`.
+pub fn of(phase: &Phase, start_ns: u64, log: &[Entry]) -> TrueValues {
     let answered = |e: &&Entry| e.last_byte_ns > 0 && e.status < 300;
     let mine: Vec<(u64, &Entry)> =
         log.iter().filter(answered).filter_map(|e| Some((number(e, &phase.name)?, e))).collect();
     let service = mine.iter().map(|(_, e)| e.last_byte_ns.saturating_sub(e.received_ns)).collect();
     let Load::Open { rate_per_s, arrival, .. } = phase.load else {
-        return Truth { service, response: Vec::new() };
+        return TrueValues { service, response: Vec::new() };
     };
     let length = phase.limit.duration_ns.unwrap_or(u64::MAX);
     let intended: Vec<u64> = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name, 0)
@@ -54,7 +54,7 @@ pub fn of(phase: &Phase, start_ns: u64, log: &[Entry]) -> Truth {
             end.saturating_sub(*intended)
         })
         .collect();
-    Truth { service, response }
+    TrueValues { service, response }
 }
 
 /// The value of rank `ceil(q * n)`, in milliseconds.
@@ -82,10 +82,10 @@ mod tests {
             ..Entry::default()
         };
         let log: Vec<Entry> = (0..5).map(entry).collect();
-        let truth = of(&phase, second, &log);
+        let true_values = of(&phase, second, &log);
         let expected: Vec<u64> = (0..10).map(|n| (n + 1) * 200_000_000 - n * 100_000_000).collect();
-        assert_eq!(truth.response, expected);
-        assert_eq!(truth.service.len(), 5);
+        assert_eq!(true_values.response, expected);
+        assert_eq!(true_values.service.len(), 5);
         assert_eq!(quantile_ms(&mut [5_000_000, 1_000_000, 3_000_000], 0.5), Some(3.0));
         assert_eq!(quantile_ms(&mut [], 0.5), None);
     }

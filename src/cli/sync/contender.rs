@@ -1,4 +1,4 @@
-//! One loop of one contestant: the target emptied, the clock started, both sides looked at, what is missing transferred, checked.
+//! One loop of one contender: the target emptied, the clock started, both sides looked at, what is missing transferred, checked.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::machine::{children_cpu_s, usable_cores};
 use crate::recorder::collector::{Listener, SecondRow, WindowState};
 use crate::report::directory::RunDirectory;
 use crate::report::intervals::Place;
-use crate::schedule::plan::{Order, Stint};
+use crate::schedule::plan::{Order, PhaseRun};
 use crate::schedule::{Limit, Load, Phase, Role, Verify};
 use crate::store::ownership::KeySpace;
 use crate::store::{ErrorClass, Failure, Store};
@@ -32,7 +32,7 @@ use crate::workload::size::Size;
 use crate::workload::{Dataset, OperationKind, ScanLength, Workload};
 
 /// Who moves them, and where to.
-pub struct Contestant<'a> {
+pub struct Contender<'a> {
     /// The store.
     pub store: &'a Opened,
     /// The keys that the files may have in it.
@@ -41,7 +41,7 @@ pub struct Contestant<'a> {
     pub client: Option<String>,
 }
 
-impl Contestant<'_> {
+impl Contender<'_> {
     /// Name for people and results.
     pub fn name(&self) -> String {
         match &self.client {
@@ -75,8 +75,8 @@ struct Moved {
 }
 
 /// Result of one loop.
-pub struct Done {
-    /// Wall time and what else is told of every contestant.
+pub struct LoopResult {
+    /// Wall time and what else is told of every contender.
     pub figures: SyncLoop,
     /// Our own windows, with every single file's time in them.
     pub windows: Vec<Window>,
@@ -181,21 +181,21 @@ impl Listener for Ear<'_> {
     }
 }
 
-fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Option<Log<'_>>) -> Result<Moved, Exit> {
-    let store = &contestant.store.store;
+fn ours(ground: &Ground, contender: &Contender<'_>, up: bool, log: Option<Log<'_>>) -> Result<Moved, Exit> {
+    let store = &contender.store.store;
     let (began_ns, cpu) = (now_ns(), process_cpu_ns());
     // Both sides are looked at, as a tool does that does not know that one of them is empty.
     let here = files::scan(if up { &ground.source } else { &ground.target })
         .map_err(|e| Exit::input(format!("{}: {e}", ground.source.display())))?;
     let there =
-        block_on(list(ground, store.as_ref(), &contestant.space))?.map_err(|f| unusable(contestant, &f))?;
+        block_on(list(ground, store.as_ref(), &contender.space))?.map_err(|f| unusable(contender, &f))?;
     if up != there.is_empty() || (up && here.len() as u64 != ground.count) {
-        return Err(Exit::check(format!("{}: the target was not empty", contestant.name())));
+        return Err(Exit::check(format!("{}: the target was not empty", contender.name())));
     }
     if !up {
         files::directories(ground).map_err(|e| Exit::input(format!("{}: {e}", ground.target.display())))?;
     }
-    let stint = Stint {
+    let phase_run = PhaseRun {
         phase: phase(ground, up)?,
         store: 0,
         number: 0,
@@ -204,10 +204,10 @@ fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Option<Log<
         step: None,
         recorded: true,
     };
-    let workers = workers_for(std::slice::from_ref(&stint), usable_cores() as usize, Shard::default());
+    let workers = workers_for(std::slice::from_ref(&phase_run), usable_cores() as usize, Shard::default());
     let job = Arc::new(Job {
-        sites: vec![Site { store: Arc::clone(store), space: contestant.space.clone() }],
-        stints: vec![stint.clone()].into(),
+        sites: vec![Site { store: Arc::clone(store), space: contender.space.clone() }],
+        phase_runs: vec![phase_run.clone()].into(),
         workers,
         block: Block::new(ground.seed),
         tag: false,
@@ -220,7 +220,7 @@ fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Option<Log<
     let mut ear = Ear {
         log,
         store: &described.url,
-        phase: &stint.phase.name,
+        phase: &phase_run.phase.name,
         failures: Vec::new(),
         control: &ground.control,
     };
@@ -230,23 +230,23 @@ fn ours(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Option<Log<
     let setting = Setting {
         store: &described,
         means: Means { usable_cores: usable_cores(), workers },
-        lanes: ground.concurrency,
+        connections: ground.concurrency,
         epoch_unix_s: wall_now().as_nanosecond() as f64 / 1e9 - now_ns() as f64 / 1e9,
         now_ns: now_ns(),
     };
-    let windows: Vec<Window> = states.iter().flat_map(|state| windows(&stint, state, setting)).collect();
+    let windows: Vec<Window> = states.iter().flat_map(|state| windows(&phase_run, state, setting)).collect();
     let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
     if let Some(first) = ear.failures.into_iter().next() {
         return Err(Exit::store(format!(
             "{}: {failed} files failed, the first with {first}",
-            contestant.name()
+            contender.name()
         )));
     }
     Ok(Moved { wall_s, cpu_s, windows, workers })
 }
 
-fn unusable(contestant: &Contestant<'_>, failure: &Failure) -> Exit {
-    Exit::store(format!("{}: {failure}", contestant.name()))
+fn unusable(contender: &Contender<'_>, failure: &Failure) -> Exit {
+    Exit::store(format!("{}: {failure}", contender.name()))
 }
 
 /// Keys and sizes of the files in a store; more than a few thousand beyond those of the run are an error.
@@ -277,10 +277,10 @@ fn quoted(word: &str) -> String {
 }
 
 /// Another tool, on the same data.
-fn theirs(ground: &Ground, contestant: &Contestant<'_>, command: &str, up: bool) -> Result<Moved, Exit> {
-    let description = contestant.store.store.describe();
-    let place = &contestant.store.place;
-    let remote = format!("{place}{}{DATASET}/", contestant.space.root());
+fn theirs(ground: &Ground, contender: &Contender<'_>, command: &str, up: bool) -> Result<Moved, Exit> {
+    let description = contender.store.store.describe();
+    let place = &contender.store.place;
+    let remote = format!("{place}{}{DATASET}/", contender.space.root());
     let local = if up { &ground.source } else { &ground.target };
     let (source, target) =
         if up { (local.display().to_string(), remote) } else { (remote, local.display().to_string()) };
@@ -303,33 +303,36 @@ fn theirs(ground: &Ground, contestant: &Contestant<'_>, command: &str, up: bool)
 }
 
 /// One loop.
-pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Log<'_>) -> Result<Done, Exit> {
-    let store = contestant.store.store.as_ref();
+pub fn run_loop(
+    ground: &Ground,
+    contender: &Contender<'_>,
+    up: bool,
+    log: Log<'_>,
+) -> Result<LoopResult, Exit> {
+    let store = contender.store.store.as_ref();
     let io = |e: std::io::Error| Exit::input(format!("{}: {e}", ground.target.display()));
     if up {
-        empty(ground, store, &contestant.space)?;
+        empty(ground, store, &contender.space)?;
     } else {
         files::empty_target(ground).map_err(io)?;
-        if block_on(list(ground, store, &contestant.space))?.map_err(|f| unusable(contestant, &f))?.is_empty()
-        {
+        if block_on(list(ground, store, &contender.space))?.map_err(|f| unusable(contender, &f))?.is_empty() {
             // Nobody has brought the files up yet.
-            let up_first =
-                Contestant { store: contestant.store, space: contestant.space.clone(), client: None };
+            let up_first = Contender { store: contender.store, space: contender.space.clone(), client: None };
             ours(ground, &up_first, true, None)?;
         }
     }
     let repeat = log.repeat;
-    let moved = match &contestant.client {
-        None => ours(ground, contestant, up, Some(log))?,
-        Some(command) => theirs(ground, contestant, command, up)?,
+    let moved = match &contender.client {
+        None => ours(ground, contender, up, Some(log))?,
+        Some(command) => theirs(ground, contender, command, up)?,
     };
     let Moved { wall_s, cpu_s, windows, workers } = moved;
-    check(ground, contestant, up)?;
+    check(ground, contender, up)?;
     let bytes = ground.count * ground.bytes;
     let figures = SyncLoop {
-        store: contestant.store.written.clone(),
+        store: contender.store.written.clone(),
         direction: if up { "up" } else { "down" }.into(),
-        client: contestant.client.as_deref().map_or("plimsoll".into(), name_of),
+        client: contender.client.as_deref().map_or("plimsoll".into(), name_of),
         repeat,
         wall_s,
         cpu_s,
@@ -338,21 +341,21 @@ pub fn run_loop(ground: &Ground, contestant: &Contestant<'_>, up: bool, log: Log
         objects_per_s: ground.count as f64 / wall_s,
         bytes_per_s: bytes as f64 / wall_s,
     };
-    Ok(Done { figures, windows, workers })
+    Ok(LoopResult { figures, windows, workers })
 }
 
 /// Compares the target with the source; not part of the measured time.
-fn check(ground: &Ground, contestant: &Contestant<'_>, up: bool) -> Result<(), Exit> {
+fn check(ground: &Ground, contender: &Contender<'_>, up: bool) -> Result<(), Exit> {
     if ground.control.stopped_at().is_some() {
         return Ok(());
     }
-    let wrong = |what: String| Exit::check(format!("{}: {what}", contestant.name()));
+    let wrong = |what: String| Exit::check(format!("{}: {what}", contender.name()));
     if !up {
         let found = files::difference(ground).map_err(|e| wrong(e.to_string()))?;
         return found.map_or(Ok(()), |what| Err(wrong(what)));
     }
-    let found = block_on(list(ground, contestant.store.store.as_ref(), &contestant.space))?;
-    let found = found.map_err(|f| unusable(contestant, &f))?;
+    let found = block_on(list(ground, contender.store.store.as_ref(), &contender.space))?;
+    let found = found.map_err(|f| unusable(contender, &f))?;
     if found.len() as u64 != ground.count || found.iter().any(|(_, size)| *size != ground.bytes) {
         return Err(wrong(format!("{} of {} files arrived whole", found.len(), ground.count)));
     }

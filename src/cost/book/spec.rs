@@ -12,7 +12,7 @@ use crate::provider::calls::Call;
 /// A file of prices.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Written {
+pub struct BookSpec {
     /// Whose prices they are, for people.
     pub title: String,
     /// Where values come from: short name and what it stands for.
@@ -20,19 +20,19 @@ pub struct Written {
     pub sources: BTreeMap<String, String>,
     /// What can be bought. A file that changes prices of built-in offers needs none.
     #[serde(default)]
-    pub offer: Vec<OfferWritten>,
+    pub offer: Vec<OfferSpec>,
     /// Prices.
     #[serde(default)]
-    pub price: Vec<PriceWritten>,
+    pub price: Vec<PriceSpec>,
     /// Rules.
     #[serde(default)]
-    pub rule: Vec<RuleWritten>,
+    pub rule: Vec<RuleSpec>,
 }
 
 /// Something that can be bought: a storage class, a network, machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct OfferWritten {
+pub struct OfferSpec {
     /// Name in commands.
     pub name: String,
     /// Name for people.
@@ -87,7 +87,7 @@ pub enum MeterName {
 /// A price up to an amount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct TierWritten {
+pub struct TierSpec {
     /// Amount up to which it holds, counted from the first that is not free (see `free_inside_tiers`); absent in the last tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_to: Option<String>,
@@ -98,7 +98,7 @@ pub struct TierWritten {
 /// A price while it held.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PriceWritten {
+pub struct PriceSpec {
     /// Offers that have it.
     pub offers: Vec<String>,
     /// Regions in which it holds; absent for all of the offer's.
@@ -120,7 +120,7 @@ pub struct PriceWritten {
     pub usd: Option<Usd>,
     /// Prices by amount, instead of `usd`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub tiers: Vec<TierWritten>,
+    pub tiers: Vec<TierSpec>,
     /// Bytes of every request that are not charged: `512 KiB`. For uploads and retrievals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<String>,
@@ -158,7 +158,7 @@ pub struct PriceWritten {
 /// A rule while it held. One that says several things has one source for all of them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RuleWritten {
+pub struct RuleSpec {
     /// Offers that have it.
     pub offers: Vec<String>,
     /// Days that an object is paid for at least.
@@ -212,7 +212,7 @@ pub struct RuleWritten {
 
 /// The schema of price books, as JSON.
 pub fn schema() -> String {
-    let mut text = serde_json::to_string_pretty(&schemars::schema_for!(Written)).unwrap_or_default();
+    let mut text = serde_json::to_string_pretty(&schemars::schema_for!(BookSpec)).unwrap_or_default();
     text.push('\n');
     text
 }

@@ -11,7 +11,7 @@ use toml::Value;
 /// A size or a distribution of sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum SizeWritten {
+pub enum SizeSpec {
     /// All the same: `"1 MiB"`.
     Fixed(String),
     /// `{ uniform = ["1 KiB", "1 MiB"] }`.
@@ -22,7 +22,7 @@ pub enum SizeWritten {
     /// `{ lognormal = { median = "1 MiB", sigma = 1.0, max = "1 GiB" } }`.
     Lognormal {
         /// Its parameters.
-        lognormal: LognormalWritten,
+        lognormal: LognormalSpec,
     },
     /// `{ weighted = { "4 KiB" = 70, "1 MiB" = 30 } }`.
     Weighted {
@@ -32,24 +32,24 @@ pub enum SizeWritten {
     /// `{ sum = { count = 10, of = { uniform = ["1 B", "100 B"] } } }`.
     Sum {
         /// Its parts.
-        sum: SumWritten,
+        sum: SumSpec,
     },
 }
 
 /// Sizes drawn and added up.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SumWritten {
+pub struct SumSpec {
     /// How many.
     pub count: u32,
     /// Of what.
-    pub of: Box<SizeWritten>,
+    pub of: Box<SizeSpec>,
 }
 
 /// Parameters of a lognormal size distribution.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct LognormalWritten {
+pub struct LognormalSpec {
     /// Median.
     pub median: String,
     /// Standard deviation of the logarithm.
@@ -65,7 +65,7 @@ pub struct LognormalWritten {
 /// A popularity by name, or with its parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum PopularityWritten {
+pub enum PopularitySpec {
     /// `uniform`, `sequential`, `zipfian`, `latest`, `hotspot` or `ycsb_latest`.
     Name(String),
     /// `{ zipfian = 0.99 }`.
@@ -81,24 +81,24 @@ pub enum PopularityWritten {
     /// `{ hotspot = { objects = 0.2, operations = 0.8 } }`.
     Hotspot {
         /// Its shares.
-        hotspot: HotspotWritten,
+        hotspot: HotspotSpec,
     },
     /// `{ ycsb_zipfian = { items = 1001, order = "hashed" } }`.
     YcsbZipfian {
         /// Its modulus and hash.
-        ycsb_zipfian: YcsbZipfianWritten,
+        ycsb_zipfian: YcsbZipfianSpec,
     },
     /// `{ exponential = { percentile = 95, objects = 0.86 } }`.
     Exponential {
         /// Its shares.
-        exponential: ExponentialWritten,
+        exponential: ExponentialSpec,
     },
 }
 
 /// Modulus and hash of YCSB's zipfian.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct YcsbZipfianWritten {
+pub struct YcsbZipfianSpec {
     /// Keys of the modulus: those that are there, those that inserts are expected to add, and one.
     pub items: u64,
     /// `hashed` (YCSB) or `hashed-go` (go-ycsb).
@@ -108,7 +108,7 @@ pub struct YcsbZipfianWritten {
 /// Shares of an exponential popularity.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExponentialWritten {
+pub struct ExponentialSpec {
     /// Share of the operations, in percent.
     pub percentile: f64,
     /// Share of the objects, the last ones, that they go to.
@@ -118,7 +118,7 @@ pub struct ExponentialWritten {
 /// Shares of a hotspot.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct HotspotWritten {
+pub struct HotspotSpec {
     /// Share of the objects that are hot.
     pub objects: f64,
     /// Share of the operations that go to them.
@@ -128,7 +128,7 @@ pub struct HotspotWritten {
 /// How keys are named.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum NamingWritten {
+pub enum NamingSpec {
     /// `sequential` or `hex`.
     Name(String),
     /// `{ prefixes = 16 }`, `{ template = "logs/{hex}/{index}.bin" }`, or both.
@@ -145,7 +145,7 @@ pub enum NamingWritten {
 /// Operations in flight.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum ConcurrencyWritten {
+pub enum ConcurrencySpec {
     /// Always so many.
     Fixed(u64),
     /// Rising.
@@ -173,7 +173,7 @@ pub struct ConcurrencyRamp {
 /// Intended operations per time.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum RateWritten {
+pub enum RateSpec {
     /// Always so many.
     Fixed(String),
     /// Rising.
@@ -214,47 +214,45 @@ fn field<'de, T: Deserialize<'de>>(table: &toml::Table, name: &str) -> Option<Re
     Some(value.clone().try_into::<T>().map_err(|e| format!("{name}: {}", e.message().trim())))
 }
 
-fn size(value: Value) -> Result<SizeWritten, String> {
+fn size(value: Value) -> Result<SizeSpec, String> {
     match value {
-        Value::String(text) => Ok(SizeWritten::Fixed(text)),
+        Value::String(text) => Ok(SizeSpec::Fixed(text)),
         Value::Table(table) => (field(&table, "uniform")
-            .map(|f| f.map(|uniform| SizeWritten::Uniform { uniform })))
-        .or_else(|| {
-            field(&table, "lognormal").map(|f| f.map(|lognormal| SizeWritten::Lognormal { lognormal }))
-        })
-        .or_else(|| field(&table, "weighted").map(|f| f.map(|weighted| SizeWritten::Weighted { weighted })))
-        .or_else(|| field(&table, "sum").map(|f| f.map(|sum| SizeWritten::Sum { sum })))
+            .map(|f| f.map(|uniform| SizeSpec::Uniform { uniform })))
+        .or_else(|| field(&table, "lognormal").map(|f| f.map(|lognormal| SizeSpec::Lognormal { lognormal })))
+        .or_else(|| field(&table, "weighted").map(|f| f.map(|weighted| SizeSpec::Weighted { weighted })))
+        .or_else(|| field(&table, "sum").map(|f| f.map(|sum| SizeSpec::Sum { sum })))
         .unwrap_or_else(|| Err(SIZE.into()))
         .map_err(|e| if e == SIZE { e } else { format!("{e}; {SIZE}") }),
         other => Err(format!("{other} has no unit; {SIZE}")),
     }
 }
 
-fn popularity(value: Value) -> Result<PopularityWritten, String> {
+fn popularity(value: Value) -> Result<PopularitySpec, String> {
     match value {
-        Value::String(text) => Ok(PopularityWritten::Name(text)),
+        Value::String(text) => Ok(PopularitySpec::Name(text)),
         Value::Table(table) => field(&table, "zipfian")
-            .map(|f| f.map(|zipfian| PopularityWritten::Zipfian { zipfian }))
-            .or_else(|| field(&table, "latest").map(|f| f.map(|latest| PopularityWritten::Latest { latest })))
+            .map(|f| f.map(|zipfian| PopularitySpec::Zipfian { zipfian }))
+            .or_else(|| field(&table, "latest").map(|f| f.map(|latest| PopularitySpec::Latest { latest })))
             .or_else(|| {
-                field(&table, "hotspot").map(|f| f.map(|hotspot| PopularityWritten::Hotspot { hotspot }))
+                field(&table, "hotspot").map(|f| f.map(|hotspot| PopularitySpec::Hotspot { hotspot }))
             })
             .or_else(|| {
                 let exponential = field(&table, "exponential");
-                exponential.map(|f| f.map(|exponential| PopularityWritten::Exponential { exponential }))
+                exponential.map(|f| f.map(|exponential| PopularitySpec::Exponential { exponential }))
             })
             .or_else(|| {
                 let zipfian = field(&table, "ycsb_zipfian");
-                zipfian.map(|f| f.map(|ycsb_zipfian| PopularityWritten::YcsbZipfian { ycsb_zipfian }))
+                zipfian.map(|f| f.map(|ycsb_zipfian| PopularitySpec::YcsbZipfian { ycsb_zipfian }))
             })
             .unwrap_or_else(|| Err(POPULARITY.into())),
         _ => Err(POPULARITY.into()),
     }
 }
 
-fn naming(value: Value) -> Result<NamingWritten, String> {
+fn naming(value: Value) -> Result<NamingSpec, String> {
     let table = match value {
-        Value::String(text) => return Ok(NamingWritten::Name(text)),
+        Value::String(text) => return Ok(NamingSpec::Name(text)),
         Value::Table(table) => table,
         _ => return Err(NAMING.into()),
     };
@@ -269,26 +267,26 @@ fn naming(value: Value) -> Result<NamingWritten, String> {
             _ => return Err(NAMING.into()),
         }
     }
-    Ok(NamingWritten::Table { prefixes, template })
+    Ok(NamingSpec::Table { prefixes, template })
 }
 
-fn concurrency(value: Value) -> Result<ConcurrencyWritten, String> {
+fn concurrency(value: Value) -> Result<ConcurrencySpec, String> {
     match value {
-        Value::Integer(n) if n >= 0 => Ok(ConcurrencyWritten::Fixed(n as u64)),
+        Value::Integer(n) if n >= 0 => Ok(ConcurrencySpec::Fixed(n as u64)),
         Value::Table(table) => table
             .try_into()
-            .map(ConcurrencyWritten::Ramp)
+            .map(ConcurrencySpec::Ramp)
             .map_err(|e: toml::de::Error| format!("{}; {CONCURRENCY}", e.message().trim())),
         _ => Err(CONCURRENCY.into()),
     }
 }
 
-fn rate(value: Value) -> Result<RateWritten, String> {
+fn rate(value: Value) -> Result<RateSpec, String> {
     match value {
-        Value::String(text) => Ok(RateWritten::Fixed(text)),
+        Value::String(text) => Ok(RateSpec::Fixed(text)),
         Value::Table(table) => table
             .try_into()
-            .map(RateWritten::Ramp)
+            .map(RateSpec::Ramp)
             .map_err(|e: toml::de::Error| format!("{}; {RATE}", e.message().trim())),
         other => Err(format!("{other} has no unit; {RATE}")),
     }
@@ -305,9 +303,9 @@ macro_rules! read_with {
 }
 
 read_with! {
-    SizeWritten => size,
-    PopularityWritten => popularity,
-    NamingWritten => naming,
-    ConcurrencyWritten => concurrency,
-    RateWritten => rate,
+    SizeSpec => size,
+    PopularitySpec => popularity,
+    NamingSpec => naming,
+    ConcurrencySpec => concurrency,
+    RateSpec => rate,
 }

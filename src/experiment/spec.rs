@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use super::choices::{ConcurrencyWritten, NamingWritten, PopularityWritten, RateWritten, SizeWritten};
+pub use super::field_specs::{ConcurrencySpec, NamingSpec, PopularitySpec, RateSpec, SizeSpec};
 
 /// The file.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ExperimentWritten {
+pub struct ExperimentSpec {
     /// Name of the experiment.
     pub name: String,
     /// What it is good for.
@@ -40,7 +40,7 @@ pub struct ExperimentWritten {
     pub rewarm: Option<String>,
     /// Phases in order.
     #[serde(default)]
-    pub phase: Vec<PhaseWritten>,
+    pub phase: Vec<PhaseSpec>,
 }
 
 /// A `[store.NAME]` table. It names variables of the environment; it never holds a credential.
@@ -70,7 +70,7 @@ fn default_seed() -> u64 {
 /// One phase.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct PhaseWritten {
+pub struct PhaseSpec {
     /// Unique name.
     pub name: String,
     /// `prepare`, `warmup` or `measure` (the default).
@@ -80,13 +80,13 @@ pub struct PhaseWritten {
     pub operations: BTreeMap<String, u32>,
     /// Objects it works on.
     #[serde(default)]
-    pub objects: ObjectsWritten,
+    pub objects: ObjectsSpec,
     /// Closed loop: operations in flight (16), or how they rise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub concurrency: Option<ConcurrencyWritten>,
+    pub concurrency: Option<ConcurrencySpec>,
     /// Open loop: intended operations per second, `500/s`, or how they rise.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rate: Option<RateWritten>,
+    pub rate: Option<RateSpec>,
     /// Open loop: `constant` (the default) or `poisson`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrival: Option<String>,
@@ -113,7 +113,7 @@ pub struct PhaseWritten {
     pub verify: Option<String>,
     /// Runs the phase at every combination of these part sizes and numbers of parts in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub sweep: Option<SweepWritten>,
+    pub sweep: Option<SweepSpec>,
     /// The sweep that the phase is a point of; written by Plimsoll into resolved experiments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweep_of: Option<String>,
@@ -125,7 +125,7 @@ pub struct PhaseWritten {
 /// Records as YCSB names them.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct RecordsWritten {
+pub struct RecordsSpec {
     /// What their keys begin with, after the store's own prefix: `usertable/`.
     pub at: String,
     /// Records that are there, or are to be written.
@@ -144,13 +144,13 @@ pub struct RecordsWritten {
     pub digits: Option<u64>,
     /// How they are written, where they are no plain bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub encoding: Option<EncodingWritten>,
+    pub encoding: Option<EncodingSpec>,
 }
 
 /// A msgpack map of fields, as go-ycsb writes records.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct EncodingWritten {
+pub struct EncodingSpec {
     /// Fields of a record.
     pub fields: u32,
     /// Bytes of a field.
@@ -162,7 +162,7 @@ pub struct EncodingWritten {
 /// How many objects a scan reads.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ScanWritten {
+pub struct ScanSpec {
     /// Least (1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<u64>,
@@ -176,7 +176,7 @@ pub struct ScanWritten {
 /// The points of a sweep.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct SweepWritten {
+pub struct SweepSpec {
     /// Part sizes: `["8 MiB", "64 MiB"]`.
     pub part_size: Vec<String>,
     /// Numbers of parts in flight: `[1, 8]`.
@@ -186,7 +186,7 @@ pub struct SweepWritten {
 /// The objects of a phase.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct ObjectsWritten {
+pub struct ObjectsSpec {
     /// The prepare phase that wrote what this one reads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
@@ -195,10 +195,10 @@ pub struct ObjectsWritten {
     pub dataset: Option<String>,
     /// Records under a prefix of their own that are kept from run to run: read, rewritten, added to.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub records: Option<RecordsWritten>,
+    pub records: Option<RecordsSpec>,
     /// How many objects a `scan` reads (1 to 100).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub scan: Option<ScanWritten>,
+    pub scan: Option<ScanSpec>,
     /// A file that names the keys to read, one a line, a size behind it where that is to be checked: for what has no listings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,
@@ -207,7 +207,7 @@ pub struct ObjectsWritten {
     pub count: Option<u64>,
     /// Size of what is written (1 KiB, or as in `from`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub size: Option<SizeWritten>,
+    pub size: Option<SizeSpec>,
     /// Writes objects larger than this in parts of this size, by multipart upload (at least 5 MiB).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_size: Option<String>,
@@ -226,16 +226,15 @@ pub struct ObjectsWritten {
     pub range: Option<String>,
     /// How often the objects that are read come up (`uniform`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub popularity: Option<PopularityWritten>,
+    pub popularity: Option<PopularitySpec>,
     /// What keys look like (`sequential`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub naming: Option<NamingWritten>,
+    pub naming: Option<NamingSpec>,
 }
 
 /// The JSON schema of an experiment file, as published in `schema/experiment.schema.json`.
 pub fn schema() -> String {
-    let mut text =
-        serde_json::to_string_pretty(&schemars::schema_for!(ExperimentWritten)).unwrap_or_default();
+    let mut text = serde_json::to_string_pretty(&schemars::schema_for!(ExperimentSpec)).unwrap_or_default();
     text.push('\n');
     text
 }
