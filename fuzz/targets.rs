@@ -7,7 +7,7 @@ use plimsoll::cost::book::Prices;
 use plimsoll::experiment::resolve;
 use plimsoll::experiment::ycsb::properties::{Family, Properties};
 use plimsoll::experiment::ycsb::{Part, RecordEncoding, to_written};
-use plimsoll::report::read::intervals;
+use plimsoll::run_dir::read::intervals;
 use plimsoll::s3::chunked::{ChunkSigner, decode};
 use plimsoll::s3::credentials::Credentials;
 use plimsoll::s3::error::S3Error;

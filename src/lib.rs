@@ -17,6 +17,7 @@ pub mod experiment;
 pub mod import;
 pub mod recorder;
 pub mod report;
+pub mod run_dir;
 pub mod schedule;
 pub mod summary;
 pub mod workload;

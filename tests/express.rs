@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use plimsoll::s3::credentials::Credentials;
 use plimsoll::server::Settings;
-use plimsoll::store::conformance::check;
+use plimsoll::store::testing::conformance::check;
 use plimsoll::store::{Body, Failure, Ignore, PartTag, Reply, Request, Store};
 use support::{ACCESS, SECRET, Server, block_on};
 

@@ -5,7 +5,7 @@ mod support;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use plimsoll::report::directory::RunDirectory;
+use plimsoll::run_dir::directory::RunDirectory;
 use plimsoll::s3::credentials::Credentials;
 use plimsoll::s3::sign::Signer;
 use plimsoll::store::{Body, Ignore, Request, Store};

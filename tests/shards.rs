@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use arrow_array::RecordBatch;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, UInt64Type};
-use plimsoll::report::read::{batches, intervals};
+use plimsoll::run_dir::read::{batches, intervals};
 use plimsoll::store::{Ignore, Request};
 use plimsoll::summary::result::RunResult;
 use support::{Server, block_on, plimsoll, scratch, text};

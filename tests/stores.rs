@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use plimsoll::provider::calls::Call;
 use plimsoll::s3::credentials::{CredentialSource, Credentials};
-use plimsoll::store::conformance::check;
+use plimsoll::store::testing::conformance::check;
 use plimsoll::store::counted::Counted;
 use plimsoll::store::dynamodb::DynamoDbStore;
 use plimsoll::store::gcs::GcsStore;

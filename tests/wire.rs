@@ -3,7 +3,7 @@
 mod support;
 
 use plimsoll::s3::credentials::Credentials;
-use plimsoll::store::conformance::check;
+use plimsoll::store::testing::conformance::check;
 use plimsoll::store::{Body, Collect, Connection, ErrorClass, Failure, Ignore, Reply, Request};
 use support::{ACCESS, SECRET, Server, block_on};
 

@@ -13,7 +13,7 @@ use crate::driver::Shard;
 use crate::driver::background::Background;
 use crate::driver::clean::{Cleaned, Owned, clean as clean_space};
 use crate::experiment::{Experiment, load};
-use crate::report::directory::{Environment, Ownership, StoreFacts, read_environment, write_environment};
+use crate::run_dir::directory::{Environment, Ownership, StoreFacts, read_environment, write_environment};
 use crate::schedule::Phase;
 use crate::store::ownership::KeySpace;
 use crate::store::{Failure, Store};

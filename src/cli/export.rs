@@ -11,7 +11,7 @@ use crate::report::export::hlog::Hlog;
 use crate::report::export::markdown::{Markdown, render};
 use crate::report::export::parquet::Parquet;
 use crate::report::export::{Exporter, Run};
-use crate::report::json;
+use crate::run_dir::json;
 
 /// Arguments of `plimsoll export`.
 #[derive(Debug, Args)]

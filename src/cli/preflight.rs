@@ -6,7 +6,7 @@ use super::exit::{Exit, block_on};
 use super::stores::Opened;
 use crate::clock::wall_now;
 use crate::driver::background::{Background, Pages, within_prefix};
-use crate::report::directory::StoreFacts;
+use crate::run_dir::directory::StoreFacts;
 use crate::store::ownership::KeySpace;
 use crate::store::url::StoreUrl;
 use crate::store::{Failure, Request, Store};

@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::signals;
 use crate::driver::Control;
 use crate::machine::Machine;
-use crate::report::directory::{Environment, Ownership, StoreFacts, write_environment};
+use crate::run_dir::directory::{Environment, Ownership, StoreFacts, write_environment};
 use crate::store::Failure;
 use crate::store::ownership::RunId;
 

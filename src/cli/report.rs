@@ -10,7 +10,7 @@ use super::out::{note, say};
 use super::runs::{Run, read};
 use crate::published::named;
 use crate::report::html::Report;
-use crate::report::json::write_whole;
+use crate::run_dir::json::write_whole;
 use crate::summary::objective::Target;
 use crate::summary::series::Clocked;
 

@@ -22,7 +22,8 @@ use crate::experiment::spec::DEFAULT_SEED;
 use crate::experiment::{BUILT_IN, Experiment, load, resolve};
 use crate::metrics::listen;
 use crate::report::live::Live;
-use crate::report::{json, terminal};
+use crate::report::terminal;
+use crate::run_dir::json;
 use crate::units::format_rate;
 
 /// Arguments of `plimsoll run`.

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use super::exit::Exit;
-use crate::report::directory::{Environment, read_environment};
-use crate::report::json;
-use crate::report::seconds::series;
+use crate::run_dir::directory::{Environment, read_environment};
+use crate::run_dir::json;
+use crate::run_dir::seconds::series;
 use crate::summary::consistency;
 use crate::summary::result::RunResult;
 use crate::summary::series::{Clocked, Series};

@@ -12,7 +12,7 @@ use crate::driver::clean::markers;
 use crate::driver::{Control, Shard, Site};
 use crate::experiment::Experiment;
 use crate::experiment::to_toml::to_toml;
-use crate::report::directory::Environment;
+use crate::run_dir::directory::Environment;
 use crate::rng::{hash_name, mix};
 use crate::schedule::plan::Order;
 use crate::schedule::ramp::Stop;

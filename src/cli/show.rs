@@ -7,7 +7,8 @@ use clap::Args;
 use super::exit::Exit;
 use super::out::say;
 use crate::report::terminal::Detail;
-use crate::report::{json, terminal};
+use crate::report::terminal;
+use crate::run_dir::json;
 use crate::summary::consistency;
 
 /// Arguments of `plimsoll show`.

@@ -15,7 +15,8 @@ use crate::experiment::resolve;
 use crate::experiment::spec::DEFAULT_SEED;
 use crate::experiment::ycsb::properties::{Family, Properties};
 use crate::experiment::ycsb::{Part, RecordEncoding, store_of, to_written};
-use crate::report::{json, terminal, ycsb};
+use crate::report::{terminal, ycsb};
+use crate::run_dir::json;
 use crate::s3::credentials::{CredentialSource, Credentials};
 
 /// Arguments of `plimsoll ycsb`.

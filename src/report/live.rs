@@ -9,7 +9,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::exemplar::Exemplar;
 
-use super::intervals::Place;
+use crate::run_dir::intervals::Place;
 use crate::metrics::LATENCY_EDGES_S;
 use crate::recorder::collector::SecondRow;
 use crate::recorder::histogram::Latencies;

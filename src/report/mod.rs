@@ -3,19 +3,12 @@
 
 pub mod comparison;
 pub mod decisions;
-pub mod directory;
 pub mod document;
 pub mod export;
 pub mod html;
-pub mod intervals;
-pub mod json;
 pub mod junit;
 pub mod live;
 pub mod loops;
-pub mod operations;
 pub mod page;
-pub mod read;
-pub mod seconds;
-mod stream;
 pub mod terminal;
 pub mod ycsb;

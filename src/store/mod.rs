@@ -4,7 +4,7 @@
 //! by one worker and used by one operation at a time, so nothing on the hot path is shared. A connection stamps its own
 //! times, because only it knows when the first byte of a request left and the last byte of an answer came.
 //! Behaviour is added by wrapping (`throttled`, `faulty`, `counted`), never by flags, and every implementation passes the
-//! one [`conformance`] suite. It does no statistics and never retries on its own account, but for the one
+//! one [`testing::conformance`] suite. It does no statistics and never retries on its own account, but for the one
 //! re-send of a request that a closed connection swallowed (law of measurement, 8).
 
 use std::future::Future;
@@ -12,11 +12,9 @@ use std::ops::Range;
 use std::pin::Pin;
 
 pub mod body;
-pub mod conformance;
 pub mod counted;
 pub mod dynamodb;
 pub mod failure;
-pub mod faulty;
 pub mod file;
 pub mod gcs;
 pub mod http;
@@ -24,7 +22,7 @@ pub mod integrity;
 pub mod memory;
 pub mod ownership;
 pub mod s3;
-pub mod throttled;
+pub mod testing;
 pub mod url;
 pub mod web;
 

@@ -16,7 +16,7 @@ use crate::cost::usage::Usage;
 use crate::provider::calls::Call;
 use crate::provider::is_home;
 use crate::published::{Published, named};
-use crate::report::directory::StoreFacts;
+use crate::run_dir::directory::StoreFacts;
 use crate::summary::estimates::{Estimator, Metric};
 use crate::summary::objective::{Finding, Objective, ObjectiveResult};
 use crate::summary::result::Window;

@@ -7,7 +7,7 @@ use clap::Args;
 use crate::cli::exit::Exit;
 use crate::cost::of_run::{Scale, project};
 use crate::cost::workload::Workload;
-use crate::report::json;
+use crate::run_dir::json;
 use crate::units::short_names;
 
 /// Which run, and how much of it.

@@ -19,8 +19,8 @@ use crate::cost::workload::{MONTH_DAYS, Workload, WorkloadError};
 use crate::provider::calls::Call;
 use crate::published::named;
 use crate::report::decisions::tiering::{Found, document};
-use crate::report::directory::read_environment;
-use crate::report::json;
+use crate::run_dir::directory::read_environment;
+use crate::run_dir::json;
 use crate::summary::result::Window;
 use crate::units::parse_duration;
 

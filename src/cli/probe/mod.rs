@@ -19,7 +19,7 @@ use super::stores::{self, Opened};
 use super::timeout::TimeoutArgument;
 use crate::driver::background::Background;
 use crate::driver::clean::{Owned, clean};
-use crate::report::directory::StoreFacts;
+use crate::run_dir::directory::StoreFacts;
 use crate::store::ownership::{KeySpace, RunId};
 use crate::store::{Failure, Store};
 

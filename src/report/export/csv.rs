@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Exporter, Run, named};
-use crate::report::read::intervals;
+use crate::run_dir::read::intervals;
 use crate::summary::latency::percentiles;
 use crate::summary::result::{Percentiles, Window};
 

@@ -11,8 +11,8 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
 use super::{Exporter, Run, named};
 use crate::recorder::histogram::Latencies;
-use crate::report::directory::read_environment;
-use crate::report::read::{Interval, intervals};
+use crate::run_dir::directory::read_environment;
+use crate::run_dir::read::{Interval, intervals};
 
 /// HdrHistogram interval logs.
 pub struct Hlog;

@@ -9,7 +9,7 @@ use parquet::basic::Compression;
 use parquet::file::properties::WriterProperties;
 
 use super::{Exporter, Run, named};
-use crate::report::read::batches;
+use crate::run_dir::read::batches;
 
 /// Parquet with Snappy compression.
 pub struct Parquet;

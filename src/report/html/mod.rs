@@ -10,7 +10,7 @@ use minijinja::{Value, context};
 use serde::Serialize;
 
 use super::comparison::Comparison;
-use super::directory::Environment;
+use crate::run_dir::directory::Environment;
 use super::document::Table;
 use super::loops;
 use super::page;

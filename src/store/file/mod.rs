@@ -184,7 +184,7 @@ fn pieces(body: &Body) -> Vec<Bytes> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::conformance;
+    use crate::store::testing::conformance;
 
     fn directory(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("plimsoll-file-{name}-{}", std::process::id()));

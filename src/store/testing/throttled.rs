@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store, Timings};
+use crate::store::{Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store, Timings};
 use crate::clock::{SECOND, Timer, now_ns};
 
 /// A store that answers no faster than its rate.

@@ -1,7 +1,7 @@
 //! The suite that every [`Store`] passes: unit tests run it over memory and wrappers, wire tests over real servers.
 
-use super::ownership::{KeySpace, RunId};
-use super::{
+use crate::store::ownership::{KeySpace, RunId};
+use crate::store::{
     Body, Collect, Connection, Failure, Ignore, Listing, Observer, PartTag, Reply, Request, Segments, Store,
 };
 use crate::rng::Stream;
@@ -240,9 +240,9 @@ mod tests {
     use super::*;
     use crate::provider::calls::Call;
     use crate::store::counted::Counted;
-    use crate::store::faulty::{Faults, Faulty};
+    use crate::store::testing::faulty::{Faults, Faulty};
     use crate::store::memory::MemoryStore;
-    use crate::store::throttled::Throttled;
+    use crate::store::testing::throttled::Throttled;
     use std::sync::Arc;
 
     fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store, Timings};
+use crate::store::{Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store, Timings};
 use crate::clock::now_ns;
 use crate::rng::Stream;
 
