@@ -10,10 +10,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
 use made::made;
+use plimsoll::rng::Stream;
 use plimsoll::run_dir::json;
 use plimsoll::run_dir::read::intervals;
 use plimsoll::run_dir::seconds::series;
-use plimsoll::rng::Stream;
 use plimsoll::summary::series::Clocked;
 
 thread_local! {

@@ -84,13 +84,15 @@ struct Ended {
     peak_kib: u64,
 }
 
-/// Peak memory of a process so far; 0 once it is gone.
+/// Peak memory of a `plimsoll` process so far in KiB; 0 once it is gone.
+///
+/// A later child of this test may get the number of a finished one, and until it has replaced its image it shows this test's memory.
 fn peak_kib(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    // The number of a process that has gone may be that of a thread of ours by now.
-    if !status.lines().any(|line| line.strip_prefix("Tgid:").is_some_and(|id| id.trim() == pid.to_string())) {
+    let image = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    if image.file_name() != Path::new(env!("CARGO_BIN_EXE_plimsoll")).file_name() {
         return 0;
     }
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }

@@ -11,10 +11,10 @@ use std::sync::Arc;
 
 use plimsoll::provider::calls::Call;
 use plimsoll::s3::credentials::{CredentialSource, Credentials};
-use plimsoll::store::testing::conformance::check;
 use plimsoll::store::counted::Counted;
 use plimsoll::store::dynamodb::DynamoDbStore;
 use plimsoll::store::gcs::GcsStore;
+use plimsoll::store::testing::conformance::check;
 use plimsoll::store::url::{StoreUrl, parse};
 use plimsoll::store::{Body, Collect, Failure, Ignore, Reply, Request, Store};
 use support::block_on;

@@ -6,8 +6,8 @@ use clap::Args;
 
 use super::exit::Exit;
 use super::out::say;
-use crate::report::terminal::Detail;
 use crate::report::terminal;
+use crate::report::terminal::Detail;
 use crate::run_dir::json;
 use crate::summary::consistency;
 

@@ -9,10 +9,10 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::exemplar::Exemplar;
 
-use crate::run_dir::intervals::Place;
 use crate::metrics::LATENCY_EDGES_S;
 use crate::recorder::collector::SecondRow;
 use crate::recorder::histogram::Latencies;
+use crate::run_dir::intervals::Place;
 use crate::summary::result::CostFigures;
 
 type Labels = Vec<(&'static str, String)>;

@@ -1,4 +1,4 @@
-//! The checksums that S3 requests declare: Content-MD5 and the five `x-amz-checksum-*` algorithms.
+//! Checksums that S3 requests can declare: Content-MD5 and the five `x-amz-checksum-*` algorithms.
 
 use aws_lc_rs::digest;
 use base64::Engine;
@@ -9,24 +9,24 @@ use md5::{Digest as _, Md5};
 /// A checksum algorithm of the S3 API.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Algorithm {
-    /// CRC-32 (ISO-HDLC), big-endian.
+    /// CRC-32 (ISO-HDLC), sent big-endian.
     Crc32,
-    /// CRC-32C (iSCSI), big-endian.
+    /// CRC-32C (iSCSI), sent big-endian.
     Crc32c,
-    /// CRC-64/NVME, big-endian.
+    /// CRC-64/NVME, sent big-endian.
     Crc64Nvme,
-    /// SHA-1.
+    /// SHA-1 (FIPS 180-4).
     Sha1,
-    /// SHA-256.
+    /// SHA-256 (FIPS 180-4).
     Sha256,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms, in the order of declaration.
     pub const ALL: [Algorithm; 5] =
         [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme, Algorithm::Sha1, Algorithm::Sha256];
 
-    /// The header (or trailer) that carries it.
+    /// Returns the name of the header or trailer that carries the checksum.
     pub fn header(self) -> &'static str {
         match self {
             Algorithm::Crc32 => "x-amz-checksum-crc32",
@@ -37,7 +37,7 @@ impl Algorithm {
         }
     }
 
-    /// The name in XML and in `x-amz-checksum-algorithm`.
+    /// Returns the name used in XML and in `x-amz-checksum-algorithm`.
     pub fn name(self) -> &'static str {
         match self {
             Algorithm::Crc32 => "CRC32",
@@ -48,17 +48,17 @@ impl Algorithm {
         }
     }
 
-    /// The algorithm of that name, in any case.
+    /// Returns the algorithm with this name, ignoring case.
     pub fn from_name(name: &str) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|a| a.name().eq_ignore_ascii_case(name))
     }
 
-    /// The algorithm whose header has that name.
+    /// Returns the algorithm whose header has this name, ignoring case.
     pub fn from_header(header: &str) -> Option<Algorithm> {
         Algorithm::ALL.into_iter().find(|a| a.header().eq_ignore_ascii_case(header))
     }
 
-    /// Bytes of its value.
+    /// Returns the length of a checksum in bytes.
     pub fn size(self) -> usize {
         match self {
             Algorithm::Crc32 | Algorithm::Crc32c => 4,
@@ -68,12 +68,12 @@ impl Algorithm {
         }
     }
 
-    /// Whether it is a CRC, which may cover a whole multipart object.
+    /// Returns true for a CRC, which can cover a whole multipart object.
     pub fn is_crc(self) -> bool {
         self.size() <= 8
     }
 
-    /// The value over `data`, base64 as on the wire.
+    /// Computes the checksum of `data`, in base64 as on the wire.
     pub fn of(self, data: &[u8]) -> String {
         let mut hasher = Hasher::new(self);
         hasher.update(data);
@@ -81,16 +81,16 @@ impl Algorithm {
     }
 }
 
-/// A checksum in progress.
+/// An incremental checksum computation.
 pub enum Hasher {
-    /// One of the CRCs.
+    /// A CRC, and its length in bytes.
     Crc(Box<crc_fast::Digest>, usize),
-    /// One of the SHAs.
+    /// SHA-1 or SHA-256.
     Sha(digest::Context),
 }
 
 impl Hasher {
-    /// Begins.
+    /// Starts a checksum over no bytes.
     pub fn new(algorithm: Algorithm) -> Hasher {
         let crc = |a| Hasher::Crc(Box::new(crc_fast::Digest::new(a)), algorithm.size());
         match algorithm {
@@ -102,7 +102,7 @@ impl Hasher {
         }
     }
 
-    /// Adds bytes.
+    /// Adds `data` to the checksum.
     pub fn update(&mut self, data: &[u8]) {
         match self {
             Hasher::Crc(digest, _) => digest.update(data),
@@ -110,7 +110,7 @@ impl Hasher {
         }
     }
 
-    /// The value, base64 as on the wire.
+    /// Returns the checksum, in base64 as on the wire.
     pub fn finish(self) -> String {
         match self {
             Hasher::Crc(digest, len) => STANDARD.encode(&digest.finalize().to_be_bytes()[8 - len..]),
@@ -119,23 +119,23 @@ impl Hasher {
     }
 }
 
-/// What an upload's request may say about its body: Content-MD5 or one of the `x-amz-checksum-*` headers.
+/// A checksum that an upload can declare for its body: Content-MD5 or one of the `x-amz-checksum-*` headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BodyChecksum {
-    /// `Content-MD5` (RFC 1864).
+    /// The `Content-MD5` header (RFC 1864).
     Md5,
-    /// `x-amz-checksum-*`.
+    /// An `x-amz-checksum-*` header.
     Declared(Algorithm),
 }
 
 impl BodyChecksum {
-    /// The checksum of that name, as provider profiles and store URLs write it.
+    /// Returns the checksum with this name, as written in provider profiles and store URLs.
     pub fn from_name(name: &str) -> Option<BodyChecksum> {
         let all = Algorithm::ALL.into_iter().map(BodyChecksum::Declared);
         std::iter::once(BodyChecksum::Md5).chain(all).find(|c| c.name() == name)
     }
 
-    /// Name in store URLs: `md5`, `crc32c`.
+    /// Returns the name used in provider profiles and store URLs, such as `md5` or `crc32c`.
     pub fn name(self) -> &'static str {
         match self {
             BodyChecksum::Md5 => "md5",
@@ -147,7 +147,7 @@ impl BodyChecksum {
         }
     }
 
-    /// The header that carries it, lower case.
+    /// Returns the name of the header that carries the checksum, in lower case.
     pub fn header(self) -> &'static str {
         match self {
             BodyChecksum::Md5 => "content-md5",
@@ -155,7 +155,7 @@ impl BodyChecksum {
         }
     }
 
-    /// Its value over consecutive pieces, base64 as on the wire.
+    /// Computes the checksum of the concatenated pieces, in base64 as on the wire.
     pub fn of(self, pieces: impl Iterator<Item = impl AsRef<[u8]>>) -> String {
         match self {
             BodyChecksum::Md5 => {
@@ -172,17 +172,17 @@ impl BodyChecksum {
     }
 }
 
-/// MD5 of `data`: what ETags and Content-MD5 are made of (RFC 1321).
+/// Computes the MD5 (RFC 1321) of `data`, which entity tags and Content-MD5 contain.
 pub fn md5(data: &[u8]) -> [u8; 16] {
     Md5::digest(data).into()
 }
 
-/// Base64, as Content-MD5 wants it.
+/// Encodes `data` in standard base64 with padding, as in Content-MD5.
 pub fn base64(data: &[u8]) -> String {
     STANDARD.encode(data)
 }
 
-/// Reads base64; `None` when it is not.
+/// Decodes standard base64; returns `None` if `text` is not valid base64.
 pub fn from_base64(text: &str) -> Option<Vec<u8>> {
     STANDARD.decode(text).ok()
 }
@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn check_values_of_the_catalogue() {
+    fn checksums_match_published_check_values() {
         // "123456789": check values of the CRC RevEng catalogue; SHA values from FIPS 180-4 tools.
         let expect = [
             (Algorithm::Crc32, "y/Q5Jg=="),

@@ -1,23 +1,23 @@
-//! Errors as S3 speaks them: a code, a message and a request id, in XML, sometimes inside a 200 body.
+//! S3 error responses: a code, a message and a request id in XML, sometimes in the body of a 200 response.
 
 use super::xml::Element;
 
-/// What the store answered instead of doing the operation.
+/// An error response from a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{status} {code}: {message}")]
 pub struct S3Error {
-    /// HTTP status.
+    /// HTTP status code.
     pub status: u16,
-    /// S3 error code, such as `NoSuchKey`; empty when the body held none.
+    /// S3 error code, such as `NoSuchKey`; empty if the body had none.
     pub code: String,
-    /// The store's message; empty when it sent none.
+    /// The store's message; empty if it sent none.
     pub message: String,
-    /// `x-amz-request-id`, or the body's `RequestId`.
+    /// Value of `x-amz-request-id`, or the body's `RequestId` if that header is missing.
     pub request_id: String,
 }
 
 impl S3Error {
-    /// Reads an error from a response. `body` may be empty (HEAD) or not XML (a proxy).
+    /// Parses an error response. `body` may be empty (HEAD) or not XML (a response from a proxy).
     pub fn parse(status: u16, request_id: &str, body: &[u8]) -> S3Error {
         let element = Element::parse(body).ok().filter(|root| root.name == "Error");
         let text = |name: &str| element.as_ref().and_then(|e| e.text_of(name)).unwrap_or("").to_string();
@@ -33,7 +33,8 @@ impl S3Error {
         error
     }
 
-    /// An error that arrived inside a 200 body, as CompleteMultipartUpload, CopyObject and DeleteObjects may send.
+    /// Returns the error in the body of a 200 response, which CompleteMultipartUpload, CopyObject and DeleteObjects may
+    /// send. Returns `None` if the body is not an error.
     pub fn inside_success(request_id: &str, body: &[u8]) -> Option<S3Error> {
         let head = &body[..body.len().min(512)];
         if !head.windows(7).any(|w| w == b"<Error>") {
@@ -43,7 +44,7 @@ impl S3Error {
         (!error.code.is_empty()).then_some(error)
     }
 
-    /// The class under which results count it: `503 SlowDown`, or `502` without a code.
+    /// Returns the class under which results count the error: `503 SlowDown`, or `502` if it has no code.
     pub fn class(&self) -> String {
         if self.code.is_empty() { self.status.to_string() } else { format!("{} {}", self.status, self.code) }
     }
@@ -65,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_inside_a_200_is_seen() {
+    fn an_error_in_a_200_response_is_found() {
         assert_eq!(S3Error::inside_success("r", BODY).unwrap().code, "SlowDown");
         assert_eq!(
             S3Error::inside_success("r", b"<CopyObjectResult><ETag>x</ETag></CopyObjectResult>"),

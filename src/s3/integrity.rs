@@ -1,21 +1,25 @@
-//! What the tag and the checksum of a multipart object must be, from those of its parts (S3 user guide, "Checking object integrity").
+//! Expected entity tags and checksums of multipart objects, computed from those of their parts (S3 user guide,
+//! "Checking object integrity").
 
 use crc_fast::{CrcAlgorithm, checksum_combine};
 
 use super::checksum::{Algorithm, base64, md5};
 use crate::net::encode::hex;
 
-/// The entity tag, without quotes, of an object whose parts have these MD5s: MD5 of them all, and their number.
+/// Returns the entity tag, without quotes, of a multipart object: the MD5 of the concatenated MD5s of its parts, `-`,
+/// and the number of parts.
 pub fn multipart_etag(parts: &[[u8; 16]]) -> String {
     format!("{}-{}", hex(&md5(&parts.concat())), parts.len())
 }
 
-/// The checksum composed of the checksums of the parts: base64, with the number of parts behind it.
+/// Returns the composite checksum of a multipart object: the base64 checksum of the concatenated checksums of its
+/// parts, `-`, and the number of parts.
 pub fn composite(algorithm: Algorithm, parts: &[Vec<u8>]) -> String {
     format!("{}-{}", algorithm.of(&parts.concat()), parts.len())
 }
 
-/// The checksum of the whole object, base64, from value and length of each part; `None` for algorithms that cannot be combined.
+/// Combines the checksum and length of each part into the base64 checksum of the whole object. Returns `None` for SHA-1
+/// and SHA-256, which cannot be combined.
 pub fn full_object(algorithm: Algorithm, parts: &[(Vec<u8>, u64)]) -> Option<String> {
     let kind = match algorithm {
         Algorithm::Crc32 => CrcAlgorithm::Crc32IsoHdlc,
@@ -41,13 +45,13 @@ mod tests {
     }
 
     #[test]
-    fn the_tag_of_two_known_parts() {
+    fn multipart_etag_matches_a_known_object() {
         let parts = [bytes("bce6bf66aeb76c7040fdd5f4eccb78e6"), bytes("8165449fc15bbf43d3b674595cbcc406")];
         assert_eq!(multipart_etag(&parts), "f77dc0eecdebcd774a2a22cb393ad2ff-2");
     }
 
     #[test]
-    fn combined_checksums_are_those_of_the_whole() {
+    fn combined_crcs_equal_the_crc_of_the_whole_object() {
         let data: Vec<u8> = (0..100_000u32).map(|i| (i * 7 % 251) as u8).collect();
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme] {
             let part = |piece: &[u8]| (from_base64(&algorithm.of(piece)).unwrap(), piece.len() as u64);

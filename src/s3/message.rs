@@ -1,36 +1,36 @@
-//! The XML documents that a client sends and reads: listings and multi-object deletes.
+//! XML documents that the client sends and parses: listings, multipart uploads, bucket creation and multi-object deletes.
 
 use super::checksum::{Algorithm, BodyChecksum};
 use super::error::S3Error;
 use super::xml::{Element, XmlError, XmlWriter};
 
-/// One object of a listing.
+/// One object in a listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listed {
-    /// Key.
+    /// Key of the object.
     pub key: String,
     /// Size in bytes.
     pub size: u64,
-    /// Entity tag with its quotes.
+    /// Entity tag, including its quotes.
     pub etag: String,
 }
 
-/// One page of ListObjectsV2.
+/// One page of a ListObjectsV2 listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listing {
-    /// Objects in the order sent.
+    /// Objects in the order in which the store sent them.
     pub objects: Vec<Listed>,
-    /// Common prefixes, where a delimiter was asked for.
+    /// Common prefixes, if the request had a delimiter.
     pub common_prefixes: Vec<String>,
-    /// Token of the next page, when there is one.
+    /// Continuation token of the next page; `None` on the last page.
     pub next_token: Option<String>,
 }
 
 impl Listing {
-    /// Reads a ListObjectsV2 answer.
+    /// Parses a ListObjectsV2 response.
     ///
     /// # Errors
-    /// When it is not such a document, or has more keys than a page may have.
+    /// If the body is not such a document, has more than 10,000 entries, or is truncated without a token.
     pub fn parse(body: &[u8]) -> Result<Listing, XmlError> {
         let mut page = Listing::default();
         let (mut truncated, mut next) = (false, None);
@@ -48,30 +48,30 @@ impl Listing {
                 _ => return Ok(()),
             }
             seen += 1;
-            within_page(seen)
+            check_page_size(seen)
         })?;
         page.next_token = next.filter(|token| truncated && !token.is_empty());
-        whole_or_more(truncated, page.next_token.as_ref())?;
+        check_next_token(truncated, page.next_token.as_ref())?;
         Ok(page)
     }
 }
 
-/// Most entries of one page of an answer: ten times what S3 sends.
-const MOST_ENTRIES: usize = 10_000;
+/// Maximum number of entries on one page of a response: ten times the number that S3 sends.
+const MAX_ENTRIES: usize = 10_000;
 
-fn within_page(entries: usize) -> Result<(), XmlError> {
-    if entries > MOST_ENTRIES { Err(XmlError::TooLarge("10,000 entries on a page")) } else { Ok(()) }
+fn check_page_size(entries: usize) -> Result<(), XmlError> {
+    if entries > MAX_ENTRIES { Err(XmlError::TooLarge("10,000 entries on a page")) } else { Ok(()) }
 }
 
-/// Refuses a page that says that there are more, but not where.
-fn whole_or_more(truncated: bool, next: Option<&String>) -> Result<(), XmlError> {
+/// Rejects a truncated page that has no token for the next page.
+fn check_next_token(truncated: bool, next: Option<&String>) -> Result<(), XmlError> {
     match truncated && next.is_none() {
-        true => Err(XmlError::Malformed("truncated, but without a token for the next page".into())),
+        true => Err(XmlError::Malformed("the page is truncated but has no token for the next page".into())),
         false => Ok(()),
     }
 }
 
-/// Hands each child of the root to `visit`; the root must have this name.
+/// Calls `visit` for each child of the root. The root must be named `name`.
 fn each_of(
     body: &[u8],
     name: &str,
@@ -94,16 +94,16 @@ fn number_of(element: &Element, name: &str) -> Result<u64, XmlError> {
     text.parse().map_err(|_| XmlError::Malformed(format!("{name} is not a number")))
 }
 
-/// A part that was uploaded, as the completion of its upload names it.
+/// An uploaded part, or a completed object, as CompleteMultipartUpload identifies it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartTag {
-    /// Entity tag with its quotes.
+    /// Entity tag, including its quotes.
     pub etag: String,
-    /// The checksum that it was uploaded with: algorithm and base64 value.
+    /// Checksum and its base64 value; `None` if there is none.
     pub checksum: Option<(BodyChecksum, String)>,
 }
 
-/// The element that carries a checksum in XML.
+/// Returns the name of the XML element that carries a checksum of this algorithm.
 pub fn checksum_element(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::Crc32 => "ChecksumCRC32",
@@ -114,7 +114,7 @@ pub fn checksum_element(algorithm: Algorithm) -> &'static str {
     }
 }
 
-/// The body of a CompleteMultipartUpload request for parts 1, 2, 3 and so on.
+/// Returns the body of a CompleteMultipartUpload request for `parts`, numbered from 1.
 pub fn complete_body(parts: &[PartTag]) -> String {
     let mut writer = XmlWriter::new("CompleteMultipartUpload");
     for (index, part) in parts.iter().enumerate() {
@@ -127,10 +127,10 @@ pub fn complete_body(parts: &[PartTag]) -> String {
     writer.finish()
 }
 
-/// Parses entity tag and checksum from a CompleteMultipartUploadResult.
+/// Parses the entity tag and the checksum from a CompleteMultipartUploadResult.
 ///
 /// # Errors
-/// When the answer is not XML.
+/// If the response is not XML.
 pub fn completed(body: &[u8]) -> Result<PartTag, XmlError> {
     let root = Element::parse(body)?;
     let checksum = Algorithm::ALL.into_iter().find_map(|a| {
@@ -142,7 +142,8 @@ pub fn completed(body: &[u8]) -> Result<PartTag, XmlError> {
     Ok(PartTag { etag: root.text_of("ETag").unwrap_or("").to_string(), checksum })
 }
 
-/// The body of a CreateBucket request; `None` where the request needs none. `zone` is that of a directory bucket.
+/// Returns the body of a CreateBucket request, or `None` if the region needs none. `zone` is the zone of a directory
+/// bucket, and `None` for other buckets.
 pub fn create_bucket_body(region: &str, zone: Option<&str>) -> Option<String> {
     let mut writer = XmlWriter::new("CreateBucketConfiguration");
     match zone {
@@ -159,29 +160,29 @@ pub fn create_bucket_body(region: &str, zone: Option<&str>) -> Option<String> {
     Some(writer.finish())
 }
 
-/// The upload id of an InitiateMultipartUploadResult.
+/// Parses the upload id from an InitiateMultipartUploadResult.
 ///
 /// # Errors
-/// When the answer is not such a document.
+/// If the response is not such a document.
 pub fn upload_id(body: &[u8]) -> Result<String, XmlError> {
     let root = Element::parse(body)?;
     let id = root.text_of("UploadId").filter(|id| !id.is_empty());
-    id.map(str::to_string).ok_or_else(|| XmlError::Malformed(format!("{} holds no UploadId", root.name)))
+    id.map(str::to_string).ok_or_else(|| XmlError::Malformed(format!("{} has no UploadId", root.name)))
 }
 
-/// One page of unfinished uploads.
+/// One page of a listing of unfinished multipart uploads.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Uploads {
-    /// Keys and upload ids.
+    /// Key and upload id of each upload.
     pub uploads: Vec<(String, String)>,
-    /// Token of the next page: key and upload id with a NUL between; `None` after the last.
+    /// Token of the next page: key and upload id, separated by NUL; `None` on the last page.
     pub next_token: Option<String>,
 }
 
-/// Reads a ListMultipartUploadsResult.
+/// Parses a ListMultipartUploadsResult.
 ///
 /// # Errors
-/// When the answer is not such a document.
+/// If the response is not such a document, has more than 10,000 uploads, or is truncated without a marker.
 pub fn uploads(body: &[u8]) -> Result<Uploads, XmlError> {
     let mut page = Uploads::default();
     let (mut truncated, mut key, mut id) = (false, String::new(), String::new());
@@ -193,35 +194,35 @@ pub fn uploads(body: &[u8]) -> Result<Uploads, XmlError> {
             "NextUploadIdMarker" => id = entry.text,
             _ => {}
         }
-        within_page(page.uploads.len())
+        check_page_size(page.uploads.len())
     })?;
     page.next_token = (truncated && !key.is_empty()).then(|| format!("{key}\0{id}"));
-    whole_or_more(truncated, page.next_token.as_ref())?;
+    check_next_token(truncated, page.next_token.as_ref())?;
     Ok(page)
 }
 
-/// One version of an object, or the marker of its deletion.
+/// One version of an object, or a delete marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
-    /// Key.
+    /// Key of the object.
     pub key: String,
-    /// Id; `null` for objects written without versioning.
+    /// Version id; `null` for objects written without versioning.
     pub id: String,
 }
 
-/// One page of versions.
+/// One page of a listing of object versions.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Versions {
-    /// Versions and delete markers.
+    /// Versions and delete markers, in the order in which the store sent them.
     pub versions: Vec<Version>,
-    /// Token of the next page: key and version id with a NUL between; `None` after the last.
+    /// Token of the next page: key and version id, separated by NUL; `None` on the last page.
     pub next_token: Option<String>,
 }
 
-/// Reads a ListVersionsResult.
+/// Parses a ListVersionsResult.
 ///
 /// # Errors
-/// When the answer is not such a document.
+/// If the response is not such a document, has more than 10,000 versions, or is truncated without a marker.
 pub fn versions(body: &[u8]) -> Result<Versions, XmlError> {
     let mut page = Versions::default();
     let (mut truncated, mut key, mut id) = (false, String::new(), String::new());
@@ -235,15 +236,15 @@ pub fn versions(body: &[u8]) -> Result<Versions, XmlError> {
             "NextVersionIdMarker" => id = entry.text,
             _ => {}
         }
-        within_page(page.versions.len())
+        check_page_size(page.versions.len())
     })?;
     page.next_token = (truncated && !key.is_empty()).then(|| format!("{key}\0{id}"));
-    whole_or_more(truncated, page.next_token.as_ref())?;
+    check_next_token(truncated, page.next_token.as_ref())?;
     Ok(page)
 }
 
-/// The body of a DeleteObjects request, quiet: only failures are answered. Each object is a key and, to delete one version for
-/// good, its id.
+/// Returns the body of a DeleteObjects request in quiet mode, in which the store reports only failures. Each object is a
+/// key and, to delete one version permanently, its version id.
 pub fn delete_many_body<'a>(objects: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut writer = XmlWriter::new("Delete");
     for (key, version) in objects {
@@ -257,10 +258,10 @@ pub fn delete_many_body<'a>(objects: impl Iterator<Item = (&'a str, Option<&'a s
     writer.finish()
 }
 
-/// The first failure that a DeleteObjects answer reports, if any.
+/// Returns the first failure that a DeleteObjects response reports, or `None` if there is none.
 ///
 /// # Errors
-/// When the answer is not XML.
+/// If the response is not XML.
 pub fn delete_many_failure(body: &[u8]) -> Result<Option<S3Error>, XmlError> {
     let root = Element::parse(body)?;
     Ok(root.child("Error").map(|error| {
@@ -279,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_a_page() {
+    fn a_listing_page_is_parsed() {
         let body = b"<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken>\
             <Contents><Key>a&amp;b</Key><Size>3</Size><ETag>&quot;x&quot;</ETag></Contents>\
             <CommonPrefixes><Prefix>p/</Prefix></CommonPrefixes></ListBucketResult>";
@@ -288,11 +289,11 @@ mod tests {
         assert_eq!((page.common_prefixes, page.next_token), (vec!["p/".to_string()], Some("t".to_string())));
         assert!(Listing::parse(b"<Other/>").is_err());
         let cut = b"<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>";
-        assert!(Listing::parse(cut).is_err(), "a page without its token looked like the last one");
+        assert!(Listing::parse(cut).is_err(), "a truncated page without a token is not the last page");
     }
 
     #[test]
-    fn uploads_and_versions_are_read_page_by_page() {
+    fn pages_of_uploads_and_versions_are_parsed() {
         let body = b"<ListMultipartUploadsResult><Upload><Key>a</Key><UploadId>1</UploadId></Upload><IsTruncated>true</IsTruncated>\
             <NextKeyMarker>a</NextKeyMarker><NextUploadIdMarker>1</NextUploadIdMarker></ListMultipartUploadsResult>";
         let page = uploads(body).unwrap();
@@ -306,11 +307,11 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_too_many_keys_is_refused() {
+    fn a_page_of_too_many_keys_is_rejected() {
         let one = "<Contents><Key>k</Key><Size>1</Size></Contents>";
         let page = |n: usize| format!("<ListBucketResult>{}</ListBucketResult>", one.repeat(n));
-        assert_eq!(Listing::parse(page(MOST_ENTRIES).as_bytes()).unwrap().objects.len(), MOST_ENTRIES);
-        assert!(Listing::parse(page(MOST_ENTRIES + 1).as_bytes()).is_err());
+        assert_eq!(Listing::parse(page(MAX_ENTRIES).as_bytes()).unwrap().objects.len(), MAX_ENTRIES);
+        assert!(Listing::parse(page(MAX_ENTRIES + 1).as_bytes()).is_err());
     }
 
     #[test]

@@ -1,12 +1,15 @@
-//! Numbers in requests: digits only. `str::parse` also accepts a sign, which no field of the S3 protocol has.
+//! Parsers for numbers in requests. They accept digits only; `str::parse` also accepts a sign, which no field of the S3
+//! protocol has.
 
-/// Parses an unsigned decimal number; `None` for a sign, a blank, no digit or more than 64 bits.
+/// Parses an unsigned decimal number. Returns `None` if the text is empty, contains a character that is not a digit, or
+/// exceeds 64 bits.
 pub fn decimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
 }
 
-/// Parses an unsigned hexadecimal number; `None` for a sign, a blank, no digit or more than 64 bits.
+/// Parses an unsigned hexadecimal number without a `0x` prefix. Returns `None` if the text is empty, contains a character
+/// that is not a hexadecimal digit, or exceeds 64 bits.
 pub fn hexadecimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_hexdigit());
     if digits { u64::from_str_radix(text, 16).ok() } else { None }
@@ -17,7 +20,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sign_is_no_digit() {
+    fn signs_blanks_and_prefixes_are_rejected() {
         assert_eq!(
             (decimal("0"), decimal("0010"), decimal("18446744073709551615")),
             (Some(0), Some(10), Some(u64::MAX))

@@ -1,50 +1,51 @@
-//! XML as S3 uses it: small documents without attributes that matter, read into a tree, written by hand.
+//! A parser and a writer for S3 XML: small documents without significant attributes.
 
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-/// Why a document was refused.
+/// An XML document that was rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum XmlError {
-    /// Not well-formed.
+    /// The document is not well-formed.
     #[error("malformed XML: {0}")]
     Malformed(String),
-    /// Nested deeper than any S3 document.
+    /// The document is nested deeper than any S3 document.
     #[error("XML nested deeper than {MAX_DEPTH} elements")]
     TooDeep,
-    /// More elements or text than any S3 document has.
+    /// The document has more elements or text than any S3 document.
     #[error("XML with more than {0}")]
     TooLarge(&'static str),
 }
 
-/// No S3 document comes near this depth; an attacker's does.
+/// Maximum nesting depth. No S3 document comes near it; a hostile one may exceed it.
 const MAX_DEPTH: usize = 16;
 
-/// Most elements of a document that is read into a tree. CompleteMultipartUpload of 10,000 parts with checksums has 70,000.
+/// Maximum number of elements in a document that is parsed into a tree. A CompleteMultipartUpload request of 10,000 parts
+/// with checksums has 70,000.
 const MAX_ELEMENTS: usize = 100_000;
 
-/// Most elements below one child of the root, where children are read one at a time. An object of a listing has about ten.
+/// Maximum number of elements below one child of the root. An object in a listing has about ten.
 const MAX_ELEMENTS_OF_CHILD: usize = 1_000;
 
-/// Most bytes of the text of one element.
+/// Maximum length of the text of one element, in bytes.
 const MAX_TEXT: usize = 64 << 10;
 
-/// One element: local name, text, children.
+/// An element: its local name, text and children.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Element {
     /// Name without its namespace prefix.
     pub name: String,
-    /// Character data directly inside, entities resolved.
+    /// Character data directly inside the element, with entities resolved.
     pub text: String,
-    /// Child elements in order.
+    /// Child elements in document order.
     pub children: Vec<Element>,
 }
 
 impl Element {
-    /// Reads a document and returns its root.
+    /// Parses a document and returns its root.
     ///
     /// # Errors
-    /// When it is not UTF-8, not well-formed, empty, or larger or deeper than any S3 document.
+    /// If the document is not UTF-8, not well-formed, empty, or larger or deeper than any S3 document.
     pub fn parse(document: &[u8]) -> Result<Element, XmlError> {
         let (mut children, mut elements) = (Vec::new(), 0);
         let root = Element::each_child(document, |_, child| {
@@ -58,11 +59,11 @@ impl Element {
         Ok(Element { children, ..root })
     }
 
-    /// Reads a document and hands each child of its root to `visit` with the root's name, so that never more than one child is in
-    /// memory; returns the root without its children.
+    /// Parses a document and calls `visit` with the root's name and each child of the root, so that only one child at a
+    /// time is in memory. Returns the root without its children.
     ///
     /// # Errors
-    /// As [`Element::parse`], and the errors of `visit`.
+    /// The errors of [`Element::parse`] and those of `visit`.
     pub fn each_child(
         document: &[u8],
         mut visit: impl FnMut(&str, Element) -> Result<(), XmlError>,
@@ -70,7 +71,7 @@ impl Element {
         let malformed = |e: &dyn std::fmt::Display| XmlError::Malformed(e.to_string());
         let text = std::str::from_utf8(document).map_err(|e| malformed(&e))?;
         let mut reader = Reader::from_str(text);
-        // The document itself, its root, and what is open below.
+        // The document itself, its root, and the open elements below the root.
         let mut stack = vec![Element::default()];
         let mut elements = 0;
         loop {
@@ -86,10 +87,10 @@ impl Element {
                 Event::Empty(tag) => Some(Element::named(tag.local_name().as_ref())?),
                 Event::End(_) => stack.pop(),
                 Event::Eof => break,
-                // Indentation between the children of the root.
+                // Skip indentation between the children of the root.
                 Event::Text(text) if stack.len() == 2 && text.xml10_content().trim().is_empty() => None,
                 other => {
-                    let top = stack.last_mut().ok_or_else(|| malformed(&"unbalanced"))?;
+                    let top = stack.last_mut().ok_or_else(|| malformed(&"unbalanced tags"))?;
                     top.add_text(&other)?;
                     None
                 }
@@ -97,20 +98,20 @@ impl Element {
             let Some(done) = closed else { continue };
             elements += 1;
             let depth = stack.len();
-            let parent = stack.last_mut().ok_or_else(|| malformed(&"unbalanced"))?;
+            let parent = stack.last_mut().ok_or_else(|| malformed(&"unbalanced tags"))?;
             if depth == 2 {
                 elements = 0;
                 visit(&parent.name, done)?;
             } else if elements > MAX_ELEMENTS_OF_CHILD {
-                return Err(XmlError::TooLarge("1,000 elements in one"));
+                return Err(XmlError::TooLarge("1,000 elements in one entry"));
             } else {
                 parent.children.push(done);
             }
         }
         if stack.len() != 1 {
-            return Err(malformed(&"it ends inside an element"));
+            return Err(malformed(&"the document ends inside an element"));
         }
-        stack.pop().and_then(|root| root.children.into_iter().next()).ok_or_else(|| malformed(&"it is empty"))
+        stack.pop().and_then(|root| root.children.into_iter().next()).ok_or_else(|| malformed(&"the document is empty"))
     }
 
     fn named(name: impl AsRef<str>) -> Result<Element, XmlError> {
@@ -121,7 +122,7 @@ impl Element {
         Ok(Element { name: name.to_string(), ..Element::default() })
     }
 
-    /// Adds the text of an event that is not a tag.
+    /// Appends the text of an event that is not a tag.
     fn add_text(&mut self, event: &Event<'_>) -> Result<(), XmlError> {
         let malformed = |e: &dyn std::fmt::Display| XmlError::Malformed(e.to_string());
         match event {
@@ -141,35 +142,35 @@ impl Element {
         if self.text.len() > MAX_TEXT { Err(XmlError::TooLarge("64 KiB of text")) } else { Ok(()) }
     }
 
-    /// Number of elements of the tree, this one included.
+    /// Returns the number of elements in the tree, including this one.
     fn elements(&self) -> usize {
         1 + self.children.iter().map(Element::elements).sum::<usize>()
     }
 
-    /// The first child of that name.
+    /// Returns the first child with this name.
     pub fn child(&self, name: &str) -> Option<&Element> {
         self.children.iter().find(|c| c.name == name)
     }
 
-    /// All children of that name.
+    /// Returns all children with this name.
     pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a Element> {
         self.children.iter().filter(move |c| c.name == name)
     }
 
-    /// The text of the first child of that name.
+    /// Returns the text of the first child with this name.
     pub fn text_of(&self, name: &str) -> Option<&str> {
         self.child(name).map(|c| c.text.as_str())
     }
 }
 
-/// Writes a document, element by element.
+/// A writer that builds a document element by element.
 pub struct XmlWriter {
     out: String,
     open: Vec<&'static str>,
 }
 
 impl XmlWriter {
-    /// Begins a document whose root carries the S3 namespace.
+    /// Starts a document whose root has the S3 namespace.
     pub fn new(root: &'static str) -> XmlWriter {
         let out = format!(
             "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{root} xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\">"
@@ -177,7 +178,7 @@ impl XmlWriter {
         XmlWriter { out, open: vec![root] }
     }
 
-    /// Begins a document without a namespace, as `Error` has none.
+    /// Starts a document without a namespace, such as `Error`.
     pub fn bare(root: &'static str) -> XmlWriter {
         XmlWriter { out: format!("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<{root}>"), open: vec![root] }
     }
@@ -201,14 +202,14 @@ impl XmlWriter {
         self
     }
 
-    /// Writes an element that holds text, escaped.
+    /// Writes an element that contains `value`, escaped.
     pub fn text(&mut self, name: &'static str, value: &str) -> &mut XmlWriter {
         self.open(name);
         escape_into(&mut self.out, value);
         self.close()
     }
 
-    /// Closes what is open and returns the document.
+    /// Closes all open elements and returns the document.
     pub fn finish(mut self) -> String {
         while !self.open.is_empty() {
             self.close();
@@ -217,7 +218,8 @@ impl XmlWriter {
     }
 }
 
-/// Appends text with the five entities and, as S3 does, control characters as numeric references.
+/// Appends text to `out`, with `&`, `<`, `>` and `"` replaced by entities and control characters by numeric references,
+/// as S3 does.
 fn escape_into(out: &mut String, text: &str) {
     use std::fmt::Write;
     for c in text.chars() {
@@ -239,7 +241,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_it_writes() {
+    fn a_written_document_parses_back() {
         let mut writer = XmlWriter::new("Root");
         writer.open("Item").text("Key", "a&b <c> \"d\"\r\n 日本 ").text("Empty", "").close();
         let document = writer.finish();
@@ -251,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_broken() {
+    fn broken_documents_are_rejected() {
         for bad in ["", "<a>", "<a></b>", "<a>&nope;</a>", "no xml"] {
             assert!(Element::parse(bad.as_bytes()).is_err(), "{bad}");
         }
@@ -260,9 +262,9 @@ mod tests {
         assert!(Element::parse(&[0xff, 0xfe]).is_err());
     }
 
-    /// 64 MiB of `<a/>` took 1.8 GB.
+    /// Regression test: parsing 64 MiB of `<a/>` took 1.8 GB of memory.
     #[test]
-    fn a_document_of_many_elements_is_refused_or_read_one_at_a_time() {
+    fn a_document_of_many_elements_is_rejected_or_read_one_at_a_time() {
         let many = format!("<r>{}</r>", "<a/>".repeat(MAX_ELEMENTS + 1));
         assert!(matches!(Element::parse(many.as_bytes()), Err(XmlError::TooLarge(_))));
         let mut seen = 0;

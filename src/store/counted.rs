@@ -179,6 +179,7 @@ struct Seeing<'a> {
     bytes: &'a Cell<u64>,
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Observer for Seeing<'_> {
     fn started(&mut self, at_ns: u64) {
         self.inner.started(at_ns);
@@ -231,6 +232,7 @@ impl Counted {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl Store for Counted {
     fn describe(&self) -> Description {
         self.inner.describe()

@@ -1,11 +1,13 @@
-//! A store is one place that holds objects; this is the seam between the instrument and what it measures.
+//! The interface to object stores: the boundary between Plimsoll and the systems that it measures.
 //!
-//! [`Store`] is shared by all workers and hands out [`Connection`]s: a connection is one connection's worth of a store, owned
-//! by one worker and used by one operation at a time, so nothing on the hot path is shared. A connection stamps its own
-//! times, because only it knows when the first byte of a request left and the last byte of an answer came.
-//! Behaviour is added by wrapping (`throttled`, `faulty`, `counted`), never by flags, and every implementation passes the
-//! one [`testing::conformance`] suite. It does no statistics and never retries on its own account, but for the one
-//! re-send of a request that a closed connection swallowed (law of measurement, 8).
+//! All workers share one [`Store`], which hands out [`Connection`]s. One worker owns a connection and runs one
+//! operation on it at a time, so the hot path shares nothing. A connection takes its own timestamps, because
+//! only it knows when the first byte of a request was sent and the last byte of a response was received.
+//!
+//! Wrappers (`counted`, `throttled`, `faulty`) add behaviour; flags do not. Every implementation passes the
+//! [`testing::conformance`] suite. A store computes no statistics and never retries, with one exception: it
+//! sends a request again if the reused connection had been closed before any byte of the response (law of
+//! measurement 8).
 
 use std::future::Future;
 use std::ops::Range;
@@ -38,7 +40,7 @@ use crate::net::limits::MOST_ANSWER_BYTES;
 use crate::provider::Profile;
 use crate::provider::calls::Call;
 
-/// A future of one worker's thread.
+/// A boxed future that stays on its worker's thread (it is not `Send`).
 pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// One request to a store.
@@ -46,96 +48,96 @@ pub type Local<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 pub enum Request<'a> {
     /// Writes an object.
     Put {
-        /// Key.
+        /// Key of the object.
         key: &'a str,
-        /// Content.
+        /// Content of the object.
         body: Body,
     },
     /// Reads an object, or a range of its bytes.
     Get {
-        /// Key.
+        /// Key of the object.
         key: &'a str,
-        /// Half-open byte range.
+        /// Half-open byte range to read; `None` for the whole object.
         range: Option<Range<u64>>,
     },
-    /// Reads an object's size and tag.
+    /// Reads an object's size and entity tag.
     Head {
-        /// Key.
+        /// Key of the object.
         key: &'a str,
     },
     /// Lists one page of keys.
     List {
-        /// Only keys that begin so.
+        /// Prefix of the keys to list.
         prefix: &'a str,
-        /// Only keys after this one; empty for all.
+        /// Key after which the listing starts; empty to list from the first key.
         start_after: &'a str,
-        /// Token of the page before; empty for the first.
+        /// Continuation token from the previous page; empty for the first page.
         token: &'a str,
-        /// Keys per page, at most 1,000.
+        /// Maximum number of keys per page, at most 1,000.
         max_keys: u32,
     },
-    /// Deletes an object; one that is not there is no error.
+    /// Deletes an object. A missing object is not an error.
     Delete {
-        /// Key, with the proof that it is ours.
+        /// Key, with proof that Plimsoll owns it.
         key: OwnedKey<'a>,
     },
-    /// Deletes up to 1,000 objects in one request.
+    /// Deletes up to 1,000 objects, in one request if the store's API allows it.
     DeleteMany {
-        /// Keys, with the proof that they are ours.
+        /// Keys, with proof that Plimsoll owns them.
         keys: OwnedKeys<'a>,
     },
-    /// Lists one page of versions and delete markers, where the store keeps versions.
+    /// Lists one page of object versions and delete markers, if the store keeps versions.
     ListVersions {
-        /// Only keys that begin so.
+        /// Prefix of the keys to list.
         prefix: &'a str,
-        /// Token of the page before; empty for the first.
+        /// Continuation token from the previous page; empty for the first page.
         token: &'a str,
     },
-    /// Deletes up to 1,000 versions for good.
+    /// Permanently deletes up to 1,000 object versions.
     DeleteVersions {
-        /// Versions, with the proof that they are ours.
+        /// Versions, with proof that Plimsoll owns them.
         versions: OwnedVersions<'a>,
     },
-    /// Begins a multipart upload.
+    /// Starts a multipart upload.
     CreateMultipart {
-        /// Key of the object to be.
+        /// Key of the object to create.
         key: &'a str,
     },
-    /// Writes one part.
+    /// Writes one part of a multipart upload.
     UploadPart {
-        /// Key of the object to be.
+        /// Key of the object to create.
         key: &'a str,
-        /// The upload, as its creation named it.
+        /// Upload ID from the reply to [`Request::CreateMultipart`].
         upload_id: &'a str,
-        /// Number of the part, from 1.
+        /// Part number, starting at 1.
         number: u32,
-        /// Content.
+        /// Content of the part.
         body: Body,
     },
-    /// Makes the object of its parts.
+    /// Completes a multipart upload: the store assembles the object from its parts.
     CompleteMultipart {
-        /// Key.
+        /// Key of the object to create.
         key: &'a str,
-        /// The upload.
+        /// Upload ID from the reply to [`Request::CreateMultipart`].
         upload_id: &'a str,
-        /// Parts 1, 2, 3 and so on.
+        /// Tags of all parts, in order from part 1.
         parts: &'a [PartTag],
     },
-    /// Gives an upload up and frees its parts.
+    /// Aborts a multipart upload and frees its parts.
     AbortMultipart {
-        /// Key, with the proof that it is ours.
+        /// Key, with proof that Plimsoll owns it.
         key: OwnedKey<'a>,
-        /// The upload.
+        /// Upload ID of the multipart upload.
         upload_id: &'a str,
     },
-    /// Lists one page of uploads that are neither completed nor aborted.
+    /// Lists one page of the multipart uploads that are neither completed nor aborted.
     ListUploads {
-        /// Only keys that begin so.
+        /// Prefix of the keys to list.
         prefix: &'a str,
-        /// Token of the page before; empty for the first.
+        /// Continuation token from the previous page; empty for the first page.
         token: &'a str,
     },
-    /// Asks whether the bucket is there and may be used.
+    /// Checks that the bucket exists and is accessible.
     CheckBucket,
     /// Creates the bucket.
     CreateBucket,
@@ -144,7 +146,7 @@ pub enum Request<'a> {
 }
 
 impl Request<'_> {
-    /// Which request of the S3 API does the same: what providers charge by.
+    /// Returns the corresponding S3 API request, which determines what providers charge.
     pub fn call(&self) -> Call {
         match self {
             Request::Put { .. } => Call::PutObject,
@@ -153,7 +155,7 @@ impl Request<'_> {
             Request::List { .. } => Call::ListObjects,
             Request::Delete { .. } => Call::DeleteObject,
             Request::DeleteMany { .. } | Request::DeleteVersions { .. } => Call::DeleteObjects,
-            // Providers charge a listing of versions as one of objects.
+            // Providers charge a listing of versions like a listing of objects.
             Request::ListVersions { .. } => Call::ListObjects,
             Request::CreateMultipart { .. } => Call::CreateMultipartUpload,
             Request::UploadPart { .. } => Call::UploadPart,
@@ -166,61 +168,66 @@ impl Request<'_> {
         }
     }
 
-    /// Whether sending it twice has the effect of sending it once.
+    /// Returns true if sending the request twice has the same effect as sending it once.
     pub fn is_idempotent(&self) -> bool {
         use Request::{CompleteMultipart, CreateBucket, CreateMultipart, DeleteBucket};
         !matches!(self, CreateBucket | DeleteBucket | CreateMultipart { .. } | CompleteMultipart { .. })
     }
 }
 
-/// What the connection tells while an operation runs.
+/// Callbacks that a connection invokes during an operation, and per-operation options that it reads.
 pub trait Observer {
-    /// The request is prepared and is about to go out: the operation's start, on the monotonic clock.
+    /// Receives the operation's start in nanoseconds on the monotonic clock. The request is prepared but not
+    /// yet sent.
     fn started(&mut self, at_ns: u64) {
         let _ = at_ns;
     }
 
-    /// The next piece of the object's content.
+    /// Receives the next piece of the object's content.
     ///
     /// # Errors
-    /// The offset of the first wrong byte; the operation then fails as [`ErrorClass::Corrupt`].
+    /// Returns the offset of the first wrong byte; the operation then fails with [`ErrorClass::Corrupt`].
     fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
         let _ = data;
         Ok(())
     }
 
-    /// Whether a whole object that is read shall be held against the checksum that the store keeps of it, where it keeps one.
+    /// Returns true if a read of a whole object must be verified against the store's checksum, if the store has
+    /// one.
     fn wants_checksum(&self) -> bool {
         false
     }
 
-    /// The checksum that an upload shall bear, instead of the one that its store is set to.
+    /// Returns the checksum to send with an upload; `None` uses the checksum configured for the store.
     fn checksum(&self) -> Option<BodyChecksum> {
         None
     }
 
-    /// Further headers for the request, lower case, where its store speaks S3: conditions, checksums of one's own.
+    /// Returns additional request headers with lower-case names, such as conditions and checksums. Only S3
+    /// stores send them.
     fn headers(&self) -> &[(&'static str, String)] {
         &[]
     }
 
-    /// Size of the object that a whole read will bring, where it is known.
+    /// Returns the expected size of the object in bytes; `None` if it is unknown.
     fn expects(&self) -> Option<u64> {
         None
     }
 
-    /// A mark that the request carries to the server's log, where the run is held against it.
+    /// Returns the tag that the request carries into the server's access log, so that the log can be compared
+    /// with the run.
     fn tag(&self) -> Option<&str> {
         None
     }
 }
 
-/// An observer that looks away.
+/// An observer that does nothing.
 pub struct Ignore;
 
 impl Observer for Ignore {}
 
-/// An observer that keeps the content, for small objects and tests: up to 16 MiB, beyond which the content counts as corrupt.
+/// An observer that keeps the content in memory, for small objects and tests. Content beyond 16 MiB counts as
+/// corrupt.
 #[derive(Default)]
 pub struct Collect(pub Vec<u8>);
 
@@ -234,31 +241,33 @@ impl Observer for Collect {
     }
 }
 
-/// The times of one operation, all on the monotonic clock in nanoseconds; 0 where there is none.
+/// Timestamps and durations of one operation, in nanoseconds of the monotonic clock; 0 if the event did not
+/// happen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timings {
-    /// Just before the request went out (after signing and hashing).
+    /// Time just before the request is sent, after signing and hashing.
     pub start_ns: u64,
-    /// First byte of the answer.
+    /// Time of the first byte of the response.
     pub first_byte_ns: u64,
-    /// First byte of the object's content: sent for a put, received for a get.
+    /// Time of the first byte of the object's content: sent for a put, received for a get.
     pub body_first_ns: u64,
-    /// Last byte of the object's content.
+    /// Time of the last byte of the object's content.
     pub body_last_ns: u64,
-    /// Last byte of the answer: the operation's end.
+    /// Time of the last byte of the response, which ends the operation.
     pub end_ns: u64,
-    /// Time the TCP handshake took, when this operation made a connection.
+    /// Total duration of the operation's TCP handshakes; 0 if it opened no connection.
     pub connect_ns: u64,
-    /// Time the TLS handshake took, when this operation made a connection.
+    /// Total duration of the operation's TLS handshakes; 0 if it opened no TLS connection.
     pub tls_ns: u64,
-    /// Connections made.
+    /// Number of connections opened.
     pub connections: u32,
-    /// Requests sent again because the reused connection had been closed under them.
+    /// Number of requests sent again because the reused connection had been closed, plus resumptions of a
+    /// resumable upload.
     pub reconnects: u32,
 }
 
 impl Timings {
-    /// Adds the connections that an earlier request of the same operation made.
+    /// Adds the connections and reconnects of an earlier request of the same operation.
     pub fn add_connections(&mut self, earlier: &Timings) {
         self.connections += earlier.connections;
         self.reconnects += earlier.reconnects;
@@ -267,66 +276,68 @@ impl Timings {
     }
 }
 
-/// What a successful operation brought.
+/// The result of a successful operation.
 #[derive(Debug, Default)]
 pub struct Reply {
-    /// Object bytes delivered: sent for a put, received for a get.
+    /// Object bytes transferred: sent for a put, received for a get.
     pub bytes: u64,
-    /// When.
+    /// Times of the operation.
     pub timings: Timings,
-    /// Entity tag with its quotes, where the store gave one.
+    /// Entity tag with its quotes (the object's generation for Google Cloud Storage); `None` if the store sent
+    /// none.
     pub etag: Option<String>,
-    /// Checksum that a part was sent with, or that the store tells of a finished object.
+    /// Checksum sent with an upload, or reported by the store for a completed multipart upload.
     pub checksum: Option<(BodyChecksum, String)>,
-    /// What the caches on its way say of the answer.
+    /// Status that the caches on the path report for a read through a URL; `None` if no cache reports one.
     pub cache: Option<web::cache::CacheStatus>,
-    /// Object size that a head reported.
+    /// Object size in bytes, for a head.
     pub size: Option<u64>,
-    /// The page, for a list.
+    /// Page of keys, for a list.
     pub listing: Option<Listing>,
-    /// Name of the multipart upload that was begun.
+    /// ID of the multipart upload, for its creation.
     pub upload_id: Option<String>,
-    /// Unfinished multipart uploads: keys and upload ids.
+    /// Unfinished multipart uploads, as pairs of key and upload ID.
     pub uploads: Vec<(String, String)>,
     /// Versions and delete markers, for a list of versions.
     pub versions: Vec<Version>,
-    /// Token of the next page of uploads or versions; `None` after the last.
+    /// Continuation token of the next page of uploads or versions; `None` after the last page.
     pub next_token: Option<String>,
-    /// The store's clock (`Date` header) when it answered a list, in Unix seconds.
+    /// The store's clock (`Date` header) in its response to a list, in Unix seconds.
     pub store_clock_s: Option<i64>,
-    /// Requests that were made beside the one of its own kind, where a store takes several for one operation.
+    /// Additional requests that the store made for this operation, for billing.
     pub also: Vec<Call>,
 }
 
-/// What a run records about a store; it holds no secret.
+/// Facts about a store that a run records. They contain no secrets.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Description {
-    /// The store as the user wrote it, without credentials.
+    /// The store's URL as the user wrote it, without credentials.
     pub url: String,
-    /// Kind of store: `aws-s3`, `generic`, `memory`.
+    /// Name of the provider or kind of store, such as `aws-s3`, `generic` or `memory`.
     pub provider: String,
-    /// Endpoint, `scheme://host:port`; empty where there is none.
+    /// Endpoint as `scheme://host:port`, or the directory of a file store; empty if there is none.
     pub endpoint: String,
-    /// Addresses in use.
+    /// Socket addresses that the endpoint resolves to.
     pub addresses: Vec<String>,
-    /// What the signature covers, for people: `signed payload`, `unsigned payload`, `none`.
+    /// Signing method in words, such as `signed payload`, `unsigned payload` or `none`; for a directory, the
+    /// steps of a put.
     pub signing: String,
 }
 
-/// What a store can do, and how. What it cannot is refused before a run, never left out of it.
+/// The features of a store. Plimsoll refuses a run that needs a missing feature before the run starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Puts and deletes objects.
+    /// True if objects can be put and deleted.
     pub writes: bool,
-    /// Lists keys.
+    /// True if keys can be listed.
     pub lists: bool,
-    /// Lists keys in their order, and from any key on.
+    /// True if keys are listed in key order and a listing can start after any key.
     pub start_after: bool,
-    /// Reads ranges.
+    /// True if byte ranges of objects can be read.
     pub ranges: bool,
-    /// Takes objects in parts.
+    /// True if multipart uploads are supported.
     pub multipart: bool,
-    /// Most bytes of an object, where the store says so itself.
+    /// Maximum object size in bytes; `None` if the provider's rules for puts and parts determine it.
     pub most_bytes: Option<u64>,
 }
 
@@ -343,68 +354,70 @@ impl Default for Capabilities {
     }
 }
 
-/// A request that is no operation's: it was made on the store's own account and is counted apart.
+/// A request that the store makes for itself, such as for a session. It belongs to no operation and is counted
+/// separately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackgroundRequest {
-    /// What it was for: `CreateSession`.
+    /// Kind of request: `CreateSession` or `token`.
     pub what: &'static str,
-    /// When it began, on the monotonic clock.
+    /// Start time, in nanoseconds of the monotonic clock.
     pub began_ns: u64,
-    /// How long it took, in nanoseconds.
+    /// Duration in nanoseconds.
     pub took_ns: u64,
-    /// Why it failed.
+    /// Error message; `None` if the request succeeded.
     pub error: Option<String>,
 }
 
-/// One place that holds objects.
+/// A place that holds objects: a bucket, a table, a directory, or objects behind a URL.
 pub trait Store: Send + Sync {
-    /// What to record about it.
+    /// Returns the facts that a run records about the store.
     fn describe(&self) -> Description;
 
-    /// Connection number `index`. It connects with its first operation.
+    /// Creates connection number `index`, which connects when it executes its first operation.
     fn connection(&self, index: usize) -> Box<dyn Connection>;
 
-    /// The prefix under which the user lets runs write; empty or ending in `/`.
+    /// Returns the key prefix that the user gave for runs; empty or ending in `/`.
     fn prefix(&self) -> &str {
         ""
     }
 
-    /// The bucket, directory or table that it is; empty where there is none.
+    /// Returns the name of the bucket, directory or table; empty if the store has none.
     fn container(&self) -> &str {
         ""
     }
 
-    /// What it can do.
+    /// Returns the features that the store supports.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
     }
 
-    /// The key of the one object that it is, where it is no more than that.
+    /// Returns the key of the store's only object, if the store is a single object.
     fn only_object(&self) -> Option<&str> {
         None
     }
 
-    /// What is known of its provider.
+    /// Returns the profile of the store's provider; `None` if the store has no profile.
     fn profile(&self) -> Option<&Profile> {
         None
     }
 
-    /// Requests made so far on its own account, in order.
+    /// Returns the background requests made so far, in order.
     fn background_requests(&self) -> Vec<BackgroundRequest> {
         Vec::new()
     }
 
-    /// Takes away what deleted objects under `prefix` leave behind and no request reaches: empty directories, and temporary files of
+    /// Removes leftovers under `prefix` that no request can delete: empty directories, and temporary files of
     /// process `process`.
     fn tidy(&self, prefix: &str, process: u32) {
         let _ = (prefix, process);
     }
 }
 
-/// One connection's worth of a store.
+/// A connection slot of a store. It executes one operation at a time and keeps its network connection between
+/// operations.
 pub trait Connection {
-    /// Does one operation. The future may be dropped at any time (a deadline); the connection then opens a new
-    /// connection for the next one.
+    /// Executes one operation. The caller may drop the future at any time, for example at a deadline; the next
+    /// operation then uses a new network connection.
     fn execute<'a>(
         &'a mut self,
         request: Request<'a>,

@@ -1,4 +1,5 @@
-//! The shape of `result.json`, schema number 1 (`schema/result.schema.json`). Field names carry their units and are the contract.
+//! Types of `result.json`, schema number 1 (`schema/result.schema.json`). Field names include their units and
+//! are a stable interface.
 
 use std::collections::BTreeMap;
 
@@ -17,13 +18,13 @@ pub const SCHEMA: u32 = 1;
 pub struct RunResult {
     /// Schema number: 1.
     pub schema: u32,
-    /// Which run.
+    /// Identity and provenance of the run.
     pub run: RunInfo,
-    /// What the instrument used.
+    /// Resources that Plimsoll itself used.
     pub client: ClientInfo,
     /// One entry per store, phase, repeat, block, step and operation.
     pub windows: Vec<Window>,
-    /// One entry per ramp and operation: where it led.
+    /// Plateau and knee, one entry per ramp and operation.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ramps: Vec<RampFigures>,
     /// One entry per store and sweep.
@@ -32,23 +33,23 @@ pub struct RunResult {
     /// One entry per loop of `plimsoll sync`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sync: Vec<SyncLoop>,
-    /// Requests that stores made on their own account.
+    /// Requests that Plimsoll sends besides the operations, such as those for sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub background_requests: Vec<BackgroundRequests>,
-    /// What a search for the highest rate within objectives came to.
+    /// Result of the search for the highest rate that meets the objectives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knee: Option<KneeFigures>,
-    /// What the run cost, one entry per store whose provider has prices.
+    /// Cost of the run, one entry per store whose provider has prices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost: Vec<CostFigures>,
-    /// What the figures of the measured phases are known to lie between; blocks and repeats as one.
+    /// Figures of the measured phases with their 95% confidence intervals; blocks and repeats are merged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub confidence: Vec<Judged>,
 }
 
 impl RunResult {
-    /// Returns the stores with windows in the order in which the experiment lists them, whichever ran first; a store that the list lacks
-    /// comes last.
+    /// Returns the stores that have windows, in the order in which the experiment lists them; stores that it
+    /// does not list come last.
     pub fn stores(&self) -> Vec<&str> {
         let mut out: Vec<&str> = Vec::new();
         let measured = |store: &&str| self.windows.iter().any(|w| w.store == **store);
@@ -62,152 +63,153 @@ impl RunResult {
     }
 }
 
-/// What a run cost at one store: every request that was made there, preparation and clean-up included. Amounts are decimals, written as
-/// strings because they are exact.
+/// Cost of a run at one store. Includes every request sent there, also those of preparation and clean-up.
+/// Amounts are decimal strings because they are exact.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CostFigures {
-    /// The store as written.
+    /// URL of the store as the user wrote it, without credentials.
     pub store: String,
-    /// Whose prices: a name from `plimsoll list prices`.
+    /// Name of the price list, from `plimsoll list prices`.
     pub provider: String,
-    /// Region of the prices.
+    /// Region that the prices apply to.
     pub region: String,
-    /// Date of the prices.
+    /// Date on which the prices were read.
     pub as_of: String,
-    /// Whether the store is not that provider's, but was told to be taken for it.
+    /// True if the store is not the provider's own, but is billed at its prices.
     pub emulated: bool,
-    /// What it was estimated to cost beforehand, as far as that could be known.
+    /// Cost estimated before the run. Null if there was no estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_usd: Option<String>,
-    /// What it cost.
+    /// Total cost in US dollars.
     pub total_usd: String,
-    /// What is charged.
+    /// Line items of the bill.
     pub lines: Vec<CostLine>,
-    /// What was taken for granted, and what has no price.
+    /// Assumptions, and usage that has no known price.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
-/// One line of a run's cost.
+/// One line item of a run's cost.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct CostLine {
-    /// What is charged.
+    /// Billed item, such as a class of requests.
     pub item: String,
-    /// How many units.
+    /// Number of units.
     pub quantity: String,
-    /// The unit.
+    /// Unit of `quantity`.
     pub unit: String,
-    /// Price of one.
+    /// Price of one unit, in US dollars.
     pub unit_price_usd: String,
-    /// What the line comes to.
+    /// Amount of this line, in US dollars.
     pub amount_usd: String,
-    /// Where the price comes from.
+    /// URL from which the price was read.
     pub source: String,
-    /// When it was read there.
+    /// Date on which the price was read.
     pub as_of: String,
-    /// `high`, `medium` or `low`.
+    /// Confidence in the price: `high`, `medium` or `low`.
     pub confidence: String,
 }
 
-/// Requests that a store made on its own account, such as those for sessions; they belong to no operation.
+/// Requests that Plimsoll sends besides the operations, such as those for sessions.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct BackgroundRequests {
-    /// The store as written.
+    /// URL of the store as the user wrote it, without credentials.
     pub store: String,
-    /// What they were for: `CreateSession`.
+    /// Purpose of the requests, such as `CreateSession`.
     pub what: String,
-    /// How many there were.
+    /// Number of requests.
     pub calls: u64,
-    /// How many of them failed.
+    /// Number of requests that failed.
     pub failed: u64,
-    /// Time of the first.
+    /// Duration of the first request, in milliseconds.
     pub first_ms: f64,
-    /// Mean time.
+    /// Mean duration, in milliseconds.
     pub mean_ms: f64,
-    /// Longest time.
+    /// Longest duration, in milliseconds.
     pub max_ms: f64,
 }
 
-/// How objects are uploaded in parts.
+/// Settings of multipart uploads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct UploadFigures {
-    /// Bytes of an object, where all have the same.
+    /// Size of an object in bytes. Null if sizes differ.
     pub object_bytes: Option<u64>,
-    /// Bytes of a part.
+    /// Size of a part in bytes.
     pub part_bytes: u64,
-    /// Parts of one object on their way at once.
+    /// Parts of one object uploaded concurrently.
     pub parts_in_flight: u64,
-    /// Checksum that each part bears, as the experiment asks for it.
+    /// Checksum sent with each part, as named in the experiment. Null if none.
     pub checksum: Option<String>,
-    /// How uploads are held against what was sent: `off`, `on`, `readback`.
+    /// Verification of uploads: `off`, `on` or `readback`.
     pub verify: String,
-    /// The sweep that it is a point of.
+    /// Name of the sweep that this setting belongs to. Null outside a sweep.
     pub sweep: Option<String>,
 }
 
 /// One setting of a sweep.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepPoint {
-    /// Bytes of a part.
+    /// Size of a part in bytes.
     pub part_bytes: u64,
-    /// Parts of one object on their way at once.
+    /// Parts of one object uploaded concurrently.
     pub parts_in_flight: u64,
-    /// Uploads.
+    /// Number of uploads, failed ones included.
     pub uploads: u64,
-    /// Of those, failed.
+    /// Number of failed uploads.
     pub failed: u64,
-    /// Requests made.
+    /// Number of requests sent, retries included.
     pub requests: u64,
-    /// Of those, made again.
+    /// Number of retried requests.
     pub retries: u64,
-    /// Median time of an upload; the mean where there are too few for a median.
+    /// Median time of an upload, in seconds; the mean if there are too few uploads for a median.
     pub median_s: Option<f64>,
-    /// Object bytes in that time, per second.
+    /// Object size divided by `median_s`, in bytes per second. Null if object sizes differ.
     pub bytes_per_s: Option<f64>,
 }
 
-/// What a sweep of part sizes and parts in flight came to.
+/// Results of a sweep over part sizes and parts in flight.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SweepFigures {
-    /// The store as written.
+    /// URL of the store as the user wrote it, without credentials.
     pub store: String,
-    /// Name of the phase that was swept.
+    /// Name of the swept phase.
     pub sweep: String,
-    /// Its points that the store takes.
+    /// Settings that the store accepts, with their results.
     pub points: Vec<SweepPoint>,
-    /// The point to use: of those that lost no upload and are within 5% of the fastest, the one with the least in flight.
+    /// Recommended setting: of those without a failed upload and within 5% of the fastest, the one with the
+    /// fewest bytes in flight. Null if every setting lost an upload.
     pub recommended: Option<SweepPoint>,
 }
 
-/// One loop of `plimsoll sync`: everything moved once, by one client.
+/// One loop of `plimsoll sync`: one client transfers all files once.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct SyncLoop {
-    /// The store as written.
+    /// URL of the store as the user wrote it, without credentials.
     pub store: String,
-    /// `up` or `down`.
+    /// Direction of the transfer: `up` or `down`.
     pub direction: String,
-    /// `plimsoll`, or another tool.
+    /// Name of the client: `plimsoll` or another tool.
     pub client: String,
     /// Number of the loop, from 0.
     pub repeat: u32,
-    /// Wall time of the loop.
+    /// Wall-clock time of the loop, in seconds.
     pub wall_s: f64,
-    /// CPU time of the client.
+    /// CPU time of the client, in seconds.
     pub cpu_s: f64,
-    /// Files moved.
+    /// Number of files transferred.
     pub objects: u64,
-    /// Their bytes.
+    /// Total size of the files in bytes.
     pub bytes: u64,
-    /// Files per second.
+    /// Files transferred per second.
     pub objects_per_s: f64,
-    /// Bytes per second.
+    /// Bytes transferred per second.
     pub bytes_per_s: f64,
 }
 
-/// Where a ramp led.
+/// Plateau and knee of one ramp.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RampFigures {
-    /// The store as written.
+    /// URL of the store as the user wrote it, without credentials.
     pub store: String,
     /// Name of the phase.
     pub phase: String,
@@ -215,19 +217,19 @@ pub struct RampFigures {
     pub repeat: u32,
     /// Kind of operation.
     pub operation: String,
-    /// Steps that count.
+    /// Number of steps that were measured.
     pub steps: u32,
-    /// Why there are no more.
+    /// Reason why the ramp ended.
     pub ended: String,
-    /// Whether the plateau rule holds somewhere along its steps.
+    /// True if the plateau rule was met at one of the steps.
     #[serde(default)]
     pub reached: bool,
-    /// Mean throughput of the steps within 5% of the best one, where content moves.
+    /// Mean throughput of the steps within 5% of the best one. Null if the operation transfers no content.
     pub plateau_bytes_per_s: Option<f64>,
-    /// The same in operations per second.
+    /// Mean rate of those steps, in operations per second.
     pub plateau_per_s: f64,
-    /// Operations in flight at which the plateau begins (asymptotic bounds, see docs/method.md); null without a plateau, and where the
-    /// first step is on it already.
+    /// Operations in flight at which the plateau begins (asymptotic bounds, see docs/method.md). Null without a
+    /// plateau, and if the first step is already on it.
     pub knee_in_flight: Option<f64>,
 }
 
@@ -236,206 +238,209 @@ pub struct RampFigures {
 pub struct ShardInfo {
     /// Number of the shard, from 1.
     pub shard: u64,
-    /// Number of shards.
+    /// Number of shards in the run.
     pub of: u64,
     /// Run id of the shard.
     pub run: String,
-    /// When it was meant to begin measuring, in Unix seconds.
+    /// Planned start of measurement, in Unix seconds.
     pub start_at_unix_s: f64,
-    /// How late its first window began by its own clock, in seconds.
+    /// Delay of its first window after the planned start by its own clock, in seconds.
     pub start_late_s: Option<f64>,
-    /// Store's clock minus its own, in seconds; the Date header has whole seconds, so within one.
+    /// Store's clock minus the host's clock, in seconds; accurate to one second because the Date header has
+    /// whole seconds.
     pub clock_offset_s: Option<f64>,
-    /// Its clock minus the reference clock, in seconds, where `--clock-offset` said so.
+    /// Host's clock minus the reference clock, in seconds, as given with `--clock-offset`.
     pub host_offset_s: Option<f64>,
-    /// Shards that had prepared their objects when it began; fewer than `of` means that reads may have missed some.
+    /// Number of shards that had prepared their objects when this one began. If it is less than `of`, reads may
+    /// have missed objects.
     pub prepared: Option<u64>,
-    /// Whether it was cut short.
+    /// True if the shard did not run to its end.
     pub partial: bool,
 }
 
-/// Which run.
+/// Identity and provenance of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct RunInfo {
-    /// Identity, and name of its directory.
+    /// Id of the run, and name of its directory.
     pub id: String,
     /// Name of the experiment.
     pub experiment: String,
     /// Seed of everything random.
     pub seed: u64,
-    /// Stores in the order in which the experiment lists them; windows are in the order in which they ran.
+    /// URLs of the stores in the experiment's order. Windows are in the order in which they ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stores: Vec<String>,
-    /// When it began, RFC 3339.
+    /// Start time, RFC 3339.
     pub started_at: String,
     /// Version of Plimsoll.
     pub version: String,
-    /// Whether it was cut short: interrupted, killed, or a phase failed.
+    /// True if the run did not complete: it was interrupted or killed, or a phase failed.
     pub partial: bool,
-    /// What is missing from a merged run or may be wrong with it: shards that never came, late ones, clocks that disagree.
+    /// Defects of a merged run: missing shards, late shards, clocks that disagree. Null if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub degraded: Option<String>,
-    /// What was done differently on one store than on others, and which documented limits it will meet.
+    /// Settings that differ between stores, and documented limits that the run will reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The shards that it consists of; one when it is a shard itself.
+    /// Shards of the run; one entry if the run is itself a shard.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<ShardInfo>,
-    /// Where it came from, when it was not measured by Plimsoll.
+    /// Source of an imported run. Null if Plimsoll measured the run itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub imported: Option<String>,
 }
 
-/// What the instrument used.
+/// Resources that Plimsoll itself used.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientInfo {
-    /// From where it was measured.
+    /// Location of the client, from `--vantage`; may be empty.
     pub vantage: String,
-    /// Worker threads.
+    /// Number of worker threads.
     pub workers: usize,
-    /// CPU time of the process, user and system, in the measured windows.
+    /// CPU time of the process (user and system) in the measured windows, in seconds.
     pub cpu_seconds: f64,
-    /// The same per operation.
+    /// CPU time per operation, in microseconds.
     pub cpu_us_per_operation: f64,
-    /// Largest resident set.
+    /// Peak resident set size in bytes.
     pub peak_rss_bytes: u64,
 }
 
-/// The figures of one operation in one phase on one store.
+/// Results of one kind of operation in one window of a phase on one store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
-    /// The store as written.
+    /// URL of the store as the user wrote it, without credentials.
     pub store: String,
-    /// Its provider.
+    /// Provider of the store.
     pub provider: String,
     /// Name of the phase.
     pub phase: String,
-    /// `prepare`, `warmup` or `measure`.
+    /// Role of the phase: `prepare`, `warmup` or `measure`.
     pub role: String,
     /// Repeat of the phase, from 0.
     pub repeat: u32,
-    /// Block of interleaving, from 0.
+    /// Block of an interleaved run, from 0.
     pub block: u32,
     /// Step of a ramp, from 0.
     #[serde(default)]
     pub step: Option<u32>,
-    /// When the window began by the client's clock, in Unix seconds.
+    /// Start of the window by the client's clock, in Unix seconds.
     #[serde(default)]
     pub start_unix_s: f64,
-    /// How objects are uploaded, where they go in parts.
+    /// Settings of multipart uploads. Null if objects are not uploaded in parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<UploadFigures>,
-    /// Group of keys, where the experiment tells groups apart.
+    /// Group of keys. Null if the experiment does not distinguish groups.
     pub key_group: Option<String>,
     /// Kind of operation.
     pub operation: String,
-    /// `closed` or `open`.
+    /// Kind of loop: `closed` or `open`.
     #[serde(rename = "loop")]
     pub loop_: String,
-    /// Operations in flight of a closed loop, limit of an open one.
+    /// Operations in flight of a closed loop; in-flight limit of an open loop.
     pub concurrency: usize,
     /// Operations intended per second; open loops only.
     pub offered_per_s: Option<f64>,
-    /// Operations answered well inside the window, per second.
+    /// Successful operations that ended inside the window, per second.
     pub achieved_per_s: f64,
-    /// Whether the store (or the client) could not keep up; open loops only.
+    /// True if the store or the client could not keep up with the offered rate; open loops only.
     pub saturated: bool,
-    /// Length of the window.
+    /// Length of the window, in seconds.
     pub window_s: f64,
-    /// Operations that belong to the window, however they ended.
+    /// Operations that belong to the window, successful or not.
     pub operations: u64,
-    /// Requests made for them.
+    /// Requests sent for these operations.
     pub attempts: u64,
-    /// Of those, the ones that were made again after a failure.
+    /// Requests sent again after a failure.
     #[serde(default)]
     pub retries: u64,
     /// Object bytes delivered inside the window.
     pub bytes: u64,
-    /// Operations whose response time is only known to exceed what was waited.
+    /// Operations whose response time is known only to exceed the time waited.
     pub censored: u64,
-    /// Connections made.
+    /// Number of connections opened.
     pub connections: u64,
-    /// Requests sent again because their reused connection had been closed.
+    /// Requests sent again because the store had closed their reused connection.
     pub reconnects: u64,
-    /// What limited the client, when it was the limit; the figures then measure the client.
+    /// Reason why the client was the bottleneck; the figures then measure the client. Null if it was not.
     pub client_limited: Option<String>,
-    /// Share of CPU time that the hypervisor gave to other machines, where it is told.
+    /// Share of CPU time that the hypervisor gave to other machines (0 to 1). Null if unknown.
     pub client_steal: Option<f64>,
-    /// What is wrong with the instrument, when its own books do not balance.
+    /// Error of Plimsoll itself, found by its consistency check. Null if there is none.
     pub instrument_error: Option<String>,
     /// Failed operations by class.
     pub errors: BTreeMap<String, u64>,
-    /// Time-mean of operations in flight.
+    /// Operations in flight, averaged over time.
     pub in_flight_mean: f64,
     /// Object bytes delivered inside the window, per second.
     pub throughput_bytes_per_s: f64,
-    /// Start to end of successes, in milliseconds.
+    /// Start to end of successful operations.
     pub service_ms: Percentiles,
-    /// Intended time to end; open loops only.
+    /// Intended start time to end; open loops only.
     pub response_ms: Option<Percentiles>,
-    /// Start to first byte of the answer.
+    /// Start to first byte of the response.
     pub first_byte_ms: Percentiles,
     /// First to last byte of the content.
     pub body_ms: Percentiles,
-    /// TCP handshakes.
+    /// Duration of TCP handshakes.
     pub connect_ms: Percentiles,
-    /// TLS handshakes.
+    /// Duration of TLS handshakes.
     pub tls_ms: Percentiles,
-    /// Start to end of failures.
+    /// Start to end of failed operations.
     pub failed_ms: Percentiles,
-    /// Single attempts, where the phase retries.
+    /// Duration of single attempts, if the phase retries.
     pub attempt_ms: Percentiles,
-    /// Start to end of successes by what a cache says of them: `hit`, `revalidated`, `miss`, `bypass`.
+    /// Start to end of successful operations by cache status: `hit`, `revalidated`, `miss`, `bypass`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub cache_ms: BTreeMap<String, Percentiles>,
-    /// Share of the answers that a cache gave without its origin, of those of which a cache says anything.
+    /// Share of cache hits among the responses that carry a cache status (0 to 1). Null if none does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hit_ratio: Option<f64>,
-    /// How late the instrument began operations that it could have begun.
+    /// Delay between the time at which Plimsoll could have started an operation and its actual start.
     pub start_lag_ms: Percentiles,
-    /// HdrHistograms (V2, compressed, base64; microseconds) by name.
+    /// HdrHistograms by name: V2 encoding, compressed, base64; values in microseconds.
     pub histograms: BTreeMap<String, String>,
 }
 
 impl Window {
-    /// The phase for people, with the step of its ramp counted from 1: `get`, `ramp_3`.
+    /// Returns the display name of the phase, with the step of its ramp counted from 1: `get`, `ramp_3`.
     pub fn label(&self) -> String {
         self.step.map_or_else(|| self.phase.clone(), |step| format!("{}_{}", self.phase, step + 1))
     }
 }
 
-/// Percentiles in milliseconds. One that too few samples carry, or that lies among censored ones, is null.
+/// Percentiles in milliseconds. A percentile is the upper bound of its histogram bucket, at most 0.1% too high.
+/// It is null if it has too few samples, or if censored operations make it uncertain.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Percentiles {
-    /// Samples behind them.
+    /// Number of samples.
     pub n: u64,
     /// Exact arithmetic mean.
     pub mean: Option<f64>,
-    /// Median.
+    /// 50th percentile (median), in milliseconds.
     pub p50: Option<f64>,
-    /// 90th percentile.
+    /// 90th percentile, in milliseconds.
     pub p90: Option<f64>,
-    /// 95th percentile.
+    /// 95th percentile, in milliseconds.
     pub p95: Option<f64>,
-    /// 99th percentile.
+    /// 99th percentile, in milliseconds.
     pub p99: Option<f64>,
-    /// 99.9th percentile.
+    /// 99.9th percentile, in milliseconds.
     #[serde(rename = "p99.9")]
     pub p99_9: Option<f64>,
-    /// Exact minimum.
+    /// Exact minimum, in milliseconds.
     pub min: Option<f64>,
-    /// Exact maximum; null when something was censored.
+    /// Exact maximum, in milliseconds; null if any operation was censored.
     pub max: Option<f64>,
-    /// Percentiles that lie among censored operations, with the value they exceed.
+    /// Lower bounds of the percentiles that censored operations make uncertain, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub above: BTreeMap<String, f64>,
-    /// Percentiles that are not shown, with the number of samples they need.
+    /// Number of samples that each omitted percentile needs, by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub needs: BTreeMap<String, u64>,
 }
 
 impl Percentiles {
-    /// A percentile by name: `p50`, `p99.9`.
+    /// Returns a percentile by name, such as `p50` or `p99.9`; also `mean`, `min` and `max`.
     pub fn get(&self, name: &str) -> Option<f64> {
         match name {
             "mean" => self.mean,
@@ -451,7 +456,7 @@ impl Percentiles {
     }
 }
 
-/// The JSON schema of [`RunResult`], as published in `schema/result.schema.json`.
+/// Returns the JSON schema of [`RunResult`], as published in `schema/result.schema.json`.
 pub fn schema() -> String {
     let mut text = serde_json::to_string_pretty(&schemars::schema_for!(RunResult)).unwrap_or_default();
     text.push('\n');

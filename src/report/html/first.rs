@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::rows::Row;
 use crate::report::comparison::Comparison;
-use crate::run_dir::directory::Environment;
 use crate::report::terminal::{confidence, knee, ramp};
+use crate::run_dir::directory::Environment;
 use crate::summary::result::{Judged, RunResult, SweepFigures};
 use crate::units::{format_count, format_ms, format_per_s, format_size, format_throughput, short_names};
 

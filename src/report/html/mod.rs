@@ -10,12 +10,12 @@ use minijinja::{Value, context};
 use serde::Serialize;
 
 use super::comparison::Comparison;
-use crate::run_dir::directory::Environment;
 use super::document::Table;
 use super::loops;
 use super::page;
 use super::terminal::cost;
 use crate::published::Published;
+use crate::run_dir::directory::Environment;
 use crate::summary::result::{KneeFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
 use crate::units::short_names;

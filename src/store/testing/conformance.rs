@@ -1,10 +1,10 @@
 //! The suite that every [`Store`] passes: unit tests run it over memory and wrappers, wire tests over real servers.
 
+use crate::rng::Stream;
 use crate::store::ownership::{KeySpace, RunId};
 use crate::store::{
     Body, Collect, Connection, Failure, Ignore, Listing, Observer, PartTag, Reply, Request, Segments, Store,
 };
-use crate::rng::Stream;
 use bytes::Bytes;
 use std::rc::Rc;
 
@@ -240,8 +240,8 @@ mod tests {
     use super::*;
     use crate::provider::calls::Call;
     use crate::store::counted::Counted;
-    use crate::store::testing::faulty::{Faults, Faulty};
     use crate::store::memory::MemoryStore;
+    use crate::store::testing::faulty::{Faults, Faulty};
     use crate::store::testing::throttled::Throttled;
     use std::sync::Arc;
 

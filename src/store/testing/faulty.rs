@@ -3,9 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::store::{Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store, Timings};
 use crate::clock::now_ns;
+use crate::provider::Profile;
 use crate::rng::Stream;
+use crate::store::{
+    BackgroundRequest, BodyChecksum, Capabilities, Connection, Description, ErrorClass, Failure, Local,
+    Observer, Reply, Request, Store, Timings,
+};
 
 /// Shares of operations that fail, each between 0 and 1; together at most 1.
 #[derive(Debug, Clone, Copy, Default)]
@@ -33,6 +37,7 @@ impl<S: Store> Faulty<S> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl<S: Store> Store for Faulty<S> {
     fn describe(&self) -> Description {
         self.inner.describe()
@@ -55,6 +60,22 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.container()
     }
 
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn only_object(&self) -> Option<&str> {
+        self.inner.only_object()
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        self.inner.profile()
+    }
+
+    fn background_requests(&self) -> Vec<BackgroundRequest> {
+        self.inner.background_requests()
+    }
+
     fn tidy(&self, prefix: &str, process: u32) {
         self.inner.tidy(prefix, process);
     }
@@ -70,6 +91,7 @@ struct FaultyConnection {
 /// Changes the first byte of every piece.
 struct Corrupting<'a>(&'a mut dyn Observer);
 
+#[deny(clippy::missing_trait_methods)]
 impl Observer for Corrupting<'_> {
     fn started(&mut self, at_ns: u64) {
         self.0.started(at_ns);
@@ -81,6 +103,22 @@ impl Observer for Corrupting<'_> {
             *first ^= 0xff;
         }
         self.0.piece(&changed)
+    }
+
+    fn wants_checksum(&self) -> bool {
+        self.0.wants_checksum()
+    }
+
+    fn checksum(&self) -> Option<BodyChecksum> {
+        self.0.checksum()
+    }
+
+    fn headers(&self) -> &[(&'static str, String)] {
+        self.0.headers()
+    }
+
+    fn expects(&self) -> Option<u64> {
+        self.0.expects()
     }
 
     fn tag(&self) -> Option<&str> {

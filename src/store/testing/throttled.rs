@@ -3,8 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::store::{Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store, Timings};
 use crate::clock::{SECOND, Timer, now_ns};
+use crate::provider::Profile;
+use crate::store::{
+    BackgroundRequest, BodyChecksum, Capabilities, Connection, Description, ErrorClass, Failure, Local,
+    Observer, Reply, Request, Store, Timings,
+};
 
 /// A store that answers no faster than its rate.
 pub struct Throttled<S> {
@@ -20,6 +24,7 @@ impl<S: Store> Throttled<S> {
     }
 }
 
+#[deny(clippy::missing_trait_methods)]
 impl<S: Store> Store for Throttled<S> {
     fn describe(&self) -> Description {
         self.inner.describe()
@@ -42,6 +47,22 @@ impl<S: Store> Store for Throttled<S> {
         self.inner.container()
     }
 
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn only_object(&self) -> Option<&str> {
+        self.inner.only_object()
+    }
+
+    fn profile(&self) -> Option<&Profile> {
+        self.inner.profile()
+    }
+
+    fn background_requests(&self) -> Vec<BackgroundRequest> {
+        self.inner.background_requests()
+    }
+
     fn tidy(&self, prefix: &str, process: u32) {
         self.inner.tidy(prefix, process);
     }
@@ -57,9 +78,29 @@ struct ThrottledConnection {
 /// Passes everything on but the start, which was already told: waiting for admission is part of the operation.
 struct Started<'a>(&'a mut dyn Observer);
 
+#[deny(clippy::missing_trait_methods)]
 impl Observer for Started<'_> {
+    /// Ignores the inner store's start: the start was reported before the wait.
+    fn started(&mut self, _at_ns: u64) {}
+
     fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
         self.0.piece(data)
+    }
+
+    fn wants_checksum(&self) -> bool {
+        self.0.wants_checksum()
+    }
+
+    fn checksum(&self) -> Option<BodyChecksum> {
+        self.0.checksum()
+    }
+
+    fn headers(&self) -> &[(&'static str, String)] {
+        self.0.headers()
+    }
+
+    fn expects(&self) -> Option<u64> {
+        self.0.expects()
     }
 
     fn tag(&self) -> Option<&str> {

@@ -1,58 +1,60 @@
-//! What a run concludes from its windows: the knee and the confidence intervals.
+//! Conclusions that a run draws from its windows: the knee and the confidence intervals.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The highest rate that holds its objectives, and the steps of the search.
+/// Highest rate that meets the objectives, and the steps of the search.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KneeFigures {
-    /// The objectives as written; all of them must hold.
+    /// Objectives as written; a step must meet all of them.
     pub objectives: Vec<String>,
-    /// The highest rate that held them in most of its tries; null when none did.
+    /// Highest rate that met the objectives in most of its tries, in operations per second. Null if none did.
     pub holds_per_s: Option<f64>,
-    /// The lowest rate above it that broke one in most of its tries; null when none did.
+    /// Lowest rate above `holds_per_s` that missed an objective in most of its tries. Null if none did.
     pub breaks_per_s: Option<f64>,
-    /// True if the search came to its end.
+    /// True if the search ran to its end.
     pub finished: bool,
-    /// The step at which the client, not the store, was the limit, which ended the search.
+    /// Step at which the client became the bottleneck, which ended the search. Null if the store was the limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limit: Option<ClientLimit>,
-    /// Every step in order; its windows have the same step number.
+    /// Steps in order; the windows of a step have the same step number.
     pub steps: Vec<KneeStep>,
 }
 
-/// The rate at which the client became the limit.
+/// Rate at which the client became the bottleneck.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ClientLimit {
-    /// Operations answered well per second in that step.
+    /// Successful operations per second in that step.
     pub per_s: f64,
-    /// What limited the client.
+    /// Resource that limited the client.
     pub reason: String,
 }
 
-/// One rate tried.
+/// One step of the search: one rate and its result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct KneeStep {
     /// Number of the step, from 0.
     pub step: u32,
     /// Operations intended per second.
     pub offered_per_s: f64,
-    /// Operations answered well per second.
+    /// Successful operations per second.
     pub achieved_per_s: f64,
-    /// True if the objectives held.
+    /// True if the step met the objectives.
     pub held: bool,
-    /// What broke; null when the step held.
+    /// Missed objective with its measured value, or the reason that the rate was not achieved. Null if the step
+    /// met the objectives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broke: Option<String>,
-    /// What limited the client; a step that broke then says nothing about the store.
+    /// Resource that limited the client; a missed objective is then not evidence about the store. Null if none
+    /// did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,
 }
 
-/// A figure with its 95% interval.
+/// A figure with its 95% confidence interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Judged {
-    /// The store as written.
+    /// URL of the store as the user wrote it, without credentials.
     pub store: String,
     /// Name of the phase.
     pub phase: String,
@@ -61,20 +63,23 @@ pub struct Judged {
     pub step: Option<u32>,
     /// Kind of operation.
     pub operation: String,
-    /// `p50` and the like (response time in open loops, service time in closed ones), `service.p50`, `rate`, `throughput`, `errors`.
+    /// Name of the metric: a percentile such as `p50` (of the response time in open loops, of the service time
+    /// in closed ones) or `service.p50`, or `rate`, `throughput`, `errors`.
     pub metric: String,
-    /// `ms`, `per_s`, `bytes_per_s` or `share`.
+    /// Unit of the figures: `ms`, `per_s`, `bytes_per_s` or `share`.
     pub unit: String,
-    /// The measured value; null when too few operations carry it.
+    /// Measured value; null if there are too few operations.
     pub value: Option<f64>,
-    /// Lower end of the interval; null below two degrees of freedom and for an interval wider than a factor of ten.
+    /// Lower end of the interval; null below two degrees of freedom or if the interval is wider than a factor
+    /// of ten.
     pub low: Option<f64>,
-    /// Upper end of the interval.
+    /// Upper end of the interval; null if `low` is.
     pub high: Option<f64>,
-    /// Seconds of measurement that would be enough for an interval, if the store continues as it did; null when there is one.
+    /// Seconds of measurement that an interval would need if the store behaves as before; null if there is an
+    /// interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub needs_s: Option<f64>,
-    /// What limited the client; the figure then measures the client, not the store.
+    /// Resource that limited the client; the figure then measures the client, not the store. Null if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,
 }
