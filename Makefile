@@ -1,4 +1,4 @@
-# The same targets on a laptop and in CI.
+# CI runs the same targets as a developer's machine.
 .PHONY: build test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge bench-prices bench-kills bench-fuzz schema dev test-s3-tests bench-idle
 
 VENV := .venv
@@ -10,78 +10,82 @@ FAKE_GCS := $(shell go env GOPATH 2>/dev/null)/bin/fake-gcs-server
 build:
 	cargo build --release
 
-# Everything that must hold: unit, property, wire and black-box tests, then real S3 clients against `plimsoll serve`.
+# All tests: unit, property, wire and black-box tests, then real S3 clients against `plimsoll serve`.
 test: $(VENV)/ready build package stand-ins
 	cargo test
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) -m pytest -q tests/clients
 
-# The Python package with the binary in it, as `pip install .` installs it; it builds in this tree, so nothing is built twice.
+# Installs the Python package, which contains the binary, into the venv. It builds in this tree and reuses the release
+# build.
 package: $(VENV)/ready build
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps .
 
-# Servers that stand in for Google Cloud Storage and DynamoDB, where Go and npm are there to get them.
+# Installs emulators of Google Cloud Storage and DynamoDB, if Go and npm are available.
 stand-ins:
-	@if command -v go >/dev/null; then test -x "$(FAKE_GCS)" || go install github.com/fsouza/fake-gcs-server@v1.56.1; else echo "no Go: Google Cloud Storage is not tested"; fi
-	@if command -v npm >/dev/null; then test -x node_modules/.bin/dynalite || npm install --no-save --no-package-lock --silent dynalite@4; else echo "no npm: DynamoDB is not tested"; fi
+	@if command -v go >/dev/null; then test -x "$(FAKE_GCS)" || go install github.com/fsouza/fake-gcs-server@v1.56.1; else echo "Go is not installed; the tests of Google Cloud Storage are skipped"; fi
+	@if command -v npm >/dev/null; then test -x node_modules/.bin/dynalite || npm install --no-save --no-package-lock --silent dynalite@4; else echo "npm is not installed; the tests of DynamoDB are skipped"; fi
 
 lint:
 	cargo fmt --check
 	cargo clippy --all-targets -- -D warnings
 
-# Every short form against versitygw, MinIO and moto, and versitygw's own suite against `plimsoll serve`.
+# Runs every short form against versitygw, MinIO and moto, and versitygw's own test suite against `plimsoll serve`.
 test-servers: $(VENV)/servers $(VERSITYGW) $(MINIO) build
 	PATH="$(abspath $(VENV))/bin:$$(go env GOPATH)/bin:$$PATH" $(PYTHON) tests/clients/servers.py
 	PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) tests/protocol/run.py
 
-# ceph s3-tests against `plimsoll serve`. S3_TESTS is a clone of https://github.com/ceph/s3-tests; takes four minutes.
+# Runs ceph s3-tests against `plimsoll serve`, in four minutes. S3_TESTS is a clone of https://github.com/ceph/s3-tests.
 S3_TESTS := ../s3-tests
 test-s3-tests: $(VENV)/s3-tests build
 	$(VENV)-s3-tests/bin/python tests/protocol/s3_tests.py "$(S3_TESTS)"
 
-# Idle connections and half-sent heads beside an authenticated client; two minutes.
+# Measures an authenticated client while idle connections and incomplete request heads are open; two minutes.
 bench-idle: build
 	python3 benches/idle.py
 
-# Ratios against wrk, pinned cores, median of five; about a quarter of an hour on a quiet machine (needs wrk and taskset).
+# Measures ratios to wrk on pinned cores, medians of five, then runs the calibration and two more benches.
+# Takes about 15 minutes on a quiet machine; needs wrk and taskset.
 bench: build
 	python3 benches/run.py
 	target/release/plimsoll calibrate
 	python3 benches/experiments.py
 	python3 benches/stores.py
 
-# Drift, ramps, phase edges and large plans against servers whose truth is known; about five minutes.
+# Measures drift, ramps and phase boundaries on servers with known behaviour, and plans of large experiments;
+# about five minutes.
 bench-experiments: build
 	python3 benches/experiments.py
 
-# Sessions, uploads, synchronisations and YCSB, in turn with the AWS CLI and rclone; about a quarter of an hour.
+# Measures sessions, uploads, synchronisation and YCSB, in turns with the AWS CLI and rclone; about 15 minutes.
 bench-stores: build
 	PATH="$(abspath $(VENV))/bin:$$PATH" python3 benches/stores.py
 
-# Do intervals hold the truth? Simulated runs, two thousand of each kind; about five minutes.
+# Measures the coverage of the confidence intervals in simulated runs, 2,000 of each kind; about five minutes.
 bench-statistics:
 	cargo bench --bench statistics
 
-# Two runs of one store, the knee of servers of known capacity, reports of long runs; about half an hour on a quiet machine.
+# Compares runs of one store, finds the knee of servers of known capacity, and times reports of long runs.
+# Takes about half an hour on a quiet machine.
 bench-judge: build
 	python3 benches/judge.py
 
-# A million workloads at every provider, beside a decimal library; a quarter of a minute.
+# Prices a million workloads at every provider, and compares the bills with a decimal library; 15 seconds.
 bench-prices:
 	cargo bench --bench prices
 
-# Kills commands at random moments and cleans up after them; about three minutes.
+# Kills commands at random times and verifies that `plimsoll clean` removes what they leave; about three minutes.
 bench-kills: build $(VENV)/ready
 	$(PYTHON) benches/kills.py
 
-# A million mutated inputs for every fuzz target; about a quarter of an hour.
+# Runs every fuzz target on a million mutated inputs; about 15 minutes.
 bench-fuzz:
 	FUZZ_INPUTS=1000000 cargo test --release --test fuzz
 
-# Rewrites the schemas from the code.
+# Regenerates the JSON schemas from the code.
 schema:
 	UPDATE_SCHEMA=1 cargo test --test schema
 
-# The inner loop.
+# Formatting, lints and Rust tests, for the inner loop.
 dev: lint
 	cargo test
 

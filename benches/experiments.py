@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Experiments against servers whose truth is known: drift, ramp, the edge between phases, and what a large plan costs.
+"""Runs experiments on servers with known behaviour: drift, a ramp, the boundary between phases, and a large plan.
 
     make bench-experiments      # about five minutes on a quiet machine
 
-Each line is a figure beside its bar; the exit code is 1 when one is missed.
+Each line of output is a figure and its limit. The exit code is 1 if a figure is outside its limit.
 """
 import csv
 import json
@@ -23,6 +23,8 @@ missed = []
 
 
 class Server:
+    """`plimsoll serve` on a free port, with injected faults."""
+
     def __init__(self, inject, *more):
         arguments = [*(["--inject", inject] if inject else []), *more]
         self.process = subprocess.Popen([PLIMSOLL, "serve", "--listen", "127.0.0.1:0", *arguments], env=ENVIRONMENT,
@@ -41,19 +43,22 @@ class Server:
 
 
 def plimsoll(*arguments):
+    """Runs a command and returns its standard output; exits if it fails."""
     done = subprocess.run([PLIMSOLL, *arguments], env=ENVIRONMENT, capture_output=True, text=True, timeout=900)
     if done.returncode != 0:
         sys.exit(f"plimsoll {' '.join(arguments)}: exit {done.returncode}: {done.stderr.strip()}")
     return done.stdout
 
 
-def show(what, value, bar, good):
-    print(f"{what:58} {value:>22}   {bar:22} {'ok' if good else 'MISSED'}", flush=True)
+def show(figure, value, bar, good):
+    """Prints a figure with its limit, and remembers it if it is outside."""
+    print(f"{figure:58} {value:>22}   {bar:22} {'ok' if good else 'MISSED'}", flush=True)
     if not good:
-        missed.append(what)
+        missed.append(figure)
 
 
 def experiment(folder, text):
+    """Writes an experiment file and returns its path."""
     path = os.path.join(folder, "experiment.toml")
     with open(path, "w") as file:
         file.write(text)
@@ -64,7 +69,10 @@ OBJECTS = '[[phase]]\nname = "objects"\nrole = "prepare"\noperations = { put = 1
 
 
 def drift(folder):
-    """Two buckets of one server that slows down by a factor of two over the run."""
+    """Measures two buckets of one server that slows down by a factor of two during the run.
+
+    In interleaved order, the buckets must look equal although the server drifts.
+    """
     text = ('name = "drift"\nblock = "3s"\nrewarm = "500ms"\n' + OBJECTS % "1 KiB" +
             '[[phase]]\nname = "get"\noperations = { get = 1 }\nobjects = { from = "objects" }\nconcurrency = 8\nduration = "24s"\n')
     path = experiment(folder, text)
@@ -85,14 +93,14 @@ def drift(folder):
         ratio, latency = rates[1] / rates[0], means[1] / means[0]
         if order == "interleaved":
             good = abs(ratio - 1) <= 0.03 and abs(latency - 1) <= 0.03
-            show("drift 2x, interleaved: ratio of rates, of mean latencies", f"{ratio:.3f}, {latency:.3f}", "within 3% of 1", good)
+            show("drift 2x, interleaved: ratios of rates and mean latencies", f"{ratio:.3f}, {latency:.3f}", "within 3% of 1", good)
         else:
             good = abs(ratio - 1) > 0.03
-            show("drift 2x, one after another (for contrast)", f"{ratio:.3f}, {latency:.3f}", "not within 3% of 1", good)
+            show("drift 2x, sequential, for contrast", f"{ratio:.3f}, {latency:.3f}", "not within 3% of 1", good)
 
 
 def ramp(folder):
-    """A server that serves so many requests per second and no more: plateau and knee are known."""
+    """Measures servers with a known capacity and latency, and therefore a known plateau and knee."""
     for capacity, latency_ms, start, step in ((1000, 40, 8, 16), (400, 50, 4, 12), (2000, 10, 4, 6)):
         with Server(f"latency={latency_ms}ms,capacity={capacity}/s") as server:
             load = f"phase.ramp.concurrency={{ from = {start}, step = {step}, every = '4s', stop = 'plateau' }}"
@@ -103,12 +111,12 @@ def ramp(folder):
                                          "--out", folder))
         found = result["ramps"][0]
         plateau, knee = found["plateau_per_s"] / capacity, found["knee_in_flight"] / (capacity * latency_ms / 1e3)
-        show(f"ramp, limit {capacity}/s at {latency_ms} ms: plateau, knee over truth", f"{plateau:.3f}, {knee:.3f}", "within 5% of 1",
+        show(f"ramp, {capacity}/s at {latency_ms} ms: plateau, knee / true value", f"{plateau:.3f}, {knee:.3f}", "within 5% of 1",
              abs(plateau - 1) <= 0.05 and abs(knee - 1) <= 0.05)
 
 
 def phases(folder):
-    """Between warm-up and measurement the offered rate must not dip."""
+    """Verifies that the offered rate does not drop between warm-up and measurement."""
     text = ('name = "edge"\n' + OBJECTS % "1 KiB" + "".join(
         f'[[phase]]\nname = "{name}"\nrole = "{role}"\noperations = {{ get = 1 }}\nobjects = {{ from = "objects" }}\n'
         f'rate = "1000/s"\nduration = "4s"\n' for name, role in (("warm", "warmup"), ("get", "measure"), ("again", "measure"))))
@@ -124,13 +132,13 @@ def phases(folder):
                 second = int(row["second"])
                 seconds[second] = seconds.get(second, 0) + int(row["begun"])
     whole = [seconds[s] for s in sorted(seconds)][1:-1]
-    print("  begun per second, warm-up to last phase: " + " ".join(str(n) for n in whole))
+    print("  operations begun per second, from the warm-up to the last phase: " + " ".join(str(n) for n in whole))
     lowest = min(whole) / 1000
-    show("phases at 1,000/s: begun in the worst second / offered", f"{lowest:.3f}", ">= 0.99", lowest >= 0.99 and len(whole) >= 10)
+    show("phases at 1,000/s: lowest begun per second / offered", f"{lowest:.3f}", ">= 0.99", lowest >= 0.99 and len(whole) >= 10)
 
 
 def plan(folder):
-    """A plan of ten million operations, drawn sizes and all."""
+    """Plans two phases of ten million operations each, with random sizes, and measures time and memory."""
     text = ('name = "large"\n[[phase]]\nname = "objects"\nrole = "prepare"\noperations = { put = 1 }\n'
             'objects = { count = 10_000_000, size = { lognormal = { median = "16 KiB", sigma = 1.0 } } }\n'
             '[[phase]]\nname = "get"\noperations = { get = 9, put = 1 }\nobjects = { from = "objects", popularity = "zipfian" }\n'
@@ -154,7 +162,7 @@ def main():
         for name in chosen:
             {"drift": drift, "ramp": ramp, "phases": phases, "plan": plan}[name](folder)
     if missed:
-        sys.exit("missed: " + ", ".join(missed))
+        sys.exit("outside the limit: " + ", ".join(missed))
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Latency of an authenticated client beside idle connections and half-sent heads, and how long those stay.
+"""Measures an authenticated client while many idle connections and incomplete request heads are open.
 
     python3 benches/idle.py [--idle 17000] [--heads 1000] [--rounds 3]
 
-Starts `plimsoll serve` on the loopback interface, measures `plimsoll run get` without and with the other connections, in
-turn, and compares the medians of p99. Then it waits for the timeouts of the server and counts the connections left.
-PLIMSOLL names the binary; the default is target/release/plimsoll. Exits 1 if p99 is more than twice as high or a
-connection outlives its timeout.
+The bench starts `plimsoll serve` on the loopback interface, measures `plimsoll run get` without and with the other
+connections, in turns, and compares the medians of p99. Then it waits for the server's timeouts and counts the connections
+that are still open. PLIMSOLL is the path of the binary; the default is target/release/plimsoll. The exit code is 1 if p99
+more than doubles, or if a connection outlives its timeout.
 """
 import argparse
 import asyncio
@@ -22,12 +22,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "clients"))
 from support import PLIMSOLL, Server, environment  # noqa: E402
 
-# The server's timeouts in this bench; the connections are opened and measured well within the first.
+# Timeouts of the server in this bench, in seconds. They are long enough to open and measure all connections.
 IDLE_S, HEAD_S = 60, 60
 
 
 class Quiet(asyncio.Protocol):
-    """A connection that sends `head` and then nothing, and notes when it is closed."""
+    """A connection that sends `head` and then nothing, and records the time at which it is closed."""
 
     def __init__(self, head, closed):
         self.head, self.closed = head, closed
@@ -41,7 +41,7 @@ class Quiet(asyncio.Protocol):
 
 
 async def open_all(host, port, count, head, closed):
-    """Opens `count` connections, from several loopback addresses so that ports suffice."""
+    """Opens `count` connections from several loopback addresses, because one address has too few ports."""
     loop = asyncio.get_running_loop()
     made = []
     for start in range(0, count, 200):
@@ -53,7 +53,7 @@ async def open_all(host, port, count, head, closed):
 
 
 def figures(url, seconds):
-    """p99 in milliseconds and operations per second of a closed loop of GETs."""
+    """Runs a closed loop of GETs; returns p99 in milliseconds, operations per second, and errors by class."""
     done = subprocess.run([PLIMSOLL, "run", "get", "--store", f"s3://idle?endpoint={url}", "--size", "1KiB", "--objects", "100",
                            "--concurrency", "4", "--duration", f"{seconds}s", "--warmup", "1s", "--json"],
                           env=environment(), capture_output=True, text=True, timeout=seconds + 60)
@@ -64,46 +64,49 @@ def figures(url, seconds):
 
 
 def rss_mib(pid):
+    """Returns the resident memory of a process in MiB."""
     with open(f"/proc/{pid}/status") as file:
         return next(int(line.split()[1]) for line in file if line.startswith("VmRSS:")) // 1024
 
 
 async def bench(arguments):
+    """Runs the bench; returns the exit code."""
     files = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-    wanted = arguments.idle + arguments.heads
-    if files < wanted + 200:
-        sys.exit(f"this process may open {files} files, {wanted + 200} are needed; raise `ulimit -Hn`")
+    needed = arguments.idle + arguments.heads
+    if files < needed + 200:
+        sys.exit(f"the limit on open files is {files}, but {needed + 200} are needed; raise it with `ulimit -Hn`")
     with Server("--max-connections", str(arguments.max_connections), "--idle-timeout", f"{IDLE_S}s",
                 "--head-timeout", f"{HEAD_S}s") as server:
         host, port = server.url.rsplit("/", 1)[1].split(":")
         measure = lambda: asyncio.to_thread(figures, server.url, arguments.seconds)  # noqa: E731
         subprocess.run([PLIMSOLL, "bucket", "create", f"s3://idle?endpoint={server.url}"], env=environment(), check=True,
                        capture_output=True)
-        alone, beside = [], []
+        alone, loaded = [], []
         for turn in range(arguments.rounds):
             alone.append(await measure())
             closed = []
             opened = time.monotonic()
             idle = await open_all(host, int(port), arguments.idle, b"", closed)
             heads = await open_all(host, int(port), arguments.heads, b"GET /idle/k HTTP/1.1\r\nhost: ", closed)
-            print(f"round {turn + 1}: {len(idle)} idle and {len(heads)} half-sent heads opened in "
-                  f"{time.monotonic() - opened:.1f} s, server {rss_mib(server.process.pid)} MiB, {len(closed)} closed", flush=True)
-            beside.append(await measure())
+            print(f"pass {turn + 1}: {len(idle)} idle connections and {len(heads)} incomplete heads opened in "
+                  f"{time.monotonic() - opened:.1f} s; server memory {rss_mib(server.process.pid)} MiB; {len(closed)} closed", flush=True)
+            loaded.append(await measure())
             if turn + 1 < arguments.rounds:
                 for transport in idle + heads:
                     transport.abort()
                 await asyncio.sleep(1)
         last = time.monotonic()
-        while len(closed) < wanted and time.monotonic() - last < max(IDLE_S, HEAD_S) + 10:
+        while len(closed) < needed and time.monotonic() - last < max(IDLE_S, HEAD_S) + 10:
             await asyncio.sleep(0.5)
-        left = wanted - len(closed)
+        left = needed - len(closed)
         longest = max(closed, default=0) - opened
-    p99 = [statistics.median(f[0] for f in side) for side in (alone, beside)]
-    rate = [statistics.median(f[1] for f in side) for side in (alone, beside)]
-    print(f"p99 {p99[0]:.3f} ms alone, {p99[1]:.3f} ms beside them: {p99[1] / p99[0]:.2f}x")
-    print(f"{rate[0]:.0f} GET/s alone, {rate[1]:.0f} GET/s beside them; errors {[f[2] for f in alone + beside if f[2]]}")
-    print(f"{left} of {wanted} connections left; the last closed {longest:.1f} s after the first was opened")
+    p99 = [statistics.median(f[0] for f in side) for side in (alone, loaded)]
+    rate = [statistics.median(f[1] for f in side) for side in (alone, loaded)]
+    print(f"p99: {p99[0]:.3f} ms alone, {p99[1]:.3f} ms with the other connections ({p99[1] / p99[0]:.2f}x)")
+    print(f"rate: {rate[0]:.0f} GET/s alone, {rate[1]:.0f} GET/s with the other connections; "
+          f"errors: {[f[2] for f in alone + loaded if f[2]]}")
+    print(f"{left} of {needed} connections are still open; the last was closed {longest:.1f} s after the first was opened")
     return 0 if p99[1] <= 2 * p99[0] and left == 0 else 1
 
 

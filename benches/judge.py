@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""What is said of runs, held against what is known: two runs of one store are not different, the knee is where the server's capacity
-ends, and reports of long runs are made quickly.
+"""Tests comparisons, knees and reports against known results.
 
-    make bench-judge                # about half an hour on a quiet machine
-    judge.py same|knee|scale        # one of them; --quick for a glance
+`same` compares runs of one store, which should not differ. `knee` finds the knee of servers of known capacity. `scale` times
+the reports of long runs.
+
+    make bench-judge                # all three: about half an hour on a quiet machine
+    judge.py same|knee|scale        # one of them; --quick makes a shorter version
 """
 
 import argparse
@@ -24,7 +26,7 @@ ENVIRONMENT = {**os.environ, **KEYS}
 
 
 class Server:
-    """`plimsoll serve` on a free port, with faults."""
+    """`plimsoll serve` on a free port, with injected faults."""
 
     def __init__(self, inject):
         command = [BINARY, "serve", "--listen", "127.0.0.1:0", "--inject", inject, "--until-stdin-closes"]
@@ -41,6 +43,7 @@ class Server:
 
 
 def plimsoll(*arguments, ok=(0,)):
+    """Runs a command and returns its standard output; exits if the exit code is not in `ok`."""
     done = subprocess.run([BINARY, *map(str, arguments)], capture_output=True, text=True, env=ENVIRONMENT)
     if done.returncode not in ok:
         sys.exit(f"{arguments}: exit {done.returncode}\n{done.stdout}{done.stderr}")
@@ -48,7 +51,7 @@ def plimsoll(*arguments, ok=(0,)):
 
 
 def same(quick):
-    """Ten pairs of runs on one server: how often is a difference called?"""
+    """Compares ten pairs of runs on one server and counts the comparisons that find a difference."""
     pairs, duration = (3, "15s") if quick else (10, "20s")
     called = []
     with Server("latency=lognormal(3ms;0.4)") as server, tempfile.TemporaryDirectory() as out:
@@ -59,11 +62,11 @@ def same(quick):
             row = json.loads(plimsoll("compare", *paths, "--json"))["comparisons"][0]["rows"][0]
             called.append(row["verdict"] in ("faster", "slower"))
             print(f"  pair {pair + 1}: x {row['change']:.4f} [{row['change_low']:.4f}..{row['change_high']:.4f}] {row['verdict']}", flush=True)
-    print(f"A/A: {sum(called)} of {pairs} real pairs called different (bar: 2 of 10)")
+    print(f"A/A: {sum(called)} of {pairs} pairs of runs differ (limit: 2 of 10)")
 
 
 def knee(quick):
-    """Servers that serve so many requests per second, one after another: where is the knee?"""
+    """Finds the knee of a server of known capacity several times and compares it with the capacity."""
     capacities = [437] if quick else [437] * 5
     found = {}
     for capacity in capacities:
@@ -73,23 +76,23 @@ def knee(quick):
             off = result["holds_per_s"] / capacity - 1
             found.setdefault(capacity, []).append(off)
             print(f"  capacity {capacity}/s: {result['holds_per_s']:.1f}/s holds, {result['breaks_per_s']:.1f}/s breaks, "
-                  f"{100 * off:+.2f}%, {len(result['steps'])} steps", flush=True)
+                  f"error {100 * off:+.2f}%, {len(result['steps'])} steps", flush=True)
     for capacity, offs in found.items():
-        print(f"knee of {capacity}/s: median {100 * statistics.median(offs):+.2f}% of {len(offs)} (bar: within 3%)")
+        print(f"knee at {capacity}/s: median error {100 * statistics.median(offs):+.2f}% in {len(offs)} runs (limit: 3%)")
 
 
 def timed(*arguments):
-    """Wall seconds, and the largest resident set of the command in MB."""
+    """Runs a command; returns its wall time in seconds and its peak resident memory in MB."""
     began = time.perf_counter()
     process = subprocess.Popen([BINARY, *map(str, arguments)], stdout=subprocess.DEVNULL, env=ENVIRONMENT)
     _, status, usage = os.wait4(process.pid, 0)
     if status:
-        sys.exit(f"{arguments}: failed")
+        sys.exit(f"{arguments}: wait status {status}")
     return time.perf_counter() - began, usage.ru_maxrss / 1e3
 
 
 def scale(quick):
-    """Reports of long runs, made from directories that a generator wrote."""
+    """Times reports of long runs, from run directories that benches/scale.rs generates."""
     with tempfile.TemporaryDirectory() as out:
         generator = ["cargo", "bench", "--quiet", "--bench", "scale", "--"]
         runs, stores, seconds = (3, 2, 600) if quick else (10, 5, 3600)
@@ -100,23 +103,23 @@ def scale(quick):
         took = [timed("report", *many, "--out", f"{out}/many.html") for _ in range(3)]
         size = Path(f"{out}/many.html").stat().st_size / 1e6
         print(f"report of {runs} runs x {stores} stores x {seconds} s: {statistics.median(t for t, _ in took):.2f} s, "
-              f"{max(m for _, m in took):.0f} MB, page {size:.1f} MB (bars: 5 s, 500 MB)")
+              f"{max(m for _, m in took):.0f} MB of memory, page of {size:.1f} MB (limits: 5 s, 500 MB)")
         timed("report", f"{out}/hour/run-00", "--out", f"{out}/hour.html")
-        print(f"report of one run of an hour: page {Path(f'{out}/hour.html').stat().st_size / 1e6:.2f} MB (bar: 3 MB)")
+        print(f"report of one run of an hour: page of {Path(f'{out}/hour.html').stat().st_size / 1e6:.2f} MB (limit: 3 MB)")
         large = sorted(Path(f"{out}/large").iterdir())
         for command, arguments in (("show", large[:1]), ("compare", large)):
             took = [timed(command, *arguments) for _ in range(3)]
             print(f"{command} of {'two runs' if len(arguments) > 1 else 'a run'} of 10^8 operations: "
-                  f"{statistics.median(t for t, _ in took):.2f} s, {max(m for _, m in took):.0f} MB (bar: 2 s)")
+                  f"{statistics.median(t for t, _ in took):.2f} s, {max(m for _, m in took):.0f} MB of memory (limit: 2 s)")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", nargs="*", choices=[[], "same", "knee", "scale"], default=[])
+    parser.add_argument("bench", nargs="*", choices=[[], "same", "knee", "scale"], default=[])
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for name in arguments.what or ["scale", "knee", "same"]:
+    for name in arguments.bench or ["scale", "knee", "same"]:
         {"same": same, "knee": knee, "scale": scale}[name](arguments.quick)
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Kills commands at random moments and cleans up after them: nothing of theirs stays, nothing foreign changes.
+"""Kills commands at random times and verifies that `plimsoll clean` removes what they leave and nothing else.
 
     make bench-kills        # 50 kills, about three minutes; needs boto3 (make test installs it into .venv)
 """
@@ -24,7 +24,7 @@ FOREIGN = 200
 
 
 def commands(url, out, files):
-    """The commands that are killed in turn; each would run for minutes."""
+    """Returns the commands to kill, by name. Each of them would run for minutes."""
     common = ["--store", url, "--out", out]
     long = ["--duration", "10m", "--warmup", "0s"]
     return {
@@ -39,7 +39,7 @@ def commands(url, out, files):
 
 
 def contents(client):
-    """Every object with its content's digest, and the number of unfinished uploads."""
+    """Returns the digest of every object by key, and the number of unfinished uploads."""
     found = {}
     for page in client.get_paginator("list_objects_v2").paginate(Bucket="kills"):
         for entry in page.get("Contents", []):
@@ -50,7 +50,7 @@ def contents(client):
 
 
 def below(directory):
-    """Every file below a directory with its digest, and every directory."""
+    """Returns the digest of every file below a directory by path; `None` for directories."""
     return {
         str(path.relative_to(directory)): hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
         for path in sorted(directory.rglob("*"))
@@ -73,9 +73,9 @@ def main():
         config=Config(s3={"addressing_style": "path"}),
     )
     client.create_bucket(Bucket="kills")
-    places = ["", "team/", "team/plimsoll/", "plimsoll/", "team/plimsoll/records-usertable/", "team/files/"]
+    prefixes = ["", "team/", "team/plimsoll/", "plimsoll/", "team/plimsoll/records-usertable/", "team/files/"]
     for n in range(FOREIGN):
-        client.put_object(Bucket="kills", Key=f"{places[n % len(places)]}foreign-{n}.txt", Body=f"mine {n}".encode())
+        client.put_object(Bucket="kills", Key=f"{prefixes[n % len(prefixes)]}foreign-{n}.txt", Body=f"mine {n}".encode())
     files = work / "files"
     for n in range(FOREIGN):
         path = files / ["", "files", "source", "plimsoll-runs"][n % 4] / f"foreign-{n}.txt"
@@ -93,7 +93,7 @@ def main():
         after = draw.uniform(0.02, 3.0)
         try:
             process.wait(after)
-            problems.append(f"{name} ended by itself with {process.returncode}")
+            problems.append(f"{name}: exited with {process.returncode} before it was killed")
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -103,13 +103,13 @@ def main():
                 continue
             cleaned = subprocess.run([PLIMSOLL, "clean", str(run)], env=environment, capture_output=True, text=True)
             if cleaned.returncode:
-                problems.append(f"{name} after {after:.2f} s: clean: {cleaned.stderr.strip()}")
+                problems.append(f"{name}, killed after {after:.2f} s: plimsoll clean failed: {cleaned.stderr.strip()}")
         objects, uploads = contents(client)
         if objects != objects_before or uploads:
             extra = sorted(set(objects) - set(objects_before))[:3]
-            problems.append(f"{name} after {after:.2f} s: {len(objects)} objects, {uploads} uploads, {extra}")
+            problems.append(f"{name}, killed after {after:.2f} s: {len(objects)} objects and {uploads} uploads left, such as {extra}")
         if below(files) != files_before:
-            problems.append(f"{name} after {after:.2f} s: files {sorted(set(below(files)) ^ set(files_before))[:3]}")
+            problems.append(f"{name}, killed after {after:.2f} s: changed files: {sorted(set(below(files)) ^ set(files_before))[:3]}")
         print(f"{n + 1:3} {name:13} killed after {after:.2f} s", flush=True)
     unchanged = sum(contents(client)[0].get(key) == digest for key, digest in objects_before.items())
     unchanged_files = sum(below(files).get(name) == digest for name, digest in files_before.items() if digest)
@@ -117,7 +117,7 @@ def main():
     server.wait()
     shutil.rmtree(work)
     print(f"{kills} kills {by_name}: {unchanged} of {FOREIGN} foreign objects and {unchanged_files} of {FOREIGN} foreign files unchanged")
-    print("\n".join(problems) or "0 objects, 0 uploads, 0 files left")
+    print("\n".join(problems) or "no objects, uploads or files were left behind")
     sys.exit(bool(problems))
 
 

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-#[path = "../tests/support/made.rs"]
+#[path = "../tests/it/support/made.rs"]
 mod made;
 
 use made::Made;

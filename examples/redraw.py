@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""Redraws two well-known figures from runs of one's own.
+"""Reproduces two published figures from your own runs.
 
-    redraw.py ramp RUN -o ramp.png      throughput and latency against concurrency, and throughput over time, as R2-bench draws them
-    redraw.py ycsb RUN... -o ycsb.png   p50, p90 and operations per second over time for each operation, and the time of the load, as in
-                                        Tigris's comparison of small objects; one colour per store
+`redraw.py ramp RUN -o ramp.png` plots throughput and latency against concurrency, and throughput over time, as R2-bench
+does. `redraw.py ycsb RUN... -o ycsb.png` plots p50, p90 and operations per second over time for each operation, and the
+duration of the load, as Tigris does in its comparison of small objects. Each store has its own colour.
 
-Runs to draw: `plimsoll run ramp --store S`, and `plimsoll run ycsb --store A --store B`. Needs `pip install '.[examples]'`.
+Measure the runs with `plimsoll run ramp --store S` and `plimsoll run ycsb --store A --store B`.
+Install the dependencies with `pip install '.[examples]'`.
 """
 
 import argparse
@@ -23,16 +24,17 @@ COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"]
 
 
 def short(store: str) -> str:
+    """Returns the URL of a store without its parameters."""
     return store.split("?")[0]
 
 
 def ramp(runs: list[plimsoll.Run]) -> plt.Figure:
-    """Throughput, efficiency and latency by concurrency, and throughput by second."""
+    """Plots throughput, efficiency and latency by concurrency, and throughput by second."""
     figure, axes = plt.subplots(2, 2, figsize=(12, 8), constrained_layout=True)
     for number, run in enumerate(runs):
         steps = run.windows.filter((pl.col("role") == "measure") & pl.col("step").is_not_null())
         if steps.is_empty():
-            sys.exit(f"{run.path}: it has no ramp; make one with `plimsoll run ramp`")
+            sys.exit(f"{run.path}: the run has no ramp; measure one with `plimsoll run ramp`")
         for offset, (store, own) in enumerate(sorted(steps.group_by("store"))):
             name, colour = short(store[0]), COLOURS[(number + offset) % len(COLOURS)]
             own = own.sort("step")
@@ -56,7 +58,7 @@ def ramp(runs: list[plimsoll.Run]) -> plt.Figure:
 
 
 def ycsb(runs: list[plimsoll.Run]) -> plt.Figure:
-    """Percentiles and rates by second and operation, one colour per store; how long the load took."""
+    """Plots percentiles and rates by second and operation, one colour per store, and the duration of the load."""
     measured = pl.col("role") == "measure"
     operations = sorted({op for run in runs for op in run.intervals.filter(measured)["operation"]})
     figure, axes = plt.subplots(len(operations) + 1, 3, figsize=(14, 3.2 * (len(operations) + 1)), squeeze=False,
@@ -74,7 +76,7 @@ def ycsb(runs: list[plimsoll.Run]) -> plt.Figure:
                     axes[row, column].set(ylabel=f"{operation} {name}, ms", ylim=(0, None))
                 axes[row, 2].plot(at, seconds["completed"], color=colour, label=short(store))
                 axes[row, 2].set(ylabel=f"{operation} per second", ylim=(0, None))
-            # The load is a phase of its own in a YCSB run, or what was prepared.
+            # The load is the phase `load` of a YCSB run, or all phases that are not measured.
             load = own.filter(~measured | (pl.col("phase") == "load"))
             bars.append((short(store), load["second"].n_unique(), colour))
     names, lengths, colours = zip(*bars, strict=True)

@@ -1,4 +1,4 @@
-//! Fuzz targets: one function for each parser of foreign input. `cargo fuzz` runs them guided by coverage, `tests/fuzz.rs` on the
+//! Fuzz targets: one function for each parser of foreign input. `cargo fuzz` runs them guided by coverage, `tests/it/fuzz.rs` on the
 //! committed corpus and on seeded mutations of it. A target must return, whatever its input.
 
 use http::request::Parts;

@@ -1,9 +1,9 @@
-//! Time enters Plimsoll here and nowhere else.
+//! The clocks of Plimsoll. No other module reads a clock directly.
 //!
-//! Durations and instants are whole nanoseconds on `CLOCK_MONOTONIC` ([`now_ns`]), the one clock that two
-//! processes of a machine share: the injecting server logs truth on it and the client measures on it. Waiting
-//! is done on a timerfd ([`Timer`]), because the runtime's own timer is a wheel of milliseconds and would add
-//! up to one of them to every open-loop latency.
+//! Instants and durations are whole nanoseconds of `CLOCK_MONOTONIC` ([`now_ns`]). All processes of a machine share
+//! this clock, so the access log of the embedded server and the measurements of the client are comparable. Workers
+//! wait on a timerfd ([`Timer`]), because the timer of the runtime has a resolution of one millisecond and would add
+//! up to that to every open-loop latency.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,9 +14,9 @@ use rustix::time::{
 };
 use tokio::io::unix::AsyncFd;
 
-/// Nanoseconds in one second.
+/// Number of nanoseconds in one second.
 pub const SECOND: u64 = 1_000_000_000;
-/// Nanoseconds in one millisecond.
+/// Number of nanoseconds in one millisecond.
 pub const MILLISECOND: u64 = 1_000_000;
 
 fn nanos(id: ClockId) -> u64 {
@@ -24,38 +24,38 @@ fn nanos(id: ClockId) -> u64 {
     t.tv_sec as u64 * SECOND + t.tv_nsec as u64
 }
 
-/// The monotonic clock, in nanoseconds since an arbitrary origin that all processes of the machine share.
+/// Returns the monotonic time, in nanoseconds since an arbitrary origin that all processes of the machine share.
 #[inline]
 pub fn now_ns() -> u64 {
     nanos(ClockId::Monotonic)
 }
 
-/// The calendar time, for signatures, file names and records; never for a latency.
+/// Returns the wall-clock time, for signatures, file names and results; never for latencies.
 #[allow(clippy::disallowed_methods)]
 pub fn wall_now() -> jiff::Timestamp {
     jiff::Timestamp::now()
 }
 
-/// CPU time that this process has used so far, user and system, in nanoseconds.
+/// Returns the CPU time (user and system) that this process has used so far, in nanoseconds.
 pub fn process_cpu_ns() -> u64 {
     nanos(ClockId::ProcessCPUTime)
 }
 
-/// CPU time that the calling thread has used so far, user and system, in nanoseconds.
+/// Returns the CPU time (user and system) that the calling thread has used so far, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     nanos(ClockId::ThreadCPUTime)
 }
 
-/// A one-shot timer of nanosecond resolution. It must live inside a runtime with I/O enabled.
+/// A one-shot timer with nanosecond resolution. It must be used inside a runtime with I/O enabled.
 pub struct Timer {
     fd: AsyncFd<OwnedFd>,
 }
 
 impl Timer {
-    /// Creates the timer, unarmed.
+    /// Creates an unarmed timer.
     ///
     /// # Errors
-    /// When the process is out of file descriptors.
+    /// If the process has run out of file descriptors.
     #[allow(unsafe_code)]
     pub fn new() -> io::Result<Timer> {
         let fd = timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC)?;
@@ -63,10 +63,10 @@ impl Timer {
         Ok(Timer { fd: unsafe { AsyncFd::register(fd) }? })
     }
 
-    /// Waits until the monotonic clock reads at least `at_ns`; returns at once when it already does.
+    /// Waits until the monotonic clock reads at least `at_ns`. Returns immediately if it already does.
     ///
     /// # Errors
-    /// When the kernel refuses to arm the timer.
+    /// If the kernel cannot arm the timer.
     pub async fn until(&mut self, at_ns: u64) -> io::Result<()> {
         while now_ns() < at_ns {
             let at = Timespec { tv_sec: (at_ns / SECOND) as i64, tv_nsec: (at_ns % SECOND) as i64 };
@@ -74,7 +74,7 @@ impl Timer {
             timerfd_settime(&self.fd, TimerfdTimerFlags::ABSTIME, &spec)?;
             let mut ready = self.fd.readable().await?;
             let mut expirations = [0u8; 8];
-            // A spurious wake-up reads nothing; the loop arms the timer again.
+            // After a spurious wake-up the read fails, and the loop arms the timer again.
             let _ = ready.try_io(|fd| Ok(rustix::io::read(fd, &mut expirations)?));
         }
         Ok(())

@@ -1,25 +1,39 @@
 //! Plimsoll measures object stores with a known measurement error.
 //!
-//! The modules in the order in which a run passes through them:
+//! A run passes through these modules in order:
 //!
-//! [`experiment`] (what to measure) -> [`workload`] and [`schedule`] (which operations, when) -> [`driver`] (lets them
-//! loose on a [`store`]) -> [`recorder`] (counts) -> [`summary`] (figures) -> [`report`] (shows). [`s3`] is the wire
-//! that the S3 store and the embedded [`server`] share; [`provider`] is what is known of each kind of store; [`machine`], [`clock`], [`rng`] and [`units`] stand below
-//! everything; [`cli`] stands above. [`cost`] prices what was measured or is planned, [`advise`] says which store fits. [`import`] puts the logs of other tools through the same recorder.
+//! 1. [`experiment`] parses the description of the run.
+//! 2. [`workload`] and [`schedule`] determine the operations and their intended times.
+//! 3. [`driver`] executes them against a [`store`].
+//! 4. [`recorder`] counts operations, bytes and latencies, and [`run_dir`] stores them.
+//! 5. [`summary`] computes the results, and [`report`] renders them.
+//!
+//! [`session`] carries out these steps for the [`cli`] and for programs that use the library. Further modules:
+//!
+//! - [`s3`]: the wire format that the S3 store and the embedded [`server`] share, on top of [`net`].
+//! - [`provider`]: profiles of the kinds of stores.
+//! - [`cost`] computes bills, [`advise`] recommends a store, and [`published`] has benchmark results of others.
+//! - [`import`] feeds the logs of other tools into the same recorder.
+//! - [`calibrate`], [`probe`] and [`sync`] implement the commands of the same name.
+//! - [`machine`], [`clock`], [`rng`], [`text`], [`units`] and [`metrics`] are the foundation of the others.
 #![deny(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 #![warn(missing_docs)]
 
 pub mod advise;
+pub mod calibrate;
 pub mod cost;
 pub mod driver;
 pub mod experiment;
 pub mod import;
+pub mod probe;
 pub mod recorder;
 pub mod report;
 pub mod run_dir;
 pub mod schedule;
+pub mod session;
 pub mod summary;
+pub mod sync;
 pub mod workload;
 
 pub mod net;

@@ -1,4 +1,4 @@
-//! `plimsoll`: see [`plimsoll::cli`].
+//! Entry point of the `plimsoll` command; [`plimsoll::cli`] implements it.
 
 fn main() {
     std::process::exit(plimsoll::cli::main());

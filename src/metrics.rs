@@ -1,5 +1,5 @@
-//! A Prometheus endpoint: answers `GET /metrics` on a thread of its own with whatever is registered (OpenMetrics text). It does nothing
-//! between two scrapes.
+//! A Prometheus endpoint: serves `GET /metrics` in OpenMetrics text format from a separate thread, which is idle
+//! between scrapes.
 
 use std::convert::Infallible;
 use std::io;
@@ -16,19 +16,20 @@ use hyper_util::rt::TokioIo;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
-/// Upper edges of latency buckets, in seconds: 1, 2 and 5 in each factor of ten from 100 us to 50 s.
+/// Upper bounds of the latency buckets, in seconds: 1, 2 and 5 in each decade from 100 us to 50 s.
 pub const LATENCY_EDGES_S: [f64; 18] = [
     0.0001, 0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0,
     50.0,
 ];
 
-/// What OpenMetrics text is called.
+/// Media type of OpenMetrics text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Listens on `address` and answers scrapes until the process ends; returns where it listens.
+/// Starts a thread that serves the metrics of `registry` on `address` until the process ends. Returns the bound
+/// address.
 ///
 /// # Errors
-/// When the address cannot be used.
+/// If the address cannot be bound, or the thread cannot be started.
 pub fn listen(address: &str, registry: Arc<Registry>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
@@ -53,7 +54,7 @@ async fn accept(listener: TcpListener, registry: Arc<Registry>) {
                 let answer = answer(&request, &registry);
                 async move { Ok::<_, Infallible>(answer) }
             });
-            // A scraper that goes away is no trouble of ours.
+            // Ignore scrapers that disconnect.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
         });
     }
@@ -67,10 +68,11 @@ fn answer(request: &http::Request<Incoming>, registry: &Registry) -> Response<Wh
         response
     };
     if request.uri().path() != "/metrics" {
-        return plain(StatusCode::NOT_FOUND, "the metrics are at /metrics\n".into(), "text/plain");
+        return plain(StatusCode::NOT_FOUND, "not found; the metrics are at /metrics\n".into(), "text/plain");
     }
     if request.method() != Method::GET {
-        let mut refused = plain(StatusCode::METHOD_NOT_ALLOWED, "GET only\n".into(), "text/plain");
+        let mut refused =
+            plain(StatusCode::METHOD_NOT_ALLOWED, "method not allowed; use GET\n".into(), "text/plain");
         refused.headers_mut().insert(ALLOW, http::HeaderValue::from_static("GET"));
         return refused;
     }
@@ -81,7 +83,7 @@ fn answer(request: &http::Request<Incoming>, registry: &Registry) -> Response<Wh
     }
 }
 
-/// A body of one piece.
+/// A response body of one buffer.
 struct Whole(Option<Bytes>);
 
 impl hyper::body::Body for Whole {

@@ -1,11 +1,11 @@
-//! Randomness enters Plimsoll here and nowhere else: counter-based, so any draw can be made again.
+//! Counter-based random numbers, so that every draw is reproducible. No other module generates random numbers.
 //!
-//! A [`Stream`] is a function from a counter to a number. Draw `i` of a stream depends on the seed, the
-//! stream's label and `i` alone, never on how many draws were made before or by which thread. That is what
-//! lets a schedule replay on any number of workers.
+//! A [`Stream`] is a function from a counter to a number. Draw `i` of a stream depends only on the seed, the label
+//! of the stream and `i`, not on previous draws or on the thread. A schedule is therefore the same for any number of
+//! workers.
 
-/// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators",
-/// OOPSLA 2014, variant 13 of Stafford): a bijection of 64-bit words whose output passes BigCrush on a counter.
+/// Applies one step of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators", OOPSLA 2014,
+/// with Stafford's variant 13): a bijection of 64-bit words whose output on a counter passes BigCrush.
 #[inline]
 pub fn mix(x: u64) -> u64 {
     let mut z = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -14,17 +14,18 @@ pub fn mix(x: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// 64 bits from the operating system, for names and keys that must be unique. Nothing that is measured draws from them.
+/// Returns 64 random bits from the operating system, for names and keys that must be unique. Schedules never use them.
 ///
 /// # Panics
-/// If the system gives no random bits, because a run id that is not unique could delete another run's objects.
+/// If the operating system provides no random bits. A run id that is not unique could delete another run's objects.
 pub fn entropy() -> u64 {
     let mut bytes = [0; 8];
-    aws_lc_rs::rand::fill(&mut bytes).unwrap_or_else(|_| panic!("the system gives no random bits"));
+    aws_lc_rs::rand::fill(&mut bytes)
+        .unwrap_or_else(|_| panic!("the operating system provides no random bits"));
     u64::from_le_bytes(bytes)
 }
 
-/// A 64-bit digest of a name, for deriving streams and dataset identities (FNV-1a, then mixed).
+/// Returns a 64-bit hash of a name (FNV-1a, then [`mix`]), from which streams and dataset identities are derived.
 pub fn hash_name(name: &str) -> u64 {
     let fnv = name
         .bytes()
@@ -39,44 +40,45 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// The stream named `label` under `seed`. Streams of different labels are independent.
+    /// Returns the stream called `label` for `seed`. Streams with different labels are independent.
     pub fn new(seed: u64, label: &str) -> Stream {
         Stream { key: mix(seed ^ hash_name(label)) }
     }
 
-    /// Draw number `i`, uniform over all 64-bit words.
+    /// Returns draw `i`, uniform over all 64-bit words.
     #[inline]
     pub fn at(self, i: u64) -> u64 {
         mix(self.key.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ self.key.rotate_left(32))
     }
 
-    /// Draw number `i`, uniform over `[0, 1)` with 53 bits.
+    /// Returns draw `i`, uniform over `[0, 1)` with 53 bits.
     #[inline]
     pub fn unit(self, i: u64) -> f64 {
         (self.at(i) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// Draw number `i`, uniform over `0..n`; 0 when `n` is 0. Its bias is below `n / 2^64` (Lemire 2019,
-    /// without the rejection step, so that one counter gives exactly one draw).
+    /// Returns draw `i`, uniform over `0..n`; 0 if `n` is 0. The bias is below `n / 2^64` (Lemire 2019, without the
+    /// rejection step, so that each counter value gives exactly one draw).
     #[inline]
     pub fn below(self, i: u64, n: u64) -> u64 {
         ((u128::from(self.at(i)) * u128::from(n)) >> 64) as u64
     }
 
-    /// Draw number `i` of an exponential distribution of mean 1 (inversion).
+    /// Returns draw `i` from the exponential distribution with mean 1 (by inversion).
     #[inline]
     pub fn exponential(self, i: u64) -> f64 {
         -(1.0 - self.unit(i)).ln()
     }
 
-    /// Draw number `i` of a standard normal distribution (Box and Muller 1958, the cosine branch).
+    /// Returns draw `i` from the standard normal distribution (Box and Muller 1958, cosine branch).
     pub fn normal(self, i: u64) -> f64 {
         let radius = (-2.0 * (1.0 - self.unit(2 * i)).ln()).sqrt();
         radius * (std::f64::consts::TAU * self.unit(2 * i + 1)).cos()
     }
 }
 
-/// Distribution function of the standard normal (Abramowitz and Stegun 7.1.26; error below 2e-7).
+/// Computes the cumulative distribution function of the standard normal distribution (Abramowitz and Stegun 7.1.26;
+/// error below 2e-7).
 pub fn normal_cdf(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.327_591_1 * x.abs() / std::f64::consts::SQRT_2);
     let poly = t
@@ -86,16 +88,16 @@ pub fn normal_cdf(x: f64) -> f64 {
     if x >= 0.0 { 1.0 - tail } else { tail }
 }
 
-/// Goodness of fit for the tests of every generator.
+/// Goodness-of-fit assertions for the tests of all generators.
 #[cfg(test)]
 pub(crate) mod chi_square {
     use super::normal_cdf;
 
-    /// Asserts that counts fit shares: chi-square with p > 0.001 (Wilson and Hilferty's normal approximation). Neighbouring cells
-    /// are joined until each expects at least ten.
+    /// Asserts that counts match their expected shares: chi-square test with p > 0.001 (normal approximation of
+    /// Wilson and Hilferty). Neighbouring cells are merged until each has an expected count of at least ten.
     pub(crate) fn assert_fits(observed: &[u64], shares: &[f64]) {
         assert_eq!(observed.len(), shares.len());
-        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "shares add up to one");
+        assert!((shares.iter().sum::<f64>() - 1.0).abs() < 1e-9, "shares must add up to one");
         let n = observed.iter().sum::<u64>() as f64;
         let (mut chi, mut cells) = (0.0, 0);
         let (mut seen, mut expected) = (0.0, 0.0);
@@ -108,14 +110,14 @@ pub(crate) mod chi_square {
                 (seen, expected) = (0.0, 0.0);
             }
         }
-        assert!(cells > 1, "one cell shows nothing");
+        assert!(cells > 1, "the test needs at least two cells");
         let df = f64::from(cells - 1);
         let z = ((chi / df).cbrt() - (1.0 - 2.0 / (9.0 * df))) / (2.0 / (9.0 * df)).sqrt();
         assert!(z < 3.09, "chi-square {chi:.1} with {df} degrees of freedom: p < 0.001");
         assert!(z > -3.09, "chi-square {chi:.1} with {df} degrees of freedom is too good to be random");
     }
 
-    /// Its inverse, by bisection.
+    /// Computes the quantile function of the standard normal distribution, by bisection.
     pub(crate) fn normal_quantile(p: f64) -> f64 {
         let (mut low, mut high) = (-10.0, 10.0);
         for _ in 0..100 {
@@ -127,7 +129,7 @@ pub(crate) mod chi_square {
 
     #[test]
     #[should_panic(expected = "p < 0.001")]
-    fn a_loaded_die_is_found() {
+    fn a_loaded_die_fails_the_test() {
         assert_fits(&[1150, 850, 1000, 1000, 1000, 1000], &[1.0 / 6.0; 6]);
     }
 }
@@ -138,7 +140,7 @@ mod tests {
 
     #[test]
     fn splitmix_matches_its_published_vector() {
-        // The first outputs of the reference implementation (splitmix64.c, Vigna) seeded with 1234567.
+        // First outputs of the reference implementation (splitmix64.c, Vigna) with seed 1234567.
         let golden = 0x9e37_79b9_7f4a_7c15_u64;
         let outputs: Vec<u64> =
             (0..3).map(|i| mix(1_234_567_u64.wrapping_add(golden.wrapping_mul(i)))).collect();
@@ -154,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn exponential_and_normal_have_their_moments() {
+    fn exponential_and_normal_draws_have_the_expected_moments() {
         let stream = Stream::new(7, "moments");
         let n = 200_000;
         let mean = (0..n).map(|i| stream.exponential(i)).sum::<f64>() / n as f64;
@@ -167,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_and_seeds_give_other_streams() {
+    fn different_labels_and_seeds_give_different_streams() {
         let draws = [Stream::new(1, "a").at(0), Stream::new(1, "b").at(0), Stream::new(2, "a").at(0)];
         assert!(draws[0] != draws[1] && draws[0] != draws[2]);
     }

@@ -1,7 +1,8 @@
-//! Text that leaves the program: control characters are escaped, secrets are redacted by value.
+//! Sanitizing of output: control characters are escaped, and registered secrets are redacted.
 //!
-//! Servers, files and arguments decide what messages and tables contain. Everything that is printed or written to a file as text passes
-//! through [`outgoing`]; failures of stores pass through [`one_line`] when they are made.
+//! Messages and tables contain text from servers, files and arguments, which cannot be trusted. All text that is
+//! printed or written to a file passes through [`outgoing`]; store errors pass through [`one_line`] when they are
+//! created.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -9,26 +10,26 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::net::encode::encode_query;
 
-/// Stands for a secret.
+/// Replacement for a secret.
 const REDACTED: &str = "[redacted]";
 
-/// Shorter values are not looked for, because they would be found inside of words. Credentials are longer: those of AWS have 40
-/// characters, MinIO asks for 8.
-const SHORTEST: usize = 6;
+/// Minimum length of a secret that is redacted, in characters. Shorter values would match parts of ordinary words.
+/// Credentials are longer: AWS secret keys have 40 characters, and MinIO requires 8.
+const MIN_SECRET: usize = 6;
 
 static SECRETS: RwLock<Vec<String>> = RwLock::new(Vec::new());
 
-/// Remembers a secret; no text that leaves the program contains it from then on.
+/// Registers a secret. From then on it is redacted in all output, including its URL, JSON and HTML encodings.
 pub fn register_secret(value: &str) {
-    // The program's own name is in every key that it writes.
-    if value.chars().count() < SHORTEST || value == "plimsoll" {
+    // Never redact the program's own name, which is part of every key that it writes.
+    if value.chars().count() < MIN_SECRET || value == "plimsoll" {
         return;
     }
     let mut secrets = SECRETS.write().unwrap_or_else(PoisonError::into_inner);
     for form in [value.to_string(), encode_query(value), json_escaped(value), html_escaped(value)] {
         if !secrets.contains(&form) {
             secrets.push(form);
-            // A secret that contains another one is replaced as a whole.
+            // Longer secrets come first, so that a secret that contains another one is replaced as a whole.
             secrets.sort_by_key(|s| std::cmp::Reverse(s.len()));
         }
     }
@@ -39,7 +40,7 @@ fn json_escaped(value: &str) -> String {
     quoted.trim_matches('"').to_string()
 }
 
-/// As the report's templates escape it.
+/// Escapes a value like the templates of the HTML report.
 fn html_escaped(value: &str) -> String {
     let entities =
         [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#x27;"), ('/', "&#x2f;")];
@@ -49,11 +50,12 @@ fn html_escaped(value: &str) -> String {
     })
 }
 
-/// Returns true if a value under this name is a secret: `AWS_SECRET_ACCESS_KEY`, `S3.SecretKey`, `X-Amz-Signature`, `password`.
+/// Returns true if the value of a variable or parameter with this name is a secret, such as `AWS_SECRET_ACCESS_KEY`,
+/// `S3.SecretKey`, `X-Amz-Signature` or `password`.
 pub fn is_secret_name(name: &str) -> bool {
     let plain: String =
         name.chars().filter(char::is_ascii_alphanumeric).map(|c| c.to_ascii_lowercase()).collect();
-    let telling = [
+    let indicators = [
         "secret",
         "password",
         "passwd",
@@ -64,18 +66,20 @@ pub fn is_secret_name(name: &str) -> bool {
         "accesskey",
         "privatekey",
     ];
-    telling.iter().any(|word| plain.contains(word))
+    indicators.iter().any(|word| plain.contains(word))
         || matches!(plain.as_str(), "sig" | "pass" | "pwd" | "auth" | "authorization" | "awsaccesskeyid" | "googleaccessid")
-        // A variable of the environment; `key=` of a table's URL names an attribute.
+        // An environment variable. A lower-case `key=` in the URL of a table is an attribute name, not a secret.
         || (name.len() >= 3 && name.ends_with("KEY") && !name.contains(|c: char| c.is_ascii_lowercase()))
 }
 
-/// Names whose values look secret but are none: arguments that name variables or files.
-fn names_a_place(name: &str) -> bool {
+/// Returns true if the value of a secret-looking name is not a secret: the name of an environment variable, or a
+/// continuation token.
+fn is_not_secret(name: &str) -> bool {
     name.ends_with("_env") || name.ends_with("continuation-token")
 }
 
-/// The spans of secret values in `NAME=value` and `scheme://user:password@host`, in order.
+/// Returns the byte ranges of secret values in `NAME=value`, `--NAME value` and `scheme://user:password@host`, in
+/// ascending order.
 fn secret_spans(text: &str) -> Vec<std::ops::Range<usize>> {
     let mut spans: Vec<std::ops::Range<usize>> = Vec::new();
     let name_char = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.');
@@ -84,11 +88,11 @@ fn secret_spans(text: &str) -> Vec<std::ops::Range<usize>> {
             .rfind(|c| !name_char(c))
             .map_or(0, |i| i + text[i..].chars().next().map_or(1, char::len_utf8));
         let name = &text[start..at];
-        if !is_secret_name(name) || names_a_place(name) {
+        if !is_secret_name(name) || is_not_secret(name) {
             continue;
         }
         let value = &text[at + 1..];
-        // A whole property, as `-p NAME=VALUE` gives it, may hold any character.
+        // A property on its own, as in `-p NAME=VALUE`, may contain any character.
         if start == 0 && !value.contains(char::is_whitespace) && !value.contains('&') {
             spans.push(at + 1..text.len());
             continue;
@@ -107,7 +111,7 @@ fn secret_spans(text: &str) -> Vec<std::ops::Range<usize>> {
             spans.push(at + 1 + skip..at + 1 + end);
         }
     }
-    // `--secret-key VALUE`
+    // Options such as `--secret-key VALUE`.
     for (at, _) in text.match_indices("--") {
         let rest = &text[at + 2..];
         let end = rest.find(|c| !name_char(c)).unwrap_or(rest.len());
@@ -131,7 +135,7 @@ fn secret_spans(text: &str) -> Vec<std::ops::Range<usize>> {
     spans
 }
 
-/// Remembers the secrets among the words of a command line, however the command treats them.
+/// Registers the secrets in the arguments of a command line, including those that the command ignores.
 pub fn register_secrets_in(arguments: impl Iterator<Item = String>) {
     for argument in
         arguments.flat_map(|text| [crate::net::encode::decode(&text, false), Some(text)]).flatten()
@@ -149,7 +153,7 @@ pub fn register_secrets_in(arguments: impl Iterator<Item = String>) {
     }
 }
 
-/// An argument or a URL as it may be shown: values under secret names, and user and password of URLs, are left out.
+/// Redacts the values of secret names, and the user and password of URLs, in an argument or a URL.
 pub fn without_assigned_secrets(text: &str) -> Cow<'_, str> {
     let spans = secret_spans(text);
     if spans.is_empty() {
@@ -168,18 +172,19 @@ pub fn without_assigned_secrets(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Returns true if a secret cannot be a word of the program's own, such as a field of a result: long, and of letters and other characters.
+/// Returns true if a secret is too distinctive to occur in a document by chance: it has at least 12 characters, and
+/// not only lower-case letters.
 fn is_strong(secret: &str) -> bool {
     secret.chars().count() >= 12 && secret.contains(|c: char| !c.is_ascii_lowercase())
 }
 
-/// Documents without any secret that was registered. Weak secrets, such as `minioadmin`, stay: they might be words of the document
-/// itself. They reach documents only through arguments and URLs, from which their values are left out before.
+/// Redacts registered secrets in a document, except weak ones such as `minioadmin`, which might be ordinary words of
+/// the document. Weak secrets reach a document only through arguments and URLs, which are redacted before.
 pub fn redacted_document(text: &str) -> Cow<'_, str> {
     replaced(text, is_strong)
 }
 
-/// Messages without any secret that was registered.
+/// Redacts all registered secrets in a message.
 pub fn redacted(text: &str) -> Cow<'_, str> {
     replaced(text, |_| true)
 }
@@ -195,8 +200,8 @@ fn replaced(text: &str, applies: impl Fn(&str) -> bool) -> Cow<'_, str> {
     out
 }
 
-/// Returns true if a character changes what a terminal does or how the text around it is read: C0 and C1 controls, directional
-/// formatting, line separators.
+/// Returns true if a character controls the terminal or changes how the surrounding text is displayed: C0 and C1
+/// controls, directional formatting, line separators.
 fn is_control(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -213,7 +218,7 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
             '\n' if escape(c) => out.push_str("\\n"),
             '\r' => out.push_str("\\r"),
             '\t' if escape(c) => out.push_str("\\t"),
-            // As JSON writes it, so that escaped JSON means the same.
+            // The JSON escape, so that escaped JSON keeps its meaning.
             c if escape(c) => {
                 let _ = write!(out, "\\u{:04x}", c as u32);
             }
@@ -223,12 +228,12 @@ fn escaped(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Documents for people and files: no control characters but line ends and tabs, no strong secret.
+/// Sanitizes a document: redacts strong secrets, and escapes control characters other than line feeds and tabs.
 pub fn outgoing(text: &str) -> Cow<'_, str> {
     printable(redacted_document(text))
 }
 
-/// Messages: as [`outgoing`], without any secret.
+/// Sanitizes a message like [`outgoing`], but redacts weak secrets too.
 pub fn message(text: &str) -> Cow<'_, str> {
     printable(redacted(text))
 }
@@ -240,21 +245,22 @@ fn printable(text: Cow<'_, str>) -> Cow<'_, str> {
     }
 }
 
-/// A message as one line: line ends and other control characters escaped.
+/// Escapes line feeds and all other control characters, so that a message stays on one line.
 pub fn single_line(text: &str) -> Cow<'_, str> {
     escaped(text, |_| false)
 }
 
-/// Longest text of a message that a peer sent, in characters.
-const LONGEST: usize = 500;
+/// Maximum length of text from a peer, in characters.
+const MAX_PEER_TEXT: usize = 500;
 
-/// A peer's text as a part of one line: control characters escaped, at most 500 characters.
+/// Sanitizes text from a peer for use within one line: redacts secrets, escapes control characters and truncates it
+/// to 500 characters.
 pub fn one_line(text: &str) -> Cow<'_, str> {
-    // Before anything is cut off, or a part of a secret would remain.
+    // Redact before truncating; otherwise a part of a secret could remain.
     if let Cow::Owned(text) = redacted(text) {
         return Cow::Owned(one_line(&text).into_owned());
     }
-    let cut = text.char_indices().nth(LONGEST).map_or(text, |(at, _)| &text[..at]);
+    let cut = text.char_indices().nth(MAX_PEER_TEXT).map_or(text, |(at, _)| &text[..at]);
     match escaped(cut, |_| false) {
         Cow::Borrowed(all) if all.len() == text.len() => Cow::Borrowed(text),
         short if cut.len() < text.len() => Cow::Owned(format!("{short}...")),
@@ -272,31 +278,31 @@ mod tests {
         assert_eq!(one_line("a\nb\r\tc\0"), "a\\nb\\r\\tc\\u0000");
         assert_eq!(outgoing("日本 🦀 ü"), "日本 🦀 ü");
         let long = one_line(&"x".repeat(10_000)).into_owned();
-        assert!(long.len() == LONGEST + 3 && long.ends_with("..."));
+        assert!(long.len() == MAX_PEER_TEXT + 3 && long.ends_with("..."));
     }
 
     #[test]
-    fn secrets_are_redacted_by_value_however_they_are_written() {
+    fn secrets_are_redacted_in_every_encoding() {
         register_secret("wJalr/XUtn+FEMI=K7");
         for text in
             ["x wJalr/XUtn+FEMI=K7 y", "?sig=wJalr%2FXUtn%2BFEMI%3DK7&z", "{\"a\": \"wJalr/XUtn+FEMI=K7\"}"]
         {
             assert!(outgoing(text).contains(REDACTED) && !outgoing(text).contains("wJalr"), "{text}");
         }
-        assert!(!outgoing("wJalr&#x2f;XUtn+FEMI=K7").contains("FEMI"), "in a page");
+        assert!(!outgoing("wJalr&#x2f;XUtn+FEMI=K7").contains("FEMI"), "HTML encoding");
         register_secret("measure");
         assert_eq!(
             outgoing("\"role\": \"measure\""),
             "\"role\": \"measure\"",
-            "a weak secret may be a word of a document"
+            "a weak secret stays in a document"
         );
         assert_eq!(message("denied: measure"), format!("denied: {REDACTED}"));
         register_secret("abc");
-        assert_eq!(outgoing("abcdef"), "abcdef", "short values are not looked for");
+        assert_eq!(outgoing("abcdef"), "abcdef", "short values are not redacted");
     }
 
     #[test]
-    fn values_under_secret_names_are_left_out() {
+    fn values_of_secret_names_are_redacted() {
         for (text, expected) in [
             ("AWS_SECRET_ACCESS_KEY=x aws s3 sync a b", "AWS_SECRET_ACCESS_KEY=[redacted] aws s3 sync a b"),
             ("S3.SecretKey=hush", "S3.SecretKey=[redacted]"),

@@ -1,30 +1,31 @@
-//! Sizes, durations and rates as people write them, and back. Units are always written.
+//! Parsers and formatters for sizes, counts, durations, rates and throughputs. Formatted quantities always have a unit,
+//! except counts.
 
 use crate::clock::SECOND;
 
-/// Why a quantity could not be read. The message names the forms that are accepted.
+/// A quantity that could not be parsed. The message lists the accepted forms.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UnitError {
-    /// Not a size.
+    /// The text is not a size.
     #[error("'{0}' is not a size; write bytes with a unit, such as 1KiB, 4 MiB, 10 MB or 512B")]
     Size(String),
-    /// Not an amount of data.
+    /// The text is not an amount of data.
     #[error(
         "'{0}' is not an amount of data; write it with its unit, such as 10PB (decimal) or 10 TiB (binary), at most 4 EiB"
     )]
     Volume(String),
-    /// Not a count.
+    /// The text is not a count.
     #[error("'{0}' is not a count; write a whole number, such as 12000000, 12M or 1.5k, at most 1000T")]
     Count(String),
-    /// Not a duration.
+    /// The text is not a duration.
     #[error("'{0}' is not a duration; write a number with a unit, such as 30s, 250ms, 5m or 1h")]
     Duration(String),
-    /// Not a rate.
+    /// The text is not a rate.
     #[error(
         "'{0}' is not a rate; write operations per time, such as 500/s, 30/m or 0.5/s, above 0 and at most 10000000/s"
     )]
     Rate(String),
-    /// Not a throughput.
+    /// The text is not a throughput.
     #[error(
         "'{0}' is not a throughput; write bits or bytes per second, such as 5 Gbit/s, 100 MB/s or 1 GiB/s"
     )]
@@ -38,7 +39,7 @@ fn split(text: &str) -> Option<(f64, &str)> {
     (number.is_finite() && number >= 0.0).then(|| (number, text[end..].trim()))
 }
 
-/// A number as written and its unit: digits before and after the point, exactly.
+/// Splits a quantity into the digits of its number, the number of digits after the point, and its unit.
 fn split_exact(text: &str) -> Option<(u128, u32, &str)> {
     let text = text.trim();
     let end = text.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(text.len());
@@ -51,23 +52,24 @@ fn split_exact(text: &str) -> Option<(u128, u32, &str)> {
     Some((format!("{whole}{fraction}").parse().ok()?, fraction.len() as u32, text[end..].trim()))
 }
 
-/// `number x factor`, where that is whole.
+/// Returns `digits x 10^-places x factor`, or `None` if that is not a whole number.
 fn whole(digits: u128, places: u32, factor: u128) -> Option<u128> {
     let (product, scale) = (digits.checked_mul(factor)?, 10u128.pow(places));
     product.is_multiple_of(scale).then(|| product / scale)
 }
 
-/// `number x factor`, rounded half up; `None` for a number that is not 0 and rounds to it.
+/// Returns `digits x 10^-places x factor`, rounded half up, or `None` if a number other than 0 rounds to 0.
 fn rounded(digits: u128, places: u32, factor: u128) -> Option<u128> {
     let (product, scale) = (digits.checked_mul(factor)?, 10u128.pow(places));
     let bytes = product.checked_add(scale / 2)? / scale;
     (bytes > 0 || digits == 0).then_some(bytes)
 }
 
-/// Most bytes that a size may have.
-const MOST_BYTES: u128 = 1 << 62;
+/// Maximum size, in bytes.
+const MAX_BYTES: u128 = 1 << 62;
 
-/// Bytes of a unit of size; `None` for what is none. A bare `k`, `m`, `g`, `t` is binary.
+/// Returns the number of bytes in a unit of size, or `None` for an unknown unit. `k`, `m`, `g` and `t` are binary
+/// units.
 fn bytes_of(unit: &str) -> Option<u128> {
     Some(match unit.to_ascii_lowercase().as_str() {
         "b" => 1,
@@ -87,25 +89,25 @@ fn bytes_of(unit: &str) -> Option<u128> {
     })
 }
 
-/// Reads a size in bytes: `4096`, `1KiB`, `1.3 TiB` (binary), `10 MB` (decimal). A fraction of a unit is computed exactly and rounded to
-/// whole bytes; bytes themselves have no fraction.
+/// Parses a size in bytes: `4096`, `1KiB`, `1.3 TiB` (binary), `10 MB` (decimal). A fraction of a unit is computed
+/// exactly and rounded to whole bytes. A number of bytes must be whole.
 ///
 /// # Errors
-/// [`UnitError::Size`] for anything else.
+/// [`UnitError::Size`] if the text is not a size, or the size exceeds 2^62 bytes.
 pub fn parse_size(text: &str) -> Result<u64, UnitError> {
     let read = || {
         let (digits, places, unit) = split_exact(text)?;
         let factor = if unit.is_empty() { 1 } else { bytes_of(unit)? };
         let bytes = if factor == 1 { whole(digits, places, 1) } else { rounded(digits, places, factor) };
-        bytes.filter(|bytes| *bytes <= MOST_BYTES)
+        bytes.filter(|bytes| *bytes <= MAX_BYTES)
     };
     read().map(|bytes| bytes as u64).ok_or_else(|| UnitError::Size(text.to_string()))
 }
 
-/// Reads an amount of data: a size whose unit is written, and written in full: `10 PB`, `1.5 TiB`.
+/// Parses an amount of data: a size with a unit that ends in `B`, such as `10 PB` or `1.5 TiB`.
 ///
 /// # Errors
-/// [`UnitError::Volume`] for anything else.
+/// [`UnitError::Volume`] if the text is not such a size, or the size exceeds 2^62 bytes.
 pub fn parse_volume(text: &str) -> Result<u64, UnitError> {
     let unit = split_exact(text).map_or("", |(_, _, unit)| unit);
     let fail = || UnitError::Volume(text.to_string());
@@ -115,10 +117,11 @@ pub fn parse_volume(text: &str) -> Result<u64, UnitError> {
     parse_size(text).map_err(|_| fail())
 }
 
-/// Reads a count: `12000000`, `12M`, `1.5k`, `2G` (a thousand, a million, a thousand million).
+/// Parses a whole number with an optional decimal suffix, such as `12000000`, `1.5k`, `12M` or `2G`. The suffix is
+/// `k` or `K` (10^3), `M` (10^6), `G` or `B` (10^9), or `T` (10^12).
 ///
 /// # Errors
-/// [`UnitError::Count`] for anything else.
+/// [`UnitError::Count`] if the text is not a count, or the count exceeds [`MOST_COUNT`].
 pub fn parse_count(text: &str) -> Result<u64, UnitError> {
     let read = || {
         let (digits, places, unit) = split_exact(text)?;
@@ -135,13 +138,13 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
     read().map(|count| count as u64).ok_or_else(|| UnitError::Count(text.to_string()))
 }
 
-/// Most that is counted: more than any store has answered in a month.
+/// Maximum count: more requests than any store serves in a month.
 pub const MOST_COUNT: u64 = 1_000_000_000_000_000;
 
-/// Reads a duration as nanoseconds: `250us`, `10ms`, `30s`, `5m`, `1h`.
+/// Parses a duration, such as `250us`, `10ms`, `30s`, `5m` or `1h`, and returns nanoseconds.
 ///
 /// # Errors
-/// [`UnitError::Duration`] for anything else; a bare number has no unit and is refused, except `0`.
+/// [`UnitError::Duration`] if the text is not a duration, has no unit (except `0`), or exceeds 10^17 ns.
 pub fn parse_duration(text: &str) -> Result<u64, UnitError> {
     let fail = || UnitError::Duration(text.to_string());
     let (number, unit) = split(text).ok_or_else(fail)?;
@@ -162,10 +165,10 @@ pub fn parse_duration(text: &str) -> Result<u64, UnitError> {
     Ok(ns as u64)
 }
 
-/// Reads a rate as operations per second: `500/s`, `30/m`, `0.5/s`.
+/// Parses a rate, such as `500/s`, `30/m` or `0.5/s`, and returns operations per second.
 ///
 /// # Errors
-/// [`UnitError::Rate`] for anything else, and for a rate of zero.
+/// [`UnitError::Rate`] if the text is not a rate, or the rate is zero or exceeds 10^7 per second.
 pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
     let fail = || UnitError::Rate(text.to_string());
     let (number, unit) = split(text).ok_or_else(fail)?;
@@ -181,10 +184,10 @@ pub fn parse_rate(text: &str) -> Result<f64, UnitError> {
     Ok(per_s)
 }
 
-/// Reads a throughput as bytes per second: `5 Gbit/s`, `100 MB/s` (decimal), `1 GiB/s` (binary).
+/// Parses a throughput, such as `5 Gbit/s`, `100 MB/s` (decimal) or `1 GiB/s` (binary), and returns bytes per second.
 ///
 /// # Errors
-/// [`UnitError::Throughput`] for anything else.
+/// [`UnitError::Throughput`] if the text is not a throughput.
 pub fn parse_throughput(text: &str) -> Result<f64, UnitError> {
     let fail = || UnitError::Throughput(text.to_string());
     let (number, unit) = split(text).ok_or_else(fail)?;
@@ -200,7 +203,7 @@ pub fn parse_throughput(text: &str) -> Result<f64, UnitError> {
     Ok(number * factor)
 }
 
-/// Writes a size exactly, in the largest binary unit that divides it.
+/// Formats a size exactly, in the largest binary unit that divides it.
 pub fn format_size(bytes: u64) -> String {
     for (unit, shift) in [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)] {
         if bytes != 0 && bytes.is_multiple_of(1 << shift) {
@@ -210,7 +213,8 @@ pub fn format_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// Bytes for people: exact below 10 KiB, else three digits in the largest binary unit.
+/// Formats a number of bytes for display: exactly if it is below 10 KiB or a whole number of binary units, else with one
+/// decimal.
 pub fn format_bytes(n: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units
@@ -223,7 +227,8 @@ pub fn format_bytes(n: u64) -> String {
     }
 }
 
-/// An amount of data for people, in the units in which it is round: `10 PB`, `1.5 TiB`; else three digits in a decimal unit.
+/// Formats an amount of data for display: in binary units if it is a multiple of 512 MiB, at least 1 GiB and no
+/// multiple of 1 GB; else in decimal units with up to three decimals.
 pub fn format_volume(bytes: u64) -> String {
     let binary = bytes >= 1 << 30 && bytes.is_multiple_of(1 << 29);
     if bytes < 1_000_000 || binary && !bytes.is_multiple_of(1_000_000_000) {
@@ -245,7 +250,7 @@ pub fn format_volume(bytes: u64) -> String {
     }
 }
 
-/// Writes a duration exactly, in the largest unit that divides it.
+/// Formats a duration exactly, in the largest unit that divides it.
 pub fn format_duration(ns: u64) -> String {
     for (unit, size) in
         [("h", 3_600 * SECOND), ("m", 60 * SECOND), ("s", SECOND), ("ms", 1_000_000), ("us", 1_000)]
@@ -257,12 +262,12 @@ pub fn format_duration(ns: u64) -> String {
     if ns == 0 { "0s".into() } else { format!("{ns}ns") }
 }
 
-/// Writes a rate as `N/s`.
+/// Formats a rate exactly, as `N/s`.
 pub fn format_rate(per_s: f64) -> String {
     format!("{per_s}/s")
 }
 
-/// Writes operations per second for people: with decimals where there are few.
+/// Formats operations per second for display: without decimals from 99.5, with one from 9.95, with two below.
 pub fn format_per_s(per_s: f64) -> String {
     let decimals = if per_s >= 99.5 {
         0
@@ -274,7 +279,7 @@ pub fn format_per_s(per_s: f64) -> String {
     format!("{per_s:.decimals$}")
 }
 
-/// Writes a throughput for people: MB/s, or GB/s from a thousand of them (decimal).
+/// Formats a throughput for display, in MB/s below 1 GB/s and in GB/s above (decimal units).
 pub fn format_throughput(bytes_per_s: f64) -> String {
     if bytes_per_s >= 1e9 {
         format!("{:.2} GB/s", bytes_per_s / 1e9)
@@ -285,7 +290,7 @@ pub fn format_throughput(bytes_per_s: f64) -> String {
     }
 }
 
-/// Writes milliseconds with three significant digits, the resolution of the histograms.
+/// Formats milliseconds with three significant digits, which is the resolution of the histograms.
 pub fn format_ms(ms: f64) -> String {
     let decimals = if ms >= 100.0 {
         0
@@ -299,8 +304,8 @@ pub fn format_ms(ms: f64) -> String {
     format!("{ms:.decimals$}")
 }
 
-/// Names of stores for people: without parameters where that tells them apart, with their endpoint's host where that does, else as
-/// written.
+/// Returns short names of stores for display: URLs without parameters if these are distinct, else with the host of the
+/// endpoint if these are distinct, else the full URLs.
 pub fn short_names(stores: &[&str]) -> Vec<String> {
     let short = |store: &&str| store.split('?').next().unwrap_or(store).trim_end_matches('/').to_string();
     let with_host = |store: &&str| {
@@ -308,13 +313,13 @@ pub fn short_names(stores: &[&str]) -> Vec<String> {
         let host = host.split_once("://").map_or(host, |(_, host)| host);
         if host.is_empty() { short(store) } else { format!("{} at {host}", short(store)) }
     };
-    let apart =
+    let distinct =
         |names: &Vec<String>| names.iter().collect::<std::collections::HashSet<_>>().len() == names.len();
     let names = [stores.iter().map(short).collect(), stores.iter().map(with_host).collect::<Vec<_>>()];
-    names.into_iter().find(apart).unwrap_or_else(|| stores.iter().map(|s| (*s).to_string()).collect())
+    names.into_iter().find(distinct).unwrap_or_else(|| stores.iter().map(|s| (*s).to_string()).collect())
 }
 
-/// Digits with their thousands apart: `2,900,006`.
+/// Inserts thousands separators into digits: `2,900,006`.
 pub fn grouped(digits: &str) -> String {
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (at, digit) in digits.chars().enumerate() {
@@ -326,7 +331,7 @@ pub fn grouped(digits: &str) -> String {
     out
 }
 
-/// Writes a count with its thousands apart: `1,234,567`.
+/// Formats a count with thousands separators: `1,234,567`.
 pub fn format_count(n: u64) -> String {
     grouped(&n.to_string())
 }
@@ -336,7 +341,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_binary_or_decimal_as_written() {
+    fn size_units_are_binary_or_decimal() {
         assert_eq!(parse_size("1KiB"), Ok(1024));
         assert_eq!(parse_size(" 9 GiB "), Ok(9 << 30));
         assert_eq!(parse_size("10 MB"), Ok(10_000_000));
@@ -347,10 +352,11 @@ mod tests {
         }
     }
 
-    /// `1.3TiB` was refused, because it is no whole number of bytes.
+    /// Regression test: `1.3TiB` was rejected because it is not a whole number of bytes.
     #[test]
     fn fractions_of_binary_units_are_rounded_to_whole_bytes() {
-        // 1.3 x 2^40 = 1,429,365,116,108.8; 0.1 x 2^50 = 112,589,990,684,262.4; 3.9 x 2^60, beyond what doubles hold, ends in .4.
+        // 1.3 x 2^40 = 1,429,365,116,108.8 and 0.1 x 2^50 = 112,589,990,684,262.4. 3.9 x 2^60, whose fraction is .4,
+        // exceeds the precision of a double.
         assert_eq!(parse_volume("1.3TiB"), Ok(1_429_365_116_109));
         assert_eq!(parse_volume("0.1 PiB"), Ok(112_589_990_684_262));
         assert_eq!(parse_volume("3.9EiB"), Ok(4_496_393_867_966_703_206));
@@ -361,9 +367,9 @@ mod tests {
         }
     }
 
-    /// Sizes were read as floating-point numbers, which ends at 9 PB.
+    /// Regression test: sizes were parsed as floating-point numbers, which are exact only up to 9 PB.
     #[test]
-    fn amounts_are_exact_and_have_units() {
+    fn volumes_and_counts_are_exact() {
         assert_eq!(parse_volume("10PB"), Ok(10_000_000_000_000_000));
         assert_eq!(parse_volume("1.5 PiB"), Ok(3 << 49));
         assert_eq!(parse_volume("0.1 GB"), Ok(100_000_000));
@@ -378,23 +384,23 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_shown_in_the_units_in_which_they_are_round() {
-        let shown = |text: &str| format_volume(parse_volume(text).unwrap());
+    fn volumes_are_formatted_in_the_unit_that_needs_fewest_digits() {
+        let reformat = |text: &str| format_volume(parse_volume(text).unwrap());
         assert_eq!(
-            [shown("10PB"), shown("1.5TB"), shown("50 TiB"), shown("1 KiB")],
+            [reformat("10PB"), reformat("1.5TB"), reformat("50 TiB"), reformat("1 KiB")],
             ["10 PB", "1.5 TB", "50 TiB", "1 KiB"]
         );
-        assert_eq!(shown("12582912000000B"), "12.583 TB");
-        // Digits were cut off where there are few.
+        assert_eq!(reformat("12582912000000B"), "12.583 TB");
+        // Amounts of 100 units or more have one decimal, rounded.
         assert_eq!(
-            [shown("118.39TB"), shown("999.999GB"), shown("123.456GB")],
+            [reformat("118.39TB"), reformat("999.999GB"), reformat("123.456GB")],
             ["118.4 TB", "1 TB", "123.5 GB"]
         );
     }
 
-    /// Two stores of one bucket name could not be told apart.
+    /// Regression test: two stores with the same bucket name had the same short name.
     #[test]
-    fn names_of_stores_tell_them_apart() {
+    fn short_names_of_stores_are_distinct() {
         assert_eq!(short_names(&["s3://a?x=1", "s3://b?x=2"]), ["s3://a", "s3://b"]);
         assert_eq!(short_names(&["s3://a?x=1", "s3://a?x=2"]), ["s3://a?x=1", "s3://a?x=2"]);
     }
@@ -420,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_back() {
+    fn formatted_quantities_parse_back() {
         for bytes in [0, 1, 1000, 1024, 1536, 5 << 20, 3 << 40] {
             assert_eq!(parse_size(&format_size(bytes)), Ok(bytes));
         }

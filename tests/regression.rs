@@ -1,5 +1,6 @@
 //! Defects that users met, each with a test named after it. Those of one module have their tests beside it.
 
+#[path = "it/support/mod.rs"]
 mod support;
 
 use std::path::{Path, PathBuf};

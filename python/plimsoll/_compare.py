@@ -1,4 +1,4 @@
-"""The comparisons of ``plimsoll compare``, made by the binary itself, so that they are the same."""
+"""Comparisons of runs. The package runs the ``plimsoll compare`` binary, so the results are identical."""
 
 from __future__ import annotations
 
@@ -18,60 +18,67 @@ from plimsoll._run import Run, RunError
 
 @dataclass(frozen=True)
 class Row:
-    """One figure of two sides."""
+    """Comparison of one figure on both sides."""
 
     phase: str
     operation: str
     metric: str
     unit: str
-    """``ms``, ``per_s``, ``bytes_per_s`` or ``share``."""
+    """Unit of the figure: ``ms``, ``per_s``, ``bytes_per_s`` or ``share``."""
     base: float | None
+    """Value on the base side; ``None`` if it is unknown."""
     other: float | None
+    """Value on the other side; ``None`` if it is unknown."""
     change: float | None
-    """The other over the base; for errors the difference of the shares."""
+    """Ratio of the other side to the base; for ``errors``, the difference of the shares. ``None`` if it is unknown."""
     change_low: float | None
+    """Lower end of the 95% confidence interval of ``change``."""
     change_high: float | None
+    """Upper end of the 95% confidence interval of ``change``."""
     verdict: str
-    """``faster``, ``slower``, ``no difference shown`` or ``cannot tell``."""
+    """Verdict on the other side: ``faster``, ``slower``, ``no difference shown`` or ``cannot tell``."""
     smallest: float | None
-    """The smallest relative change that could have been shown."""
+    """Smallest relative change that the comparison could have detected; for ``errors``, the smallest difference.
+
+    ``None`` without an interval.
+    """
     primary: bool
-    """Whether it was declared beforehand."""
+    """True if this is the primary figure, which is declared before the comparison."""
     base_client_limited: str | None = None
-    """What limited the client on the base's side; its figure is then a bound."""
+    """Bottleneck of the client on the base side; ``base`` is then only a bound. ``None`` if there was none."""
     other_client_limited: str | None = None
-    """The same of the other side."""
+    """Bottleneck of the client on the other side, as for ``base_client_limited``."""
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two sides held against each other."""
+    """Comparison of two runs, or of two stores of one run."""
 
     base: str
-    """Name of the first."""
+    """Name of the base."""
     other: str
-    """Name of the second."""
+    """Name of the side that is compared with the base."""
     clients: list[str]
-    """What differs about who measured."""
+    """Differences between the clients that measured, such as vantage or CPU."""
     rows: list[Row]
-    """Figure by figure."""
+    """One row per figure."""
     loads: list[str] = field(default_factory=list)
-    """What differs about the loads of imported runs."""
+    """Differences between the loads of imported runs."""
 
     @property
     def primary(self) -> Row | None:
-        """The figure that was declared beforehand."""
+        """Returns the row of the primary figure; ``None`` if it was not measured."""
         return next((row for row in self.rows if row.primary), None)
 
     def frame(self) -> pl.DataFrame:
-        """The rows as a frame."""
+        """Returns the rows as a frame."""
         return pl.DataFrame([vars(row) for row in self.rows], infer_schema_length=None)
 
 
 def compare(*runs: Run | str | Path, primary: str | None = None) -> list[Comparison]:
-    """Compares runs with the first of them, or the stores of one run with its first.
+    """Compares each run with the first one, or each store of a single run with its first store.
 
-    ``primary`` is the figure to decide by, such as ``get.p99``. Raises :class:`RunError` when they cannot be compared.
+    ``primary`` is the primary figure, such as ``get.p99``. Raises :class:`RunError` if the runs cannot be compared.
     """
     paths = [str(run.path if isinstance(run, Run) else run) for run in runs]
     extra = ["--primary", primary] if primary else []
@@ -82,19 +89,21 @@ def compare(*runs: Run | str | Path, primary: str | None = None) -> list[Compari
 
 
 def _comparison(document: dict[str, Any]) -> Comparison:
-    names = ("phase", "operation", "metric", "unit", "change", "change_low", "change_high", "verdict", "smallest", "primary")
+    names = ("phase", "operation", "metric", "unit", "change", "change_low", "change_high", "verdict", "smallest",
+             "primary")
     rows = [
         Row(base=row["base"]["value"], other=row["other"]["value"], **{name: row[name] for name in names},
-            base_client_limited=row["base"].get("client_limited"), other_client_limited=row["other"].get("client_limited"))
+            base_client_limited=row["base"].get("client_limited"),
+            other_client_limited=row["other"].get("client_limited"))
         for row in document["rows"]
     ]
     return Comparison(document["base"]["name"], document["other"]["name"], document["clients"], rows, document["loads"])
 
 
 def _binary() -> str:
-    """The binary that came with this package, else the one on the path."""
-    beside = [Path(sys.executable).parent, Path(sysconfig.get_path("scripts"))]
-    found = next((str(place / "plimsoll") for place in beside if (place / "plimsoll").exists()), shutil.which("plimsoll"))
+    """Returns the path of the binary of this package, or of the one on ``PATH``."""
+    installed = [folder / "plimsoll" for folder in (Path(sys.executable).parent, Path(sysconfig.get_path("scripts")))]
+    found = next((str(path) for path in installed if path.exists()), shutil.which("plimsoll"))
     if found is None:
-        raise RunError("the plimsoll binary is neither beside this Python nor on the path; `pip install .` brings it")
+        raise RunError("plimsoll binary not found next to this Python or on PATH; install it with `pip install .`")
     return found

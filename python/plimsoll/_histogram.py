@@ -1,4 +1,4 @@
-"""Latency histograms: exact sums of counts by bucket, three significant digits."""
+"""Latency histograms with three significant digits, which can be merged exactly."""
 
 from __future__ import annotations
 
@@ -10,41 +10,42 @@ from collections.abc import Iterable, Iterator
 
 _COMPRESSED = 0x1C849314
 _PLAIN = 0x1C849313
-# Buckets of equal width at the bottom; every octave above has half as many.
+# Number of buckets of equal width at the bottom; every octave above has half as many.
 _LINEAR = 2048
 
 
 class Histogram:
-    """How often each latency occurred.
+    """Number of operations by latency bucket.
 
-    Adding two histograms loses nothing, so percentiles of many seconds, blocks or runs are those of all their operations together.
-    Times are in milliseconds; within a bucket they are known to 0.1%.
+    Merging histograms loses nothing, so percentiles of many seconds, blocks or runs are those of all their operations.
+    Times are in milliseconds, with a resolution of 0.1%.
     """
 
     __slots__ = ("_counts",)
 
     def __init__(self, counts: dict[int, int] | None = None) -> None:
-        """``counts`` are operations by number of their bucket."""
+        """Creates a histogram from ``counts``, the number of operations by bucket number."""
         self._counts: dict[int, int] = dict(counts or {})
 
     @classmethod
     def decode(cls, data: bytes | str | None) -> Histogram:
-        """Reads HdrHistogram V2, compressed: bytes from ``intervals``, base64 from ``result.json``. Nothing is an empty histogram.
+        """Decodes a compressed HdrHistogram V2: bytes from ``intervals``, or base64 text from ``result.json``.
 
-        Raises ``ValueError`` when it is something else or of another shape.
+        Returns an empty histogram for empty data or ``None``. Raises ``ValueError`` for any other format, and for
+        histogram parameters that Plimsoll does not use.
         """
         if not data:
             return cls()
         raw = base64.b64decode(data) if isinstance(data, str) else bytes(data)
         if len(raw) < 8 or struct.unpack_from(">I", raw)[0] != _COMPRESSED:
-            raise ValueError("not a compressed HdrHistogram of version 2")
+            raise ValueError("not a compressed HdrHistogram V2")
         try:
             plain = zlib.decompress(raw[8:])
         except zlib.error as error:
-            raise ValueError(f"a damaged histogram: {error}") from error
+            raise ValueError(f"damaged histogram: {error}") from error
         cookie, _, _, digits, lowest = struct.unpack_from(">IIIIQ", plain)
         if (cookie, digits, lowest) != (_PLAIN, 3, 1):
-            raise ValueError("a histogram of another shape")
+            raise ValueError("unsupported histogram: it must have 3 significant digits and a lowest value of 1")
         counts: dict[int, int] = {}
         bucket = 0
         for value in _varints(plain[40:]):
@@ -57,7 +58,7 @@ class Histogram:
 
     @classmethod
     def merge(cls, histograms: Iterable[Histogram]) -> Histogram:
-        """All operations of several histograms."""
+        """Returns the sum of several histograms."""
         counts: dict[int, int] = {}
         for histogram in histograms:
             for bucket, n in histogram._counts.items():
@@ -71,19 +72,19 @@ class Histogram:
         return isinstance(other, Histogram) and self._counts == other._counts
 
     def __len__(self) -> int:
-        """Number of operations."""
+        """Returns the number of operations."""
         return sum(self._counts.values())
 
     def __repr__(self) -> str:
         return f"Histogram({len(self)} operations, p50 {self.quantile(0.5)} ms)"
 
     def quantile(self, q: float) -> float | None:
-        """The latency in milliseconds that a share ``q`` (0 to 1) of operations does not exceed: the highest value of its bucket.
+        """Returns the latency in milliseconds that a share ``q`` (0 to 1) of the operations does not exceed.
 
-        ``None`` when it is empty.
+        The result is the highest value of its bucket; ``None`` if the histogram is empty.
         """
         if not 0.0 <= q <= 1.0:
-            raise ValueError(f"a quantile lies between 0 and 1, not at {q}")
+            raise ValueError(f"quantile {q} is out of range: it must be between 0 and 1")
         rank = max(math.ceil(q * len(self)), 1)
         seen = 0
         for bucket in sorted(self._counts):
@@ -93,20 +94,20 @@ class Histogram:
         return None
 
     def within(self, ms: float) -> float:
-        """The share of operations that took at most ``ms`` milliseconds."""
+        """Returns the share of operations that took at most ``ms`` milliseconds; NaN if the histogram is empty."""
         total = len(self)
         inside = sum(n for bucket, n in self._counts.items() if _edges(bucket)[1] <= ms * 1e3)
         return inside / total if total else math.nan
 
     def buckets(self) -> Iterator[tuple[float, float, int]]:
-        """Lowest and highest latency of each bucket in milliseconds, and its operations, in order."""
+        """Yields each bucket in order: its lowest and highest latency in milliseconds and its number of operations."""
         for bucket in sorted(self._counts):
             low, high = _edges(bucket)
             yield low / 1e3, high / 1e3, self._counts[bucket]
 
 
 def _edges(bucket: int) -> tuple[int, int]:
-    """Lowest and highest value of a bucket, in microseconds."""
+    """Returns the lowest and highest value of a bucket, in microseconds."""
     if bucket < _LINEAR:
         return bucket, bucket
     octave = bucket // (_LINEAR // 2) - 1
@@ -115,7 +116,7 @@ def _edges(bucket: int) -> tuple[int, int]:
 
 
 def _varints(data: bytes) -> Iterator[int]:
-    """Numbers in ZigZag LEB128 of at most nine bytes."""
+    """Yields the numbers in ZigZag LEB128 encoding, which have at most nine bytes each."""
     value = place = 0
     for byte in data:
         if place == 8:

@@ -1,4 +1,4 @@
-"""Run directories."""
+"""Reader of run directories."""
 
 from __future__ import annotations
 
@@ -13,37 +13,43 @@ import polars as pl
 from plimsoll._histogram import Histogram
 
 SCHEMA = 1
-"""Schema number of ``result.json`` that this version reads."""
+"""Schema version of ``result.json`` that this package reads."""
 
 _NESTED = ("histograms", "errors", "upload", "cache_ms")
 
 
 class RunError(Exception):
-    """A run directory that cannot be read; the message names the file and what is wrong."""
+    """A run directory that cannot be read. The message names the file and the problem."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run, read from its directory. Frames are made when they are first asked for."""
+    """One run, read from its directory. Frames are created on first access."""
 
     path: Path
     """The run directory."""
     result: dict[str, Any] = field(repr=False)
-    """``result.json`` as it is."""
+    """Content of ``result.json``."""
 
     @property
     def id(self) -> str:
-        """The run's identity, and the name of its directory."""
+        """Returns the id of the run, which is also the name of its directory."""
         return str(self.result["run"]["id"])
 
     @cached_property
     def windows(self) -> pl.DataFrame:
-        """One row per store, phase, repeat, block, step and operation. Percentiles are columns such as ``service_ms.p99`` (milliseconds)."""
+        """Returns one row per store, phase, repeat, block, step and operation.
+
+        Percentiles are columns such as ``service_ms.p99``, in milliseconds.
+        """
         return pl.DataFrame([_flat(w) for w in self.result["windows"]], infer_schema_length=None)
 
     @cached_property
     def confidence(self) -> pl.DataFrame:
-        """One row per figure of the measured phases: value, and the ends of its 95% interval, where there is one."""
+        """Returns one row per figure of the measured phases, with its value and its 95% confidence interval.
+
+        Without an interval, ``low`` and ``high`` are null, and ``needs_s`` is the number of seconds that would suffice.
+        """
         schema = {"store": pl.String, "phase": pl.String, "step": pl.Int64, "operation": pl.String, "metric": pl.String,
                   "unit": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "needs_s": pl.Float64,
                   "client_limited": pl.String}
@@ -52,25 +58,28 @@ class Run:
 
     @cached_property
     def intervals(self) -> pl.DataFrame:
-        """One row per completion second, store, phase and operation. ``service``, ``response`` and ``first_byte`` are histograms for
-        :meth:`Histogram.decode`."""
+        """Returns one row per second of completion, store, phase and operation.
+
+        ``service``, ``response`` and ``first_byte`` are encoded histograms; decode them with :meth:`Histogram.decode`.
+        """
         return _stream(self.path / "intervals.arrows")
 
     @cached_property
     def operations(self) -> pl.DataFrame:
-        """One row per operation, where the run was made with ``--record operations``."""
+        """Returns one row per operation. Only runs with ``--record operations`` have this file."""
         return _stream(self.path / "operations.arrows")
 
     def latency(self, operation: str | None = None, *, store: str | None = None, phase: str | None = None,
                 step: int | None = None, which: str | None = None) -> Histogram:
-        """The latencies of the measured operations that fit, merged exactly.
+        """Returns the merged latencies of all measured operations that match the arguments.
 
-        ``which`` is ``service``, ``response`` or ``first_byte``; without it, response time in open loops and service time in closed ones.
+        ``which`` is ``service``, ``response`` or ``first_byte``. The default is the response time in open loops and the
+        service time in closed loops.
         """
         found = []
         for window in self.result["windows"]:
-            asked = {"operation": operation, "store": store, "phase": phase, "step": step}
-            if window["role"] != "measure" or any(v is not None and window.get(k) != v for k, v in asked.items()):
+            filters = {"operation": operation, "store": store, "phase": phase, "step": step}
+            if window["role"] != "measure" or any(v is not None and window.get(k) != v for k, v in filters.items()):
                 continue
             name = which or ("response" if window["loop"] == "open" else "service")
             found.append(Histogram.decode(window["histograms"].get(name)))
@@ -78,23 +87,24 @@ class Run:
 
 
 def load(path: str | Path) -> Run:
-    """Reads a run directory. Raises :class:`RunError` when it is none, or is of another schema."""
+    """Reads a run directory. Raises :class:`RunError` if it is not a run directory, or has another schema version."""
     path = Path(path)
     file = path / "result.json"
     try:
         result = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise RunError(f"{file}: there is no such file; name a run directory, such as plimsoll-runs/<run-id>") from error
+        raise RunError(f"{file}: no such file; name a run directory, such as plimsoll-runs/<run-id>") from error
     except (OSError, ValueError) as error:
         raise RunError(f"{file}: {error}") from error
     if not isinstance(result, dict) or result.get("schema") != SCHEMA:
         found = result.get("schema") if isinstance(result, dict) else None
-        raise RunError(f"{file}: not a result of schema {SCHEMA} (it has {found!r}); this package reads no other")
+        raise RunError(f"{file}: unsupported schema {found!r}: this package reads schema {SCHEMA}; install the package "
+                       "that matches the version of the run")
     return Run(path, result)
 
 
 def _flat(window: dict[str, Any]) -> dict[str, Any]:
-    """A window with its percentiles as columns; failures are their sum."""
+    """Flattens a window: percentiles become columns, and ``failed`` is the sum of all errors."""
     out: dict[str, Any] = {}
     for name, value in window.items():
         if name.endswith("_ms") and isinstance(value, dict) and name not in _NESTED:
@@ -106,16 +116,16 @@ def _flat(window: dict[str, Any]) -> dict[str, Any]:
 
 
 def _stream(path: Path) -> pl.DataFrame:
-    """An Arrow stream; one that a killed run left without an end is read as far as it goes."""
+    """Reads an Arrow stream. If a killed run left it incomplete, reads the complete batches."""
     if not path.exists():
-        raise RunError(f"{path}: there is no such file")
+        raise RunError(f"{path}: no such file")
     try:
         return pl.read_ipc_stream(path)
     except (pl.exceptions.PolarsError, OSError) as whole:
         try:
             import pyarrow.ipc
         except ImportError:
-            raise RunError(f"{path}: it was cut short; install pyarrow to read what there is ({whole})") from whole
+            raise RunError(f"{path}: incomplete file: {whole}; install pyarrow to read the complete part") from whole
         batches = []
         with pyarrow.ipc.open_stream(path) as reader:
             try:

@@ -1,5 +1,5 @@
-//! Which store fits: what was measured of each, held against objectives, beside the bill of a workload. Pure; [`sensitivity`] says which
-//! assumption, moved how far, changes the answer.
+//! The choice of a store: ranks stores by the measured performance of each, its objectives and the bill of a workload.
+//! [`sensitivity`] computes which change of an assumption changes the recommendation. All functions are pure.
 
 pub mod sensitivity;
 
@@ -11,22 +11,22 @@ use crate::cost::tariff::Tariff;
 use crate::cost::usage::Usage;
 use crate::summary::objective::{Finding, ObjectiveResult};
 
-/// How a store's performance is known.
+/// Origin of the performance figures of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Evidence {
     /// Measured at the provider itself.
     Measured,
-    /// Measured at something that stands in for it: an emulator, another server.
+    /// Measured at a substitute for the provider: an emulator or another server.
     Emulated,
     /// Imported from another tool's log.
     Imported,
-    /// Published by others.
+    /// Published by a third party.
     Published,
 }
 
 impl Evidence {
-    /// What must be said in the same line; nothing where it was measured.
+    /// Returns the caveat that must appear next to the figures; `None` if they were measured at the provider.
     pub fn caveat(self) -> Option<&'static str> {
         match self {
             Evidence::Measured => None,
@@ -36,7 +36,7 @@ impl Evidence {
         }
     }
 
-    /// In a table.
+    /// Returns the name used in tables; figures that were not measured at the provider are in capitals.
     pub fn name(self) -> &'static str {
         match self {
             Evidence::Measured => "measured",
@@ -47,52 +47,53 @@ impl Evidence {
     }
 }
 
-/// A figure with what it lies between.
+/// A figure and its confidence interval.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Figure {
-    /// What it comes to.
+    /// Point estimate, in the unit of the figure.
     pub value: f64,
-    /// Lower end of its interval.
+    /// Lower bound of the confidence interval; `None` if there is no interval.
     pub low: Option<f64>,
-    /// Upper end of its interval.
+    /// Upper bound of the confidence interval; `None` if there is no interval.
     pub high: Option<f64>,
 }
 
-/// An objective at one store.
+/// An objective and its result at one store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Held {
-    /// The objective as written.
+    /// Objective as the user wrote it.
     pub objective: String,
-    /// What was found; none where it was not measured there.
+    /// Result of judging it; `None` if the store was not measured for it.
     pub finding: Option<Finding>,
 }
 
-/// A store that could be chosen.
+/// A store that can be recommended.
 #[derive(Debug, Clone)]
 pub struct Candidate {
-    /// What it is called: the store of a run, or a name in a document.
+    /// Name of the store in the run or in the document.
     pub name: String,
-    /// The run or document.
+    /// Run or document that the figures are from.
     pub from: String,
-    /// How its performance is known.
+    /// Origin of the performance figures.
     pub evidence: Evidence,
-    /// Its prices.
+    /// Prices of the store.
     pub tariff: Tariff,
-    /// The bill of the workload.
+    /// Monthly bill of the workload.
     pub bill: Bill,
-    /// The objectives.
+    /// Objectives and their results.
     pub held: Vec<Held>,
-    /// The latency that stores are ranked by, in milliseconds.
+    /// Latency by which stores are ranked, in milliseconds; `None` if it is not known.
     pub latency: Option<Figure>,
-    /// Where what was measured is not what the workload asks: another object size, operations that were not measured, failures. It
-    /// stands beside the answer.
+    /// Differences between the measurement and the workload: another object size, operations that were not measured,
+    /// failures. They are shown next to the recommendation.
     pub gaps: Vec<String>,
-    /// What else must be known of the figures: a client that was the limit, a rate that was not reached.
+    /// Other remarks on the figures: a client-limited run, a rate that was not reached.
     pub remarks: Vec<String>,
 }
 
 impl Candidate {
-    /// How it fares with all objectives together: none missed and none open is a pass.
+    /// Returns the result of all objectives together: fail if one fails, else cannot tell if one is undecided, else
+    /// pass.
     pub fn outcome(&self) -> ObjectiveResult {
         let of = |held: &Held| held.finding.as_ref().map_or(ObjectiveResult::CannotTell, |f| f.outcome);
         if self.held.iter().any(|h| of(h) == ObjectiveResult::Fail) {
@@ -102,13 +103,14 @@ impl Candidate {
         if open { ObjectiveResult::CannotTell } else { ObjectiveResult::Pass }
     }
 
-    /// Whether a longer measurement may show that it holds what is not decided yet: no figure so far speaks against it.
+    /// Returns true if no objective fails, at least one is undecided, and no point estimate misses its bound. A longer
+    /// measurement may then show that the store meets all objectives.
     pub fn may_hold(&self) -> bool {
         let against = |held: &Held| held.finding.as_ref().is_some_and(|f| f.as_measured == Some(false));
         self.outcome() == ObjectiveResult::CannotTell && !self.held.iter().any(against)
     }
 
-    /// Its name with what must be said in the same line.
+    /// Returns the name of the store, followed by its caveat in brackets if it has one.
     pub fn named(&self) -> String {
         match self.evidence.caveat() {
             Some(caveat) => format!("{} ({caveat})", self.name),
@@ -117,16 +119,16 @@ impl Candidate {
     }
 }
 
-/// What a month of work costs per unit of it.
+/// Monthly bill per unit of work.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct UnitCost {
-    /// Dollars for a million requests of the workload, everything included; none where it has no requests.
+    /// Total bill in dollars per million requests; `None` if the workload has no requests.
     pub per_million: Option<f64>,
-    /// Dollars for 10^12 bytes read and written, everything included; none where nothing moves.
+    /// Total bill in dollars per 10^12 bytes read and written; `None` if the workload transfers none.
     pub per_tb: Option<f64>,
 }
 
-/// What a bill comes to per million operations and per TB.
+/// Divides the total of a bill by the requests and by the bytes of the workload.
 pub fn unit_cost(bill: &Bill, usage: &Usage) -> UnitCost {
     let operations = usage.calls.total() as f64;
     let bytes = usage.uploaded as f64 + usage.downloaded as f64;
@@ -137,8 +139,8 @@ pub fn unit_cost(bill: &Bill, usage: &Usage) -> UnitCost {
     }
 }
 
-/// Places of the candidates that no other beats in both bill and latency. Those that miss an objective, and those without a latency, are
-/// not in it.
+/// Returns the indices of the candidates on the Pareto front of bill and latency: no other candidate is at least as
+/// good in both and better in one. Candidates that fail an objective, and those without a latency, are excluded.
 pub fn pareto_front(candidates: &[Candidate]) -> Vec<usize> {
     let point = |c: &Candidate| {
         let latency = c.latency.filter(|_| c.outcome() != ObjectiveResult::Fail)?;
@@ -152,12 +154,12 @@ pub fn pareto_front(candidates: &[Candidate]) -> Vec<usize> {
     (0..candidates.len()).filter(on_front).collect()
 }
 
-/// The cheapest of those that surely hold all objectives; of equals the faster.
+/// Returns the index of the cheapest candidate that passes all objectives; the faster one if bills are equal.
 pub fn recommended(candidates: &[Candidate]) -> Option<usize> {
     cheapest(candidates, |c| c.outcome() == ObjectiveResult::Pass)
 }
 
-/// The cheapest of those for which `fits` holds; of equals the faster.
+/// Returns the index of the cheapest candidate for which `fits` returns true; the faster one if bills are equal.
 pub fn cheapest(candidates: &[Candidate], fits: impl Fn(&Candidate) -> bool) -> Option<usize> {
     let order = |at: &usize| {
         let c = &candidates[*at];
@@ -166,25 +168,26 @@ pub fn cheapest(candidates: &[Candidate], fits: impl Fn(&Candidate) -> bool) -> 
     (0..candidates.len()).filter(|at| fits(&candidates[*at])).min_by_key(order)
 }
 
-/// A bound on the ranking latency at which another store becomes the answer.
+/// A bound on the ranking latency at which the recommendation changes.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct BoundChange {
     /// The bound, in milliseconds.
     pub ms: f64,
-    /// Whether the bound is tighter than now.
+    /// True if the bound must become tighter for the change, false if it must become looser.
     pub tighter: bool,
-    /// Who is the cheapest then that surely holds it; none where nobody does.
+    /// Index of the candidate that is then the cheapest to pass; `None` if none passes.
     pub to: Option<usize>,
 }
 
-/// How tight the bound on the latency can be before the recommended store is not sure to hold it any more, and how loose it must be for a
-/// cheaper one to be sure to. Every objective but that one stays as it is.
+/// Returns the bounds on the ranking latency at which the recommendation changes from `best`: the tightest bound
+/// that `best` still passes, and the tightest looser bound that a cheaper candidate passes, if there is one. Only
+/// the objective called `objective` changes.
 pub fn bound_changes(candidates: &[Candidate], best: usize, objective: &str) -> Vec<BoundChange> {
     let surely = |c: &Candidate| c.latency.map(|l| l.high.unwrap_or(l.value));
     let Some(now) = surely(&candidates[best]) else { return Vec::new() };
     let fits = |c: &Candidate| c.outcome() == ObjectiveResult::Pass && surely(c).is_some_and(|ms| ms < now);
     let mut out = vec![BoundChange { ms: now, tighter: true, to: cheapest(candidates, fits) }];
-    // One that misses nothing but the latency.
+    // Cheaper candidates that pass every other objective.
     let slow = |c: &&Candidate| {
         let passes = |h: &Held| h.finding.as_ref().is_some_and(|f| f.outcome == ObjectiveResult::Pass);
         let others = c.held.iter().filter(|h| h.objective != objective).all(passes);
@@ -199,7 +202,7 @@ pub fn bound_changes(candidates: &[Candidate], best: usize, objective: &str) -> 
     out
 }
 
-/// The totals of some tariffs for a usage; none where there is no bill.
+/// Returns the total bill of each candidate for a usage; `None` for a candidate that cannot be billed.
 fn totals(candidates: &[&Candidate], usage: &Usage) -> Vec<Option<Usd>> {
     candidates.iter().map(|c| total(&c.tariff, usage).ok()).collect()
 }
@@ -211,7 +214,7 @@ mod tests {
     use crate::cost::book::Prices;
     use crate::cost::workload::parse;
 
-    /// Candidates of a workload: offer, latency in ms, outcome.
+    /// Builds the candidates of a workload from tuples of offer, latency in ms and result of the objective.
     pub fn candidates(workload: &str, of: &[(&str, f64, ObjectiveResult)]) -> (Vec<Candidate>, Usage) {
         let usage = parse(workload).unwrap().resolve().unwrap().usage;
         let prices = Prices::built_in().unwrap();
@@ -242,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_holds_whatever_nothing_beats() {
+    fn the_pareto_front_and_the_recommendation_are_correct() {
         use ObjectiveResult::{CannotTell, Fail, Pass};
         // A TB costs 112.64 x 1000/1024/1.0737, about 102, at S3 Express; 21.4 at S3; 14.85 at R2; 6.88 at B2.
         let (all, usage) = candidates(
@@ -254,18 +257,18 @@ mod tests {
                 ("backblaze-b2", 40.0, Fail),
             ],
         );
-        assert_eq!(pareto_front(&all), [0, 2], "S3 is beaten by R2, B2 misses its objective");
-        assert_eq!(recommended(&all), Some(1), "R2 cannot be told to hold, B2 does not");
+        assert_eq!(pareto_front(&all), [0, 2], "R2 is cheaper and faster than S3; B2 fails its objective");
+        assert_eq!(recommended(&all), Some(1), "R2 is undecided, B2 fails");
         let unit = unit_cost(&all[2].bill, &usage);
         assert_eq!((unit.per_million, unit.per_tb), (None, None));
-        // S3 holds a bound down to 25 ms; below it S3 Express does. At 40 ms the cheaper B2 would.
+        // S3 passes bounds down to 25 ms, and S3 Express passes tighter ones. The cheaper B2 passes from 40 ms.
         let changes = bound_changes(&all, 1, "get.p99 < 1s");
         assert_eq!(changes[0], BoundChange { ms: 25.0, tighter: true, to: Some(0) });
         assert_eq!(changes[1], BoundChange { ms: 40.0, tighter: false, to: Some(3) });
     }
 
     #[test]
-    fn what_is_not_measured_is_told_in_the_name() {
+    fn the_name_includes_the_caveat() {
         let (mut all, _) = candidates("storage='1 TB'", &[("aws-s3", 25.0, ObjectiveResult::Pass)]);
         assert_eq!(all[0].named(), "aws-s3");
         all[0].evidence = Evidence::Emulated;

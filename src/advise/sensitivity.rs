@@ -1,4 +1,4 @@
-//! Which assumption, moved how far, changes the answer.
+//! Sensitivity of the recommendation to the assumptions about the workload.
 
 use serde::Serialize;
 
@@ -8,31 +8,33 @@ use crate::cost::money::Usd;
 use crate::cost::usage::Usage;
 use crate::provider::calls::Call;
 
-/// Furthest that an assumption is moved, up or down.
-const FURTHEST: f64 = 1000.0;
-/// Steps on the way.
+/// Maximum factor by which an assumption is multiplied or divided.
+const MAX_FACTOR: f64 = 1000.0;
+/// Number of factors that are tried up to [`MAX_FACTOR`], spaced evenly on a logarithmic scale.
 const STEPS: usize = 240;
 
 /// An assumption about the workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Assumption {
-    /// Bytes stored.
+    /// Number of bytes stored.
     Storage,
-    /// Bytes that leave for the internet.
+    /// Bytes of egress to the internet.
     Egress,
-    /// The share of what is read that leaves providers with compute, where egress is not stated.
+    /// Share of the bytes read that is egress at providers that sell compute, if the workload does not state its
+    /// egress.
     Leaving,
-    /// Objects read, and their bytes with them.
+    /// Number of objects read; their bytes change in proportion.
     Reads,
-    /// Objects written, and their bytes with them.
+    /// Number of objects written; their bytes change in proportion.
     Writes,
-    /// Size of objects that are read and written, their number and what is stored being the same; what leaves goes with it.
+    /// Size of the objects that are read and written. Egress changes in proportion; the number of objects and the bytes
+    /// stored do not change.
     ObjectSize,
 }
 
 impl Assumption {
-    /// All of them.
+    /// All assumptions, in the order of the table.
     pub const ALL: [Assumption; 6] = [
         Assumption::Storage,
         Assumption::Egress,
@@ -42,19 +44,20 @@ impl Assumption {
         Assumption::ObjectSize,
     ];
 
-    /// Name in tables.
+    /// Returns the name used in tables.
     pub fn name(self) -> &'static str {
         match self {
             Assumption::Storage => "storage",
             Assumption::Egress => "egress",
-            Assumption::Leaving => "egress from providers with compute, share of reads",
+            Assumption::Leaving => "share of reads that is egress, at providers with compute",
             Assumption::Reads => "objects read",
             Assumption::Writes => "objects written",
-            Assumption::ObjectSize => "object size (storage as it is)",
+            Assumption::ObjectSize => "object size (same storage)",
         }
     }
 
-    /// The usage with so many times of it; of [`Assumption::Leaving`] with such a share.
+    /// Returns the usage with this assumption multiplied by `factor`. For [`Assumption::Leaving`], `factor` is the
+    /// new share.
     pub fn times(self, usage: &Usage, factor: f64) -> Usage {
         let of = |n: u64| (n as f64 * factor).round().clamp(0.0, 4e18) as u64;
         let mut out = usage.clone();
@@ -98,33 +101,33 @@ impl Assumption {
     }
 }
 
-/// A change of the answer.
+/// A change of an assumption, and the recommendation that follows from it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Change {
-    /// What is moved.
+    /// Assumption that is varied.
     pub assumption: Assumption,
-    /// By which factor the answer changes, to three digits; none where no factor up to a thousand does. Of [`Assumption::Leaving`] it is
-    /// the share from which on it changes; none where not even all of it does.
+    /// Factor closest to 1 that changes the recommendation, accurate to three digits; `None` if no factor up to a thousand does. For
+    /// [`Assumption::Leaving`], the smallest share (0 to 1) that does; `None` if none does.
     pub factor: Option<f64>,
-    /// Whether it is moved up.
+    /// True if the assumption is increased, false if it is decreased.
     pub up: bool,
-    /// Which candidate becomes the cheapest, by its place.
+    /// Index of the candidate that becomes the cheapest; `None` if the recommendation does not change.
     pub to: Option<usize>,
-    /// What that candidate asks then.
+    /// Total bill of that candidate after the change; `None` if the recommendation does not change.
     pub total_usd: Option<Usd>,
 }
 
-fn least(totals: &[Option<Usd>], held: usize) -> usize {
-    let order = |at: &usize| (totals[*at].is_none(), totals[*at], *at != held);
-    (0..totals.len()).min_by_key(order).unwrap_or(held)
+fn cheapest(totals: &[Option<Usd>], preferred: usize) -> usize {
+    let order = |at: &usize| (totals[*at].is_none(), totals[*at], *at != preferred);
+    (0..totals.len()).min_by_key(order).unwrap_or(preferred)
 }
 
-/// How far each assumption may be moved, up and down, before one of the candidates is cheaper than the one that is the cheapest now.
+/// Returns, for each assumption and direction, the smallest change that makes another candidate the cheapest.
 pub fn changes(candidates: &[&Candidate], usage: &Usage) -> Vec<Change> {
-    let now = least(&totals(candidates, usage), 0);
+    let now = cheapest(&totals(candidates, usage), 0);
     let mut out = Vec::new();
     for assumption in Assumption::ALL {
-        // What is not there cannot be moved.
+        // Skip assumptions that the workload does not use.
         if assumption.times(usage, 2.0) == *usage {
             continue;
         }
@@ -134,10 +137,10 @@ pub fn changes(candidates: &[&Candidate], usage: &Usage) -> Vec<Change> {
                 if share {
                     return step / STEPS as f64;
                 }
-                let power = FURTHEST.powf(step / STEPS as f64);
+                let power = MAX_FACTOR.powf(step / STEPS as f64);
                 if up { power } else { 1.0 / power }
             };
-            let at = |step: f64| least(&totals(candidates, &assumption.times(usage, factor(step))), now);
+            let at = |step: f64| cheapest(&totals(candidates, &assumption.times(usage, factor(step))), now);
             let change = (1..=STEPS).map(|s| s as f64).find(|step| at(*step) != now).map(|found| {
                 let (mut below, mut above) = (found - 1.0, found);
                 for _ in 0..20 {
@@ -162,18 +165,20 @@ mod tests {
     use crate::summary::objective::ObjectiveResult;
 
     #[test]
-    fn the_factor_is_where_the_bills_cross() {
-        // 1 TB at S3: 21.42 and 0.4 a million reads. At R2: 14.85 and 0.36 a million beyond ten. At B2 6.88 and nothing.
+    fn the_factor_is_at_the_crossing_of_the_bills() {
+        // Monthly cost of 1 TB: 21.42 at S3 plus 0.4 per million reads; 14.85 at R2 plus 0.36 per million reads
+        // above ten million; 6.88 at B2, reads free.
         let (all, usage) = candidates(
             "storage='1 TB'\nget='1M'\nobject_size='1KiB'\negress='100%'",
             &[("backblaze-b2", 1.0, ObjectiveResult::Pass), ("cloudflare-r2", 1.0, ObjectiveResult::Pass)],
         );
         let found = changes(&all.iter().collect::<Vec<_>>(), &usage);
         let egress = found.iter().find(|c| c.assumption == Assumption::Egress && c.up).unwrap();
-        // B2 has 3 TB free and then asks 0.01 a GB; R2 asks 7.96 more to begin with: 3,796.5 GB. 1.024 GB times 1000 is too little.
+        // B2 includes 3 TB of egress and then charges 0.01 per GB. R2 costs 7.96 more, so the bills cross at 3,796.5
+        // GB. 1.024 GB x 1000 is less than that.
         assert_eq!(egress.factor, None);
-        // Nothing is stated: reads leave R2 at no charge, and stay beside S3 Express, which is 289.67 cheaper. It is not once
-        // 289.67 / 0.09 and the free 100 of 61,035.16 GiB leave.
+        // No egress is stated, so S3 Express is charged for none and is 289.67 cheaper than R2, whose egress is
+        // free. The bills cross if 289.67 / 0.09 GiB plus the free 100 GiB, of 61,035.16 GiB read, are egress.
         let (all, nothing) = candidates(
             "storage='1 GiB'\nget='1000M'\nobject_size='64KiB'",
             &[("aws-s3-express", 1.0, ObjectiveResult::Pass), ("cloudflare-r2", 1.0, ObjectiveResult::Pass)],

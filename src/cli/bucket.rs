@@ -5,14 +5,15 @@
 
 use clap::{Args, Subcommand};
 
-use super::exit::{Exit, block_on};
+use super::exit::Exit;
 use super::out::say;
-use super::preflight::hint;
-use super::stores::{self, Opened};
 use super::timeout::TimeoutArgument;
 use crate::driver::background::{Background, Pages};
 use crate::driver::clean::{Owned, clean};
 use crate::rng::entropy;
+use crate::session::open::{self, Opened};
+use crate::session::preflight::hint;
+use crate::session::runtime::block_on;
 use crate::store::ownership::{CreatedBucket, KeySpace};
 use crate::store::{Body, Collect, Failure, Ignore, Request};
 
@@ -68,7 +69,7 @@ fn with_random(store: &str) -> String {
 }
 
 fn open(store: &str) -> Result<Opened, Exit> {
-    let opened = stores::open(store, None)?;
+    let opened = open::open(store, None)?;
     if opened.store.container().is_empty() {
         return Err(Exit::input(format!("{store} has no bucket to create or delete")));
     }

@@ -9,9 +9,10 @@ use serde::Serialize;
 use super::cannot_tell::CannotTell;
 use super::exit::Exit;
 use super::out::say;
-use super::runs::{Run, read};
 use crate::report::junit;
 use crate::report::terminal::table::lines;
+use crate::run_dir::run::{Run, read};
+use crate::schedule::Role;
 use crate::summary::objective::{Finding, Objective};
 use crate::summary::series::{Clocked, Series};
 use crate::text::outgoing;
@@ -75,7 +76,7 @@ fn objectives(arguments: &Arguments) -> Result<Vec<Objective>, Exit> {
 /// The series that an objective is about; without an operation all of a phase as one.
 pub fn subjects(run: &Run, objective: &Objective) -> Vec<Series> {
     let measured: Vec<&Series> =
-        run.series.iter().filter(|s| s.role == "measure" && objective.target.matches(s)).collect();
+        run.series.iter().filter(|s| s.role == Role::Measure && objective.target.matches(s)).collect();
     if objective.target.operation.is_some() {
         return measured.into_iter().cloned().collect();
     }
@@ -118,7 +119,7 @@ fn check_run(run: &Run, objectives: &[Objective]) -> Result<Vec<Checked>, Exit> 
             let mut known: Vec<String> = run
                 .series
                 .iter()
-                .filter(|s| s.role == "measure")
+                .filter(|s| s.role == Role::Measure)
                 .map(|s| format!("{}.{}", s.phase, s.operation))
                 .collect();
             known.sort();
@@ -188,7 +189,8 @@ pub fn check(arguments: &Arguments) -> Result<(), Exit> {
     let objectives = objectives(arguments)?;
     let mut suites = Vec::new();
     for path in &arguments.runs {
-        let run = read(path, &[Clocked::Service, Clocked::Response, Clocked::FirstByte])?;
+        let run =
+            read(path, &[Clocked::Service, Clocked::Response, Clocked::FirstByte]).map_err(Exit::input)?;
         let checked = check_run(&run, &objectives)?;
         if !arguments.json {
             say(&render(path, &checked))?;

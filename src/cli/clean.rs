@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
-use super::exit::{Exit, block_on};
+use super::exit::Exit;
 use super::out::say;
-use super::session::reopen;
-use super::sync::scratch;
 use super::timeout::TimeoutArgument;
 use crate::driver::Shard;
-use crate::driver::background::Background;
-use crate::driver::clean::{Cleaned, Owned, clean as clean_space};
+use crate::driver::clean::Owned;
 use crate::experiment::{Experiment, load};
 use crate::run_dir::directory::{Environment, Ownership, StoreFacts, read_environment, write_environment};
 use crate::schedule::Phase;
+use crate::session::clean_up::clean_space;
+use crate::session::open::open_as;
+use crate::store::Store;
 use crate::store::ownership::KeySpace;
-use crate::store::{Failure, Store};
+use crate::sync::scratch;
 
 /// Arguments of `plimsoll clean`.
 #[derive(Debug, Args)]
@@ -93,7 +93,7 @@ fn clean_store(
         )));
     };
     let named = experiment.map(|e| e.named.clone()).unwrap_or_default();
-    let store = reopen(facts, &named, ca_bundle)?;
+    let store = open_as(&facts.url, &named, ca_bundle, None)?.store;
     if !is_root_of(space.root(), store.prefix(), id) {
         return Err(Exit::input(format!(
             "{}: root '{}' in environment.json is not that of run {id} in {}; nothing was deleted",
@@ -157,7 +157,7 @@ pub fn tables(experiment: &Experiment, prefix: &str) -> Vec<(KeySpace, Owned)> {
 
 /// Cleans one key space of a store.
 fn clean_one(facts: &StoreFacts, store: &dyn Store, space: &KeySpace, owned: &Owned) -> Result<(), Exit> {
-    let cleaned = run_clean(store, space, owned);
+    let cleaned = clean_space(store, space, owned);
     let cleaned = cleaned?.map_err(|f| Exit::store(format!("{}: {f}", facts.url)))?;
     let (url, root) = (&facts.url, space.root());
     say(&format!("{url}: {} objects deleted under {root}\n", cleaned.deleted))?;
@@ -177,18 +177,6 @@ fn clean_one(facts: &StoreFacts, store: &dyn Store, space: &KeySpace, owned: &Ow
         ))?;
     }
     Ok(())
-}
-
-/// Cleans a key space and waits for it.
-///
-/// # Errors
-/// When the system refuses a runtime.
-pub fn run_clean(
-    store: &dyn Store,
-    space: &KeySpace,
-    owned: &Owned,
-) -> Result<Result<Cleaned, Failure>, Exit> {
-    block_on(async { clean_space(store, &mut Background::new(store), space, owned, |_| {}).await })
 }
 
 #[cfg(test)]

@@ -5,11 +5,10 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use comfy_table::{CellAlignment, Table, presets};
 
+use super::command_line;
 use super::exit::Exit;
 use super::out::{note, say};
 use super::report::of_run;
-use super::session::add_confidence_intervals;
-use super::session::run_id;
 use crate::import::r2_bench::PhaseRow;
 use crate::import::{Imported, Log, r2_bench, replay, warp};
 use crate::machine::Machine;
@@ -19,6 +18,7 @@ use crate::run_dir::directory::{Environment, RunDirectory};
 use crate::run_dir::intervals::Place;
 use crate::run_dir::json;
 use crate::store::Description;
+use crate::store::ownership::RunId;
 use crate::summary::limits::Means;
 use crate::summary::ramp::of_windows;
 use crate::summary::result::{Percentiles, RunInfo, RunResult, SCHEMA, Window};
@@ -62,29 +62,26 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
     };
     log.notes.iter().for_each(|text| note(format_args!("note: {text}")));
     let imported = replay(&log);
-    let mut result =
-        result_of(&log, &imported, if arguments.tool == Tool::Warp { "warp" } else { "r2-bench" });
+    let result = result_of(&log, &imported, if arguments.tool == Tool::Warp { "warp" } else { "r2-bench" });
     let full = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
     let text = format!("# {}: there is no experiment to repeat\nname = \"imported\"\n", log.origin);
     let mut directory = RunDirectory::create(&arguments.out, &result.run.id, &text, true).map_err(full)?;
     let environment = Environment {
         version: env!("CARGO_PKG_VERSION").into(),
-        command: super::session::command_line(),
+        command: command_line(),
         machine: Machine::default(),
         origin_unix_s: log.origin_unix_s,
         ..Environment::default()
     };
     directory.environment(&environment).map_err(full)?;
     write_rows(&log, &imported, &mut directory);
-    directory.result(&result);
-    let path = directory.path().to_path_buf();
-    directory.finish().map_err(full)?;
-    add_confidence_intervals(&path, &mut result).map_err(full)?;
-    of_run(&path)?;
+    let (run, unwritten) = directory.finish(result, environment);
+    unwritten.map_or(Ok(()), |e| Err(full(e)))?;
+    of_run(&run)?;
     let text = if arguments.json {
-        json::to_string(&result)
+        json::to_string(&run.result)
     } else {
-        tables(&log, theirs.as_deref(), &result, &path)
+        tables(&log, theirs.as_deref(), &run.result, &run.path)
     };
     say(&text)?;
     Ok(())
@@ -118,7 +115,7 @@ fn result_of(log: &Log, imported: &Imported, provider: &str) -> RunResult {
     RunResult {
         schema: SCHEMA,
         run: RunInfo {
-            id: run_id(),
+            id: RunId::fresh().to_string(),
             experiment: "imported".into(),
             started_at: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
@@ -139,7 +136,7 @@ fn write_rows(log: &Log, imported: &Imported, directory: &mut RunDirectory) {
         Place {
             store: &log.store,
             phase: &phase_run.phase.name,
-            role: phase_run.phase.role.name(),
+            role: phase_run.phase.role,
             repeat: 0,
             block: 0,
             step: phase_run.step,

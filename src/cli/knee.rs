@@ -3,17 +3,11 @@
 use clap::Args;
 
 use super::exit::Exit;
-use super::out::note;
-use super::session::{Passes, RunSummary, Settings, execute_passes};
 use crate::clock::SECOND;
-use crate::experiment::Experiment;
 use crate::experiment::short::FORMS;
-use crate::report::terminal::knee::verdict;
-use crate::schedule::knee::{Limits, Search};
-use crate::schedule::plan::{PhaseRun, rewarm};
-use crate::schedule::{Limit, Load, Phase, Role};
+use crate::schedule::knee::Limits;
+use crate::session::knee::{KneeSearch, LONGEST_STEP_NS};
 use crate::summary::objective::Objective;
-use crate::summary::result::{ClientLimit, KneeFigures, KneeStep, RunResult, Window};
 use crate::units::{parse_duration, parse_rate};
 
 /// Options of `plimsoll run knee`.
@@ -72,7 +66,7 @@ impl KneeArguments {
         }
         let step = self.step.as_deref().unwrap_or("10s");
         let step_ns = parse_duration(step).map_err(|e| Exit::input(format!("--step: {e}")))?;
-        if !(SECOND..=LONGEST_NS).contains(&step_ns) {
+        if !(SECOND..=LONGEST_STEP_NS).contains(&step_ns) {
             return Err(Exit::input("--step must be between 1s and 5m"));
         }
         let objectives = objectives(&self.slo)?;
@@ -84,23 +78,6 @@ fn parse_share(text: &str) -> Option<f64> {
     let share = text.strip_suffix('%')?.trim().parse::<f64>().ok()? / 100.0;
     (0.005..=0.5).contains(&share).then_some(share)
 }
-
-/// What is searched, and how.
-pub struct KneeSearch {
-    /// The short form whose rate it is.
-    pub form: String,
-    /// What must hold.
-    pub objectives: Vec<Objective>,
-    /// Where the search begins and ends.
-    pub limits: Limits,
-    /// Shortest step, in nanoseconds.
-    pub step_ns: u64,
-}
-
-/// Unrecorded warm-up before each step: connections are made anew.
-const REWARM_NS: u64 = 2 * SECOND;
-/// No step is longer than this, however few operations there are.
-const LONGEST_NS: u64 = 300 * SECOND;
 
 /// Reads objectives that a rate can hold or break.
 ///
@@ -145,211 +122,5 @@ fn form(objectives: &[Objective]) -> Result<String, Exit> {
             "--slo: the objectives are about {}; a knee is about one of them, or about mixed (mixed.get.p99)",
             several.join(" and ")
         ))),
-    }
-}
-
-/// A search under way.
-struct Knee {
-    objectives: Vec<Objective>,
-    search: Search,
-    step_ns: u64,
-    /// The phase run that every step is made of.
-    model: Option<PhaseRun>,
-    steps: Vec<KneeStep>,
-    /// True if the client was the limit in the last step, whose rate is tried again.
-    limited_once: bool,
-    /// The rate at which the client was the limit twice, which ended the search.
-    client_limit: Option<ClientLimit>,
-    quiet: bool,
-}
-
-impl Knee {
-    /// The phase runs of a step: a warm-up, and the step itself, long enough for its objectives.
-    fn step(&self, rate_per_s: f64) -> Vec<PhaseRun> {
-        let Some(model) = &self.model else { return Vec::new() };
-        let mut phase_run = model.clone();
-        let Phase { load, limit, .. } = &mut phase_run.phase;
-        if let Load::Open { rate_per_s: rate, .. } = load {
-            *rate = rate_per_s;
-        }
-        let needed = self.objectives.iter().map(Objective::operations_needed).max().unwrap_or(0);
-        // Far from the edge a glance will do.
-        let found = self.search.found();
-        let needed = if found.holds.is_none() || found.breaks.is_none() { needed / 3 } else { needed };
-        let needed_ns = (needed as f64 / rate_per_s * SECOND as f64) as u64;
-        *limit = Limit { duration_ns: Some(self.step_ns.max(needed_ns).min(LONGEST_NS)), operations: None };
-        phase_run.step = Some(self.steps.len() as u32);
-        vec![rewarm(&phase_run, REWARM_NS), phase_run]
-    }
-
-    /// How the last step fared.
-    fn judge(&mut self, windows: &[Window]) {
-        let step = self.steps.len() as u32;
-        let own: Vec<&Window> =
-            windows.iter().filter(|w| w.role == "measure" && w.step == Some(step)).collect();
-        let Some(offered) = own.iter().filter_map(|w| w.offered_per_s).reduce(|a, b| a + b) else { return };
-        let Some(rate) = self.search.next() else { return };
-        let about =
-            |o: &&Objective, w: &Window| o.target.operation.as_ref().is_none_or(|name| *name == w.operation);
-        let broken = own
-            .iter()
-            .find_map(|w| self.objectives.iter().filter(|o| about(o, w)).find_map(|o| o.broken_by(w)));
-        let saturated = own.iter().any(|w| w.saturated).then(|| "the rate was not achieved".to_string());
-        let broke = broken.or(saturated);
-        let achieved_per_s = own.iter().map(|w| w.achieved_per_s).sum();
-        let client_limited = own.iter().find_map(|w| w.client_limited.clone());
-        let done = KneeStep {
-            step,
-            offered_per_s: offered,
-            achieved_per_s,
-            held: broke.is_none(),
-            broke,
-            client_limited,
-        };
-        if !self.quiet {
-            note(format_args!("{offered:>10.1}/s  {}", verdict(&done)));
-        }
-        self.note(rate, done);
-    }
-
-    /// Notes a step. One that broke while the client was the limit says nothing about the store: its rate is tried once more, and if the
-    /// client is the limit again the search is over.
-    fn note(&mut self, rate: f64, step: KneeStep) {
-        match &step.client_limited {
-            Some(reason) if !step.held && self.limited_once => {
-                let limit = ClientLimit { per_s: step.achieved_per_s, reason: reason.clone() };
-                self.client_limit = Some(limit);
-            }
-            Some(_) if !step.held => self.limited_once = true,
-            _ => {
-                self.limited_once = false;
-                self.search.note(rate, step.held);
-            }
-        }
-        self.steps.push(step);
-    }
-
-    /// Returns the next rate to try; `None` when the search is over.
-    fn next_rate(&self) -> Option<f64> {
-        if self.client_limit.is_some() { None } else { self.search.next() }
-    }
-
-    fn figures(&self, finished: bool) -> KneeFigures {
-        let found = self.search.found();
-        KneeFigures {
-            objectives: self.objectives.iter().map(|o| o.text.clone()).collect(),
-            holds_per_s: found.holds,
-            breaks_per_s: found.breaks,
-            finished,
-            client_limit: self.client_limit.clone(),
-            steps: self.steps.clone(),
-        }
-    }
-}
-
-impl Passes for Knee {
-    fn first(&mut self, plan: Vec<PhaseRun>) -> Vec<PhaseRun> {
-        let (mut prepare, measured): (Vec<PhaseRun>, Vec<PhaseRun>) =
-            plan.into_iter().partition(|s| s.phase.role == Role::Prepare);
-        self.model = measured.into_iter().rfind(|s| s.phase.role == Role::Measure);
-        prepare.extend(self.search.next().map(|rate| self.step(rate)).unwrap_or_default());
-        prepare
-    }
-
-    fn next(&mut self, result: &mut RunResult) -> Option<Vec<PhaseRun>> {
-        self.judge(&result.windows);
-        let next = self.next_rate();
-        result.knee = Some(self.figures(next.is_none()));
-        next.map(|rate| self.step(rate))
-    }
-}
-
-/// Searches the knee of one store.
-///
-/// # Errors
-/// As [`execute_passes`]; 2 when there is not exactly one store.
-pub fn knee(experiment: &Experiment, settings: &Settings, asked: KneeSearch) -> Result<RunSummary, Exit> {
-    let KneeSearch { objectives, limits, step_ns, .. } = asked;
-    if experiment.stores.len() != 1 {
-        return Err(Exit::input("--store: a knee is searched on one store at a time"));
-    }
-    let mut knee = Knee {
-        objectives,
-        search: Search::new(limits),
-        step_ns,
-        model: None,
-        steps: Vec::new(),
-        limited_once: false,
-        client_limit: None,
-        quiet: settings.quiet,
-    };
-    execute_passes(experiment, settings, &mut knee)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Searches with a client that cannot send more than `client` per second, and a store that holds `store`.
-    fn search(client: f64, store: f64) -> Knee {
-        let mut knee = Knee {
-            objectives: Vec::new(),
-            search: Search::new(Limits { from: 100.0, to: 1e6, tolerance: 0.02 }),
-            step_ns: SECOND,
-            model: None,
-            steps: Vec::new(),
-            limited_once: false,
-            client_limit: None,
-            quiet: true,
-        };
-        while let Some(rate) = knee.next_rate() {
-            let limited = rate > client;
-            let held = rate <= store && !limited;
-            let step = KneeStep {
-                step: knee.steps.len() as u32,
-                offered_per_s: rate,
-                achieved_per_s: rate.min(client),
-                held,
-                broke: (!held).then(|| "the rate was not achieved".into()),
-                client_limited: limited.then(|| "cpu: 99% of a core".into()),
-            };
-            knee.note(rate, step);
-        }
-        knee
-    }
-
-    #[test]
-    fn a_search_that_the_client_limits_ends_there_and_does_not_halve() {
-        let knee = search(1000.0, 1e9);
-        let figures = knee.figures(true);
-        assert_eq!((figures.holds_per_s, figures.breaks_per_s), (Some(800.0), None));
-        assert_eq!(figures.client_limit.as_ref().map(|limit| limit.per_s), Some(1000.0));
-        assert_eq!(figures.steps.len(), 4 + 2, "doubled to 1600/s, which was tried twice");
-        let sentence = crate::report::terminal::knee::sentence(&figures);
-        assert!(sentence.contains("the client, not the store, limits at 1000/s (cpu: 99%"), "{sentence}");
-    }
-
-    #[test]
-    fn a_store_that_breaks_before_the_client_has_a_knee() {
-        let figures = search(10_000.0, 1000.0).figures(true);
-        let (low, high) = (figures.holds_per_s.unwrap(), figures.breaks_per_s.unwrap());
-        assert!(low <= 1000.0 && high > 1000.0 && figures.client_limit.is_none(), "{low}..{high}");
-    }
-
-    #[test]
-    fn a_client_that_was_busy_once_does_not_end_the_search() {
-        let mut knee = search(1e9, 1e9);
-        knee.search = Search::new(Limits { from: 100.0, to: 1e6, tolerance: 0.02 });
-        let step = |held: bool, limited: bool| KneeStep {
-            held,
-            client_limited: limited.then(|| "start lag".into()),
-            ..KneeStep::default()
-        };
-        knee.note(100.0, step(false, true));
-        assert_eq!(knee.next_rate(), Some(100.0), "tried again");
-        knee.note(100.0, step(true, false));
-        assert_eq!(knee.next_rate(), Some(200.0));
-        knee.note(200.0, step(false, true));
-        assert_eq!((knee.next_rate(), knee.client_limit.clone()), (Some(200.0), None));
     }
 }

@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 
+use super::command_line;
 use super::exit::Exit;
 use super::out::say;
 use super::report::of_run;
-use super::session::add_confidence_intervals;
 use crate::recorder::collector::SecondRow;
 use crate::recorder::tally::Tally;
 use crate::report::terminal;
@@ -101,28 +101,30 @@ pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
     check(&shards)?;
     let id = group(&shards[0].result.run.id).to_string();
     let results: Vec<RunResult> = shards.iter().map(|s| s.result.clone()).collect();
-    let mut merged = merge_runs(&id, &results).ok_or_else(|| Exit::input("there is nothing to merge"))?;
+    let merged = merge_runs(&id, &results).ok_or_else(|| Exit::input("there is nothing to merge"))?;
     let full = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
     let mut directory =
         RunDirectory::create(&arguments.out, &id, &shards[0].experiment, false).map_err(full)?;
     let origin = shards.iter().map(|s| s.environment.origin_unix_s).fold(f64::INFINITY, f64::min);
     let environment = Environment {
-        command: super::session::command_line(),
+        command: command_line(),
         origin_unix_s: origin,
         shard: None,
         ..shards[0].environment.clone()
     };
     directory.environment(&environment).map_err(full)?;
     write_intervals(&shards, origin, &mut directory)?;
-    directory.result(&merged);
-    let path = directory.path().to_path_buf();
-    directory.finish().map_err(full)?;
-    add_confidence_intervals(&path, &mut merged).map_err(full)?;
-    of_run(&path)?;
+    let (run, unwritten) = directory.finish(merged, environment);
+    unwritten.map_or(Ok(()), |e| Err(full(e)))?;
+    of_run(&run)?;
     let text = if arguments.json {
-        json::to_string(&merged)
+        json::to_string(&run.result)
     } else {
-        format!("{}results: {}\n", terminal::render(&merged, terminal::Detail::default()), path.display())
+        format!(
+            "{}results: {}\n",
+            terminal::render(&run.result, terminal::Detail::default()),
+            run.path.display()
+        )
     };
     say(&text)?;
     Ok(())
@@ -155,7 +157,7 @@ fn write_intervals(shards: &[Shard], origin: f64, directory: &mut RunDirectory) 
         let place_of = Place {
             store: &row.store,
             phase: &row.phase,
-            role: &row.role,
+            role: row.role,
             repeat: row.repeat,
             block: row.block,
             step: row.step,

@@ -4,7 +4,6 @@ use clap::{Parser, Subcommand};
 
 pub mod advise;
 pub mod bucket;
-pub mod budget;
 pub mod calibrate;
 mod cannot_tell;
 pub mod check;
@@ -14,29 +13,23 @@ pub mod cost;
 pub mod dry_run;
 pub mod exit;
 pub mod export;
-pub mod fit;
 pub mod import;
 pub mod keys;
 pub mod knee;
 pub mod list;
 pub mod merge;
+mod money;
 mod out;
-pub mod preflight;
 pub mod prices;
 pub mod probe;
 pub mod progress;
 pub mod published;
 mod record;
 pub mod report;
-pub mod reporter;
 pub mod run;
-pub mod runs;
 pub mod serve;
-pub mod session;
-pub mod shard;
 pub mod show;
 pub mod signals;
-pub mod stores;
 pub mod sync;
 pub mod timeout;
 pub mod ycsb;
@@ -44,6 +37,8 @@ pub mod ycsb;
 use exit::Exit;
 use out::note;
 
+use crate::session::embedded::set_program;
+use crate::store::url::web::redacted as redacted_url;
 use crate::text;
 
 /// Measures, judges and prices object stores, with a known measurement error.
@@ -101,10 +96,18 @@ pub fn arguments() -> impl Iterator<Item = String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned())
 }
 
+/// Returns the command line for the record, without secrets.
+pub fn command_line() -> Vec<String> {
+    arguments().map(|word| text::redacted(&redacted_url(&word)).into_owned()).collect()
+}
+
 /// Runs the command line and returns the exit code: 0 done, 1 a check failed, 2 bad input, 3 store unusable, 4 measured but not all
 /// results could be written, 130 interrupted.
 pub fn main() -> i32 {
     text::register_secrets_in(arguments());
+    if let Ok(program) = std::env::current_exe() {
+        set_program(program);
+    }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {

@@ -4,19 +4,22 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io::IsTerminal;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::keys::Keys;
 use super::out::note;
+use super::signals;
 use crate::clock::{SECOND, now_ns};
 use crate::driver::Control;
 use crate::recorder::collector::{SecondRow, WindowState};
 use crate::recorder::histogram::Latencies;
+use crate::report::terminal::knee::verdict;
 use crate::schedule::plan::PhaseRun;
-use crate::summary::result::Window;
+use crate::session::observer::{RunObserver, RunStart};
+use crate::summary::result::{KneeStep, Window};
 use crate::text::outgoing;
 use crate::units::{format_count, format_duration, format_ms, format_throughput, short_names};
 
@@ -45,7 +48,7 @@ struct Live {
 }
 
 /// The progress of a run.
-pub struct Progress {
+struct Progress {
     bar: Option<ProgressBar>,
     plain: bool,
     stores: Vec<String>,
@@ -56,7 +59,7 @@ pub struct Progress {
 
 impl Progress {
     /// A live line on standard error when that is a terminal, plain lines when it is not, nothing when `quiet`.
-    pub fn new(stores: &[String], phase_runs: &[PhaseRun], quiet: bool, control: Arc<Control>) -> Progress {
+    fn new(stores: &[String], phase_runs: &[PhaseRun], quiet: bool, control: Arc<Control>) -> Progress {
         let terminal = std::io::stderr().is_terminal();
         let total_ns: u64 = phase_runs.iter().filter_map(|s| s.phase.limit.duration_ns).sum();
         let bar = (terminal && !quiet).then(|| {
@@ -77,7 +80,7 @@ impl Progress {
     }
 
     /// Hears one second of a phase run.
-    pub fn second(&self, row: &SecondRow<'_>) {
+    fn second(&self, row: &SecondRow<'_>) {
         let mut live = self.live();
         if live.phase_run != row.phase {
             let told = std::mem::take(&mut live.told);
@@ -106,7 +109,7 @@ impl Progress {
     }
 
     /// Shows where the run stands.
-    pub fn show(&self, states: &[WindowState], phase_runs: &[PhaseRun]) {
+    fn show(&self, states: &[WindowState], phase_runs: &[PhaseRun]) {
         let Some(current) = states.iter().rposition(|w| w.edges.is_some()) else { return };
         let phase_run = &phase_runs[current];
         let name = self.name(phase_run);
@@ -182,7 +185,7 @@ impl Progress {
     }
 
     /// The first failure of a class.
-    pub fn failure(&self, class: &str, message: &str) {
+    fn failure(&self, class: &str, message: &str) {
         if !self.live().told.insert(class.to_string()) {
             return;
         }
@@ -190,7 +193,7 @@ impl Progress {
     }
 
     /// Stamps of windows that are over.
-    pub fn stamps(&self, windows: &[Window]) {
+    fn stamps(&self, windows: &[Window]) {
         for window in windows {
             if let Some(why) = &window.client_limited {
                 self.note(&format!(
@@ -206,16 +209,79 @@ impl Progress {
     }
 
     /// Says what is going on outside of phases.
-    pub fn say(&self, text: &str) {
+    fn say(&self, text: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(outgoing(text).into_owned());
         }
     }
 
     /// Takes the line away.
-    pub fn end(&self) {
+    fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Shows a run on standard error, and ends it on Ctrl-C or `q`.
+#[derive(Default)]
+pub struct Terminal {
+    /// Prints nothing but notes.
+    quiet: bool,
+    progress: OnceLock<Progress>,
+}
+
+impl Terminal {
+    /// Returns an observer that prints only notes if `quiet`.
+    pub fn new(quiet: bool) -> Terminal {
+        Terminal { quiet, progress: OnceLock::new() }
+    }
+}
+
+impl RunObserver for Terminal {
+    fn note(&self, line: &str) {
+        note(line);
+    }
+
+    fn estimate(&self, line: &str) {
+        if !self.quiet {
+            note(line);
+        }
+    }
+
+    fn knee_step(&self, step: &KneeStep) {
+        if !self.quiet {
+            note(format_args!("{:>10.1}/s  {}", step.offered_per_s, verdict(step)));
+        }
+    }
+
+    fn started(&self, run: &RunStart<'_>) {
+        signals::listen(Arc::clone(run.control));
+        let progress = Progress::new(run.stores, run.phase_runs, self.quiet, Arc::clone(run.control));
+        let _ = self.progress.set(progress);
+    }
+
+    fn second(&self, row: &SecondRow<'_>) {
+        self.progress.get().inspect(|p| p.second(row));
+    }
+
+    fn progress(&self, states: &[WindowState], phase_runs: &[PhaseRun]) {
+        self.progress.get().inspect(|p| p.show(states, phase_runs));
+    }
+
+    fn failure(&self, class: &str, message: &str) {
+        self.progress.get().inspect(|p| p.failure(class, message));
+    }
+
+    fn windows(&self, windows: &[Window]) {
+        self.progress.get().inspect(|p| p.stamps(windows));
+    }
+
+    fn activity(&self, text: &str) {
+        self.progress.get().inspect(|p| p.say(text));
+    }
+
+    fn ended(&self) {
+        self.progress.get().inspect(|p| p.end());
     }
 }

@@ -43,7 +43,7 @@ impl Record {
         written
             .map_err(|e| Exit::input(format!("--out {}: {e}; choose another directory", out.display())))?;
         let control = Arc::new(Control::default());
-        signals::listen(Arc::clone(&control), Vec::new());
+        signals::listen(Arc::clone(&control));
         Ok(Record { path, made_out, control })
     }
 

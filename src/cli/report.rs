@@ -7,12 +7,13 @@ use clap::Args;
 use super::compare::comparisons;
 use super::exit::Exit;
 use super::out::{note, say};
-use super::runs::{Run, read};
 use crate::published::named;
 use crate::report::html::Report;
+use crate::run_dir::directory::LATENCIES;
 use crate::run_dir::json::write_whole;
+use crate::run_dir::run::{Run, read};
+use crate::session::{RunError, RunSummary};
 use crate::summary::objective::Target;
-use crate::summary::series::Clocked;
 
 /// Arguments of `plimsoll report`.
 #[derive(Debug, Args)]
@@ -31,11 +32,8 @@ pub struct Arguments {
     primary: Option<String>,
 }
 
-const WANTED: [Clocked; 2] = [Clocked::Service, Clocked::Response];
-
 fn add(report: &mut Report, run: &Run) {
-    let experiment = std::fs::read_to_string(run.path.join("experiment.toml")).unwrap_or_default();
-    report.add(&run.result, &run.environment, &experiment, &run.series);
+    report.add(&run.result, &run.environment, &run.experiment, &run.series);
 }
 
 fn several_stores(run: &Run) -> bool {
@@ -47,8 +45,10 @@ fn others(paths: &[PathBuf], mut used: impl FnMut(Run)) -> Result<(), Exit> {
     std::thread::scope(|scope| {
         let (sender, receiver) = std::sync::mpsc::sync_channel(0);
         // A receiver that went away has found a run that cannot be read.
-        scope.spawn(move || paths.iter().map(|path| read(path, &WANTED)).all(|run| sender.send(run).is_ok()));
-        receiver.iter().try_for_each(|run| run.map(&mut used))
+        scope.spawn(move || {
+            paths.iter().map(|path| read(path, &LATENCIES)).all(|run| sender.send(run).is_ok())
+        });
+        receiver.iter().try_for_each(|run| run.map(&mut used).map_err(Exit::input))
     })
 }
 
@@ -62,7 +62,7 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     let documents = arguments.published.iter().map(|name| named(name));
     let documents =
         documents.collect::<Result<Vec<_>, _>>().map_err(|e| Exit::input(format!("--published {e}")))?;
-    let first = read(&arguments.runs[0], &WANTED)?;
+    let first = read(&arguments.runs[0], &LATENCIES).map_err(Exit::input)?;
     let stores = first.environment.stores.len().max(1);
     let mut report = Report::new(stores * arguments.runs.len());
     add(&mut report, &first);
@@ -87,21 +87,26 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 fn write(report: Report, out: &Path) -> Result<(), Exit> {
-    let page =
-        report.render().map_err(|e| Exit { code: 101, message: format!("the report's template: {e:#}") })?;
+    let page = report.render().map_err(|e| Exit::defect(format!("the report's template: {e:#}")))?;
     write_whole(out, &page).map_err(|e| Exit::input(format!("--out {}: {e}", out.display())))
 }
 
-/// Writes the report of a run that is over into its directory.
+/// Writes the report of a finished run into its directory.
 ///
 /// # Errors
-/// 2 when the run cannot be read back, or the disk is full.
-pub fn of_run(path: &Path) -> Result<(), Exit> {
-    let run = read(path, &WANTED)?;
+/// 101 if the template fails, 2 if the file cannot be written.
+pub fn of_run(run: &Run) -> Result<(), Exit> {
     let mut report = Report::new(run.environment.stores.len());
-    add(&mut report, &run);
-    if several_stores(&run) {
-        report.compare(comparisons(&[&run], None, &[])?);
+    add(&mut report, run);
+    if several_stores(run) {
+        report.compare(comparisons(&[run], None, &[])?);
     }
-    write(report, &path.join("report.html"))
+    write(report, &run.path.join("report.html"))
+}
+
+/// Writes the report of a run that has just ended, well or badly, and returns the run and its first problem.
+pub fn conclude(summary: RunSummary) -> (Run, Option<Exit>) {
+    let RunSummary { run, problem } = summary;
+    let reported = of_run(&run).err().map(|exit| RunError::results_kept(&exit.message, &run.path));
+    (run, problem.or(reported).map(Exit::from))
 }

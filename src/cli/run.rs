@@ -6,24 +6,28 @@ use std::sync::Arc;
 use clap::Args;
 use prometheus_client::registry::Registry;
 
-use super::budget::{MoneyArguments, Planned, preview};
-use super::dry_run;
 use super::exit::Exit;
-use super::knee::{KneeArguments, KneeSearch, knee};
+use super::knee::KneeArguments;
+use super::money::MoneyArguments;
 use super::out::{note, say};
-use super::session::{Settings, execute};
-use super::shard::{Sharding, parse_shard, parse_start};
-use super::stores;
+use super::progress::Terminal;
+use super::report::conclude;
 use super::timeout;
+use super::{command_line, dry_run};
 use crate::clock::wall_now;
 use crate::driver::Shard;
 use crate::experiment::short::{FORMS, Short};
 use crate::experiment::spec::DEFAULT_SEED;
 use crate::experiment::{BUILT_IN, Experiment, load, resolve};
 use crate::metrics::listen;
-use crate::report::live::Live;
 use crate::report::terminal;
 use crate::run_dir::json;
+use crate::session::budget::{Planned, preview};
+use crate::session::knee::{KneeSearch, find_knee};
+use crate::session::live::Live;
+use crate::session::open;
+use crate::session::shard::{Sharding, parse_shard, parse_start};
+use crate::session::{Components, Settings, execute};
 use crate::units::format_rate;
 
 /// Arguments of `plimsoll run`.
@@ -179,9 +183,9 @@ impl ShortArguments {
 }
 
 /// The experiment of a search: the short form at the first rate.
-fn of_knee(arguments: &Arguments, asked: Option<&KneeSearch>) -> Result<(String, Option<String>), Exit> {
+fn of_knee(arguments: &Arguments, search: Option<&KneeSearch>) -> Result<(String, Option<String>), Exit> {
     let short = &arguments.short;
-    let Some(asked) = asked else {
+    let Some(search) = search else {
         return match arguments.knee.given() {
             Some(flag) => Err(Exit::input(format!("{flag} belongs to `plimsoll run knee`"))),
             None => Ok((arguments.experiment.clone(), short.rate.clone())),
@@ -198,12 +202,12 @@ fn of_knee(arguments: &Arguments, asked: Option<&KneeSearch>) -> Result<(String,
     if let Some((flag, _, instead)) = given.into_iter().find(|(_, given, _)| *given) {
         return Err(Exit::input(format!("{flag} does not go with a knee; {instead}")));
     }
-    Ok((asked.form.clone(), Some(format_rate(asked.limits.from))))
+    Ok((search.form.clone(), Some(format_rate(search.limits.from))))
 }
 
-fn resolve_experiment(arguments: &Arguments, asked: Option<&KneeSearch>) -> Result<Experiment, Exit> {
+fn resolve_experiment(arguments: &Arguments, search: Option<&KneeSearch>) -> Result<Experiment, Exit> {
     let short = &arguments.short;
-    let (form, rate) = of_knee(arguments, asked)?;
+    let (form, rate) = of_knee(arguments, search)?;
     let mut experiment: Experiment = if FORMS.contains(&form.as_str()) {
         let written = Short {
             form,
@@ -220,7 +224,7 @@ fn resolve_experiment(arguments: &Arguments, asked: Option<&KneeSearch>) -> Resu
             timeout: short.timeout.clone(),
             retries: short.retries,
             keys: short.keys.clone(),
-            read_only: !arguments.store.is_empty() && arguments.store.iter().all(|s| stores::is_read_only(s)),
+            read_only: !arguments.store.is_empty() && arguments.store.iter().all(|s| open::is_read_only(s)),
             part_size: short.part_size.clone(),
             parts_in_flight: short.parts_in_flight,
             checksum: short.checksum.clone(),
@@ -267,7 +271,7 @@ fn resolve_experiment(arguments: &Arguments, asked: Option<&KneeSearch>) -> Resu
 fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit> {
     let mut plain = Vec::new();
     for store in given {
-        let Some((name, url)) = stores::mapping(store) else {
+        let Some((name, url)) = open::mapping(store) else {
             plain.push(store.clone());
             continue;
         };
@@ -331,9 +335,9 @@ const MOST_WORKERS: usize = 1024;
 /// # Errors
 /// See [`execute`].
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
-    let asked = (arguments.experiment == "knee").then(|| arguments.knee.search()).transpose()?;
+    let search = (arguments.experiment == "knee").then(|| arguments.knee.search()).transpose()?;
     timeout::apply(arguments.short.timeout.as_deref())?;
-    let experiment = resolve_experiment(arguments, asked.as_ref())?;
+    let experiment = resolve_experiment(arguments, search.as_ref())?;
     if arguments.workers.is_some_and(|n| !(1..=MOST_WORKERS).contains(&n)) {
         return Err(Exit::input(format!(
             "--workers must be between 1 and {MOST_WORKERS}; omit it for one per core"
@@ -342,7 +346,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.dry_run {
         let mut text = dry_run::render(&experiment);
         let planned = Planned::of(&experiment, arguments.shard.unwrap_or_default().of);
-        let cost = preview(&arguments.money, &experiment.store_urls(), planned)?;
+        let cost = preview(&arguments.money.settings(), &experiment.store_urls(), planned)?;
         text.extend(cost.iter().map(|line| format!("{line}\n")));
         say(&text)?;
         return Ok(());
@@ -358,32 +362,36 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         host_offset_s: arguments.clock_offset,
     });
     let settings = Settings {
-        live: arguments.metrics_listen.as_deref().map(live).transpose()?,
         record_operations: arguments.record.is_some(),
         sharding,
-        money: arguments.money.clone(),
-        credentials: None,
+        cost: arguments.money.settings(),
         out: arguments.out.clone(),
         vantage: arguments.vantage.clone(),
         keep: arguments.keep,
         create_bucket: arguments.create_bucket,
         ca_bundle: arguments.ca_bundle.clone(),
         workers: arguments.workers,
-        quiet: arguments.json,
+        command: command_line(),
     };
-    let outcome = match asked {
-        Some(asked) => knee(&experiment, &settings, asked)?,
-        None => execute(&experiment, &settings)?,
+    let components = Components {
+        observer: Arc::new(Terminal::new(arguments.json)),
+        live: arguments.metrics_listen.as_deref().map(live).transpose()?,
+        credentials: None,
     };
+    let summary = match search {
+        Some(search) => find_knee(&experiment, &settings, &components, search)?,
+        None => execute(&experiment, &settings, &components)?,
+    };
+    let (run, problem) = conclude(summary);
     let text = if arguments.json {
-        json::to_string(&outcome.result)
+        json::to_string(&run.result)
     } else {
         format!(
             "{}results: {}\n",
-            terminal::render(&outcome.result, terminal::Detail::default()),
-            outcome.path.display()
+            terminal::render(&run.result, terminal::Detail::default()),
+            run.path.display()
         )
     };
-    let said = say(&text);
-    outcome.problem.map_or(said, Err)
+    let printed = say(&text);
+    problem.map_or(printed, Err)
 }

@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use super::out::note;
-use crate::clock::{MILLISECOND, SECOND, Timer, now_ns};
+use crate::clock::{MILLISECOND, now_ns};
 use crate::driver::Control;
-use crate::s3::credentials::CredentialSource;
 
 /// A signal so soon after the first is the same one: `timeout -s INT` sends it to the process and to its group.
 const DEBOUNCE_NS: u64 = 500 * MILLISECOND;
@@ -40,31 +39,8 @@ impl Debounce {
     }
 }
 
-/// Interval at which credentials are looked at.
-const RENEWAL_NS: u64 = 20 * SECOND;
-
-/// Renews temporary credentials before they end, on a thread apart from the measured path and from the signals.
-fn renew(credentials: Vec<CredentialSource>) {
-    let renewing = move || -> std::io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let mut timer = Timer::new()?;
-            loop {
-                timer.until(now_ns() + RENEWAL_NS).await?;
-                for source in credentials.iter().filter(|s| s.renewal_due_in_s().is_some_and(|due| due <= 0))
-                {
-                    if let Err(error) = source.renew().await {
-                        note(format_args!("plimsoll: credentials could not be renewed: {error}"));
-                    }
-                }
-            }
-        })
-    };
-    let _ = std::thread::Builder::new().name("credentials".into()).spawn(renewing);
-}
-
-/// Listens for signals on a separate thread for as long as the process lives, and renews temporary credentials on another.
-pub fn listen(control: Arc<Control>, credentials: Vec<CredentialSource>) {
+/// Listens for signals on a separate thread for as long as the process lives.
+pub fn listen(control: Arc<Control>) {
     let listening = move || -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
@@ -97,9 +73,6 @@ pub fn listen(control: Arc<Control>, credentials: Vec<CredentialSource>) {
             }
         })
     };
-    if credentials.iter().any(|source| source.renewal_due_in_s().is_some()) {
-        renew(credentials);
-    }
     // Without the thread a Ctrl-C still ends the process, only less politely.
     let _ = std::thread::Builder::new().name("signals".into()).spawn(listening);
 }
@@ -115,6 +88,7 @@ fn is_ignored(signal: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clock::SECOND;
 
     /// `timeout -s INT` delivers the signal twice, which ended the process before anything was cleaned.
     #[test]

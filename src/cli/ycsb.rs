@@ -1,15 +1,17 @@
 //! `plimsoll ycsb load|run|clean`: YCSB's core workload from its own property files.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::budget::MoneyArguments;
-use super::clean::{run_clean, tables};
+use super::clean::tables;
+use super::command_line;
 use super::exit::Exit;
+use super::money::MoneyArguments;
 use super::out::say;
-use super::session::{Settings, execute};
-use super::stores;
+use super::progress::Terminal;
+use super::report::conclude;
 use super::timeout::TimeoutArgument;
 use crate::experiment::resolve;
 use crate::experiment::spec::DEFAULT_SEED;
@@ -18,6 +20,9 @@ use crate::experiment::ycsb::{Part, RecordEncoding, store_of, to_written};
 use crate::report::{terminal, ycsb};
 use crate::run_dir::json;
 use crate::s3::credentials::{CredentialSource, Credentials};
+use crate::session::clean_up::clean_space;
+use crate::session::open;
+use crate::session::{Components, Settings, execute};
 
 /// Arguments of `plimsoll ycsb`.
 #[derive(Debug, Args)]
@@ -189,29 +194,29 @@ fn go(part: Part, options: &Options) -> Result<(), Exit> {
     let settings = Settings {
         out: options.out.clone(),
         vantage: options.vantage.clone(),
-        keep: false,
         create_bucket: options.create_bucket,
         ca_bundle: options.ca_bundle.clone(),
-        workers: None,
-        quiet: options.json,
-        live: None,
-        record_operations: false,
-        sharding: None,
-        credentials: credentials(&properties),
-        money: options.money.clone(),
+        cost: options.money.settings(),
+        command: command_line(),
+        ..Settings::default()
     };
-    let outcome = execute(&experiment, &settings)?;
+    let components = Components {
+        observer: Arc::new(Terminal::new(options.json)),
+        live: None,
+        credentials: credentials(&properties),
+    };
+    let (run, problem) = conclude(execute(&experiment, &settings, &components)?);
     let text = match (options.json, options.format) {
-        (true, _) => json::to_string(&outcome.result),
-        (false, Format::GoYcsb) => ycsb::go_ycsb(&outcome.result, properties.shown()),
-        (false, Format::Ycsb) => ycsb::ycsb(&outcome.result),
-        (false, Format::Plimsoll) => terminal::render(&outcome.result, terminal::Detail::default()),
+        (true, _) => json::to_string(&run.result),
+        (false, Format::GoYcsb) => ycsb::go_ycsb(&run.result, properties.shown()),
+        (false, Format::Ycsb) => ycsb::ycsb(&run.result),
+        (false, Format::Plimsoll) => terminal::render(&run.result, terminal::Detail::default()),
     };
     say(&text)?;
     if options.format == Format::Plimsoll && !options.json {
-        say(&format!("results: {}\n", outcome.path.display()))?;
+        say(&format!("results: {}\n", run.path.display()))?;
     }
-    outcome.problem.map_or(Ok(()), Err)
+    problem.map_or(Ok(()), Err)
 }
 
 /// Deletes the records of the table; with `insertstart` only those that this `load` writes.
@@ -221,12 +226,12 @@ fn clean(options: &Options) -> Result<(), Exit> {
     let experiment = experiment_of(Part::Load, options, &properties)?;
     let [store] = &experiment.stores[..] else { return Err(Exit::input("--store is missing")) };
     let opened =
-        stores::open_as(store, &experiment.named, options.ca_bundle.as_deref(), credentials(&properties))?;
+        open::open_as(store, &experiment.named, options.ca_bundle.as_deref(), credentials(&properties))?;
     for (space, loaded) in tables(&experiment, opened.store.prefix()) {
         // A host that loaded a part of the table deletes that part.
         let part = properties.get("insertstart").is_some();
         let owned = if part { loaded } else { loaded.whole_table() };
-        let cleaned = run_clean(opened.store.as_ref(), &space, &owned)?;
+        let cleaned = clean_space(opened.store.as_ref(), &space, &owned)?;
         let cleaned = cleaned.map_err(|f| Exit::store(format!("{}: {f}", opened.written)))?;
         say(&format!("deleted {} records under {}\n", cleaned.deleted, space.root()))?;
         if cleaned.foreign > 0 {

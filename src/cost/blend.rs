@@ -1,8 +1,9 @@
-//! The latency of reads that go partly to one store and partly to another: the mixture of two distributions, never a mean of
-//! percentiles.
+//! Latency of reads that are split between two stores: percentiles of the mixture of two distributions, never a
+//! mean of percentiles.
 //!
-//! A percentile q of the mixture is the least x with `w1 F1(x) + w2 F2(x) >= q`. Where a distribution was measured, F is known; where
-//! only some percentiles are known, F lies between two steps, and so does the percentile of the mixture.
+//! The percentile q of the mixture is the least x with `w1 F1(x) + w2 F2(x) >= q`. For a measured distribution,
+//! F is known. If only some percentiles are known, F is between two step functions, so the percentile of the
+//! mixture is an interval.
 
 use std::collections::BTreeMap;
 
@@ -11,18 +12,18 @@ use serde::Serialize;
 use crate::summary::merge::latencies;
 use crate::summary::result::Window;
 
-/// What is known of a distribution.
+/// Latency distribution, as far as it is known.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Distribution {
-    /// Values in milliseconds, rising, with how often each came up.
+    /// Values in milliseconds, ascending, each with its number of occurrences.
     Counted(Vec<(f64, u64)>),
-    /// Percentiles as shares of 1, with their values in milliseconds, both rising.
+    /// Percentiles (0 to 1) and their values in milliseconds, both ascending.
     Percentiles(Vec<(f64, f64)>),
 }
 
 impl Distribution {
-    /// The latencies of windows together: response times of open loops, service times of closed ones. Operations that failed or were not
-    /// answered in time are beyond every value.
+    /// Merges the latencies of windows: response times of open loops, service times of closed ones. Operations
+    /// that failed or timed out count as slower than every value.
     pub fn of_windows(windows: &[&Window]) -> Distribution {
         let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
         let mut missed = 0;
@@ -41,8 +42,8 @@ impl Distribution {
         Distribution::Counted(values)
     }
 
-    /// What the share of values up to `ms` lies between, and whether it is surely below the upper bound: below the percentile's value
-    /// its share is not reached.
+    /// Returns a lower and an upper bound of the share of values up to `ms`. The flag is true if the share is
+    /// strictly below the upper bound, because the value of that percentile is greater than `ms`.
     fn share(&self, ms: f64) -> (f64, f64, bool) {
         match self {
             Distribution::Counted(values) => {
@@ -59,7 +60,7 @@ impl Distribution {
         }
     }
 
-    /// The values at which something happens.
+    /// Returns the values at which the distribution function, or one of its bounds, has a step.
     fn values(&self) -> Vec<f64> {
         match self {
             Distribution::Counted(values) => values.iter().map(|(v, _)| *v).collect(),
@@ -68,16 +69,16 @@ impl Distribution {
     }
 }
 
-/// What a percentile lies between, in milliseconds; `high` is unknown where no known percentile reaches so far.
+/// Interval that contains a percentile.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bounds {
-    /// It is not below.
+    /// Lower bound, in milliseconds.
     pub low_ms: f64,
-    /// It is not above.
+    /// Upper bound, in milliseconds. `None` if no known percentile is high enough to give one.
     pub high_ms: Option<f64>,
 }
 
-/// The percentile `q` (a share of 1) of a mixture, `first` share of which comes from `one` and the rest from `other`.
+/// Returns the percentile `q` (0 to 1) of a mixture: the share `first` comes from `one`, the rest from `other`.
 pub fn percentile(one: &Distribution, other: &Distribution, first: f64, q: f64) -> Bounds {
     let mut values: Vec<f64> = Vec::new();
     for (share, distribution) in [(first, one), (1.0 - first, other)] {
@@ -86,7 +87,7 @@ pub fn percentile(one: &Distribution, other: &Distribution, first: f64, q: f64) 
         }
     }
     values.sort_by(f64::total_cmp);
-    // Sums of shares are not exact; a percentile that is reached must not be missed for it.
+    // Sums of shares have rounding errors; the tolerance accepts a percentile that is reached exactly.
     let mixed = |a: f64, b: f64| first * a + (1.0 - first) * b;
     let surely = |ms: f64| mixed(one.share(ms).0, other.share(ms).0) >= q - 1e-12;
     let possibly = |ms: f64| {
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mixture_of_counted_values_is_that_of_all_values_together() {
+    fn a_mixture_of_counted_values_has_the_percentiles_of_all_values() {
         // 80 of 100 reads take 1..8 ms evenly, 20 take 11..30 ms.
         let hot = Distribution::Counted((1..=8).map(|ms| (f64::from(ms), 10)).collect());
         let cold = Distribution::Counted((11..=30).map(|ms| (f64::from(ms), 1)).collect());
@@ -118,9 +119,10 @@ mod tests {
         }
     }
 
-    /// p99 of 8 and 26 ms, mixed 80 to 20: not 11.6, the mean, but between the cold store's median and its p99.
+    /// If 80% of reads have a p99 of 8 ms and 20% one of 26 ms, the p99 of all reads is not the mean, 11.6 ms.
+    /// It is between the median and the p99 of the cold store.
     #[test]
-    fn of_percentiles_alone_bounds_are_known() {
+    fn a_mixture_of_known_percentiles_has_bounds() {
         let hot = Distribution::Percentiles(vec![(0.5, 5.0), (0.99, 8.0)]);
         let cold = Distribution::Percentiles(vec![(0.5, 18.0), (0.99, 26.0)]);
         assert_eq!(percentile(&hot, &cold, 0.8, 0.99), Bounds { low_ms: 18.0, high_ms: Some(26.0) });

@@ -1,5 +1,5 @@
-//! What others computed: their bill by their own constants beside the real one, and every cost that they print beside what it
-//! follows from.
+//! Checks of published costs. Compares a document's bill, computed with its own constants, with the real bill,
+//! and recomputes every cost that the document prints.
 
 use std::collections::BTreeMap;
 
@@ -15,90 +15,90 @@ use super::workload::{Workload, WorkloadError};
 use crate::provider::calls::Call;
 use crate::published::{Claim, PRICES, Published, Term};
 
-/// Why a document's costs could not be computed.
+/// Error while computing the costs of a document.
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
-    /// It computes none.
-    #[error("{name} computes no costs; {known} do")]
+    /// The document computes no costs.
+    #[error("{name} computes no costs; choose one of {known}")]
     None {
-        /// The document.
+        /// Name of the document.
         name: String,
-        /// Those that do.
+        /// Documents that compute costs, separated by commas.
         known: String,
     },
-    /// Its constants, or the real prices.
+    /// The constants of the document are invalid, or a real price is missing.
     #[error(transparent)]
     Book(#[from] BookError),
-    /// Its workload.
+    /// The workload is invalid.
     #[error("{0}")]
     Workload(#[from] WorkloadError),
-    /// A bill.
+    /// A bill cannot be computed.
     #[error(transparent)]
     Bill(#[from] BillError),
-    /// The day of its prices.
-    #[error("'{0}' is no date; write it as 2024-06-01")]
+    /// The date of the document's prices is invalid.
+    #[error("'{0}' is not a date; write it as 2024-06-01")]
     Day(String),
-    /// A number of its file.
+    /// An amount in the document's file is invalid.
     #[error(transparent)]
     Money(#[from] NotMoney),
-    /// Its file.
+    /// The workload in the document's file cannot be parsed.
     #[error("published: {0}")]
     File(#[from] toml::de::Error),
 }
 
-/// A line of a published bill beside the real one.
+/// One line of a published bill, compared with the real bill.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// Which line: `storage`, `put`, `get`, `upload`, `retrieval`, `egress`, `replication`.
+    /// Name of the line: `storage`, `put`, `get`, `upload`, `retrieval`, `egress` or `replication`.
     pub line: &'static str,
-    /// By the document's own constants.
+    /// Amount at the document's own constants.
     pub published_usd: Usd,
-    /// By real prices.
+    /// Amount at real prices of the document's date.
     pub real_usd: Usd,
-    /// Real less published.
+    /// Real amount minus published amount.
     pub difference_usd: Usd,
-    /// By prices of the day that was asked about.
+    /// Amount at real prices of the requested date.
     pub today_usd: Usd,
-    /// Why, where it is known.
+    /// Reason for the difference; `None` if it is unknown.
     pub why: Option<String>,
 }
 
-/// A document's bill beside the real one.
+/// A document's bill, compared with the real bill.
 #[derive(Debug, Clone, Serialize)]
 pub struct Beside {
-    /// By its own constants.
+    /// Bill at the document's own constants.
     pub published: Bill,
-    /// By real prices of the document's day, or of the day that was asked about if it has none.
+    /// Bill at real prices of the document's date, or of the requested date if the document has none.
     pub real: Bill,
-    /// By prices of the day that was asked about.
+    /// Bill at real prices of the requested date.
     pub today: Bill,
-    /// Line by line, by real prices of the document's day.
+    /// Differences between `published` and `real`, line by line.
     pub differences: Vec<Difference>,
 }
 
-/// A printed cost beside what it follows from.
+/// A printed cost, compared with the recomputed value.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Checked {
-    /// In words.
+    /// Claim of the document, in words.
     pub says: String,
-    /// Dollars, or a ratio, as printed.
+    /// Value as printed: dollars, or a ratio.
     pub printed: Usd,
-    /// By the document's own constants.
+    /// Value recomputed with the document's own constants.
     pub follows: Usd,
-    /// By real prices of the document's day.
+    /// Value at real prices of the document's date; `None` if there is no bill.
     pub real: Option<Usd>,
-    /// By prices of the day that was asked about.
+    /// Value at real prices of the requested date; `None` if there is no bill.
     pub today: Option<Usd>,
-    /// Whether it is a ratio.
+    /// True if the value is a ratio.
     pub ratio: bool,
-    /// Whether print and constants agree.
+    /// True if `printed` and `follows` agree within the tolerance of the claim.
     pub holds: bool,
 }
 
-/// The document's own prices.
+/// Returns the document's own prices.
 ///
 /// # Errors
-/// [`ClaimError::None`] when it has none.
+/// [`ClaimError::None`] if it has none; [`ClaimError::Book`] if they are invalid.
 pub fn prices(document: &Published) -> Result<Prices, ClaimError> {
     let none = || ClaimError::None {
         name: document.name.clone(),
@@ -108,16 +108,16 @@ pub fn prices(document: &Published) -> Result<Prices, ClaimError> {
     Ok(Prices::only(&format!("published/prices/{name}.toml"), text)?)
 }
 
-/// A workload from the words of a file.
+/// Builds a workload from the keys and values in a document's file.
 ///
 /// # Errors
-/// When there is a word that no workload has.
+/// [`ClaimError::File`] if a key is not a field of a workload.
 pub fn workload(words: &BTreeMap<String, String>) -> Result<Workload, ClaimError> {
     let table: toml::Table = words.iter().map(|(k, v)| (k.clone(), toml::Value::String(v.clone()))).collect();
     Ok(table.try_into()?)
 }
 
-/// The names of a bill's lines that a published one has too, with the real meter that each stands for.
+/// Returns the names of the lines of a published bill, each with the item of the tariff that it corresponds to.
 fn lines(tariff: &Tariff) -> Vec<(&'static str, Option<&str>)> {
     let of = |call| meter_of(tariff, call).map(|m| m.item.as_str());
     let meter = |measure| tariff.meter(measure).map(|m| m.item.as_str());
@@ -138,16 +138,16 @@ fn amount(bill: &Bill, item: Option<&str>) -> Usd {
     bill.lines.iter().filter(|l| of(&l.item)).map(|l| l.amount_usd).sum()
 }
 
-/// The day whose prices a document computes with, or `date` if it has none.
+/// Returns the date of the prices that a document uses, or `date` if it states none.
 ///
 /// # Errors
-/// When its day is none.
+/// [`ClaimError::Day`] if the document states an invalid date.
 pub fn day_of(document: &Published, date: Date) -> Result<Date, ClaimError> {
     let own = document.calculator.as_ref().and_then(|c| c.date.as_deref());
     own.map_or(Ok(date), |text| text.parse().map_err(|_| ClaimError::Day(text.into())))
 }
 
-/// The document's bills for a usage beside the real ones.
+/// Computes the document's bills for a usage, and the real bills to compare them with.
 ///
 /// # Errors
 /// See [`ClaimError`].
@@ -162,24 +162,23 @@ pub fn beside(
     let day = day_of(document, date)?;
     let mut out = Vec::new();
     for stand in &calculator.offers {
-        let theirs = own.tariff(&stand.published, None, date)?;
-        let ours = [day, date].map(|day| real.tariff(&stand.real, None, day));
-        let [then, now] = ours;
+        let constants = own.tariff(&stand.published, None, date)?;
+        let [then, now] = [day, date].map(|day| real.tariff(&stand.real, None, day));
         let (then, now) = (then?, now?);
         let mut usage = usage.clone();
         if stand.replication_included {
             usage.cross_zone = 0;
         }
-        let (published, real, today) = (bill(&theirs, &usage)?, bill(&then, &usage)?, bill(&now, &usage)?);
-        let differences = lines(&theirs).into_iter().zip(lines(&then)).zip(lines(&now));
-        let differences = differences.filter_map(|(((line, mine), (_, item)), (_, item_now))| {
-            let (published_usd, real_usd) = (amount(&published, mine), amount(&real, item));
+        let (published, real, today) = (bill(&constants, &usage)?, bill(&then, &usage)?, bill(&now, &usage)?);
+        let differences = lines(&constants).into_iter().zip(lines(&then)).zip(lines(&now));
+        let differences = differences.filter_map(|(((line, own_item), (_, item)), (_, item_now))| {
+            let (published_usd, real_usd) = (amount(&published, own_item), amount(&real, item));
             let today_usd = amount(&today, item_now);
             let why = calculator.why.get(&format!("{}.{line}", stand.published)).cloned();
             let difference_usd = real_usd - published_usd;
-            let said = [published_usd, real_usd, today_usd].iter().any(|usd| *usd != Usd::ZERO);
+            let is_used = [published_usd, real_usd, today_usd].iter().any(|usd| *usd != Usd::ZERO);
             let why = why.filter(|_| difference_usd != Usd::ZERO);
-            said.then_some(Difference { line, published_usd, real_usd, difference_usd, today_usd, why })
+            is_used.then_some(Difference { line, published_usd, real_usd, difference_usd, today_usd, why })
         });
         let differences = differences.collect();
         out.push(Beside { published, real, today, differences });
@@ -194,7 +193,7 @@ fn term(prices: &Prices, offer: &str, term: &Term, date: Date) -> Result<Usd, Cl
     Ok(part.map_or(bill.total_usd, |p| bill.part(p)) * term.times)
 }
 
-/// A claim by some prices; `None` where they have no bill for it.
+/// Returns the value of a claim: the sum of its terms, divided by a second sum if the claim is a ratio.
 fn value(claim: &Claim, of: impl Fn(&Term) -> Result<Usd, ClaimError>) -> Result<Usd, ClaimError> {
     let sum = |terms: &[Term]| -> Result<Usd, ClaimError> { terms.iter().map(&of).sum::<Result<Usd, _>>() };
     let above = sum(&claim.terms)?;
@@ -205,7 +204,7 @@ fn value(claim: &Claim, of: impl Fn(&Term) -> Result<Usd, ClaimError>) -> Result
     Ok(Usd::from_pico((above.dollars() / over.dollars() * 1e12).round() as i128))
 }
 
-/// Every cost that a document prints, beside what it follows from.
+/// Recomputes every cost that a document prints.
 ///
 /// # Errors
 /// See [`ClaimError`].

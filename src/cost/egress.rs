@@ -1,4 +1,4 @@
-//! Which bytes leave a provider for the internet, and what is assumed if the workload does not say.
+//! Bytes that leave a provider for the internet, and the assumption if the workload does not specify them.
 
 use super::tariff::Tariff;
 use super::usage::Usage;
@@ -6,12 +6,12 @@ use super::usage::Usage;
 /// Bytes that leave a provider for the internet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Egress {
-    /// As the workload states.
+    /// Number of bytes, as the workload specifies.
     Stated(u64),
-    /// Not stated. All reads are egress at a provider that sells no compute, because no reader can run near the store. At other
-    /// providers this many bytes are.
+    /// Not specified. At a provider that sells no compute, all reads are egress, because no reader can run near
+    /// the store. At other providers, `from_compute` bytes are egress.
     Unstated {
-        /// Bytes that leave a provider with compute.
+        /// Bytes that leave a provider that sells compute.
         from_compute: u64,
     },
 }
@@ -23,10 +23,10 @@ impl Default for Egress {
 }
 
 impl Egress {
-    /// What a workload has that says nothing of egress.
+    /// Egress of a workload that does not specify it.
     pub const UNSTATED: Egress = Egress::Unstated { from_compute: 0 };
 
-    /// The same with its bytes changed.
+    /// Applies a function to the number of bytes.
     pub fn map(self, change: impl Fn(u64) -> u64) -> Egress {
         match self {
             Egress::Stated(bytes) => Egress::Stated(change(bytes)),
@@ -34,7 +34,7 @@ impl Egress {
         }
     }
 
-    /// The stated bytes; 0 if nothing is stated.
+    /// Returns the specified bytes; 0 if the workload does not specify them.
     pub fn stated(self) -> u64 {
         match self {
             Egress::Stated(bytes) => bytes,
@@ -42,7 +42,8 @@ impl Egress {
         }
     }
 
-    /// Bytes that leave the provider of a tariff when `downloaded` bytes are read: the only place that decides it.
+    /// Returns the bytes that leave the provider of a tariff if `downloaded` bytes are read. No other code
+    /// decides this.
     pub fn at(self, tariff: &Tariff, downloaded: u64) -> u64 {
         match self {
             Egress::Stated(bytes) => bytes,
@@ -52,7 +53,8 @@ impl Egress {
     }
 }
 
-/// The assumption about reads on which bills by these tariffs rest; `None` if egress is stated or nothing is read.
+/// Returns the assumption about reads on which bills at these tariffs rest. `None` if the egress is specified
+/// or nothing is read.
 pub fn assumption<'a>(usage: &Usage, tariffs: impl IntoIterator<Item = &'a Tariff>) -> Option<String> {
     if matches!(usage.egress, Egress::Stated(_)) || usage.downloaded == 0 {
         return None;
@@ -62,12 +64,12 @@ pub fn assumption<'a>(usage: &Usage, tariffs: impl IntoIterator<Item = &'a Tarif
     names.dedup();
     let names = names.join(", ");
     Some(match (staying.is_empty(), leaving.is_empty()) {
-        (_, true) => "reads stay in the store's region and are no egress (--egress)".into(),
+        (_, true) => "reads stay in the store's region and are not egress (--egress)".into(),
         (true, false) => {
-            format!("all reads are egress, because no compute is sold beside the store: {names} (--egress)")
+            format!("all reads are egress, because no compute is sold near the store: {names} (--egress)")
         }
         (false, false) => format!(
-            "all reads are egress from providers that sell no compute ({names}), and stay in the store's region at the others (--egress)"
+            "all reads are egress from providers that sell no compute ({names}), and reads from the others stay in the store's region (--egress)"
         ),
     })
 }

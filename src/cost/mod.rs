@@ -1,9 +1,9 @@
-//! Prices and bills. A price [`book`] says what a provider asked when, with its source; at a date and in a region it becomes a
-//! [`tariff::Tariff`]; a [`usage::Usage`] goes through one into a [`bill::Bill`]. All of it is pure: whatever is read or printed is
-//! read and printed elsewhere.
+//! Prices and bills. A price [`book`] contains the prices of providers, with their dates and sources. For one
+//! date and one region it yields a [`tariff::Tariff`]. A tariff and a [`usage::Usage`] yield a [`bill::Bill`].
+//! Only [`book::read_prices`] reads files; the rest does no input or output.
 //!
-//! Amounts are whole picodollars ([`money::Usd`]), quantities whole bytes and requests: a bill is as exact as its prices. What has no
-//! price is an error, never nothing.
+//! Amounts are whole picodollars ([`money::Usd`]), and quantities are whole bytes and requests, so a bill is as
+//! exact as its prices. A missing price is an error, not zero.
 
 pub mod bill;
 pub mod bills;

@@ -1,4 +1,4 @@
-//! Money as whole picodollars: exact where prices are, and a fraction of a byte's price is not lost.
+//! Money in whole picodollars (10^-12 dollars), so that the price of a single byte is not rounded to zero.
 
 use std::fmt;
 use std::iter::Sum;
@@ -8,50 +8,50 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::units::grouped;
 
-/// Decimals that are kept.
+/// Number of decimal places.
 const PLACES: usize = 12;
-/// Picodollars of a dollar.
+/// Picodollars per dollar.
 const DOLLAR: i128 = 1_000_000_000_000;
-/// Picodollars of a cent.
+/// Picodollars per cent.
 const CENT: i128 = DOLLAR / 100;
 
 /// An amount of US dollars, exact to 10^-12.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Usd(i128);
 
-/// Not an amount of dollars.
+/// Error for a text that is not an amount of dollars.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("'{0}' is not an amount of dollars; write a decimal such as 0.023, with at most 12 decimals")]
 pub struct NotMoney(pub String);
 
 impl Usd {
-    /// Nothing.
+    /// Zero US dollars.
     pub const ZERO: Usd = Usd(0);
 
-    /// So many picodollars.
+    /// Creates an amount from a number of picodollars.
     pub fn from_pico(pico: i128) -> Usd {
         Usd(pico)
     }
 
-    /// In picodollars.
+    /// Returns the number of picodollars.
     pub fn pico(self) -> i128 {
         self.0
     }
 
-    /// In dollars, for charts and ratios; never for sums.
+    /// Returns the number of dollars, for charts and ratios. Do not add such values: they are not exact.
     pub fn dollars(self) -> f64 {
         self.0 as f64 / DOLLAR as f64
     }
 
-    /// Reads a decimal that is not negative: `0.00113`.
+    /// Parses a non-negative decimal, such as `0.00113`.
     ///
     /// # Errors
-    /// [`NotMoney`] for anything else.
+    /// [`NotMoney`] for any other text.
     pub fn parse(text: &str) -> Result<Usd, NotMoney> {
         decimal(text).map(|pico| Usd(pico as i128)).ok_or_else(|| NotMoney(text.to_string()))
     }
 
-    /// For people, to the cent: `$2,900,006.00`.
+    /// Formats the amount for people, rounded to the cent: `$2,900,006.00`.
     pub fn cents(self) -> String {
         let cents = (self.0.abs() + CENT / 2) / CENT;
         let whole = grouped(&(cents / 100).to_string());
@@ -59,12 +59,13 @@ impl Usd {
         format!("{sign}${whole}.{:02}", cents % 100)
     }
 
-    /// For people, to the cent, or with three digits where that would be nothing: `$0.0000123`.
+    /// Formats the amount for people: to the cent, or with three significant digits if it is below ten cents:
+    /// `$0.0000123`.
     pub fn shown(self) -> String {
         if self.0 == 0 || self.0.abs() >= 10 * CENT {
             return self.cents();
         }
-        // The first three digits that are not zero, rounded.
+        // Round to three significant digits.
         let mut places = 2;
         let mut unit = CENT;
         while self.0.abs() < 100 * unit && unit > 1 {
@@ -77,7 +78,7 @@ impl Usd {
     }
 }
 
-/// Reads a decimal that is not negative, in units of 10^-12.
+/// Parses a non-negative decimal into units of 10^-12; `None` if the text is not such a decimal.
 pub fn decimal(text: &str) -> Option<u128> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let digits = |s: &str| s.chars().all(|c| c.is_ascii_digit());
@@ -88,7 +89,8 @@ pub fn decimal(text: &str) -> Option<u128> {
     format!("{whole}{fraction:0<PLACES$}").parse().ok()
 }
 
-/// Writes a number of 10^-12 as a decimal with at least `least` decimals and no needless ones.
+/// Formats a number in units of 10^-12 as a decimal with at least `least` decimal places and without further
+/// trailing zeros.
 pub fn decimal_text(pico: i128, least: usize) -> String {
     let (whole, fraction) = (pico.unsigned_abs() / DOLLAR as u128, pico.unsigned_abs() % DOLLAR as u128);
     let fraction = format!("{fraction:0PLACES$}");
@@ -100,7 +102,7 @@ pub fn decimal_text(pico: i128, least: usize) -> String {
     format!("{sign}{whole}.{fraction:0<least$}")
 }
 
-/// As a plain decimal: `2900006.00`, `0.00113`.
+/// Formats the amount as a plain decimal: `2900006.00`, `0.00113`.
 impl fmt::Display for Usd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&decimal_text(self.0, 2))
@@ -198,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn small_amounts_are_not_shown_as_nothing() {
+    fn small_amounts_are_not_shown_as_zero() {
         let shown = |text: &str| Usd::parse(text).unwrap().shown();
         assert_eq!(shown("0.00001234567"), "$0.0000123");
         assert_eq!(shown("0"), "$0.00");
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_nothing_has_no_sign() {
+    fn a_negative_amount_that_rounds_to_zero_has_no_sign() {
         assert_eq!((-Usd::parse("0.001").unwrap()).cents(), "$0.00");
         assert_eq!((-Usd::parse("0.011").unwrap()).cents(), "-$0.01");
     }

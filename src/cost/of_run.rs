@@ -1,27 +1,28 @@
-//! What a run measured, as the workload of a month.
+//! Extrapolation of a measured run to the workload of a month.
 
 use super::usage::MONTH_HOURS;
 use super::workload::Workload;
+use crate::schedule::Role;
 use crate::summary::result::{RunResult, Window};
 use crate::units::{format_per_s, parse_rate, short_names};
 
-/// Seconds of a month.
+/// Seconds in a month.
 pub const MONTH_S: f64 = MONTH_HOURS as f64 * 3600.0;
 
-/// How much of what was measured.
+/// Rate to which a run is extrapolated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
-    /// So many times the measured rate.
+    /// Multiple of the measured rate.
     Times(f64),
-    /// So many operations per second in all.
+    /// Total operations per second.
     PerS(f64),
 }
 
 impl Scale {
-    /// Reads `0.2`, `10x` or `500/s`.
+    /// Parses `0.2`, `10x` or `500/s`.
     ///
     /// # Errors
-    /// A message that names the forms.
+    /// A message with the accepted forms.
     pub fn parse(text: &str) -> Result<Scale, String> {
         if let Ok(per_s) = parse_rate(text) {
             return Ok(Scale::PerS(per_s));
@@ -29,23 +30,23 @@ impl Scale {
         let number: Option<f64> = text.trim().trim_end_matches('x').parse().ok();
         match number.filter(|n| *n > 0.0 && *n <= 1e6) {
             Some(times) => Ok(Scale::Times(times)),
-            None => Err(format!("'{text}' is no scale; write 0.2, 10x or a rate such as 500/s")),
+            None => Err(format!("'{text}' is not a scale; write 0.2, 10x or a rate such as 500/s")),
         }
     }
 }
 
-/// Why a run is no workload.
+/// Error while extrapolating a run.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProjectError {
-    /// Nothing was done.
-    #[error("no operation was measured on {0}")]
+    /// No operation succeeded in a measured phase.
+    #[error("no successful operation was measured on {0}; choose another run or store")]
     Nothing(String),
-    /// It is more than anybody pays for.
-    #[error("a month of that would be more than 4 EiB or 10^15 requests; lower --scale")]
+    /// The extrapolated month is too large.
+    #[error("the extrapolated month exceeds 4 EiB or 10^15 requests; lower --scale")]
     Overflow,
 }
 
-/// What was done per second of measuring, by kind of request.
+/// Measured work per second, by kind of request.
 #[derive(Debug, Default)]
 struct Rates {
     put: f64,
@@ -56,14 +57,15 @@ struct Rates {
     written: f64,
     read: f64,
     operations: f64,
-    /// Bytes of a part, where objects are written in parts.
+    /// Size of a part, in bytes; `None` if objects are not written in parts.
     part_bytes: Option<u64>,
     objects_put: f64,
 }
 
 impl Rates {
     fn add(&mut self, window: &Window, seconds: f64) {
-        // What was answered well inside the window; what failed or ended behind it is left out, and so are second attempts.
+        // Only operations that succeeded inside the window count. Failures, later completions and retries are
+        // left out.
         let operations = window.achieved_per_s * window.window_s / seconds;
         let bytes = window.bytes as f64 / seconds;
         let each =
@@ -85,7 +87,7 @@ impl Rates {
             "list" => self.list += operations,
             "delete" => self.delete += operations,
             "scan" => {
-                // A listing, then the objects.
+                // A scan is one listing, then one read per object.
                 self.list += operations;
                 self.get += operations * (each - 1.0).max(0.0);
                 self.read += bytes;
@@ -102,51 +104,52 @@ impl Rates {
     }
 }
 
-/// A mean size as objects have them: whole KiB where it is nearly so, because what crosses the edges of a window counts in part.
+/// Rounds a mean size to whole KiB if it differs by less than 1%. An operation that crosses the edge of a
+/// window counts in part, so the measured mean is slightly off.
 fn nearly_whole(mean: f64) -> u64 {
     let whole = (mean / 1024.0).round() * 1024.0;
     if whole > 0.0 && (mean / whole - 1.0).abs() < 0.01 { whole as u64 } else { mean.round() as u64 }
 }
 
-/// The time that a store was measured for: windows of one phase, repeat, block and step are one stretch.
+/// Returns the time for which a store was measured, in seconds. Windows of the same phase, repeat, block and
+/// step share their time, so it counts once.
 fn measured_s(windows: &[&Window]) -> f64 {
     let mut seen: Vec<(&str, u32, u32, Option<u32>)> = Vec::new();
     let mut sum = 0.0;
     for window in windows {
-        let stretch = (window.phase.as_str(), window.repeat, window.block, window.step);
-        if !seen.contains(&stretch) {
-            seen.push(stretch);
+        let interval = (window.phase.as_str(), window.repeat, window.block, window.step);
+        if !seen.contains(&interval) {
+            seen.push(interval);
             sum += window.window_s;
         }
     }
     sum
 }
 
-/// What of a run does not go on: what failed, and what was not reached.
+/// Describes the parts of a run that are not extrapolated: failed operations, and the part that did not run.
 fn left_out(windows: &[&Window], partial: bool) -> Vec<String> {
     let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
     let failed = 100.0 * sum(|w| w.errors.values().sum()) as f64 / sum(|w| w.operations).max(1) as f64;
     let failures = (failed > 0.0).then(|| format!("the {failed:.1}% of operations that failed are left out"));
-    let cut =
-        partial.then(|| "the run did not go to its end; it goes on as far as it was measured".to_string());
+    let cut = partial.then(|| "the run is incomplete; only its measured part is extrapolated".to_string());
     failures.into_iter().chain(cut).collect()
 }
 
-/// A month of what a run measured on a store, and what had to be taken for granted.
+/// Extrapolates the work that a run measured on a store to a month. Returns the workload and the assumptions.
 ///
-/// Only what was answered well goes on. What is stored is what the run wrote beforehand.
+/// Only successful operations are extrapolated. The data stored is the data that the run wrote while preparing.
 ///
 /// # Errors
-/// [`ProjectError`] when that is nothing, or beyond all bounds.
+/// [`ProjectError`] if no operation succeeded, or if the month is too large.
 pub fn project(
     result: &RunResult,
     store: &str,
     scale: Scale,
 ) -> Result<(Workload, Vec<String>), ProjectError> {
-    let of = |role: &str| -> Vec<&Window> {
+    let of = |role: Role| -> Vec<&Window> {
         result.windows.iter().filter(|w| w.store == store && w.role == role).collect()
     };
-    let windows = of("measure");
+    let windows = of(Role::Measure);
     let seconds = measured_s(&windows);
     let mut rates = Rates::default();
     windows.iter().for_each(|w| rates.add(w, seconds));
@@ -167,27 +170,28 @@ pub fn project(
     let bytes = |per_s: f64| -> Result<Option<String>, ProjectError> {
         Ok(Some(whole(per_s, (1u64 << 62) as f64)?).filter(|n| *n > 0).map(|n| format!("{n}B")))
     };
-    let stored: u64 = of("prepare").iter().map(|w| w.bytes).sum();
+    let stored: u64 = of(Role::Prepare).iter().map(|w| w.bytes).sum();
     let mean =
         |bytes: f64, objects: f64| (objects > 0.0 && bytes > 0.0).then(|| nearly_whole(bytes / objects));
     let object = mean(rates.written, rates.objects_put).or(mean(rates.read, rates.get));
-    let left = result.cost.iter().find(|cost| cost.store == store);
-    let leaves = left.is_some_and(|cost| cost.lines.iter().any(|line| line.item.starts_with("egress")));
+    let cost = result.cost.iter().find(|cost| cost.store == store);
+    let is_egress = cost.is_some_and(|cost| cost.lines.iter().any(|line| line.item.starts_with("egress")));
     let mut assumptions = vec![format!(
-        "a month of 730 hours at {}/s in all, {} times what was measured on {}",
+        "a month of 730 hours at {}/s in total, {} times the rate measured on {}",
         format_per_s(rates.operations * times),
         (times * 1000.0).round() / 1000.0,
         short_names(&[store]).concat()
     )];
     assumptions.extend(left_out(&windows, result.run.partial));
     if stored > 0 {
-        assumptions.push("stored is what the run wrote beforehand (--storage)".into());
+        assumptions.push("the data stored is the data that the run wrote while preparing (--storage)".into());
     }
     if stored > 0 && rates.objects_put > rates.delete {
-        assumptions.push("what more is written than deleted is not added to it (--storage)".into());
+        assumptions
+            .push("the data stored does not grow, although more is written than deleted (--storage)".into());
     }
-    if leaves {
-        assumptions.push("what is read leaves for the internet, as in the run (--egress)".into());
+    if is_egress {
+        assumptions.push("all data read is internet egress, as in the run (--egress)".into());
     }
     let workload = Workload {
         storage: (stored > 0).then(|| format!("{stored}B")),
@@ -198,7 +202,7 @@ pub fn project(
         delete: count(rates.delete)?,
         written: bytes(rates.written)?,
         read: bytes(rates.read)?,
-        egress: (leaves && rates.read > 0.0).then(|| "100%".into()),
+        egress: (is_egress && rates.read > 0.0).then(|| "100%".into()),
         object_size: object.map(|n| format!("{}B", n.max(1))),
         part_size: rates.part_bytes.map(|n| format!("{n}B")),
         ..Workload::default()
@@ -209,11 +213,12 @@ pub fn project(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schedule::Role;
 
     fn window(operation: &str, attempts: u64, bytes: u64) -> Window {
         Window {
             store: "s".into(),
-            role: "measure".into(),
+            role: Role::Measure,
             operation: operation.into(),
             operations: attempts,
             attempts,
@@ -225,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_month_goes_on_as_it_was_measured() {
+    fn a_month_has_the_measured_rates() {
         let windows = vec![window("get", 900, 900 << 10), window("put", 100, 100 << 10)];
         let result = RunResult { windows, ..RunResult::default() };
         let (workload, _) = project(&result, "s", Scale::Times(1.0)).unwrap();

@@ -1,4 +1,4 @@
-//! What a run cost at one store: its requests, bytes and time as they were counted, on top of whatever else the account does.
+//! Cost of a run at one store: its counted requests, bytes and time, added to whatever else the account does.
 
 use super::bill::{Line, bill, is_billed, total};
 use super::egress::Egress;
@@ -8,43 +8,45 @@ use super::usage::{Period, Usage};
 use crate::provider::calls::{Call, Calls};
 use crate::summary::result::{CostFigures, CostLine};
 
-/// What was done at a store, or is going to be.
+/// Work done or planned at a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Requests, those that failed included.
+    /// Number of requests of each kind, including failed ones.
     pub calls: Calls,
-    /// Of those, answered with an error: kind, status, how many.
+    /// Requests among `calls` that were answered with an error: kind, status code and count.
     pub refused: Vec<(Call, u16, u64)>,
     /// Object bytes written.
     pub uploaded: u64,
     /// Object bytes read.
     pub downloaded: u64,
-    /// Bytes of an object, where that is known; their mean otherwise.
+    /// Size of an object, in bytes. If `None`, the mean size is used.
     pub object_bytes: Option<u64>,
-    /// Bytes that the store counts beside an object's content: its key and names, where it counts them.
+    /// Bytes per object that the store counts in addition to the content: the key and attribute names. 0 if it
+    /// counts none.
     pub names: u64,
     /// Seconds from the first request to the last.
     pub seconds: u64,
-    /// Whether what is read leaves for the internet.
+    /// True if the bytes read are internet egress.
     pub leaves: bool,
-    /// Type of the machine that did it, where it is known.
+    /// Type of the client machine; `None` if it is unknown.
     pub machine: Option<String>,
 }
 
 impl Spent {
-    /// The mean size of an object; those whose writing was refused are none.
+    /// Returns the mean size of an object. Rejected writes do not count as objects.
     fn mean_object(&self) -> u64 {
         let written = [Call::PutObject, Call::CompleteMultipartUpload];
         let refused = self.refused.iter().filter(|(call, ..)| written.contains(call)).map(|(.., n)| n);
-        let asked: u64 = written.iter().map(|call| self.calls.get(*call)).sum();
-        let objects = asked.saturating_sub(refused.sum());
+        let sent: u64 = written.iter().map(|call| self.calls.get(*call)).sum();
+        let objects = sent.saturating_sub(refused.sum());
         let mean = |bytes: u64, n: u64| bytes.checked_div(n).filter(|mean| *mean > 0);
         mean(self.uploaded, objects)
             .or_else(|| mean(self.downloaded, self.calls.get(Call::GetObject)))
             .unwrap_or(0)
     }
 
-    /// The usage that is charged, and what has no price: how many, and of what.
+    /// Returns the usage that is billed, and the items without a price: their number (`None` for bytes) and
+    /// their name.
     fn usage(&self, tariff: &Tariff) -> (Usage, Vec<(Option<u64>, String)>) {
         let mut calls = self.calls;
         for (call, _, n) in self.refused.iter().filter(|(_, status, _)| !is_billed(tariff, *status)) {
@@ -81,17 +83,18 @@ impl Spent {
         (usage, unpriced)
     }
 
-    /// The first thing of it that has no known price.
+    /// Returns the name of the first item without a known price.
     pub fn unpriced(&self, tariff: &Tariff) -> Option<String> {
         self.usage(tariff).1.into_iter().next().map(|(_, what)| what)
     }
 
-    /// What that costs, what has no price left out; nothing at all where the provider takes no such objects.
+    /// Returns the cost, without items that have no price. Returns zero if the provider does not accept the
+    /// objects.
     pub fn total(&self, tariff: &Tariff) -> Usd {
         total(tariff, &self.usage(tariff).0).unwrap_or_default()
     }
 
-    /// The figures for a result.
+    /// Returns the cost figures for the result file.
     pub fn figures(
         &self,
         store: &str,
@@ -111,12 +114,12 @@ impl Spent {
             ..CostFigures::default()
         };
         if !unpriced.is_empty() {
-            let told = |(count, what): &(Option<u64>, String)| match count {
-                Some(count) => format!("{count} {what}"),
-                None => what.clone(),
+            let describe = |(count, name): &(Option<u64>, String)| match count {
+                Some(count) => format!("{count} {name}"),
+                None => name.clone(),
             };
-            let told: Vec<String> = unpriced.iter().map(told).collect();
-            figures.notes.push(format!("no price is known for {}; left out", told.join(", ")));
+            let items: Vec<String> = unpriced.iter().map(describe).collect();
+            figures.notes.push(format!("no price is known for {}; left out", items.join(", ")));
         }
         let bill = match bill(tariff, &usage) {
             Ok(bill) => bill,
@@ -137,16 +140,16 @@ impl Spent {
             confidence: line.confidence.name().into(),
         };
         figures.lines = bill.lines.iter().map(line).collect();
-        figures.notes.push("list prices of the first tier; free allowances count as used up".into());
+        figures.notes.push("list prices of the first tier; free allowances are assumed to be used up".into());
         figures.notes.push(match tariff.rules.minimum_days {
             0 => "every byte written counts as stored until the end of the run".into(),
-            days => format!("every byte written is paid for {days} days at least"),
+            days => format!("every byte written is billed for at least {days} days"),
         });
         let egress = usage.egress.stated();
         if self.downloaded > 0 && egress == 0 {
-            figures.notes.push("what was read stayed in the store's region".into());
+            figures.notes.push("all reads stayed in the store's region".into());
         } else if egress > 0 {
-            figures.notes.push("what was read left for the internet (--in-region if it did not)".into());
+            figures.notes.push("all reads were internet egress (use --in-region if they were not)".into());
         }
         figures.notes.extend(bill.notes.clone());
         let doubtful = bill.doubtful();
@@ -174,21 +177,22 @@ mod tests {
     }
 
     #[test]
-    fn refusals_cost_what_the_provider_says() {
+    fn rejected_requests_are_billed_by_the_rules_of_the_provider() {
         // S3: 1,010 requests at 0.005 / 1000, and 1000 MiB for an hour of 730 at 0.023 a GiB.
         let s3 = spent().figures("s", &tariff("aws-s3"), false, None);
         assert_eq!(s3.lines[1].quantity, "1.01");
         assert_eq!(s3.lines[1].amount_usd, "0.00505");
         let stored: f64 = s3.lines[0].amount_usd.parse().unwrap();
         assert!((stored - 1000.0 / 1024.0 * 0.023 / 730.0).abs() < 1e-12);
-        // Google: neither; R2: all but 401 and 403.
+        // Google bills neither; R2 bills all except 401 and 403.
         assert_eq!(spent().figures("s", &tariff("google-cloud-storage"), false, None).lines[1].quantity, "1");
         assert_eq!(spent().figures("s", &tariff("cloudflare-r2"), false, None).lines[1].quantity, "0.0011");
     }
 
-    /// A run deletes what it wrote, and Google and B2 charge on: a bounded run sets that aside with each write.
+    /// A run deletes its objects, but Google and B2 continue to bill them. With `--max-cost`, each write
+    /// reserves that cost.
     #[test]
-    fn deleted_bytes_of_a_run_are_charged_further() {
+    fn deleted_bytes_of_a_run_are_still_billed() {
         let stored = |name: &str| {
             let spent = Spent { uploaded: 1 << 40, seconds: 3600, ..Spent::default() };
             spent.total(&tariff(name)).to_string()
@@ -202,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_price_is_told_and_left_out() {
+    fn items_without_a_price_are_reported_and_left_out() {
         let mut spent = Spent { seconds: 1, ..Spent::default() };
         spent.calls.add(Call::ListObjects, 7);
         let figures = spent.figures("s", &tariff("aws-dynamodb"), false, None);

@@ -1,31 +1,32 @@
-//! Prices of one offer in one region at one date, in the form that bills are computed from.
+//! Tariff: the prices of one offer in one region on one date, in the form from which bills are computed.
 
 use super::money::Usd;
 use super::usage::{DAY_S, MONTH_HOURS};
 use crate::provider::Confidence;
 use crate::provider::calls::CallSet;
 
-/// Where a value comes from.
+/// Origin of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provenance {
-    /// Who says so.
+    /// Document or page that states the value.
     pub source: String,
-    /// When it was read: year, month, day as far as known.
+    /// Date on which the source was read: the year, and the month and day if they are known.
     pub as_of: String,
-    /// How sure it is.
+    /// Confidence in the value.
     pub confidence: Confidence,
 }
 
-/// What of the usage a meter counts.
+/// Part of the usage that a meter counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// Bytes stored.
+    /// Bytes stored over time.
     Storage,
-    /// Requests of these kinds; where `every` is set, one for every so many bytes of the object that were begun.
+    /// Requests of some kinds. If `every` is not 0, a request counts once for each started `every` bytes of its
+    /// object.
     Requests {
-        /// Which.
+        /// Kinds of requests that count.
         calls: CallSet,
-        /// Bytes; 0 counts requests as they are.
+        /// Step in bytes; 0 if each request counts once.
         every: u64,
     },
     /// Object bytes written.
@@ -42,32 +43,33 @@ pub enum Measure {
     Instance,
 }
 
-/// What of a meter costs nothing.
+/// Free allowance of a meter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Free {
     /// Nothing is free.
     None,
-    /// So many bytes or requests a month.
+    /// Free bytes or requests per month.
     Amount(u64),
-    /// So many times the bytes stored.
+    /// Free bytes per month, as a multiple of the bytes stored.
     TimesStored(u64),
 }
 
-/// A price up to an amount.
+/// A price that applies up to an amount.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tier {
-    /// Bytes, requests or seconds of a month up to which it holds, counted beyond the free ones; `u64::MAX` for the last.
+    /// Upper end of the tier, in bytes, requests or seconds per month; `u64::MAX` for the last tier. The free
+    /// allowance counts only if `Meter::free_inside_tiers` is set.
     pub up_to: u64,
-    /// Price of a unit.
+    /// Price of one unit.
     pub price: Usd,
-    /// Picodollars of one byte, request or second, shifted left by `shift`: exact where it is not 0.
+    /// Picodollars per byte, request or second, shifted left by `shift`. 0 if that is not a whole number.
     per_base: u64,
-    /// See `per_base`.
+    /// Number of bits by which `per_base` is shifted.
     shift: u32,
 }
 
 impl Tier {
-    /// A tier of prices for units of `unit` bytes, requests or seconds.
+    /// Creates a tier with a price per `unit` bytes, requests or seconds.
     pub fn new(up_to: u64, price: Usd, unit: u64) -> Tier {
         let pico = price.pico() as u64;
         let (per_base, shift) = if pico.is_multiple_of(unit) {
@@ -80,7 +82,8 @@ impl Tier {
         Tier { up_to, price, per_base, shift }
     }
 
-    /// What `quantity / over` bytes, requests or seconds cost, rounded to the picodollar; `None` where that is beyond all bounds.
+    /// Returns the cost of `quantity / over` bytes, requests or seconds, rounded to the picodollar. `None` on
+    /// overflow.
     pub fn amount(&self, quantity: u128, over: u128, unit: u64) -> Option<Usd> {
         if over == 1 && (self.per_base > 0 || self.price == Usd::ZERO) {
             let product = quantity.checked_mul(u128::from(self.per_base))?;
@@ -93,109 +96,111 @@ impl Tier {
     }
 }
 
-/// One thing that is charged.
+/// One billed item with its price.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Meter {
-    /// What it is called on the bill.
+    /// Name on the bill.
     pub item: String,
-    /// What it counts.
+    /// Part of the usage that it counts.
     pub measure: Measure,
-    /// Name of a unit: `GiB-month`, `1000 requests`.
+    /// Name of the unit: `GiB-month`, `1000 requests`.
     pub unit: String,
-    /// Bytes, requests or seconds of a unit.
+    /// Number of bytes, requests or seconds in one unit.
     pub unit_base: u64,
-    /// Bytes of every request that it does not count.
+    /// Bytes of each request that are not billed.
     pub above: u64,
-    /// Bytes of every request that it counts at least.
+    /// Minimum number of bytes billed per request.
     pub least: u64,
-    /// What is free.
+    /// Free allowance per month.
     pub free: Free,
-    /// Whether tiers count what is free too.
+    /// True if the tiers include the free allowance, false if they start after it.
     pub free_inside_tiers: bool,
-    /// Prices, in order.
+    /// Prices by tier, in ascending order.
     pub tiers: Vec<Tier>,
-    /// Where the price comes from.
+    /// Origin of the price.
     pub provenance: Provenance,
-    /// What is to be known about it.
+    /// Remark that is printed with the price.
     pub note: Option<String>,
 }
 
-/// The rules there are.
+/// Kind of billing rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RuleName {
-    /// Days that an object is paid for at least.
+    /// Minimum number of days for which an object is billed.
     MinimumDays,
-    /// Bytes that an object is paid for at least.
+    /// Minimum size at which an object is billed.
     MinimumObject,
-    /// What an object is paid for beside its content.
+    /// Rounding of the size of an object, and bytes added to it.
     ObjectSize,
-    /// Bytes that are paid for at least in a month.
+    /// Minimum storage billed per month.
     MinimumBilled,
-    /// Storage counts each day at its highest.
+    /// Storage billed by its daily peak.
     DailyPeak,
-    /// Quantities are rounded up to whole units.
+    /// Quantities rounded up to whole units.
     RoundUp,
-    /// Deleted bytes that are charged further.
+    /// Billing of objects after their deletion.
     Deleted,
-    /// Answers that are not charged.
+    /// Responses that are not billed.
     Unbilled,
-    /// Most bytes of an object.
+    /// Maximum size of an object.
     LargestObject,
-    /// No more may leave than is stored.
+    /// Monthly egress limited to the data stored.
     EgressWithinStored,
 }
 
-/// A rule for people, with where it comes from.
+/// A billing rule in words, with its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PriceRule {
-    /// Which.
+    /// Kind of the rule.
     pub name: RuleName,
-    /// In words.
+    /// Description of the rule, for people.
     pub words: String,
-    /// Where it comes from.
+    /// Origin of the rule.
     pub provenance: Provenance,
 }
 
-/// What a provider's rules do to a bill.
+/// Billing rules of an offer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
-    /// Hours of the month that a price per month is for.
+    /// Hours in a billing month.
     pub month_hours: u64,
-    /// Days that an object is paid for at least.
+    /// Minimum number of days for which an object is billed; 0 for none.
     pub minimum_days: u64,
-    /// Bytes that an object is paid for at least.
+    /// Minimum bytes billed per object; 0 for none.
     pub minimum_object: u64,
-    /// Multiples that an object's size is rounded up to, one at least; 0 for none.
+    /// Step to which the size of an object is rounded up, in bytes; 0 for none. An empty object counts as one
+    /// step.
     pub object_step: u64,
-    /// Bytes that are stored and paid for beside every object's own.
+    /// Bytes billed for each object in addition to its content.
     pub object_overhead: u64,
-    /// Bytes that are paid for at least in a month.
+    /// Minimum bytes of storage billed per month.
     pub minimum_billed: u64,
-    /// Whether storage counts each day at its highest.
+    /// True if storage is billed by its daily peak.
     pub daily_peak: bool,
-    /// Whether every meter is rounded up to whole units.
+    /// True if every quantity is rounded up to whole units.
     pub round_up: bool,
-    /// Days that deleted bytes are charged further.
+    /// Number of days for which deleted bytes are still billed.
     pub deleted_days: u64,
-    /// True if deleted bytes are charged until their versions are deleted.
+    /// True if deleted bytes are billed until their versions are deleted.
     pub deleted_versions: bool,
-    /// Status codes of answers that are not charged: `403`, or `5xx` for all of them.
+    /// Status codes of responses that are not billed: `403`, or `5xx` for the whole class.
     pub unbilled: Vec<String>,
-    /// Most bytes of an object.
+    /// Maximum size of an object, in bytes.
     pub largest_object: u64,
-    /// Whether no more may leave in a month than is stored.
+    /// True if the egress of a month may not exceed the data stored.
     pub egress_within_stored: bool,
-    /// What they say, and where they come from.
+    /// Descriptions of the rules, with their origin.
     pub said: Vec<PriceRule>,
 }
 
 impl Rules {
-    /// Seconds that deleted bytes are charged further. Where that ends only with their versions, a month.
+    /// Returns the number of seconds for which deleted bytes are still billed: one month if they are billed
+    /// until their versions are deleted.
     pub fn charged_after_deletion_s(&self) -> u64 {
         if self.deleted_versions { self.month_hours * 3600 } else { self.deleted_days * DAY_S }
     }
 
-    /// Bytes that an object of a size is paid for.
+    /// Returns the number of bytes billed for an object of a size.
     pub fn paid_object(&self, bytes: u64) -> u64 {
         let stepped = match self.object_step {
             0 => bytes,
@@ -226,35 +231,35 @@ impl Default for Rules {
     }
 }
 
-/// An offer as it can be bought in one region at one date.
+/// Prices and rules of one offer in one region on one date.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tariff {
     /// Name of the offer: `aws-s3`, `aws-s3-standard-ia`.
     pub offer: String,
-    /// Name for people.
+    /// Name in reports.
     pub title: String,
-    /// The provider of stores that are billed so; `None` where no store is known by it.
+    /// Provider whose stores are billed at this tariff; `None` if no provider is linked to the offer.
     pub provider: Option<String>,
     /// True if the provider sells machines in the store's region, so that reads can stay there.
     pub sells_compute: bool,
-    /// Region.
+    /// Region of the prices.
     pub region: String,
-    /// The offer whose prices hold for bytes that leave; none where there is only one price for them.
+    /// Offer whose prices apply to outgoing traffic; `None` if the offer has its own.
     pub network: Option<String>,
-    /// Date, `2026-11-21`.
+    /// Date of the prices, such as `2026-11-21`.
     pub as_of: String,
-    /// What is charged, in the order of the bill.
+    /// Billed items, in the order of the bill.
     pub meters: Vec<Meter>,
-    /// Prices of machines next to it, by type.
+    /// Prices of machines in the same region, by type.
     pub instances: Vec<Meter>,
-    /// Rules.
+    /// Billing rules of the offer.
     pub rules: Rules,
-    /// Kinds of requests that have a price, or are said to have none.
+    /// Kinds of requests that have a price, which may be zero.
     pub priced: CallSet,
 }
 
 impl Tariff {
-    /// The meter of a measure that has one at most.
+    /// Returns the meter of a measure that has at most one.
     pub fn meter(&self, measure: Measure) -> Option<&Meter> {
         self.meters.iter().find(|m| m.measure == measure)
     }
@@ -264,17 +269,17 @@ impl Tariff {
 mod tests {
     use super::*;
 
-    /// The quick ways must say what the plain division says.
+    /// The fast paths must return the same amount as the plain division.
     #[test]
-    fn every_way_to_an_amount_is_exact() {
-        let ways = [
+    fn fast_paths_to_an_amount_are_exact() {
+        let cases = [
             (Usd::parse("0.023").unwrap(), 1 << 30),
             (Usd::parse("0.015").unwrap(), 1_000_000_000),
             (Usd::parse("0.00113").unwrap(), 1000),
             (Usd::parse("0.0000000001").unwrap(), 3600),
             (Usd::ZERO, 1 << 30),
         ];
-        for (price, unit) in ways {
+        for (price, unit) in cases {
             let tier = Tier::new(u64::MAX, price, unit);
             for quantity in [0, 1, 999, 1 << 29, 123_456_789_012_345, 1 << 62] {
                 let plain = (quantity * price.pico() as u128 + u128::from(unit) / 2) / u128::from(unit);

@@ -1,8 +1,10 @@
-//! Young objects in a hot store, older ones in a cold one: what that costs, for every age at which objects could move.
+//! Cost of keeping young objects in a hot store and older ones in a cold store, for every age at which objects
+//! can move.
 //!
-//! The steady state: objects arrive evenly, live `keep` days and are read according to their age. Each that outlives the hot store is
-//! read there once more, sent to the cold one, written, and deleted; between storage classes of one provider a lifecycle rule moves it
-//! for the price of a transition. Each is deleted at the end of its life where it is then.
+//! The model is a steady state: objects arrive evenly, live for `keep` days and are read according to their
+//! age. An object that moves is read from the hot store, sent to the cold store, written there, and deleted
+//! from the hot store. Between two storage classes of one provider, a lifecycle rule moves it for the price of
+//! a transition. Each object is deleted at the end of its life from the store that it is in.
 
 use serde::Serialize;
 
@@ -15,25 +17,27 @@ use super::usage::Usage;
 use super::workload::MONTH_DAYS;
 use crate::provider::calls::Call;
 
-/// Most ages that are tried.
+/// Maximum retention for which ages are computed, in days.
 pub const MOST_DAYS: u64 = 3650;
 
-/// Which share of reads goes to objects below an age.
+/// Distribution of reads over the age of the objects.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reads {
-    /// Reads change by the same factor every day: `exp(-rate x age)`, up to the age at which objects are deleted.
+    /// The number of reads changes by the same factor every day: `exp(-rate x age)`, up to the age at which
+    /// objects are deleted.
     Exponential {
-        /// Per day; negative where old objects are read more.
+        /// Decay rate per day; negative if old objects are read more often than young ones.
         rate: f64,
     },
-    /// Known shares at some ages, in days and rising; straight lines between them.
+    /// Shares of reads that go to objects below some ages, in days and ascending. Linear between the ages.
     Known(Vec<(f64, f64)>),
 }
 
 impl Reads {
-    /// The exponential curve on which `share` of the reads of objects that live `keep` days go to those below `days`.
+    /// Fits the exponential curve so that `share` of the reads go to objects below `days`, if objects live for
+    /// `keep` days.
     pub fn through(days: f64, share: f64, keep: f64) -> Reads {
-        // The share rises with the rate; bisection finds it.
+        // The share increases with the rate, so bisection finds the rate.
         let (mut low, mut high) = (-50.0 / (keep - days), 50.0 / days);
         for _ in 0..200 {
             let rate = f64::midpoint(low, high);
@@ -42,7 +46,7 @@ impl Reads {
         Reads::Exponential { rate: f64::midpoint(low, high) }
     }
 
-    /// The share of reads that go to objects below an age, when they live `keep` days.
+    /// Returns the share of reads that go to objects below `days`, if objects live for `keep` days.
     pub fn share(&self, days: f64, keep: f64) -> f64 {
         if days >= keep {
             return 1.0;
@@ -65,54 +69,54 @@ impl Reads {
 }
 
 fn exponential(rate: f64, days: f64, keep: f64) -> f64 {
-    let grown = |days: f64| (-rate.abs() * days).exp_m1();
+    let decay = |days: f64| (-rate.abs() * days).exp_m1();
     if (rate * keep).abs() < 1e-9 {
         days / keep
     } else if rate > 0.0 {
-        grown(days) / grown(keep)
+        decay(days) / decay(keep)
     } else {
-        // The same, without numbers beyond all bounds.
-        (rate * (keep - days)).exp() * grown(days) / grown(keep)
+        // The same ratio, in a form that does not overflow.
+        (rate * (keep - days)).exp() * decay(days) / decay(keep)
     }
 }
 
-/// What is moved and read.
+/// Two stores, and the objects that are written, read and moved.
 #[derive(Debug, Clone)]
 pub struct Scenario<'a> {
-    /// Prices of the store for young objects.
+    /// Tariff of the store for young objects.
     pub hot: &'a Tariff,
-    /// Prices of the store for old ones.
+    /// Tariff of the store for old objects.
     pub cold: &'a Tariff,
-    /// A month of the whole: puts, gets, bytes read and gone.
+    /// Usage of a month in both stores together: writes, reads and egress.
     pub month: Usage,
-    /// Size of the parts in which objects are written.
+    /// Size of the parts in which objects are written, in bytes; `None` if they are written in one request.
     pub part_bytes: Option<u64>,
-    /// Days that objects live.
+    /// Retention of the objects, in days.
     pub keep_days: f64,
-    /// Which are read.
+    /// Distribution of reads over the age of the objects.
     pub reads: Reads,
-    /// Latency of reads in the hot store and in the cold one, where known.
+    /// Latency of reads from the hot and from the cold store; `None` if it is unknown.
     pub latency: Option<(Distribution, Distribution)>,
 }
 
-/// What one age at which objects move comes to.
+/// Cost and latency if objects move at one age.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Age {
-    /// Days after which objects move; 0: they are written to the cold store at once.
+    /// Days after which objects move; 0 if they are written directly to the cold store.
     pub hot_days: u64,
     /// Share of reads that the hot store serves.
     pub hot_reads: f64,
-    /// What the hot store asks a month.
+    /// Monthly cost of the hot store.
     pub hot_usd: Usd,
-    /// What the cold store asks a month.
+    /// Monthly cost of the cold store.
     pub cold_usd: Usd,
-    /// How much of both is for moving objects.
+    /// Part of both costs that is due to moving objects.
     pub migration_usd: Usd,
-    /// All together.
+    /// Monthly cost of both stores.
     pub total_usd: Usd,
-    /// Median of reads.
+    /// Median latency of reads; `None` if it is unknown.
     pub p50_ms: Option<Bounds>,
-    /// 99th percentile of reads.
+    /// 99th percentile of the latency of reads; `None` if it is unknown.
     pub p99_ms: Option<Bounds>,
 }
 
@@ -128,18 +132,20 @@ impl Scenario<'_> {
             && self.hot.region == self.cold.region
     }
 
-    /// Returns true if objects move by a lifecycle rule: it changes their storage class in place and reads, writes and sends nothing.
+    /// Returns true if a lifecycle rule moves objects: it changes their storage class in place and reads,
+    /// writes and sends nothing.
     pub fn transitions(&self) -> bool {
         self.is_one_provider() && self.cold.priced.contains(Call::LifecycleTransition)
     }
 
-    /// Whether moved bytes leave one provider's network for another's.
+    /// Returns true if moved bytes are egress, because the stores do not share a network.
     pub fn crosses(&self) -> bool {
         let one_network = self.hot.network.is_some() && self.hot.network == self.cold.network;
         !(one_network || self.is_one_provider())
     }
 
-    /// The months of the hot and the cold store, with or without moving.
+    /// Returns the monthly usage of the hot and of the cold store. If `moving` is false, objects change stores
+    /// without any requests or traffic.
     fn usages(&self, hot_days: u64, moving: bool) -> (Usage, Usage) {
         let days = (hot_days as f64).min(self.keep_days);
         let month = &self.month;
@@ -153,7 +159,7 @@ impl Scenario<'_> {
                 downloaded: share_of(month.downloaded, share),
                 egress: Egress::Stated(share_of(month.egress_at(tariff), share)),
                 stored: (month.uploaded as f64 * lived / MONTH_DAYS).round() as u64,
-                // Days below one count as one: no minimum is shorter.
+                // Less than a day counts as one day: no minimum duration is shorter.
                 keep_days: Some((lived.round() as u64).max(1)).filter(|_| lived > 0.0),
                 ..Usage::default()
             };
@@ -165,7 +171,7 @@ impl Scenario<'_> {
         };
         let (mut hot, mut cold) = (of(true, days), of(false, self.keep_days - days));
         let write = |usage: &mut Usage| usage.write(puts, month.object_bytes, self.part_bytes);
-        // Every object is deleted where it is last.
+        // Each object is deleted from the store that it is in at the end of its life.
         let last = if days < self.keep_days { &mut cold } else { &mut hot };
         last.calls.add(Call::DeleteObject, puts);
         if hot_days == 0 {
@@ -173,7 +179,8 @@ impl Scenario<'_> {
             return (hot, cold);
         }
         write(&mut hot);
-        // A transition deletes nothing; nor does anything leave the hot store if moving is left out of account.
+        // Objects leave the hot store without a deletion if a lifecycle rule moves them, or if moving is not
+        // counted.
         hot.moves_on = days < self.keep_days && (self.transitions() || !moving);
         if days < self.keep_days && moving && self.transitions() {
             cold.calls.add(Call::LifecycleTransition, puts);
@@ -190,20 +197,20 @@ impl Scenario<'_> {
         (hot, cold)
     }
 
-    /// What one age comes to.
+    /// Computes the cost and latency for one age.
     ///
     /// # Errors
-    /// When one of the stores has no bill for its part.
+    /// [`BillError`] if one of the stores has no bill for its part.
     pub fn age(&self, hot_days: u64) -> Result<Age, BillError> {
         let (hot, cold) = self.usages(hot_days, true);
-        let (hot_usd, cold_usd) = (asked(self.hot, &hot)?, asked(self.cold, &cold)?);
+        let (hot_usd, cold_usd) = (cost(self.hot, &hot)?, cost(self.cold, &cold)?);
         let (still_hot, still_cold) = self.usages(hot_days, false);
-        let unmoved = asked(self.hot, &still_hot)? + asked(self.cold, &still_cold)?;
+        let unmoved = cost(self.hot, &still_hot)? + cost(self.cold, &still_cold)?;
         let hot_reads = self.reads.share((hot_days as f64).min(self.keep_days), self.keep_days);
         let blended = |q| self.latency.as_ref().map(|(hot, cold)| percentile(hot, cold, hot_reads, q));
         Ok(Age {
             hot_days,
-            // Digits beyond these are of the curve, not of the reads.
+            // Further digits are rounding errors of the curve.
             hot_reads: (hot_reads * 1e9).round() / 1e9,
             hot_usd,
             cold_usd,
@@ -214,21 +221,22 @@ impl Scenario<'_> {
         })
     }
 
-    /// The bills of both stores for one age.
+    /// Returns the bills of both stores for one age.
     ///
     /// # Errors
-    /// As [`Scenario::age`].
+    /// The same as [`Scenario::age`].
     pub fn bills(&self, hot_days: u64) -> Result<(Bill, Bill), BillError> {
         let (hot, cold) = self.usages(hot_days, true);
         Ok((billed(self.hot, &hot)?, billed(self.cold, &cold)?))
     }
 
-    /// The age that is the whole life, in days.
+    /// Returns the retention in whole days: the age at which all objects stay in the hot store.
     pub fn whole_days(&self) -> u64 {
         (self.keep_days.ceil() as u64).clamp(1, MOST_DAYS)
     }
 
-    /// Every age from 0 (all cold) to the whole life (all hot), in days, and those for which there is no bill.
+    /// Computes every age from 0 (all cold) to the full retention (all hot), in days. The second list has the
+    /// ages without a bill and the reason.
     pub fn ages(&self) -> (Vec<Age>, Vec<(u64, BillError)>) {
         let (mut ages, mut without) = (Vec::new(), Vec::new());
         for days in 0..=self.whole_days() {
@@ -241,8 +249,8 @@ impl Scenario<'_> {
     }
 }
 
-/// What a store asks; one that is not used asks no minimum.
-fn asked(tariff: &Tariff, usage: &Usage) -> Result<Usd, BillError> {
+/// Returns the cost of a store. An unused store costs nothing, not even a minimum charge.
+fn cost(tariff: &Tariff, usage: &Usage) -> Result<Usd, BillError> {
     if usage.is_nothing() { Ok(Usd::ZERO) } else { total(tariff, usage) }
 }
 
@@ -255,7 +263,8 @@ fn billed(tariff: &Tariff, usage: &Usage) -> Result<Bill, BillError> {
     bill(&unused, usage)
 }
 
-/// The cheapest of the ages whose 99th percentile is surely within a bound, where there is one; of equals the youngest.
+/// Returns the cheapest age, and the youngest if several cost the same. With `p99_within_ms`, considers only
+/// ages whose p99 has an upper bound within that limit.
 pub fn best(ages: &[Age], p99_within_ms: Option<f64>) -> Option<&Age> {
     let within = |age: &&Age| {
         p99_within_ms.is_none_or(|bound| age.p99_ms.and_then(|p| p.high_ms).is_some_and(|p| p <= bound))
@@ -283,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_follow_what_is_known_of_them() {
+    fn reads_follow_the_known_shares() {
         let reads = Reads::through(7.0, 0.8, 90.0);
         assert!((reads.share(7.0, 90.0) - 0.8).abs() < 1e-9);
         assert_eq!((reads.share(0.0, 90.0), reads.share(90.0, 90.0)), (0.0, 1.0));
@@ -292,7 +301,7 @@ mod tests {
         let known = Reads::Known(vec![(1.0, 0.4), (7.0, 0.8)]);
         assert!((known.share(4.0, 30.0) - 0.6).abs() < 1e-12);
         assert!((known.share(18.5, 30.0) - 0.9).abs() < 1e-12);
-        // Few reads of nearly the whole life: the curve was not looked for far enough.
+        // Regression test: the search interval was too small for these extreme shares.
         for (days, share, keep) in
             [(89.0, 0.1, 90.0), (29.0, 0.1, 30.0), (85.0, 0.05, 90.0), (1.0, 0.999, 3650.0)]
         {
@@ -301,15 +310,16 @@ mod tests {
         }
     }
 
-    /// A TB that Wasabi asks for at least was asked although nothing was there, and an age without a bill ended everything.
+    /// Regression test: an empty Wasabi store cost its minimum of 1 TB, and one age without a bill made all
+    /// ages fail.
     #[test]
-    fn a_store_that_is_not_used_asks_nothing() {
+    fn an_unused_store_costs_nothing() {
         let (hot, cold) = (tariff("aws-s3"), tariff("wasabi"));
         let hot_first = scenario(&hot, &cold);
         let all_hot = hot_first.age(90).unwrap();
         assert_eq!((all_hot.cold_usd, all_hot.total_usd), (Usd::ZERO, all_hot.hot_usd));
         assert!(hot_first.bills(90).unwrap().1.lines.iter().all(|l| l.amount_usd == Usd::ZERO));
-        // Wasabi lets no more leave than is stored: young objects that move on leave too soon.
+        // Wasabi limits egress to the data stored: objects that move while young exceed the limit.
         let mut cold_last = scenario(&cold, &hot);
         (cold_last.month.egress, cold_last.month.downloaded) = (Egress::Stated(0), 0);
         let (ages, without) = cold_last.ages();
@@ -317,9 +327,10 @@ mod tests {
         assert!(without.iter().any(|(days, _)| *days == 1), "{without:?}");
     }
 
-    /// All in one store is that store's bill for the whole month; in between, what is moved is paid for twice.
+    /// If all objects stay in one store, the cost is the bill of that store. In between, moving objects costs
+    /// extra.
     #[test]
-    fn the_ends_are_the_bills_of_one_store() {
+    fn the_first_and_last_age_cost_the_bill_of_one_store() {
         let (hot, cold) = (tariff("aws-s3-express"), tariff("cloudflare-r2"));
         let scenario = scenario(&hot, &cold);
         let (ages, without) = scenario.ages();
@@ -331,17 +342,18 @@ mod tests {
         assert_eq!(ages[0].total_usd, total(&cold, &whole).unwrap());
         assert_eq!(ages[90].total_usd, total(&hot, &whole).unwrap());
         assert_eq!((ages[0].migration_usd, ages[90].migration_usd), (Usd::ZERO, Usd::ZERO));
-        // 3,906.25 GiB are moved: read at 0.0006, sent at 0.07 or 0.085, a million GET and a million Class A.
+        // 3,906.25 GiB move: read at 0.0006, sent at 0.07 or 0.085, one million GETs and one million Class A.
         let moved = ages[7].migration_usd.dollars();
         assert!(moved > 3_906.25 * 0.0506 && moved < 3_906.25 * 0.0906 + 5.0, "{moved}");
-        assert_eq!(best(&ages, None).unwrap().hot_days, 0, "nothing is cheaper than all of it at R2");
+        assert_eq!(best(&ages, None).unwrap().hot_days, 0, "R2 alone is the cheapest");
     }
 
-    /// Objects were read, sent, written and deleted where a lifecycle rule only changes their storage class.
+    /// Regression test: objects were read, sent, written and deleted although a lifecycle rule only changes
+    /// their class.
     #[test]
-    fn one_providers_classes_are_changed_by_a_lifecycle_rule() {
+    fn a_lifecycle_rule_moves_objects_between_classes_of_one_provider() {
         for (hot, cold, moving) in [
-            // A million transitions: 0.01 a thousand, 9.00 a million, 0.01 a thousand.
+            // One million transitions: 0.01 per thousand, 9.00 per million, 0.01 per thousand.
             ("aws-s3", "aws-s3-standard-ia", "10.00"),
             ("cloudflare-r2", "cloudflare-r2-ia", "9.00"),
             ("google-cloud-storage", "google-cloud-storage-nearline", "10.00"),
@@ -353,19 +365,19 @@ mod tests {
             assert_eq!(age.migration_usd.to_string(), moving, "{}", cold.offer);
             let (usage_hot, usage_cold) = scenario.usages(30, true);
             let share = scenario.reads.share(30.0, 90.0);
-            assert_eq!(usage_hot.downloaded, share_of(scenario.month.downloaded, share), "no reads to move");
+            assert_eq!(usage_hot.downloaded, share_of(scenario.month.downloaded, share), "no extra reads");
             assert_eq!((usage_cold.uploaded, usage_cold.calls.get(Call::PutObject)), (0, 0));
             assert_eq!((usage_hot.calls.get(Call::DeleteObject), usage_hot.moves_on), (0, true));
         }
-        // No rule moves objects up, nor out of S3 Express.
+        // No lifecycle rule moves objects to a warmer class or out of S3 Express.
         for (hot, cold) in [("aws-s3-standard-ia", "aws-s3"), ("aws-s3-express", "aws-s3-standard-ia")] {
             assert!(!scenario(&tariff(hot), &tariff(cold)).transitions());
         }
     }
 
-    /// Reads of a month that says nothing of egress leave B2, and stay beside S3.
+    /// If the workload does not specify egress, reads from B2 are egress and reads from S3 are not.
     #[test]
-    fn each_store_has_the_egress_that_is_assumed_of_it() {
+    fn each_store_has_its_own_assumed_egress() {
         let (hot, cold) = (tariff("aws-s3"), tariff("backblaze-b2"));
         let mut scenario = scenario(&hot, &cold);
         scenario.month.egress = Egress::UNSTATED;
@@ -376,17 +388,17 @@ mod tests {
     }
 
     #[test]
-    fn nothing_leaves_between_stores_of_one_network() {
+    fn moving_within_one_network_causes_no_egress() {
         let (hot, cold) = (tariff("aws-s3-express"), tariff("aws-s3-standard-ia"));
         let scenario = scenario(&hot, &cold);
         assert!(!scenario.crosses());
         let (bill, _) = scenario.bills(7).unwrap();
         let month: u64 = scenario.month.egress.stated();
-        let gone = bill
+        let egress = bill
             .lines
             .iter()
             .filter(|l| l.item.starts_with("egress"))
             .map(|l| l.quantity.parse::<f64>().unwrap());
-        assert!((gone.sum::<f64>() - 0.8 * month as f64 / (1u64 << 30) as f64).abs() < 1.0);
+        assert!((egress.sum::<f64>() - 0.8 * month as f64 / (1u64 << 30) as f64).abs() < 1.0);
     }
 }

@@ -1,28 +1,29 @@
-//! What a run will do, before it does it: operations, bytes and time per phase, as far as a plan can know them. A closed loop limited
-//! by time does as many operations as the store lets it, so its counts are open.
+//! Estimates of a run before it starts: operations, bytes and time per phase. The number of operations in a closed
+//! loop that is limited by time depends on the store, so it is not estimated.
 
 use super::Experiment;
 use crate::schedule::{Load, Phase, Role, Verify};
 use crate::workload::size::Size;
 use crate::workload::{Dataset, OperationKind};
 
-/// Drawn sizes of more objects than this are taken at their mean, which is then within a few thousandths.
+/// Maximum number of objects whose random sizes are added up one by one. For more objects, the estimate uses the mean
+/// size, and its error is then within a few thousandths.
 const COUNTED_OBJECTS: u64 = 1_000_000;
 
-/// One phase on one store, all repeats together.
+/// Estimate of one phase on one store, all repeats together.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseEstimate {
-    /// Operations; `None` where the store decides.
+    /// Number of operations; `None` if it depends on the store.
     pub operations: Option<u64>,
-    /// Object bytes written.
+    /// Object bytes written; `None` if they depend on the store.
     pub bytes_written: Option<u64>,
-    /// Object bytes read.
+    /// Object bytes read; `None` if they depend on the store.
     pub bytes_read: Option<u64>,
-    /// Length, in nanoseconds; `None` where a number of operations ends the phase.
+    /// Length, in nanoseconds; `None` if a number of operations ends the phase.
     pub duration_ns: Option<u64>,
 }
 
-/// Operations of one pass through a phase.
+/// Returns the number of operations in one pass through a phase; `None` if it depends on the store.
 fn operations(phase: &Phase) -> Option<u64> {
     let by_time = |rate_per_s: f64, ns: u64| (rate_per_s * ns as f64 / 1e9).round() as u64;
     let timed = match (phase.load, phase.ramp, phase.limit.duration_ns) {
@@ -39,7 +40,7 @@ fn operations(phase: &Phase) -> Option<u64> {
     }
 }
 
-/// Bytes of the first `puts` objects written.
+/// Returns the total size of the first `puts` objects written, in bytes.
 fn written_bytes(dataset: &Dataset, puts: u64) -> u64 {
     match &dataset.size {
         Size::Fixed(bytes) => bytes * puts,
@@ -48,7 +49,7 @@ fn written_bytes(dataset: &Dataset, puts: u64) -> u64 {
     }
 }
 
-/// Estimates one phase.
+/// Estimates one phase on one store over all repeats.
 pub fn of_phase(phase: &Phase, repeats: u32) -> PhaseEstimate {
     let passes = if phase.role == Role::Prepare { 1 } else { u64::from(repeats) };
     let once = operations(phase);
@@ -67,7 +68,7 @@ pub fn of_phase(phase: &Phase, repeats: u32) -> PhaseEstimate {
     let any = |kinds: &[OperationKind]| kinds.iter().any(|kind| share(*kind) > 0.0);
     let whole = any(&[OperationKind::Get, OperationKind::ReadModifyWrite]);
     let bytes_read = match (whole, reads, ranges) {
-        // How much a scan finds is the store's.
+        // The number of bytes that a scan reads depends on the store.
         _ if share(OperationKind::Scan) > 0.0 => None,
         (true, Some(Some(whole)), Some(ranges)) => Some(whole + ranges),
         (true, _, _) => None,
@@ -94,7 +95,8 @@ pub fn of_phase(phase: &Phase, repeats: u32) -> PhaseEstimate {
     }
 }
 
-/// Measured and warming time on one store, at least: phases that a number of operations ends are not in it.
+/// Returns the minimum length of the run on one store, in nanoseconds. Phases that a number of operations ends are
+/// not included.
 pub fn duration_ns(experiment: &Experiment) -> u64 {
     experiment.phases.iter().filter_map(|p| of_phase(p, experiment.repeats).duration_ns).sum()
 }
@@ -105,7 +107,7 @@ mod tests {
     use crate::experiment::resolve::parse;
 
     #[test]
-    fn what_a_plan_can_know_is_exact() {
+    fn estimates_are_exact_if_the_plan_determines_them() {
         let text = "name='x'\nrepeats=2\n\
             [[phase]]\nname='o'\nrole='prepare'\noperations={put=1}\nobjects={count=10, size='1 MiB'}\n\
             [[phase]]\nname='open'\noperations={get=3, put=1}\nobjects={from='o', size='1 KiB'}\nrate='100/s'\nduration='10s'\n\
@@ -132,7 +134,7 @@ mod tests {
                 duration_ns: Some(20_000_000_000)
             }
         );
-        assert_eq!((of(closed).operations, of(closed).bytes_read), (None, None), "the store decides");
+        assert_eq!((of(closed).operations, of(closed).bytes_read), (None, None), "they depend on the store");
         assert_eq!(duration_ns(&experiment), 40_000_000_000);
     }
 }

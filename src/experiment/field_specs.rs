@@ -1,5 +1,5 @@
-//! Fields that may be written in several ways: a plain value, or a table that says more. What fits none of them is refused with
-//! all of them.
+//! Fields that accept several forms: a plain value, or a table with more detail. If a value fits none of the forms,
+//! the error lists the common ones.
 
 use std::collections::BTreeMap;
 
@@ -8,41 +8,41 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use toml::Value;
 
-/// A size or a distribution of sizes.
+/// Object size: a fixed size, or a distribution of sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum SizeSpec {
-    /// All the same: `"1 MiB"`.
+    /// Fixed size, such as `"1 MiB"`.
     Fixed(String),
-    /// `{ uniform = ["1 KiB", "1 MiB"] }`.
+    /// Uniform distribution: `{ uniform = ["1 KiB", "1 MiB"] }`.
     Uniform {
-        /// Smallest and largest.
+        /// Smallest and largest size, both included.
         uniform: [String; 2],
     },
-    /// `{ lognormal = { median = "1 MiB", sigma = 1.0, max = "1 GiB" } }`.
+    /// Lognormal distribution: `{ lognormal = { median = "1 MiB", sigma = 1.0, max = "1 GiB" } }`.
     Lognormal {
-        /// Its parameters.
+        /// Parameters of the distribution.
         lognormal: LognormalSpec,
     },
-    /// `{ weighted = { "4 KiB" = 70, "1 MiB" = 30 } }`.
+    /// Listed sizes with weights: `{ weighted = { "4 KiB" = 70, "1 MiB" = 30 } }`.
     Weighted {
-        /// Weight by size.
+        /// Weight of each size.
         weighted: BTreeMap<String, u32>,
     },
-    /// `{ sum = { count = 10, of = { uniform = ["1 B", "100 B"] } } }`.
+    /// Sum of several sizes: `{ sum = { count = 10, of = { uniform = ["1 B", "100 B"] } } }`.
     Sum {
-        /// Its parts.
+        /// Number and distribution of the sizes to add.
         sum: SumSpec,
     },
 }
 
-/// Sizes drawn and added up.
+/// Sum of several sizes, each drawn independently.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SumSpec {
-    /// How many.
+    /// Number of sizes to add.
     pub count: u32,
-    /// Of what.
+    /// Size or distribution of each summand.
     pub of: Box<SizeSpec>,
 }
 
@@ -50,154 +50,157 @@ pub struct SumSpec {
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LognormalSpec {
-    /// Median.
+    /// Median of the distribution before `min` and `max` apply, such as `1 MiB`.
     pub median: String,
-    /// Standard deviation of the logarithm.
+    /// Standard deviation of the natural logarithm of the size, above 0 and at most 10.
     pub sigma: f64,
-    /// Smallest size (1 B).
+    /// Smallest size; smaller draws are raised to it (default: 1 B).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<String>,
-    /// Largest size (5 GiB).
+    /// Largest size; larger draws are lowered to it (default: 5 GiB).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max: Option<String>,
 }
 
-/// A popularity by name, or with its parameters.
+/// Distribution of reads over the objects: a name, or a table with parameters.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum PopularitySpec {
-    /// `uniform`, `sequential`, `zipfian`, `latest`, `hotspot` or `ycsb_latest`.
+    /// Name of a distribution: `uniform`, `sequential`, `zipfian`, `latest`, `hotspot` or `ycsb_latest`.
     Name(String),
-    /// `{ zipfian = 0.99 }`.
+    /// Zipfian distribution, its ranks spread over all objects: `{ zipfian = 0.99 }`.
     Zipfian {
-        /// Exponent.
+        /// Exponent of the distribution, above 0 and at most 10.
         zipfian: f64,
     },
-    /// `{ latest = 0.99 }`.
+    /// Zipfian distribution that favours the most recently written objects: `{ latest = 0.99 }`.
     Latest {
-        /// Exponent.
+        /// Exponent of the distribution, above 0 and at most 10.
         latest: f64,
     },
+    /// Hotspot distribution, in which a share of the objects receives a share of the operations:
     /// `{ hotspot = { objects = 0.2, operations = 0.8 } }`.
     Hotspot {
-        /// Its shares.
+        /// Shares of the hotspot.
         hotspot: HotspotSpec,
     },
-    /// `{ ycsb_zipfian = { items = 1001, order = "hashed" } }`.
+    /// YCSB's scrambled zipfian distribution: `{ ycsb_zipfian = { items = 1001, order = "hashed" } }`.
     YcsbZipfian {
-        /// Its modulus and hash.
+        /// Modulus and hash of the distribution.
         ycsb_zipfian: YcsbZipfianSpec,
     },
+    /// Exponential distribution that favours the most recently written objects:
     /// `{ exponential = { percentile = 95, objects = 0.86 } }`.
     Exponential {
-        /// Its shares.
+        /// Shares of the distribution.
         exponential: ExponentialSpec,
     },
 }
 
-/// Modulus and hash of YCSB's zipfian.
+/// Modulus and hash of YCSB's scrambled zipfian distribution.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct YcsbZipfianSpec {
-    /// Keys of the modulus: those that are there, those that inserts are expected to add, and one.
+    /// Modulus of the hash: the number of existing keys, plus the keys that inserts are expected to add, plus one.
     pub items: u64,
-    /// `hashed` (YCSB) or `hashed-go` (go-ycsb).
+    /// Hash function: `hashed` (YCSB) or `hashed-go` (go-ycsb).
     pub order: String,
 }
 
-/// Shares of an exponential popularity.
+/// Shares of an exponential distribution of reads.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExponentialSpec {
-    /// Share of the operations, in percent.
+    /// Share of the operations that address the most recent `objects`, in percent.
     pub percentile: f64,
-    /// Share of the objects, the last ones, that they go to.
+    /// Share of the objects, counted from the most recent, that receives these operations: above 0 and at most 1.
     pub objects: f64,
 }
 
-/// Shares of a hotspot.
+/// Shares of a hotspot: its objects and its operations.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HotspotSpec {
-    /// Share of the objects that are hot.
+    /// Share of the objects that are hot, between 0 and 1.
     pub objects: f64,
-    /// Share of the operations that go to them.
+    /// Share of the operations that address the hot objects, between 0 and 1.
     pub operations: f64,
 }
 
-/// How keys are named.
+/// Naming scheme of the keys: a name, or a table with prefixes or a template.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum NamingSpec {
-    /// `sequential` or `hex`.
+    /// `sequential` (one prefix) or `hex` (a random 8-hex prefix per object).
     Name(String),
-    /// `{ prefixes = 16 }`, `{ template = "logs/{hex}/{index}.bin" }`, or both.
+    /// Prefixes, a template, or both: `{ prefixes = 16 }`, `{ template = "logs/{hex}/{index}.bin" }`.
     Table {
-        /// Number of prefixes.
+        /// Number of prefixes, to which the objects are assigned in turn.
         #[serde(skip_serializing_if = "Option::is_none")]
         prefixes: Option<u64>,
-        /// Template of a key.
+        /// Template of a key, with the placeholders `{index}`, `{hex}`, `{prefix}` and `{dir}`.
         #[serde(skip_serializing_if = "Option::is_none")]
         template: Option<String>,
     },
 }
 
-/// Operations in flight.
+/// Number of operations in flight: fixed, or a ramp.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum ConcurrencySpec {
-    /// Always so many.
+    /// Fixed number of operations in flight.
     Fixed(u64),
-    /// Rising.
+    /// Ramp: a number that rises step by step.
     Ramp(ConcurrencyRamp),
 }
 
-/// A rising number of operations in flight.
+/// Ramp of the number of operations in flight.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConcurrencyRamp {
-    /// First step.
+    /// Number of operations in flight in the first step.
     pub from: u64,
-    /// What each step adds.
+    /// Increase of the number from one step to the next.
     pub step: u64,
-    /// Length of a step.
+    /// Length of a step, such as `30s`.
     pub every: String,
-    /// Most (512 where the ramp ends at its plateau).
+    /// Maximum number of operations in flight. Default: 512, or `from` if that is larger; required with
+    /// `stop = "never"`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
-    /// `plateau` (the default) or `never`.
+    /// End of the ramp: `plateau` (default) when throughput no longer grows, `never` only after the last step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
 }
 
-/// Intended operations per time.
+/// Intended rate of operations: fixed, or a ramp.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
 pub enum RateSpec {
-    /// Always so many.
+    /// Fixed rate, such as `"500/s"`.
     Fixed(String),
-    /// Rising.
+    /// Ramp: a rate that rises step by step.
     Ramp(RateRamp),
 }
 
-/// A rising rate.
+/// Ramp of the intended rate of operations.
 #[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RateRamp {
-    /// First step.
+    /// Rate in the first step, such as `100/s`.
     pub from: String,
-    /// What each step adds.
+    /// Increase of the rate from one step to the next.
     pub step: String,
-    /// Length of a step.
+    /// Length of a step, such as `30s`.
     pub every: String,
-    /// Most.
+    /// Maximum rate, which no step exceeds.
     pub to: String,
-    /// `plateau` (the default) or `never`.
+    /// End of the ramp: `plateau` (default) when throughput no longer grows, `never` only after the last step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop: Option<String>,
 }
 
-/// The forms of each field, for people.
+/// Common forms of a size, for error messages; the constants below list those of the other fields.
 const SIZE: &str = "write a size, such as \"1 MiB\", or { uniform = [\"1 KiB\", \"1 MiB\"] }, { lognormal = { median = \"1 MiB\", sigma = 1.0 } } \
                     or { weighted = { \"4 KiB\" = 70, \"1 MiB\" = 30 } }";
 const POPULARITY: &str = "write \"uniform\", \"sequential\", \"zipfian\", \"latest\" or \"hotspot\", or { zipfian = 0.99 }, { latest = 0.99 } or \
@@ -208,7 +211,7 @@ const CONCURRENCY: &str =
     "write a whole number, such as 64, or { from = 8, step = 32, every = \"5m\", stop = \"plateau\" }";
 const RATE: &str = "write a rate, such as \"500/s\", or { from = \"100/s\", step = \"100/s\", to = \"2000/s\", every = \"30s\", stop = \"plateau\" }";
 
-/// Reads `value` as the one field of a table that `name` says, or says why not.
+/// Parses the value of the field `name`. Returns `None` unless `name` is the only field of the table.
 fn field<'de, T: Deserialize<'de>>(table: &toml::Table, name: &str) -> Option<Result<T, String>> {
     let value = (table.len() == 1).then(|| table.get(name)).flatten()?;
     Some(value.clone().try_into::<T>().map_err(|e| format!("{name}: {}", e.message().trim())))

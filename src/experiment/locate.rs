@@ -1,15 +1,16 @@
-//! Where something stands in a file, and how `--set` changes it: paths such as `phase.get.objects.size`, in which phases go by
-//! their names.
+//! Paths into an experiment file, such as `phase.get.objects.size`: finds the line of a path and applies `--set`. A
+//! path refers to a phase by its name.
 
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-/// Splits a path into its names.
+/// Splits a path into its parts.
 fn names(path: &str) -> Vec<&str> {
     path.split('.').collect()
 }
 
-/// Whether a phase of that name begins the path; names may hold dots, so the longest match wins. Returns how many parts it took.
+/// Finds the phase whose name begins the path. Returns its index and the number of parts in its name. Names may
+/// contain dots, so the longest match wins.
 fn phase_at<'a>(parts: &[&str], phases: impl Iterator<Item = (usize, &'a str)>) -> Option<(usize, usize)> {
     phases
         .filter_map(|(index, name)| {
@@ -19,7 +20,7 @@ fn phase_at<'a>(parts: &[&str], phases: impl Iterator<Item = (usize, &'a str)>) 
         .max_by_key(|(_, taken)| *taken)
 }
 
-/// The line, from 1, of what `path` names; the nearest thing around it where it is not written itself.
+/// Returns the line, from 1, of the field at `path`, or of the closest enclosing element if the file does not set it.
 pub fn line_of(text: &str, path: &str) -> usize {
     let line = |offset: usize| text[..offset.min(text.len())].matches('\n').count() + 1;
     let Ok(document) = DeTable::parse(text) else { return 1 };
@@ -55,31 +56,31 @@ pub fn line_of(text: &str, path: &str) -> usize {
     line(offset)
 }
 
-/// Why `--set` could not be done.
+/// An error in applying a `--set` option.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SetError {
-    /// Not `path=value`.
+    /// The option is not of the form `path=value`.
     #[error("--set '{0}' is not path=value, such as phase.get.objects.size=1MiB")]
     Shape(String),
-    /// No such phase.
-    #[error("--set {path}: there is no phase '{name}'; there are {known}")]
+    /// The path names a phase that does not exist.
+    #[error("--set {path}: there is no phase '{name}'; the phases are {known}")]
     Phase {
-        /// As written.
+        /// The path as written.
         path: String,
-        /// The name that was looked for.
+        /// The first part of the path that matches no phase name.
         name: String,
-        /// The names there are.
+        /// Names of the phases, separated by commas.
         known: String,
     },
-    /// The path goes through something that holds nothing.
-    #[error("--set {0}: the path goes through a value that has no fields")]
+    /// The path does not lead to a field.
+    #[error("--set {0}: the path does not lead to a field; name one, such as phase.get.duration")]
     NoTable(String),
 }
 
-/// Splits `path=value`; the value is read as TOML where it is TOML, else as text.
+/// Splits `path=value`. A value that is valid TOML is parsed as TOML; any other value is taken as text.
 ///
 /// # Errors
-/// [`SetError::Shape`].
+/// Returns [`SetError::Shape`] if there is no `=`, or if the path is empty or has an empty part.
 pub fn parse_set(text: &str) -> Result<(String, Value), SetError> {
     let (path, value) = text.split_once('=').ok_or_else(|| SetError::Shape(text.into()))?;
     let path = path.trim();
@@ -91,10 +92,11 @@ pub fn parse_set(text: &str) -> Result<(String, Value), SetError> {
     Ok((path.to_string(), read.unwrap_or_else(|| Value::String(value.trim().to_string()))))
 }
 
-/// Sets one value in a document.
+/// Sets the value at `path` in a document and creates missing tables on the way.
 ///
 /// # Errors
-/// See [`SetError`].
+/// Returns [`SetError::Phase`] if the path names an unknown phase, and [`SetError::NoTable`] if it does not lead to a
+/// field.
 pub fn set(document: &mut toml::Table, path: &str, value: Value) -> Result<(), SetError> {
     let parts = names(path);
     let mut table = document;
@@ -119,7 +121,7 @@ pub fn set(document: &mut toml::Table, path: &str, value: Value) -> Result<(), S
                     _ => return Err(SetError::NoTable(path.into())),
                 }
             }
-            // A plain value gives way to the table that the path asks for: concurrency = 8 to concurrency.from = 4.
+            // A table replaces a plain value: concurrency.from = 4 removes concurrency = 8.
             other => {
                 *other = Value::Table(toml::Table::new());
                 match other {
@@ -141,7 +143,7 @@ mod tests {
                         objects = { count = 5,\n size = '1 KiB' }\n";
 
     #[test]
-    fn lines_are_those_of_the_field_or_of_what_holds_it() {
+    fn line_of_finds_the_field_or_its_enclosing_element() {
         for (path, line) in [
             ("name", 1),
             ("phase.a.duration", 5),
@@ -180,10 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_set_says_why() {
+    fn invalid_set_options_are_rejected_with_the_reason() {
         let mut table: toml::Table = toml::from_str(TEXT).unwrap();
         let error = set(&mut table, "phase.z.duration", Value::Integer(1)).unwrap_err().to_string();
-        assert!(error.contains("no phase 'z'; there are a, b.c"), "{error}");
+        assert!(error.contains("no phase 'z'; the phases are a, b.c"), "{error}");
         assert!(parse_set("seed").is_err() && parse_set("=3").is_err() && parse_set("a..b=3").is_err());
         assert!(set(&mut table, "phase.a", Value::Integer(1)).is_err());
     }

@@ -1,8 +1,9 @@
-//! What to measure: experiment files and the short forms of `plimsoll run`, both resolved into the same phases.
+//! Experiments: experiment files and the short forms of `plimsoll run`, both resolved into the same phases.
 //!
-//! [`written`] is the file as people write it, [`resolve`] turns it into an [`Experiment`] with every default filled in;
-//! after that nothing is validated again; [`back`] is the way back. [`short`] writes the experiments behind `run get`, `run put` and the
-//! like, [`locate`] finds the line of an error and does what `--set` asks.
+//! [`spec`] is the file as a person writes it. [`resolve`] validates it and turns it into an [`Experiment`] with
+//! every default filled in; no later code validates the file again. [`to_toml`] converts an experiment back into a
+//! file. [`short`] builds the experiments behind `run get`, `run put` and the other short forms. [`locate`] finds
+//! the line of an error and applies `--set`.
 
 pub mod estimate;
 pub mod field_specs;
@@ -23,81 +24,83 @@ use crate::schedule::plan::{Layout, Order};
 use crate::schedule::{Phase, Role};
 use crate::units::parse_duration;
 
-/// An experiment, resolved.
+/// An experiment with every default filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Experiment {
-    /// Name.
+    /// Name of the experiment.
     pub name: String,
-    /// What it is good for.
+    /// Purpose of the experiment, as free text.
     pub description: String,
-    /// Seed of everything random.
+    /// Seed for all random choices of the workload and the schedule.
     pub seed: u64,
-    /// Stores as written: URLs or names.
+    /// Stores to run on, as written: URLs or names.
     pub stores: Vec<String>,
-    /// Stores by name that the experiment brings along.
+    /// Stores that the experiment file defines, by name.
     pub named: BTreeMap<String, NamedStore>,
-    /// How often the phases that are not `prepare` are gone through.
+    /// Number of passes through the warm-up and measured phases; prepare phases run once.
     pub repeats: u32,
-    /// Order of several stores.
+    /// Order in which several stores take turns.
     pub order: Order,
-    /// Longest block of interleaving, in nanoseconds.
+    /// Maximum length of an interleaved block, in nanoseconds.
     pub block_ns: u64,
-    /// Unrecorded warm-up after a change of store, in nanoseconds.
+    /// Length of the unrecorded warm-up after each change of store, in nanoseconds.
     pub rewarm_ns: u64,
-    /// Phases in order.
+    /// Phases, in the order in which they run.
     pub phases: Vec<Phase>,
 }
 
 impl Experiment {
-    /// Whether it writes anything before it measures.
+    /// Returns true if the experiment has a prepare phase, which writes objects before the measurement.
     pub fn prepares(&self) -> bool {
         self.phases.iter().any(|p| p.role == Role::Prepare)
     }
 
-    /// The stores as URLs where the experiment brings their names along.
+    /// Returns the stores, with each name that the experiment file defines replaced by its URL.
     pub fn store_urls(&self) -> Vec<String> {
         let url = |name: &String| self.named.get(name).map_or(name, |named| &named.url).clone();
         self.stores.iter().map(url).collect()
     }
 
-    /// Gives every phase this deadline, if there is one.
+    /// Sets the deadline of every phase; `None` leaves the deadlines unchanged.
     ///
     /// # Errors
-    /// If it is not a positive time; the message names `--timeout`.
+    /// If the deadline is not a positive duration; the message names `--timeout`.
     pub fn set_timeout(&mut self, timeout: Option<&str>) -> Result<(), String> {
         let Some(text) = timeout else { return Ok(()) };
         let ns = parse_duration(text).map_err(|e| format!("--timeout: {e}"))?;
         if ns == 0 {
-            return Err(format!("--timeout {text}: a deadline must be above 0; omit it for 60s"));
+            return Err(format!(
+                "--timeout {text}: the deadline must be above 0; omit --timeout for the default"
+            ));
         }
         self.phases.iter_mut().for_each(|phase| phase.timeout_ns = ns);
         Ok(())
     }
 
-    /// How its phases are laid out over stores.
+    /// Returns the layout of the phases over the stores.
     pub fn layout(&self) -> Layout {
         let Experiment { repeats, order, block_ns, rewarm_ns, seed, .. } = *self;
         Layout { repeats, order, block_ns, rewarm_ns, seed }
     }
 }
 
-/// Something wrong in an experiment.
+/// An error in an experiment: the field and a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Which field: `phase.get.objects.size`; empty for the whole.
+    /// Path of the field, such as `phase.get.objects.size`; empty for the experiment as a whole.
     pub path: String,
-    /// What is wrong with it and how to fix it.
+    /// Description of the error and of its fix.
     pub message: String,
 }
 
 impl Problem {
-    /// A problem with a field.
+    /// Creates a problem with the field at `path`.
     pub fn new(path: &str, message: impl Into<String>) -> Problem {
         Problem { path: path.into(), message: message.into() }
     }
 }
 
-/// The built-in experiments: name and text.
+/// The built-in experiments, as pairs of name and TOML text.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("quickstart", include_str!("../../experiments/quickstart.toml")),
     ("throughput", include_str!("../../experiments/throughput.toml")),
@@ -109,48 +112,48 @@ pub const BUILT_IN: &[(&str, &str)] = &[
     ("upload-sweep", include_str!("../../experiments/upload-sweep.toml")),
 ];
 
-/// Why an experiment was refused.
+/// An error in loading an experiment.
 #[derive(Debug, thiserror::Error)]
 pub enum ExperimentError {
-    /// There is no such experiment.
+    /// No built-in experiment has this name, and no readable file has this path.
     #[error(
         "'{name}' is neither a built-in experiment ({known}) nor a file that can be read ({reason}); see `plimsoll list experiments`"
     )]
     NotFound {
-        /// As written.
+        /// The name or path as written.
         name: String,
-        /// Built-in names.
+        /// Names of the built-in experiments, separated by commas.
         known: String,
-        /// Why the file could not be read.
+        /// The system's reason for not reading the file.
         reason: String,
     },
-    /// The file is wrong somewhere.
+    /// The file contains an error at a known line.
     #[error("{file}:{line}: {message}")]
     At {
-        /// File name, or name of the built-in.
+        /// Name of the file or of the built-in experiment.
         file: String,
-        /// Line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong and how to fix it.
+        /// Description of the error and of its fix.
         message: String,
     },
-    /// A value of `--set` does not fit.
+    /// The value of a `--set` option is invalid.
     #[error("--set {set}: {message}")]
     Set {
-        /// As written.
+        /// The option as written: `path=value`.
         set: String,
-        /// What is wrong and how to fix it.
+        /// Description of the error and of its fix.
         message: String,
     },
-    /// `--set` could not be done.
+    /// A `--set` option cannot be applied.
     #[error(transparent)]
     Path(#[from] locate::SetError),
 }
 
-/// Reads a built-in experiment or a file, with the values of `--set`.
+/// Loads a built-in experiment or a file and applies the `--set` options.
 ///
 /// # Errors
-/// See [`ExperimentError`].
+/// Returns an [`ExperimentError`] if the experiment is not found or not valid, or if a `--set` option does not apply.
 pub fn load(name: &str, sets: &[String]) -> Result<Experiment, ExperimentError> {
     if let Some((name, text)) = BUILT_IN.iter().find(|(n, _)| *n == name) {
         return resolve::parse(&format!("{name} (built in)"), text, sets);

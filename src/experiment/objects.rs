@@ -1,4 +1,4 @@
-//! The objects of a phase: what it reads, what it writes, what it deletes.
+//! Resolution of the objects that a phase reads, writes and deletes.
 
 use std::path::PathBuf;
 
@@ -14,42 +14,43 @@ use crate::workload::popularity::{DEFAULT_THETA, Popularity};
 use crate::workload::size::Size;
 use crate::workload::{Dataset, Inserts, OperationKind};
 
-/// Objects, where nothing is written.
+/// Default number of objects.
 pub const DEFAULT_OBJECTS: u64 = 1000;
-/// Bytes of an object, where nothing is written.
+/// Default size of an object, in bytes.
 pub const DEFAULT_SIZE: u64 = 1024;
-/// Most objects of an existing dataset, where nothing is written.
+/// Default maximum number of objects of an existing dataset.
 pub const DEFAULT_EXISTING: u64 = 100_000;
-/// The largest body of one request: 5 GiB (S3 user guide, "Uploading objects").
+/// Maximum body of one request, in bytes: 5 GiB (S3 user guide, "Uploading objects").
 pub const MOST_BYTES_PER_REQUEST: u64 = 5 << 30;
-/// The largest object: 5 TiB (as above).
+/// Maximum size of an object, in bytes: 5 TiB (same source).
 const MOST_BYTES: u64 = 5 << 40;
-/// The smallest part but the last, and the most parts (S3 user guide, "Amazon S3 multipart upload limits").
+/// Minimum size of every part but the last, in bytes, and maximum number of parts (S3 user guide, "Amazon S3
+/// multipart upload limits").
 const LEAST_PART: u64 = 5 << 20;
 const MOST_PARTS: u64 = 10_000;
-/// Most parts of one object on their way at once.
+/// Maximum number of parts of one object in flight at the same time.
 const MOST_PARTS_IN_FLIGHT: u64 = 256;
-/// Checksums of the S3 API that a request may bear.
+/// Valid values of `objects.checksum`: `auto`, or a checksum of the S3 API.
 const CHECKSUMS: [&str; 7] = ["auto", "md5", "crc32", "crc32c", "crc64nvme", "sha1", "sha256"];
 
-/// What a phase works on.
+/// The objects of a phase, resolved.
 pub struct Datasets {
-    /// Objects that reads address.
+    /// Objects that reads address; `None` if the phase does not read.
     pub read: Option<Dataset>,
     /// Objects that puts write.
     pub written: Dataset,
-    /// Objects that the first deletes address.
+    /// Objects that the first deletes address; `None` if the phase does not delete.
     pub spare: Option<Dataset>,
-    /// How often the objects that are read come up.
+    /// Distribution of reads over the objects.
     pub popularity: Popularity,
-    /// Where puts go on behind what is there.
+    /// Position from which puts add new objects; `None` if puts write the same objects repeatedly.
     pub inserts: Option<Inserts>,
 }
 
-/// Finds the objects of a phase.
+/// Resolves the objects of a phase. `before` lists the earlier phases, whose objects it may read.
 ///
 /// # Errors
-/// What is wrong and how to fix it.
+/// Returns a [`Problem`] that names the field, the error and the fix.
 pub fn resolve_objects(
     written: &PhaseSpec,
     mix: &Mix,
@@ -77,7 +78,7 @@ pub fn resolve_objects(
         None => size,
     };
     let upload = resolve_upload(objects, read.as_ref())?;
-    // Which points of a sweep a store refuses is part of what it tells.
+    // A sweep may contain points that the store rejects: the rejections are part of its result.
     if !existing && written.sweep_of.is_none() {
         check_size(&size, upload.part_size)?;
     }
@@ -88,14 +89,15 @@ pub fn resolve_objects(
     let naming = resolve_naming(objects.naming.as_ref())?;
     let popularity = resolve_popularity(objects.popularity.as_ref())?;
     if objects.popularity.is_some() && read.is_none() {
-        let text = "objects.popularity belongs to phases that read; this one reads nothing, and puts take objects in turn";
+        let text = "objects.popularity applies only to phases that read, because puts write the objects in \
+                    turn; remove it";
         return Err(Problem::new("objects.popularity", text));
     }
     let only_deletes = mix.share(OperationKind::Delete) == mix.total();
     let spare_count = match (only_deletes, open) {
         (true, _) => count * u64::from(repeats),
         (false, true) => 64,
-        // Twice the connection slots: the put that a delete meets was begun at least a full round earlier.
+        // Twice the connection slots: at least a full pass over the slots lies between a put and its delete.
         (false, false) => (2 * slots).max(16),
     };
     let dataset = |name: &str, count| Dataset {
@@ -106,16 +108,17 @@ pub fn resolve_objects(
     };
     let spare = (mix.share(OperationKind::Delete) > 0)
         .then(|| dataset(&format!("{}.spare", written.name), spare_count));
-    // A ring shorter than the distance between put and delete would overwrite what is about to be deleted.
+    // Puts must not overwrite objects that are about to be deleted, so the ring of objects must be longer than the
+    // distance between a put and its delete.
     let ring = if spare.is_some() { count.max(8 * spare_count) } else { count };
     Ok(Datasets { read, written: dataset(&written.name, ring), spare, popularity, inserts: None })
 }
 
-/// Whether what is said of the objects goes with what is done to them.
+/// Checks that the fields of `objects` fit the operations of the phase.
 fn check_use(objects: &ObjectsSpec, mix: &Mix, read: Option<&Dataset>) -> Result<(), Problem> {
     if read.is_none() && mix.shares().iter().any(|(kind, _)| kind.reads()) {
-        let text = "what it reads must be written first; add a prepare phase and name it in objects.from, or name objects that are there \
-                    already in objects.dataset or objects.keys";
+        let text = "no phase writes the objects that it reads; add a prepare phase and name it in \
+                    objects.from, or name existing objects in objects.dataset or objects.keys";
         return Err(Problem::new("objects", text));
     }
     let writes =
@@ -130,24 +133,26 @@ fn check_use(objects: &ObjectsSpec, mix: &Mix, read: Option<&Dataset>) -> Result
         ("objects.count", objects.count.is_some() && !existing),
     ];
     if let Some((field, _)) = of_written.iter().find(|(_, given)| *given && !writes) {
-        let text = format!("{field} belongs to phases that write; this one only reads what is there already");
+        let text = format!("{field} applies only to phases that put or delete objects; remove {field}");
         return Err(Problem::new(field, text));
     }
     if existing && mix.shares().iter().any(|(kind, _)| kind.rewrites()) {
-        let text = "objects.dataset is only read; update and read_modify_write need objects of the run's own (objects.from)";
+        let text = "existing objects (objects.dataset, objects.keys) are read-only; update and read_modify_write \
+                    need objects that the run itself writes (objects.from)";
         return Err(Problem::new("operations", text));
     }
     if existing && writes {
-        let text = "objects.dataset is only read; drop put and delete, or write objects of the run's own (objects.from)";
+        let text = "existing objects (objects.dataset, objects.keys) are read-only; remove put and delete, or \
+                    use objects that the run itself writes (objects.from)";
         return Err(Problem::new("operations", text));
     }
     Ok(())
 }
 
-/// How objects are written.
+/// Resolves how objects are uploaded: part size, parts in flight and checksum.
 fn resolve_upload(objects: &ObjectsSpec, read: Option<&Dataset>) -> Result<Upload, Problem> {
     let problem = |field: &str, text: String| Err(Problem::new(field, text));
-    // Who writes what another phase wrote writes it the same way.
+    // A phase that takes the size of another phase's objects also uploads in the same way.
     let like = read.filter(|_| objects.size.is_none() && objects.file.is_none()).map(|d| d.upload.clone());
     let mut upload = like.unwrap_or_default();
     if let Some(text) = &objects.part_size {
@@ -155,7 +160,8 @@ fn resolve_upload(objects: &ObjectsSpec, read: Option<&Dataset>) -> Result<Uploa
     }
     if let Some(n) = objects.parts_in_flight {
         if upload.part_size == 0 {
-            let text = "parts_in_flight needs parts: add objects.part_size = \"64 MiB\"";
+            let text =
+                "objects.parts_in_flight has no effect without parts; add objects.part_size = \"64 MiB\"";
             return problem("objects.parts_in_flight", text.into());
         }
         if !(1..=MOST_PARTS_IN_FLIGHT).contains(&n) {
@@ -174,22 +180,25 @@ fn resolve_upload(objects: &ObjectsSpec, read: Option<&Dataset>) -> Result<Uploa
     Ok(upload)
 }
 
-/// The file whose content is written, with its length.
+/// Returns the file whose content is written, with its length in bytes; `None` if no file is set.
 fn resolve_file(objects: &ObjectsSpec) -> Result<Option<(PathBuf, u64)>, Problem> {
     let Some(path) = &objects.file else { return Ok(None) };
     if objects.size.is_some() {
-        let text = "objects.file has a size of its own; take objects.size out";
+        let text = "objects.file determines the size; remove objects.size";
         return Err(Problem::new("objects.size", text));
     }
     let facts = std::fs::metadata(path)
         .map_err(|e| Problem::new("objects.file", format!("objects.file {path}: {e}")))?;
     if !facts.is_file() {
-        return Err(Problem::new("objects.file", format!("objects.file {path} is not a file")));
+        return Err(Problem::new(
+            "objects.file",
+            format!("objects.file {path} is not a regular file; use the path of one"),
+        ));
     }
     Ok(Some((PathBuf::from(path), facts.len())))
 }
 
-/// Records: what is read, what is written, and where puts go on.
+/// Resolves the objects of a phase that works on records.
 fn record_datasets(
     objects: &ObjectsSpec,
     records: &super::spec::RecordsSpec,
@@ -198,7 +207,8 @@ fn record_datasets(
     seed: u64,
 ) -> Result<Datasets, Problem> {
     if mix.share(OperationKind::Delete) > 0 {
-        let text = "records are kept; take delete out of operations (plimsoll ycsb clean removes them)";
+        let text = "records are kept from run to run; remove delete from operations (plimsoll ycsb clean deletes \
+                    records)";
         return Err(Problem::new("operations", text));
     }
     let size = objects.size.as_ref().map_or(Ok(Size::Fixed(DEFAULT_SIZE)), resolve_size)?;
@@ -216,17 +226,17 @@ fn record_datasets(
 fn resolve_read(objects: &ObjectsSpec, seed: u64, before: &[Phase]) -> Result<Option<Dataset>, Problem> {
     let keys = objects.keys.as_ref().map(|file| format!("keys:{file}"));
     if keys.is_some() && (objects.from.is_some() || objects.dataset.is_some()) {
-        let text = "objects.keys names what is read; take objects.from and objects.dataset out";
+        let text = "objects.keys already names the objects to read; remove objects.from and objects.dataset";
         return Err(Problem::new("objects.keys", text));
     }
     match (&objects.from, objects.dataset.as_ref().or(keys.as_ref())) {
         (None, None) => Ok(None),
         (Some(_), Some(_)) => Err(Problem::new(
             "objects.dataset",
-            "a phase reads either objects.from or objects.dataset, not both",
+            "a phase reads either objects.from or objects.dataset, not both; remove one",
         )),
         (Some(from), None) => {
-            // A measured phase will do too, when it writes every object once.
+            // A measured phase also qualifies if it puts every object once.
             let writes_all = |p: &Phase| {
                 let puts = p.workload.mix.share(OperationKind::Put) == p.workload.mix.total();
                 let most = p.limit.operations.filter(|_| p.limit.duration_ns.is_none());
@@ -238,12 +248,12 @@ fn resolve_read(objects: &ObjectsSpec, seed: u64, before: &[Phase]) -> Result<Op
                 let known: Vec<&str> =
                     before.iter().filter(|p| p.role == Role::Prepare).map(|p| p.name.as_str()).collect();
                 let known = if known.is_empty() {
-                    "there is none".into()
+                    "there are no prepare phases".into()
                 } else {
-                    format!("there are {}", known.join(", "))
+                    format!("the prepare phases are {}", known.join(", "))
                 };
                 let text = format!(
-                    "objects.from = '{from}' must name a prepare phase that stands before this one (or a measured one that puts each of its objects once); {known}"
+                    "objects.from = '{from}' must name an earlier prepare phase (or an earlier measured phase that puts each of its objects once); {known}"
                 );
                 Problem::new("objects.from", text)
             };
@@ -277,7 +287,7 @@ fn resolve_size(written: &SizeSpec) -> Result<Size, Problem> {
             let (min, max) = (bytes(FIELD, min)?, bytes(FIELD, max)?);
             if min > max {
                 let text =
-                    "objects.size.uniform must have its smaller size first, such as [\"1 KiB\", \"1 MiB\"]";
+                    "objects.size.uniform must list the smaller size first, such as [\"1 KiB\", \"1 MiB\"]";
                 return Err(Problem::new(FIELD, text));
             }
             Ok(Size::Uniform(min, max))
@@ -300,7 +310,7 @@ fn resolve_size(written: &SizeSpec) -> Result<Size, Problem> {
                 ));
             }
             if !(min <= median && median <= max && median > 0) {
-                let text = "objects.size.lognormal: median must be above 0 and lie between min and max";
+                let text = "objects.size.lognormal: median must be above 0 and between min and max";
                 return Err(Problem::new(FIELD, text));
             }
             Ok(Size::Lognormal { median, sigma, min, max })
@@ -325,7 +335,7 @@ fn check_size(size: &Size, part_size: u64) -> Result<(), Problem> {
     if part_size == 0 {
         if largest > MOST_BYTES_PER_REQUEST {
             let text = format!(
-                "objects.size: {} is more than one request can carry (5 GiB); add objects.part_size = \"64 MiB\"",
+                "objects.size: {} exceeds the limit of one request (5 GiB); add objects.part_size = \"64 MiB\"",
                 format_size(largest)
             );
             return Err(Problem::new("objects.size", text));
@@ -339,13 +349,13 @@ fn check_size(size: &Size, part_size: u64) -> Result<(), Problem> {
     if largest > MOST_BYTES {
         return Err(Problem::new(
             "objects.size",
-            format!("objects.size: {} is more than 5 TiB", format_size(largest)),
+            format!("objects.size: {} exceeds the limit of 5 TiB; use a smaller size", format_size(largest)),
         ));
     }
     if largest.div_ceil(part_size) > MOST_PARTS {
         let needed = largest.div_ceil(MOST_PARTS).div_ceil(1 << 20) << 20;
         let text = format!(
-            "objects.part_size: {} in parts of {} are more than 10,000 parts; use at least {}",
+            "objects.part_size: an object of {} has more than 10,000 parts of {}; use at least {}",
             format_size(largest),
             format_size(part_size),
             format_size(needed)
@@ -389,7 +399,7 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             "sequential" => Ok(Popularity::Sequential),
             "zipfian" => Ok(Popularity::Zipfian { theta: DEFAULT_THETA }),
             "latest" => Ok(Popularity::Latest { theta: DEFAULT_THETA }),
-            // YCSB's hotspotdatafraction and hotspotopnfraction.
+            // The defaults of YCSB's hotspotdatafraction and hotspotopnfraction.
             "hotspot" => Ok(Popularity::Hotspot { objects: 0.2, operations: 0.8 }),
             "ycsb_latest" => Ok(Popularity::YcsbLatest),
             other => {
@@ -400,7 +410,7 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             let hashes = [RecordOrder::Hashed, RecordOrder::HashedGo];
             let order = hashes.into_iter().find(|o| o.name() == ycsb_zipfian.order);
             let fit = order.filter(|_| ycsb_zipfian.items > 0);
-            let text = "ycsb_zipfian: items must be above 0, order hashed or hashed-go";
+            let text = "ycsb_zipfian: items must be above 0, and order must be hashed or hashed-go";
             let order = fit.ok_or_else(|| problem(text.into()))?;
             Ok(Popularity::YcsbZipfian { items: ycsb_zipfian.items, order })
         }
@@ -409,7 +419,7 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             let (percentile, objects) = (exponential.percentile, exponential.objects);
             if !(percentile > 0.0 && percentile < 100.0 && objects > 0.0 && objects <= 1.0) {
                 return Err(problem(
-                    "exponential: percentile must lie between 0 and 100, objects above 0 and at most 1"
+                    "exponential: percentile must be between 0 and 100, and objects above 0 and at most 1"
                         .into(),
                 ));
             }
@@ -420,7 +430,7 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             let inside = |share: f64| share > 0.0 && share < 1.0;
             if !inside(hotspot.objects) || !inside(hotspot.operations) {
                 return Err(problem(
-                    "hotspot shares must lie between 0 and 1, such as { objects = 0.2, operations = 0.8 }"
+                    "the shares of a hotspot must be between 0 and 1, such as { objects = 0.2, operations = 0.8 }"
                         .into(),
                 ));
             }
@@ -429,10 +439,10 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
     }
 }
 
-/// Finds the length of a range read; 0 without one.
+/// Resolves the length of a range read, in bytes; 0 if none is set.
 ///
 /// # Errors
-/// When it does not fit the objects.
+/// If `get_range` has no length, or if the length is zero, not a size, or larger than the smallest object.
 pub fn resolve_range(written: &PhaseSpec, mix: &Mix, read: Option<&Dataset>) -> Result<u64, Problem> {
     let Some(text) = &written.objects.range else {
         let needed = mix.share(OperationKind::GetRange) > 0;
@@ -449,7 +459,7 @@ pub fn resolve_range(written: &PhaseSpec, mix: &Mix, read: Option<&Dataset>) -> 
     match read {
         Some(read) if read.existing.is_none() && range > read.size.smallest() => {
             let text = format!(
-                "objects.range: {} is more than the smallest object has, {}",
+                "objects.range: {} exceeds the size of the smallest object, {}; use a smaller range",
                 format_size(range),
                 format_size(read.size.smallest())
             );

@@ -1,5 +1,5 @@
-//! Records: objects of a table that is kept from run to run, named as YCSB names them. A table lies below
-//! `<URL prefix>plimsoll/records-<table>/`.
+//! Records: the objects of a table that is kept from run to run, named as YCSB names them. The keys of a table
+//! begin with `<URL prefix>plimsoll/records-<table>/`.
 
 use super::Problem;
 use super::spec::{ObjectsSpec, RecordsSpec, ScanSpec};
@@ -8,10 +8,10 @@ use crate::workload::naming::{Naming, RecordOrder};
 use crate::workload::size::Size;
 use crate::workload::{Dataset, ScanLength};
 
-/// The dataset that `records` names.
+/// Resolves `objects.records` into a dataset.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If another field of `objects` also names objects, or if a field of `records` is invalid.
 pub fn resolve_records(
     objects: &ObjectsSpec,
     records: &RecordsSpec,
@@ -27,7 +27,7 @@ pub fn resolve_records(
         ("file", objects.file.is_some()),
     ] {
         if given {
-            return Err(problem(format!("records name what is worked on; take objects.{field} out")));
+            return Err(problem(format!("records already name the objects; remove objects.{field}")));
         }
     }
     if records.count == 0 {
@@ -37,14 +37,14 @@ pub fn resolve_records(
     let letter = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     if !(1..=100).contains(&table.len()) || !table.bytes().all(letter) || table.bytes().all(|b| b == b'.') {
         return Err(problem(format!(
-            "at = '{}' must be the name of a table that ends in '/', such as 'usertable/': letters, digits, '.', '_' and '-'",
+            "at = '{}' must be a table name of 1 to 100 letters, digits, '.', '_' or '-' followed by '/', such as 'usertable/'",
             records.at
         )));
     }
     let name = records.order.as_deref().unwrap_or("hashed");
     let order = RecordOrder::ALL.into_iter().find(|o| o.name() == name).ok_or_else(|| {
         let known: Vec<&str> = RecordOrder::ALL.iter().map(|o| o.name()).collect();
-        problem(format!("order '{name}' must be {}", known.join(", ")))
+        problem(format!("order '{name}' must be one of {}", known.join(", ")))
     })?;
     let digits = records.digits.unwrap_or(1);
     if !(1..=64).contains(&digits) {
@@ -65,15 +65,15 @@ pub fn resolve_records(
     })
 }
 
-/// How many objects a scan reads.
+/// Resolves `objects.scan` into the number of objects that a scan reads.
 ///
 /// # Errors
-/// What is wrong with it.
+/// If the lengths are not within 1 to 1000, or if `theta` is out of range.
 pub fn resolve_scan(written: Option<&ScanSpec>) -> Result<ScanLength, Problem> {
     let Some(written) = written else { return Ok(ScanLength::default()) };
     let (min, max) = (written.min.unwrap_or(1), written.max);
     if min == 0 || min > max || max > 1000 {
-        let text = format!("objects.scan: {min} to {max} must be a stretch of 1 to 1000");
+        let text = format!("objects.scan: min = {min} and max = {max} must satisfy 1 <= min <= max <= 1000");
         return Err(Problem::new("objects.scan", text));
     }
     if written.theta.is_some_and(|theta| !(theta > 0.0 && theta <= 10.0)) {

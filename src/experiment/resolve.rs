@@ -1,5 +1,6 @@
-//! From the file as written to phases with every default filled in. All checks are here and in [`super::objects`]; every error
-//! names the field, from which [`parse`] finds the line.
+//! Resolution of an experiment file into phases with every default filled in. All checks are in this module and in
+//! the modules that it calls, such as [`super::objects`]. Every error names the field, from which [`parse`] finds
+//! the line.
 
 use std::collections::BTreeMap;
 
@@ -21,33 +22,33 @@ use crate::workload::mix::Mix;
 use crate::workload::popularity::Popularity;
 use crate::workload::{OperationKind, ScanLength, Workload};
 
-/// Operations in flight of a closed loop, where nothing is written.
+/// Default number of operations in flight of a closed loop.
 pub const DEFAULT_CONCURRENCY: u64 = 16;
-/// Most operations in flight of an open loop, where nothing is written.
+/// Default maximum number of operations in flight of an open loop.
 pub const DEFAULT_IN_FLIGHT: u64 = 1024;
-/// Most operations in flight of a ramp that ends at its plateau, where nothing is written.
+/// Default maximum number of operations in flight of a ramp that ends at its plateau.
 pub const DEFAULT_RAMP_TO: u64 = 512;
 const DEFAULT_DURATION_NS: u64 = 30 * SECOND;
 const DEFAULT_TIMEOUT_NS: u64 = 60 * SECOND;
 const DEFAULT_DRAIN_NS: u64 = 10 * SECOND;
 const DEFAULT_BLOCK: &str = "10s";
 const DEFAULT_REWARM: &str = "1s";
-/// Objects must be there before they can be read, so writing them is tried again.
+/// Default number of retries in prepare phases. They retry because later phases need every object.
 const PREPARE_RETRIES: u32 = 5;
-/// More connection slots than this exceed what one host can hold open.
-const MOST_LANES: u64 = 65_536;
+/// Maximum number of connection slots; one host cannot keep more connections open.
+const MOST_SLOTS: u64 = 65_536;
 const MOST_STEPS: u32 = 1_000;
 
-/// Parses and resolves the text of an experiment file, with the values of `--set` in place of those written.
+/// Parses and resolves the text of an experiment file; the `--set` options in `sets` override its values.
 ///
 /// # Errors
-/// [`ExperimentError`], with the line.
+/// Returns an [`ExperimentError`] that names the line or the `--set` option at fault.
 pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Experiment, ExperimentError> {
     let at = |line: usize, message: String| ExperimentError::At { file: file.into(), line, message };
     let read = |text: &str| -> Result<ExperimentSpec, toml::de::Error> { toml::from_str(text) };
     let mut written = read(text).map_err(|e| {
         let offset = e.span().map_or(0, |s| s.start).min(text.len());
-        at(text[..offset].matches('\n').count() + 1, said(&e))
+        at(text[..offset].matches('\n').count() + 1, parser_message(&e))
     })?;
     let mut changed = Vec::new();
     if !sets.is_empty() {
@@ -56,16 +57,16 @@ pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Experiment, Expe
             let (path, value) = parse_set(one)?;
             set(&mut table, &path, value)?;
             written = ExperimentSpec::deserialize(table.clone())
-                .map_err(|e| ExperimentError::Set { set: one.clone(), message: said(&e) })?;
+                .map_err(|e| ExperimentError::Set { set: one.clone(), message: parser_message(&e) })?;
             changed.push((path, one.clone()));
         }
     }
     resolve(written).map_err(|problem| {
-        let whose = changed
+        let culprit = changed
             .iter()
             .rev()
             .find(|(path, _)| problem.path.starts_with(path.as_str()) || path.starts_with(&problem.path));
-        match whose {
+        match culprit {
             Some((_, set)) if !problem.path.is_empty() => {
                 ExperimentError::Set { set: set.clone(), message: problem.message }
             }
@@ -74,8 +75,8 @@ pub fn parse(file: &str, text: &str, sets: &[String]) -> Result<Experiment, Expe
     })
 }
 
-/// What the parser says, on one line, with the fix where it does not name it itself.
-fn said(error: &toml::de::Error) -> String {
+/// Returns the parser's message on one line, with a fix where the parser does not give one.
+fn parser_message(error: &toml::de::Error) -> String {
     let message = error.message().trim().replace('\n', " ");
     let message = message
         .replace("expected u64", "expected a whole number, 0 or more")
@@ -83,16 +84,16 @@ fn said(error: &toml::de::Error) -> String {
     match () {
         () if message.ends_with("expected a string") => format!("{message}; write it in quotes"),
         () if message == "duplicate key" => {
-            "this is there twice; a phase begins with [[phase]], two brackets on each side".into()
+            "the key appears twice; a phase begins with [[phase]], with two brackets on each side".into()
         }
         () => message,
     }
 }
 
-/// Resolves an experiment.
+/// Resolves an experiment: validates its fields and fills in the defaults.
 ///
 /// # Errors
-/// What is wrong, where, and how to fix it.
+/// Returns a [`Problem`] that names the field, the error and the fix.
 pub fn resolve(written: ExperimentSpec) -> Result<Experiment, Problem> {
     if written.phase.is_empty() {
         return Err(Problem::new("", "an experiment needs at least one [[phase]]"));
@@ -159,16 +160,22 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
     let mix = resolve_mix(&written.operations)?;
     let writes_only = mix.share(OperationKind::Put) == mix.total();
     if role == Role::Prepare && !writes_only {
-        return Err(Problem::new("operations", "a prepare phase only writes: operations = { put = 1 }"));
+        return Err(Problem::new(
+            "operations",
+            "a prepare phase can only put objects; write operations = { put = 1 }",
+        ));
     }
     let deletes = mix.share(OperationKind::Delete);
     if deletes > mix.share(OperationKind::Put) && deletes != mix.total() {
-        let text = "more deletes than puts run out of objects; give put at least the weight of delete";
+        let text = "with more deletes than puts, the phase runs out of objects; give put at least the weight of delete";
         return Err(Problem::new("operations", text));
     }
     let (load, ramp) = resolve_load(written)?;
     if ramp.is_some() && role != Role::Measure {
-        return Err(Problem::new("role", "only a measure phase can have a load that rises"));
+        return Err(Problem::new(
+            "role",
+            "only a measure phase can have a ramp; use a fixed load, or role = \"measure\"",
+        ));
     }
     let slots = ramp.filter(|_| !load.is_open()).map_or(load.slots() as u64, |r| r.to as u64);
     let Datasets { read, written: objects, spare, popularity, inserts } =
@@ -183,7 +190,7 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
     let cooldown_ns = written.cooldown.as_deref().map_or(Ok(0), |t| length("cooldown", t))?;
     if cooldown_ns > 0 && load.is_open() {
         let text =
-            "cooldown belongs to a closed loop; an open loop begins operations at their intended times";
+            "cooldown applies only to a closed loop; an open loop starts operations at their intended times";
         return Err(Problem::new("cooldown", text));
     }
     let timeout_ns = written.timeout.as_deref().map_or(Ok(DEFAULT_TIMEOUT_NS), |t| length("timeout", t))?;
@@ -233,7 +240,7 @@ fn resolve_limit(
         {
             if given {
                 let text = format!(
-                    "a rising load has no {field}; its steps say how long it lasts (every); take {field} out of the file"
+                    "a ramp does not accept {field}: its steps (every) determine its length; remove {field}"
                 );
                 return Err(Problem::new(field, text));
             }
@@ -256,8 +263,8 @@ fn resolve_limit(
         return Err(Problem::new("stop_after", "stop_after must be above 0"));
     }
     let operations = match (stop_after, exhausted) {
-        (Some(asked), Some(there)) => Some(asked.min(there)),
-        (asked, there) => asked.or(there),
+        (Some(requested), Some(available)) => Some(requested.min(available)),
+        (requested, available) => requested.or(available),
     };
     Ok(Limit { duration_ns, operations })
 }
@@ -267,7 +274,7 @@ fn resolve_mix(operations: &BTreeMap<String, u32>) -> Result<Mix, Problem> {
     for (name, weight) in operations {
         let kind = OperationKind::from_name(name).ok_or_else(|| {
             let known: Vec<&str> = OperationKind::ALL.iter().map(|k| k.name()).collect();
-            let text = format!("operation '{name}' is unknown; known are {}", known.join(", "));
+            let text = format!("unknown operation '{name}'; the operations are {}", known.join(", "));
             Problem::new(&format!("operations.{name}"), text)
         })?;
         weights.push((kind, *weight));
@@ -277,8 +284,8 @@ fn resolve_mix(operations: &BTreeMap<String, u32>) -> Result<Mix, Problem> {
 
 fn slots(field: &str, n: u64) -> Result<usize, Problem> {
     match n {
-        n if (1..=MOST_LANES).contains(&n) => Ok(n as usize),
-        n => Err(Problem::new(field, format!("{field} = {n} must be between 1 and {MOST_LANES}"))),
+        n if (1..=MOST_SLOTS).contains(&n) => Ok(n as usize),
+        n => Err(Problem::new(field, format!("{field} = {n} must be between 1 and {MOST_SLOTS}"))),
     }
 }
 
@@ -306,7 +313,10 @@ fn checked(field: &str, ramp: Ramp) -> Result<Ramp, Problem> {
         ));
     }
     if ramp.steps() > MOST_STEPS {
-        let text = format!("{field}: {} steps are more than {MOST_STEPS}; use a larger step", ramp.steps());
+        let text = format!(
+            "{field}: the ramp has {} steps, more than {MOST_STEPS}; use a larger step",
+            ramp.steps()
+        );
         return Err(Problem::new(&format!("{field}.step"), text));
     }
     Ok(ramp)
@@ -316,13 +326,14 @@ fn resolve_load(written: &PhaseSpec) -> Result<(Load, Option<Ramp>), Problem> {
     let Some(rate) = &written.rate else {
         if written.arrival.is_some() || written.in_flight.is_some() {
             let field = if written.arrival.is_some() { "arrival" } else { "in_flight" };
-            let text = "arrival and in_flight belong to an open loop; add rate = \"500/s\" or drop them";
+            let text =
+                "arrival and in_flight apply only to an open loop; add rate = \"500/s\" or remove them";
             return Err(Problem::new(field, text));
         }
         return resolve_closed(written.concurrency.as_ref());
     };
     if written.concurrency.is_some() {
-        let text = "a phase has either concurrency (closed loop) or rate (open loop), not both";
+        let text = "a phase has either concurrency (closed loop) or rate (open loop), not both; remove one";
         return Err(Problem::new("rate", text));
     }
     let arrival = match written.arrival.as_deref() {
@@ -360,7 +371,7 @@ fn resolve_closed(written: Option<&ConcurrencySpec>) -> Result<(Load, Option<Ram
                 (Some(to), _) => to,
                 (None, Stop::Plateau) => DEFAULT_RAMP_TO.max(ramp.from),
                 (None, Stop::Never) => {
-                    let text = "a ramp that never stops by itself needs concurrency.to, such as to = 256";
+                    let text = "a ramp with stop = \"never\" needs concurrency.to, such as to = 256";
                     return Err(Problem::new("concurrency", text));
                 }
             };
@@ -372,7 +383,8 @@ fn resolve_closed(written: Option<&ConcurrencySpec>) -> Result<(Load, Option<Ram
     }
 }
 
-/// The phase that writes what `phase` will delete, unless the file has it already.
+/// Returns the prepare phase that writes the objects which `phase` deletes first. Returns `None` if `phase` does not
+/// delete, or if `all` already contains that prepare phase.
 fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
     let spare = phase.workload.spare.as_ref()?;
     if all.iter().any(|p| p.name == spare.name) {

@@ -3,7 +3,7 @@ use crate::experiment::BUILT_IN;
 use crate::experiment::to_toml::to_toml;
 
 #[test]
-fn built_in_experiments_resolve_to_themselves() {
+fn built_in_experiments_survive_a_round_trip() {
     for (name, text) in BUILT_IN {
         let experiment = parse(name, text, &[]).unwrap();
         let again = parse("resolved", &to_toml(&experiment), &[]).unwrap();
@@ -12,7 +12,7 @@ fn built_in_experiments_resolve_to_themselves() {
 }
 
 #[test]
-fn a_phase_that_deletes_gets_its_objects_beforehand() {
+fn a_prepare_phase_writes_the_objects_of_a_phase_that_deletes() {
     let text = "name='x'\n[[phase]]\nname='gone'\noperations={delete=1}\nobjects={count=50}\nduration='1s'\n";
     let experiment = parse("f", text, &[]).unwrap();
     let [spare, gone] = &experiment.phases[..] else { panic!() };
@@ -20,29 +20,29 @@ fn a_phase_that_deletes_gets_its_objects_beforehand() {
         (spare.name.as_str(), spare.role, spare.limit.operations),
         ("gone.spare", Role::Prepare, Some(50))
     );
-    assert_eq!(gone.limit.operations, Some(50), "it ends when the objects are gone");
+    assert_eq!(gone.limit.operations, Some(50), "the phase ends when all objects are deleted");
     assert_eq!(experiment, parse("f", &to_toml(&experiment), &[]).unwrap());
 }
 
-/// Each of these files is wrong in one place; the message names that line and what to write instead.
+/// Each of these files has one error; the message names its line and the fix.
 #[test]
 fn errors_name_the_line_and_the_fix() {
     let error = |text: &str| parse("e.toml", text, &[]).unwrap_err().to_string();
-    // The phase begins on line 3, what stands in it on line 5.
+    // The phase begins on line 3, and its body on line 5.
     let phase = |body: &str| error(&format!("name = 'x'\n\n[[phase]]\nname = 'p'\n{body}\n"));
     let put = "operations = { put = 1 }\n";
     for (body, line, expected) in [
         (
             "operations = { get = 1 }",
             3,
-            "phase 'p': what it reads must be written first; add a prepare phase",
+            "phase 'p': no phase writes the objects that it reads; add a prepare phase",
         ),
         (
             "operations = { put = 0 }",
             5,
             "phase 'p': operations must give at least one operation a weight above 0",
         ),
-        ("operations = { post = 1 }", 5, "operation 'post' is unknown; known are put, get,"),
+        ("operations = { post = 1 }", 5, "unknown operation 'post'; the operations are put, get,"),
         ("operations = { put = 99991, get = 9 }\nobjects = { dataset = 'd' }", 5, "use smaller ones"),
         ("operations = { put = 1, delete = 2 }", 5, "give put at least the weight of delete"),
         ("rate = '5'", 6, "rate: '5' is not a rate; write operations per time"),
@@ -52,7 +52,7 @@ fn errors_name_the_line_and_the_fix() {
             6,
             "either concurrency (closed loop) or rate (open loop), not both",
         ),
-        ("in_flight = 3", 6, "add rate = \"500/s\" or drop them"),
+        ("in_flight = 3", 6, "add rate = \"500/s\" or remove them"),
         ("arrival = 'poisson'", 6, "add rate"),
         ("rate = '5/s'\narrival = 'burst'", 7, "arrival 'burst' must be constant or poisson"),
         ("concurrency = 0", 6, "must be between 1 and"),
@@ -65,7 +65,11 @@ fn errors_name_the_line_and_the_fix() {
             6,
             "must not be below concurrency.from",
         ),
-        ("concurrency = { from = 1, step = 1, every = '1s' }\nduration = '9s'", 7, "its steps say how long"),
+        (
+            "concurrency = { from = 1, step = 1, every = '1s' }\nduration = '9s'",
+            7,
+            "its steps determine its length",
+        ),
         ("concurrency = { start = 1 }", 6, "unknown field `start`"),
         ("duration = '30'", 6, "is not a duration; write a number with a unit"),
         ("duration = 3", 6, "expected a string; write it in quotes"),
@@ -75,7 +79,7 @@ fn errors_name_the_line_and_the_fix() {
         (
             "objects = { from = 'q' }",
             6,
-            "must name a prepare phase that stands before this one (or a measured one that puts each of its objects once); there is none",
+            "must name an earlier prepare phase (or an earlier measured phase that puts each of its objects once); there are no prepare phases",
         ),
         ("objects = { size = '6 GiB' }", 6, "add objects.part_size"),
         ("objects = { size = 5 }", 6, "5 has no unit; write a size, such as \"1 MiB\""),
@@ -87,7 +91,7 @@ fn errors_name_the_line_and_the_fix() {
         ("objects = { size = '100 MiB', part_size = '1 MiB' }", 6, "between 5 MiB and 5 GiB"),
         ("objects = { size = '1 TiB', part_size = '5 MiB' }", 6, "use at least 105 MiB"),
         ("objects = { count = 0 }", 6, "objects.count must be above 0"),
-        ("objects = { popularity = 'uniform' }", 6, "this one reads nothing"),
+        ("objects = { popularity = 'uniform' }", 6, "applies only to phases that read"),
         ("objects = { popularity = 'zipf' }", 6, "must be uniform, sequential, zipfian, latest or hotspot"),
         ("objects = { popularity = { zipfian = 0.0 } }", 6, "must be above 0 and at most 10"),
         (
@@ -98,14 +102,14 @@ fn errors_name_the_line_and_the_fix() {
         ("objects = { naming = 'uuid' }", 6, "must be sequential or hex"),
         ("objects = { naming = { template = 'a' } }", 6, "{index} exactly once"),
         ("objects = { naming = { template = '{prefix}/{index}' } }", 6, "prefixes = 16"),
-        ("objects = { dataset = 's3://b/x' }", 5, "objects.dataset is only read; drop put"),
+        ("objects = { dataset = 's3://b/x' }", 5, "are read-only; remove put and delete"),
         ("verify = 'maybe'", 6, "must be on, off or readback"),
         ("objects = { size = '1 GiB', parts_in_flight = 4 }", 6, "add objects.part_size"),
         ("objects = { size = '1 GiB', part_size = '8 MiB', parts_in_flight = 0 }", 6, "between 1 and 256"),
         ("objects = { checksum = 'crc16' }", 6, "crc32c"),
         ("objects = { file = '/no/such/file' }", 6, "/no/such/file"),
-        ("objects = { file = '/' }", 6, "not a file"),
-        ("cooldown = '1s'\nrate = '5/s'", 6, "belongs to a closed loop"),
+        ("objects = { file = '/' }", 6, "not a regular file"),
+        ("cooldown = '1s'\nrate = '5/s'", 6, "applies only to a closed loop"),
         ("sweep = { part_size = [], parts_in_flight = [1] }", 6, "a sweep needs values"),
         ("sweep = { part_size = ['8 MiB'], parts_in_flight = [1] }", 3, "add stop_after"),
         ("role = 'main'", 6, "prepare, warmup or measure"),
@@ -114,7 +118,7 @@ fn errors_name_the_line_and_the_fix() {
         (
             "operations = { get = 1 }\nobjects = { dataset = 'd', size = '1 KiB' }",
             6,
-            "belongs to phases that write",
+            "applies only to phases that put or delete objects",
         ),
         ("retries = -1", 6, "a whole number, 0 or more"),
     ] {
@@ -175,7 +179,7 @@ fn set_changes_any_value_and_errors_name_it() {
             "phase.p.objects.size=big",
             "--set phase.p.objects.size=big: phase 'p': objects.size: 'big' is not a size",
         ),
-        ("phase.q.rate=5/s", "there is no phase 'q'; there are p"),
+        ("phase.q.rate=5/s", "there is no phase 'q'; the phases are p"),
         ("phase.p.colour=red", "--set phase.p.colour=red: unknown field `colour`"),
         ("seed=abc", "--set seed=abc: invalid type"),
         ("seed", "is not path=value"),
@@ -183,15 +187,15 @@ fn set_changes_any_value_and_errors_name_it() {
         let message = with(&[set]).unwrap_err().to_string();
         assert!(message.contains(expected), "{set} -> {message}");
     }
-    // What --set did not touch is still the file's.
+    // An error in a value that no --set changed names the line of the file.
     let broken =
         parse("e.toml", &text.replace("count=5", "count=0"), &["seed=1".into()]).unwrap_err().to_string();
     assert!(broken.starts_with("e.toml:5:"), "{broken}");
 }
 
-/// Every distribution and every way of naming survives the way to a run directory and back.
+/// Every distribution and every naming scheme survives the conversion to the file in a run directory and back.
 #[test]
-fn everything_that_can_be_written_resolves_to_itself() {
+fn every_kind_of_field_survives_a_round_trip() {
     for (objects, popularity) in [
         ("size = { uniform = ['1 KiB', '3 KiB'] }", "'sequential'"),
         ("size = { lognormal = { median = '10 KiB', sigma = 0.7, max = '1 MiB' } }", "{ zipfian = 1.2 }"),
@@ -215,7 +219,7 @@ fn everything_that_can_be_written_resolves_to_itself() {
     assert_eq!(experiment, parse("f", &to_toml(&experiment), &[]).unwrap());
 }
 
-/// The plan of ten million operations with drawn sizes is there in less than a second; see `make bench` for the figure.
+/// Resolving a plan of ten million operations with random sizes takes less than a second; `make bench` measures it.
 #[test]
 fn a_large_plan_needs_no_list_of_operations() {
     let text = "name='x'\n[[phase]]\nname='o'\nrole='prepare'\noperations={put=1}\n\

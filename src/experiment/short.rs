@@ -1,4 +1,4 @@
-//! The experiments behind `plimsoll run get|put|mixed|head|list|delete`: a file of two or three phases, written for you.
+//! Experiments behind `plimsoll run get|put|mixed|head|list|delete`: generated files of one to three phases.
 
 use std::collections::BTreeMap;
 
@@ -6,58 +6,58 @@ use crate::units::parse_duration;
 
 use super::spec::{ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, RateSpec, SizeSpec};
 
-/// The short forms.
+/// Names of the short forms.
 pub const FORMS: [&str; 6] = ["get", "put", "mixed", "head", "list", "delete"];
 
-/// What the options of a short form say.
+/// Options of a short form. `None` selects the default, unless the field says otherwise.
 #[derive(Debug, Clone, Default)]
 pub struct Short {
-    /// One of [`FORMS`].
+    /// Name of the form: one of [`FORMS`].
     pub form: String,
-    /// `--size`.
+    /// Size of the objects (`--size`).
     pub size: String,
-    /// `--objects`.
+    /// Number of objects (`--objects`).
     pub objects: u64,
-    /// `--concurrency`.
+    /// Operations in flight of a closed loop (`--concurrency`).
     pub concurrency: Option<u64>,
-    /// `--rate`.
+    /// Rate of an open loop (`--rate`); `None` for a closed loop.
     pub rate: Option<String>,
-    /// `--arrival`.
+    /// Distribution of the intended start times of an open loop (`--arrival`).
     pub arrival: Option<String>,
-    /// `--in-flight`.
+    /// Maximum number of operations in flight of an open loop (`--in-flight`).
     pub in_flight: Option<u64>,
-    /// `--duration`.
+    /// Length of the measured phase (`--duration`).
     pub duration: Option<String>,
-    /// `--operations`.
+    /// Number of operations after which the measured phase ends (`--operations`).
     pub operations: Option<u64>,
-    /// `--warmup`.
+    /// Length of the warm-up (`--warmup`); `None` or zero for no warm-up.
     pub warmup: Option<String>,
-    /// `--verify`.
+    /// Verification of content (`--verify`).
     pub verify: Option<String>,
-    /// `--timeout`.
+    /// Deadline of an operation (`--timeout`).
     pub timeout: Option<String>,
-    /// `--retries`.
+    /// Maximum number of retries of a request (`--retries`).
     pub retries: Option<u32>,
-    /// `--keys`.
+    /// File with the keys to read (`--keys`); `None` if the form does not read named keys.
     pub keys: Option<String>,
-    /// Whether the stores hold objects already and take no others.
+    /// True if the stores contain objects and accept no new ones, so that the form has no prepare phase.
     pub read_only: bool,
-    /// `--part-size`.
+    /// Part size of multipart uploads (`--part-size`).
     pub part_size: Option<String>,
-    /// `--parts-in-flight`.
+    /// Number of parts of one object in flight (`--parts-in-flight`).
     pub parts_in_flight: Option<u64>,
-    /// `--checksum`.
+    /// Checksum sent with uploads (`--checksum`).
     pub checksum: Option<String>,
-    /// `--file`.
+    /// File that is the content of every object (`--file`); `None` for generated content.
     pub file: Option<String>,
-    /// `--cooldown`.
+    /// Pause after each operation of a closed loop (`--cooldown`).
     pub cooldown: Option<String>,
-    /// `--seed`.
+    /// Seed for all random choices (`--seed`).
     pub seed: u64,
 }
 
 impl Short {
-    /// The mix of the form; `mixed` is warp's.
+    /// Returns the operation weights of the form; `mixed` uses those of warp.
     fn mix(&self) -> BTreeMap<String, u32> {
         let pairs: &[(&str, u32)] = match self.form.as_str() {
             "mixed" => &[("get", 45), ("head", 30), ("put", 15), ("delete", 10)],
@@ -70,7 +70,7 @@ impl Short {
         pairs.iter().map(|(name, weight)| ((*name).to_string(), *weight)).collect()
     }
 
-    /// What is written, and how.
+    /// Returns the settings of the objects to write.
     fn written_objects(&self) -> ObjectsSpec {
         ObjectsSpec {
             size: self.file.is_none().then(|| SizeSpec::Fixed(self.size.clone())),
@@ -82,7 +82,7 @@ impl Short {
         }
     }
 
-    /// Writes the experiment.
+    /// Builds the experiment.
     pub fn to_written(&self) -> ExperimentSpec {
         let reads = !matches!(self.form.as_str(), "put" | "delete");
         let there = self.keys.is_some() || self.read_only;
@@ -98,7 +98,7 @@ impl Short {
                 ..PhaseSpec::default()
             });
         }
-        // What only reads takes its objects as they were prepared.
+        // Forms that only read use the objects as the prepare phase wrote them.
         let writes = matches!(self.form.as_str(), "put" | "delete" | "mixed");
         let measure = PhaseSpec {
             name: self.form.clone(),
@@ -122,7 +122,7 @@ impl Short {
             cooldown: self.cooldown.clone(),
             ..PhaseSpec::default()
         };
-        // Deletes use their objects up, so writing those is all the warm-up there is.
+        // The delete form has no warm-up phase, because a warm-up would delete the objects.
         let no_warmup = self.warmup.as_deref().is_none_or(|w| parse_duration(w) == Ok(0));
         if self.form != "delete" && !no_warmup {
             phases.push(PhaseSpec {
@@ -152,9 +152,9 @@ mod tests {
     use crate::experiment::resolve::{parse, resolve};
     use crate::experiment::to_toml::to_toml;
 
-    /// `--warmup 0ms` was refused as a phase of no length.
+    /// Regression test: `--warmup 0ms` was rejected as a phase without length.
     #[test]
-    fn a_warm_up_of_nothing_is_none_in_any_unit() {
+    fn a_warm_up_of_zero_length_is_omitted_in_any_unit() {
         for (warmup, phases) in [("0", 2), ("0s", 2), ("0ms", 2), ("0.0s", 2), ("1ms", 3)] {
             let short = Short {
                 form: "get".into(),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_resolves_and_repeats() {
+    fn every_form_resolves_and_survives_a_round_trip() {
         for form in FORMS {
             let short = Short {
                 form: form.into(),

@@ -1,5 +1,5 @@
-//! The experiment file as written: every field optional that has a default, nothing interpreted. Its JSON schema is
-//! `schema/experiment.schema.json`.
+//! The experiment file as written: fields with a default are optional, and values are not interpreted yet. Its JSON
+//! schema is `schema/experiment.schema.json`.
 
 use std::collections::BTreeMap;
 
@@ -8,231 +8,241 @@ use serde::{Deserialize, Serialize};
 
 pub use super::field_specs::{ConcurrencySpec, NamingSpec, PopularitySpec, RateSpec, SizeSpec};
 
-/// The file.
+/// An experiment file: the stores, the order of execution and the phases.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExperimentSpec {
     /// Name of the experiment.
     pub name: String,
-    /// What it is good for.
+    /// Purpose of the experiment, as free text.
     #[serde(default)]
     pub description: String,
-    /// Seed of everything random.
+    /// Seed for all random choices (default: 42). Runs with the same seed perform the same sequence of operations.
     #[serde(default = "default_seed")]
     pub seed: u64,
-    /// Stores to run on, by URL or name; `--store` replaces them.
+    /// Stores to run on, as URLs or names. `--store` replaces this list.
     #[serde(default)]
     pub stores: Vec<String>,
-    /// Stores by name, as in `plimsoll.toml`; a table here comes before one there.
+    /// Named stores, as in `plimsoll.toml`. A table here takes precedence over one of the same name there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub store: BTreeMap<String, NamedStore>,
-    /// How often warm-up and measured phases are gone through (1).
+    /// Number of passes through the warm-up and measured phases (default: 1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeats: Option<u32>,
-    /// Order of several stores: `interleaved` (the default) or `sequential`.
+    /// Order of several stores: `interleaved` (default) runs them in turns, block by block; `sequential` runs one
+    /// store after another.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
-    /// Longest block of interleaving (10s).
+    /// Maximum length of a block when stores are interleaved (default: `10s`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub block: Option<String>,
-    /// Unrecorded warm-up after a change of store (1s).
+    /// Length of the unrecorded warm-up after each change of store (default: `1s`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rewarm: Option<String>,
-    /// Phases in order.
+    /// Phases, in the order in which they run.
     #[serde(default)]
     pub phase: Vec<PhaseSpec>,
 }
 
-/// A `[store.NAME]` table. It names variables of the environment; it never holds a credential.
+/// A `[store.NAME]` table. It names the environment variables that contain the credentials, never the credentials.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamedStore {
-    /// URL.
+    /// URL of the store.
     pub url: String,
-    /// Variable that holds the access key.
+    /// Name of the environment variable that contains the access key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_key_env: Option<String>,
-    /// Variable that holds the secret key.
+    /// Name of the environment variable that contains the secret key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret_key_env: Option<String>,
-    /// Variable that holds the session token.
+    /// Name of the environment variable that contains the session token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_token_env: Option<String>,
 }
 
-/// Seed where none is written.
+/// Seed of an experiment that does not set one.
 pub const DEFAULT_SEED: u64 = 42;
 
 fn default_seed() -> u64 {
     DEFAULT_SEED
 }
 
-/// One phase.
+/// A phase: one workload under one load.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PhaseSpec {
-    /// Unique name.
+    /// Name of the phase, unique in the file: 1 to 64 letters, digits, `-`, `_` or `.`.
     pub name: String,
-    /// `prepare`, `warmup` or `measure` (the default).
+    /// Role of the phase: `prepare` writes objects for later phases, `warmup` is recorded but not reported, `measure`
+    /// (default) is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Weights by operation: `{ get = 45, put = 15 }`.
+    /// Weight of each operation, such as `{ get = 45, put = 15 }`.
     pub operations: BTreeMap<String, u32>,
-    /// Objects it works on.
+    /// Objects that the phase reads, writes or deletes.
     #[serde(default)]
     pub objects: ObjectsSpec,
-    /// Closed loop: operations in flight (16), or how they rise.
+    /// Closed loop: number of operations in flight (default: 16), or a ramp.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub concurrency: Option<ConcurrencySpec>,
-    /// Open loop: intended operations per second, `500/s`, or how they rise.
+    /// Open loop: intended rate of operations, such as `500/s`, or a ramp.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateSpec>,
-    /// Open loop: `constant` (the default) or `poisson`.
+    /// Open loop: distribution of the intended start times, `constant` (default) or `poisson`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub arrival: Option<String>,
-    /// Open loop: most operations in flight (1024).
+    /// Open loop: maximum number of operations in flight (default: 1024).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u64>,
-    /// Length of the phase (30s, unless `stop_after` is given).
+    /// Length of the phase. Default: `30s`, or unlimited if `stop_after` is set or the phase is a prepare phase.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration: Option<String>,
-    /// Ends the phase after so many operations.
+    /// Number of operations after which the phase ends. Default: unlimited; in prepare phases, the number of objects.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stop_after: Option<u64>,
-    /// Deadline of one operation (60s).
+    /// Deadline of one operation, or of each request of a multipart upload (default: `60s`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<String>,
-    /// How long unanswered operations are waited for at the end (10s).
+    /// Maximum time to wait for unanswered operations at the end of the phase (default: `10s`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<String>,
-    /// Further attempts after throttling, server errors and broken connections (0; 5 in prepare phases).
+    /// Maximum number of retries of a request after throttling, a server error or a broken connection (default: 0;
+    /// 5 in prepare phases).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
-    /// `on` (the default) compares what is read byte for byte, `off` by length; `readback` also reads back all that is put.
+    /// Verification of content: `on` (default) compares the bytes that are read, `off` checks only their length,
+    /// `readback` also reads back every object that the phase writes, outside the measured time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
-    /// Runs the phase at every combination of these part sizes and numbers of parts in flight.
+    /// Sweep: the phase runs once for every combination of these part sizes and numbers of parts in flight.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweep: Option<SweepSpec>,
-    /// The sweep that the phase is a point of; written by Plimsoll into resolved experiments.
+    /// Name of the sweep to which the phase belongs. Plimsoll writes this field into resolved experiments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweep_of: Option<String>,
-    /// Closed loop: pause after each operation (none).
+    /// Closed loop: pause after each operation (default: none).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cooldown: Option<String>,
 }
 
-/// Records as YCSB names them.
+/// YCSB records: the objects of a table that is kept from run to run.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RecordsSpec {
-    /// What their keys begin with, after the store's own prefix: `usertable/`.
+    /// Name of the table, ending in `/`, such as `usertable/`. The keys of its records begin with
+    /// `plimsoll/records-<table>/` after the store's prefix.
     pub at: String,
-    /// Records that are there, or are to be written.
+    /// Number of records that the phase works on or writes.
     pub count: u64,
-    /// Number of the first (0).
+    /// Number of the first record (default: 0).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<u64>,
-    /// What their names begin with (user).
+    /// Prefix of the record names (default: `user`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// `hashed` (the default), `hashed-go` or `ordered`.
+    /// Form of the numbers in record names: `hashed` as in YCSB (default), `hashed-go` as in go-ycsb, or `ordered`
+    /// (not hashed).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub order: Option<String>,
-    /// Least digits of their numbers (1).
+    /// Minimum number of digits in a record name; shorter numbers are padded with zeros (default: 1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub digits: Option<u64>,
-    /// How they are written, where they are no plain bytes.
+    /// Encoding of the records (default: plain bytes).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub encoding: Option<EncodingSpec>,
 }
 
-/// A msgpack map of fields, as go-ycsb writes records.
+/// Encoding of a record as a msgpack map of fields, as go-ycsb writes it.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EncodingSpec {
-    /// Fields of a record.
+    /// Number of fields in a record.
     pub fields: u32,
-    /// Bytes of a field.
+    /// Length of a field, in bytes.
     pub length: u32,
-    /// Whether an update writes all fields, or one and loses the others.
+    /// True if an update writes all fields; false if it writes one field, which removes the others from the record.
     pub writes_all: bool,
 }
 
-/// How many objects a scan reads.
+/// Number of objects that a `scan` reads: a random number from `min` to `max`.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ScanSpec {
-    /// Least (1).
+    /// Minimum number of objects (default: 1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub min: Option<u64>,
-    /// Most, at most 1000.
+    /// Maximum number of objects; must not exceed 1000.
     pub max: u64,
-    /// Exponent of a zipfian distribution of lengths (all alike).
+    /// Exponent of a zipfian distribution that favours short scans (default: all lengths are equally likely).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub theta: Option<f64>,
 }
 
-/// The points of a sweep.
+/// The values of a sweep, which runs every combination of them.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SweepSpec {
-    /// Part sizes: `["8 MiB", "64 MiB"]`.
+    /// Part sizes, such as `["8 MiB", "64 MiB"]`.
     pub part_size: Vec<String>,
-    /// Numbers of parts in flight: `[1, 8]`.
+    /// Numbers of parts in flight, such as `[1, 8]`.
     pub parts_in_flight: Vec<u64>,
 }
 
-/// The objects of a phase.
+/// The objects that a phase reads, writes or deletes.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ObjectsSpec {
-    /// The prepare phase that wrote what this one reads.
+    /// Name of the earlier prepare phase whose objects this phase reads. A measured phase that puts each of its
+    /// objects once is also allowed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Objects that were there before, only read: `s3://bucket/prefix`, or a prefix in each store's own bucket.
+    /// Existing objects, which are only read: `s3://bucket/prefix`, or a prefix in each store's own bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dataset: Option<String>,
-    /// Records under a prefix of their own that are kept from run to run: read, rewritten, added to.
+    /// YCSB records, which are kept from run to run. Operations can read, overwrite and add records.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub records: Option<RecordsSpec>,
-    /// How many objects a `scan` reads (1 to 100).
+    /// Number of objects that a `scan` reads (default: 1 to 100).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub scan: Option<ScanSpec>,
-    /// A file that names the keys to read, one a line, a size behind it where that is to be checked: for what has no listings.
+    /// Path of a file with the keys to read, for stores that cannot list: one key per line, optionally followed by
+    /// a tab and the size in bytes, which is then checked.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keys: Option<String>,
-    /// Objects to write, round and round (1000, or as many as `from` has); with `dataset` the most to read (100000).
+    /// Number of objects to write, repeatedly and in order (default: 1000, or the number of objects of `from`). With
+    /// `dataset` or `keys`: maximum number of objects to read (default: 100000).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u64>,
-    /// Size of what is written (1 KiB, or as in `from`).
+    /// Size of the objects to write (default: 1 KiB, or the size of the objects of `from`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<SizeSpec>,
-    /// Writes objects larger than this in parts of this size, by multipart upload (at least 5 MiB).
+    /// Part size, at least 5 MiB. Larger objects are written by multipart upload in parts of this size. Default: one
+    /// request per object.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part_size: Option<String>,
-    /// Parts of one object on their way at once (1).
+    /// Number of parts of one object in flight at the same time (default: 1).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parts_in_flight: Option<u64>,
-    /// Checksum that uploads bear: `auto` (the cheapest that the store keeps of a whole object), `md5`, `crc32`, `crc32c`, `crc64nvme`,
-    /// `sha1`, `sha256` (the store's own setting).
+    /// Checksum sent with uploads: `auto` (the cheapest one that the store keeps for a whole object), `md5`, `crc32`,
+    /// `crc32c`, `crc64nvme`, `sha1` or `sha256`. Default: the setting of the store.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checksum: Option<String>,
-    /// A file that is the content of every object written; its length is their size.
+    /// Path of a file that is the content of every object to write; its length replaces `size`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
-    /// Bytes of a `get_range`.
+    /// Number of bytes that a `get_range` reads, such as `1 MiB`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub range: Option<String>,
-    /// How often the objects that are read come up (`uniform`).
+    /// Distribution of reads over the objects (default: `uniform`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub popularity: Option<PopularitySpec>,
-    /// What keys look like (`sequential`).
+    /// Naming scheme of the keys to write (default: `sequential`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub naming: Option<NamingSpec>,
 }
 
-/// The JSON schema of an experiment file, as published in `schema/experiment.schema.json`.
+/// Returns the JSON schema of an experiment file, as published in `schema/experiment.schema.json`.
 pub fn schema() -> String {
     let mut text = serde_json::to_string_pretty(&schemars::schema_for!(ExperimentSpec)).unwrap_or_default();
     text.push('\n');

@@ -1,16 +1,18 @@
-//! A sweep: one phase written once and run at every combination of part size and parts in flight.
+//! A sweep: one phase, written once, that runs at every combination of part size and parts in flight.
 
 use super::Problem;
 use super::spec::{PhaseSpec, SweepSpec};
 use crate::units::{format_size, parse_size};
 
-/// Most points of a sweep.
+/// Maximum number of points in a sweep.
 const MOST_POINTS: usize = 200;
 
-/// The phases of a file, those with a sweep replaced by one per point: `upload-8MiB-x4`.
+/// Returns the phases of a file, with each phase that has a sweep replaced by one phase per point, such as
+/// `upload-8MiB-x4`.
 ///
 /// # Errors
-/// What is wrong with a sweep.
+/// If a sweep has no values, too many points or an invalid part size, if its phase has no `stop_after`, or if
+/// `objects` also sets `part_size` or `parts_in_flight`.
 pub fn expand(phases: &[PhaseSpec]) -> Result<Vec<PhaseSpec>, Problem> {
     let mut out = Vec::new();
     for phase in phases {
@@ -33,15 +35,18 @@ fn points(phase: &PhaseSpec, sweep: &SweepSpec) -> Result<Vec<PhaseSpec>, Proble
         return Err(problem("sweep", text.into()));
     }
     if phase.objects.part_size.is_some() || phase.objects.parts_in_flight.is_some() {
-        let text = "part_size and parts_in_flight come from the sweep; take them out of objects";
+        let text = "the sweep sets part_size and parts_in_flight; remove them from objects";
         return Err(problem("objects", text.into()));
     }
     if phase.stop_after.is_none() {
-        let text = "a sweep uploads so often at each point: add stop_after = 3";
+        let text = "a sweep needs a number of operations per point; add stop_after = 3";
         return Err(problem("stop_after", text.into()));
     }
     if sweep.part_size.len() * sweep.parts_in_flight.len() > MOST_POINTS {
-        return Err(problem("sweep", format!("a sweep has at most {MOST_POINTS} points; name fewer values")));
+        return Err(problem(
+            "sweep",
+            format!("the sweep has more than {MOST_POINTS} points; use fewer values"),
+        ));
     }
     let mut out = Vec::new();
     for part_size in &sweep.part_size {

@@ -1,4 +1,5 @@
-//! The way back: a resolved experiment as TOML that resolves to itself. It is what a run directory keeps, and what `--dry-run` shows.
+//! Conversion of a resolved experiment to TOML that resolves to the same experiment. Run directories contain this
+//! form, and `--dry-run` prints it.
 
 use super::Experiment;
 use super::field_specs::{
@@ -16,7 +17,7 @@ use crate::workload::popularity::Popularity;
 use crate::workload::size::Size;
 use crate::workload::{OperationKind, Workload};
 
-/// The experiment with everything written out.
+/// Returns the experiment as TOML, with every default written out.
 pub fn to_toml(experiment: &Experiment) -> String {
     let written = ExperimentSpec {
         name: experiment.name.clone(),
@@ -30,7 +31,7 @@ pub fn to_toml(experiment: &Experiment) -> String {
         rewarm: Some(format_duration(experiment.rewarm_ns)),
         phase: experiment.phases.iter().map(|p| phase(p, experiment.repeats)).collect(),
     };
-    toml::to_string(&written).unwrap_or_else(|e| format!("# could not be written: {e}\n"))
+    toml::to_string(&written).unwrap_or_else(|e| format!("# cannot convert the experiment to TOML: {e}\n"))
 }
 
 fn phase(p: &Phase, repeats: u32) -> PhaseSpec {

@@ -1,5 +1,6 @@
-//! Logs of other tools as runs of ours: every request of theirs goes through our recorder, so that windows, percentiles and throughput
-//! follow our law of measurement. What a closed loop never measured, no import can bring back: coordinated omission stays.
+//! Import of logs from other tools. Plimsoll's recorder processes every logged request, so windows, percentiles and
+//! throughput follow Plimsoll's law of measurement. An import cannot remove the coordinated omission of a closed
+//! loop, because the tool never measured the missing waiting times.
 
 use std::path::Path;
 
@@ -20,29 +21,29 @@ pub mod r2_bench;
 mod unit;
 pub mod warp;
 
-/// Why a log could not be imported.
+/// An error in importing a log.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
     /// The file cannot be read.
     #[error("{file}: {reason}")]
     Unreadable {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// Why.
+        /// Cause of the error.
         reason: String,
     },
-    /// A line or row is not what the tool writes.
+    /// A line or row does not have the format of the tool.
     #[error("{file}:{line}: {reason}")]
     At {
-        /// The file.
+        /// Path of the file.
         file: String,
-        /// Line or row, from 1.
+        /// Number of the line or row, from 1.
         line: u64,
-        /// What is wrong.
+        /// Description of the error.
         reason: String,
     },
-    /// Nothing to import.
-    #[error("{0}: there is no operation in it that Plimsoll knows (GET, PUT, HEAD, LIST, DELETE)")]
+    /// The log contains nothing to import.
+    #[error("{0}: the log contains no operation that Plimsoll supports (GET, PUT, HEAD, LIST, DELETE)")]
     Empty(String),
 }
 
@@ -56,54 +57,54 @@ impl ImportError {
     }
 }
 
-/// One request of another tool. Times in nanoseconds since the log's origin.
+/// One request of another tool. Times are in nanoseconds since the log's origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Record {
-    /// Place of its phase in [`Log::phases`].
+    /// Index of the phase in [`Log::phases`].
     pub phase: u16,
-    /// What it was.
+    /// Kind of the operation.
     pub kind: OperationKind,
-    /// Place of its error in [`Log::errors`], when it failed.
+    /// Index of the error in [`Log::errors`]; `None` if the request succeeded.
     pub error: Option<u16>,
-    /// Start.
+    /// Start of the request.
     pub start_ns: u64,
-    /// First byte of the answer; 0 where the tool did not note it.
+    /// Arrival of the first byte of the response; 0 if the tool did not log it.
     pub first_byte_ns: u64,
-    /// End.
+    /// End of the request.
     pub end_ns: u64,
-    /// Object bytes.
+    /// Number of object bytes transferred.
     pub bytes: u64,
-    /// Requests that the tool made again after a failure.
+    /// Number of retries that the tool made after failures.
     pub retries: u32,
 }
 
-/// A log, read.
+/// A log that has been read.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Log {
-    /// Which tool and file, and what to keep in mind.
+    /// Tool and file, with caveats for the reader.
     pub origin: String,
-    /// What was measured, as far as the log tells.
+    /// Store that was measured, as far as the log identifies it.
     pub store: String,
     /// Unix time of the log's origin, in seconds.
     pub origin_unix_s: f64,
-    /// Names of the phases in order of time.
+    /// Names of the phases, in order of time.
     pub phases: Vec<String>,
-    /// Classes of errors.
+    /// Error classes, without duplicates.
     pub errors: Vec<String>,
-    /// Requests by start.
+    /// Requests, sorted by start.
     pub records: Vec<Record>,
-    /// Rows that were left out, and why.
+    /// Rows that were left out: name of the unsupported operation and number of rows.
     pub left_out: Vec<(String, u64)>,
-    /// What a reader of the figures must know: units that were found, rows that contradict themselves.
+    /// Notes for the reader of the figures, such as the units that were found and the number of inconsistent rows.
     pub notes: Vec<String>,
 }
 
-/// Rows whose latency may differ by this much from end - start, in milliseconds; beyond, by [`LATENCY_SHARE`].
+/// Allowed difference between latency and end - start, in milliseconds; [`LATENCY_SHARE`] applies if it allows more.
 const LATENCY_MS: f64 = 1.0;
-/// Share of end - start by which a latency may differ from it.
+/// Allowed difference between latency and end - start, as a share of end - start.
 const LATENCY_SHARE: f64 = 0.01;
 
-/// Counts rows whose own latency disagrees with their times.
+/// Counter of rows whose latency disagrees with their start and end times.
 #[derive(Debug, Default)]
 struct Disagreements {
     rows: u64,
@@ -111,37 +112,37 @@ struct Disagreements {
 }
 
 impl Disagreements {
-    /// Adds a row.
+    /// Adds a row with its latency and the difference between its end and start.
     fn add(&mut self, latency_ms: f64, between_ms: f64) {
         self.rows += 1;
         let allowed = LATENCY_MS.max(LATENCY_SHARE * between_ms);
         self.differ += u64::from((latency_ms - between_ms).abs() > allowed);
     }
 
-    /// Returns the note on them; `latency`, `start` and `end` are the names of the columns.
+    /// Returns a note on these rows; `None` if there are none. `latency`, `start` and `end` are column names.
     fn note(&self, latency: &str, start: &str, end: &str) -> Option<String> {
         (self.differ > 0).then(|| {
             format!(
-                "{} of {} rows: {latency} differs from {end} - {start} by more than 1 ms and 1%; the times count",
+                "{} of {} rows: {latency} differs from {end} - {start} by more than 1 ms and 1%; Plimsoll uses the times",
                 self.differ, self.rows
             )
         })
     }
 }
 
-/// A log as windows and seconds.
+/// An imported log: phase runs with their windows and seconds.
 pub struct Imported {
-    /// One phase run per phase.
+    /// Phase runs, one per phase of the log.
     pub phase_runs: Vec<PhaseRun>,
-    /// The sums of each.
+    /// Window state of each phase run.
     pub states: Vec<WindowState>,
-    /// Sums by second of the end, phase run and kind.
+    /// Tallies by second of the end, phase run and kind.
     pub seconds: Vec<(u64, usize, OperationKind, Tally)>,
-    /// Every operation.
+    /// All operations of the log.
     pub operations: Vec<Logged>,
 }
 
-/// `ramp_3` is step 2 of the phase `ramp`.
+/// Splits the name of a phase into phase and step: `ramp_3` is step 2 of the phase `ramp`.
 fn step_of(name: &str) -> (String, Option<u32>) {
     match name.rsplit_once('_').map(|(phase, n)| (phase, n.parse::<u32>())) {
         Some((phase, Ok(n))) if n > 0 => (phase.to_string(), Some(n - 1)),
@@ -149,7 +150,8 @@ fn step_of(name: &str) -> (String, Option<u32>) {
     }
 }
 
-/// Phases by start: each lasts from its first start to the next phase's first start, the last one to the last end.
+/// Returns the window of each phase: from its first start to the first start of the next phase. The last window
+/// extends to the last end.
 fn edges(log: &Log) -> Vec<Edges> {
     let first =
         |phase: usize| log.records.iter().filter(|r| usize::from(r.phase) == phase).map(|r| r.start_ns).min();
@@ -163,7 +165,7 @@ fn edges(log: &Log) -> Vec<Edges> {
         .collect()
 }
 
-/// Most requests of a phase that were under way at once.
+/// Returns the maximum number of requests of a phase in flight at the same time, at least 1.
 fn most_in_flight(records: &[Record], phase: usize) -> usize {
     let own = records.iter().filter(|r| usize::from(r.phase) == phase);
     let mut events: Vec<(u64, i64)> = own.flat_map(|r| [(r.start_ns, 1), (r.end_ns, -1)]).collect();
@@ -188,7 +190,7 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
     let workload = Workload {
         seed: 0,
         phase: name.clone(),
-        mix: mix.unwrap_or_else(|_| unreachable!("one get is a mix")),
+        mix: mix.unwrap_or_else(|_| unreachable!("a mix of one get is valid")),
         read: None,
         written: Dataset::new(&name, 0, 1, Size::Fixed(0)),
         spare: None,
@@ -216,7 +218,7 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
     PhaseRun { phase, store: 0, number, repeat: 0, block: 0, step, recorded: true }
 }
 
-/// Puts a log through the recorder.
+/// Replays a log through the recorder.
 pub fn replay(log: &Log) -> Imported {
     let edges = edges(log);
     let mut recorder = WorkerRecorder::new(0, edges.clone(), true);
@@ -225,7 +227,7 @@ pub fn replay(log: &Log) -> Imported {
         .map(|e| WindowState { edges: Some(*e), finished: true, ..WindowState::default() })
         .collect();
     let mut seconds = Vec::new();
-    // Starts and ends in order of time; an end before a start of the same instant, as in a closed loop.
+    // Starts and ends in order of time. At the same instant, ends come before starts, as in a closed loop.
     let starts = log.records.iter().enumerate().map(|(i, r)| (r.start_ns, true, i));
     let ends = log.records.iter().enumerate().map(|(i, r)| (r.end_ns, false, i));
     let mut events: Vec<(u64, bool, usize)> = starts.chain(ends).collect();
@@ -263,7 +265,7 @@ pub fn replay(log: &Log) -> Imported {
 
 fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u64) {
     let class = record.error.map(|e| ErrorClass::Answered(log.errors[usize::from(e)].clone()));
-    // Where the first byte is not known, the transfer is taken to fill the whole operation.
+    // If the first byte is not known, the transfer is assumed to last for the whole operation.
     let body_first = if record.first_byte_ns > 0 { record.first_byte_ns } else { record.start_ns };
     let timings = Timings {
         start_ns: record.start_ns,
@@ -292,7 +294,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn phases_go_by_start_and_bytes_by_time() {
+    fn requests_belong_to_phases_by_start_and_bytes_by_time() {
         const S: u64 = 1_000_000_000;
         let record = |phase, start_s: u64, end_s: u64| Record {
             phase,
@@ -312,8 +314,8 @@ mod tests {
         let imported = replay(&log);
         let tally = |i: usize| &imported.states[i].tallies[&OperationKind::GetRange];
         assert_eq!((tally(0).operations, tally(1).operations), (2, 1));
-        assert_eq!((tally(0).attempts, tally(0).retries), (6, 4), "retries are kept");
-        // Of the request from 4 to 12 s, six of eight seconds lie before the edge at 10 s.
+        assert_eq!((tally(0).attempts, tally(0).retries), (6, 4), "retries are preserved");
+        // The request from 4 s to 12 s spends six of its eight seconds before the boundary at 10 s.
         assert!((tally(0).bytes - 1750.0).abs() < 1e-6 && (tally(1).bytes - 1250.0).abs() < 1e-6);
         assert_eq!(
             (imported.phase_runs[1].phase.name.as_str(), imported.phase_runs[1].step),

@@ -1,4 +1,5 @@
-//! R2-bench's per-request Parquet (both of its schemas), and the phase table as R2-bench computes it from them.
+//! Import of R2-bench's per-request Parquet file (both of its schemas), and the phase table as R2-bench computes it
+//! from that file.
 
 use std::fs::File;
 use std::path::Path;
@@ -16,24 +17,24 @@ use super::unit::Unit;
 use super::{Disagreements, ImportError, Log, Record};
 use crate::workload::OperationKind;
 
-/// One row of R2-bench's own table.
+/// One row of R2-bench's phase table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseRow {
-    /// Name of the phase, or `ALL`.
+    /// Name of the phase, or `ALL` for all phases.
     pub phase: String,
-    /// Last completion minus first completion, in seconds.
+    /// Time from the first to the last completion, in seconds.
     pub duration_s: f64,
-    /// Requests.
+    /// Number of requests.
     pub requests: u64,
-    /// Bytes of all of them / 2^30 (R2-bench writes GB).
+    /// Data of all requests, in GiB (R2-bench labels it GB).
     pub data_gib: f64,
-    /// All bytes * 8 / 10^6 / duration.
+    /// Throughput in Mbit/s: all bytes * 8 / 10^6 / duration.
     pub mbit_per_s: f64,
-    /// Requests / duration.
+    /// Requests per second: number of requests / duration.
     pub per_s: f64,
-    /// Mean of the tool's own latencies, in milliseconds.
+    /// Mean of the latencies that the tool logged, in milliseconds.
     pub latency_ms: f64,
-    /// Mean over requests of the number of threads that the tool noted.
+    /// Number of threads that the tool logged, averaged over the requests.
     pub concurrency: f64,
 }
 
@@ -73,15 +74,15 @@ impl Sums {
     }
 }
 
-/// The columns of a batch that matter.
+/// A batch of rows, with access to its columns by name.
 struct Columns<'a> {
     batch: &'a RecordBatch,
     file: &'a Path,
-    /// Number of the batch's first row in the file, from 1.
+    /// Number of the first row of the batch in the file, from 1.
     first: u64,
 }
 
-/// Names that the latency's column may have.
+/// Possible names of the latency column.
 const LATENCY: [&str; 5] = ["latency_ms", "latency_us", "latency_s", "latency_ns", "latency"];
 
 impl Columns<'_> {
@@ -89,7 +90,7 @@ impl Columns<'_> {
         ImportError::at(self.file, self.first + row as u64, reason)
     }
 
-    /// Returns a number, if the row has one; times of a timestamp type in seconds.
+    /// Returns a number, or `None` if the row does not have one. Values of a timestamp type are converted to seconds.
     fn real(&self, name: &str, row: usize) -> Result<Option<f64>, ImportError> {
         let Some(column) = self.batch.column_by_name(name).filter(|c| !c.is_null(row)) else {
             return Ok(None);
@@ -101,7 +102,7 @@ impl Columns<'_> {
 
     /// Returns a number that the row must have.
     fn need(&self, name: &str, row: usize) -> Result<f64, ImportError> {
-        let missing = || self.at(row, format!("no {name}; is it a log of R2-bench?"));
+        let missing = || self.at(row, format!("the row has no {name}; is it a log of R2-bench?"));
         self.real(name, row)?.ok_or_else(missing)
     }
 
@@ -123,9 +124,9 @@ impl Columns<'_> {
         plain.or_else(|| column.as_string_opt::<i64>().map(|c| c.value(row).to_string()))
     }
 
-    /// Returns the phase of a row, and its figures in the units of the log.
+    /// Returns the phase of a row and its figures, in the units of the log.
     fn row(&self, row: usize) -> Result<(String, Row), ImportError> {
-        let no_phase = || self.at(row, "no phase_id; is it a log of R2-bench?");
+        let no_phase = || self.at(row, "the row has no phase_id; is it a log of R2-bench?");
         let phase = self.text("phase_id", row).ok_or_else(no_phase)?;
         let column = self.latency_column();
         let latency = self.need(column, row)?;
@@ -164,7 +165,7 @@ impl Columns<'_> {
     }
 }
 
-/// Returns a value of a column as a number; timestamps in seconds.
+/// Returns a value of a column as a number, with timestamps in seconds; `None` if the column is not numeric.
 fn number(column: &dyn Array, row: usize) -> Option<f64> {
     macro_rules! of {
         ($($kind:ty => $scale:expr),+ $(,)?) => {
@@ -182,7 +183,7 @@ fn number(column: &dyn Array, row: usize) -> Option<f64> {
     None
 }
 
-/// One row in the log's own units.
+/// One row, in the units of the log.
 struct Row {
     phase: u16,
     began: Option<f64>,
@@ -196,21 +197,23 @@ struct Row {
     concurrency: f64,
 }
 
-/// The units of a log.
+/// Units of the times and latencies in a log.
 #[derive(Debug, Clone, Copy)]
 struct Units {
     time: Unit,
     latency: Unit,
 }
 
-/// Finds the units: of Unix times by their size; of latencies by end - start, or by Little's law for a log without starts.
+/// Determines the units of a log. The magnitude of Unix times gives their unit. The unit of latencies follows from
+/// end - start, or from Little's law if the log has no starts.
 fn units(rows: &[Row], column: &str) -> Units {
     let named = Unit::of_name(column).unwrap_or(Unit::Ms);
     let latest = rows.iter().map(|r| r.ended).fold(0.0, f64::max);
     let between =
         |scale: f64| rows.iter().filter_map(move |r| Some((r.latency, (r.ended - r.began?) * scale)));
     let time = Unit::of_unix(latest).unwrap_or_else(|| {
-        // Times that count from the log's beginning: the latency, by its name, says what they are.
+        // The times count from the beginning of the log, so the unit in the name of the latency column determines
+        // theirs.
         let inverse = between(1.0).map(|(latency, between)| (between, latency * named.seconds()));
         Unit::of_pairs(inverse, 3.0).unwrap_or(Unit::S)
     });
@@ -234,10 +237,10 @@ struct Request {
     retries: u32,
 }
 
-/// Reads a log, and the table as R2-bench prints it.
+/// Reads a log of R2-bench. Returns the log and the phase table as R2-bench prints it.
 ///
 /// # Errors
-/// When the file is not one of R2-bench's.
+/// Returns an [`ImportError`] if the file cannot be read, is not a log of R2-bench, or contains no rows.
 pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), ImportError> {
     let opened = File::open(file).map_err(|e| ImportError::unreadable(file, e))?;
     let reader = ParquetRecordBatchReaderBuilder::try_new(opened)
@@ -265,10 +268,13 @@ pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), ImportError> {
     }
     let units = units(&rows, column);
     if units.latency != Unit::of_name(column).unwrap_or(Unit::Ms) {
-        log.notes.push(format!("{column} is in {}, by the times beside it", units.latency.name()));
+        log.notes.push(format!(
+            "{column} is assumed to be in {}, to agree with the times in the log",
+            units.latency.name()
+        ));
     }
     if units.time != Unit::S {
-        log.notes.push(format!("times are in {}", units.time.name()));
+        log.notes.push(format!("the times in the log are in {}", units.time.name()));
     }
     let mut sums: Vec<Sums> = log.phases.iter().map(|_| Sums::default()).collect();
     let (mut all, mut disagree) = (Sums::default(), Disagreements::default());
@@ -302,7 +308,7 @@ pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), ImportError> {
     Ok((log, table))
 }
 
-/// Phases by their first completion, then all of them.
+/// Returns the rows of the phases, sorted by their first completion, followed by the row `ALL`.
 fn table(phases: &[String], sums: &[Sums], all: &Sums) -> Vec<PhaseRow> {
     let mut order: Vec<usize> = (0..phases.len()).collect();
     let first = |i: usize| sums[i].first.unwrap_or(f64::INFINITY);
@@ -312,7 +318,8 @@ fn table(phases: &[String], sums: &[Sums], all: &Sums) -> Vec<PhaseRow> {
     table
 }
 
-/// R2-bench's own codes: 0 for a broken connection, 408 for its own deadline.
+/// Returns the index of the error class for a status. R2-bench logs 0 for a broken connection and 408 for its own
+/// deadline.
 fn class(errors: &mut Vec<String>, status: u16) -> u16 {
     let name = match status {
         0 => "reset".to_string(),
@@ -343,7 +350,7 @@ fn finish(file: &Path, log: &mut Log, requests: Vec<Request>) {
         })
         .collect();
     log.records.sort_by_key(|r| r.start_ns);
-    // Phases in the order of their first starts.
+    // Sort the phases by their first starts.
     let mut order: Vec<u16> = Vec::new();
     for record in &log.records {
         if !order.contains(&record.phase) {
@@ -356,6 +363,6 @@ fn finish(file: &Path, log: &mut Log, requests: Vec<Request>) {
     log.origin_unix_s = origin;
     let name = file.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     log.origin = format!(
-        "R2-bench log {name}; a closed loop, so coordinated omission cannot be undone; requests in flight at its end were not logged"
+        "R2-bench log {name}; R2-bench runs a closed loop, so coordinated omission cannot be undone; it does not log requests in flight at the end"
     );
 }

@@ -1,23 +1,23 @@
-//! The units of a log's times, found from the times themselves: logs of one tool have seconds, milliseconds or microseconds in columns of
-//! the same name.
+//! Units of the times in a log, derived from the times themselves: logs of one tool contain seconds, milliseconds or
+//! microseconds in columns of the same name.
 
 /// A unit of time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unit {
-    /// Seconds.
+    /// Seconds, with the column suffix `_s`.
     S,
-    /// Milliseconds.
+    /// Milliseconds, with the column suffix `_ms`.
     Ms,
-    /// Microseconds.
+    /// Microseconds, with the column suffix `_us`.
     Us,
-    /// Nanoseconds.
+    /// Nanoseconds, with the column suffix `_ns`.
     Ns,
 }
 
 impl Unit {
     const ALL: [Unit; 4] = [Unit::S, Unit::Ms, Unit::Us, Unit::Ns];
 
-    /// Returns the seconds of one.
+    /// Returns the length of the unit, in seconds.
     pub fn seconds(self) -> f64 {
         match self {
             Unit::S => 1.0,
@@ -27,7 +27,7 @@ impl Unit {
         }
     }
 
-    /// Returns its name for messages.
+    /// Returns the name of the unit for messages.
     pub fn name(self) -> &'static str {
         match self {
             Unit::S => "seconds",
@@ -37,7 +37,7 @@ impl Unit {
         }
     }
 
-    /// Returns the unit that a column's name ends with: `latency_ms`.
+    /// Returns the unit at the end of a column's name, such as `latency_ms`; `None` if there is none.
     pub fn of_name(column: &str) -> Option<Unit> {
         let ending = column.rsplit_once('_')?.1;
         match ending {
@@ -49,7 +49,8 @@ impl Unit {
         }
     }
 
-    /// Returns the unit of Unix times of which `latest` is one: today is about 1.8e9 s. `None` for times that count from elsewhere.
+    /// Returns the unit of Unix times, given the latest of them; the current time is about 1.8e9 s. `None` if the
+    /// times count from another origin.
     pub fn of_unix(latest: f64) -> Option<Unit> {
         match latest {
             x if x < 1e9 => None,
@@ -60,8 +61,8 @@ impl Unit {
         }
     }
 
-    /// Returns the unit in which the figures of `pairs` equal what is beside them in seconds, by the median of their ratios; `None` when no unit
-    /// comes within a factor of `within`.
+    /// Returns the unit of the first figures in `pairs`, of which the second ones are the equivalents in seconds.
+    /// The unit follows from the median of the ratios; `None` if no unit is within a factor of `within`.
     pub fn of_pairs(pairs: impl Iterator<Item = (f64, f64)>, within: f64) -> Option<Unit> {
         let known = pairs.filter(|(figure, seconds)| *figure > 0.0 && *seconds > 0.0);
         let mut ratios: Vec<f64> = known.map(|(figure, seconds)| (seconds / figure).log10()).collect();
@@ -80,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_milliseconds_and_microseconds_are_told_apart() {
+    fn seconds_milliseconds_and_microseconds_are_distinguished() {
         for (latest, unit) in [
             (1.8e9, Some(Unit::S)),
             (1.8e12, Some(Unit::Ms)),
@@ -94,7 +95,7 @@ mod tests {
             let pairs = (1..100).map(|i| (f64::from(i) * 0.013 / unit.seconds(), f64::from(i) * 0.0131));
             assert_eq!(Unit::of_pairs(pairs, 3.0), Some(unit));
         }
-        assert_eq!(Unit::of_pairs([(1.0, 33.0)].into_iter(), 3.0), None, "nothing fits");
+        assert_eq!(Unit::of_pairs([(1.0, 33.0)].into_iter(), 3.0), None, "no unit fits");
         assert_eq!((Unit::of_name("latency_us"), Unit::of_name("latency")), (Some(Unit::Us), None));
     }
 }

@@ -1,4 +1,5 @@
-//! warp's operation log: tab-separated values with a header, compressed with Zstandard (`.csv.zst`) or plain (`.csv`).
+//! Import of warp's operation log: tab-separated values with a header, compressed with Zstandard (`.csv.zst`) or
+//! plain (`.csv`).
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -9,7 +10,7 @@ use ruzstd::decoding::StreamingDecoder;
 use super::{Disagreements, ImportError, Log, Record};
 use crate::workload::OperationKind;
 
-/// The operation behind warp's name for it.
+/// Returns the operation kind for a name in warp's log; `None` if Plimsoll does not support it.
 fn kind(name: &str) -> Option<OperationKind> {
     match name {
         "GET" => Some(OperationKind::Get),
@@ -21,7 +22,7 @@ fn kind(name: &str) -> Option<OperationKind> {
     }
 }
 
-/// Where the columns are that matter.
+/// Positions of the columns that the import uses.
 struct Columns {
     op: usize,
     bytes: usize,
@@ -50,22 +51,24 @@ impl Columns {
     }
 }
 
-/// Bytes of the longest line; warp's have a few hundred.
+/// Maximum length of a line, in bytes; lines of warp's log have a few hundred.
 const LONGEST_LINE: u64 = 64 * 1024;
 
-/// A log of distinct times cannot shrink more than this when compressed; what expands further is no log.
+/// Maximum ratio of decompressed to compressed size. A log of distinct times compresses less than this, so a file
+/// that expands further is not a log.
 const MOST_EXPANSION: u64 = 200;
 
-/// Distinct errors, operations and endpoints that are kept apart; further ones count as one more.
+/// Maximum number of distinct errors, unsupported operations and endpoints. Further errors and operations are counted
+/// together; further endpoints are ignored.
 const MOST_NAMES: usize = 500;
 
-/// The lines of a log, decompressed as they are read: neither a line nor the whole can grow without end.
+/// Lines of a log, decompressed while they are read. Both the length of a line and the total length are limited.
 struct Lines<'a> {
     file: &'a Path,
     from: Box<dyn BufRead>,
     line: Vec<u8>,
     number: u64,
-    /// Bytes that may still come.
+    /// Number of bytes that may still be read before the total limit.
     left: u64,
 }
 
@@ -90,7 +93,7 @@ impl<'a> Lines<'a> {
         Ok(Lines { file, from, line: Vec::new(), number: 0, left })
     }
 
-    /// Reads the next line, without its end; `None` behind the last one.
+    /// Reads the next line, without its line ending; `None` after the last line.
     fn next(&mut self) -> Result<Option<&str>, ImportError> {
         self.number += 1;
         let at = |reason: String| ImportError::at(self.file, self.number, reason);
@@ -102,7 +105,7 @@ impl<'a> Lines<'a> {
         if read == most && self.line.last() != Some(&b'\n') {
             return Err(at(if self.left == 0 {
                 format!(
-                    "the file expands to more than {MOST_EXPANSION} times its size; a log of warp does not"
+                    "the file expands to more than {MOST_EXPANSION} times its size; it is not a log of warp"
                 )
             } else {
                 format!("the line is longer than {} KiB; is it warp's operation log?", LONGEST_LINE / 1024)
@@ -116,13 +119,13 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// A timestamp as nanoseconds since 1970; empty and zero times are none.
+/// Parses a timestamp as nanoseconds since 1970; `None` if it is empty, invalid or zero.
 fn instant(text: &str) -> Option<i128> {
     let at: jiff::Timestamp = text.trim_matches('"').parse().ok()?;
     Some(at.as_nanosecond()).filter(|ns| *ns > 0)
 }
 
-/// A row with its times in nanoseconds since 1970.
+/// A row of the log, with times in nanoseconds since 1970.
 struct Row {
     record: Record,
     start: i128,
@@ -130,7 +133,7 @@ struct Row {
     end: i128,
 }
 
-/// Reads one line. `None` for an operation that Plimsoll does not know.
+/// Parses one line. Returns `None` for an operation that Plimsoll does not support, and counts it in `log`.
 fn row(
     line: &str,
     columns: &Columns,
@@ -143,8 +146,8 @@ fn row(
         leave_out(log, field(columns.op));
         return Ok(None);
     };
-    let time = |place: usize, what: &str| {
-        instant(field(place)).ok_or_else(|| format!("{what} '{}' is not a time", field(place)))
+    let time = |place: usize, name: &str| {
+        instant(field(place)).ok_or_else(|| format!("{name} '{}' is not a timestamp", field(place)))
     };
     let (start, end) = (time(columns.start, "start")?, time(columns.end, "end")?);
     if end < start {
@@ -162,10 +165,11 @@ fn row(
     Ok(Some(Row { record, start, first_byte, end }))
 }
 
-/// Reads a log.
+/// Reads an operation log of warp.
 ///
 /// # Errors
-/// When the file is not one of warp's.
+/// Returns an [`ImportError`] if the file cannot be read, is not an operation log of warp, or contains no supported
+/// operation.
 pub fn read(file: &Path) -> Result<Log, ImportError> {
     let mut lines = Lines::open(file)?;
     let columns = Columns::find(lines.next()?.unwrap_or_default()).ok_or_else(|| {
@@ -212,7 +216,7 @@ pub fn read(file: &Path) -> Result<Log, ImportError> {
     log.store = if endpoints.is_empty() { "as logged by warp".into() } else { endpoints.join(", ") };
     let name = file.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
     log.origin = format!(
-        "warp log {name}; a closed loop (a rate limit there delays the start, too), so coordinated omission cannot be undone"
+        "warp log {name}; warp runs a closed loop (its rate limit also delays the start), so coordinated omission cannot be undone"
     );
     Ok(log)
 }
@@ -226,7 +230,8 @@ fn leave_out(log: &mut Log, name: &str) {
     }
 }
 
-/// The place of an error's class: the message up to its details, which differ from request to request.
+/// Returns the index of an error's class in the log; `None` if there is no error. The class is the message up to its
+/// details, which differ from request to request.
 fn error_of(log: &mut Log, message: &str) -> Option<u16> {
     if message.is_empty() {
         return None;
@@ -283,12 +288,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_log_of_warp_says_where() {
+    fn invalid_logs_are_rejected_with_the_line() {
         assert!(
             read_text("none", "a,b,c\n").unwrap_err().to_string().contains(":1: the header has no columns")
         );
         let bad = format!("{HEADER}0\t1\tGET\tc\t1\t5\th\tf\t\tnoon\t\tnoon\t5\n");
-        assert!(read_text("time", &bad).unwrap_err().to_string().contains(":2: start 'noon' is not a time"));
+        assert!(
+            read_text("time", &bad).unwrap_err().to_string().contains(":2: start 'noon' is not a timestamp")
+        );
         assert!(read_text("empty", HEADER).unwrap_err().to_string().contains("no operation"));
     }
 }

@@ -1,5 +1,5 @@
-//! The machine that measures: what it may use, what it used, and what could have disturbed it. Linux tells through `/proc`
-//! and `/sys`; where it does not, a fact is absent, never guessed.
+//! The client machine: its properties, the resources that a run used, and disturbances such as CPU steal. All values
+//! come from `/proc` and `/sys`. A value that Linux does not report is absent, never guessed.
 
 use std::fs;
 use std::path::Path;
@@ -8,48 +8,49 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{now_ns, process_cpu_ns};
 
-/// Facts that do not change while a run lasts.
+/// Properties of the machine that do not change during a run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Machine {
-    /// Host name.
+    /// Host name of the machine.
     pub hostname: String,
-    /// Kernel and release.
+    /// Name and release of the kernel.
     pub kernel: String,
-    /// CPU model.
+    /// CPU model; `unknown` if Linux does not report it.
     pub cpu: String,
-    /// Cores of the machine.
+    /// Number of cores of the machine.
     pub cores: usize,
-    /// Cores that this process may use, by affinity and quota.
+    /// Number of cores that affinity and quota allow this process to use.
     pub usable_cores: f64,
-    /// CPU quota of the control group in cores, when there is one.
+    /// CPU quota of the control group, in cores; `None` if there is none.
     pub cgroup_quota_cores: Option<f64>,
-    /// Frequency governor of the first core, when it is told.
+    /// Frequency governor of the first core; `None` if Linux does not report it.
     pub governor: Option<String>,
-    /// Instance type, when the firmware names one (EC2).
+    /// EC2 instance type from the firmware; `None` on other machines.
     pub instance_type: Option<String>,
-    /// Who made the machine or hypervisor, when the firmware tells.
+    /// Vendor of the machine or hypervisor from the firmware; `None` if it is not reported.
     pub vendor: Option<String>,
-    /// Bytes of memory.
+    /// Size of the memory, in bytes.
     pub memory_bytes: u64,
-    /// Network interfaces with their speed in bits per second, where it is known.
+    /// Network interfaces and their speeds.
     pub links: Vec<Link>,
 }
 
 /// One network interface.
 #[derive(Debug, Clone, Serialize, Deserialize, PartialEq)]
 pub struct Link {
-    /// Name.
+    /// Name of the interface, such as `eth0`.
     pub name: String,
-    /// Speed in bits per second, when it is known.
+    /// Speed in bits per second; `None` if it is not known.
     pub bits_per_s: Option<u64>,
 }
 
-/// CPU time of all processes that this one has started and waited for, in seconds (`/proc/self/stat`, fields 16 and 17, in ticks).
+/// Returns the CPU time, in seconds, of all child processes that this process has waited for (`/proc/self/stat`,
+/// fields 16 and 17, in ticks).
 pub fn children_cpu_s() -> f64 {
     let text = read("/proc/self/stat").unwrap_or_default();
     let fields: Vec<&str> = text.rsplit(')').next().unwrap_or("").split_whitespace().collect();
     let ticks = |field: usize| fields.get(field).and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
-    // What follows the name in brackets begins with field 3.
+    // Field 3 is the first after the process name in brackets.
     (ticks(13) + ticks(14)) / rustix::param::clock_ticks_per_second() as f64
 }
 
@@ -58,7 +59,7 @@ fn read(path: impl AsRef<Path>) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// The quota of this process's control group, in cores (cgroup v2 `cpu.max`, v1 `cpu.cfs_quota_us`).
+/// Returns the CPU quota of this process's control group, in cores (cgroup v2 `cpu.max`, v1 `cpu.cfs_quota_us`).
 fn cgroup_quota() -> Option<f64> {
     let group = read("/proc/self/cgroup")
         .and_then(|t| Some(t.lines().find_map(|l| l.strip_prefix("0::"))?.to_string()));
@@ -74,20 +75,21 @@ fn cgroup_quota() -> Option<f64> {
     (quota > 0.0).then_some(quota / period)
 }
 
-/// Cores that this process may use at most.
+/// Returns the number of cores that affinity and quota allow this process to use.
 pub fn usable_cores() -> f64 {
     let affinity = rustix::thread::sched_getaffinity(None).map_or(1, |set| set.count() as usize);
     cgroup_quota().map_or(affinity as f64, |quota| quota.min(affinity as f64))
 }
 
-/// Bytes of memory of the machine (`/proc/meminfo`).
+/// Returns the size of the memory of the machine in bytes (`/proc/meminfo`); 0 if it is not reported.
 fn memory_bytes() -> u64 {
     let memory = read("/proc/meminfo").unwrap_or_default();
     let kib = memory.lines().find_map(|l| l.strip_prefix("MemTotal:"));
     kib.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// The memory limit of this process's control group in bytes (cgroup v2 `memory.max`, v1 `memory.limit_in_bytes`).
+/// Returns the memory limit of this process's control group in bytes (cgroup v2 `memory.max`, v1
+/// `memory.limit_in_bytes`).
 fn cgroup_memory() -> Option<u64> {
     let group = read("/proc/self/cgroup")
         .and_then(|t| Some(t.lines().find_map(|l| l.strip_prefix("0::"))?.to_string()));
@@ -98,20 +100,21 @@ fn cgroup_memory() -> Option<u64> {
     limit.parse().ok()
 }
 
-/// Bytes of memory that this process may use at most; `None` if the machine does not report its memory.
+/// Returns the number of bytes of memory that this process may use: the memory of the machine or the limit of the
+/// control group, whichever is smaller. Returns `None` if neither is reported.
 pub fn usable_memory_bytes() -> Option<u64> {
     let machine = Some(memory_bytes()).filter(|bytes| *bytes > 0);
     machine.into_iter().chain(cgroup_memory()).min()
 }
 
 impl Machine {
-    /// Reads the facts.
+    /// Reads the properties of this machine.
     pub fn read() -> Machine {
         let info = read("/proc/cpuinfo").unwrap_or_default();
         let cpu = info.lines().find(|l| l.starts_with("model name")).and_then(|l| l.split_once(": "));
         let vendor = read("/sys/class/dmi/id/sys_vendor");
         let instance_type = match vendor.as_deref() {
-            // On EC2 Nitro the firmware's product name is the instance type.
+            // On EC2 Nitro, the firmware reports the instance type as the product name.
             Some("Amazon EC2") => read("/sys/class/dmi/id/product_name"),
             _ => None,
         };
@@ -145,14 +148,14 @@ fn links() -> Vec<Link> {
     out
 }
 
-/// Largest resident set of this process so far, in bytes.
+/// Returns the peak resident set size of this process so far, in bytes.
 pub fn peak_rss_bytes() -> u64 {
     let status = read("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:"));
     line.and_then(|l| l.split_whitespace().next()?.parse::<u64>().ok()).unwrap_or(0) * 1024
 }
 
-/// Counters at one instant; two of them tell what was used in between.
+/// Resource counters at one instant. [`Sample::until`] computes the usage between two samples.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
     at_ns: u64,
@@ -162,19 +165,19 @@ pub struct Sample {
     links: Vec<(String, u64, u64)>,
 }
 
-/// What was used between two samples.
+/// Resources used between two samples.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Used {
     /// CPU time of this process, in nanoseconds.
     pub process_cpu_ns: u64,
-    /// Share of CPU time that the hypervisor gave to others.
+    /// Share of CPU time that the hypervisor gave to other machines; `None` if no time was counted.
     pub steal: Option<f64>,
-    /// Busiest link of known speed: name and share of its speed.
+    /// Name and utilisation (share of its speed) of the busiest interface; `None` if no speed is known.
     pub link: Option<(String, f64)>,
 }
 
 impl Sample {
-    /// Reads the counters.
+    /// Reads the current counters.
     pub fn take() -> Sample {
         let mut sample = Sample { at_ns: now_ns(), process_cpu_ns: process_cpu_ns(), ..Sample::default() };
         let stat = read("/proc/stat").unwrap_or_default();
@@ -197,7 +200,7 @@ impl Sample {
         sample
     }
 
-    /// What was used since `self`.
+    /// Returns the resources used between `self` and `later`.
     pub fn until(&self, later: &Sample) -> Used {
         let seconds = later.at_ns.saturating_sub(self.at_ns) as f64 / 1e9;
         let share = |(name, bytes, speed): &(String, u64, u64)| {
@@ -220,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn facts_are_plausible() {
+    fn machine_properties_are_plausible() {
         let machine = Machine::read();
         assert!(machine.cores >= 1 && machine.usable_cores > 0.0 && machine.memory_bytes > 1 << 20);
         assert!(peak_rss_bytes() > 1 << 20);

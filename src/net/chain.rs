@@ -1,4 +1,4 @@
-//! What credential chains may use: files, the environment, commands, HTTP. The chains themselves are `reqsign`'s.
+//! Access to files, the environment, commands and HTTP for the credential chains, which `reqsign` implements.
 
 use std::collections::HashMap;
 use std::os::unix::process::CommandExt;
@@ -15,7 +15,7 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use super::fetch::fetch;
 use super::limits;
 
-/// The surroundings of a credential chain: this machine's.
+/// Returns the context in which a credential chain runs: the files, environment, commands and network of this machine.
 pub fn context() -> Context {
     Context::new()
         .with_file_read(Files)
@@ -65,7 +65,7 @@ impl CommandExecute for Commands {
     }
 }
 
-/// Runs a command that is killed after `limit`.
+/// Runs a command and returns its output. Kills its process group if it takes longer than `limit`.
 fn run_limited(command: &mut Command, limit: Duration) -> std::io::Result<Output> {
     let child = command
         .stdin(Stdio::null())
@@ -74,9 +74,9 @@ fn run_limited(command: &mut Command, limit: Duration) -> std::io::Result<Output
         .process_group(0)
         .spawn()?;
     let group = Pid::from_child(&child);
-    let (ended, ends) = channel();
-    std::thread::spawn(move || ended.send(child.wait_with_output()));
-    ends.recv_timeout(limit).unwrap_or_else(|_| {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || sender.send(child.wait_with_output()));
+    receiver.recv_timeout(limit).unwrap_or_else(|_| {
         let _ = kill_process_group(group, Signal::KILL);
         Err(std::io::Error::new(
             std::io::ErrorKind::TimedOut,
@@ -90,8 +90,8 @@ struct Http;
 
 impl HttpSend for Http {
     async fn http_send(&self, request: http::Request<Bytes>) -> reqsign_core::Result<http::Response<Bytes>> {
-        // The chain runs before and between phases; a second for an instance metadata service that is
-        // not there keeps a laptop without credentials from waiting long.
+        // `fetch` allows one second to connect, so that a machine without an instance metadata service does not
+        // wait long. The chain runs before and between phases only.
         fetch(request).await.map_err(|e| ReqsignError::unexpected(format!("credential request failed: {e}")))
     }
 }
@@ -100,7 +100,7 @@ impl HttpSend for Http {
 mod tests {
     use super::*;
 
-    /// A `credential_process` that hangs kept every command waiting.
+    /// Regression test: a `credential_process` that hung blocked every command.
     #[test]
     fn a_command_that_hangs_is_killed() {
         let hung = run_limited(Command::new("sleep").arg("600"), Duration::from_millis(10));

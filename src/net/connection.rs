@@ -1,8 +1,8 @@
-//! One HTTP/1.1 connection that belongs to one worker, with its times taken at the socket.
+//! An HTTP/1.1 connection that belongs to one worker and records timestamps at the socket.
 //!
-//! hyper speaks the protocol; this file connects (TCP and TLS timed apart), stamps the first and last byte in each
-//! direction, and drives hyper's connection from the very task that waits for the answer, so that an operation
-//! costs one wake-up and no channel to a background task that must be scheduled first.
+//! hyper implements the protocol. This module connects, times the TCP and TLS handshakes separately, and records the
+//! times of the first and last byte in each direction. It polls hyper's connection from the task that waits for the
+//! response, so that an operation needs one wake-up and no background task.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -31,16 +31,17 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::limits::{self, connect_timeout};
 use crate::clock::now_ns;
 
-/// When bytes passed the socket, on the monotonic clock; 0 where none did since the last reset.
+/// Times at which bytes passed the socket, in nanoseconds of the monotonic clock; 0 if none passed since the last
+/// reset.
 #[derive(Debug, Default)]
 pub struct Stamps {
-    /// First byte written.
+    /// Time of the first write.
     pub first_write: Cell<u64>,
-    /// Last byte written.
+    /// Time of the last write.
     pub last_write: Cell<u64>,
-    /// First byte read.
+    /// Time of the first read.
     pub first_read: Cell<u64>,
-    /// Last byte read.
+    /// Time of the last read.
     pub last_read: Cell<u64>,
 }
 
@@ -65,7 +66,7 @@ enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A socket that notes when bytes pass.
+/// A socket that records a timestamp whenever bytes pass.
 struct Stamped {
     socket: Socket,
     stamps: Rc<Stamps>,
@@ -90,7 +91,7 @@ impl AsyncRead for Stamped {
 }
 
 impl Stamped {
-    fn written(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
+    fn record_write(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         if let Poll::Ready(Ok(n)) = &result
             && *n > 0
         {
@@ -106,7 +107,7 @@ impl AsyncWrite for Stamped {
             Socket::Plain(s) => Pin::new(s).poll_write(cx, buf),
             Socket::Tls(s) => Pin::new(s).poll_write(cx, buf),
         };
-        self.written(result)
+        self.record_write(result)
     }
 
     fn poll_write_vectored(
@@ -118,7 +119,7 @@ impl AsyncWrite for Stamped {
             Socket::Plain(s) => Pin::new(s).poll_write_vectored(cx, bufs),
             Socket::Tls(s) => Pin::new(s).poll_write_vectored(cx, bufs),
         };
-        self.written(result)
+        self.record_write(result)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -143,7 +144,7 @@ impl AsyncWrite for Stamped {
     }
 }
 
-/// A request body: nothing, one piece, or pieces made one after another.
+/// A request body: empty, one buffer, or buffers that an iterator produces.
 pub struct Payload {
     next: Option<Bytes>,
     more: Option<Box<dyn Iterator<Item = Bytes>>>,
@@ -151,17 +152,17 @@ pub struct Payload {
 }
 
 impl Payload {
-    /// No body.
+    /// Returns an empty body.
     pub fn empty() -> Payload {
         Payload { next: None, more: None, remaining: 0 }
     }
 
-    /// One piece.
+    /// Returns a body of one buffer.
     pub fn whole(data: Bytes) -> Payload {
         Payload { remaining: data.len() as u64, next: Some(data).filter(|d| !d.is_empty()), more: None }
     }
 
-    /// `len` bytes in pieces.
+    /// Returns a body of `len` bytes that consists of `pieces`.
     pub fn pieces(len: u64, mut pieces: Box<dyn Iterator<Item = Bytes>>) -> Payload {
         Payload { next: pieces.next(), more: Some(pieces), remaining: len }
     }
@@ -190,49 +191,49 @@ impl Body for Payload {
     }
 }
 
-/// Where to connect: one address of the endpoint, and the name its certificate must bear.
+/// The addresses of an endpoint and the server name that its certificate must match.
 #[derive(Clone)]
 pub struct Target {
-    /// TLS configuration and server name, or plain TCP.
+    /// TLS configuration and server name; `None` for plain TCP.
     pub tls: Option<(Arc<ClientConfig>, ServerName<'static>)>,
-    /// Addresses of the endpoint; connection `i` begins at address `i`.
+    /// Addresses of the endpoint. Connections are spread over them in turn.
     pub addresses: Arc<[SocketAddr]>,
 }
 
-/// Why no connection came about.
+/// A failure to open a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// TCP.
+    /// The TCP connection failed or timed out.
     #[error("could not connect to {address}: {source}")]
     Tcp {
-        /// The address tried.
+        /// Address of the endpoint.
         address: SocketAddr,
-        /// What the system said.
+        /// Error from the operating system, or a timeout.
         source: io::Error,
     },
-    /// TLS.
+    /// The TLS handshake failed or timed out.
     #[error("TLS handshake with {address} failed: {source}")]
     Tls {
-        /// The address tried.
+        /// Address of the endpoint.
         address: SocketAddr,
-        /// What went wrong.
+        /// Error from the handshake, or a timeout.
         source: io::Error,
     },
-    /// HTTP.
+    /// hyper could not start HTTP on the connection.
     #[error("HTTP connection to {address} failed: {source}")]
     Http {
-        /// The address tried.
+        /// Address of the endpoint.
         address: SocketAddr,
-        /// What went wrong.
+        /// Error from hyper.
         source: hyper::Error,
     },
 }
 
-/// Stands between hyper and the task that drives it.
+/// A waker between hyper and the task that polls it.
 ///
-/// Request, answer and body pass between hyper's connection and our end of it through channels, each of which wakes the
-/// task, although that very task is about to look. A wake-up from inside a poll is kept here and makes the poll go
-/// round once more, instead of scheduling the task again: about two needless trips through the scheduler per operation.
+/// Request, response and body pass through channels between hyper's connection and our side of it. Each channel
+/// wakes the task although that same task is polling already. The gate turns a wake-up during a poll into another
+/// pass of that poll. Otherwise the task would be rescheduled, about two times per operation.
 struct Gate {
     inside: AtomicBool,
     again: AtomicBool,
@@ -254,7 +255,7 @@ impl Wake for Gate {
 }
 
 impl Gate {
-    /// Polls until nothing inside asks for another round.
+    /// Calls `step` until it is ready or no wake-up occurred during the call.
     fn poll<T>(
         &self,
         waker: &Waker,
@@ -281,34 +282,36 @@ impl Gate {
     }
 }
 
-/// An open connection. It is used by one request at a time.
+/// An open connection, which serves one request at a time.
 pub struct HttpConnection {
     sender: http1::SendRequest<Payload>,
-    /// hyper's end of the connection; gone once it is closed, which fails the requests still in front of it.
+    /// hyper's side of the connection; `None` once it is closed, which makes pending requests fail.
     driver: Option<Driver>,
     vectored: bool,
     gate: Arc<Gate>,
     waker: Waker,
     stamps: Rc<Stamps>,
-    /// Time the TCP handshake took, in nanoseconds.
+    /// Duration of the TCP handshake, in nanoseconds.
     pub connect_ns: u64,
-    /// Time the TLS handshake took, in nanoseconds; 0 without TLS.
+    /// Duration of the TLS handshake, in nanoseconds; 0 without TLS.
     pub tls_ns: u64,
 }
 
-/// hyper's read buffer: large enough for a small object with its head in one read, and for large bodies few reads.
+/// Size of hyper's read buffer, in bytes: large enough to read a small object with its headers in one call, and a large
+/// body in few calls.
 const READ_BUFFER: usize = 256 * 1024;
 
 impl HttpConnection {
-    /// Connects to address number `turn` (modulo their count). With `vectored`, bodies are written from where they lie, which
-    /// suits large ones; without, they are copied behind the head and leave in one plain write, which suits small ones.
+    /// Connects to address number `turn`, modulo the number of addresses. If `vectored` is true, bodies are written
+    /// without a copy, which suits large bodies; else they are copied behind the headers and sent in one write, which
+    /// suits small ones.
     ///
     /// # Errors
-    /// See [`ConnectError`].
+    /// If a handshake fails or times out; see [`ConnectError`].
     pub async fn open(target: &Target, turn: usize, vectored: bool) -> Result<HttpConnection, ConnectError> {
         let address = target.addresses[turn % target.addresses.len()];
         let begin = now_ns();
-        let slow = |what: &str| io::Error::new(io::ErrorKind::TimedOut, format!("no {what} in time"));
+        let slow = |step: &str| io::Error::new(io::ErrorKind::TimedOut, format!("the {step} timed out"));
         let connecting = timeout(connect_timeout(), TcpStream::connect(address)).await;
         let tcp = connecting
             .unwrap_or_else(|_| Err(slow("TCP handshake")))
@@ -351,25 +354,25 @@ impl HttpConnection {
         })
     }
 
-    /// Whether another request may be sent, as far as is known.
+    /// Returns true if the connection can take another request, as far as the client knows.
     pub fn is_open(&self) -> bool {
         self.driver.is_some() && !self.sender.is_closed()
     }
 
-    /// Whether bodies are written from where they lie.
+    /// Returns true if the connection writes bodies without a copy.
     pub fn is_vectored(&self) -> bool {
         self.vectored
     }
 
-    /// When bytes of the current request passed the socket.
+    /// Returns the times at which bytes of the current request passed the socket.
     pub fn stamps(&self) -> &Stamps {
         &self.stamps
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of the response.
     ///
     /// # Errors
-    /// When the connection breaks or the peer does not speak HTTP.
+    /// If the connection breaks, or the peer sends invalid HTTP.
     pub async fn send(&mut self, request: Request<Payload>) -> Result<Response<Incoming>, hyper::Error> {
         self.stamps.reset();
         let HttpConnection { sender, driver, gate, waker, .. } = self;
@@ -385,7 +388,7 @@ impl HttpConnection {
         let mut answer = pin!(sender.send_request(request));
         poll_fn(|cx| {
             gate.poll(waker, cx, |cx| {
-                // The first look puts the request in front of the driver, which writes it at once.
+                // The first poll passes the request to the driver, which then writes it.
                 if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
                     return Poll::Ready(answer);
                 }
@@ -396,10 +399,10 @@ impl HttpConnection {
         .await
     }
 
-    /// The next piece of an answer's body; `None` at its end.
+    /// Returns the next piece of a response body, or `None` at its end.
     ///
     /// # Errors
-    /// When the connection breaks before the announced length.
+    /// If the connection breaks before the end of the body.
     pub async fn next_piece(&mut self, body: &mut Incoming) -> Result<Option<Bytes>, hyper::Error> {
         if body.is_end_stream() {
             return Ok(None);
@@ -432,32 +435,32 @@ impl HttpConnection {
 type Driver = http1::Connection<TokioIo<Stamped>, Payload>;
 
 fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
-    // An error of the driver reaches the request or the body as well, which report it.
+    // The request or the body reports the same error, so it can be dropped here.
     if driver.as_mut().is_some_and(|d| Pin::new(d).poll(cx).is_ready()) {
         *driver = None;
     }
 }
 
-/// All addresses of a host, in the resolver's order, without repeats.
+/// Resolves a host name to its addresses, in the resolver's order and without duplicates.
 ///
 /// # Errors
-/// When the name does not resolve.
+/// If the name has no address, or the resolver does not respond before the global deadline.
 pub fn resolve(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
     use std::net::ToSocketAddrs;
-    // Names under .localhost are the machine itself (RFC 6761, 6.3), whatever the resolver thinks of them.
+    // Names under .localhost are loopback names (RFC 6761, 6.3), but not every resolver knows them.
     let host = if host.ends_with(".localhost") { "localhost" } else { host };
-    // The resolver knows no deadline; a thread that still waits for it waits for nobody.
-    let (found, finds) = std::sync::mpsc::channel();
+    // The system's resolver has no deadline. If it is late, its thread is abandoned.
+    let (sender, receiver) = std::sync::mpsc::channel();
     let name = host.to_string();
     std::thread::spawn(move || {
-        found.send((name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>))
+        sender.send((name.as_str(), port).to_socket_addrs().map(Iterator::collect::<Vec<_>>))
     });
-    let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "the resolver does not answer"));
+    let late = |_| Err(io::Error::new(io::ErrorKind::TimedOut, "the resolver did not respond in time"));
     let mut addresses = Vec::new();
-    for address in finds.recv_timeout(limits::timeout()).unwrap_or_else(late)? {
+    for address in receiver.recv_timeout(limits::timeout()).unwrap_or_else(late)? {
         if !addresses.contains(&address) {
             addresses.push(address);
         }
     }
-    if addresses.is_empty() { Err(io::Error::other("the name has no address")) } else { Ok(addresses) }
+    if addresses.is_empty() { Err(io::Error::other("the host name has no address")) } else { Ok(addresses) }
 }

@@ -1,4 +1,5 @@
-//! Percent-encoding as SigV4 defines it: everything but `A-Z a-z 0-9 - . _ ~` becomes `%XX`, upper case.
+//! Percent-encoding as SigV4 defines it: every byte except `A-Z a-z 0-9 - . _ ~` becomes `%XX` in upper case. Also
+//! hexadecimal.
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
@@ -6,7 +7,8 @@ const fn unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-/// Appends `bytes` to `out`, encoded; `/` stays when `keep_slash` (paths), else becomes `%2F` (queries).
+/// Appends the percent-encoded `bytes` to `out`. `/` stays if `keep_slash` is true (paths), else it becomes `%2F`
+/// (queries).
 pub fn encode_into(out: &mut String, bytes: &[u8], keep_slash: bool) {
     for &byte in bytes {
         if unreserved(byte) || (keep_slash && byte == b'/') {
@@ -19,22 +21,22 @@ pub fn encode_into(out: &mut String, bytes: &[u8], keep_slash: bool) {
     }
 }
 
-/// A path segment or key, encoded, slashes kept.
+/// Percent-encodes a path or key, except its slashes.
 pub fn encode_path(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     encode_into(&mut out, text.as_bytes(), true);
     out
 }
 
-/// A query name or value, encoded.
+/// Percent-encodes a query name or value, including its slashes.
 pub fn encode_query(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     encode_into(&mut out, text.as_bytes(), false);
     out
 }
 
-/// Decodes `%XX`; `plus_is_space` also turns `+` into a space, as form encoding does.
-/// `None` for a broken escape or bytes that are not UTF-8.
+/// Decodes `%XX`. If `plus_is_space` is true, also decodes `+` to a space, as in form encoding.
+/// Returns `None` if an escape is malformed or the result is not UTF-8.
 pub fn decode(text: &str, plus_is_space: bool) -> Option<String> {
     let escaped = text.contains('%') || (plus_is_space && text.contains('+'));
     if !escaped {
@@ -58,7 +60,8 @@ pub fn decode(text: &str, plus_is_space: bool) -> Option<String> {
     String::from_utf8(out).ok()
 }
 
-/// Splits a raw query string into decoded name and value pairs, in order. `None` when an escape is broken.
+/// Splits a raw query string into decoded name and value pairs, in order. Returns `None` if an escape is malformed or a
+/// decoded name or value is not UTF-8.
 pub fn parse_query(query: &str) -> Option<Vec<(String, String)>> {
     query
         .split('&')
@@ -70,14 +73,14 @@ pub fn parse_query(query: &str) -> Option<Vec<(String, String)>> {
         .collect()
 }
 
-/// Lower-case hexadecimal.
+/// Encodes `bytes` in lower-case hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() * 2);
     hex_into(&mut out, bytes);
     out
 }
 
-/// Appends `bytes` in lower-case hexadecimal.
+/// Appends `bytes` to `out` in lower-case hexadecimal.
 pub fn hex_into(out: &mut String, bytes: &[u8]) {
     for &byte in bytes {
         out.push(b"0123456789abcdef"[(byte >> 4) as usize] as char);
@@ -103,7 +106,7 @@ mod tests {
         }
         assert_eq!(decode("a%2", false), None);
         assert_eq!(decode("a%zz", false), None);
-        assert_eq!(decode("a%+f", false), None, "a sign is no digit");
+        assert_eq!(decode("a%+f", false), None, "a sign is not a hexadecimal digit");
         assert_eq!(decode("a+b", false).as_deref(), Some("a+b"));
         assert_eq!(
             parse_query("a=1&b&c=%20"),

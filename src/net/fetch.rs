@@ -1,4 +1,4 @@
-//! One HTTP exchange on a fresh connection, bounded in time and size. Credential chains use it.
+//! One HTTP request on a new connection, with limits on time and size, for credential chains.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::connection::{HttpConnection, Payload, Target, resolve};
 use super::limits::{self, MOST_CREDENTIAL_BYTES};
 
-/// Longest time of one request of a credential chain.
-const MOST_FETCH: Duration = Duration::from_secs(10);
+/// Maximum duration of one request of a credential chain.
+const MAX_FETCH: Duration = Duration::from_secs(10);
 
-/// Sends one request of a credential chain on a new connection. Blocks; never used during measured operations.
+/// Sends one request of a credential chain on a new connection and returns the response. Blocks the calling thread,
+/// so it must not run during measured operations.
 pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Response<Bytes>, String> {
     let work = move || -> Result<http::Response<Bytes>, String> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;
         let exchange = async {
             let uri = request.uri().clone();
-            let host = uri.host().ok_or("no host")?.to_string();
+            let host = uri.host().ok_or("the URL has no host")?.to_string();
             let tls = uri.scheme_str() == Some("https");
             let port = uri.port_u16().unwrap_or(if tls { 443 } else { 80 });
             let addresses: Arc<[SocketAddr]> = resolve(&host, port).map_err(|e| e.to_string())?.into();
@@ -35,27 +36,34 @@ pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Respons
             let target = Target { tls, addresses };
             let connecting = HttpConnection::open(&target, 0, true);
             let connected = timeout(Duration::from_secs(1), connecting).await;
-            let mut connection =
-                connected.map_err(|_| format!("{host} does not answer"))?.map_err(|e| e.to_string())?;
+            let mut connection = connected
+                .map_err(|_| format!("{host} did not accept a connection within 1 s"))?
+                .map_err(|e| e.to_string())?;
             let (mut parts, body) = request.into_parts();
             if !parts.headers.contains_key("host") {
                 let host = uri.authority().map(|a| a.as_str()).unwrap_or_default();
-                parts.headers.insert("host", host.parse().map_err(|_| "bad host")?);
+                parts.headers.insert("host", host.parse().map_err(|_| "the URL has an invalid host")?);
             }
-            parts.uri = uri.path_and_query().map_or("/", |p| p.as_str()).parse().map_err(|_| "bad path")?;
+            parts.uri = uri
+                .path_and_query()
+                .map_or("/", |p| p.as_str())
+                .parse()
+                .map_err(|_| "the URL has an invalid path")?;
             let answer = connection.send(Request::from_parts(parts, Payload::whole(body))).await;
             let (head, mut incoming) = answer.map_err(|e| e.to_string())?.into_parts();
             let mut collected = Vec::new();
             while let Some(piece) = connection.next_piece(&mut incoming).await.map_err(|e| e.to_string())? {
                 if collected.len() + piece.len() > MOST_CREDENTIAL_BYTES {
-                    return Err(format!("{host} answered more than {MOST_CREDENTIAL_BYTES} bytes"));
+                    return Err(format!("the response of {host} exceeds {MOST_CREDENTIAL_BYTES} bytes"));
                 }
                 collected.extend_from_slice(&piece);
             }
             Ok::<_, String>(http::Response::from_parts(head, Bytes::from(collected)))
         };
-        let limit = MOST_FETCH.min(limits::timeout());
-        runtime.block_on(async { timeout(limit, exchange).await }).map_err(|_| "timed out".to_string())?
+        let limit = MAX_FETCH.min(limits::timeout());
+        runtime
+            .block_on(async { timeout(limit, exchange).await })
+            .map_err(|_| format!("no response within {} s", limit.as_secs_f64()))?
     };
-    std::thread::spawn(work).join().unwrap_or_else(|_| Err("the request panicked".into()))
+    std::thread::spawn(work).join().unwrap_or_else(|_| Err("the request thread panicked".into()))
 }

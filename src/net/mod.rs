@@ -1,4 +1,5 @@
-//! What every store that is reached by HTTP stands on: timed connections, TLS, percent-encoding, the surroundings of credential chains.
+//! The network layer of all HTTP stores: timed connections, TLS, percent-encoding, and the context of credential
+//! chains.
 
 pub mod chain;
 pub mod connection;

@@ -1,4 +1,5 @@
-//! Whom to trust: the system's roots, or the bundle of `--ca-bundle` or `AWS_CA_BUNDLE`.
+//! TLS configurations. The client trusts the system's root certificates, or the bundle of `--ca-bundle` or
+//! `AWS_CA_BUNDLE`.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,39 +10,40 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// Why TLS could not be set up.
+/// A failure to configure TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file could not be read as PEM.
-    #[error("{what} {path}: {reason}")]
+    /// A file is unreadable, or is not valid PEM.
+    #[error("{option} {path}: {reason}")]
     File {
-        /// Which option named it.
-        what: &'static str,
-        /// The file.
+        /// Option or environment variable that names the file.
+        option: &'static str,
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error from reading or parsing it.
         reason: String,
     },
-    /// No certificate authority is trusted.
-    #[error("no system certificates found; install ca-certificates or name a PEM file with --ca-bundle")]
+    /// There is no trusted root certificate.
+    #[error("no system certificates found: install ca-certificates, or name a PEM file with --ca-bundle")]
     NoRoots,
-    /// Key and certificate do not fit, or the like.
+    /// rustls rejected the configuration, for example because key and certificate do not match.
     #[error("TLS: {0}")]
     Rustls(#[from] tokio_rustls::rustls::Error),
 }
 
-fn certificates(what: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let fail = |reason: String| TlsError::File { what, path: path.to_path_buf(), reason };
+fn certificates(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let fail = |reason: String| TlsError::File { option, path: path.to_path_buf(), reason };
     let found: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(|certificates| certificates.collect())
         .map_err(|e| fail(e.to_string()))?;
-    if found.is_empty() { Err(fail("holds no certificate in PEM form".into())) } else { Ok(found) }
+    if found.is_empty() { Err(fail("contains no certificate in PEM form".into())) } else { Ok(found) }
 }
 
-/// The client's TLS: HTTP/1.1, TLS 1.2 or 1.3, no session resumption (law of measurement, 8).
+/// Returns the TLS configuration of the client: HTTP/1.1, TLS 1.2 or 1.3, and no session resumption, so that every
+/// connection makes a full handshake (law of measurement, 8).
 ///
 /// # Errors
-/// When the bundle cannot be read or nothing is trusted.
+/// If the bundle is unreadable, or there is no trusted root certificate.
 pub fn client_config(ca_bundle: Option<&Path>) -> Result<Arc<ClientConfig>, TlsError> {
     let mut roots = RootCertStore::empty();
     let from_environment = std::env::var_os("AWS_CA_BUNDLE").filter(|v| !v.is_empty()).map(PathBuf::from);
@@ -50,8 +52,8 @@ pub fn client_config(ca_bundle: Option<&Path>) -> Result<Arc<ClientConfig>, TlsE
         (None, Some(path)) => Some(("AWS_CA_BUNDLE", path.as_path())),
         (None, None) => None,
     };
-    if let Some((what, path)) = bundle {
-        roots.add_parsable_certificates(certificates(what, path)?);
+    if let Some((option, path)) = bundle {
+        roots.add_parsable_certificates(certificates(option, path)?);
     } else {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
@@ -67,14 +69,14 @@ pub fn client_config(ca_bundle: Option<&Path>) -> Result<Arc<ClientConfig>, TlsE
     Ok(Arc::new(config))
 }
 
-/// The server's TLS from a certificate chain and its key, both PEM.
+/// Returns the TLS configuration of the embedded server from a certificate chain and its private key, both PEM files.
 ///
 /// # Errors
-/// When a file cannot be read, or key and certificate do not belong together.
+/// If a file is unreadable, or key and certificate do not match.
 pub fn server_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, TlsError> {
     let chain = certificates("--tls-cert", certificate)?;
     let fail = |e: tokio_rustls::rustls::pki_types::pem::Error| TlsError::File {
-        what: "--tls-key",
+        option: "--tls-key",
         path: key.to_path_buf(),
         reason: e.to_string(),
     };

@@ -1,12 +1,12 @@
-//! The kinds of requests that providers put into classes: the names of the S3 API.
+//! The kinds of requests that providers group into price classes, named as in the S3 API.
 
 use serde::{Deserialize, Serialize};
 
-/// Number of kinds.
+/// Number of request kinds.
 pub const KINDS: usize = 17;
 
-/// A kind of request, under its name in the S3 API; other APIs' requests are counted as the ones that do the same. A
-/// `LifecycleTransition` moves an object to another storage class by a rule of its bucket.
+/// A kind of request, named as in the S3 API. Requests of other APIs count as the S3 request that does the same.
+/// `LifecycleTransition` moves an object to another storage class under a lifecycle rule of its bucket.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, schemars::JsonSchema,
 )]
@@ -32,7 +32,7 @@ pub enum Call {
 }
 
 impl Call {
-    /// All kinds, each at the place of its number.
+    /// All kinds, each at its own index.
     pub const ALL: [Call; KINDS] = [
         Call::PutObject,
         Call::CopyObject,
@@ -53,46 +53,46 @@ impl Call {
         Call::LifecycleTransition,
     ];
 
-    /// Its name.
+    /// Returns the name in the S3 API.
     pub fn name(self) -> String {
         format!("{self:?}")
     }
 
-    /// Its number.
+    /// Returns the index of the kind in [`Call::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }
 }
 
-/// How many requests of each kind.
+/// Number of requests of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Calls([u64; KINDS]);
 
 impl Calls {
-    /// So many of one kind.
+    /// Returns `count` requests of one kind and none of the others.
     pub fn of(call: Call, count: u64) -> Calls {
         let mut calls = Calls::default();
         calls.set(call, count);
         calls
     }
 
-    /// How many of that kind.
+    /// Returns the number of requests of this kind.
     pub fn get(&self, call: Call) -> u64 {
         self.0[call.index()]
     }
 
-    /// Adds some of a kind.
+    /// Adds `count` requests of this kind; saturates at `u64::MAX`.
     pub fn add(&mut self, call: Call, count: u64) {
         let sum = &mut self.0[call.index()];
         *sum = sum.saturating_add(count);
     }
 
-    /// Sets how many there are of a kind.
+    /// Sets the number of requests of this kind.
     pub fn set(&mut self, call: Call, count: u64) {
         self.0[call.index()] = count;
     }
 
-    /// Those of a set of kinds together.
+    /// Returns the total number of requests of the kinds in `set`.
     pub fn sum(&self, set: CallSet) -> u128 {
         let mut left = set.0;
         let mut sum = 0;
@@ -103,45 +103,45 @@ impl Calls {
         sum
     }
 
-    /// The kinds of which there are some.
+    /// Returns the kinds with at least one request.
     pub fn kinds(&self) -> CallSet {
         let bit = |(index, count): (usize, &u64)| u32::from(*count > 0) << index;
         CallSet(self.0.iter().enumerate().map(bit).sum())
     }
 
-    /// How many in all.
+    /// Returns the total number of requests.
     pub fn total(&self) -> u128 {
         self.0.iter().map(|count| u128::from(*count)).sum()
     }
 }
 
-/// A set of kinds.
+/// A set of request kinds.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallSet(u32);
 
 impl CallSet {
-    /// Both together.
+    /// Returns the union of both sets.
     pub fn with(self, other: CallSet) -> CallSet {
         CallSet(self.0 | other.0)
     }
 
-    /// Whether that kind is in it.
+    /// Returns true if the set contains this kind.
     pub fn contains(self, call: Call) -> bool {
         self.0 & 1 << call.index() != 0
     }
 
-    /// Those that are not in the other.
+    /// Returns the kinds of this set that `other` does not contain.
     pub fn without(self, other: CallSet) -> CallSet {
         CallSet(self.0 & !other.0)
     }
 
-    /// The first kind that is in this set and in the other.
+    /// Returns the first kind that both sets contain, or `None` if there is none.
     pub fn first_in(self, other: CallSet) -> Option<Call> {
         let common = self.0 & other.0;
         (common != 0).then(|| Call::ALL[common.trailing_zeros() as usize])
     }
 
-    /// The first kind that is in this set and not in the other.
+    /// Returns the first kind of this set that `other` does not contain, or `None` if there is none.
     pub fn first_missing_in(self, other: CallSet) -> Option<Call> {
         let missing = self.0 & !other.0;
         (missing != 0).then(|| Call::ALL[missing.trailing_zeros() as usize])
@@ -159,9 +159,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_stands_at_its_number() {
-        for (number, call) in Call::ALL.iter().enumerate() {
-            assert_eq!(call.index(), number);
+    fn every_kind_is_at_its_index() {
+        for (index, call) in Call::ALL.iter().enumerate() {
+            assert_eq!(call.index(), index);
         }
         assert_eq!(Call::LifecycleTransition.index() + 1, KINDS);
         let mut calls = Calls::default();

@@ -1,28 +1,29 @@
-//! The decision matrix of `plimsoll list providers --matrix`: its rows that are stated rather than computed.
+//! Rows of the decision matrix (`plimsoll list providers --matrix`) that provider files state. The other rows are
+//! computed from the profile.
 
 use serde::Deserialize;
 
-/// Rows of the decision matrix that a provider's file states.
+/// A row of the decision matrix whose cells the provider files state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Row {
-    /// How much of the S3 API it speaks.
+    /// Extent of the S3 API that the provider supports.
     Compatibility,
-    /// Availability that it promises.
+    /// Availability that the provider promises.
     Sla,
-    /// Where copies are kept.
+    /// Placement of replicas.
     Replication,
-    /// What brings objects near their readers.
+    /// Content delivery network that caches objects near their readers.
     Cdn,
-    /// What a read sees after a write.
+    /// Consistency of reads and listings after a write.
     Consistency,
 }
 
 impl Row {
-    /// All rows.
+    /// All rows, in the order of the table.
     pub const ALL: [Row; 5] = [Row::Compatibility, Row::Sla, Row::Replication, Row::Cdn, Row::Consistency];
 
-    /// Name in tables.
+    /// Returns the name used in tables.
     pub fn name(self) -> &'static str {
         match self {
             Row::Compatibility => "S3 compatibility",

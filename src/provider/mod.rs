@@ -1,8 +1,8 @@
-//! Providers as data: what a kind of store expects, allows and promises. `providers/*.toml` holds the built-in ones; a file of the same
-//! form adds another.
+//! Provider profiles: the addressing, limits and documented properties of each kind of store. `providers/*.toml`
+//! contains the built-in profiles; a file of the same form adds another.
 //!
-//! A [`Profile`] says how requests to it are addressed, which checksums they may bear and which rules parts obey. Nothing here talks to a
-//! store; [`rules`] holds a workload's figures against a profile's limits.
+//! A [`Profile`] states how requests are addressed, which checksums uploads may carry and which rules parts must obey.
+//! [`rules`] checks a workload against the limits of a profile. Nothing here sends requests.
 
 pub use matrix::Row;
 
@@ -18,7 +18,7 @@ mod matrix;
 pub mod rules;
 pub mod zone;
 
-/// The built-in profiles: name and text.
+/// Name and text of each built-in profile.
 const BUILT_IN: &[(&str, &str)] = &[
     ("aws-s3", include_str!("../../providers/aws-s3.toml")),
     ("aws-s3-express", include_str!("../../providers/aws-s3-express.toml")),
@@ -32,98 +32,98 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("embedded", include_str!("../../providers/embedded.toml")),
 ];
 
-/// How a bucket is named in a request.
+/// Position of the bucket name in a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Addressing {
-    /// `https://host/bucket/key`.
+    /// Path style: `https://host/bucket/key`.
     #[default]
     Path,
-    /// `https://bucket.host/key`.
+    /// Virtual-host style: `https://bucket.host/key`.
     Virtual,
 }
 
-/// What an entity tag is.
+/// Content of an entity tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tag {
-    /// MD5 of the content; for a multipart object MD5 of its parts' MD5s, with their number behind it.
+    /// MD5 of the content. For a multipart object, the MD5 of its parts' MD5s, followed by the number of parts.
     Md5,
-    /// Nothing that can be computed.
+    /// A value that a client cannot compute.
     #[default]
     Opaque,
 }
 
-/// In which order keys are listed.
+/// Order of the keys in a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ListOrder {
-    /// By key.
+    /// Keys are listed in lexicographic order.
     #[default]
     Key,
-    /// In none; `start-after` is not understood.
+    /// Keys are listed in no defined order, and `start-after` is not supported.
     None,
 }
 
-/// Which prefixes a listing takes.
+/// Prefixes that a listing accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ListPrefix {
-    /// Any.
+    /// A listing accepts any prefix.
     #[default]
     Any,
-    /// Those that end in `/`.
+    /// A listing accepts only prefixes that end in `/`.
     Directory,
 }
 
-/// Rules of multipart uploads; sizes in bytes.
+/// Rules of multipart uploads. Sizes are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Parts {
-    /// Least size of a part that is not the last.
+    /// Minimum size of every part except the last.
     #[serde(deserialize_with = "size")]
     pub least: u64,
-    /// Most bytes of a part.
+    /// Maximum size of a part.
     #[serde(deserialize_with = "size")]
     pub most: u64,
-    /// Most parts.
+    /// Maximum number of parts.
     pub count: u64,
-    /// Whether all parts but the last must have one size.
+    /// True if all parts except the last must have the same size.
     #[serde(default)]
     pub equal: bool,
-    /// Whether part numbers must be 1, 2, 3 and so on.
+    /// True if part numbers must be consecutive, starting at 1.
     #[serde(default)]
     pub consecutive: bool,
 }
 
-/// Limits on objects; sizes in bytes.
+/// Limits on objects. Sizes are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Limits {
-    /// Most bytes that one request may put.
+    /// Maximum size of an object that one request uploads.
     #[serde(deserialize_with = "size")]
     pub put: u64,
-    /// Most bytes of an object.
+    /// Maximum size of an object.
     #[serde(deserialize_with = "size")]
     pub object: u64,
-    /// Writes to one key per second, where there is such a limit.
+    /// Maximum number of writes to one key per second; `None` if there is no such limit.
     pub writes_per_key_per_s: Option<f64>,
 }
 
-/// How sure a stated fact is.
+/// Confidence in a stated fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// The provider says so, and it was read.
+    /// The documentation of the provider states it, and was read for this entry.
     High,
-    /// Others say so, or it was read in passing.
+    /// A third party states it, or the source was not read in full.
     Medium,
-    /// Not confirmed by a source.
+    /// No source confirms it.
     Low,
 }
 
 impl Confidence {
-    /// Name in files and tables.
+    /// Returns the name used in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Confidence::High => "high",
@@ -137,19 +137,19 @@ impl Confidence {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rate {
-    /// Which requests.
+    /// Requests that the limit applies to.
     pub what: String,
-    /// How many per second; `None` where it depends.
+    /// Requests per second; `None` if the number varies.
     pub per_s: Option<f64>,
-    /// Per what: key, prefix, bucket, account.
+    /// Scope of the limit: key, prefix, bucket or account.
     pub scope: String,
-    /// How the store answers beyond it.
+    /// Response of the store to requests above the limit.
     pub answer: String,
-    /// Where it is written.
+    /// Document that states it.
     pub source: String,
-    /// When it was read, year and month.
+    /// Year and month in which the source was read.
     pub as_of: String,
-    /// How sure it is.
+    /// Confidence in the statement.
     pub confidence: Confidence,
 }
 
@@ -157,81 +157,81 @@ pub struct Rate {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fact {
-    /// Row of the matrix.
+    /// Row of the matrix that the fact fills.
     pub key: Row,
-    /// What is said.
+    /// Text of the cell.
     pub value: String,
-    /// Where it is written.
+    /// Document that states it.
     pub source: String,
-    /// When it was read, year and month.
+    /// Year and month in which the source was read.
     pub as_of: String,
-    /// How sure it is.
+    /// Confidence in the statement.
     pub confidence: Confidence,
 }
 
-/// A kind of store.
+/// Properties of one kind of store.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Profile {
-    /// Name in store URLs and results.
+    /// Name used in store URLs and results.
     pub name: String,
-    /// Name for people.
+    /// Name used in tables and messages.
     pub title: String,
-    /// Where it is: a URL with `{region}`, `{account}` or `{zone}` in it; `None` where it can be anywhere.
+    /// URL of the endpoint, which may contain `{region}`, `{account}` or `{zone}`; `None` if it has no fixed endpoint.
     pub endpoint: Option<String>,
-    /// Where single regions differ from `endpoint`.
+    /// Endpoints of regions that differ from `endpoint`, by region.
     #[serde(default)]
     pub endpoints: BTreeMap<String, String>,
-    /// Where buckets are created and deleted, when that is elsewhere.
+    /// URL of the endpoint that creates and deletes buckets; `None` if it is `endpoint`.
     pub control_endpoint: Option<String>,
-    /// Host names by which it is recognised; `*` stands for any letters.
+    /// Host names that identify the provider; `*` matches one or more characters.
     #[serde(default)]
     pub hosts: Vec<String>,
-    /// Region where none is said.
+    /// Region used if neither the store URL nor the environment names one.
     pub region: String,
-    /// Known regions; empty where there are none to know.
+    /// Names of all known regions; empty if the profile lists none.
     #[serde(default)]
     pub regions: Vec<String>,
-    /// Region by the first part of a zone id.
+    /// Region of each zone, by the part of the zone id before `-az`.
     #[serde(default)]
     pub zones: BTreeMap<String, String>,
-    /// How buckets are addressed.
+    /// Addressing style of the provider.
     #[serde(default)]
     pub style: Addressing,
-    /// Whether requests are signed with the credentials of a session.
+    /// True if requests are signed with the credentials of a session (CreateSession).
     #[serde(default)]
     pub sessions: bool,
-    /// True if buckets may keep old versions of objects, which a deletion leaves behind.
+    /// True if buckets may keep old versions of objects, which a delete does not remove.
     #[serde(default = "yes")]
     pub versions: bool,
-    /// Checksums that uploads may bear: `md5` (Content-MD5), `crc32`, `crc32c`, `crc64nvme`, `sha1`, `sha256`.
+    /// Checksums that uploads may carry: `md5` (Content-MD5), `crc32`, `crc32c`, `crc64nvme`, `sha1`, `sha256`.
     #[serde(default)]
     pub checksums: Vec<String>,
-    /// Of those, the ones that it keeps over a whole multipart object.
+    /// Those of `checksums` that the store computes over a whole multipart object.
     #[serde(default)]
     pub full_object: Vec<String>,
-    /// The one that requests bear which must have one, such as a deletion of many.
+    /// Checksum that Plimsoll sends with requests that must carry one, such as DeleteObjects.
     #[serde(default = "md5")]
     pub request_checksum: String,
-    /// Entity tag of an object that one request put.
+    /// Entity tag of an object uploaded by one request.
     #[serde(default)]
     pub etag: Tag,
     /// Entity tag of a multipart object.
     #[serde(default)]
     pub multipart_etag: Tag,
-    /// Order of listings.
+    /// Order of the keys in listings.
     #[serde(default)]
     pub list_order: ListOrder,
-    /// Prefixes of listings.
+    /// Prefixes that listings accept.
     #[serde(default)]
     pub list_prefix: ListPrefix,
-    /// The header that asks for a storage class.
+    /// Name of the request header that sets the storage class.
     #[serde(default = "storage_class_header")]
     pub storage_class_header: String,
-    /// Storage classes that may be asked for; empty where that is not known.
+    /// Storage classes that an upload may request; empty if they are not known.
     #[serde(default)]
     pub storage_classes: Vec<String>,
-    /// What else is known to be peculiar.
+    /// Other known deviations from S3, in words.
     #[serde(default)]
     pub quirks: Vec<String>,
     /// Rules of multipart uploads.
@@ -262,41 +262,41 @@ fn storage_class_header() -> String {
     "x-amz-storage-class".into()
 }
 
-/// Why there is no such profile.
+/// A profile that could not be loaded, or an endpoint that could not be built from one.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProfileError {
-    /// No built-in has that name.
-    #[error("provider '{0}' is unknown; known are {known} (`plimsoll list providers`), or name a file such as ./mine.toml", known = names().join(", "))]
+    /// No built-in profile has this name.
+    #[error("unknown provider '{0}': use one of {known} (see `plimsoll list providers`) or a file such as ./mine.toml", known = names().join(", "))]
     Unknown(String),
-    /// The file cannot be read.
-    #[error("provider file {path}: {reason}")]
+    /// The profile file cannot be read.
+    #[error("could not read provider file {path}: {reason}")]
     File {
-        /// As written.
+        /// Path as given.
         path: String,
-        /// What the system said.
+        /// Error from the operating system.
         reason: String,
     },
-    /// The file is wrong somewhere.
-    #[error("{path}:{line}: {message}; see providers/generic.toml for the form")]
+    /// The profile file is invalid.
+    #[error("{path}:{line}: {message}; see providers/generic.toml for an example")]
     At {
-        /// File.
+        /// Path of the file.
         path: String,
-        /// Line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// Description of the error.
         message: String,
     },
-    /// The endpoint has a hole that nothing fills.
-    #[error("{provider} needs {hole}= in the store's URL, or an endpoint= of its own")]
+    /// The endpoint URL contains a placeholder that has no value.
+    #[error("{provider} needs {hole}= or endpoint= in the store URL")]
     Hole {
-        /// Provider.
+        /// Name of the provider.
         provider: String,
-        /// Name of what is missing.
+        /// Name of the missing parameter.
         hole: String,
     },
 }
 
-/// Names of the built-in profiles.
+/// Returns the names of the built-in profiles.
 pub fn names() -> Vec<&'static str> {
     BUILT_IN.iter().map(|(name, _)| *name).collect()
 }
@@ -309,18 +309,18 @@ fn parse(path: &str, text: &str) -> Result<Profile, ProfileError> {
     })
 }
 
-/// All built-in profiles.
+/// Parses all built-in profiles.
 ///
 /// # Errors
-/// Never, unless a built-in file is broken.
+/// If a built-in file is invalid, which is a bug.
 pub fn all() -> Result<Vec<Profile>, ProfileError> {
     BUILT_IN.iter().map(|(name, text)| parse(name, text)).collect()
 }
 
-/// The built-in profile of that name, or the one in that file (a path that ends in `.toml`).
+/// Loads the built-in profile called `name`, or the profile in the file `name` if it ends in `.toml`.
 ///
 /// # Errors
-/// See [`ProfileError`].
+/// If there is no such profile, or the file is unreadable or invalid; see [`ProfileError`].
 pub fn load(name: &str) -> Result<Profile, ProfileError> {
     if let Some((name, text)) = BUILT_IN.iter().find(|(n, _)| *n == name) {
         return parse(name, text);
@@ -333,21 +333,22 @@ pub fn load(name: &str) -> Result<Profile, ProfileError> {
     parse(name, &text)
 }
 
-/// The built-in profile that serves at this host, if any says so.
+/// Returns the built-in profile that lists this host, or `None` if no profile does.
 pub fn of_host(host: &str) -> Option<Profile> {
     let profiles = all().ok()?;
-    // The longest pattern is the most particular one.
+    // The longest pattern is the most specific one.
     let fits = |p: &Profile| p.hosts.iter().filter(|h| matches(h, host)).map(String::len).max();
     profiles.into_iter().filter_map(|p| Some((fits(&p)?, p))).max_by_key(|(len, _)| *len).map(|(_, p)| p)
 }
 
-/// Whether a provider itself serves at this host, and nothing that stands in for it. DynamoDB has no profile, but a host.
+/// Returns true if `host` belongs to the provider itself rather than to an emulator or a compatible server. DynamoDB
+/// has a host but no profile.
 pub fn is_home(provider: &str, host: &str) -> bool {
     let dynamo = provider == "aws-dynamodb" && host.ends_with(".amazonaws.com");
     dynamo || of_host(host).is_some_and(|profile| profile.name == provider)
 }
 
-/// Whether `text` fits `pattern`, in which `*` stands for one or more characters.
+/// Returns true if `text` matches `pattern`, in which `*` matches one or more characters.
 fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,
@@ -357,31 +358,31 @@ fn matches(pattern: &str, text: &str) -> bool {
     }
 }
 
-/// What fills the holes of an endpoint.
+/// Values of the placeholders in an endpoint URL.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Holes<'a> {
-    /// Region.
+    /// Value of `{region}`.
     pub region: &'a str,
-    /// Account.
+    /// Value of `{account}`; `None` if it is not known.
     pub account: Option<&'a str>,
-    /// Zone id.
+    /// Value of `{zone}`, a zone id; `None` if the bucket has none.
     pub zone: Option<&'a str>,
 }
 
 impl Profile {
-    /// The endpoint in a region; `None` where the provider can be anywhere.
+    /// Returns the URL of the endpoint, or `None` if the provider has no fixed endpoint.
     ///
     /// # Errors
-    /// [`ProfileError::Hole`] when something is missing that the endpoint names.
+    /// [`ProfileError::Hole`] if a placeholder has no value.
     pub fn endpoint(&self, holes: Holes<'_>) -> Result<Option<String>, ProfileError> {
         let template = self.endpoints.get(holes.region).or(self.endpoint.as_ref());
         template.map(|t| self.fill(t, holes)).transpose()
     }
 
-    /// Where buckets are created and deleted, when that is elsewhere.
+    /// Returns the URL of the endpoint that creates and deletes buckets, or `None` if it is the main endpoint.
     ///
     /// # Errors
-    /// As [`Profile::endpoint`].
+    /// [`ProfileError::Hole`] if a placeholder has no value.
     pub fn control(&self, holes: Holes<'_>) -> Result<Option<String>, ProfileError> {
         self.control_endpoint.as_ref().map(|t| self.fill(t, holes)).transpose()
     }
@@ -401,17 +402,17 @@ impl Profile {
         Ok(out)
     }
 
-    /// The region that a zone id lies in, where that is known.
+    /// Returns the region of a zone id, or `None` if it is not known.
     pub fn region_of(&self, zone: &str) -> Option<&str> {
         self.zones.get(zone.split("-az").next()?).map(String::as_str)
     }
 
-    /// Whether it keeps that checksum over a whole multipart object.
+    /// Returns true if the store computes this checksum over a whole multipart object.
     pub fn keeps_whole(&self, checksum: &str) -> bool {
         self.full_object.iter().any(|c| c == checksum)
     }
 
-    /// Whether uploads may bear that checksum.
+    /// Returns true if uploads may carry this checksum.
     pub fn takes(&self, checksum: &str) -> bool {
         self.checksums.iter().any(|c| c == checksum)
     }
@@ -422,7 +423,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_built_in_profile_can_be_read_and_bears_its_name() {
+    fn every_built_in_profile_is_valid_and_has_its_name() {
         for (profile, (name, _)) in all().unwrap().iter().zip(BUILT_IN) {
             assert_eq!(profile.name, *name);
             let known = ["md5", "crc32", "crc32c", "crc64nvme", "sha1", "sha256"];
@@ -441,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn providers_are_known_by_their_hosts() {
+    fn providers_are_recognised_by_host() {
         for (host, name) in [
             ("abc123.r2.cloudflarestorage.com", Some("cloudflare-r2")),
             ("bucket.s3.eu-west-1.amazonaws.com", Some("aws-s3")),
@@ -458,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_filled_and_say_what_is_missing() {
+    fn endpoint_placeholders_are_filled_or_reported() {
         let r2 = load("cloudflare-r2").unwrap();
         let holes = Holes { region: "auto", account: Some("abc"), zone: None };
         assert_eq!(r2.endpoint(holes).unwrap().unwrap(), "https://abc.r2.cloudflarestorage.com");

@@ -1,24 +1,24 @@
-//! Recomputes what published figures imply of each other.
+//! Checks the relations between the figures of a published document.
 
 use super::{Published, Relation, Row};
 
-/// How one relation came out in one place.
+/// Result of checking one relation in one row or between two rows.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RelationCheck {
-    /// The relation in words.
+    /// Description of the relation.
     pub says: String,
-    /// The row or rows.
+    /// Label of the row or rows.
     pub place: String,
-    /// What is printed.
+    /// Value that the document states.
     pub published: f64,
-    /// What follows from the other figures.
+    /// Value computed from the other figures.
     pub computed: f64,
-    /// Whether it holds.
+    /// True if the relation holds within its tolerance.
     pub holds: bool,
 }
 
-/// The value that a relation's left side has in a row; `None` when the row lacks one of its figures.
-fn left(relation: &Relation, row: &Row) -> Option<f64> {
+/// Returns the value of the left side of a relation in a row, or `None` if the row lacks one of its figures.
+fn left_side(relation: &Relation, row: &Row) -> Option<f64> {
     let figure = |name: &String| row.figures.get(name).copied();
     let product: Option<f64> = relation.product.iter().map(figure).product();
     let sum: Option<f64> = relation.sum.iter().map(figure).sum();
@@ -27,7 +27,7 @@ fn left(relation: &Relation, row: &Row) -> Option<f64> {
     Some(relation.scale * above / over?)
 }
 
-fn outcome(relation: &Relation, place: String, published: f64, computed: f64) -> RelationCheck {
+fn compare(relation: &Relation, place: String, published: f64, computed: f64) -> RelationCheck {
     let apart = (computed - published).abs() > relation.tolerance * published.abs();
     RelationCheck {
         says: relation.says.clone(),
@@ -44,10 +44,10 @@ fn between(relation: &Relation, rows: &[Row]) -> Option<RelationCheck> {
         rows.iter().find(|r| r.label == *label)?.figures.get(relation.ratio.as_ref()?).copied()
     };
     let computed = figure(above)? / figure(below)?;
-    Some(outcome(relation, format!("{above} / {below}"), relation.published?, computed))
+    Some(compare(relation, format!("{above} / {below}"), relation.published?, computed))
 }
 
-/// Every relation of a document in every row that it is about.
+/// Checks every relation of a document in every row to which it applies.
 pub fn check(document: &Published) -> Vec<RelationCheck> {
     let mut out = Vec::new();
     for relation in &document.relations {
@@ -59,8 +59,8 @@ pub fn check(document: &Published) -> Vec<RelationCheck> {
         for row in document.rows.iter().filter(chosen) {
             let printed = relation.equals.as_ref().and_then(|name| row.figures.get(name).copied());
             let printed = printed.or(relation.equals_number);
-            if let (Some(printed), Some(computed)) = (printed, left(relation, row)) {
-                out.push(outcome(relation, row.label.clone(), printed, computed));
+            if let (Some(printed), Some(computed)) = (printed, left_side(relation, row)) {
+                out.push(compare(relation, row.label.clone(), printed, computed));
             }
         }
     }
@@ -72,13 +72,13 @@ mod tests {
     use super::super::{all, named};
     use super::*;
 
-    fn broken(name: &str) -> Vec<RelationCheck> {
+    fn failed(name: &str) -> Vec<RelationCheck> {
         check(&named(name).unwrap()).into_iter().filter(|o| !o.holds).collect()
     }
 
-    /// A relation that is about no row would always hold.
+    /// A relation that applies to no row would never fail.
     #[test]
-    fn every_relation_is_about_something() {
+    fn every_relation_applies_to_a_row() {
         for document in all().unwrap() {
             for relation in &document.relations {
                 let mut only = document.clone();
@@ -89,27 +89,27 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_r2_bench_agree_with_themselves_but_for_littles_law_over_all_phases() {
-        let broken = broken("r2-bench");
+    fn r2_bench_tables_are_consistent_except_for_littles_law_over_all_phases() {
+        let failed = failed("r2-bench");
         assert!(
-            broken.iter().all(|o| o.says.starts_with("Little") && o.place.ends_with("ALL")),
-            "{broken:#?}"
+            failed.iter().all(|o| o.says.starts_with("Little") && o.place.ends_with("ALL")),
+            "{failed:#?}"
         );
-        assert!(broken.len() >= 6, "{}", broken.len());
+        assert!(failed.len() >= 6, "{}", failed.len());
     }
 
     #[test]
-    fn the_row_of_r2_reads_is_not_of_reads() {
-        let broken = broken("tigris-ycsb");
+    fn the_published_rate_of_r2_reads_is_inconsistent() {
+        let failed = failed("tigris-ycsb");
         let reads =
-            broken.iter().find(|o| o.says.starts_with("operations") && o.place == "R2 run get").unwrap();
+            failed.iter().find(|o| o.says.starts_with("operations") && o.place == "R2 run get").unwrap();
         assert!((reads.computed - 200_446.0).abs() < 1000.0, "{reads:?}");
-        assert!(!broken.iter().any(|o| o.place.contains("draft")));
+        assert!(!failed.iter().any(|o| o.place.contains("draft")));
     }
 
     #[test]
-    fn percentiles_that_are_sizes_over_medians_are_told() {
-        let computed = broken("large-uploads").iter().filter(|o| o.says.contains("p99")).count();
+    fn percentiles_computed_from_median_throughput_are_detected() {
+        let computed = failed("large-uploads").iter().filter(|o| o.says.contains("p99")).count();
         assert_eq!(computed, 9, "all nine are within 4%");
     }
 }

@@ -1,7 +1,8 @@
-//! What others have published about object stores, as data: figures with their source, date and environment, what is known to be wrong
-//! with them, and what must hold between them. `published/*.toml` holds them; [`check`] recomputes.
+//! Benchmark results that others have published about object stores, as data: figures with their source, date and
+//! environment, known errors, and relations that must hold between the figures. They are in `published/*.toml`;
+//! [`check`] recomputes the relations.
 //!
-//! Nothing of it was measured here, and wherever it is shown it says so.
+//! Plimsoll did not measure these figures, and every output that shows them states that.
 
 pub mod check;
 
@@ -9,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// The published documents: name and text.
+/// Name and text of each published document.
 const BUILT_IN: &[(&str, &str)] = &[
     ("express-vs-r2", include_str!("../../published/express-vs-r2.toml")),
     ("r2-bench", include_str!("../../published/r2-bench.toml")),
@@ -18,7 +19,7 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("tigris-ycsb", include_str!("../../published/tigris-ycsb.toml")),
 ];
 
-/// Price books with the constants of documents that compute costs: the document's name and the text.
+/// Price books with the constants of documents that compute costs, as pairs of document name and text.
 pub const PRICES: &[(&str, &str)] = &[
     ("express-vs-r2", include_str!("../../published/prices/express-vs-r2.toml")),
     ("large-uploads", include_str!("../../published/prices/large-uploads.toml")),
@@ -28,55 +29,55 @@ pub const PRICES: &[(&str, &str)] = &[
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Published {
-    /// What it is called here.
+    /// Name on the command line.
     pub name: String,
-    /// Its title.
+    /// Title of the document.
     pub title: String,
-    /// Who published it, and where.
+    /// Author or project, and place of publication.
     pub source: String,
-    /// When.
+    /// Date of publication, as far as it is known.
     pub date: String,
-    /// Its number here, another name for it.
+    /// Number on the command line, an alternative to the name.
     pub number: String,
-    /// With what and how it was measured, as far as it says so.
+    /// Tools, machines and workload of the measurement, as far as the document states them.
     pub environment: String,
-    /// What is known to be wrong with it.
+    /// Known errors in the document, in words.
     pub errors: Vec<String>,
-    /// Its figures.
+    /// Figures of the document.
     #[serde(rename = "row")]
     pub rows: Vec<Row>,
-    /// What must hold between them.
+    /// Relations that must hold between the figures.
     #[serde(rename = "relation", default)]
     pub relations: Vec<Relation>,
-    /// The offers in the price books that its stores are, by the names of its rows.
+    /// Offers in the price books that correspond to the stores of the document, by the store name in its rows.
     #[serde(default)]
     pub stores: BTreeMap<String, String>,
-    /// What it computes costs with.
+    /// Cost calculation of the document; `None` if it has none.
     pub calculator: Option<Calculator>,
-    /// The costs that it prints.
+    /// Costs that the document states.
     #[serde(rename = "claim", default)]
     pub claims: Vec<Claim>,
 }
 
-/// How a document computes costs: the constants are a price book in `published/prices/`.
+/// Cost calculation of a document. Its constants are a price book in `published/prices/`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Calculator {
-    /// The month that it computes, in the words of a workload file.
+    /// Workload of the month that the document computes, with the keys of a workload file.
     pub workload: BTreeMap<String, String>,
-    /// Its offers and the real ones that they stand for.
+    /// Offers of the document and the real offers that correspond to them.
     pub offers: Vec<Stand>,
-    /// The day of its prices, where it says; real prices are then of that day, with those of today beside them.
+    /// Date of the prices, if the document states one. Real prices are then shown for that date and for today.
     pub date: Option<String>,
-    /// True if it has an option that replicates all that is stored to another zone.
+    /// True if the document's calculator has an option that replicates all stored data to another zone.
     #[serde(default)]
     pub replication: bool,
-    /// Why a line differs from the real one, by offer and line: `r2.storage`.
+    /// Reason for which a line differs from the real bill, by offer and line, such as `r2.storage`.
     #[serde(default)]
     pub why: BTreeMap<String, String>,
 }
 
-/// A published offer and the real one.
+/// An offer of a document and the real offer that corresponds to it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Stand {
@@ -84,42 +85,42 @@ pub struct Stand {
     pub published: String,
     /// Name in the real price books.
     pub real: String,
-    /// True if the document's replication costs nothing there, because it is built in.
+    /// True if replication costs nothing at this offer, because it is built in.
     #[serde(default)]
     pub replication_included: bool,
 }
 
-/// A cost that a document prints, and what it follows from.
+/// A cost that a document states, and the bills from which it can be recomputed.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
-    /// In words.
+    /// Statement of the cost, in words.
     pub says: String,
-    /// Dollars, or a ratio, as printed.
+    /// Dollars, or a ratio, as the document states it.
     pub printed: String,
-    /// Whether it is a ratio.
+    /// True if the value is a ratio.
     #[serde(default)]
     pub ratio: bool,
-    /// What is added up.
+    /// Bills that are added.
     pub terms: Vec<Term>,
-    /// What the sum is divided by.
+    /// Bills whose sum divides the first sum; empty for no division.
     #[serde(default)]
     pub over: Vec<Term>,
-    /// How far print and sum may be apart, as a share.
+    /// Maximum relative difference between the stated and the recomputed value.
     pub tolerance: f64,
 }
 
-/// A bill, or a part of one.
+/// A bill, or one part of a bill.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Term {
-    /// Whose, in the document's price book.
+    /// Name of the offer in the document's price book.
     pub offer: String,
-    /// Which part of the bill; all of it where none is named.
+    /// Part of the bill, such as `egress`; `None` for the total.
     pub part: Option<String>,
-    /// For which month.
+    /// Workload of the month that is billed.
     pub workload: BTreeMap<String, String>,
-    /// How many times.
+    /// Factor by which the bill is multiplied; negative to subtract it.
     #[serde(default = "once")]
     pub times: i64,
 }
@@ -128,34 +129,35 @@ fn once() -> i64 {
     1
 }
 
-/// Figures that belong together. Their names carry their units.
+/// Figures that belong together. The name of each figure ends in its unit.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct Row {
-    /// What it is called.
+    /// Name of the row.
     pub label: String,
-    /// Which store it is about.
+    /// Store that was measured; empty if the row is about none.
     #[serde(default)]
     pub store: String,
-    /// Which operation, in our words.
+    /// Operation, by its name in Plimsoll; empty if the row is about none.
     #[serde(default)]
     pub operation: String,
-    /// Which part of the work.
+    /// Part of the workload.
     #[serde(default)]
     pub workload: String,
-    /// The machine that measured, where the document has several.
+    /// Client machine, if the document has several.
     #[serde(default)]
     pub client: String,
-    /// The figures by name: `p50_ms`, `rate_per_s`.
+    /// Figures by name, such as `p50_ms` or `rate_per_s`.
     #[serde(flatten)]
     pub figures: BTreeMap<String, f64>,
 }
 
 impl Published {
-    /// The latencies that it prints for an operation on a store, as shares of 1 and milliseconds, both rising.
+    /// Returns the published latency percentiles of an operation on a store, in ascending order, as pairs of the
+    /// quantile (0 to 1) and milliseconds.
     pub fn percentiles(&self, store: &str, operation: &str) -> Vec<(f64, f64)> {
         let mut out: Vec<(f64, f64)> = Vec::new();
         let rows = self.rows.iter().filter(|r| r.store == store && r.operation == operation);
-        // One store may be printed several times, from several places; the first stands for it.
+        // A document may list a store several times, measured from several places. The first row is used.
         for (name, value) in rows.take(1).flat_map(|r| &r.figures) {
             let (scale, name) = match (name.strip_suffix("_ms"), name.strip_suffix("_s")) {
                 (Some(name), _) => (1.0, name),
@@ -171,7 +173,7 @@ impl Published {
 }
 
 impl Row {
-    /// The text of a field by which rows are chosen.
+    /// Returns the text of a field that can select rows, or an empty string for any other field.
     fn field(&self, name: &str) -> &str {
         match name {
             "label" => &self.label,
@@ -183,14 +185,15 @@ impl Row {
     }
 }
 
-/// Something that must hold between figures: within each chosen row `scale x product (or sum) / over = equals`, or between two rows the
-/// ratio of a figure.
+/// A relation that must hold between figures. Within each selected row, `scale x product x sum / over` must equal
+/// `equals` or `equals_number`; an empty list counts as 1. Between two rows, the ratio of a figure must equal
+/// `published`.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Relation {
-    /// In words.
+    /// Description of the relation.
     pub says: String,
-    /// Fields that a row must have.
+    /// Field values that select the rows; empty for all rows.
     #[serde(default, rename = "where")]
     pub chosen: BTreeMap<String, String>,
     /// Figures that are multiplied.
@@ -199,25 +202,25 @@ pub struct Relation {
     /// Figures that are added.
     #[serde(default)]
     pub sum: Vec<String>,
-    /// Figures that divide.
+    /// Figures by whose product the left side is divided.
     #[serde(default)]
     pub over: Vec<String>,
-    /// A constant factor, units included.
+    /// Constant factor, including unit conversions.
     #[serde(default = "one")]
     pub scale: f64,
-    /// The figure that it must equal.
+    /// Figure that the left side must equal.
     pub equals: Option<String>,
-    /// The number that it must equal.
+    /// Number that the left side must equal, if `equals` names no figure.
     pub equals_number: Option<f64>,
-    /// Labels of two rows whose ratio is meant.
+    /// Labels of the two rows to compare: numerator and denominator.
     pub between: Option<[String; 2]>,
-    /// The figure whose ratio is meant.
+    /// Figure whose ratio is compared.
     pub ratio: Option<String>,
-    /// The ratio as published.
+    /// Ratio that the document states.
     pub published: Option<f64>,
-    /// How far the two sides may be apart, as a share: what rounding in print explains.
+    /// Maximum relative difference between the two sides that rounding of the published figures explains.
     pub tolerance: f64,
-    /// Whether the sides must differ instead.
+    /// True if the two sides must differ by more than `tolerance`.
     #[serde(default)]
     pub differs: bool,
 }
@@ -226,31 +229,31 @@ fn one() -> f64 {
     1.0
 }
 
-/// Why a document could not be had.
+/// A failure to load a published document.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishedError {
-    /// There is none of that name.
-    #[error("'{name}' is not published here; there are {known}")]
+    /// No document has this name or number.
+    #[error("unknown document '{name}': use one of {known}")]
     Unknown {
-        /// As asked for.
+        /// Name as given.
         name: String,
-        /// Those there are.
+        /// Names of all documents, separated by commas.
         known: String,
     },
-    /// A document that does not read.
+    /// A document is not valid.
     #[error("published/{name}.toml: {reason}")]
     Shape {
-        /// Its name.
+        /// Name of the document.
         name: &'static str,
-        /// What is wrong.
+        /// Error from the TOML parser.
         reason: String,
     },
 }
 
-/// All documents.
+/// Parses all published documents.
 ///
 /// # Errors
-/// [`PublishedError::Shape`] when one does not read.
+/// [`PublishedError::Shape`] if a document is not valid, which is a bug.
 pub fn all() -> Result<Vec<Published>, PublishedError> {
     let read = |(name, text): &(&'static str, &str)| {
         toml::from_str(text).map_err(|e| PublishedError::Shape { name, reason: e.to_string() })
@@ -258,10 +261,10 @@ pub fn all() -> Result<Vec<Published>, PublishedError> {
     BUILT_IN.iter().map(read).collect()
 }
 
-/// The document of that name or number.
+/// Returns the document with this name or number.
 ///
 /// # Errors
-/// See [`PublishedError`].
+/// If there is none, or a document is not valid; see [`PublishedError`].
 pub fn named(name: &str) -> Result<Published, PublishedError> {
     let known = || BUILT_IN.iter().map(|(name, _)| *name).collect::<Vec<_>>().join(", ");
     let found = all()?.into_iter().find(|p| p.name == name || p.number == name);

@@ -1,4 +1,4 @@
-//! Adds up what the workers hand over, second by second, and passes the sums on as the run goes.
+//! Sums the tallies of all workers by second, and passes the sums to a listener during the run.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -12,99 +12,100 @@ use crate::clock::SECOND;
 use crate::machine::Sample;
 use crate::workload::OperationKind;
 
-/// What the client used of its machine while a phase lasted.
+/// Resources of the machine that the client used during a phase.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Usage {
     /// CPU time of the whole process, in nanoseconds.
     pub process_cpu_ns: u64,
     /// CPU time of the busiest worker thread, in nanoseconds.
     pub busiest_worker_ns: u64,
-    /// Share of CPU time that the hypervisor gave to others, 0 to 1; `None` where it is not told.
+    /// Share of CPU time that the hypervisor gave to other machines (0 to 1); `None` if unknown.
     pub steal: Option<f64>,
-    /// Busiest network interface of known speed: name and the share of its speed that was used.
+    /// Busiest network interface of known speed: its name and the used share of its speed (0 to 1).
     pub link: Option<(String, f64)>,
 }
 
-/// What workers and driver send.
+/// Message of a worker or the driver to the collector.
 pub enum Message {
-    /// A phase begins; its end may not be known yet. With the CPU time of the process by then, in nanoseconds.
+    /// Start of a phase, whose end may not be known yet: phase number, edges, and the CPU time of the process
+    /// so far in nanoseconds.
     Begin(usize, Edges, u64),
-    /// The end of a phase is known. With the CPU time of the process by then.
+    /// End of a phase: phase number, final edges, and the CPU time of the process so far in nanoseconds.
     End(usize, Edges, u64),
-    /// What one worker counted up to `until_ns`.
+    /// Tallies of one worker up to `until_ns`.
     Counted {
-        /// Which worker.
+        /// Number of the worker.
         worker: usize,
-        /// End of the interval.
+        /// End of the interval on the monotonic clock, in nanoseconds.
         until_ns: u64,
-        /// The tallies.
+        /// Tallies with their phase and kind of operation.
         placed: Vec<Placed>,
     },
-    /// Nothing more comes for these phase runs.
+    /// Range of phase runs for which no more messages follow.
     Closed(std::ops::Range<usize>),
-    /// Single operations, where the run logs them.
+    /// Records of single operations, if the run logs them.
     Logged(Vec<Logged>),
-    /// CPU time in nanoseconds that a worker's thread used during a phase.
+    /// Phase number, and the CPU time in nanoseconds that a worker's thread used during that phase.
     Used(usize, u64),
-    /// A failure worth telling a person: class and message; only the first of each class is sent.
+    /// Class and message of a failure; only the first of each class is sent.
     Failure(String, String),
 }
 
-/// One phase's sums.
+/// Sums of one phase.
 #[derive(Debug, Clone, Default)]
 pub struct WindowState {
-    /// Its edges, once it began.
+    /// Edges of its window; `None` before it begins.
     pub edges: Option<Edges>,
-    /// Whether its end was reached.
+    /// True if the phase has ended.
     pub finished: bool,
-    /// Tallies by operation.
+    /// Tallies by kind of operation.
     pub tallies: BTreeMap<OperationKind, Tally>,
-    /// What the client used.
+    /// Resources that the client used.
     pub usage: Usage,
 }
 
-/// One second of one phase and operation, complete.
+/// Complete counts of one second of one phase and operation.
 pub struct SecondRow<'a> {
     /// Seconds since the run began.
     pub second: u64,
-    /// Number of the phase.
+    /// Number of the phase run.
     pub phase: usize,
     /// Kind of operation.
     pub kind: OperationKind,
-    /// What was counted.
+    /// Counts of this second.
     pub tally: &'a Tally,
 }
 
-/// Who wants to know.
+/// Receiver of the sums.
 pub trait Listener {
-    /// A second is complete.
+    /// Receives one complete second.
     fn second(&mut self, row: &SecondRow<'_>);
 
-    /// All sums as they stand, about once a second.
+    /// Receives all sums so far, about once a second.
     fn snapshot(&mut self, windows: &[WindowState]);
 
-    /// All sums, for the last time.
+    /// Receives the final sums.
     fn finished(&mut self, windows: &[WindowState]) {
         self.snapshot(windows);
     }
 
-    /// A phase run is over and all of it is in `window`. Whoever returns true has taken what it needs; the sums are then dropped, so
-    /// that memory does not grow with the number of phase runs.
+    /// Receives the final sums of one phase run. If it returns true, the collector drops the tallies, so that
+    /// memory does not grow with the number of phase runs.
     fn closed(&mut self, phase_run: usize, window: &WindowState) -> bool {
         let _ = (phase_run, window);
         false
     }
 
-    /// Single operations, where the run logs them.
+    /// Receives records of single operations, if the run logs them.
     fn logged(&mut self, operations: &[Logged]) {
         let _ = operations;
     }
 
-    /// The first failure of a class.
+    /// Receives the first failure of a class.
     fn failure(&mut self, class: &str, message: &str);
 }
 
-/// The sums of a run.
+/// Collector of the sums of a run.
 pub struct Collector<'a> {
     origin_ns: u64,
     workers: usize,
@@ -117,7 +118,8 @@ pub struct Collector<'a> {
 }
 
 impl<'a> Collector<'a> {
-    /// A collector for `phases` phases run by `workers` workers from `origin_ns` on.
+    /// Creates a collector for `phases` phase runs by `workers` workers, starting at `origin_ns` on the
+    /// monotonic clock.
     pub fn new(
         origin_ns: u64,
         phases: usize,
@@ -136,7 +138,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Collects until all senders are gone; returns the sums.
+    /// Collects until all senders have disconnected. Returns the sums.
     pub fn run(mut self, messages: &Receiver<Message>) -> Vec<WindowState> {
         loop {
             match messages.recv_timeout(Duration::from_secs(1)) {
@@ -181,7 +183,7 @@ impl<'a> Collector<'a> {
         window.finished = true;
         if let Some(begin) = self.samples[phase].take() {
             let used = begin.until(&Sample::take());
-            // Taken by who sent it: this thread may come to its messages late.
+            // The sender measured the CPU time, because this thread may process its messages late.
             window.usage.process_cpu_ns = cpu_ns.saturating_sub(self.begin_cpu_ns[phase]);
             window.usage.steal = used.steal;
             window.usage.link = used.link;
@@ -189,7 +191,7 @@ impl<'a> Collector<'a> {
     }
 
     fn counted(&mut self, worker: usize, until_ns: u64, placed: Vec<Placed>) {
-        // The interval ends with its second, so its last nanosecond names it.
+        // The interval ends exactly at the end of a second, so its last nanosecond determines the second.
         let second = until_ns.saturating_sub(self.origin_ns + 1) / SECOND;
         for (phase, kind, tally) in placed {
             self.windows[phase].tallies.entry(kind).or_default().merge(&tally);
@@ -203,7 +205,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    /// Passes on the seconds before `complete`.
+    /// Passes the seconds before `complete` to the listener. Returns true if there were any.
     fn flush(&mut self, complete: u64) -> bool {
         let mut any = false;
         while let Some(entry) = self.pending.first_entry().filter(|e| *e.key() < complete) {

@@ -1,27 +1,27 @@
-//! Latency histograms: 3 significant digits, whole microseconds, 1 us to 1 h (law of measurement, 4).
+//! Latency histograms: 3 significant digits, whole microseconds, 1 us to 1 h (docs/method.md, "Percentiles").
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer};
 
 use super::sparse::unpack;
 
-/// Longest latency that is told apart from longer ones: one hour, in microseconds.
+/// Largest latency that a histogram distinguishes: one hour, in microseconds.
 pub const LONGEST_US: u64 = 3_600_000_000;
 
-/// An empty histogram of the one shape that all share.
+/// Creates an empty histogram. All histograms have the same range and precision.
 pub fn empty() -> Histogram<u64> {
-    // The bounds are constants that the crate accepts; a fresh default would only differ in range.
+    // The crate accepts these constant bounds.
     Histogram::new_with_bounds(1, LONGEST_US, 3)
-        .unwrap_or_else(|_| unreachable!("1 us to 1 h with 3 digits is a valid shape"))
+        .unwrap_or_else(|_| unreachable!("1 us to 1 h with 3 digits are valid bounds"))
 }
 
-/// Nanoseconds as recorded: whole microseconds, rounded to nearest, between 1 and an hour.
+/// Converts nanoseconds to whole microseconds, rounded to nearest and clamped to 1 us to 1 h.
 #[inline]
 pub fn micros(ns: u64) -> u64 {
     ((ns + 500) / 1_000).clamp(1, LONGEST_US)
 }
 
-/// A histogram that takes memory only once something is recorded, and keeps its extremes exactly.
+/// A histogram with exact minimum, maximum and mean. It allocates memory when the first value is recorded.
 #[derive(Debug, Clone, Default)]
 pub struct Latencies {
     histogram: Option<Box<Histogram<u64>>>,
@@ -31,7 +31,7 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    /// Records one latency.
+    /// Records one latency in nanoseconds.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         let histogram = self.histogram.get_or_insert_with(|| Box::new(empty()));
@@ -41,19 +41,19 @@ impl Latencies {
         self.sum_ns += u128::from(ns);
     }
 
-    /// Adds another, exactly.
+    /// Adds another histogram to this one, exactly.
     pub fn merge(&mut self, other: &Latencies) {
-        let Some(theirs) = &other.histogram else { return };
+        let Some(added) = &other.histogram else { return };
         self.min_ns = if self.is_empty() { other.min_ns } else { self.min_ns.min(other.min_ns) };
-        let mine = self.histogram.get_or_insert_with(|| Box::new(empty()));
-        // All histograms have the one shape of `empty`, so adding cannot fail.
-        let added = mine.add(theirs.as_ref());
-        debug_assert!(added.is_ok());
+        let own = self.histogram.get_or_insert_with(|| Box::new(empty()));
+        // All histograms have the bounds of `empty`, so adding cannot fail.
+        let result = own.add(added.as_ref());
+        debug_assert!(result.is_ok());
         self.max_ns = self.max_ns.max(other.max_ns);
         self.sum_ns += other.sum_ns;
     }
 
-    /// Replaces what was read from buckets by what is known exactly, in milliseconds; `None` leaves it as it is.
+    /// Replaces minimum, maximum and mean by exact values in milliseconds. `None` leaves a value unchanged.
     pub fn sharpen(&mut self, min_ms: Option<f64>, max_ms: Option<f64>, mean_ms: Option<f64>) {
         let ns = |ms: f64| (ms * 1e6).round() as u64;
         if let Some(min) = min_ms {
@@ -67,60 +67,61 @@ impl Latencies {
         }
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> u64 {
         self.histogram.as_ref().map_or(0, |h| h.len())
     }
 
-    /// Whether nothing was recorded.
+    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Mean in nanoseconds, exact; `None` when empty.
+    /// Returns the exact mean in nanoseconds; `None` if there are no values.
     pub fn mean_ns(&self) -> Option<f64> {
         let n = self.len();
         (n > 0).then(|| self.sum_ns as f64 / n as f64)
     }
 
-    /// Smallest value in nanoseconds, exact.
+    /// Returns the exact minimum in nanoseconds; `None` if there are no values.
     pub fn min_ns(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.min_ns)
     }
 
-    /// Largest value in nanoseconds, exact.
+    /// Returns the exact maximum in nanoseconds; `None` if there are no values.
     pub fn max_ns(&self) -> Option<u64> {
         (!self.is_empty()).then_some(self.max_ns)
     }
 
-    /// The histogram, when something was recorded.
+    /// Returns the histogram; `None` if there are no values.
     pub fn histogram(&self) -> Option<&Histogram<u64>> {
         self.histogram.as_deref()
     }
 
-    /// The value of rank `ceil(q * n)`: the highest value equivalent to its bucket, in nanoseconds, and never more than the
-    /// exact maximum.
+    /// Returns the value of rank `ceil(q * n)` in nanoseconds: the highest value of its bucket, or the exact
+    /// maximum if that is smaller.
     pub fn quantile_ns(&self, q: f64) -> Option<u64> {
         let histogram = self.histogram.as_ref().filter(|h| !h.is_empty())?;
         Some((histogram.value_at_quantile(q) * 1_000).min(self.max_ns))
     }
 
-    /// Upper edge in microseconds of the bucket that holds the value of rank `ceil(q * n)`.
+    /// Returns the upper edge, in microseconds, of the bucket that contains the value of rank `ceil(q * n)`.
     pub fn bucket_us(&self, q: f64) -> Option<u64> {
         self.histogram.as_ref().filter(|h| !h.is_empty()).map(|h| h.value_at_quantile(q))
     }
 
-    /// HdrHistogram V2, compressed; empty when nothing was recorded.
+    /// Encodes the histogram as compressed HdrHistogram V2; empty if there are no values.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = Vec::new();
         if let Some(histogram) = &self.histogram {
-            // Writing to memory fails only for shapes that the format cannot hold.
+            // Writing to memory fails only for bounds that the format cannot represent.
             let _ = V2DeflateSerializer::new().serialize(histogram, &mut out);
         }
         out
     }
 
-    /// Reads what [`Latencies::to_bytes`] wrote. Extremes and mean then have the resolution of the buckets.
+    /// Decodes the output of [`Latencies::to_bytes`]; `None` if the bytes are invalid. Minimum, maximum and
+    /// mean then have the resolution of the buckets.
     pub fn from_bytes(bytes: &[u8]) -> Option<Latencies> {
         if bytes.is_empty() {
             return Some(Latencies::default());
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_and_mean_are_exact() {
+    fn minimum_maximum_and_mean_are_exact() {
         let mut latencies = Latencies::default();
         [1_234_567, 89, 5_000_001].into_iter().for_each(|ns| latencies.record(ns));
         assert_eq!((latencies.min_ns(), latencies.max_ns()), (Some(89), Some(5_000_001)));
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_keep_every_bucket() {
+    fn encoding_preserves_every_bucket() {
         let mut latencies = Latencies::default();
         let stream = Stream::new(3, "h");
         (0..10_000).for_each(|i| latencies.record((stream.exponential(i) * 5e6) as u64));
@@ -170,7 +171,8 @@ mod tests {
     }
 
     proptest! {
-        /// Merged histograms are the histogram of all values, and quantiles are within one bucket of the sorted truth.
+        /// Merged histograms equal the histogram of all values, and their quantiles are within one bucket of
+        /// the exact ones.
         #[test]
         fn merging_loses_nothing(values in prop::collection::vec(1u64..20_000_000_000, 1..400), cut in 0usize..400) {
             let cut = cut.min(values.len());
@@ -187,10 +189,10 @@ mod tests {
             let mut sorted = values.clone();
             sorted.sort_unstable();
             for q in [0.5, 0.9, 0.99] {
-                let truth = sorted[((q * sorted.len() as f64).ceil() as usize).max(1) - 1];
-                let shown = merged.quantile_ns(q).unwrap();
-                let error = (shown as f64 - truth as f64).abs();
-                prop_assert!(error <= truth as f64 * 0.001 + 1_000.0, "q {} truth {} shown {}", q, truth, shown);
+                let exact = sorted[((q * sorted.len() as f64).ceil() as usize).max(1) - 1];
+                let found = merged.quantile_ns(q).unwrap();
+                let error = (found as f64 - exact as f64).abs();
+                prop_assert!(error <= exact as f64 * 0.001 + 1_000.0, "q {} exact {} found {}", q, exact, found);
             }
         }
     }

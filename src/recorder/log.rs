@@ -1,45 +1,45 @@
-//! The operation log: one record per operation, where a run asks for it. Workers fill lists of their own and hand them over every
-//! second, or sooner when they grow long; memory stays bounded.
+//! Operation log: one record per operation, if the run has it enabled. Each worker fills its own list and sends
+//! it every second, or sooner if it grows long, so memory stays bounded.
 
 use crate::workload::OperationKind;
 
-/// How an operation ended, as logged.
+/// Result of an operation, as logged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoggedResult {
-    /// Well.
+    /// The operation succeeded.
     Ok,
-    /// It failed, with this class.
+    /// The operation failed, with this error class.
     Failed(Box<str>),
-    /// It was still unanswered when waiting for it ended.
+    /// The operation had no response by the end of the drain.
     Undrained,
-    /// It was due and never begun.
+    /// The operation was due and never started.
     NeverBegun,
 }
 
-/// One operation. Times are on the monotonic clock in nanoseconds; 0 where there is none.
+/// Record of one operation. Times are on the monotonic clock in nanoseconds; 0 if there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Logged {
     /// Number of its phase run.
     pub phase_run: usize,
-    /// Its number within its phase: with the seed it says key, size and content.
+    /// Number of the operation within its phase. With the seed, it determines key, size and content.
     pub number: u64,
-    /// What it was.
+    /// Kind of operation.
     pub kind: OperationKind,
-    /// When it was meant to begin; open loops only.
+    /// Intended time; open loops only.
     pub intended_ns: Option<u64>,
-    /// Start of its first attempt.
+    /// Start of the first attempt.
     pub start_ns: u64,
-    /// First byte of the answer.
+    /// Time of the response's first byte.
     pub first_byte_ns: u64,
-    /// Its end.
+    /// End of the operation.
     pub end_ns: u64,
     /// Object bytes delivered.
     pub bytes: u64,
-    /// Requests made for it.
+    /// Requests sent for this operation.
     pub attempts: u32,
-    /// How it ended.
+    /// Result of the operation.
     pub ended: LoggedResult,
 }
 
-/// A list longer than this is handed over before its second is over.
+/// Number of records above which a worker sends its list before the end of the second.
 pub const LONG: usize = 8_192;

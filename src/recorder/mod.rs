@@ -1,8 +1,8 @@
-//! What happened, counted without a lock and without losing anything that a percentile needs.
+//! Lock-free recording of operations, with full histograms so that percentiles are exact.
 //!
-//! Each worker owns a [`worker::WorkerRecorder`]; once a second it hands its [`tally::Tally`]s, histograms included, to the
-//! one [`collector`], which adds them up exactly. Nothing is averaged. The recorder knows windows and edges; what
-//! the figures mean is `summary`'s business.
+//! Each worker owns a [`worker::WorkerRecorder`]. Once a second it sends its [`tally::Tally`]s, histograms
+//! included, to the single [`collector`], which sums them exactly. Nothing is averaged. The recorder counts
+//! within the edges of windows; module `summary` computes the figures.
 
 pub mod collector;
 pub mod histogram;
@@ -11,63 +11,64 @@ pub mod sparse;
 pub mod tally;
 pub mod worker;
 
-use crate::store::web::cache::CacheStatus;
+use crate::store::cache_status::CacheStatus;
 use crate::store::{ErrorClass, Timings};
 use crate::workload::OperationKind;
 
-/// The edges of a phase's window on the monotonic clock: `start <= t < end`. `end` is `u64::MAX` while it is not known.
+/// Edges of a phase's window on the monotonic clock, in nanoseconds: `start <= t < end`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Edges {
-    /// First nanosecond.
+    /// First nanosecond of the window.
     pub start_ns: u64,
-    /// First nanosecond after it.
+    /// First nanosecond after the window; `u64::MAX` while it is not known.
     pub end_ns: u64,
 }
 
 impl Edges {
-    /// Nanoseconds that `from..to` shares with the window.
+    /// Returns the nanoseconds that `from..to` overlaps with the window.
     pub fn overlap(&self, from: u64, to: u64) -> u64 {
         to.min(self.end_ns).saturating_sub(from.max(self.start_ns))
     }
 
-    /// Whether an instant lies inside.
+    /// Returns true if an instant is inside the window.
     pub fn contains(&self, at: u64) -> bool {
         (self.start_ns..self.end_ns).contains(&at)
     }
 }
 
-/// How an operation ended.
+/// Result of an operation.
 #[derive(Debug, Clone, Copy)]
 pub enum OperationResult<'a> {
-    /// Well, with so many object bytes delivered.
+    /// Success, with the number of object bytes delivered.
     Done(u64),
-    /// It failed.
+    /// Failure of the given class.
     Failed(&'a ErrorClass),
-    /// It was still unanswered when waiting for it ended.
+    /// No response by the end of the drain.
     Undrained,
 }
 
-/// One operation, over.
+/// A finished operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Completed<'a> {
-    /// Number of its phase (of its phase run).
+    /// Number of its phase run.
     pub phase: usize,
-    /// Its number within its phase.
+    /// Number of the operation within its phase.
     pub number: u64,
-    /// What it was.
+    /// Kind of operation.
     pub kind: OperationKind,
-    /// When it was meant to begin; open loops only.
+    /// Intended time on the monotonic clock, in nanoseconds; open loops only.
     pub intended_ns: Option<u64>,
-    /// When the instrument could have begun it: intended, and a connection free.
+    /// Earliest possible start on the monotonic clock, in nanoseconds: the operation was due and a connection
+    /// was free.
     pub ready_ns: u64,
-    /// Its times; start of the first attempt, end of the last.
+    /// Times of the operation, from the start of the first attempt to the end of the last.
     pub timings: Timings,
-    /// What the caches on its way say of the answer.
+    /// Cache status of the response; `None` if it carries none.
     pub cache: Option<CacheStatus>,
-    /// How it ended.
+    /// Result of the operation.
     pub outcome: OperationResult<'a>,
-    /// Requests made for it.
+    /// Requests sent for this operation.
     pub attempts: u32,
-    /// Of those, the ones that were made again after a failure.
+    /// Requests sent again after a failure.
     pub retries: u32,
 }

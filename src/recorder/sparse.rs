@@ -1,5 +1,5 @@
-//! Histograms as they are written, read bucket by bucket: for whoever goes through thousands of seconds, where a full
-//! [`Latencies`](super::histogram::Latencies) for each would cost a third of a megabyte and the time to clear it.
+//! Sparse histograms, decoded from their serialized form. Readers of thousands of seconds use them because a full
+//! [`Latencies`](super::histogram::Latencies) takes a third of a megabyte each, and the time to clear it.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -8,25 +8,28 @@ use flate2::read::ZlibDecoder;
 
 use super::histogram::LONGEST_US;
 
-/// Cookies of HdrHistogram's V2 encoding, compressed and plain (HdrHistogram wire format; the low byte's high half is the word size).
+/// Cookie of HdrHistogram's compressed V2 encoding (HdrHistogram wire format; the high half of the low byte is
+/// the word size).
 const COMPRESSED: u32 = 0x1c84_9314;
+/// Cookie of HdrHistogram's plain V2 encoding.
 const PLAIN: u32 = 0x1c84_9313;
-/// Bytes before the counts: cookie, length, offset, digits, lowest, highest, ratio.
+/// Length of the header before the counts, in bytes: cookie, length, offset, digits, lowest, highest, ratio.
 const HEADER: usize = 40;
-/// Buckets of equal width at the bottom, for 3 significant digits; every octave above has half as many.
+/// Number of the lowest buckets, which are of equal width, for 3 significant digits. Every octave above has
+/// half as many.
 const LINEAR: usize = 2048;
-/// Number of buckets that values up to an hour need.
+/// Number of buckets for values up to an hour.
 pub const BUCKETS: usize = 24 * LINEAR / 2;
 
-/// The buckets that hold something, in order. Counts are kept added up, so that the number of values up to a bucket is found by
-/// bisection; and in six bytes a bucket, because there may be millions of them.
+/// The non-empty buckets of a histogram, in order. Counts are cumulative, so that a binary search finds the
+/// number of values up to a bucket. A bucket takes six bytes, because there may be millions of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sparse {
     at: Vec<u16>,
     up_to: Vec<u32>,
 }
 
-/// Lowest and highest value of a bucket, in microseconds.
+/// Returns the lowest and highest value of a bucket, in microseconds.
 pub fn edges_us(bucket: usize) -> (u64, u64) {
     if bucket < LINEAR {
         return (bucket as u64, bucket as u64);
@@ -36,7 +39,7 @@ pub fn edges_us(bucket: usize) -> (u64, u64) {
     (low, low + (1 << octave) - 1)
 }
 
-/// Number of the bucket that holds a value, in microseconds.
+/// Returns the number of the bucket that contains a value in microseconds.
 pub fn bucket_of(us: u64) -> usize {
     let octave = (u64::BITS - us.leading_zeros()).saturating_sub(11) as usize;
     (octave * LINEAR / 2 + (us >> octave) as usize).min(BUCKETS - 1)
@@ -46,7 +49,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// Next number in ZigZag LEB128 of at most nine bytes.
+/// Reads the next number, in ZigZag LEB128 of at most nine bytes; `None` at the end of the input.
 fn varint(bytes: &mut &[u8]) -> Option<i64> {
     let mut value = 0u64;
     for place in 0..9 {
@@ -64,14 +67,14 @@ fn varint(bytes: &mut &[u8]) -> Option<i64> {
     Some((value >> 1) as i64 ^ -((value & 1) as i64))
 }
 
-/// Decompresses a histogram into `scratch`. `None` when it is none, is damaged, or is of another shape, which other readers would
-/// allocate by what its header says.
+/// Decompresses a histogram into `scratch`. Returns `None` if the bytes are not a histogram, are damaged, or have
+/// other bounds. The bounds are checked because a decoder would allocate memory for whatever the header states.
 pub(super) fn unpack(bytes: &[u8], scratch: &mut Vec<u8>) -> Option<()> {
     if word(bytes, 0)? != COMPRESSED {
         return None;
     }
     scratch.clear();
-    // No histogram of this shape takes more than nine bytes a bucket.
+    // A histogram with these bounds takes at most nine bytes per bucket.
     let most = (HEADER + 9 * BUCKETS) as u64;
     ZlibDecoder::new(bytes.get(8..)?).take(most).read_to_end(scratch).ok()?;
     let counts = u32::try_from(scratch.len().checked_sub(HEADER)?).ok()?;
@@ -82,8 +85,9 @@ pub(super) fn unpack(bytes: &[u8], scratch: &mut Vec<u8>) -> Option<()> {
 }
 
 impl Sparse {
-    /// Reads HdrHistogram V2, compressed, as [`Latencies::to_bytes`](super::histogram::Latencies::to_bytes) writes it; nothing is an
-    /// empty histogram. `None` when it is something else, or of another shape.
+    /// Decodes compressed HdrHistogram V2, the output of
+    /// [`Latencies::to_bytes`](super::histogram::Latencies::to_bytes). Empty input is an empty histogram.
+    /// Returns `None` if the bytes are not a histogram or have other bounds.
     pub fn from_bytes(bytes: &[u8], scratch: &mut Vec<u8>) -> Option<Sparse> {
         if bytes.is_empty() {
             return Some(Sparse::default());
@@ -106,28 +110,28 @@ impl Sparse {
         Some(buckets.into_iter().collect())
     }
 
-    /// Number of each bucket that holds something, and how many it holds.
+    /// Iterates over the non-empty buckets: the number of the bucket and its count.
     pub fn iter(&self) -> impl Iterator<Item = (u16, u32)> + '_ {
         let before = std::iter::once(0).chain(self.up_to.iter().copied());
         self.at.iter().copied().zip(self.up_to.iter().zip(before).map(|(up_to, before)| up_to - before))
     }
 
-    /// The lowest and the highest bucket that hold something.
+    /// Returns the lowest and the highest non-empty bucket; `None` if there are no values.
     pub fn ends(&self) -> Option<(u16, u16)> {
         Some((*self.at.first()?, *self.at.last()?))
     }
 
-    /// Number of values.
+    /// Returns the number of values.
     pub fn len(&self) -> u64 {
         u64::from(self.up_to.last().copied().unwrap_or(0))
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no values.
     pub fn is_empty(&self) -> bool {
         self.at.is_empty()
     }
 
-    /// Adds another.
+    /// Adds another histogram to this one. Counts saturate.
     pub fn absorb(&mut self, other: Sparse) {
         if self.is_empty() {
             *self = other;
@@ -141,14 +145,14 @@ impl Sparse {
         }
     }
 
-    /// Number of values in buckets up to `bucket`.
+    /// Returns the number of values in buckets up to and including `bucket`.
     pub fn up_to(&self, bucket: usize) -> u64 {
         let end = self.at.partition_point(|at| usize::from(*at) <= bucket);
         end.checked_sub(1).map_or(0, |last| u64::from(self.up_to[last]))
     }
 }
 
-/// From buckets in order of their numbers.
+/// Builds a histogram from buckets in ascending order.
 impl FromIterator<(u16, u32)> for Sparse {
     fn from_iter<I: IntoIterator<Item = (u16, u32)>>(buckets: I) -> Sparse {
         let mut sum = 0_u32;
@@ -172,7 +176,7 @@ mod tests {
     use crate::rng::Stream;
 
     #[test]
-    fn it_reads_what_the_full_histogram_reads() {
+    fn sparse_and_full_histograms_are_equal() {
         let draws = Stream::new(9, "sparse");
         let mut scratch = Vec::new();
         for (n, mean_ns) in [(1, 1e3), (300, 2e5), (20_000, 5e7), (500, 4e11)] {
@@ -185,9 +189,9 @@ mod tests {
                 .iter_recorded()
                 .map(|v| (v.value_iterated_to(), v.count_at_value()))
                 .collect();
-            let mine: Vec<(u64, u64)> =
+            let found: Vec<(u64, u64)> =
                 sparse.iter().map(|(b, n)| (edges_us(usize::from(b)).1, u64::from(n))).collect();
-            assert_eq!(mine, full);
+            assert_eq!(found, full);
             assert_eq!(sparse.len(), latencies.len());
         }
     }
@@ -203,19 +207,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_histogram_is_refused() {
+    fn invalid_histograms_are_refused() {
         let mut scratch = Vec::new();
         let mut latencies = Latencies::default();
         latencies.record(5_000_000);
         let bytes = latencies.to_bytes();
         assert_eq!(Sparse::from_bytes(&[], &mut scratch), Some(Sparse::default()));
         assert_eq!(Sparse::from_bytes(b"neither this nor that", &mut scratch), None);
-        assert_eq!(Sparse::from_bytes(&bytes[..bytes.len() / 2], &mut scratch), None, "cut short");
+        assert_eq!(Sparse::from_bytes(&bytes[..bytes.len() / 2], &mut scratch), None, "truncated");
         let mut foreign = hdrhistogram::Histogram::<u64>::new_with_bounds(1, 1_000_000, 2).unwrap();
         foreign.record(77).unwrap();
         let mut other = Vec::new();
         use hdrhistogram::serialization::Serializer;
         hdrhistogram::serialization::V2DeflateSerializer::new().serialize(&foreign, &mut other).unwrap();
-        assert_eq!(Sparse::from_bytes(&other, &mut scratch), None, "of two digits");
+        assert_eq!(Sparse::from_bytes(&other, &mut scratch), None, "two significant digits");
     }
 }

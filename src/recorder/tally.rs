@@ -1,69 +1,69 @@
-//! Everything that is counted of one kind of operation in one window: a sum that can be added to another.
+//! Counts and histograms of one kind of operation in one window; tallies can be summed.
 
 use std::collections::BTreeMap;
 
 use super::histogram::Latencies;
-use crate::store::web::cache::CacheStatus;
+use crate::store::cache_status::CacheStatus;
 
-/// The counts of one window and operation, or of one second of it.
+/// Counts of one window and operation, or of one second of it.
 #[derive(Debug, Clone, Default)]
 pub struct Tally {
-    /// Operations that belong to the phase (by intended time, or start in a closed loop).
+    /// Operations that belong to the phase (by intended time, or actual start in a closed loop).
     pub operations: u64,
-    /// Of those, answered well.
+    /// Successful operations among `operations`.
     pub succeeded: u64,
     /// Operations intended inside the window; open loops only.
     pub intended: u64,
-    /// Operations begun inside the window, whatever phase they belong to.
+    /// Operations started inside the window, in any phase.
     pub begun: u64,
-    /// Operations answered well inside the window, whatever phase they belong to.
+    /// Successful operations that ended inside the window, of any phase.
     pub completed: u64,
-    /// Requests made for the phase's operations.
+    /// Requests sent for the phase's operations.
     pub attempts: u64,
-    /// Of those, the ones that were made again after a failure.
+    /// Requests sent again after a failure.
     pub retries: u64,
     /// Object bytes delivered inside the window, prorated over each operation's body transfer.
     pub bytes: f64,
-    /// Operations without a known response time: never begun, timed out or undrained.
+    /// Operations without a known response time: never started, timed out or undrained.
     pub censored: u64,
-    /// Connections made.
+    /// Number of connections opened.
     pub connections: u64,
-    /// Requests sent again because their connection had been closed.
+    /// Requests sent again because the store had closed their connection.
     pub reconnects: u64,
-    /// Failures by class.
+    /// Failed operations by class.
     pub errors: BTreeMap<String, u64>,
-    /// Sum over operations of their overlap with the window, in nanoseconds.
+    /// Sum of the operations' overlaps with the window, in nanoseconds.
     pub overlap_ns: u128,
     /// Integral of the in-flight counter over the window, in operation-nanoseconds.
     pub in_flight_ns: i128,
-    /// End of the operation that ended last, on the monotonic clock.
+    /// Latest end of an operation, on the monotonic clock.
     pub last_end_ns: u64,
-    /// Service times of successes.
+    /// Service times of successful operations.
     pub service: Latencies,
-    /// Service times of failures.
+    /// Service times of failed operations.
     pub failed: Latencies,
-    /// Response times of successes; open loops only.
+    /// Response times of successful operations; open loops only.
     pub response: Latencies,
-    /// Observed waits of censored operations and of timed-out ones; open loops only.
+    /// Times waited for censored operations, timed-out ones included; open loops only.
     pub censored_waits: Latencies,
-    /// First byte of the answer since start.
+    /// Times from start to first byte of the response.
     pub first_byte: Latencies,
-    /// Last byte of the content since its first.
+    /// Times from first to last byte of the content.
     pub body: Latencies,
-    /// TCP handshakes.
+    /// Durations of TCP handshakes.
     pub connect: Latencies,
-    /// TLS handshakes.
+    /// Durations of TLS handshakes.
     pub tls: Latencies,
-    /// Start since the instrument could have started.
+    /// Start lags: times from the earliest possible to the actual start.
     pub start_lag: Latencies,
-    /// Single attempts, where the phase retries.
+    /// Durations of single attempts, if the phase retries.
     pub attempt: Latencies,
-    /// Service times of successes by what a cache says of them.
+    /// Service times of successful operations by cache status.
     pub cache: BTreeMap<CacheStatus, Latencies>,
 }
 
 impl Tally {
-    /// Adds another tally.
+    /// Adds another tally to this one, exactly.
     pub fn merge(&mut self, other: &Tally) {
         self.operations += other.operations;
         self.succeeded += other.succeeded;
@@ -85,8 +85,8 @@ impl Tally {
         for (status, latencies) in &other.cache {
             self.cache.entry(*status).or_default().merge(latencies);
         }
-        for (mine, theirs) in self.histograms_mut().into_iter().zip(other.histograms()) {
-            mine.merge(theirs);
+        for (sum, added) in self.histograms_mut().into_iter().zip(other.histograms()) {
+            sum.merge(added);
         }
     }
 
@@ -120,12 +120,12 @@ impl Tally {
         ]
     }
 
-    /// Failures of all classes.
+    /// Returns the number of failed operations of all classes.
     pub fn failures(&self) -> u64 {
         self.errors.values().sum()
     }
 
-    /// Whether anything at all was counted.
+    /// Returns true if nothing was counted.
     pub fn is_empty(&self) -> bool {
         self.operations == 0
             && self.begun == 0

@@ -1,4 +1,4 @@
-//! One worker's book-keeping: plain additions on memory it owns, handed over once a second.
+//! Recorder of one worker: plain additions to memory that it owns, sent to the collector once a second.
 
 use super::log::{LONG, Logged, LoggedResult};
 use super::tally::Tally;
@@ -7,16 +7,16 @@ use crate::workload::OperationKind;
 
 const KINDS: usize = OperationKind::ALL.len();
 
-/// Integrates the number of operations in flight, window by window.
+/// Number of operations in flight, and the time up to which it has been integrated.
 #[derive(Debug, Clone, Copy, Default)]
 struct Flow {
     in_flight: i64,
     at_ns: u64,
 }
 
-/// The recorder of one worker for one segment of phases.
+/// Recorder of one worker for one stretch of consecutive phase runs.
 pub struct WorkerRecorder {
-    /// Number of the segment's first phase.
+    /// Number of the first phase run.
     first: usize,
     edges: Vec<Edges>,
     tallies: Vec<Option<Box<Tally>>>,
@@ -24,11 +24,12 @@ pub struct WorkerRecorder {
     log: Option<Vec<Logged>>,
 }
 
-/// A tally with its place: phase number and kind of operation.
+/// A tally with its phase number and kind of operation.
 pub type Placed = (usize, OperationKind, Box<Tally>);
 
 impl WorkerRecorder {
-    /// A recorder for phases `first..`, with these edges, in order and without gaps; `log` asks for the operation log.
+    /// Creates a recorder for the phase runs from `first` on, with these edges, in order and without gaps.
+    /// `log` enables the operation log.
     pub fn new(first: usize, edges: Vec<Edges>, log: bool) -> WorkerRecorder {
         let start = edges.first().map_or(0, |e| e.start_ns);
         let flows = [Flow { in_flight: 0, at_ns: start }; KINDS];
@@ -40,8 +41,8 @@ impl WorkerRecorder {
         self.tallies[window * KINDS + kind.index()].get_or_insert_default()
     }
 
-    /// Brings the in-flight integral of a kind up to `now`. Stamps come slightly out of order (an end is taken at the
-    /// socket, a start in the task), so a step may be negative; the sum is the same.
+    /// Advances the in-flight integral of a kind to `now`. Time stamps arrive slightly out of order (an end is
+    /// taken at the socket, a start in the task), so a step may be negative; the sum is the same.
     fn advance(&mut self, kind: OperationKind, now: u64) {
         let Flow { in_flight, at_ns } = self.flows[kind.index()];
         self.flows[kind.index()].at_ns = now;
@@ -61,13 +62,13 @@ impl WorkerRecorder {
         self.edges.iter().position(|e| e.contains(at))
     }
 
-    /// An operation was intended inside its phase's window (open loops).
+    /// Records that an operation was intended inside its phase's window (open loops).
     pub fn intended(&mut self, phase: usize, kind: OperationKind) {
         let window = phase - self.first;
         self.tally(window, kind).intended += 1;
     }
 
-    /// An operation begins.
+    /// Records the start of an operation.
     pub fn started(&mut self, kind: OperationKind, at_ns: u64) {
         self.advance(kind, at_ns);
         self.flows[kind.index()].in_flight += 1;
@@ -76,7 +77,7 @@ impl WorkerRecorder {
         }
     }
 
-    /// An operation is over.
+    /// Records the end of an operation.
     pub fn completed(&mut self, op: &Completed<'_>) {
         let (start, end) = (op.timings.start_ns, op.timings.end_ns.max(op.timings.start_ns));
         self.advance(op.kind, end);
@@ -119,17 +120,17 @@ impl WorkerRecorder {
         }
     }
 
-    /// Whether the operation log should be handed over now.
+    /// Returns true if the operation log is long enough to be sent before the end of the second.
     pub fn log_is_long(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.len() > LONG)
     }
 
-    /// Takes the operation log.
+    /// Takes the records logged since the last call.
     pub fn take_log(&mut self) -> Vec<Logged> {
         self.log.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
-    /// What belongs to the operation's own phase.
+    /// Records the figures that belong to the operation's own phase, even if it ends after that phase.
     fn count(&mut self, op: &Completed<'_>, own: usize, start: u64, end: u64) {
         let t = &op.timings;
         let tally = self.tally(own, op.kind);
@@ -154,7 +155,7 @@ impl WorkerRecorder {
                 if t.first_byte_ns > start {
                     tally.first_byte.record(t.first_byte_ns - start);
                 }
-                // A small body comes with the head, in no time of its own; it is a body all the same.
+                // A small body may arrive with the response head, in zero time. It still counts as a body.
                 if bytes > 0 && t.body_first_ns > 0 {
                     tally.body.record(t.body_last_ns.saturating_sub(t.body_first_ns));
                 }
@@ -182,7 +183,7 @@ impl WorkerRecorder {
         }
     }
 
-    /// Prorates the bytes of an operation over its body transfer (law of measurement, 6).
+    /// Prorates the bytes of an operation over its body transfer (docs/method.md, "Windows").
     fn delivered(&mut self, op: &Completed<'_>, bytes: u64) {
         if bytes == 0 {
             return;
@@ -206,12 +207,13 @@ impl WorkerRecorder {
         }
     }
 
-    /// One attempt of an operation that may have several is over.
+    /// Records the duration of one attempt, if the phase retries.
     pub fn attempted(&mut self, phase: usize, kind: OperationKind, took_ns: u64) {
         self.tally(phase - self.first, kind).attempt.record(took_ns);
     }
 
-    /// An operation that was intended and never begun: it had waited since `intended_ns` when the phase gave up at `now_ns`.
+    /// Records an operation that was intended and never started. It had waited since `intended_ns` when the
+    /// phase stopped waiting at `now_ns`.
     pub fn never_begun(
         &mut self,
         phase: usize,
@@ -240,14 +242,14 @@ impl WorkerRecorder {
         tally.censored_waits.record(now_ns.saturating_sub(intended_ns));
     }
 
-    /// Ends a window early, after an interruption.
+    /// Ends all windows at `at_ns` at the latest, after an interruption.
     pub fn truncate(&mut self, at_ns: u64) {
         for edges in &mut self.edges {
             edges.end_ns = edges.end_ns.min(at_ns.max(edges.start_ns));
         }
     }
 
-    /// Takes what has been counted since the last call.
+    /// Takes the tallies counted since the last call.
     pub fn take(&mut self, now_ns: u64) -> Vec<Placed> {
         for kind in OperationKind::ALL {
             self.advance(kind, now_ns);
@@ -310,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operation_across_an_edge_is_prorated_and_belongs_to_its_start() {
+    fn an_operation_across_an_edge_is_prorated_and_belongs_to_the_phase_of_its_start() {
         let mut recorder = WorkerRecorder::new(0, edges(&[1000, 2000, 3000]), false);
         let placed = run(&mut recorder, &[op(0, 1500, 2500, OperationResult::Done(100))], 3000);
         let [(0, GET, first), (1, GET, second)] = &placed[..] else { panic!("{placed:?}") };
@@ -340,19 +342,19 @@ mod tests {
     }
 
     #[test]
-    fn a_body_that_comes_with_the_head_counts() {
+    fn a_body_that_arrives_with_the_head_counts() {
         let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
         let mut small = op(0, 1, 9, OperationResult::Done(100));
         small.timings.body_last_ns = small.timings.body_first_ns;
         let empty = op(0, 1, 9, OperationResult::Done(0));
         let placed = run(&mut recorder, &[small, op(0, 1, 9, OperationResult::Done(100)), empty], 1000);
         let tally = &placed[0].2;
-        assert_eq!((tally.operations, tally.body.len()), (3, 2), "every operation with content has one");
+        assert_eq!((tally.operations, tally.body.len()), (3, 2), "operations with content have one");
         assert_eq!(tally.body.min_ns(), Some(0));
     }
 
     #[test]
-    fn a_failure_enters_neither_service_nor_throughput() {
+    fn a_failure_counts_in_neither_service_time_nor_throughput() {
         let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
         let slow = ErrorClass::Answered("503 SlowDown".into());
         let placed = run(&mut recorder, &[op(0, 1, 9, OperationResult::Failed(&slow))], 1000);
@@ -362,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_begun_is_censored_at_its_wait() {
+    fn an_operation_that_never_started_is_censored_at_its_wait() {
         let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
         recorder.intended(0, GET);
         recorder.never_begun(0, 7, GET, 1, 5_000_001);

@@ -7,7 +7,6 @@ pub mod document;
 pub mod export;
 pub mod html;
 pub mod junit;
-pub mod live;
 pub mod loops;
 pub mod page;
 pub mod terminal;

@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use crate::recorder::histogram::Latencies;
+use crate::schedule::Role;
 use crate::summary::merge::overall;
 use crate::summary::result::{RunResult, Window};
 
@@ -33,7 +34,7 @@ fn micros(ns: Option<f64>) -> u64 {
 /// Measured operations by YCSB's name of them.
 fn measured(result: &RunResult, go: bool) -> BTreeMap<String, Window> {
     let windows = overall(&result.windows);
-    windows.into_iter().filter(|w| w.role == "measure").map(|w| (name(&w.operation, go), w)).collect()
+    windows.into_iter().filter(|w| w.role == Role::Measure).map(|w| (name(&w.operation, go), w)).collect()
 }
 
 /// Microseconds at a quantile: exact bucket of the histogram, never interpolated.
@@ -126,7 +127,7 @@ mod tests {
         let window = |operation: &str| Window {
             store: "s".into(),
             phase: "run".into(),
-            role: "measure".into(),
+            role: Role::Measure,
             operation: operation.into(),
             window_s: 2.0,
             operations: 1000,

@@ -1,4 +1,5 @@
-//! The run directory: `experiment.toml`, `environment.json`, `result.json`, `intervals.arrows`. No secret is ever in it.
+//! The run directory: `experiment.toml`, `environment.json`, `result.json`, `intervals.arrows`. It never
+//! contains secrets.
 
 use std::fs;
 use std::io;
@@ -9,17 +10,24 @@ use serde::{Deserialize, Serialize};
 use super::intervals::{IntervalLog, Place};
 use super::json;
 use super::operations::OperationLog;
+use super::run::Run;
+use super::seconds::series_since;
 use crate::machine::Machine;
 use crate::recorder::collector::SecondRow;
 use crate::recorder::log::Logged;
+use crate::summary::estimates::judged;
 use crate::summary::result::RunResult;
+use crate::summary::series::Clocked;
 
-/// Everything outside the experiment that a repeat of the run must know.
+/// Latencies whose histograms reports and confidence intervals need.
+pub const LATENCIES: [Clocked; 2] = [Clocked::Service, Clocked::Response];
+
+/// Conditions of a run that the experiment does not describe and that are needed to repeat it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct Environment {
     /// Version of Plimsoll.
     pub version: String,
-    /// Identity of the run.
+    /// Id of the run.
     #[serde(default)]
     pub run: String,
     /// Keys that the run may have created below its roots.
@@ -28,82 +36,83 @@ pub struct Environment {
     /// Directory of local files that the run created and `plimsoll clean` removes; `None` if there is none.
     #[serde(default)]
     pub files: Option<PathBuf>,
-    /// Command line as typed.
+    /// Command line of the run.
     pub command: Vec<String>,
-    /// From where it was measured.
+    /// Location of the client, from `--vantage`; may be empty.
     pub vantage: String,
-    /// Process id, while it runs.
+    /// Process id of the run.
     pub pid: u32,
-    /// The machine.
+    /// Machine that ran the client.
     pub machine: Machine,
-    /// Worker threads.
+    /// Number of worker threads.
     pub workers: usize,
-    /// When second 0 of the interval log began by the client's clock, in Unix seconds.
+    /// Start of second 0 of the interval log by the client's clock, in Unix seconds.
     #[serde(default)]
     pub origin_unix_s: f64,
-    /// Number (from 0) and count, when the run is one shard of several.
+    /// Number of the shard (from 0) and number of shards. `None` if the run is not a shard.
     #[serde(default)]
     pub shard: Option<(u64, u64)>,
-    /// Stores in order.
+    /// Stores in the order of the experiment.
     pub stores: Vec<StoreFacts>,
 }
 
-/// Which keys below its roots a run may have created.
+/// Keys below its roots that a run may have created.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Ownership {
-    /// Those of the datasets of its experiment.
+    /// Keys of the datasets of its experiment.
     #[default]
     Datasets,
-    /// All of them.
+    /// All keys below its roots.
     Everything,
 }
 
-/// One store as the run found it.
+/// Facts about a store at the start of the run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
 pub struct StoreFacts {
-    /// As the user wrote it.
+    /// URL as the user wrote it, without credentials.
     pub url: String,
-    /// Kind of store.
+    /// Provider of the store.
     pub provider: String,
-    /// `scheme://host:port`.
+    /// Endpoint in the form `scheme://host:port`.
     pub endpoint: String,
-    /// The region that it is in, where that is known.
+    /// Region of the store; `None` if unknown.
     #[serde(default)]
     pub region: Option<String>,
-    /// The storage class that it writes, where it is not the usual one.
+    /// Storage class of written objects; `None` for the default class.
     #[serde(default)]
     pub storage_class: Option<String>,
-    /// Addresses in use.
+    /// IP addresses in use.
     pub addresses: Vec<String>,
-    /// What signatures cover.
+    /// Part of the request that signatures cover, for people.
     pub signing: String,
-    /// Prefix of all keys of this run.
+    /// Prefix of all keys that the run creates.
     pub root: String,
-    /// TCP handshake before the run, in milliseconds: about one round trip.
+    /// Duration of a TCP handshake before the run, in milliseconds: about one round trip.
     pub rtt_ms: Option<f64>,
-    /// TLS handshake before the run, in milliseconds.
+    /// Duration of a TLS handshake before the run, in milliseconds; `None` without TLS.
     pub tls_ms: Option<f64>,
-    /// Store's clock minus ours, in seconds (the Date header has whole seconds).
+    /// Store's clock minus the client's clock, in whole seconds, from the Date header.
     pub clock_offset_s: Option<i64>,
-    /// Whether the run wrote there and has not cleaned up yet.
+    /// True if the run wrote to the store and has not cleaned up yet.
     pub uncleaned: bool,
 }
 
-/// A run directory being written.
+/// Writer of a run directory.
 pub struct RunDirectory {
     path: PathBuf,
+    experiment: String,
     log: IntervalLog,
     operations: Option<OperationLog>,
-    /// The first error of the disk; later ones are consequences.
+    /// First error on writing a file; later errors are consequences of it.
     pub disk_error: Option<io::Error>,
 }
 
 impl RunDirectory {
-    /// Creates `<out>/<run-id>/`, which must not exist, with the experiment in it.
+    /// Creates `<out>/<run-id>/`, writes the experiment and opens the logs. `operations` enables the operation log.
     ///
     /// # Errors
-    /// When the directory exists or cannot be written.
+    /// Fails if the directory already exists or cannot be written.
     pub fn create(out: &Path, run_id: &str, experiment: &str, operations: bool) -> io::Result<RunDirectory> {
         let path = out.join(run_id);
         fs::create_dir_all(out)?;
@@ -112,10 +121,10 @@ impl RunDirectory {
         let log = IntervalLog::create(&path.join("intervals.arrows"))?;
         let operations =
             if operations { Some(OperationLog::create(&path.join("operations.arrows"))?) } else { None };
-        Ok(RunDirectory { path, log, operations, disk_error: None })
+        Ok(RunDirectory { path, experiment: experiment.to_string(), log, operations, disk_error: None })
     }
 
-    /// Where it is.
+    /// Returns the path of the run directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -123,19 +132,20 @@ impl RunDirectory {
     /// Writes `environment.json`.
     ///
     /// # Errors
-    /// When the disk is full.
+    /// Fails if the file cannot be written, for example because the disk is full.
     pub fn environment(&self, environment: &Environment) -> io::Result<()> {
         write_environment(&self.path, environment)
     }
 
-    /// Adds a row to the interval log; an error is kept, the run goes on.
+    /// Adds a row to the interval log. Stores an error in `disk_error` and does not stop the run.
     pub fn second(&mut self, place: Place<'_>, row: &SecondRow<'_>) {
         if self.disk_error.is_none() {
             self.disk_error = self.log.add(place, row).err();
         }
     }
 
-    /// Adds an operation to the operation log, where there is one; an error is kept, the run goes on.
+    /// Adds an operation to the operation log, if it is enabled. Stores an error in `disk_error` and does not
+    /// stop the run.
     pub fn operation(&mut self, place: Place<'_>, operation: &Logged) {
         if let Some(log) = &mut self.operations
             && self.disk_error.is_none()
@@ -144,7 +154,7 @@ impl RunDirectory {
         }
     }
 
-    /// Writes `result.json`; an error is kept, the run goes on.
+    /// Writes `result.json`. Stores an error in `disk_error` and does not stop the run.
     pub fn result(&mut self, result: &RunResult) {
         let written = json::write_whole(&self.path.join("result.json"), &json::to_string(result));
         if self.disk_error.is_none() {
@@ -152,7 +162,7 @@ impl RunDirectory {
         }
     }
 
-    /// Brings the interval log to the disk.
+    /// Writes the buffered rows of both logs to their files.
     pub fn flush(&mut self) {
         if self.disk_error.is_none() {
             let operations = self.operations.as_mut().map_or(Ok(()), OperationLog::flush);
@@ -160,25 +170,34 @@ impl RunDirectory {
         }
     }
 
-    /// Ends the interval log.
+    /// Finishes the logs, adds the confidence intervals to `result`, and writes `environment.json` and `result.json`.
     ///
-    /// # Errors
-    /// The first error of the disk during the whole run.
-    pub fn finish(self) -> io::Result<()> {
-        match self.disk_error {
-            Some(error) => Err(error),
-            None => {
-                self.operations.map_or(Ok(()), OperationLog::finish)?;
-                self.log.finish()
+    /// Returns the run, and the first error on writing a file since the run began.
+    pub fn finish(self, mut result: RunResult, environment: Environment) -> (Run, Option<io::Error>) {
+        let RunDirectory { path, experiment, log, operations, mut disk_error } = self;
+        let mut check = |done: io::Result<()>| {
+            if let Err(error) = done {
+                disk_error.get_or_insert(error);
             }
-        }
+        };
+        check(operations.map_or(Ok(()), OperationLog::finish));
+        check(log.finish());
+        check(write_environment(&path, &environment));
+        let series =
+            series_since(&path, environment.origin_unix_s, &result, &LATENCIES).unwrap_or_else(|error| {
+                check(Err(error));
+                Vec::new()
+            });
+        result.confidence = judged(&series);
+        check(json::write_whole(&path.join("result.json"), &json::to_string(&result)));
+        (Run { path, result, environment, experiment, series }, disk_error)
     }
 }
 
 /// Writes `environment.json` into a run directory.
 ///
 /// # Errors
-/// When the disk is full.
+/// Fails if the file cannot be written, for example because the disk is full.
 pub fn write_environment(path: &Path, environment: &Environment) -> io::Result<()> {
     let text = serde_json::to_string_pretty(environment).map_err(io::Error::other)?;
     json::write_whole(&path.join("environment.json"), &(text + "\n"))
@@ -187,7 +206,7 @@ pub fn write_environment(path: &Path, environment: &Environment) -> io::Result<(
 /// Reads `environment.json` of a run directory.
 ///
 /// # Errors
-/// When there is none, or it is not one.
+/// Fails if the file does not exist or is invalid.
 pub fn read_environment(path: &Path) -> io::Result<Environment> {
     let text = fs::read_to_string(path.join("environment.json"))?;
     serde_json::from_str(&text).map_err(io::Error::other)

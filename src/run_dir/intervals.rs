@@ -1,5 +1,6 @@
-//! `intervals.arrows`: an Arrow IPC stream with one row per completion second, store, phase and operation, histograms
-//! included. A stream needs no footer, so what was written before a kill can be read.
+//! `intervals.arrows`: an Arrow IPC stream with one row per second of completion, store, phase and operation,
+//! histograms included. A stream
+//! needs no footer, so the log of a killed run can be read.
 
 use std::io;
 use std::path::Path;
@@ -11,25 +12,27 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::stream::Stream;
 use crate::recorder::collector::SecondRow;
+use crate::schedule::Role;
 
-/// Where a row belongs.
+/// Store, phase and position in the run to which a row belongs.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// The store as written.
+    /// URL of the store as the user wrote it, without credentials.
     pub store: &'a str,
     /// Name of the phase.
     pub phase: &'a str,
     /// Role of the phase.
-    pub role: &'a str,
+    pub role: Role,
     /// Repeat, from 0.
     pub repeat: u32,
     /// Block of interleaving, from 0.
     pub block: u32,
-    /// Step of a ramp, from 0.
+    /// Step of a ramp, from 0. `None` outside a ramp.
     pub step: Option<u32>,
 }
 
-/// The columns. Histograms are HdrHistogram V2, compressed, in microseconds; empty where nothing was recorded.
+/// Returns the schema of the log. Histograms are compressed HdrHistogram V2 in microseconds, or empty if there
+/// are no values.
 pub fn schema() -> Schema {
     let field = |name: &str, kind| Field::new(name, kind, false);
     Schema::new(vec![
@@ -55,7 +58,7 @@ pub fn schema() -> Schema {
     ])
 }
 
-/// Writes the log, second by second.
+/// Writer of the interval log.
 pub struct IntervalLog {
     stream: Stream,
     second: u64,
@@ -87,18 +90,18 @@ struct Rows {
 }
 
 impl IntervalLog {
-    /// Creates the file.
+    /// Creates the file of the log.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if the file cannot be written.
     pub fn create(path: &Path) -> io::Result<IntervalLog> {
         Ok(IntervalLog { stream: Stream::create(path, schema())?, second: 0, rows: Rows::default() })
     }
 
-    /// Adds a row; the rows of a second go to the file with the first row of the next.
+    /// Adds a row. The rows of a second are written to the file when the first row of the next second is added.
     ///
     /// # Errors
-    /// When the disk is full.
+    /// Fails if the file cannot be written, for example because the disk is full.
     pub fn add(&mut self, place: Place<'_>, row: &SecondRow<'_>) -> io::Result<()> {
         if row.second != self.second {
             self.flush()?;
@@ -109,7 +112,7 @@ impl IntervalLog {
         rows.seconds.append_value(row.second);
         rows.stores.append_value(place.store);
         rows.phases.append_value(place.phase);
-        rows.roles.append_value(place.role);
+        rows.roles.append_value(place.role.name());
         rows.repeats.append_value(place.repeat);
         rows.blocks.append_value(place.block);
         rows.steps.append_option(place.step);
@@ -128,10 +131,10 @@ impl IntervalLog {
         Ok(())
     }
 
-    /// Brings all rows to the file.
+    /// Writes the buffered rows to the file.
     ///
     /// # Errors
-    /// When the disk is full.
+    /// Fails if the file cannot be written, for example because the disk is full.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.rows.count == 0 {
             return Ok(());
@@ -161,10 +164,10 @@ impl IntervalLog {
         self.stream.write(columns)
     }
 
-    /// Ends the stream.
+    /// Writes the buffered rows and the end of the stream.
     ///
     /// # Errors
-    /// When the disk is full.
+    /// Fails if the file cannot be written, for example because the disk is full.
     pub fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         self.stream.finish()

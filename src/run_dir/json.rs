@@ -1,4 +1,4 @@
-//! `result.json`: written whole and renamed into place, so that a reader never sees half of it.
+//! `result.json`, written to a temporary file and renamed, so that a reader never sees a partial file.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,21 +8,21 @@ use super::directory::read_environment;
 use crate::summary::result::RunResult;
 use crate::text::redacted_document;
 
-/// The document, with a final newline.
+/// Serializes a result as indented JSON with a final newline.
 pub fn to_string(result: &RunResult) -> String {
     let mut text = serde_json::to_string_pretty(result).unwrap_or_default();
     text.push('\n');
     text
 }
 
-/// Writes `contents` to `path`, without secrets, by way of a temporary file beside it.
+/// Replaces the file at `path` by `contents` with secrets redacted, through a temporary file in the same directory.
 ///
 /// # Errors
-/// When the disk is full or the directory is gone; the old file then stays.
+/// Fails if the file cannot be written, for example because the disk is full. The old file is then unchanged.
 pub fn write_whole(path: &Path, contents: &str) -> io::Result<()> {
     let contents = redacted_document(contents);
-    // A device, a pipe or a link is written to, not replaced.
-    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+    // Write directly to a device, pipe or link instead of replacing it.
+    if fs::symlink_metadata(path).is_ok_and(|existing| !existing.is_file()) {
         return fs::write(path, &*contents);
     }
     let temporary = path.with_extension("tmp");
@@ -37,30 +37,30 @@ pub fn write_whole(path: &Path, contents: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Why a result could not be read.
+/// Error on reading a result.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// No file.
+    /// The file cannot be read.
     #[error("{path}: {source}; name a run directory, such as plimsoll-runs/<run-id>")]
     Io {
-        /// The file.
+        /// Path of the file.
         path: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: io::Error,
     },
-    /// Not a result.
+    /// The file is not a result, or has another schema.
     #[error("{path}: not a result of schema {expected}: {reason}")]
     Shape {
-        /// The file.
+        /// Path of the file.
         path: String,
         /// Schema number that this version reads.
         expected: u32,
-        /// What is wrong.
+        /// Reason why the file was rejected.
         reason: String,
     },
 }
 
-/// Reads a result from a run directory or from the file itself.
+/// Reads a result, given the path of its run directory or of the file itself.
 ///
 /// # Errors
 /// See [`ReadError`].

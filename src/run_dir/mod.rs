@@ -1,12 +1,14 @@
 //! The run directory: the files that a run leaves, written once and read by every report.
 //!
-//! [`directory`] creates it and writes its environment, [`json`] reads and writes `result.json`, [`intervals`] and
-//! [`operations`] append to the Arrow logs, [`read`] and [`seconds`] read them. Presentation is in `report`.
+//! [`directory`] creates it and writes its environment, [`json`] reads and writes `result.json`, [`intervals`]
+//! and [`operations`] append to the Arrow logs, [`read`] and [`seconds`] read them, [`run`] holds all of it in
+//! memory. Presentation is in `report`.
 
 pub mod directory;
 pub mod intervals;
 pub mod json;
 pub mod operations;
 pub mod read;
+pub mod run;
 pub mod seconds;
 mod stream;

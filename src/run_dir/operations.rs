@@ -1,5 +1,6 @@
-//! `operations.arrows`: an Arrow IPC stream with one row per operation, where a run asks for it (`--record operations`). Times are
-//! nanoseconds on the client's monotonic clock; what repeats is dictionary-encoded.
+//! `operations.arrows`: an Arrow IPC stream with one row per operation, written with `--record operations`.
+//! Times are nanoseconds on the
+//! client's monotonic clock; columns of repeated text are dictionary-encoded.
 
 use std::io;
 use std::path::Path;
@@ -14,7 +15,7 @@ use super::intervals::Place;
 use super::stream::Stream;
 use crate::recorder::log::{Logged, LoggedResult};
 
-/// The columns.
+/// Returns the schema of the log.
 pub fn schema() -> Schema {
     let text = || DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8));
     let field = |name: &str, kind| Field::new(name, kind, false);
@@ -37,10 +38,10 @@ pub fn schema() -> Schema {
     ])
 }
 
-/// Rows go to the file in batches of this many.
+/// Number of rows in a batch of the file.
 const BATCH: usize = 16_384;
 
-/// Writes the log.
+/// Writer of the operation log.
 pub struct OperationLog {
     stream: Stream,
     rows: Rows,
@@ -67,33 +68,33 @@ struct Rows {
 }
 
 impl OperationLog {
-    /// Creates the file.
+    /// Creates the file of the log.
     ///
     /// # Errors
-    /// When it cannot be written.
+    /// Fails if the file cannot be written.
     pub fn create(path: &Path) -> io::Result<OperationLog> {
         Ok(OperationLog { stream: Stream::create(path, schema())?, rows: Rows::default() })
     }
 
-    /// Adds an operation.
+    /// Adds the record of an operation, and writes a full batch to the file.
     ///
     /// # Errors
-    /// When the disk is full.
+    /// Fails if the file cannot be written, for example because the disk is full.
     pub fn add(&mut self, place: Place<'_>, op: &Logged) -> io::Result<()> {
-        let there = |ns: u64| (ns > 0).then_some(ns);
+        let known = |ns: u64| (ns > 0).then_some(ns);
         let rows = &mut self.rows;
         rows.count += 1;
         rows.stores.append_value(place.store);
         rows.phases.append_value(place.phase);
-        rows.roles.append_value(place.role);
+        rows.roles.append_value(place.role.name());
         rows.repeats.append_value(place.repeat);
         rows.blocks.append_value(place.block);
         rows.steps.append_option(place.step);
         rows.kinds.append_value(op.kind.name());
         rows.numbers.append_value(op.number);
         rows.intended.append_option(op.intended_ns);
-        rows.starts.append_option(there(op.start_ns));
-        rows.first_bytes.append_option(there(op.first_byte_ns));
+        rows.starts.append_option(known(op.start_ns));
+        rows.first_bytes.append_option(known(op.first_byte_ns));
         rows.ends.append_value(op.end_ns);
         rows.bytes.append_value(op.bytes);
         rows.attempts.append_value(op.attempts);
@@ -106,10 +107,10 @@ impl OperationLog {
         if self.rows.count >= BATCH { self.flush() } else { Ok(()) }
     }
 
-    /// Brings all rows to the file.
+    /// Writes the buffered rows to the file.
     ///
     /// # Errors
-    /// When the disk is full.
+    /// Fails if the file cannot be written, for example because the disk is full.
     pub fn flush(&mut self) -> io::Result<()> {
         if self.rows.count == 0 {
             return Ok(());
@@ -135,10 +136,10 @@ impl OperationLog {
         self.stream.write(columns)
     }
 
-    /// Ends the stream.
+    /// Writes the buffered rows and the end of the stream.
     ///
     /// # Errors
-    /// When the disk is full.
+    /// Fails if the file cannot be written, for example because the disk is full.
     pub fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         self.stream.finish()

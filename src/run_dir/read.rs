@@ -1,4 +1,4 @@
-//! Reads the Arrow streams of a run directory back, also those that a kill left without an end.
+//! Reads the Arrow streams of a run directory, including incomplete streams of a killed run.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,34 +11,35 @@ use arrow_array::{Array, RecordBatch};
 use super::stream::{Batches, invalid};
 use crate::recorder::histogram::Latencies;
 use crate::recorder::tally::Tally;
+use crate::schedule::Role;
 
 /// One row of `intervals.arrows`.
 #[derive(Debug, Clone)]
 pub struct Interval {
     /// Seconds since the run's origin.
     pub second: u64,
-    /// The store as written.
+    /// URL of the store as the user wrote it, without credentials.
     pub store: String,
     /// Name of the phase.
     pub phase: String,
     /// Role of the phase.
-    pub role: String,
+    pub role: Role,
     /// Repeat, from 0.
     pub repeat: u32,
     /// Block of interleaving, from 0.
     pub block: u32,
-    /// Step of a ramp, from 0.
+    /// Step of a ramp, from 0. `None` outside a ramp.
     pub step: Option<u32>,
     /// Kind of operation.
     pub operation: String,
-    /// What was counted.
+    /// Counts and histograms of the row.
     pub tally: Tally,
 }
 
-/// Returns all complete batches of a stream. A stream that ends in the middle of a batch is read up to there.
+/// Returns all complete batches of a stream. Ignores an incomplete batch at its end.
 ///
 /// # Errors
-/// When there is no such file, it is not an Arrow stream, or it is damaged.
+/// Fails if the file does not exist, is not an Arrow stream, or is damaged.
 pub fn batches(path: &Path) -> io::Result<Vec<RecordBatch>> {
     let mut from = Batches::open(path, "a log of Plimsoll")?;
     let mut out = Vec::new();
@@ -48,10 +49,11 @@ pub fn batches(path: &Path) -> io::Result<Vec<RecordBatch>> {
     Ok(out)
 }
 
-/// Operations of a second that no client carries out: what is beyond is damage, and sums of it would overflow.
+/// Upper bound for the operations of one second, far above what a client can do. A larger count is damage, and
+/// sums of it would overflow.
 const MOST_OPERATIONS: u64 = 1 << 40;
 
-/// Returns true if the counts of a row may be those of a second.
+/// Returns true if the counts of a row are possible for one second.
 pub(super) fn plausible(counts: &[u64], bytes: f64) -> bool {
     counts.iter().all(|n| *n < MOST_OPERATIONS) && bytes.is_finite() && bytes >= 0.0
 }
@@ -59,14 +61,14 @@ pub(super) fn plausible(counts: &[u64], bytes: f64) -> bool {
 fn missing(column: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("intervals.arrows has no column {column}; it is of another version"),
+        format!("intervals.arrows has no column {column}; it was written by another version of Plimsoll"),
     )
 }
 
-/// The rows of a run's `intervals.arrows`.
+/// Returns the rows of a run's `intervals.arrows`.
 ///
 /// # Errors
-/// As [`batches`], and when it was written by another version.
+/// Fails like [`batches`], and if the file was written by another version or contains an impossible value.
 pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
     let mut out = Vec::new();
     for batch in batches(&run.join("intervals.arrows"))? {
@@ -92,7 +94,7 @@ pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
         for i in 0..batch.num_rows() {
             let counts = [intended, begun, completed, operations, censored].map(|column| column.value(i));
             if !plausible(&counts, bytes.value(i)) {
-                return Err(invalid(&run.join("intervals.arrows"), "a count in it is impossible"));
+                return Err(invalid(&run.join("intervals.arrows"), "it contains an impossible count"));
             }
             let errors: BTreeMap<String, u64> = serde_json::from_str(errors.value(i)).unwrap_or_default();
             let failed = errors.values().fold(0u64, |sum, n| sum.saturating_add(*n));
@@ -110,11 +112,14 @@ pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
                 first_byte: Latencies::from_bytes(first_byte.value(i)).unwrap_or_default(),
                 ..Tally::default()
             };
+            let Some(role) = Role::from_name(roles.value(i)) else {
+                return Err(invalid(&run.join("intervals.arrows"), "it contains an unknown role"));
+            };
             out.push(Interval {
                 second: seconds.value(i),
                 store: stores.value(i).into(),
                 phase: phases.value(i).into(),
-                role: roles.value(i).into(),
+                role,
                 repeat: repeats.value(i),
                 block: blocks.value(i),
                 step: (!steps.is_null(i)).then(|| steps.value(i)),

@@ -1,4 +1,4 @@
-//! `intervals.arrows` as [`Series`]: every second of every window, those without an operation included.
+//! Reads `intervals.arrows` as [`Series`] with every second of every window, seconds without an operation included.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -12,14 +12,15 @@ use super::directory::read_environment;
 use super::read::plausible;
 use super::stream::{Batches, invalid};
 use crate::recorder::sparse::Sparse;
+use crate::schedule::Role;
 use crate::summary::merge::client_limited;
 use crate::summary::result::{RunResult, Window};
 use crate::summary::series::{Clocked, Second, Series};
 
-/// Which series a row or window belongs to.
+/// Key of a series: store, phase, step and operation.
 type Key = (String, String, Option<u32>, String);
 
-/// Columns of the log that are read, histograms last.
+/// Columns of the log that must exist, histograms last.
 const COLUMNS: [&str; 16] = [
     "second",
     "store",
@@ -39,21 +40,35 @@ const COLUMNS: [&str; 16] = [
     "response",
 ];
 
-/// Seconds since a run's origin that no run reaches: a hundred years.
+/// Upper bound for the seconds of a run, a hundred years. A later second is damage.
 const LAST_SECOND: u64 = 100 * 366 * 86_400;
 
-/// Seconds without a row that a block may have whose window is known (eleven days), that another may have, and that each row adds.
+/// Maximum number of seconds without a row in a block whose window is known (eleven days).
 const SILENT_IN_WINDOW: u64 = 1_000_000;
+/// Maximum number of seconds without a row in a block whose window is unknown.
 const SILENT: u64 = 3_600;
+/// Additional seconds without a row that each row allows.
 const SILENT_PER_ROW: u64 = 1_000;
 
-/// Everything of a run that is judged or drawn by second. `latencies` says which histograms are wanted; what is not is left empty, which
-/// saves its time.
+/// Returns all series of a run. `latencies` lists the histograms to decode; the others stay empty, which saves time.
 ///
 /// # Errors
-/// When the log is missing, or is not one of this version.
+/// Fails if the log is missing, damaged, or written by another version.
 pub fn series(run: &Path, result: &RunResult, latencies: &[Clocked]) -> io::Result<Vec<Series>> {
     let origin_unix_s = read_environment(run).map(|e| e.origin_unix_s).unwrap_or_default();
+    series_since(run, origin_unix_s, result, latencies)
+}
+
+/// Returns all series of a run whose second 0 began at `origin_unix_s`; see [`series`].
+///
+/// # Errors
+/// Fails like [`series`].
+pub fn series_since(
+    run: &Path,
+    origin_unix_s: f64,
+    result: &RunResult,
+    latencies: &[Clocked],
+) -> io::Result<Vec<Series>> {
     let mut rows = Rows::default();
     let log = run.join("intervals.arrows");
     read(&log, latencies, &mut rows)?;
@@ -73,7 +88,7 @@ pub fn series(run: &Path, result: &RunResult, latencies: &[Clocked]) -> io::Resu
             open: windows.first().is_some_and(|w| w.loop_ == "open"),
             client_limited: client_limited(&windows),
             seconds: laid_out(rows, &windows, origin_unix_s)
-                .ok_or_else(|| invalid(&log, "its seconds lie too far apart for one run"))?,
+                .ok_or_else(|| invalid(&log, "its seconds are too far apart for one run"))?,
         });
     }
     Ok(out)
@@ -85,7 +100,7 @@ fn is_of(window: &Window, (store, phase, step, operation): &Key) -> bool {
 
 #[derive(Default)]
 struct Rows {
-    by_key: HashMap<Key, (String, Vec<Second>)>,
+    by_key: HashMap<Key, (Role, Vec<Second>)>,
     order: Vec<Key>,
 }
 
@@ -111,7 +126,8 @@ fn read(path: &Path, latencies: &[Clocked], rows: &mut Rows) -> io::Result<()> {
     Ok(())
 }
 
-/// Adds a batch's rows. `None` when a column has another type; an error says which value is damaged.
+/// Adds the rows of a batch. Returns `None` if a column has an unexpected type, and a description of the first
+/// damaged value as an error.
 fn add(
     batch: &RecordBatch,
     latencies: &[Clocked],
@@ -139,11 +155,11 @@ fn add(
         let (service, response) = (histogram(Clocked::Service)?, histogram(Clocked::Response)?);
         let first_byte = histogram(Clocked::FirstByte)?;
         let (Some(service), Some(response), Some(first_byte)) = (service, response, first_byte) else {
-            return Some(Err("a histogram in it is damaged"));
+            return Some(Err("it contains a damaged histogram"));
         };
         let counts = [completed, operations, failed, censored].map(|column| column.value(i));
         if !plausible(&counts, bytes.value(i)) || seconds.value(i) > LAST_SECOND {
-            return Some(Err("a count in it is impossible"));
+            return Some(Err("it contains an impossible count"));
         }
         let second = Second {
             second: seconds.value(i),
@@ -169,15 +185,19 @@ fn add(
             Some((_, seconds)) => seconds.push(second),
             None => {
                 rows.order.push(key.clone());
-                rows.by_key.insert(key, (roles.value(i).into(), vec![second]));
+                let Some(role) = Role::from_name(roles.value(i)) else {
+                    return Some(Err("it has an unknown role"));
+                };
+                rows.by_key.insert(key, (role, vec![second]));
             }
         }
     }
     Some(Ok(()))
 }
 
-/// Rows on the seconds of their windows: each has the time of it that lies inside, seconds without a row are empty ones, and what came in
-/// after a window's end (it was drained) counts to its last second.
+/// Assigns rows to the seconds of their windows. Each second has the length of its part inside the window;
+/// seconds without a row are empty; operations that ended after the window, during the drain, count in its last
+/// second. `None` if the seconds are too far apart.
 fn laid_out(rows: Vec<Second>, windows: &[&Window], origin_unix_s: f64) -> Option<Vec<Second>> {
     let mut by_block: Vec<((u32, u32), Vec<Second>)> = Vec::new();
     for row in rows {
@@ -201,7 +221,7 @@ fn one_block(
     origin_unix_s: f64,
 ) -> Option<Vec<Second>> {
     let seen = (rows.first().map_or(0, |r| r.second), rows.last().map_or(0, |r| r.second));
-    // Without a clock to go by (an imported log), the rows say where the window lies.
+    // Without known times (an imported log), the rows define the window.
     let known = window
         .filter(|w| origin_unix_s > 0.0 && w.start_unix_s > 0.0 && w.window_s > 0.0)
         .map(|w| (w.start_unix_s - origin_unix_s, w.start_unix_s - origin_unix_s + w.window_s))
@@ -209,7 +229,7 @@ fn one_block(
     let (start, end) = known.unwrap_or((seen.0 as f64, seen.1 as f64 + 1.0));
     let (first, last) =
         (start.max(0.0).floor() as u64, (end.ceil() as u64).saturating_sub(1).max(start.max(0.0) as u64));
-    // Empty seconds cost memory, so a damaged number must not make billions of them.
+    // Empty seconds use memory, so a damaged number must not create billions of them.
     let silent = if known.is_some() { SILENT_IN_WINDOW } else { SILENT };
     if last - first > silent + SILENT_PER_ROW * rows.len() as u64 {
         return None;
@@ -225,7 +245,7 @@ fn one_block(
             into.absorb(row);
         }
     }
-    // A sliver of a second at either end says little of what a second brings; it counts to its neighbour.
+    // Less than half a second at either end is too short to stand for a second; it is merged into its neighbour.
     for edge in [0, out.len().saturating_sub(1)] {
         if out.len() > 2 && out.get(edge).is_some_and(|s| s.time_s < 0.5) {
             let sliver = out.remove(edge);

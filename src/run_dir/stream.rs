@@ -1,8 +1,9 @@
-//! Arrow IPC streams of a run directory: files of batches that need no footer, so that what was written before a kill can be read.
+//! Arrow IPC streams of a run directory: files of batches without a footer, so that the file of a killed run
+//! can be read.
 //!
-//! Reading trusts nothing: every length is compared with what is left of the file before a byte is allocated for it, because Arrow's own
-//! reader panics on some. A stream that ends in the middle of a message is read up to there; anything else that is wrong is an error with
-//! the file's name.
+//! The reader does not trust the file. It compares every length with the rest of the file before it allocates
+//! memory, because Arrow's own reader panics on some invalid lengths. It ignores an incomplete message at the
+//! end of the file; any other defect is an error that names the file.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -16,13 +17,13 @@ use arrow_ipc::writer::StreamWriter;
 use arrow_ipc::{self as ipc, root_as_message};
 use arrow_schema::{ArrowError, DataType, Schema};
 
-/// The stream.
+/// Writer of an Arrow stream.
 pub(super) struct Stream {
     writer: StreamWriter<File>,
     schema: Arc<Schema>,
 }
 
-/// The system's own error where there is one.
+/// Converts an Arrow error to an I/O error, preserving the operating system's error if there is one.
 pub(super) fn to_io(error: ArrowError) -> io::Error {
     match error {
         ArrowError::IoError(_, source) => source,
@@ -37,7 +38,7 @@ impl Stream {
         Ok(Stream { writer, schema })
     }
 
-    /// Writes a batch and brings it to the file.
+    /// Writes a batch to the file and flushes it.
     pub(super) fn write(&mut self, columns: Vec<ArrayRef>) -> io::Result<()> {
         let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(to_io)?;
         self.writer.write(&batch).and_then(|()| self.writer.flush()).map_err(to_io)
@@ -53,17 +54,17 @@ pub(super) fn invalid(path: &Path, what: impl std::fmt::Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
 }
 
-/// The batches of a stream, read one after another.
+/// Reader of a stream's batches, one by one.
 pub(super) struct Batches {
     path: PathBuf,
     reader: StreamReader<Checked<BufReader<File>>>,
 }
 
 impl Batches {
-    /// Opens a stream; `what` says what it should be.
+    /// Opens a stream. `what` describes the expected content, for error messages.
     ///
     /// # Errors
-    /// When there is no such file, or it does not begin as a stream of flat columns.
+    /// Fails if the file does not exist or does not begin like a stream of flat columns.
     pub(super) fn open(path: &Path, what: &str) -> io::Result<Batches> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         let file = File::open(path).map_err(named)?;
@@ -77,61 +78,61 @@ impl Batches {
             widths: Vec::new(),
             ended: false,
         };
-        let reader = whole(path, || StreamReader::try_new(from, None).map_err(to_io))?
+        let reader = without_panic(path, || StreamReader::try_new(from, None).map_err(to_io))?
             .map_err(|e| invalid(path, format!("not {what} ({e})")))?;
         let flat = |kind: &DataType| {
             kind.is_integer() || matches!(kind, DataType::Float64 | DataType::Utf8 | DataType::Binary)
         };
-        let odd = reader.schema().fields().iter().find_map(|field| {
+        let unexpected = reader.schema().fields().iter().find_map(|field| {
             let known = match field.data_type() {
                 DataType::Dictionary(key, value) => key.is_integer() && flat(value),
                 kind => flat(kind),
             };
             (!known).then(|| format!("not {what} (column {} is of type {})", field.name(), field.data_type()))
         });
-        match odd {
-            Some(odd) => Err(invalid(path, odd)),
+        match unexpected {
+            Some(problem) => Err(invalid(path, problem)),
             None => Ok(Batches { path: path.to_path_buf(), reader }),
         }
     }
 
-    /// Returns the columns.
+    /// Returns the schema of the stream.
     pub(super) fn schema(&self) -> Arc<Schema> {
         self.reader.schema()
     }
 
-    /// Reads the next batch; `None` at the end.
+    /// Reads the next batch. Returns `None` at the end of the stream.
     pub(super) fn next(&mut self) -> io::Result<Option<RecordBatch>> {
         let reader = &mut self.reader;
-        whole(&self.path, || reader.next().transpose().map_err(to_io))?
+        without_panic(&self.path, || reader.next().transpose().map_err(to_io))?
             .map_err(|e| invalid(&self.path, format!("damaged ({e})")))
     }
 }
 
-/// Runs a part of Arrow's reader; a panic in it becomes an error with the file's name.
-fn whole<T>(path: &Path, part: impl FnOnce() -> T) -> io::Result<T> {
+/// Runs a part of Arrow's reader, and converts a panic to an error that names the file.
+fn without_panic<T>(path: &Path, part: impl FnOnce() -> T) -> io::Result<T> {
     catch_unwind(AssertUnwindSafe(part))
-        .map_err(|_| invalid(path, "damaged (its messages contradict themselves)"))
+        .map_err(|_| invalid(path, "damaged (its messages are inconsistent)"))
 }
 
-/// A stream whose messages were checked before Arrow's reader sees them.
+/// Wrapper that checks the messages of a stream before Arrow's reader sees them.
 struct Checked<R> {
     from: R,
-    /// Bytes left in the file.
+    /// Bytes of the file that have not been read.
     left: u64,
-    /// Length and metadata of the message under way.
+    /// Length and metadata of the current message.
     head: Vec<u8>,
-    /// How much of them was passed on.
+    /// Number of bytes of `head` that were passed on.
     given: usize,
-    /// Bytes of its body that are still to be passed on.
+    /// Bytes of the current message's body that were not passed on yet.
     body: u64,
-    /// Bytes of a value of each buffer of a batch.
+    /// Size of a value, in bytes, of each buffer of a batch.
     widths: Vec<u64>,
     ended: bool,
 }
 
 impl<R: Read> Checked<R> {
-    /// Adds the next `n` bytes to the head; false when the file ends before.
+    /// Adds the next `n` bytes of the file to the head. Returns false if the file is too short.
     fn take(&mut self, n: u64) -> io::Result<bool> {
         if n > self.left {
             return Ok(false);
@@ -141,13 +142,14 @@ impl<R: Read> Checked<R> {
         Ok(read == n)
     }
 
-    /// Returns the 32-bit number that ends the head.
+    /// Returns the last four bytes of the head as a little-endian number.
     fn last_word(&self) -> u32 {
         let word = self.head.last_chunk::<4>().copied().unwrap_or_default();
         u32::from_le_bytes(word)
     }
 
-    /// Reads and checks the next message up to its body; false at the end, also one in the middle of a message.
+    /// Reads and checks the next message up to its body. Returns false at the end of the stream or in an
+    /// incomplete message.
     fn message(&mut self) -> io::Result<bool> {
         self.head.clear();
         self.given = 0;
@@ -159,7 +161,7 @@ impl<R: Read> Checked<R> {
         if !self.take(u64::from(self.last_word()))? {
             return Ok(false);
         }
-        let wrong = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
+        let wrong = |problem: &str| io::Error::new(io::ErrorKind::InvalidData, problem.to_string());
         let message = root_as_message(&self.head[before..]).map_err(|e| wrong(&e.to_string()))?;
         let body = u64::try_from(message.bodyLength()).map_err(|_| wrong("a negative length"))?;
         if body > self.left {
@@ -178,10 +180,10 @@ impl<R: Read> Checked<R> {
     }
 }
 
-/// Buffers of a column of texts or bytes: validity, offsets, content.
+/// Sizes of a value, in bytes, in the buffers of a text or binary column: validity, offsets, content.
 const TEXT: [u64; 3] = [1, 4, 1];
 
-/// Returns the bytes of a value of each buffer of a column.
+/// Returns the size of a value, in bytes, of each buffer of a column.
 fn widths(field: &ipc::Field<'_>) -> Vec<u64> {
     if field.dictionary().is_some() {
         return vec![1, 4];
@@ -195,9 +197,9 @@ fn widths(field: &ipc::Field<'_>) -> Vec<u64> {
     }
 }
 
-/// Checks that a batch's columns lie within its body, in whole values.
+/// Checks that the columns of a batch are inside its body and consist of whole values.
 fn fits(batch: &ipc::RecordBatch<'_>, body: u64, widths: &[u64]) -> Result<(), &'static str> {
-    // A value takes a bit at least.
+    // A value takes at least one bit.
     let rows = |n: i64| u64::try_from(n).is_ok_and(|n| n <= body.saturating_mul(8));
     let nodes = batch.nodes().into_iter().flatten();
     let counted =
@@ -214,14 +216,14 @@ fn fits(batch: &ipc::RecordBatch<'_>, body: u64, widths: &[u64]) -> Result<(), &
     };
     let buffers: Vec<&ipc::Buffer> = batch.buffers().into_iter().flatten().collect();
     if buffers.len() != widths.len() {
-        return Err("it has other columns than the stream");
+        return Err("its columns differ from those of the stream");
     }
     if !buffers.iter().all(|buffer| inside(buffer)) {
-        return Err("a column reaches beyond its end");
+        return Err("a column extends beyond its end");
     }
-    // Arrow's reader takes a part of a value for a defect of its caller and panics.
+    // Arrow's reader considers a partial value a bug of its caller, and panics.
     let parts = buffers.iter().zip(widths).any(|(buffer, width)| buffer.length().unsigned_abs() % width != 0);
-    if parts { Err("a column ends within a value") } else { Ok(()) }
+    if parts { Err("a column ends in the middle of a value") } else { Ok(()) }
 }
 
 impl<R: Read> Read for Checked<R> {

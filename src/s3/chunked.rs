@@ -1,8 +1,8 @@
-//! `aws-chunked` bodies: the framing that SDKs put around a payload so that it can be signed, or carry a checksum,
-//! while it streams (S3 API reference, "Signature calculations: transferring payload in multiple chunks").
+//! `aws-chunked` bodies: the framing with which SDKs sign a payload, or add a checksum to it, while it streams (S3 API
+//! reference, "Signature calculations: transferring payload in multiple chunks").
 //!
-//! A chunk is `SIZE[;chunk-signature=HEX]\r\nDATA\r\n`; the last has size 0 and may be followed by trailers. Where
-//! chunks are signed, each signature covers the one before it, beginning with that of the request.
+//! A chunk is `SIZE[;chunk-signature=HEX]\r\nDATA\r\n`. The last chunk has size 0 and may be followed by trailers. If
+//! chunks are signed, each signature covers the previous one, and the first covers the signature of the request.
 
 use aws_lc_rs::hmac;
 
@@ -10,34 +10,34 @@ use super::number::hexadecimal;
 use super::sign::{EMPTY_SHA256, sha256};
 use crate::net::encode::hex;
 
-/// Why a body was refused; each maps to one S3 error code.
+/// A body that was rejected. Each variant maps to one S3 error code.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ChunkError {
-    /// The framing is broken.
+    /// The framing is malformed.
     #[error("the aws-chunked body is malformed")]
     Malformed,
-    /// It ended before the final chunk.
+    /// The body ended before the final chunk.
     #[error("the aws-chunked body ended early")]
     Incomplete,
-    /// A chunk's or the trailer's signature is wrong.
+    /// The signature of a chunk or of the trailer does not match.
     #[error("a chunk signature does not match")]
     Signature,
 }
 
-/// What verifying chunk signatures takes.
+/// The state for computing the signatures of consecutive chunks.
 pub struct ChunkSigner {
-    /// Derived key of the request.
+    /// Signing key derived for the request.
     pub key: hmac::Key,
-    /// `x-amz-date` of the request.
+    /// Value of `x-amz-date` of the request.
     pub date_time: String,
     /// Credential scope of the request.
     pub scope: String,
-    /// Signature of the request: the seed of the chain.
+    /// Signature of the previous chunk; initially that of the request.
     pub previous: String,
 }
 
 impl ChunkSigner {
-    /// The signature of the next chunk; it becomes the predecessor of the one after.
+    /// Computes the signature of the next chunk, and stores it in `previous`.
     pub fn chunk(&mut self, data: &[u8]) -> String {
         let to_sign = format!(
             "AWS4-HMAC-SHA256-PAYLOAD\n{}\n{}\n{}\n{EMPTY_SHA256}\n{}",
@@ -50,7 +50,7 @@ impl ChunkSigner {
         self.previous.clone()
     }
 
-    /// The signature over the trailing headers, given as `name:value\n` lines.
+    /// Computes the signature of the trailing headers, which `lines` lists as `name:value\n`.
     pub fn trailer(&self, lines: &str) -> String {
         let to_sign = format!(
             "AWS4-HMAC-SHA256-TRAILER\n{}\n{}\n{}\n{}",
@@ -63,33 +63,33 @@ impl ChunkSigner {
     }
 }
 
-/// A decoded body.
+/// A decoded body: the payload and the trailers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Decoded {
-    /// The payload.
+    /// Payload without the framing.
     pub data: Vec<u8>,
-    /// Trailers, names in lower case.
+    /// Trailing headers, with lower-case names.
     pub trailers: Vec<(String, String)>,
 }
 
-/// Longest line of the framing: a chunk's size and signature, or a trailer.
-const LONGEST_LINE: usize = 8 * 1024;
-/// Longest trailers in all.
-const LONGEST_TRAILERS: usize = 64 * 1024;
+/// Maximum length of a framing line in bytes: the size and signature of a chunk, or a trailer.
+const MAX_LINE: usize = 8 * 1024;
+/// Maximum total length of the trailers, in bytes.
+const MAX_TRAILERS: usize = 64 * 1024;
 
 fn line<'a>(rest: &mut &'a [u8]) -> Result<&'a str, ChunkError> {
-    let near = &rest[..rest.len().min(LONGEST_LINE)];
-    let missing = if rest.len() > LONGEST_LINE { ChunkError::Malformed } else { ChunkError::Incomplete };
+    let near = &rest[..rest.len().min(MAX_LINE)];
+    let missing = if rest.len() > MAX_LINE { ChunkError::Malformed } else { ChunkError::Incomplete };
     let end = near.windows(2).position(|w| w == b"\r\n").ok_or(missing)?;
     let text = std::str::from_utf8(&rest[..end]).map_err(|_| ChunkError::Malformed)?;
     *rest = &rest[end + 2..];
     Ok(text)
 }
 
-/// Undoes the framing and, when a signer is given, verifies every signature in it.
+/// Removes the framing and, with a signer, verifies every signature in it.
 ///
 /// # Errors
-/// See [`ChunkError`].
+/// If the body is malformed or truncated, or a signature does not match; see [`ChunkError`].
 pub fn decode(body: &[u8], mut signer: Option<&mut ChunkSigner>) -> Result<Decoded, ChunkError> {
     let mut rest = body;
     let mut out = Decoded { data: Vec::with_capacity(body.len()), trailers: Vec::new() };
@@ -114,13 +114,13 @@ pub fn decode(body: &[u8], mut signer: Option<&mut ChunkSigner>) -> Result<Decod
             return Err(ChunkError::Malformed);
         }
     }
-    if rest.len() > LONGEST_TRAILERS {
+    if rest.len() > MAX_TRAILERS {
         return Err(ChunkError::Malformed);
     }
     let mut signed_lines = String::new();
     let mut given = None;
     while !rest.is_empty() {
-        // The last line may come with or without its CRLF; both are seen in the wild.
+        // Clients send the last line with or without its CRLF.
         let text = if rest.windows(2).any(|w| w == b"\r\n") {
             line(&mut rest)?
         } else {
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
     use crate::s3::sign::derive_key;
 
-    /// The worked example of the S3 documentation: 66,560 bytes of 'a' in chunks of 64 KiB.
+    /// Returns the worked example of the S3 documentation: 66,560 bytes of 'a' in chunks of 64 KiB.
     fn documented() -> (ChunkSigner, Vec<u8>) {
         let signer = ChunkSigner {
             key: derive_key("wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY", "20130524", "us-east-1", "s3"),
@@ -183,14 +183,14 @@ mod tests {
     }
 
     #[test]
-    fn one_changed_byte_is_refused() {
+    fn a_changed_byte_is_rejected() {
         let (mut signer, mut body) = documented();
         body[200] = b'b';
         assert_eq!(decode(&body, Some(&mut signer)), Err(ChunkError::Signature));
     }
 
     #[test]
-    fn unsigned_trailers_are_read() {
+    fn unsigned_trailers_are_decoded() {
         let body = b"5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\r\n\r\n";
         let decoded = decode(body, None).unwrap();
         assert_eq!(decoded.data, b"hello");
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_size_with_a_sign_is_refused() {
+    fn a_signed_number_is_not_a_chunk_size() {
         for body in ["+5\r\nhello\r\n0\r\n\r\n", "+a\r\n0123456789\r\n0\r\n\r\n", "5\r\nhello\r\n+0\r\n\r\n"]
         {
             assert_eq!(decode(body.as_bytes(), None), Err(ChunkError::Malformed), "{body}");
@@ -206,15 +206,15 @@ mod tests {
     }
 
     #[test]
-    fn long_lines_and_trailers_are_refused() {
-        let long = [b"5;".as_slice(), &[b'x'; LONGEST_LINE]].concat();
+    fn long_lines_and_trailers_are_rejected() {
+        let long = [b"5;".as_slice(), &[b'x'; MAX_LINE]].concat();
         assert_eq!(decode(&long, None), Err(ChunkError::Malformed));
-        let trailers = "a:b\r\n".repeat(LONGEST_TRAILERS / 4);
+        let trailers = "a:b\r\n".repeat(MAX_TRAILERS / 4);
         assert_eq!(decode(format!("0\r\n{trailers}").as_bytes(), None), Err(ChunkError::Malformed));
     }
 
     #[test]
-    fn broken_framing_is_named() {
+    fn broken_framing_is_rejected() {
         assert_eq!(decode(b"5\r\nhel", None), Err(ChunkError::Incomplete));
         assert_eq!(decode(b"5\r\nhelloX\r\n", None), Err(ChunkError::Malformed));
         assert_eq!(decode(b"zz\r\n", None), Err(ChunkError::Malformed));

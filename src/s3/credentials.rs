@@ -1,7 +1,7 @@
 //! Credentials from the standard AWS chain: environment, profile, SSO, web identity, process, container, instance.
 //!
-//! The chain itself is `reqsign`'s; this file gives it files, environment and HTTP, and keeps the result
-//! fresh off the measured path. A secret never leaves [`Credentials`], whose `Debug` hides it.
+//! `reqsign` implements the chain. This module gives it access to files, the environment and HTTP, and renews the
+//! credentials outside measured operations. `Debug` of [`Credentials`] hides the secret.
 
 use std::sync::{Arc, RwLock};
 
@@ -12,15 +12,15 @@ use crate::clock::wall_now;
 use crate::net::chain::context;
 use crate::text::register_secret;
 
-/// An access key and its secret.
+/// An access key id, its secret key and an optional session token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
-    /// The access key id; not secret, but never written into a result either.
+    /// Access key id. It is not secret, but it is never written into a result.
     pub access_key: String,
     secret_key: String,
-    /// Session token of temporary credentials.
+    /// Session token of temporary credentials; `None` for long-lived ones.
     pub session_token: Option<String>,
-    /// When they end, in Unix seconds.
+    /// Expiry time in Unix seconds; `None` if the credentials do not expire.
     pub expires_at: Option<i64>,
 }
 
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Long-lived or temporary credentials.
+    /// Builds credentials that do not expire. Temporary ones have a session token.
     pub fn new(access_key: &str, secret_key: &str, session_token: Option<&str>) -> Credentials {
         Credentials {
             access_key: access_key.to_string(),
@@ -41,41 +41,43 @@ impl Credentials {
         }
     }
 
-    /// Makes every text that leaves the program hide these credentials.
+    /// Registers the secret key and the session token for redaction in all output.
     pub fn hide(&self) {
         register_secret(&self.secret_key);
         self.session_token.iter().for_each(|token| register_secret(token));
     }
 
-    /// The secret, for signing only.
+    /// Returns the secret key, for signing only.
     pub(crate) fn secret_key(&self) -> &str {
         &self.secret_key
     }
 }
 
-/// Why no credentials could be had.
+/// A failure to find or load credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
-    /// The chain came to its end.
+    /// No provider of the chain has credentials.
     #[error(
-        "no credentials found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, \
-         or add ?sign=off to the store for a public bucket"
+        "no credentials found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, \
+         or add ?sign=off to the store URL of a public bucket"
     )]
     Missing,
-    /// A link of the chain failed.
-    #[error("credentials could not be loaded: {0}")]
+    /// A provider of the chain failed.
+    #[error("could not load credentials: {0}")]
     Chain(String),
-    /// The variables that a store names are not set.
-    #[error("store '{store}' reads its credentials from {variable}, which is not set")]
+    /// An environment variable that the `[store.NAME]` table in `plimsoll.toml` names is not set.
+    #[error(
+        "store '{store}': environment variable {variable} is not set; set it, or name another one in plimsoll.toml"
+    )]
     Variable {
-        /// Name of the store.
+        /// Name of the store in `plimsoll.toml`.
         store: String,
         /// Name of the environment variable.
         variable: String,
     },
 }
 
-/// Where the signer finds the credentials of the moment. Shared by all connections of a store.
+/// The source of the current credentials, shared by all connections of a store.
 #[derive(Clone, Debug)]
 pub struct CredentialSource {
     current: Arc<RwLock<Arc<Credentials>>>,
@@ -83,37 +85,38 @@ pub struct CredentialSource {
 }
 
 impl CredentialSource {
-    /// Credentials that never change.
+    /// Creates a source of credentials that never change, and registers them for redaction.
     pub fn fixed(credentials: Credentials) -> CredentialSource {
         credentials.hide();
         CredentialSource { current: Arc::new(RwLock::new(Arc::new(credentials))), renewable: false }
     }
 
-    /// Walks the standard chain once.
+    /// Loads credentials from the standard chain.
     ///
     /// # Errors
-    /// When nothing is found, or a link fails (an expired SSO login, a profile that does not exist).
+    /// If no provider has credentials, or one fails (an expired SSO login, a profile that does not exist).
     pub async fn from_chain() -> Result<CredentialSource, CredentialError> {
         let credentials = load().await?;
         let renewable = credentials.expires_at.is_some();
         Ok(CredentialSource { current: Arc::new(RwLock::new(Arc::new(credentials))), renewable })
     }
 
-    /// The credentials to sign with now.
+    /// Returns the credentials to sign with now.
     pub fn current(&self) -> Arc<Credentials> {
         Arc::clone(&self.current.read().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
 
-    /// Seconds until a renewal is due (five minutes before the end), or `None` when they never end.
+    /// Returns the seconds until a renewal is due, which is five minutes before expiry; negative if it is overdue.
+    /// Returns `None` if the credentials do not expire.
     pub fn renewal_due_in_s(&self) -> Option<i64> {
         let expires_at = self.current().expires_at.filter(|_| self.renewable)?;
         Some(expires_at - 300 - wall_now().as_second())
     }
 
-    /// Loads them again from the chain; the connections sign with the new ones from their next request on.
+    /// Reloads the credentials from the chain. Connections use the new ones from their next request.
     ///
     /// # Errors
-    /// As [`CredentialSource::from_chain`]; the old credentials then stay.
+    /// The errors of [`CredentialSource::from_chain`]; the old credentials then stay in use.
     pub async fn renew(&self) -> Result<(), CredentialError> {
         let fresh = Arc::new(load().await?);
         *self.current.write().unwrap_or_else(std::sync::PoisonError::into_inner) = fresh;
@@ -140,8 +143,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debug_output_hides_everything() {
-        let shown = format!("{:?}", CredentialSource::fixed(Credentials::new("AKID", "hush", Some("token"))));
-        assert!(!shown.contains("hush") && !shown.contains("token") && !shown.contains("AKID"), "{shown}");
+    fn debug_output_hides_credentials() {
+        let output =
+            format!("{:?}", CredentialSource::fixed(Credentials::new("AKID", "hush", Some("token"))));
+        assert!(
+            !output.contains("hush") && !output.contains("token") && !output.contains("AKID"),
+            "{output}"
+        );
     }
 }

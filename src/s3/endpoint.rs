@@ -1,52 +1,52 @@
-//! Where a bucket lives: scheme, host, port, addressing style, and the paths of its objects.
+//! The address of a bucket: scheme, host, port, addressing style, and the paths of its objects.
 
 use crate::net::encode::encode_into;
 
-/// How the bucket is named in a request.
+/// The position of the bucket name in a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
-    /// `https://host/bucket/key`.
+    /// Path style: `https://host/bucket/key`.
     Path,
-    /// `https://bucket.host/key`.
+    /// Virtual-host style: `https://bucket.host/key`.
     VirtualHost,
 }
 
-/// One bucket behind one endpoint.
+/// A bucket and the endpoint that serves it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// Whether TLS is spoken.
+    /// True if connections use TLS.
     pub tls: bool,
-    /// Host name or address to connect to, the bucket included under virtual-host style.
+    /// Host name or address to connect to; under virtual-host style it includes the bucket.
     pub host: String,
-    /// TCP port.
+    /// TCP port to connect to.
     pub port: u16,
-    /// Value of the `Host` header: the port only when it is not the scheme's.
+    /// Value of the `Host` header; includes the port unless it is the scheme's default.
     pub authority: String,
-    /// Bucket name.
+    /// Name of the bucket.
     pub bucket: String,
-    /// Addressing style.
+    /// Addressing style of requests.
     pub style: Style,
-    /// Region of the signature.
+    /// Region that signatures name.
     pub region: String,
 }
 
-/// Why an endpoint was refused.
+/// An endpoint or bucket name that was rejected.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EndpointError {
-    /// Not `http://` or `https://`.
+    /// The URL does not begin with `http://` or `https://`.
     #[error("endpoint '{0}' must begin with http:// or https://, such as endpoint=http://127.0.0.1:9000")]
     Scheme(String),
-    /// No host, a broken port, or a path behind it.
-    #[error("endpoint '{0}' must be scheme://host or scheme://host:port, nothing behind it")]
+    /// The URL has no host, an invalid port, or a path.
+    #[error("endpoint '{0}' must be scheme://host or scheme://host:port, without a path or user name")]
     Shape(String),
-    /// Not a bucket name.
+    /// The bucket name breaks the naming rules.
     #[error(
-        "'{0}' is not a bucket name: 3 to 63 of a-z, 0-9, '-' and '.', beginning and ending with a letter or digit"
+        "'{0}' is not a valid bucket name: use 3 to 63 of a-z, 0-9, '-' and '.', with a letter or digit at both ends"
     )]
     Bucket(String),
 }
 
-/// Whether S3 would accept this as a bucket name (general purpose naming rules, length and characters).
+/// Returns true if `name` has the length and characters that S3's general purpose bucket naming rules require.
 pub fn is_bucket_name(name: &str) -> bool {
     let edge = |c: Option<u8>| c.is_some_and(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
     let bytes = name.as_bytes();
@@ -62,7 +62,7 @@ impl Endpoint {
     /// Builds the endpoint of `bucket` at `url` (`scheme://host[:port]`).
     ///
     /// # Errors
-    /// See [`EndpointError`].
+    /// If the URL or the bucket name is invalid; see [`EndpointError`].
     pub fn new(url: &str, bucket: &str, style: Style, region: &str) -> Result<Endpoint, EndpointError> {
         let (tls, rest) = if let Some(rest) = url.strip_prefix("https://") {
             (true, rest)
@@ -90,23 +90,23 @@ impl Endpoint {
             Style::Path => bare.to_string(),
             Style::VirtualHost => format!("{bucket}.{bare}"),
         };
-        let shown = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        let authority = if port == default_port { shown } else { format!("{shown}:{port}") };
+        let bracketed = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        let authority = if port == default_port { bracketed } else { format!("{bracketed}:{port}") };
         let (bucket, region) = (bucket.to_string(), region.to_string());
         Ok(Endpoint { tls, host, port, authority, bucket, style, region })
     }
 
-    /// The endpoint of a bucket at AWS itself.
+    /// Builds the endpoint of a bucket at AWS.
     ///
     /// # Errors
-    /// When the bucket name is not one.
+    /// If the bucket name is invalid.
     pub fn aws(bucket: &str, region: &str) -> Result<Endpoint, EndpointError> {
-        // A dot in the name breaks the wildcard certificate, so such buckets are addressed by path.
+        // The wildcard certificate does not cover names with a dot, so such buckets use path style.
         let style = if bucket.contains('.') { Style::Path } else { Style::VirtualHost };
         Endpoint::new(&format!("https://s3.{region}.amazonaws.com"), bucket, style, region)
     }
 
-    /// Writes the encoded path of `key` (the bucket itself when empty) into `out`, which is cleared first.
+    /// Clears `out` and writes the encoded path of `key` into it; an empty key gives the path of the bucket.
     pub fn path_into(&self, out: &mut String, key: &str) {
         out.clear();
         out.push('/');
@@ -119,7 +119,7 @@ impl Endpoint {
         encode_into(out, key.as_bytes(), true);
     }
 
-    /// `scheme://host:port`, for people and records.
+    /// Returns `scheme://host[:port]` for messages and results.
     pub fn url(&self) -> String {
         format!("{}://{}", if self.tls { "https" } else { "http" }, self.authority)
     }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn both_styles_place_the_bucket() {
+    fn path_and_virtual_host_style_build_their_urls() {
         let by_path = Endpoint::new("http://127.0.0.1:9000", "data", Style::Path, "us-east-1").unwrap();
         assert_eq!(
             (by_path.authority.as_str(), path(&by_path, "a b/c")),
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_endpoints_are_named() {
+    fn invalid_endpoints_and_buckets_are_rejected() {
         for bad in ["http://", "http://host/path", "http://host:port", "https://u@host", "http://a b"] {
             assert!(
                 matches!(Endpoint::new(bad, "data", Style::Path, "r"), Err(EndpointError::Shape(_))),

@@ -1,4 +1,5 @@
-//! XML documents that the client sends and parses: listings, multipart uploads, bucket creation and multi-object deletes.
+//! XML documents that the client sends and parses: listings, multipart uploads, bucket creation and multi-object
+//! deletes.
 
 use super::checksum::{Algorithm, BodyChecksum};
 use super::error::S3Error;
@@ -243,8 +244,8 @@ pub fn versions(body: &[u8]) -> Result<Versions, XmlError> {
     Ok(page)
 }
 
-/// Returns the body of a DeleteObjects request in quiet mode, in which the store reports only failures. Each object is a
-/// key and, to delete one version permanently, its version id.
+/// Returns the body of a DeleteObjects request in quiet mode, in which the store reports only failures. Each object
+/// is a key and, to delete one version permanently, its version id.
 pub fn delete_many_body<'a>(objects: impl Iterator<Item = (&'a str, Option<&'a str>)>) -> String {
     let mut writer = XmlWriter::new("Delete");
     for (key, version) in objects {

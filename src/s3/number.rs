@@ -8,8 +8,8 @@ pub fn decimal(text: &str) -> Option<u64> {
     if digits { text.parse().ok() } else { None }
 }
 
-/// Parses an unsigned hexadecimal number without a `0x` prefix. Returns `None` if the text is empty, contains a character
-/// that is not a hexadecimal digit, or exceeds 64 bits.
+/// Parses an unsigned hexadecimal number without a `0x` prefix. Returns `None` if the text is empty, contains a
+/// character that is not a hexadecimal digit, or exceeds 64 bits.
 pub fn hexadecimal(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_hexdigit());
     if digits { u64::from_str_radix(text, 16).ok() } else { None }

@@ -1,8 +1,8 @@
-//! AWS Signature Version 4 (AWS General Reference, "Signature Version 4 signing process"), for both ends.
+//! AWS Signature Version 4 (AWS General Reference, "Signature Version 4 signing process"), for client and server.
 //!
-//! The client signs with a [`Signer`], which keeps the derived key of the day and its buffers; the server
-//! recomputes with [`signature`] from the same [`canonical`] form, for whatever service name the client wrote.
-//! Tests hold both against the `aws-sigv4` crate on hostile keys and queries.
+//! The client signs with a [`Signer`], which caches the derived key of the day and reuses its buffers. The server
+//! recomputes the [`signature`] of the same [`canonical`] request, for the service name that the client sent.
+//! Tests compare both with the `aws-sigv4` crate on unusual keys and queries.
 
 use std::fmt::Write;
 
@@ -12,14 +12,14 @@ use super::credentials::Credentials;
 use crate::clock::wall_now;
 use crate::net::encode::{encode_into, encode_query, hex, hex_into};
 
-/// The only algorithm.
+/// Name of the signing algorithm, the only one supported.
 pub const ALGORITHM: &str = "AWS4-HMAC-SHA256";
-/// Payload hash of a request whose body is not covered by the signature.
+/// Payload hash of a request whose signature does not cover the body.
 pub const UNSIGNED_PAYLOAD: &str = "UNSIGNED-PAYLOAD";
-/// SHA-256 of nothing, in hexadecimal.
+/// SHA-256 of an empty body, in hexadecimal.
 pub const EMPTY_SHA256: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/// SHA-256 of `data`.
+/// Computes the SHA-256 of `data`.
 pub fn sha256(data: &[u8]) -> [u8; 32] {
     let mut out = [0; 32];
     out.copy_from_slice(digest::digest(&digest::SHA256, data).as_ref());
@@ -30,7 +30,7 @@ fn hmac(key: &[u8], data: &[u8]) -> hmac::Tag {
     hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), data)
 }
 
-/// The key of one day, region and service.
+/// Derives the signing key for a day (`YYYYMMDD`), region and service.
 pub fn derive_key(secret: &str, date: &str, region: &str, service: &str) -> hmac::Key {
     let day = hmac(format!("AWS4{secret}").as_bytes(), date.as_bytes());
     let region = hmac(day.as_ref(), region.as_bytes());
@@ -38,10 +38,10 @@ pub fn derive_key(secret: &str, date: &str, region: &str, service: &str) -> hmac
     hmac::Key::new(hmac::HMAC_SHA256, hmac(service.as_ref(), b"aws4_request").as_ref())
 }
 
-/// What is signed. Path and query are in canonical (encoded, sorted) form, headers lower case and sorted.
+/// The parts of a canonical request. Path and query are encoded, and the query and the headers are sorted.
 #[derive(Debug, Clone, Copy)]
 pub struct Canonical<'a> {
-    /// HTTP method.
+    /// HTTP method, such as `GET`.
     pub method: &'a str,
     /// Encoded path, beginning with `/`.
     pub path: &'a str,
@@ -49,7 +49,7 @@ pub struct Canonical<'a> {
     pub query: &'a str,
     /// Signed headers: lower-case name and value, sorted by name.
     pub headers: &'a [(&'a str, &'a str)],
-    /// Hexadecimal SHA-256 of the body, or one of the literal markers.
+    /// Hexadecimal SHA-256 of the body, or a literal such as [`UNSIGNED_PAYLOAD`].
     pub payload: &'a str,
 }
 
@@ -63,7 +63,7 @@ pub fn signed_headers_into(out: &mut String, headers: &[(&str, &str)]) {
     }
 }
 
-/// Writes the canonical request into `out`, which is cleared first. Runs of blanks in header values are folded.
+/// Clears `out` and writes the canonical request into it. Runs of spaces in header values become one space.
 pub fn canonical(out: &mut String, request: &Canonical<'_>) {
     out.clear();
     for part in [request.method, "\n", request.path, "\n", request.query, "\n"] {
@@ -91,7 +91,7 @@ pub fn canonical(out: &mut String, request: &Canonical<'_>) {
     out.push_str(request.payload);
 }
 
-/// The signature, in hexadecimal, of a canonical request. `scope` is `DATE/REGION/SERVICE/aws4_request`,
+/// Returns the signature of a canonical request, in hexadecimal. `scope` is `DATE/REGION/SERVICE/aws4_request`;
 /// `buffer` is scratch space.
 pub fn signature(
     key: &hmac::Key,
@@ -108,7 +108,7 @@ pub fn signature(
     hex(hmac::sign(key, buffer.as_bytes()).as_ref())
 }
 
-/// Sorts and encodes query pairs into the canonical query string.
+/// Encodes and sorts query pairs into the canonical query string.
 pub fn canonical_query(pairs: &[(String, String)]) -> String {
     let mut encoded: Vec<(String, String)> =
         pairs.iter().map(|(name, value)| (encode_query(name), encode_query(value))).collect();
@@ -130,7 +130,7 @@ pub struct Signed<'a> {
     pub date_time: &'a str,
 }
 
-/// Signs requests of one region and service; one per connection, so that nothing is shared on the hot path.
+/// A signer of requests to one region and service. Each connection has its own, so that signing needs no lock.
 pub struct Signer {
     region: String,
     service: String,
@@ -143,11 +143,11 @@ pub struct Signer {
     authorization: String,
 }
 
-/// Query parameters and headers of a presigned URL beyond those that every one has.
-pub type Further<'a> = (&'a [(String, String)], &'a [(&'a str, &'a str)]);
+/// Additional query parameters (decoded) and signed headers (lower-case names) of a presigned URL.
+pub type PresignExtras<'a> = (&'a [(String, String)], &'a [(&'a str, &'a str)]);
 
 impl Signer {
-    /// A signer for `region` and `service` (`s3`).
+    /// Creates a signer for `region` and `service`, such as `s3`.
     pub fn new(region: &str, service: &str) -> Signer {
         Signer {
             region: region.to_string(),
@@ -162,7 +162,7 @@ impl Signer {
         }
     }
 
-    /// Brings date, scope and key up to `second` (Unix time) and the given credentials.
+    /// Updates date, scope and key if `second` (Unix time) or the credentials changed.
     fn refresh(&mut self, credentials: &Credentials, second: i64) {
         if second != self.second {
             self.second = second;
@@ -180,8 +180,8 @@ impl Signer {
         }
     }
 
-    /// Signs the headers `others`, which must be sorted, lower case and free of `x-amz-date` (it is added here, in
-    /// its place). The payload hash belongs among them as `x-amz-content-sha256`.
+    /// Signs a request at the current time. `others` are its headers: sorted by lower-case name, including
+    /// `x-amz-content-sha256` with the payload hash, but without `x-amz-date`, which this function adds.
     pub fn sign<'s>(
         &'s mut self,
         credentials: &Credentials,
@@ -194,7 +194,7 @@ impl Signer {
         self.sign_at(credentials, wall_now().as_second(), method, path, query, others, payload)
     }
 
-    /// [`Signer::sign`] at a given second of Unix time.
+    /// Signs a request like [`Signer::sign`], at the given Unix time in seconds.
     #[allow(clippy::too_many_arguments)]
     pub fn sign_at<'s>(
         &'s mut self,
@@ -228,9 +228,10 @@ impl Signer {
         Signed { authorization: out, date_time: &self.date_time }
     }
 
-    /// The query string of a presigned URL for `host` and the encoded `path`, valid for `expires_s` seconds
-    /// from `second`. `pairs` are further query parameters, decoded; `headers` those that the request will carry besides `host`,
-    /// by lower-case name. S3 refuses `x-amz-*` headers that are not signed.
+    /// Returns the query string of a presigned URL for `host` and the encoded `path`, valid for `expires_s` seconds
+    /// from `second` (Unix time). `pairs` are additional query parameters, decoded. `headers` are the headers, other
+    /// than `host`, that the request will have, with lower-case names; S3 rejects `x-amz-*` headers that are not
+    /// signed.
     #[allow(clippy::too_many_arguments)]
     pub fn presign_at(
         &mut self,
@@ -239,7 +240,7 @@ impl Signer {
         method: &str,
         host: &str,
         path: &str,
-        (pairs, headers): Further<'_>,
+        (pairs, headers): PresignExtras<'_>,
         expires_s: u32,
     ) -> String {
         self.refresh(credentials, second);
@@ -275,7 +276,7 @@ impl Signer {
 mod tests {
     use super::*;
 
-    /// The example of the S3 documentation, "Authenticating Requests: Using the Authorization Header".
+    /// Example from the S3 documentation, "Authenticating Requests: Using the Authorization Header".
     #[test]
     fn signs_the_documented_get_example() {
         let credentials =
@@ -297,7 +298,7 @@ mod tests {
         );
     }
 
-    /// The example of the S3 documentation, "Authenticating Requests: Using Query Parameters".
+    /// Example from the S3 documentation, "Authenticating Requests: Using Query Parameters".
     #[test]
     fn presigns_the_documented_example() {
         let credentials =
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn new_credentials_change_the_key() {
+    fn new_credentials_change_the_signature() {
         let mut signer = Signer::new("us-east-1", "s3");
         let a = Credentials::new("A", "one", None);
         let b = Credentials::new("B", "two", None);

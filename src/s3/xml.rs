@@ -20,8 +20,8 @@ pub enum XmlError {
 /// Maximum nesting depth. No S3 document comes near it; a hostile one may exceed it.
 const MAX_DEPTH: usize = 16;
 
-/// Maximum number of elements in a document that is parsed into a tree. A CompleteMultipartUpload request of 10,000 parts
-/// with checksums has 70,000.
+/// Maximum number of elements in a document that is parsed into a tree. A CompleteMultipartUpload request of 10,000
+/// parts with checksums has 70,000.
 const MAX_ELEMENTS: usize = 100_000;
 
 /// Maximum number of elements below one child of the root. An object in a listing has about ten.
@@ -111,7 +111,10 @@ impl Element {
         if stack.len() != 1 {
             return Err(malformed(&"the document ends inside an element"));
         }
-        stack.pop().and_then(|root| root.children.into_iter().next()).ok_or_else(|| malformed(&"the document is empty"))
+        stack
+            .pop()
+            .and_then(|root| root.children.into_iter().next())
+            .ok_or_else(|| malformed(&"the document is empty"))
     }
 
     fn named(name: impl AsRef<str>) -> Result<Element, XmlError> {

@@ -1,9 +1,9 @@
-//! Intended times of an open loop: evenly spaced, or a Poisson process. Both are functions of the seed alone.
+//! Intended start times of an open loop: evenly spaced, or a Poisson process. The same seed gives the same times.
 
 use crate::clock::SECOND;
 use crate::rng::Stream;
 
-/// How intended times are spread.
+/// Distribution of the intended start times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arrival {
     /// One operation every `1 / rate` seconds.
@@ -13,7 +13,7 @@ pub enum Arrival {
 }
 
 impl Arrival {
-    /// Name in files and tables.
+    /// Returns the name used in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Arrival::Constant => "constant",
@@ -21,16 +21,17 @@ impl Arrival {
         }
     }
 
-    /// The arrival of that name.
+    /// Returns the distribution with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Arrival> {
         [Arrival::Constant, Arrival::Poisson].into_iter().find(|a| a.name() == name)
     }
 }
 
-/// The intended times of a phase, in order: an iterator over nanoseconds since the phase's start.
+/// Iterator over the intended start times of a phase, in ascending order, in nanoseconds since the start of the
+/// phase run.
 ///
-/// Every worker walks the whole sequence and takes its share of it, so the times do not depend on how many
-/// workers there are.
+/// Every worker iterates over the whole sequence and takes its share, so the times do not depend on the number of
+/// workers.
 #[derive(Debug, Clone)]
 pub struct Arrivals {
     arrival: Arrival,
@@ -42,7 +43,8 @@ pub struct Arrivals {
 }
 
 impl Arrivals {
-    /// Intended times of phase `phase` at `rate_per_s`, from operation `first` on; times count from the phase run that begins with it.
+    /// Creates the intended times of phase `phase` at `rate_per_s` operations per second. Operation `first` is the
+    /// first of the phase run, from whose start the times count.
     pub fn new(arrival: Arrival, rate_per_s: f64, seed: u64, phase: &str, first: u64) -> Arrivals {
         let gaps = Stream::new(seed, &format!("arrivals/{phase}"));
         Arrivals { arrival, gap_ns: SECOND as f64 / rate_per_s, gaps, first, number: first, at_ns: 0.0 }
@@ -54,7 +56,7 @@ impl Iterator for Arrivals {
 
     fn next(&mut self) -> Option<u64> {
         let at = match self.arrival {
-            // Multiplied, not added up, so that a long run does not drift.
+            // Multiplication instead of repeated addition, so that rounding errors do not add up in a long run.
             Arrival::Constant => (self.number - self.first) as f64 * self.gap_ns,
             Arrival::Poisson => {
                 self.at_ns += self.gaps.exponential(self.number) * self.gap_ns;
@@ -96,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn the_seed_decides() {
+    fn the_seed_determines_the_times() {
         let times = |seed| Arrivals::new(Arrival::Poisson, 10.0, seed, "p", 0).take(10).collect::<Vec<_>>();
         assert_eq!(times(1), times(1));
         assert_ne!(times(1), times(2));

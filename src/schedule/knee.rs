@@ -1,30 +1,31 @@
-//! The search for the highest rate that holds an objective: doubled until it breaks, halved until the edges are close, repeated there.
+//! Search for the highest rate that meets an objective. The search doubles the rate until it violates the
+//! objective, then bisects until the two bounds are close, and then tries both bounds again.
 
-/// Where a search begins and ends.
+/// Range and tolerance of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Limits {
-    /// First rate, per second.
+    /// First rate to try, in operations per second.
     pub from: f64,
-    /// Rate that is not gone beyond.
+    /// Maximum rate to try, in operations per second.
     pub to: f64,
-    /// The search ends when its edges are this close: 0.02 is 2%.
+    /// Relative distance between the bounds at which the search ends, such as 0.02 for 2%.
     pub tolerance: f64,
 }
 
-/// Steps after which a search gives up closing in.
+/// Maximum number of steps in a search.
 pub const MOST_STEPS: usize = 60;
 
-/// Times that a rate at the edge is tried, of which most decide.
+/// Maximum number of tries of a rate at a bound; the majority decides.
 const TRIES: u32 = 3;
 
-/// How a rate fared so far.
+/// Results of the steps at one rate so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Tried {
-    /// The rate, per second.
+    /// Rate in operations per second.
     pub rate: f64,
-    /// Steps that held the objective.
+    /// Number of steps that met the objective.
     pub held: u32,
-    /// Steps that did not.
+    /// Number of steps that violated the objective.
     pub broke: u32,
 }
 
@@ -33,13 +34,13 @@ impl Tried {
         self.held > self.broke
     }
 
-    /// Whether further tries cannot change what most of them say.
+    /// Returns true if further tries cannot change the majority.
     fn sure(self) -> bool {
         self.held.max(self.broke) > TRIES / 2
     }
 }
 
-/// A search under way.
+/// A search in progress.
 #[derive(Debug, Clone)]
 pub struct Search {
     limits: Limits,
@@ -47,22 +48,22 @@ pub struct Search {
     steps: usize,
 }
 
-/// What a search came to.
+/// Bounds that a search has found.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Found {
-    /// The highest rate that held; `None` when none did.
+    /// Highest rate below `breaks` that meets the objective, in operations per second; `None` if there is none.
     pub holds: Option<f64>,
-    /// The lowest rate above it that did not; `None` when none broke.
+    /// Lowest rate that violates the objective, in operations per second; `None` if there is none.
     pub breaks: Option<f64>,
 }
 
 impl Search {
-    /// A search that has tried nothing.
+    /// Creates a search without any steps.
     pub fn new(limits: Limits) -> Search {
         Search { limits, tried: Vec::new(), steps: 0 }
     }
 
-    /// Notes how a step fared.
+    /// Records the result of a step at `rate`; `held` is true if it met the objective.
     pub fn note(&mut self, rate: f64, held: bool) {
         self.steps += 1;
         let at = self.tried.iter().position(|t| same(t.rate, rate)).unwrap_or_else(|| {
@@ -72,7 +73,8 @@ impl Search {
         if held { self.tried[at].held += 1 } else { self.tried[at].broke += 1 }
     }
 
-    /// The edges so far: the lowest rate that breaks and the highest below it that holds.
+    /// Returns the current bounds: the lowest rate that violates the objective, and the highest rate below it that
+    /// meets it.
     pub fn found(&self) -> Found {
         let breaks = self.tried.iter().filter(|t| !t.good()).map(|t| t.rate).reduce(f64::min);
         let below = |t: &&Tried| t.good() && breaks.is_none_or(|b| t.rate < b);
@@ -83,7 +85,7 @@ impl Search {
         self.tried.iter().any(|t| same(t.rate, rate) && t.sure())
     }
 
-    /// The next rate to try; `None` when the search is over.
+    /// Returns the next rate to try, in operations per second; `None` if the search is over.
     pub fn next(&self) -> Option<f64> {
         let Limits { from, to, tolerance } = self.limits;
         if self.steps >= MOST_STEPS {
@@ -99,15 +101,15 @@ impl Search {
                 }
             }
             Found { holds: None, breaks: Some(high) } => {
-                // Nothing holds yet: down, until a thousandth of where it began.
+                // No rate has met the objective yet: halve the rate, down to a thousandth of the first one.
                 if high > from / 1000.0 { Some(high / 2.0) } else { None }
             }
             Found { holds: Some(low), breaks: Some(high) } => {
                 if high / low > 1.0 + tolerance * 1.001 {
                     return Some(round((low * high).sqrt(), low, high));
                 }
-                // Close enough: both edges must stand when they are tried again.
-                [low, high].into_iter().find(|edge| !self.sure(*edge))
+                // The bounds are close enough: try each again until its majority is certain.
+                [low, high].into_iter().find(|bound| !self.sure(*bound))
             }
         }
     }
@@ -117,7 +119,7 @@ fn same(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-9 * a.abs()
 }
 
-/// A rate with few digits, still between `low` and `high`.
+/// Rounds a rate to as few digits as possible, so that it stays between `low` and `high`.
 fn round(rate: f64, low: f64, high: f64) -> f64 {
     (2..9)
         .map(|digits| {
@@ -135,7 +137,7 @@ mod tests {
     use super::*;
     use crate::rng::Stream;
 
-    /// Runs a search against a store that holds a rate with a probability.
+    /// Runs a search. `holds` returns true if a step, given its rate and number, meets the objective.
     fn search(limits: Limits, holds: impl Fn(f64, u64) -> bool) -> (Found, usize) {
         let mut search = Search::new(limits);
         let mut steps = 0;
@@ -149,28 +151,28 @@ mod tests {
     const LIMITS: Limits = Limits { from: 50.0, to: 1e6, tolerance: 0.02 };
 
     #[test]
-    fn a_sharp_edge_is_found_within_the_tolerance() {
-        for truth in [3.0, 49.0, 50.0, 777.7, 123_456.0] {
-            let (found, steps) = search(LIMITS, |rate, _| rate <= truth);
+    fn a_sharp_knee_is_found_within_the_tolerance() {
+        for knee in [3.0, 49.0, 50.0, 777.7, 123_456.0] {
+            let (found, steps) = search(LIMITS, |rate, _| rate <= knee);
             let (low, high) = (found.holds.unwrap(), found.breaks.unwrap());
-            assert!(low <= truth && high > truth && high / low < 1.021, "{truth}: {low}..{high}");
-            assert!(steps < 30, "{truth}: {steps} steps");
+            assert!(low <= knee && high > knee && high / low < 1.021, "{knee}: {low}..{high}");
+            assert!(steps < 30, "{knee}: {steps} steps");
         }
     }
 
     #[test]
-    fn a_hiccup_does_not_decide() {
+    fn a_single_hiccup_does_not_change_the_result() {
         let draws = Stream::new(1, "hiccups");
         let found = |seed: u64| {
             search(LIMITS, |rate, i| rate <= 1000.0 && draws.unit(seed * 1000 + i) > 0.02).0.holds.unwrap()
         };
-        // One hiccup in fifty steps: a search of twenty has one in three of all runs.
+        // With a hiccup in 2% of the steps, a third of all searches of twenty steps contain at least one.
         let far = (0..200).map(found).filter(|low| *low < 970.0 || *low > 1000.0).count();
-        assert!(far < 10, "{far} of 200 runs are off");
+        assert!(far < 10, "{far} of 200 results are outside 970 to 1000");
     }
 
     #[test]
-    fn nothing_holds_or_everything_does() {
+    fn the_search_ends_if_no_rate_or_every_rate_meets_the_objective() {
         assert_eq!(search(LIMITS, |_, _| false).0.holds, None);
         let (found, _) = search(Limits { to: 400.0, ..LIMITS }, |_, _| true);
         assert_eq!(found, Found { holds: Some(400.0), breaks: None });

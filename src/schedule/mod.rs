@@ -1,32 +1,47 @@
-//! When the operations happen: phases, their loads and limits, and the intended times of open loops.
+//! Schedules: phases, their loads and limits, and the intended start times of open loops.
 //!
-//! A [`Phase`] holds one workload under one load, or under one that rises ([`ramp`]); [`plan`] lays phases out over stores, blocks and
-//! repeats. Stints that are limited by time alone run back to back without a pause; one that is limited by a number of
-//! operations ends when the last of them is answered.
+//! A [`Phase`] is one workload under a fixed load or a rising one ([`ramp`]). [`plan`] divides phases into phase
+//! runs over stores, blocks and repeats. Phase runs that are limited only by time run back to back without a pause.
+//! A phase run that is limited by a number of operations ends when the last of them is answered.
 
 pub mod arrival;
 pub mod knee;
 pub mod plan;
 pub mod ramp;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use arrival::Arrival;
 use ramp::Ramp;
 
 use crate::workload::Workload;
 
-/// What a phase is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Purpose of a phase.
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Writes what later phases read; not measured.
+    /// Phase that writes objects for later phases; not measured.
     Prepare,
-    /// Brings connections, caches and the store to speed; recorded, not reported.
+    /// Phase that warms up connections, caches and the store; recorded but not reported.
     Warmup,
-    /// Measured.
+    /// Phase that is measured and reported.
+    #[default]
     Measure,
 }
 
 impl Role {
-    /// Name in files and tables.
+    /// All roles, in the order in which their phases usually run.
+    pub const ALL: [Role; 3] = [Role::Prepare, Role::Warmup, Role::Measure];
+
+    /// Returns the role with this name; `None` if there is none.
+    pub fn from_name(name: &str) -> Option<Role> {
+        Role::ALL.into_iter().find(|role| role.name() == name)
+    }
+
+    /// Returns the name used in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             Role::Prepare => "prepare",
@@ -36,27 +51,27 @@ impl Role {
     }
 }
 
-/// How operations are let loose.
+/// Load of a phase: a closed or an open loop.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Load {
-    /// Closed loop: so many operations in flight, the next begins when one ends.
+    /// Closed loop: a fixed number of operations in flight; the next one starts when one ends.
     Closed {
-        /// Operations in flight.
+        /// Number of operations in flight.
         concurrency: usize,
     },
-    /// Open loop: operations begin at intended times, whatever the store does.
+    /// Open loop: operations start at intended times, regardless of the store's responses.
     Open {
-        /// Operations intended per second.
+        /// Intended rate, in operations per second.
         rate_per_s: f64,
-        /// How the intended times are spread.
+        /// Distribution of the intended start times.
         arrival: Arrival,
-        /// Most operations in flight; more of them wait, and their waiting counts.
+        /// Maximum number of operations in flight; further ones wait, and their waiting time counts.
         in_flight: usize,
     },
 }
 
 impl Load {
-    /// Connection slots that the load may use at once.
+    /// Returns the number of connection slots that the load can use at the same time.
     pub fn slots(&self) -> usize {
         match self {
             Load::Closed { concurrency } => *concurrency,
@@ -64,7 +79,7 @@ impl Load {
         }
     }
 
-    /// For people: `64 in flight`, `500/s`.
+    /// Returns a description of the load, such as `64 in flight` or `500/s`.
     pub fn describe(&self) -> String {
         match self {
             Load::Closed { concurrency } => format!("{concurrency} in flight"),
@@ -72,65 +87,67 @@ impl Load {
         }
     }
 
-    /// Whether it is an open loop.
+    /// Returns true if the load is an open loop.
     pub fn is_open(&self) -> bool {
         matches!(self, Load::Open { .. })
     }
 }
 
-/// When a phase ends: at the first of its limits.
+/// Limits of a phase, which ends at the first limit that it reaches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// After this time, in nanoseconds.
+    /// Length of the phase, in nanoseconds; `None` for no limit.
     pub duration_ns: Option<u64>,
-    /// After this many operations.
+    /// Number of operations; `None` for no limit.
     pub operations: Option<u64>,
 }
 
-/// One stretch of one workload at one load, fully resolved.
+/// One workload under one load, with every default filled in.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Phase {
-    /// Unique name.
+    /// Name of the phase, unique in the experiment.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the phase.
     pub role: Role,
-    /// What it does.
+    /// Operations of the phase and their objects.
     pub workload: Workload,
-    /// How it is let loose; the first step, where the load rises.
+    /// Load of the phase; with a ramp, the load of the first step.
     pub load: Load,
-    /// How the load rises.
+    /// Ramp of the load; `None` if the load is fixed.
     pub ramp: Option<Ramp>,
-    /// When it ends.
+    /// Limits of the phase, which end it.
     pub limit: Limit,
     /// Deadline of one operation, in nanoseconds.
     pub timeout_ns: u64,
-    /// How long unanswered operations are waited for after its end, in nanoseconds.
+    /// Maximum time to wait for unanswered operations after the end of the phase, in nanoseconds.
     pub drain_ns: u64,
-    /// Further attempts after a failure that may pass (throttling, server errors, broken connections).
+    /// Maximum number of retries of a request after a transient failure (throttling, server error, broken
+    /// connection).
     pub retries: u32,
-    /// How contents are held against what was written.
+    /// Verification of contents.
     pub verify: Verify,
-    /// Pause of a closed loop's connection slot after each of its operations, in nanoseconds.
+    /// Pause of each connection slot of a closed loop after each of its operations, in nanoseconds.
     pub cooldown_ns: u64,
-    /// The sweep that the phase is a point of.
+    /// Name of the sweep to which the phase belongs; `None` if it belongs to none.
     pub sweep_of: Option<String>,
 }
 
-/// How contents are held against what was written.
+/// Verification of the contents that are read and written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verify {
-    /// By length.
+    /// Only the length of what is read is checked.
     Off,
-    /// What is read byte for byte; what is put in parts by the store's checksum of it, or its size.
+    /// Every byte that is read is compared. An object that is put in parts is checked against the store's checksum of
+    /// it, or against its size.
     On,
-    /// As `On`; and everything that is put is read back, outside its time.
+    /// As `On`; in addition, every object that is put is read back, outside the time of the put.
     Readback,
 }
 
 impl Verify {
     const ALL: [Verify; 3] = [Verify::Off, Verify::On, Verify::Readback];
 
-    /// Name in files.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             Verify::Off => "off",
@@ -139,7 +156,7 @@ impl Verify {
         }
     }
 
-    /// The way of that name.
+    /// Returns the verification with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Verify> {
         Verify::ALL.into_iter().find(|v| v.name() == name)
     }

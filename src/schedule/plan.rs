@@ -1,8 +1,10 @@
-//! From phases to phase runs: what runs on which store, in which order, for how long. A pure function; the driver carries it out.
+//! Division of phases into phase runs, with the store, order and length of each. It is a pure function; the driver
+//! executes the plan.
 //!
-//! A [`PhaseRun`] is one stretch of one phase on one store: the whole phase, a block of it (several stores, interleaved), or a step of
-//! its ramp. With several stores in interleaved order, each measured phase is cut into blocks and the stores take turns, their
-//! order rotated from block to block; a change of store drains, then re-warms unrecorded (law of measurement, 12).
+//! A [`PhaseRun`] is an uninterrupted execution of a phase on one store: the whole phase, a block of it (several
+//! stores, interleaved), or a step of its ramp. With several stores in interleaved order, each measured phase is
+//! cut into blocks. The stores take turns, and their order rotates from block to block. A change of store drains
+//! the old store and then warms up the new one unrecorded (law of measurement, 12).
 
 use std::ops::Range;
 
@@ -10,17 +12,17 @@ use super::ramp::Stop;
 use super::{Limit, Load, Phase, Role};
 use crate::rng::Stream;
 
-/// In which order the stores take their turns.
+/// Order in which several stores are measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Order {
-    /// In turns, block by block.
+    /// The stores take turns, block by block.
     Interleaved,
-    /// One store after another.
+    /// One store runs completely before the next.
     Sequential,
 }
 
 impl Order {
-    /// Name in files.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             Order::Interleaved => "interleaved",
@@ -28,64 +30,65 @@ impl Order {
         }
     }
 
-    /// The order of that name.
+    /// Returns the order with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<Order> {
         [Order::Interleaved, Order::Sequential].into_iter().find(|o| o.name() == name)
     }
 }
 
-/// How phases are laid out.
+/// Settings for the division of phases into phase runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
-    /// How often the phases that are not `prepare` are gone through.
+    /// Number of passes through the warm-up and measured phases; prepare phases run once.
     pub repeats: u32,
-    /// Order of several stores.
+    /// Order in which several stores are measured.
     pub order: Order,
-    /// Longest block of interleaving, in nanoseconds.
+    /// Maximum length of an interleaved block, in nanoseconds.
     pub block_ns: u64,
-    /// Unrecorded warm-up after a change of store, in nanoseconds.
+    /// Length of the unrecorded warm-up after each change of store, in nanoseconds.
     pub rewarm_ns: u64,
-    /// Decides who begins.
+    /// Seed that determines which store begins.
     pub seed: u64,
 }
 
-/// One stretch of one phase on one store.
+/// One uninterrupted execution of a phase on one store.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PhaseRun {
     /// The phase, with the load and the limit of this phase run.
     pub phase: Phase,
-    /// Number of the store.
+    /// Number of the store, from 0.
     pub store: usize,
-    /// Number of the phase in the experiment; phase runs of one phase on one store go on numbering their operations.
+    /// Number of the phase in the experiment, from 0. The numbering of operations continues over all phase runs of
+    /// a phase on one store.
     pub number: usize,
-    /// Repeat, from 0.
+    /// Number of the repeat, from 0.
     pub repeat: u32,
-    /// Block of interleaving, from 0.
+    /// Number of the interleaved block, from 0.
     pub block: u32,
-    /// Step of a ramp, from 0.
+    /// Number of the ramp step, from 0; `None` without a ramp.
     pub step: Option<u32>,
-    /// Whether it is recorded; a re-warm is not.
+    /// True if the results are recorded; false for the warm-up after a change of store.
     pub recorded: bool,
 }
 
 impl PhaseRun {
-    /// The whole of a phase on one store.
+    /// Creates a phase run of a whole phase on one store.
     pub fn of(phase: &Phase, number: usize, store: usize, repeat: u32) -> PhaseRun {
         PhaseRun { phase: phase.clone(), store, number, repeat, block: 0, step: None, recorded: true }
     }
 
-    /// Whether a rule may end the ramp that this is a step of.
+    /// Returns true if the phase run is a step of a ramp that a rule may end early.
     pub fn may_be_cut(&self) -> bool {
         self.phase.ramp.is_some_and(|ramp| ramp.stop != Stop::Never)
     }
 
-    /// Which ramp it is a step of: store, phase and repeat.
+    /// Returns the identity of the ramp to which the phase run belongs: store, phase and repeat.
     pub fn ramp_of(&self) -> (usize, usize, u32) {
         (self.store, self.number, self.repeat)
     }
 }
 
-/// The load of one step of a phase's ramp, or the phase's load.
+/// Returns the load of one step of a phase's ramp; without a ramp, the load of the phase.
 fn step_load(phase: &Phase, step: u32) -> Load {
     let Some(ramp) = phase.ramp else { return phase.load };
     match phase.load {
@@ -96,7 +99,7 @@ fn step_load(phase: &Phase, step: u32) -> Load {
     }
 }
 
-/// The phase runs of a phase on one store, uncut: one, or one per step of its ramp.
+/// Returns the phase runs of a phase on one store without interleaving: one, or one per step of its ramp.
 fn whole(phase: &Phase, number: usize, store: usize, repeat: u32) -> Vec<PhaseRun> {
     let Some(ramp) = phase.ramp else { return vec![PhaseRun::of(phase, number, store, repeat)] };
     let step = |step| {
@@ -109,8 +112,10 @@ fn whole(phase: &Phase, number: usize, store: usize, repeat: u32) -> Vec<PhaseRu
     (0..ramp.steps()).map(step).collect()
 }
 
-/// The blocks of a phase on one store: its ramp's steps, or pieces of equal length of at most `block_ns`. Their number is a multiple of
-/// the number of stores, so that each store has each place in the order equally often and a steady drift favours none.
+/// Returns the blocks of a phase on one store: the steps of its ramp, or pieces of equal length of at most
+/// `block_ns`. A phase that is limited by a number of operations is one block. The number of equal pieces is a
+/// multiple of the number of stores, so that each store has each place in the order equally often and a steady
+/// drift favours none.
 fn blocks(
     phase: &Phase,
     number: usize,
@@ -126,7 +131,7 @@ fn blocks(
     let count = length.div_ceil(block_ns.max(1)).max(1).next_multiple_of(stores as u64);
     let block = |b: u64| {
         let mut phase_run = PhaseRun::of(phase, number, store, repeat);
-        // The remainder goes to the first blocks, so that the lengths add up.
+        // The first blocks take the remainder, so that the lengths add up to that of the phase.
         let piece = length / count + u64::from(b < length % count);
         phase_run.phase.limit.duration_ns = Some(piece);
         phase_run
@@ -134,7 +139,7 @@ fn blocks(
     (0..count).map(block).collect()
 }
 
-/// An unrecorded stretch of the same workload under the same load.
+/// Returns an unrecorded warm-up with the same workload under the same load.
 pub fn rewarm(phase_run: &PhaseRun, length_ns: u64) -> PhaseRun {
     let mut warm = phase_run.clone();
     warm.phase.role = Role::Warmup;
@@ -143,7 +148,7 @@ pub fn rewarm(phase_run: &PhaseRun, length_ns: u64) -> PhaseRun {
     warm
 }
 
-/// Lays the phases out over `stores` stores.
+/// Divides the phases into phase runs over `stores` stores, in the order in which they run.
 pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<PhaseRun> {
     let numbered = || phases.iter().enumerate();
     let prepare = |store: usize| {
@@ -176,7 +181,7 @@ pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<PhaseRun> {
                 for place in 0..stores {
                     let Some(phase_run) = of_store[(turn + place) % stores].get(block) else { continue };
                     let mut phase_run = phase_run.clone();
-                    // A ramp's turns are its steps.
+                    // The steps of a ramp are not numbered as blocks.
                     phase_run.block = if phase_run.step.is_some() { 0 } else { block as u32 };
                     let changed = out.last().is_none_or(|last: &PhaseRun| last.store != phase_run.store);
                     let warms = changed && layout.rewarm_ns > 0 && phase_run.phase.limit.operations.is_none();
@@ -192,8 +197,8 @@ pub fn plan(phases: &[Phase], layout: Layout, stores: usize) -> Vec<PhaseRun> {
     out
 }
 
-/// Groups phase runs that run back to back without a drain: neighbours on one store that are limited by time alone. A ramp that
-/// a rule may end closes its group, because nothing can be laid out behind an end that is not known.
+/// Groups phase runs that run back to back without a drain: neighbours on one store that are limited only by time.
+/// A ramp that a rule may end closes its group, because the start of the next phase run is not known beforehand.
 pub fn segments(phase_runs: &[PhaseRun]) -> Vec<Range<usize>> {
     let timed = |s: &PhaseRun| s.phase.limit.operations.is_none();
     let mut out: Vec<Range<usize>> = Vec::new();
@@ -266,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn one_store_runs_phases_as_written_and_back_to_back() {
+    fn one_store_runs_phases_in_order_and_back_to_back() {
         let phase_runs = plan(&phases(), layout(Order::Interleaved), 1);
         assert_eq!(
             phase_runs.iter().map(|s| s.phase.name.as_str()).collect::<Vec<_>>(),
@@ -292,21 +297,21 @@ mod tests {
             .filter(|s| s.store == 0 && s.recorded && s.phase.role == Role::Measure)
             .filter_map(|s| s.phase.limit.duration_ns)
             .sum();
-        assert_eq!(length, 40 * SECOND, "blocks add up to the phase");
+        assert_eq!(length, 40 * SECOND, "the blocks add up to the phase");
         for pair in phase_runs.windows(2).filter(|w| w[1].phase.role == Role::Measure && w[1].recorded) {
             let rewarmed = !pair[0].recorded && pair[0].store == pair[1].store;
-            assert!(rewarmed || pair[0].store == pair[1].store, "a change of store re-warms");
+            assert!(rewarmed || pair[0].store == pair[1].store, "a warm-up follows each change of store");
         }
         for segment in segments(&phase_runs) {
             assert!(
                 phase_runs[segment].windows(2).all(|w| w[0].store == w[1].store),
-                "a change of store drains"
+                "a segment contains only one store"
             );
         }
     }
 
     #[test]
-    fn every_store_has_every_place_equally_often() {
+    fn every_store_has_every_place_in_the_order_equally_often() {
         for (stores, seconds) in [(2, 30), (3, 25), (4, 10), (5, 60)] {
             let phase_runs =
                 plan(&[timed("get", Role::Measure, seconds)], layout(Order::Interleaved), stores);
@@ -335,11 +340,11 @@ mod tests {
         );
         let slots: Vec<usize> = phase_runs.iter().map(|s| s.phase.load.slots()).collect();
         assert_eq!(slots, [4, 8, 40, 72, 104, 4]);
-        assert_eq!(segments(&phase_runs), [0..5, 5..6], "what follows waits for the ramp's end");
+        assert_eq!(segments(&phase_runs), [0..5, 5..6], "the next phase waits for the end of the ramp");
     }
 
     #[test]
-    fn repeats_go_through_everything_but_prepare_again() {
+    fn repeats_run_all_phases_again_except_prepare() {
         let phase_runs = plan(&phases(), Layout { repeats: 3, ..layout(Order::Interleaved) }, 1);
         let names: Vec<(&str, u32)> = phase_runs.iter().map(|s| (s.phase.name.as_str(), s.repeat)).collect();
         let expected =

@@ -1,51 +1,53 @@
-//! The log of what really happened: one line per request, on the monotonic clock that client and server share.
+//! The access log: one line per request, timed on the monotonic clock that client and server share.
 //!
-//! `calibrate` holds the instrument's figures against it. Columns: `tag,method,status,received_ns,last_byte_ns,bytes`,
-//! where `tag` is the request's `x-plimsoll-tag` header, `received_ns` the arrival of its first byte and `last_byte_ns`
-//! the write of its answer's last. A request whose answer never left (a reset) has `last_byte_ns` 0.
+//! `calibrate` compares the client's figures with it. The columns are
+//! `tag,method,status,received_ns,last_byte_ns,bytes`: `tag` is the request's `x-plimsoll-tag` header,
+//! `received_ns` the time at which its first byte arrived, and `last_byte_ns` the time at which the last byte of
+//! its response was written. If the server reset the connection instead of responding, `last_byte_ns` is 0 or
+//! earlier than `received_ns`.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
-/// Name of the header that ties a line to the operation that caused it.
+/// Name of the header that links a log line to the client operation that caused it.
 pub const TAG_HEADER: &str = "x-plimsoll-tag";
 
-/// One request.
+/// One request in the access log.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Entry {
-    /// Value of [`TAG_HEADER`]; empty without one.
+    /// Value of [`TAG_HEADER`]; empty if the request has no such header.
     pub tag: String,
-    /// HTTP method.
+    /// HTTP method of the request.
     pub method: String,
-    /// HTTP status answered.
+    /// HTTP status of the response.
     pub status: u16,
-    /// First byte of the request received.
+    /// Monotonic time in nanoseconds at which the first byte of the request arrived.
     pub received_ns: u64,
-    /// Last byte of the answer written.
+    /// Monotonic time in nanoseconds at which the last byte of the response was written.
     pub last_byte_ns: u64,
-    /// Object bytes in the answer or the request.
+    /// Bytes in the body of the response or in the payload of the request, whichever is larger.
     pub bytes: u64,
 }
 
-/// The file behind the log.
+/// Writer of the access log file.
 pub struct AccessLog {
     file: Mutex<BufWriter<File>>,
 }
 
 impl AccessLog {
-    /// Creates the file, replacing an old one.
+    /// Creates the log file, replacing an existing one.
     ///
     /// # Errors
-    /// When it cannot be created.
+    /// Returns an error if the file cannot be created or written.
     pub fn create(path: &Path) -> io::Result<AccessLog> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
         writeln!(file, "tag,method,status,received_ns,last_byte_ns,bytes")?;
         Ok(AccessLog { file: Mutex::new(file) })
     }
 
-    /// Appends a line; a full disk shows when the log is flushed.
+    /// Appends a line. A write error, such as a full disk, is reported when the log is flushed.
     pub fn write(&self, e: &Entry) {
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
         let tag: String = e.tag.chars().filter(|c| !c.is_control() && *c != ',').collect();
@@ -56,19 +58,19 @@ impl AccessLog {
         );
     }
 
-    /// Brings everything to the file.
+    /// Writes the buffered lines to the file.
     ///
     /// # Errors
-    /// When the disk is full.
+    /// Returns an error if the write fails, for example because the disk is full.
     pub fn flush(&self) -> io::Result<()> {
         self.file.lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
 }
 
-/// Reads a log back.
+/// Reads an access log file.
 ///
 /// # Errors
-/// When the file cannot be read or a line is malformed; the message names it.
+/// Returns an error if the file cannot be read or a line is malformed; the message names the file and the line.
 pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
     let text = std::fs::read_to_string(path)?;
     let parse = |line: &str| {
@@ -84,8 +86,13 @@ pub fn read(path: &Path) -> io::Result<Vec<Entry>> {
         Some(entry)
     };
     let rows = text.lines().enumerate().skip(1);
-    rows.map(|(i, line)| {
-        parse(line).ok_or_else(|| io::Error::other(format!("{}:{}: not a truth line", path.display(), i + 1)))
-    })
-    .collect()
+    let malformed = |i: usize| {
+        let columns = "tag,method,status,received_ns,last_byte_ns,bytes";
+        io::Error::other(format!(
+            "{}:{}: malformed access log line; expected {columns}",
+            path.display(),
+            i + 1
+        ))
+    };
+    rows.map(|(i, line)| parse(line).ok_or_else(|| malformed(i))).collect()
 }

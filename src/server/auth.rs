@@ -1,5 +1,5 @@
-//! Who sent a request: SigV4 in the `Authorization` header or in a presigned URL, for whatever region and service the
-//! client signed with.
+//! Request authentication: SigV4 in the `Authorization` header or in a presigned URL, for any region and for the
+//! services `s3` and `s3express`.
 
 use std::cell::RefCell;
 
@@ -16,19 +16,19 @@ use crate::s3::sign::{
     ALGORITHM, Canonical, UNSIGNED_PAYLOAD, canonical, canonical_query, derive_key, signature,
 };
 
-/// What the signature says about the body.
+/// Framing and hash of the request body, as declared in `x-amz-content-sha256`.
 pub enum Payload {
-    /// Nothing.
+    /// No hash: the signature does not cover the body.
     Unsigned,
-    /// Its SHA-256, in hexadecimal.
+    /// SHA-256 of the body in hexadecimal.
     Sha256(String),
-    /// It comes `aws-chunked`, each chunk signed when there is a signer.
+    /// Body in `aws-chunked` framing; each chunk is signed if there is a signer.
     Chunked(Option<Box<ChunkSigner>>),
 }
 
-/// Requests older or newer than this are refused (S3: 15 minutes).
+/// Maximum difference between the request time and the server's clock, in seconds (S3: 15 minutes).
 const SKEW_S: i64 = 15 * 60;
-/// Longest life of a presigned URL (S3: seven days).
+/// Longest lifetime of a presigned URL in seconds (S3: seven days).
 const LONGEST_EXPIRY_S: i64 = 7 * 24 * 3600;
 
 struct Scope<'a> {
@@ -39,9 +39,9 @@ struct Scope<'a> {
 }
 
 impl<'a> Scope<'a> {
-    /// Reads a credential; the error says what is wrong with it.
+    /// Parses a credential; the error is a message for the client.
     fn parse(credential: &'a str) -> Result<Scope<'a>, String> {
-        // The access key may itself hold slashes; the scope is the last four fields.
+        // The access key may contain slashes; the scope is the last four fields.
         let mut fields = credential.rsplitn(5, '/');
         let mut next = || {
             fields.next().ok_or_else(|| {
@@ -69,7 +69,7 @@ impl<'a> Scope<'a> {
 }
 
 thread_local! {
-    /// The key last derived on this thread, by scope: nearly all requests of a day share it.
+    /// Last signing key derived on this thread, with its access key and scope; nearly all requests of a day share it.
     static DERIVED: RefCell<Option<(String, String, hmac::Key)>> = const { RefCell::new(None) };
     static BUFFERS: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
 }
@@ -92,7 +92,7 @@ fn header<'a>(parts: &'a Parts, name: &str) -> Option<&'a str> {
     parts.headers.get(name).and_then(|v| std::str::from_utf8(v.as_bytes()).ok())
 }
 
-/// Unix seconds of an `x-amz-date` value.
+/// Parses an `x-amz-date` value and returns its Unix seconds; `None` if it is malformed.
 fn parse_date_time(text: &str) -> Option<i64> {
     let time = jiff::civil::DateTime::strptime("%Y%m%dT%H%M%SZ", text).ok()?;
     Some(time.to_zoned(jiff::tz::TimeZone::UTC).ok()?.timestamp().as_second())
@@ -116,7 +116,7 @@ fn payload_of(declared: &str, signer: impl FnOnce() -> ChunkSigner) -> Result<Pa
     }
 }
 
-/// The access key that a request says it is signed with.
+/// Returns the access key that a request claims to be signed with; `None` if it has no well-formed credential.
 pub fn access_key(parts: &Parts) -> Option<String> {
     let credential = match header(parts, "authorization") {
         Some(authorization) => authorization.split("Credential=").nth(1)?.split(',').next()?.to_string(),
@@ -131,7 +131,7 @@ pub fn access_key(parts: &Parts) -> Option<String> {
 /// Verifies the signature of a request that arrived at `now_s` (Unix seconds).
 ///
 /// # Errors
-/// The S3 error that names what is wrong with it.
+/// Returns the S3 error for a missing, malformed, expired or wrong signature.
 pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Payload, ApiError> {
     let query = parts.uri.query().unwrap_or("");
     if parts.headers.contains_key("authorization") && (presigns(query) || repeated(parts, "authorization")) {
@@ -148,7 +148,7 @@ pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Pa
     }
 }
 
-/// Returns true if a query carries a signature, of version 4 or of version 2.
+/// Returns true if a query contains parameters of a version 4 or version 2 signature.
 fn presigns(query: &str) -> bool {
     const NAMES: [&str; 6] = [
         "X-Amz-Algorithm",
@@ -174,10 +174,10 @@ fn verify_header(
     credentials: &Credentials,
     now_s: i64,
 ) -> Result<Payload, ApiError> {
-    let malformed = |what: &str| {
+    let malformed = |problem: &str| {
         ApiError::with(
             "AuthorizationHeaderMalformed",
-            format!("The authorization header is malformed; {what}"),
+            format!("The authorization header is malformed; {problem}"),
         )
     };
     let Some(fields) = authorization.strip_prefix(ALGORITHM) else {
@@ -204,7 +204,7 @@ fn verify_header(
         })
     };
     let (credential, signed, given) = (field("Credential")?, field("SignedHeaders")?, field("Signature")?);
-    let scope = Scope::parse(credential).map_err(|what| malformed(&what))?;
+    let scope = Scope::parse(credential).map_err(|problem| malformed(&problem))?;
     if scope.access_key != credentials.access_key {
         return Err(ApiError::new("InvalidAccessKeyId").detail("AWSAccessKeyId", scope.access_key));
     }
@@ -245,7 +245,7 @@ fn verify_presigned(
     credentials: &Credentials,
     now_s: i64,
 ) -> Result<Payload, ApiError> {
-    let wrong = |what: &str| ApiError::with("AuthorizationQueryParametersError", what);
+    let wrong = |problem: &str| ApiError::with("AuthorizationQueryParametersError", problem);
     let mut pairs = parse_query(query).ok_or_else(|| ApiError::new("InvalidURI"))?;
     let find = |pairs: &[(String, String)], name: &str| {
         let found = pairs.iter().find(|(n, v)| n == name && !v.is_empty()).map(|(_, v)| v.clone());
@@ -272,7 +272,7 @@ fn verify_presigned(
         ));
     }
     let scope = Scope::parse(&credential)
-        .map_err(|what| wrong(&format!("Error parsing the X-Amz-Credential parameter; {what}")))?;
+        .map_err(|problem| wrong(&format!("Error parsing the X-Amz-Credential parameter; {problem}")))?;
     let at = parse_date_time(&date_time)
         .ok_or_else(|| wrong("X-Amz-Date must be in the ISO8601 Long Format \"yyyyMMdd'T'HHmmss'Z'\""))?;
     if !date_time.starts_with(scope.date) {
@@ -295,14 +295,14 @@ fn verify_presigned(
     pairs.retain(|(name, _)| name != "X-Amz-Signature");
     let text = scope.text();
     let key = key_for(credentials, &scope, &text);
-    // The hash of the body may stand in the query as well.
+    // The body hash may also be a query parameter.
     let in_query = pairs.iter().find(|(name, _)| name.eq_ignore_ascii_case("x-amz-content-sha256"));
     let declared = header(parts, "x-amz-content-sha256").or(in_query.map(|(_, value)| value.as_str()));
     let declared = declared.unwrap_or(UNSIGNED_PAYLOAD).to_string();
     let computed =
         compute(parts, &canonical_query(&pairs), &signed, UNSIGNED_PAYLOAD, &key, &date_time, &text)?;
     if verify_slices_are_equal(computed.as_bytes(), given.as_bytes()).is_err() {
-        // A client may have signed the hash it declares instead of the marker.
+        // Some clients sign the hash that they declare instead of UNSIGNED-PAYLOAD.
         let other = compute(parts, &canonical_query(&pairs), &signed, &declared, &key, &date_time, &text)?;
         if verify_slices_are_equal(other.as_bytes(), given.as_bytes()).is_err() {
             return Err(ApiError::new("SignatureDoesNotMatch"));
@@ -311,8 +311,8 @@ fn verify_presigned(
     payload_of(&declared, || ChunkSigner { key, date_time, scope: text.clone(), previous: computed })
 }
 
-/// The text of a header value for the canonical request. Clients sign UTF-8; those that send Latin-1 (Python's
-/// `http.client`) sign the same characters in UTF-8.
+/// Returns the text of a header value for the canonical request. Clients sign UTF-8, and clients that send Latin-1
+/// (Python's `http.client`) sign the same characters in UTF-8.
 fn value_text(value: &http::HeaderValue) -> String {
     match std::str::from_utf8(value.as_bytes()) {
         Ok(text) => text.to_string(),
@@ -320,7 +320,7 @@ fn value_text(value: &http::HeaderValue) -> String {
     }
 }
 
-/// Checks that the signature covers the host and every header that S3 acts on.
+/// Checks that the signature covers the host and every `x-amz-*` header.
 fn check_signed(parts: &Parts, signed_headers: &str) -> Result<(), ApiError> {
     let error =
         || ApiError::with("AccessDenied", "There were headers present in the request which were not signed");
@@ -328,16 +328,16 @@ fn check_signed(parts: &Parts, signed_headers: &str) -> Result<(), ApiError> {
     if !is_signed("host") {
         return Err(error().detail("HeadersNotSigned", "host"));
     }
-    // An unsigned hash of the body is checked against the body; it cannot change what the request does.
-    let acts = |name: &&str| name.starts_with("x-amz-") && *name != "x-amz-content-sha256";
+    // An unsigned body hash is allowed: it is verified against the body and has no other effect.
+    let must_be_signed = |name: &&str| name.starts_with("x-amz-") && *name != "x-amz-content-sha256";
     let names = parts.headers.keys().map(http::HeaderName::as_str);
-    match names.filter(acts).find(|name| !is_signed(name)) {
+    match names.filter(must_be_signed).find(|name| !is_signed(name)) {
         Some(name) => Err(error().detail("HeadersNotSigned", name)),
         None => Ok(()),
     }
 }
 
-/// Computes the signature that the request must have.
+/// Computes the expected signature of a request.
 fn compute(
     parts: &Parts,
     query: &str,
@@ -352,7 +352,7 @@ fn compute(
     for name in signed_headers.split(';') {
         let mut values = parts.headers.get_all(name).iter().map(value_text);
         let Some(first) = values.next() else {
-            // Proxies and HTTP libraries drop empty headers and `expect`; an absent header signs as empty.
+            // Proxies and HTTP libraries drop empty headers and `expect`, so a missing signed header counts as empty.
             owned.push((name, String::new()));
             continue;
         };
@@ -380,7 +380,7 @@ fn compute(
     }))
 }
 
-/// Hexadecimal SHA-256 of a body, to hold against what was signed.
+/// Returns the hexadecimal SHA-256 of a body, for comparison with the signed hash.
 pub fn body_hash(data: &[u8]) -> String {
     hex(&crate::s3::sign::sha256(data))
 }

@@ -1,4 +1,4 @@
-//! Reads request bodies within their limits, decodes `aws-chunked` and verifies declared digests.
+//! Reads request bodies within size limits, decodes `aws-chunked` and verifies declared digests.
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -17,27 +17,28 @@ use crate::s3::chunked::{ChunkError, decode};
 use crate::s3::number::decimal;
 use crate::s3::sign::EMPTY_SHA256;
 
-/// A body, verified.
+/// A verified request body.
 #[derive(Debug, Default)]
 pub struct Received {
-    /// The payload.
+    /// Payload without the `aws-chunked` framing.
     pub data: Bytes,
-    /// MD5 of the payload, when it was computed on the way.
+    /// MD5 of the payload; `None` if the request has no `Content-MD5`.
     pub md5: Option<[u8; 16]>,
-    /// The checksum that the client declared, and that the payload has.
+    /// Verified checksum that the client declared; `None` if it declared none, and always for CompleteMultipartUpload.
     pub checksum: Option<(Algorithm, String)>,
 }
 
-/// Most bytes that an XML document of a request may have.
+/// Maximum size of an XML document in a request, in bytes.
 const XML_LIMIT: u64 = 1 << 20;
-/// CompleteMultipartUpload: 10,000 parts.
+/// Maximum size of a CompleteMultipartUpload document in bytes; it lists up to 10,000 parts.
 const COMPLETE_LIMIT: u64 = 4 << 20;
-/// DeleteObjects: 1,000 keys of 1,024 bytes take more than 1 MiB.
+/// Maximum size of a DeleteObjects document in bytes: 1,000 keys of 1,024 bytes take more than 1 MiB.
 const DELETE_LIMIT: u64 = 2 << 20;
-/// Framing that `aws-chunked` may add to a payload: 128 bytes for every 1,024, and the trailers.
+/// Divisor of the payload size that gives the allowance for `aws-chunked` framing: 128 bytes per 1,024.
+/// [`XML_LIMIT`] covers the trailers.
 const FRAMING_SHARE: u64 = 8;
 
-/// Most bytes of an operation's body, and the error beyond them.
+/// Returns the maximum body size of an operation in bytes and the error code for a larger body.
 fn limit(operation: Operation, max_body: u64) -> (u64, &'static str) {
     match operation {
         Operation::PutObject | Operation::UploadPart => {
@@ -52,7 +53,7 @@ fn limit(operation: Operation, max_body: u64) -> (u64, &'static str) {
 async fn frame(body: &mut Incoming) -> Option<Result<Bytes, ApiError>> {
     loop {
         match poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await? {
-            // Trailers of the transfer coding are passed over; S3 has its own inside `aws-chunked`.
+            // Ignore HTTP trailers: S3 puts its own trailers inside `aws-chunked`.
             Ok(frame) => {
                 if let Ok(piece) = frame.into_data() {
                     return Some(Ok(piece));
@@ -63,10 +64,11 @@ async fn frame(body: &mut Incoming) -> Option<Result<Bytes, ApiError>> {
     }
 }
 
-/// Reads the raw body of an operation.
+/// Reads the raw body of a request for `operation`.
 ///
 /// # Errors
-/// If it is longer than the operation allows, exceeds the memory limit, or ends before its announced length.
+/// Returns an error if the body is larger than the operation allows, exceeds the memory limit or ends before its
+/// announced length.
 pub async fn collect(
     body: &mut Incoming,
     operation: Operation,
@@ -83,7 +85,7 @@ pub async fn collect(
     }
     memory.check(announced.unwrap_or(0))?;
     let most = announced.map_or(usize::MAX, |bytes| bytes as usize);
-    // Reserve what was announced, but not more than has been seen to arrive at once.
+    // Reserve the announced length up front, but at most 8 MiB; the buffer grows as the rest arrives.
     let mut data = Buffer::new(memory, announced.unwrap_or(0).min(8 << 20) as usize)?;
     while let Some(piece) = frame(body).await {
         let piece = piece?;
@@ -95,11 +97,12 @@ pub async fn collect(
     Ok(data.freeze())
 }
 
-/// Most bytes that are read of a body that is not wanted.
+/// Maximum number of bytes to read from the body of a rejected request.
 const DISCARD: u64 = 64 << 20;
 
-/// Reads and drops a body whose request is refused, so that a client which sends before it listens gets the answer and not
-/// a reset. A client that waits for `100 Continue` is not told to send.
+/// Reads and drops the body of a rejected request, so that a client that reads the response only after sending its body
+/// does not get a connection reset. Does nothing if the announced length is above 64 MiB, or if the client waits for
+/// `100 Continue`, which hyper sends when a body is read.
 pub async fn discard(parts: &Parts, body: &mut Incoming) {
     if parts.headers.contains_key("expect") || body.size_hint().lower() > DISCARD {
         return;
@@ -117,10 +120,10 @@ fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|v| v.to_str().ok())
 }
 
-/// Undoes the framing of `raw` and verifies everything that the request says about it.
+/// Removes the framing of `raw` and verifies the digests, checksums and lengths that the request declares for it.
 ///
 /// # Errors
-/// The S3 error that names what does not match.
+/// Returns the S3 error for the declared value that does not match.
 pub fn verify(
     parts: &Parts,
     route: &Route,
@@ -152,7 +155,7 @@ pub fn verify(
         }
     };
     let md5 = check_md5(&parts.headers, &data)?;
-    // With CompleteMultipartUpload the checksum headers speak of the object, not of the list of parts.
+    // The checksum headers of CompleteMultipartUpload describe the object, not the list of parts in the body.
     let of_object = route.operation == Operation::CompleteUpload;
     let checksum = match route.operation {
         _ if of_object => None,
@@ -168,8 +171,9 @@ pub fn verify(
 fn check_md5(headers: &HeaderMap, data: &[u8]) -> Result<Option<[u8; 16]>, ApiError> {
     let Some(header) = headers.get("content-md5") else { return Ok(None) };
     let declared = header.to_str().ok().and_then(from_base64).filter(|d| d.len() == 16);
-    let shown = String::from_utf8_lossy(header.as_bytes());
-    let declared = declared.ok_or_else(|| ApiError::new("InvalidDigest").detail("Content-MD5", &shown))?;
+    let header_text = String::from_utf8_lossy(header.as_bytes());
+    let declared =
+        declared.ok_or_else(|| ApiError::new("InvalidDigest").detail("Content-MD5", &header_text))?;
     let computed = md5(data);
     if declared != computed {
         return Err(ApiError::with(
@@ -180,7 +184,7 @@ fn check_md5(headers: &HeaderMap, data: &[u8]) -> Result<Option<[u8; 16]>, ApiEr
     Ok(Some(computed))
 }
 
-/// Checks the headers that name an algorithm or a kind of checksum against the checksum that came.
+/// Checks that the headers that name a checksum algorithm or type agree with the declared checksum.
 fn check_algorithms(
     headers: &HeaderMap,
     operation: Operation,

@@ -11,7 +11,7 @@ use crate::s3::number::decimal;
 pub struct Existing<'a> {
     /// Entity tag without quotes.
     pub etag: &'a str,
-    /// Last modification, Unix seconds.
+    /// Time of the last modification in Unix seconds.
     pub modified_s: i64,
 }
 
@@ -19,7 +19,7 @@ fn matches(list: &str, etag: &str) -> bool {
     list.split(',').map(|tag| tag.trim().trim_matches('"')).any(|tag| tag == "*" || tag == etag)
 }
 
-/// Returns the seconds of an HTTP date; `None` for any other text (RFC 9110 ignores it).
+/// Returns the Unix seconds of an HTTP or ISO 8601 date; `None` for any other text, which RFC 9110 ignores.
 fn date(text: &str) -> Option<i64> {
     let rfc2822 = jiff::fmt::rfc2822::parse(text).ok();
     rfc2822
@@ -27,18 +27,19 @@ fn date(text: &str) -> Option<i64> {
         .or_else(|| text.parse::<jiff::Timestamp>().ok().map(|t| t.as_second()))
 }
 
-/// Result of a read's conditions: go on, or answer with that error.
+/// Checks the conditions of a read or, with the prefix `x-amz-copy-source-`, those of a copy's source.
 ///
 /// # Errors
-/// `PreconditionFailed`, or `NotModified` where a read should answer 304.
+/// Returns `PreconditionFailed`, `NotModified` if the response to a read is 304, or `InvalidArgument` for an
+/// invalid date in a condition of a copy.
 pub fn for_read(headers: &HeaderMap, prefix: &str, object: Existing<'_>, now_s: i64) -> Result<(), ApiError> {
     let value = |name: &str| headers.get(format!("{prefix}{name}")).and_then(|v| v.to_str().ok());
-    let when = |name: &str| value(name).and_then(date).filter(|s| *s <= now_s);
+    let past_date = |name: &str| value(name).and_then(date).filter(|s| *s <= now_s);
     let failed = || ApiError::new("PreconditionFailed");
-    // A read goes on without a date that is none, as the RFC demands; a copy would be written without its condition.
+    // A read ignores an invalid date, as RFC 9110 requires. A copy fails, so that it is not written unconditionally.
     let dates = ["if-modified-since", "if-unmodified-since"];
     if !prefix.is_empty() && dates.iter().any(|name| value(name).is_some_and(|text| date(text).is_none())) {
-        return Err(ApiError::with("InvalidArgument", "The date of a condition is invalid"));
+        return Err(ApiError::with("InvalidArgument", "A condition has an invalid date"));
     }
     let unmodified = if prefix.is_empty() { ApiError::new("NotModified") } else { failed() };
     if let Some(list) = value("if-match") {
@@ -52,16 +53,16 @@ pub fn for_read(headers: &HeaderMap, prefix: &str, object: Existing<'_>, now_s: 
         if matches(list, object.etag) {
             return Err(unmodified);
         }
-    } else if when("if-modified-since").is_some_and(|since| object.modified_s <= since) {
+    } else if past_date("if-modified-since").is_some_and(|since| object.modified_s <= since) {
         return Err(unmodified);
     }
     Ok(())
 }
 
-/// Checks the conditions of a write against the existing object.
+/// Checks the conditions of a write against the existing object; `None` means that there is none.
 ///
 /// # Errors
-/// `PreconditionFailed`, or `NoSuchKey` where `If-Match` meets nothing.
+/// Returns `PreconditionFailed`, or `NoSuchKey` for `If-Match` without an existing object.
 pub fn for_write(headers: &HeaderMap, existing: Option<Existing<'_>>) -> Result<(), ApiError> {
     let value = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
     if let Some(list) = value("if-match") {
@@ -79,28 +80,29 @@ pub fn for_write(headers: &HeaderMap, existing: Option<Existing<'_>>) -> Result<
     Ok(())
 }
 
-/// Conditions of a delete: `If-Match` and the sizes and times of DeleteObject and DeleteObjects.
+/// Conditions of DeleteObject and DeleteObjects: entity tag, modification time and size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeleteConditions<'a> {
-    /// Entity tags, or `*` for an object that exists.
+    /// Entity tags to match, or `*` for any existing object.
     pub etag: Option<&'a str>,
-    /// Last modification, as an HTTP or ISO 8601 date.
+    /// Time of the last modification, as an HTTP or ISO 8601 date.
     pub modified: Option<&'a str>,
-    /// Size in bytes.
+    /// Size in bytes, as a decimal number.
     pub size: Option<&'a str>,
 }
 
 impl DeleteConditions<'_> {
-    /// Checks the conditions against what is there: size in bytes and the rest.
+    /// Checks the conditions against the existing object, if any, and its size in bytes.
     ///
     /// # Errors
-    /// `PreconditionFailed`, `InvalidArgument` for a size or a date that is none. Deleting nothing is no error.
+    /// Returns `PreconditionFailed`, or `InvalidArgument` for a malformed size or date. Deleting a missing object
+    /// is not an error.
     pub fn check(&self, existing: Option<(Existing<'_>, u64)>) -> Result<(), ApiError> {
         if *self == DeleteConditions::default() {
             return Ok(());
         }
         let invalid =
-            |what: &str| ApiError::with("InvalidArgument", format!("The {what} of a condition is invalid"));
+            |field: &str| ApiError::with("InvalidArgument", format!("A condition has an invalid {field}"));
         let size = self.size.map(|s| decimal(s.trim()).ok_or_else(|| invalid("size"))).transpose()?;
         let modified = self.modified.map(|m| date(m.trim()).ok_or_else(|| invalid("date"))).transpose()?;
         let Some((object, bytes)) = existing else { return Ok(()) };
@@ -111,7 +113,8 @@ impl DeleteConditions<'_> {
     }
 }
 
-/// Returns true if `If-Range` lets a range apply (RFC 9110, 13.1.5): the tag or the date is that of the object.
+/// Returns true if the range applies (RFC 9110, 13.1.5): `If-Range` is absent, or its tag or date is that of the
+/// object.
 pub fn range_applies(headers: &HeaderMap, object: Existing<'_>) -> bool {
     let Some(value) = headers.get("if-range") else { return true };
     let text = value.to_str().unwrap_or("").trim();
@@ -149,12 +152,12 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_with_a_date_that_is_none_is_refused() {
+    fn a_copy_with_an_invalid_date_is_rejected() {
         let name = "x-amz-copy-source-if-unmodified-since";
         let headers =
             [(name.parse().unwrap(), http::HeaderValue::from_static("yesterday"))].into_iter().collect();
-        let outcome = for_read(&headers, "x-amz-copy-source-", OBJECT, 1_800_000_000);
-        assert_eq!(outcome.unwrap_err().code, "InvalidArgument");
+        let result = for_read(&headers, "x-amz-copy-source-", OBJECT, 1_800_000_000);
+        assert_eq!(result.unwrap_err().code, "InvalidArgument");
     }
 
     #[test]
@@ -179,14 +182,14 @@ mod tests {
             DeleteConditions { size: Some("6"), ..none.clone() },
         ] {
             assert_eq!(check(wrong.clone()), Err("PreconditionFailed"), "{wrong:?}");
-            assert_eq!(wrong.check(None), Ok(()), "there is nothing to delete");
+            assert_eq!(wrong.check(None), Ok(()), "deleting a missing object succeeds");
         }
         assert_eq!(check(DeleteConditions { size: Some("+5"), ..none.clone() }), Err("InvalidArgument"));
         assert_eq!(check(DeleteConditions { modified: Some("today"), ..none }), Err("InvalidArgument"));
     }
 
     #[test]
-    fn a_range_applies_to_the_object_it_was_asked_of() {
+    fn a_range_applies_only_to_the_object_in_if_range() {
         let applies = |v: &'static str| {
             let headers =
                 [("if-range".parse().unwrap(), http::HeaderValue::from_static(v))].into_iter().collect();
@@ -197,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn writes() {
+    fn conditions_of_writes() {
         let headers = |n: &str, v: &'static str| -> HeaderMap {
             [(n.parse().unwrap(), http::HeaderValue::from_static(v))].into_iter().collect()
         };

@@ -1,8 +1,8 @@
-//! The open connections: what each is doing, since when, and which are closed for it.
+//! Registry of open connections, which closes those that time out or must make room for new ones.
 //!
-//! A connection notes its phase and the time of its last progress in one atomic word, on the ticks of a coarse clock. The
-//! thread that accepts connections advances the clock, closes what has made no progress for too long, and, at the limit of
-//! connections, closes the one that has been idle longest to make room for a new one. No connection has a timer.
+//! A connection stores its phase and the time of its last progress in one atomic word, in ticks of a coarse clock. The
+//! thread that accepts connections advances the clock and closes connections that exceed a timeout. At the connection
+//! limit, it closes the one that has been idle longest to make room for a new one. Connections have no timers.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -12,17 +12,18 @@ use tokio::sync::Notify;
 
 use crate::clock::{SECOND, now_ns};
 
-/// Length of a tick.
+/// Length of a tick in nanoseconds.
 pub const TICK_NS: u64 = SECOND / 4;
 
-/// How long a connection may make no progress, in nanoseconds.
+/// Timeouts of a connection that makes no progress, in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Between requests, and before the first.
+    /// Maximum time between requests, and before the first one.
     pub idle_ns: u64,
-    /// From the first byte of a request's head (or of a TLS handshake) to its last, however many bytes arrive.
+    /// Maximum time from the first to the last byte of a request head or TLS handshake; incoming bytes do not
+    /// extend it.
     pub head_ns: u64,
-    /// Between two bytes of a request's body or of an answer.
+    /// Maximum time between two bytes of a request body or of a response.
     pub body_ns: u64,
 }
 
@@ -32,27 +33,27 @@ impl Default for Timeouts {
     }
 }
 
-/// What a connection is doing.
+/// Phase of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
-    /// No byte has come since it was accepted.
+    /// No byte has arrived since the connection was accepted.
     New,
-    /// Part of a TLS handshake or of a head has come.
+    /// Part of a TLS handshake or of a request head has arrived.
     Head,
-    /// The server works on a request. It takes as long as it takes.
+    /// The server is processing a request; no timeout applies.
     Work,
-    /// The body of a request is coming.
+    /// The body of a request is arriving.
     Body,
-    /// The answer was written as far as the socket takes it; if it is complete, the connection is idle.
+    /// The response was written as far as the socket accepts it; if it is complete, the connection is idle.
     Answered,
-    /// The client does not read the answer.
+    /// The client is not reading the response.
     Blocked,
 }
 
 const PHASES: [Phase; 6] =
     [Phase::New, Phase::Head, Phase::Work, Phase::Body, Phase::Answered, Phase::Blocked];
 
-/// Tick, number of changes and phase in one word, so that words sort by tick and every change makes another word.
+/// Packs tick, change counter and phase into one word. Words sort by tick, and every change produces a new word.
 fn pack(phase: Phase, tick: u32, changes: u64) -> u64 {
     u64::from(tick) << 32 | (changes & 0xff_ffff) << 8 | phase as u64
 }
@@ -61,7 +62,7 @@ fn unpack(word: u64) -> (Phase, u32) {
     (PHASES[(word & 7) as usize % PHASES.len()], (word >> 32) as u32)
 }
 
-/// One connection, as the others see it.
+/// State of one connection, shared with the accepting thread.
 #[derive(Debug)]
 pub struct Watch {
     word: AtomicU64,
@@ -69,7 +70,7 @@ pub struct Watch {
     close: Notify,
 }
 
-/// The connections of a server.
+/// Registry of a server's open connections.
 #[derive(Debug)]
 pub struct Connections {
     timeouts: Timeouts,
@@ -79,7 +80,7 @@ pub struct Connections {
     list: Mutex<(u64, HashMap<u64, Arc<Watch>>)>,
 }
 
-/// A connection in the list of all; dropping it takes it out.
+/// Registry entry of a connection; dropping it removes the connection from the registry.
 #[derive(Debug)]
 pub struct Registered {
     connections: Arc<Connections>,
@@ -96,7 +97,7 @@ impl Drop for Registered {
 impl Registered {
     fn set(&self, phase: Phase) {
         let tick = self.connections.tick.load(Ordering::Relaxed);
-        // Only this connection writes its word.
+        // A separate load and store are safe because only this connection writes its word.
         let changes = (self.watch.word.load(Ordering::Relaxed) >> 8) + 1;
         self.watch.word.store(pack(phase, tick, changes), Ordering::Relaxed);
     }
@@ -105,7 +106,7 @@ impl Registered {
         unpack(self.watch.word.load(Ordering::Relaxed)).0
     }
 
-    /// Bytes came from the client.
+    /// Records that bytes arrived from the client.
     pub fn read(&self) {
         match self.phase() {
             Phase::New | Phase::Answered => self.set(Phase::Head),
@@ -114,48 +115,49 @@ impl Registered {
         }
     }
 
-    /// Bytes went to the client. While a head is coming they belong to the answer before it: the client pipelines.
+    /// Records that bytes were sent to the client. In the phase `Head` they belong to the previous response,
+    /// because the client pipelines requests.
     pub fn wrote(&self) {
         if matches!(self.phase(), Phase::Answered | Phase::Blocked | Phase::Head) {
             self.set(Phase::Answered);
         }
     }
 
-    /// The socket takes no more bytes.
+    /// Records that the socket accepts no more bytes for now.
     pub fn blocked(&self) {
         if matches!(self.phase(), Phase::Answered | Phase::Head) {
             self.set(Phase::Blocked);
         }
     }
 
-    /// Everything written so far has left.
+    /// Records that the socket accepted everything written so far.
     pub fn flushed(&self) {
         if self.phase() == Phase::Blocked {
             self.set(Phase::Answered);
         }
     }
 
-    /// The head of a request is complete, or its body.
+    /// Records that a request's head or body is complete and that the server processes the request.
     pub fn works(&self) {
         self.set(Phase::Work);
     }
 
-    /// The body of a request is wanted.
+    /// Records that the server is ready to read a request body.
     pub fn reads_body(&self) {
         self.set(Phase::Body);
     }
 
-    /// An answer is ready.
+    /// Records that a response is ready.
     pub fn answered(&self) {
         self.set(Phase::Answered);
     }
 
-    /// Returns true if the connection is in the middle of a head.
+    /// Returns true if part of a request head has arrived.
     pub fn in_head(&self) -> bool {
         self.phase() == Phase::Head
     }
 
-    /// Completes when the connection is to be closed: it was chosen, and has done nothing since.
+    /// Waits until the connection must be closed: it was selected for closing and has made no progress since.
     pub async fn doomed(&self) {
         loop {
             self.watch.close.notified().await;
@@ -173,16 +175,16 @@ impl Watch {
     }
 }
 
-/// Connections that were idle longest when they were looked for.
+/// Connections that were idle longest at the last scan, each with its state word at that time.
 pub type Candidates = Vec<(u64, Arc<Watch>)>;
 
 impl Connections {
-    /// None yet; at most `most` at a time.
+    /// Creates an empty registry that allows `most` connections at a time.
     pub fn new(timeouts: Timeouts, most: usize) -> Arc<Connections> {
         Arc::new(Connections {
             timeouts,
             most: most.max(1),
-            // A word of zero is in no list of the doomed.
+            // Ticks start at 1, so that no word equals 0, the initial value of `doomed`.
             tick: AtomicU32::new(1),
             origin_ns: now_ns(),
             list: Mutex::default(),
@@ -193,17 +195,17 @@ impl Connections {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns true if there are as many as there may be.
+    /// Returns true if the connection limit is reached.
     pub fn is_full(&self) -> bool {
         self.lock().1.len() >= self.most
     }
 
-    /// Open connections.
+    /// Returns the number of open connections.
     pub fn count(&self) -> usize {
         self.lock().1.len()
     }
 
-    /// Adds a connection.
+    /// Adds a new connection to the registry.
     pub fn register(self: &Arc<Connections>) -> Registered {
         let word = pack(Phase::New, self.tick.load(Ordering::Relaxed), 0);
         let watch =
@@ -215,7 +217,7 @@ impl Connections {
         Registered { connections: Arc::clone(self), id, watch }
     }
 
-    /// Advances the clock to `now_ns` and closes connections whose timeout has passed.
+    /// Advances the clock to `now_ns` and closes the connections that have exceeded a timeout.
     pub fn sweep(&self, now_ns: u64) {
         let tick = 1 + (now_ns.saturating_sub(self.origin_ns) / TICK_NS) as u32;
         self.tick.store(tick, Ordering::Relaxed);
@@ -237,9 +239,9 @@ impl Connections {
         }
     }
 
-    /// Closes the connection that has been idle longest; if none is idle, the one whose head has been coming longest. A
-    /// connection inside a request is never closed for another. `candidates` is kept between calls. Returns whether there
-    /// was one.
+    /// Closes the connection that has been idle longest or, if none is idle, the one whose head has been arriving
+    /// longest. Never closes a connection inside a request. Returns true if it closed one. `candidates` caches
+    /// the result of a scan for the next calls.
     pub fn evict(&self, candidates: &mut Candidates) -> bool {
         if pop(candidates) {
             return true;
@@ -248,7 +250,7 @@ impl Connections {
         pop(candidates)
     }
 
-    /// Up to 256 connections to close, the first one last.
+    /// Returns up to 256 connections to close; the last of them is to be closed first.
     fn idle_longest(&self) -> Candidates {
         const MOST: usize = 256;
         let mut all: Candidates = Vec::new();
@@ -269,7 +271,7 @@ impl Connections {
     }
 }
 
-/// Closes the last candidate that has done nothing since it was found.
+/// Closes the last candidate that has made no progress since the scan; returns false if there is none.
 fn pop(candidates: &mut Candidates) -> bool {
     while let Some((word, watch)) = candidates.pop() {
         if watch.word.load(Ordering::Relaxed) == word && watch.doomed.load(Ordering::Relaxed) != word {
@@ -309,13 +311,13 @@ mod tests {
         };
         assert_eq!(doomed(15), [false; 6]);
         assert_eq!(doomed(16), [false, true, false, false, false, false], "the head");
-        assert_eq!(doomed(31), [false, true, false, true, false, true], "the body and the answer");
+        assert_eq!(doomed(31), [false, true, false, true, false, true], "the body and the response");
         assert_eq!(doomed(61), [true, true, false, true, true, true], "idle; work has no timeout");
         assert!(!is_doomed(work) && is_doomed(new));
     }
 
     #[test]
-    fn a_head_that_drips_is_closed_and_a_body_that_drips_is_not() {
+    fn a_slow_head_times_out_and_a_slow_body_does_not() {
         let connections = Connections::new(Timeouts::default(), 100);
         let (head, body) = (connections.register(), connections.register());
         body.reads_body();
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_wakes_up_is_not_closed() {
+    fn a_connection_that_becomes_active_is_not_closed() {
         let connections = Connections::new(Timeouts::default(), 100);
         let one = connections.register();
         at(&connections, 100);
@@ -339,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_idle_connection_makes_room() {
+    fn the_longest_idle_connection_is_evicted_first() {
         let connections = Connections::new(Timeouts::default(), 5);
         let all: Vec<Registered> = (0..5).map(|_| connections.register()).collect();
         assert!(connections.is_full());
@@ -357,13 +359,13 @@ mod tests {
             assert!(connections.evict(&mut candidates));
             assert!(is_doomed(expected));
         }
-        assert!(!connections.evict(&mut candidates), "a connection inside a request is left alone");
+        assert!(!connections.evict(&mut candidates), "a connection inside a request is not evicted");
         drop(all);
         assert_eq!(connections.count(), 0);
     }
 
     #[test]
-    fn a_candidate_that_wakes_up_is_passed_over() {
+    fn a_candidate_that_becomes_active_is_not_evicted() {
         let connections = Connections::new(Timeouts::default(), 3);
         let all: Vec<Registered> = (0..3).map(|_| connections.register()).collect();
         let mut candidates = Candidates::new();

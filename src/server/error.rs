@@ -1,20 +1,20 @@
-//! The errors of the S3 API that this server answers with (S3 API reference, "Error responses").
+//! The S3 API errors that this server returns (S3 API reference, "Error responses").
 
 use hyper::StatusCode;
 
-/// An S3 error: its code decides the status.
+/// An S3 error; its code determines the HTTP status.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 pub struct ApiError {
-    /// Code as in the S3 API.
+    /// Error code as in the S3 API.
     pub code: &'static str,
-    /// Message for people.
+    /// Human-readable message for the client.
     pub message: String,
-    /// A further element of the answer: name and text.
+    /// Additional element of the error document: name and text.
     pub detail: Option<(&'static str, String)>,
 }
 
-/// Code, status and S3's own message.
+/// Error codes with their HTTP status and S3's own message, sorted by code.
 const TABLE: &[(&str, u16, &str)] = &[
     ("AccessDenied", 403, "Access Denied"),
     ("AuthorizationHeaderMalformed", 400, "The authorization header is malformed."),
@@ -101,24 +101,24 @@ const TABLE: &[(&str, u16, &str)] = &[
 ];
 
 impl ApiError {
-    /// The error with S3's own message.
+    /// Creates an error with S3's own message for the code.
     pub fn new(code: &'static str) -> ApiError {
         let message = TABLE.iter().find(|(c, ..)| *c == code).map_or("", |(.., m)| m);
         ApiError { code, message: message.to_string(), detail: None }
     }
 
-    /// The error with a message of its own.
+    /// Creates an error with a custom message.
     pub fn with(code: &'static str, message: impl Into<String>) -> ApiError {
         ApiError { code, message: message.into(), detail: None }
     }
 
-    /// Adds an element to the answer.
+    /// Adds an element to the error document; a second call replaces the first element.
     pub fn detail(mut self, name: &'static str, text: &str) -> ApiError {
         self.detail = Some((name, text.to_string()));
         self
     }
 
-    /// The HTTP status that goes with the code.
+    /// Returns the HTTP status of the code; 500 for an unknown code.
     pub fn status(&self) -> StatusCode {
         let status = TABLE.iter().find(|(code, ..)| *code == self.code).map_or(500, |(_, status, _)| *status);
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
@@ -135,6 +135,6 @@ mod tests {
             assert!(StatusCode::from_u16(*status).is_ok() && !message.is_empty(), "{code}");
         }
         assert_eq!(ApiError::new("NoSuchKey").status(), 404);
-        assert!(TABLE.windows(2).all(|w| w[0].0 < w[1].0), "the table is sorted");
+        assert!(TABLE.windows(2).all(|w| w[0].0 < w[1].0), "the table must be sorted");
     }
 }

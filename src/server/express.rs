@@ -1,9 +1,9 @@
-//! Directory buckets (S3 Express One Zone): sessions, and the rules that differ from other buckets (S3 user guide, "Directory buckets";
-//! API reference, CreateSession).
+//! Directory buckets (S3 Express One Zone): sessions, and the rules that differ from other buckets (S3 user guide,
+//! "Directory buckets"; API reference, CreateSession).
 //!
-//! A bucket whose name ends in `--x-s3` is one. Requests to its objects are signed with the credentials of a session, which belongs to
-//! one bucket, reads or also writes, and ends. Bucket management, copies and CreateSession are signed with the account's own
-//! credentials; a session opens nothing but its bucket.
+//! A bucket whose name ends in `--x-s3` is a directory bucket. Requests to its objects are signed with the credentials
+//! of a session, which belongs to one bucket, is read-only or read-write, and expires. Bucket management, copies and
+//! CreateSession are signed with the account's own credentials; a session gives access to its bucket only.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,18 +21,18 @@ use crate::s3::credentials::Credentials;
 use crate::s3::sign::sha256;
 use crate::s3::xml::XmlWriter;
 
-/// Suffix of the name of a directory bucket.
+/// Suffix of the names of directory buckets.
 pub const SUFFIX: &str = "--x-s3";
 
-/// Whether a bucket of that name is a directory bucket.
+/// Returns true if `bucket` is the name of a directory bucket.
 pub fn is_directory(bucket: &str) -> bool {
     bucket.ends_with(SUFFIX)
 }
 
-/// What a session allows, and until when.
+/// A session: its credentials, bucket, mode and expiry time.
 #[derive(Debug)]
 pub struct Session {
-    /// Its credentials.
+    /// Temporary credentials of the session.
     pub credentials: Credentials,
     bucket: String,
     reads_only: bool,
@@ -40,7 +40,7 @@ pub struct Session {
     _memory: Reservation,
 }
 
-/// The sessions that have been made.
+/// Sessions by access key, including recently expired ones.
 #[derive(Debug)]
 pub struct Sessions {
     life_s: u32,
@@ -49,44 +49,45 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// None yet; each will last `life_s` seconds.
+    /// Creates an empty set of sessions; each session will last `life_s` seconds.
     pub fn new(life_s: u32, account: &Credentials) -> Sessions {
         let seed = format!("{}/{}", account.secret_key(), wall_now().as_nanosecond());
         Sessions { life_s, secret: sha256(seed.as_bytes()), open: Mutex::default() }
     }
 
-    /// The session with that access key.
+    /// Returns the session with this access key, or `None` if there is none.
     pub fn find(&self, access_key: &str) -> Option<Arc<Session>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner).1.get(access_key).cloned()
     }
 
-    /// Makes a session for a bucket.
+    /// Creates a session for a bucket.
     fn make(&self, bucket: &str, reads_only: bool, memory: Reservation) -> Arc<Session> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.0 += 1;
-        let word = |what: &str| {
-            let text = [self.secret.as_slice(), what.as_bytes(), &open.0.to_le_bytes()].concat();
+        let derive = |purpose: &str| {
+            let text = [self.secret.as_slice(), purpose.as_bytes(), &open.0.to_le_bytes()].concat();
             hex(&sha256(&text))
         };
-        let access_key = format!("SESSION{}", &word("access")[..13].to_uppercase());
-        let token = word("token");
-        let credentials = Credentials::new(&access_key, &word("secret"), Some(&token));
+        let access_key = format!("SESSION{}", &derive("access")[..13].to_uppercase());
+        let token = derive("token");
+        let credentials = Credentials::new(&access_key, &derive("secret"), Some(&token));
         let ends = wall_now() + jiff::SignedDuration::from_secs(i64::from(self.life_s));
         let session =
             Arc::new(Session { credentials, bucket: bucket.into(), reads_only, ends, _memory: memory });
-        // Those that ended a while ago would be refused anyway; they are told so as long as they are known.
-        let forgotten = wall_now() - jiff::SignedDuration::from_secs(600);
-        open.1.retain(|_, s| s.ends > forgotten);
+        // Keep expired sessions for 600 s: their requests get ExpiredToken, those of removed ones InvalidAccessKeyId.
+        let cutoff = wall_now() - jiff::SignedDuration::from_secs(600);
+        open.1.retain(|_, s| s.ends > cutoff);
         open.1.insert(access_key, Arc::clone(&session));
         session
     }
 }
 
 impl Session {
-    /// Whether the session may do this, its token being the one in the request.
+    /// Checks that the request carries the token of the session and that the session allows the operation.
     ///
     /// # Errors
-    /// `InvalidToken`, `ExpiredToken`, `AccessDenied`.
+    /// Returns `InvalidToken` for a wrong or missing token, `ExpiredToken` for an expired session, and
+    /// `AccessDenied` for another bucket or an operation that the session does not allow.
     pub fn allows(&self, parts: &Parts, route: &Route) -> Result<(), ApiError> {
         let header = parts.headers.get("x-amz-s3session-token").and_then(|v| v.to_str().ok());
         let in_query = || {
@@ -100,33 +101,33 @@ impl Session {
         if wall_now() >= self.ends {
             return Err(ApiError::new("ExpiredToken"));
         }
-        let denied = |why: &str| Err(ApiError::with("AccessDenied", why));
+        let denied = |reason: &str| Err(ApiError::with("AccessDenied", reason));
         if route.bucket != self.bucket {
             return denied("The session belongs to another bucket");
         }
         match needs(route.operation) {
-            Needs::Account => denied("This operation needs the account's own credentials, not a session"),
-            Needs::Write if self.reads_only => denied("The session was created with the mode ReadOnly"),
+            Needs::Account => denied("This operation requires the account's own credentials, not a session"),
+            Needs::Write if self.reads_only => denied("The session was created in ReadOnly mode"),
             Needs::Either | Needs::Read | Needs::Write => Ok(()),
         }
     }
 }
 
-/// Credentials that an operation on a directory bucket needs.
+/// Credentials that an operation on a directory bucket requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Needs {
     /// The account's own credentials.
     Account,
     /// A session of the bucket, or the account's own credentials.
     Either,
-    /// A session of the bucket, of either mode.
+    /// A session of the bucket in either mode.
     Read,
-    /// A session of the bucket that was created to read and write.
+    /// A session of the bucket in ReadWrite mode.
     Write,
 }
 
-/// The credentials of each operation (S3 API reference, CreateSession: CopyObject and UploadPartCopy read a second object,
-/// which the session does not cover).
+/// Returns the credentials that an operation requires (S3 API reference, CreateSession). CopyObject and UploadPartCopy
+/// read a second object, which the session does not cover.
 fn needs(operation: Operation) -> Needs {
     use Operation as O;
     match operation {
@@ -159,27 +160,27 @@ fn needs(operation: Operation) -> Needs {
 /// Checks that the account's own credentials may sign this operation.
 ///
 /// # Errors
-/// `AccessDenied` if it needs a session.
+/// Returns `AccessDenied` if the operation requires a session.
 pub fn without_session(route: &Route) -> Result<(), ApiError> {
     if !is_directory(&route.bucket) || matches!(needs(route.operation), Needs::Account | Needs::Either) {
         return Ok(());
     }
     Err(ApiError::with(
         "AccessDenied",
-        "Objects of a directory bucket are reached with a session (CreateSession)",
+        "Object requests to a directory bucket require a session; call CreateSession first",
     ))
 }
 
 /// Checks the rules that apply only to directory buckets.
 ///
 /// # Errors
-/// What the rule says.
+/// Returns the S3 error for the rule that the request violates.
 pub fn check(parts: &Parts, route: &Route) -> Result<(), ApiError> {
     if !is_directory(&route.bucket) {
         return match route.operation {
             Operation::CreateSession => Err(ApiError::with(
                 "InvalidRequest",
-                "CreateSession is for directory buckets (base--zone--x-s3)",
+                "CreateSession is supported only for directory buckets (base--zone--x-s3)",
             )),
             _ => Ok(()),
         };
@@ -203,7 +204,7 @@ pub fn check(parts: &Parts, route: &Route) -> Result<(), ApiError> {
             return refuse("InvalidArgument", "start-after is not supported for directory buckets");
         }
         if !matches!(parameter("delimiter"), "" | "/") {
-            return refuse("InvalidArgument", "The delimiter of a directory bucket is /");
+            return refuse("InvalidArgument", "The delimiter must be / for directory buckets");
         }
         if !parameter("prefix").is_empty() && !parameter("prefix").ends_with('/') {
             return refuse("InvalidArgument", "The prefix must end in / for directory buckets");
@@ -212,10 +213,10 @@ pub fn check(parts: &Parts, route: &Route) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Answers CreateSession.
+/// Handles CreateSession.
 ///
 /// # Errors
-/// `InvalidArgument` for an unknown mode, `SlowDown` beyond the memory limit.
+/// Returns `InvalidArgument` for an unknown mode, or `SlowDown` if the memory limit would be exceeded.
 pub fn create_session(
     sessions: &Sessions,
     parts: &Parts,
@@ -227,7 +228,7 @@ pub fn create_session(
         None | Some("ReadWrite") => false,
         Some("ReadOnly") => true,
         Some(_) => {
-            return Err(ApiError::with("InvalidArgument", "The session mode is ReadWrite or ReadOnly"));
+            return Err(ApiError::with("InvalidArgument", "The session mode must be ReadWrite or ReadOnly"));
         }
     };
     let session = sessions.make(bucket, reads_only, memory.reserve(OVERHEAD)?);
@@ -239,7 +240,7 @@ pub fn create_session(
     Ok(xml(writer.finish()))
 }
 
-/// The entity tag's bytes in a directory bucket: they tell nothing of the content's MD5.
+/// Returns the entity tag bytes for a directory bucket, which do not reveal the MD5 of the content.
 pub fn tag(md5: [u8; 16]) -> [u8; 16] {
     let mut out = [0; 16];
     out.copy_from_slice(&sha256(&[b"directory bucket".as_slice(), &md5].concat())[..16]);

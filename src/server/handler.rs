@@ -1,4 +1,4 @@
-//! One request from arrival to answer: verify, do, and, where asked for, do damage.
+//! Handles one request from arrival to response: verifies it, executes it and injects faults.
 
 use std::cell::RefCell;
 use std::io;
@@ -22,7 +22,7 @@ use super::{accepts, auth, express, route};
 use crate::clock::{Timer, now_ns, wall_now};
 
 thread_local! {
-    /// Timers of this thread that no request is waiting on.
+    /// Timers of this thread that are free for reuse.
     static TIMERS: RefCell<Vec<Timer>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -39,10 +39,10 @@ async fn wait_until(at_ns: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers one request.
+/// Handles one request, including its metrics and its access log entry.
 ///
 /// # Errors
-/// Only when the connection is to be broken.
+/// Returns an error to make hyper break the connection: for an injected reset, or if a timer fails.
 pub async fn handle(
     shared: &Arc<Shared>,
     stamps: &ConnectionStamps,
@@ -57,8 +57,8 @@ pub async fn handle(
     }
     let request_id = shared.request_id();
     let sent_bytes = std::cell::Cell::new(0);
-    let outcome = process(shared, stamps, &mut parts, &mut incoming, plan, &sent_bytes).await;
-    let mut answer = match outcome {
+    let result = process(shared, stamps, &mut parts, &mut incoming, plan, &sent_bytes).await;
+    let mut answer = match result {
         Ok(answer) => answer,
         Err(e) => error(&e, parts.uri.path(), &request_id, parts.method != Method::HEAD),
     };
@@ -92,7 +92,7 @@ pub async fn handle(
     Ok(answer)
 }
 
-/// Returns true if the client waits for `100 Continue` before it goes on.
+/// Returns true if the client waits for `100 Continue` before it sends the body.
 fn expects_continue(parts: &Parts) -> bool {
     let expects = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"100-continue");
     parts.version == Version::HTTP_11 && parts.headers.get("expect").is_some_and(expects)
@@ -137,7 +137,7 @@ async fn process(
     dispatch(&Call { shared, parts, route: &route, received, now_s })
 }
 
-/// Finds the operation of a verified request and checks that it is permitted and implemented as requested.
+/// Determines the operation of a verified request and checks that it is permitted and implemented as requested.
 fn permitted(shared: &Shared, session: Option<&Session>, parts: &mut Parts) -> Result<Route, ApiError> {
     let route = route::route(parts)?;
     match session {

@@ -1,5 +1,5 @@
-//! Faults on demand: `--inject latency=5ms,stall=1s/10s,error=0.01`. Seeded, and decided per request in [`Injector::plan`], a
-//! function of the request's number and arrival alone.
+//! Fault injection: `--inject latency=5ms,stall=1s/10s,error=0.01`. [`Injector::plan`] decides the faults of each
+//! request from the seed, the request's number and the arrival times so far.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,74 +7,75 @@ use crate::clock::SECOND;
 use crate::rng::Stream;
 use crate::units::{UnitError, parse_duration, parse_rate};
 
-/// How long an answer is held back.
+/// Injected delay of a response.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Latency {
-    /// Always the same.
+    /// Constant delay in nanoseconds.
     Constant(u64),
-    /// Lognormal: median in nanoseconds and sigma of the logarithm.
+    /// Lognormal delay: its median in nanoseconds and the standard deviation of its logarithm.
     Lognormal(f64, f64),
 }
 
-/// What goes wrong, as written in `--inject`.
+/// Faults to inject, as written in `--inject`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Spec {
-    /// Every answer is held back.
+    /// Delay of every response.
     pub latency: Option<Latency>,
-    /// Every `.1` nanoseconds, all answers stop for `.0` nanoseconds.
+    /// Stall: no response is sent during the last `.0` nanoseconds of every period of `.1` nanoseconds.
     pub stall: Option<(u64, u64)>,
-    /// From `.1` for `.2` nanoseconds, latency is `.0` instead.
+    /// Slow period: starts `.1` ns after the first request, lasts `.2` ns, and sets the delay to `.0` ns.
     pub slow: Option<(u64, u64, u64)>,
-    /// Latency grows steadily to `.0` times what it was, over `.1` nanoseconds, and stays there.
+    /// Drift: the delay changes linearly to `.0` times its value over `.1` nanoseconds and stays there.
     pub drift: Option<(f64, u64)>,
-    /// Requests per second served one after another; more of them queue.
+    /// Requests per second that the server handles one after another; excess requests queue.
     pub capacity: Option<f64>,
-    /// Requests per second; more of them are answered 503 SlowDown.
+    /// Requests per second that the server accepts; excess requests get 503 SlowDown.
     pub rate: Option<f64>,
-    /// Share answered 503 SlowDown.
+    /// Share of requests, from 0 to 1, that get 503 SlowDown.
     pub error: f64,
-    /// Share whose connection is reset instead of answered.
+    /// Share of requests to which the server responds with a connection reset.
     pub reset: f64,
-    /// Share of answers with a body that end halfway.
+    /// Share of requests whose response body, if any, ends halfway.
     pub truncate: f64,
-    /// Share of answers with a body that have one byte changed.
+    /// Share of requests whose response body, if any, has one byte changed.
     pub corrupt: f64,
-    /// Seed of all draws.
+    /// Seed of all random draws.
     pub seed: u64,
 }
 
-/// Why `--inject` was refused.
+/// Error in the value of `--inject`.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum InjectError {
-    /// Not `name=value`.
-    #[error("--inject '{0}' is not name=value")]
+    /// An item that is not of the form `name=value`.
+    #[error("--inject '{0}': not of the form name=value; write, for example, latency=5ms")]
     Shape(String),
-    /// No such fault.
+    /// The name of the fault is unknown.
     #[error(
-        "--inject '{0}' is unknown; known are latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, slow=100ms@20s+10s, \
-         drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, corrupt=0.01, seed=1"
+        "--inject '{0}': unknown fault; use latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, \
+         slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, \
+         corrupt=0.01 or seed=1"
     )]
     Unknown(String),
-    /// A value that does not fit.
-    #[error("--inject {name}={value}: write {example}")]
+    /// The value of a fault is invalid.
+    #[error("--inject {name}={value}: invalid value; write {example}")]
     Value {
-        /// Which fault.
+        /// Name of the fault.
         name: &'static str,
-        /// As written.
+        /// Value as the user wrote it.
         value: String,
-        /// How to write it.
+        /// Description or example of a valid value.
         example: &'static str,
     },
-    /// A quantity that cannot be read.
+    /// A duration or a rate is malformed.
     #[error("--inject: {0}")]
     Unit(#[from] UnitError),
 }
 
 impl Spec {
-    /// Reads `name=value` pairs separated by commas.
+    /// Parses `name=value` pairs separated by commas.
     ///
     /// # Errors
-    /// See [`InjectError`].
+    /// Returns an [`InjectError`] for an unknown name or an invalid value.
     pub fn parse(text: &str) -> Result<Spec, InjectError> {
         let mut spec = Spec::default();
         for pair in text.split(',').map(str::trim).filter(|p| !p.is_empty()) {
@@ -142,44 +143,44 @@ fn parse_latency(value: &str) -> Result<Latency, InjectError> {
     Ok(Latency::Lognormal(parse_duration(median)? as f64, sigma))
 }
 
-/// What happens to one request.
+/// Fault injected into one request in addition to its delay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// The response is sent unchanged.
     None,
-    /// 503 SlowDown.
+    /// The response is 503 SlowDown.
     SlowDown,
-    /// The connection is reset.
+    /// The server resets the connection instead of responding.
     Reset,
-    /// The body ends halfway.
+    /// The body of the response ends halfway.
     Truncate,
-    /// One byte of the body is changed; the number says which, modulo its length.
+    /// One byte of the response body is changed: the one at this offset modulo the length.
     Corrupt(u64),
 }
 
-/// The decision about one request.
+/// Injected delay and fault of one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Plan {
-    /// Monotonic time before which the answer does not leave.
+    /// Earliest monotonic time in nanoseconds at which the response may be sent.
     pub answer_at_ns: u64,
-    /// What else happens.
+    /// Fault to inject into the response.
     pub fault: Fault,
 }
 
-/// Decides, request by request.
+/// Injector that decides the delay and the fault of each request.
 pub struct Injector {
     spec: Spec,
     latencies: Stream,
     faults: Stream,
     count: AtomicU64,
-    /// Arrival of the first request: the origin of stalls and slow stretches.
+    /// Arrival time of the first request, from which stalls, slow periods and drift are timed; 0 before it.
     origin_ns: AtomicU64,
     queue_ns: AtomicU64,
     tokens_ns: AtomicU64,
 }
 
 impl Injector {
-    /// Begins counting at the first request.
+    /// Creates an injector whose periods start at the first request.
     pub fn new(spec: Spec) -> Injector {
         Injector {
             latencies: Stream::new(spec.seed, "latency"),
@@ -192,7 +193,7 @@ impl Injector {
         }
     }
 
-    /// Decides about a request that arrived at `received_ns`.
+    /// Decides the delay and the fault of a request that arrived at `received_ns`.
     pub fn plan(&self, received_ns: u64) -> Plan {
         let number = self.count.fetch_add(1, Ordering::Relaxed);
         let origin =
@@ -222,7 +223,7 @@ impl Injector {
             answer_at_ns = answer_at_ns.max(before.max(received_ns) + service);
         }
         if let Some((stop, every)) = self.spec.stall {
-            // The stall is the last part of each period, so that a run does not begin with one.
+            // The stall is the last part of each period, so that a run does not start with one.
             let into = answer_at_ns.saturating_sub(origin) % every;
             if into >= every - stop {
                 answer_at_ns += every - into;
@@ -234,7 +235,7 @@ impl Injector {
     fn fault(&self, number: u64, received_ns: u64) -> Fault {
         let spec = &self.spec;
         if let Some(per_s) = spec.rate {
-            // A token bucket of a tenth of a second, kept as the time at which it would be full.
+            // Token bucket with a depth of a tenth of a second, stored as the time at which it will be full.
             let (cost, depth) = ((SECOND as f64 / per_s) as u64, SECOND / 10);
             let take = |full: u64| {
                 let full = full.max(received_ns);
@@ -274,27 +275,27 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn latency_stall_and_slow_stretch_come_when_they_should() {
+    fn latency_stalls_and_slow_periods_are_timed_correctly() {
         let plan = injector("latency=5ms,stall=1s/10s,slow=100ms@20s+2s");
         let base = 7 * SECOND;
         let delay = |at: u64| plan.plan(base + at).answer_at_ns - base - at;
         assert_eq!(delay(0), 5 * MS);
         assert_eq!(delay(8_990 * MS), 5 * MS);
-        assert_eq!(delay(9_000 * MS), 1_000 * MS, "the stall lasts to the end of the period");
+        assert_eq!(delay(9_000 * MS), 1_000 * MS, "the stall lasts until the end of the period");
         assert_eq!(delay(9_600 * MS), 400 * MS);
         assert_eq!(delay(20_500 * MS), 100 * MS);
         assert_eq!(delay(22_000 * MS), 5 * MS);
     }
 
     #[test]
-    fn drift_slows_steadily_and_stays() {
+    fn drift_raises_the_delay_linearly_and_then_keeps_it() {
         let plan = injector("latency=10ms,drift=2x/60s");
         let delay = |at: u64| plan.plan(SECOND + at).answer_at_ns - SECOND - at;
         assert_eq!([0, 30, 60, 90].map(|s| delay(s * SECOND)), [10 * MS, 15 * MS, 20 * MS, 20 * MS]);
     }
 
     #[test]
-    fn capacity_makes_a_queue() {
+    fn requests_above_the_capacity_queue() {
         let plan = injector("capacity=100/s");
         let answers: Vec<u64> = (0..4).map(|_| plan.plan(SECOND).answer_at_ns - SECOND).collect();
         assert_eq!(answers, [10 * MS, 20 * MS, 30 * MS, 40 * MS]);
@@ -302,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_refuses_what_exceeds_it() {
+    fn requests_above_the_rate_get_slow_down() {
         let plan = injector("rate=1000/s");
         let refused = |at: u64| (0..300).filter(|_| plan.plan(at).fault == Fault::SlowDown).count();
         assert_eq!(refused(SECOND), 200, "the bucket holds a tenth of a second");
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_kept_and_repeat() {
+    fn faults_match_their_shares_and_repeat_with_the_seed() {
         let faults = |seed: u64| -> Vec<Fault> {
             let plan = injector(&format!("error=0.1,reset=0.1,truncate=0.1,corrupt=0.1,seed={seed}"));
             (0..10_000).map(|i| plan.plan(i).fault).collect()
@@ -325,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn lognormal_has_its_median() {
+    fn lognormal_latency_has_the_given_median() {
         let plan = injector("latency=lognormal(5ms;0.8)");
         let mut delays: Vec<u64> = (0..10_001).map(|i| plan.plan(i).answer_at_ns - i).collect();
         delays.sort_unstable();
@@ -333,10 +334,10 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_mistake() {
         let message = |text: &str| Spec::parse(text).unwrap_err().to_string();
         assert!(message("latency").contains("name=value"));
-        assert!(message("jitter=1").contains("known are latency=5ms"));
+        assert!(message("jitter=1").contains("use latency=5ms"));
         assert!(message("error=2").contains("between 0 and 1"));
         assert!(message("stall=10s/1s").contains("shorter than its period"));
         assert!(message("drift=2").contains("drift=2x/60s"));

@@ -1,5 +1,5 @@
-//! The server's end of a socket: notes when a request's first byte came and when its answer's last byte left, what the
-//! connection is doing, and how large a head grows.
+//! The server side of a socket: records when the first byte of a request arrived and when the last byte of its response
+//! was written, the phase of the connection and the size of the request head.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -18,8 +18,9 @@ use super::connections::Registered;
 use super::memory::Reservation;
 use crate::clock::now_ns;
 
-/// What one connection notes. The access log of a request is complete only when its last byte has left, which is known for
-/// sure when the next request begins or the connection ends; until then its entry is kept here.
+/// Timestamps and other state of one connection. It keeps the log entry of the last request until the next
+/// request starts or the connection ends, because only then is it certain that the last byte of the response was
+/// written.
 pub struct ConnectionStamps {
     shared: Arc<Shared>,
     watched: bool,
@@ -28,22 +29,22 @@ pub struct ConnectionStamps {
     last_write_ns: Cell<u64>,
     pending: RefCell<Option<Entry>>,
     reset: Cell<bool>,
-    /// Bytes of [`CONTINUE`] that are still to be written.
+    /// Number of bytes of [`CONTINUE`] still to be written.
     interim: Cell<usize>,
     head_bytes: Cell<usize>,
-    /// Memory of a head that is larger than clients send.
+    /// Memory reserved for a head above [`USUAL_HEAD`].
     head: RefCell<Option<Reservation>>,
-    /// What the connection is doing.
+    /// Entry of the connection in the registry.
     pub registered: Registered,
 }
 
-/// The interim answer that lets a client send its body.
+/// Interim response that lets a client send its body.
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
-/// Larger heads count against the memory limit.
+/// Size in bytes above which a request head counts against the memory limit.
 const USUAL_HEAD: usize = 16 * 1024;
 
 impl ConnectionStamps {
-    /// Stamps are taken only where someone reads them: with an access log or an injector.
+    /// Creates the state of a new connection. Takes timestamps only if the server has an access log or an injector.
     pub fn new(shared: Arc<Shared>, registered: Registered) -> ConnectionStamps {
         let watched = shared.access_log.is_some() || shared.injector.is_some();
         ConnectionStamps {
@@ -61,12 +62,13 @@ impl ConnectionStamps {
         }
     }
 
-    /// Sends `100 Continue` before the answer. hyper does so when a body is read, and an empty body is not.
+    /// Schedules `100 Continue` before the response. hyper sends it only when a body is read, and an
+    /// empty body is never read.
     pub fn send_continue(&self) {
         self.interim.set(CONTINUE.len());
     }
 
-    /// A request's head is complete.
+    /// Records that the head of a request is complete, and releases its memory.
     pub fn head_complete(&self) {
         self.registered.works();
         self.head_bytes.set(0);
@@ -75,7 +77,7 @@ impl ConnectionStamps {
         }
     }
 
-    /// Counts the bytes of a head; one that grows takes its memory from the server's limit.
+    /// Adds `bytes` to the size of the current head; reserves memory once the head exceeds [`USUAL_HEAD`].
     fn grow_head(&self, bytes: usize) -> io::Result<()> {
         if !self.registered.in_head() {
             return Ok(());
@@ -111,19 +113,19 @@ impl ConnectionStamps {
         }
     }
 
-    /// When the current request's first byte came.
+    /// Returns the arrival time of the current request's first byte in nanoseconds; 0 if no timestamps are taken.
     pub fn received_ns(&self) -> u64 {
         self.received_ns.get()
     }
 
-    /// The answer is ready; what is written from now on belongs to it.
+    /// Records that the response is ready: later writes belong to it, and `entry` is its log entry.
     pub fn answered(&self, entry: Option<Entry>) {
         self.registered.answered();
         *self.pending.borrow_mut() = entry;
         self.between_requests.set(true);
     }
 
-    /// From the next write on, the connection breaks with a TCP reset.
+    /// Makes the next write reset the TCP connection.
     pub fn break_connection(&self) {
         self.reset.set(true);
     }
@@ -149,19 +151,19 @@ enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A socket that notes when bytes pass, and can break on command.
+/// A socket that records its reads and writes and can reset its connection.
 pub struct Stamped {
     socket: Socket,
     stamps: Rc<ConnectionStamps>,
 }
 
 impl Stamped {
-    /// Over TCP.
+    /// Wraps a plain TCP stream.
     pub fn plain(stream: TcpStream, stamps: Rc<ConnectionStamps>) -> Stamped {
         Stamped { socket: Socket::Plain(stream), stamps }
     }
 
-    /// Over TLS.
+    /// Wraps a TLS stream.
     pub fn tls(stream: TlsStream<TcpStream>, stamps: Rc<ConnectionStamps>) -> Stamped {
         Stamped { socket: Socket::Tls(Box::new(stream)), stamps }
     }
@@ -174,7 +176,7 @@ impl Stamped {
             Socket::Plain(stream) => stream,
             Socket::Tls(stream) => stream.get_ref().0,
         };
-        // With a linger of zero, closing sends RST instead of FIN.
+        // With a linger time of zero, closing the socket sends RST instead of FIN.
         let _ = tcp.set_zero_linger();
         Err(io::ErrorKind::ConnectionReset.into())
     }
@@ -203,7 +205,7 @@ impl Stamped {
         }
     }
 
-    /// Writes what is left of an interim answer, which precedes everything else.
+    /// Writes the rest of a scheduled interim response, which precedes all other output.
     fn poll_interim(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.stamps.interim.get() > 0 {
             let left = self.stamps.interim.get();

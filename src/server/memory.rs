@@ -1,7 +1,8 @@
-//! The memory that clients make the server hold: stored objects and parts, and bodies on their way in.
+//! Accounting of the memory that clients make the server use: stored objects and parts, and incoming bodies.
 //!
-//! Whoever holds client data holds a [`Reservation`] of its size, and dropping the data drops the reservation, so the sum
-//! cannot drift. A request that would exceed the limit is answered 503 SlowDown; the process is never killed for it.
+//! The owner of client data also owns a [`Reservation`] of its size, and dropping the data drops the reservation, so
+//! the total cannot drift. A request that would exceed the limit gets 503 SlowDown, so that the operating system does
+//! not kill the process for lack of memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 
 use super::error::ApiError;
 
-/// A limit in bytes and what is reserved of it.
+/// A memory limit in bytes and the number of bytes reserved.
 #[derive(Debug)]
 pub struct Memory {
     limit: u64,
@@ -18,43 +19,43 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// Nothing reserved of `limit` bytes.
+    /// Creates a limit of `limit` bytes with nothing reserved.
     pub fn new(limit: u64) -> Arc<Memory> {
         Arc::new(Memory { limit, used: AtomicU64::new(0) })
     }
 
-    /// Reserves `bytes`.
+    /// Reserves `bytes` until the returned reservation is dropped.
     ///
     /// # Errors
-    /// `SlowDown` if they exceed the limit.
+    /// Returns `SlowDown` if the limit would be exceeded.
     pub fn reserve(self: &Arc<Memory>, bytes: u64) -> Result<Reservation, ApiError> {
         let mut reservation = Reservation { memory: Arc::clone(self), bytes: 0 };
         reservation.grow(bytes)?;
         Ok(reservation)
     }
 
-    /// Checks that `bytes` could be reserved now.
+    /// Checks that `bytes` could be reserved now, without reserving them.
     ///
     /// # Errors
-    /// `SlowDown` if they exceed the limit.
+    /// Returns `SlowDown` if the limit would be exceeded.
     pub fn check(&self, bytes: u64) -> Result<(), ApiError> {
         let used = self.used.load(Ordering::Relaxed);
         if used.saturating_add(bytes) > self.limit { Err(self.exhausted()) } else { Ok(()) }
     }
 
-    /// Bytes reserved.
+    /// Returns the number of bytes reserved.
     pub fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
 
     fn exhausted(&self) -> ApiError {
         let text =
-            format!("The server holds the {} bytes that its memory limit allows; delete objects", self.limit);
+            format!("The request would exceed the memory limit of {} bytes; delete objects", self.limit);
         ApiError::with("SlowDown", text)
     }
 }
 
-/// Bytes reserved of a [`Memory`], given back on drop.
+/// Bytes reserved from a [`Memory`] and released on drop.
 #[derive(Debug)]
 pub struct Reservation {
     memory: Arc<Memory>,
@@ -62,10 +63,10 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// Reserves `more` bytes.
+    /// Adds `more` bytes to the reservation.
     ///
     /// # Errors
-    /// `SlowDown` if they exceed the limit; the reservation is then unchanged.
+    /// Returns `SlowDown` if the limit would be exceeded; the reservation is then unchanged.
     pub fn grow(&mut self, more: u64) -> Result<(), ApiError> {
         let before = self.memory.used.fetch_add(more, Ordering::Relaxed);
         if before.saturating_add(more) > self.memory.limit {
@@ -83,59 +84,59 @@ impl Drop for Reservation {
     }
 }
 
-/// Bytes that grow within a limit.
+/// Growable byte buffer whose capacity counts against a memory limit.
 pub struct Buffer {
     data: Vec<u8>,
     reservation: Reservation,
 }
 
-struct Held {
+struct Frozen {
     data: Vec<u8>,
     _reservation: Reservation,
 }
 
-impl AsRef<[u8]> for Held {
+impl AsRef<[u8]> for Frozen {
     fn as_ref(&self) -> &[u8] {
         &self.data
     }
 }
 
 impl Buffer {
-    /// An empty buffer.
+    /// Creates an empty buffer with room for `capacity` bytes.
     ///
     /// # Errors
-    /// `SlowDown` if `capacity` bytes exceed the limit.
+    /// Returns `SlowDown` if the limit would be exceeded.
     pub fn new(memory: &Arc<Memory>, capacity: usize) -> Result<Buffer, ApiError> {
         let mut buffer = Buffer { data: Vec::new(), reservation: memory.reserve(0)? };
         buffer.extend_capacity(capacity)?;
         Ok(buffer)
     }
 
-    /// A buffer of bytes whose memory is reserved already.
+    /// Creates a buffer from bytes whose memory is already reserved.
     pub fn of(data: Vec<u8>, reservation: Reservation) -> Buffer {
         Buffer { data, reservation }
     }
 
     fn extend_capacity(&mut self, more: usize) -> Result<(), ApiError> {
         self.reservation.grow(more as u64)?;
-        let wanted = self.data.capacity() + more - self.data.len();
-        self.data.try_reserve_exact(wanted).map_err(|_| self.reservation.memory.exhausted())
+        let additional = self.data.capacity() + more - self.data.len();
+        self.data.try_reserve_exact(additional).map_err(|_| self.reservation.memory.exhausted())
     }
 
-    /// Bytes so far.
+    /// Returns the number of bytes in the buffer.
     pub fn len(&self) -> usize {
         self.data.len()
     }
 
-    /// Returns true if it holds nothing.
+    /// Returns true if the buffer contains no bytes.
     pub fn is_empty(&self) -> bool {
         self.data.is_empty()
     }
 
-    /// Appends bytes. The buffer grows by half, to no more than `most` bytes in all unless `piece` needs it.
+    /// Appends `piece`. A full buffer grows its capacity by half, but beyond `most` bytes only if `piece` needs it.
     ///
     /// # Errors
-    /// `SlowDown` beyond the limit.
+    /// Returns `SlowDown` if the limit would be exceeded.
     pub fn push(&mut self, piece: &[u8], most: usize) -> Result<(), ApiError> {
         let needed = self.data.len() + piece.len();
         let capacity = self.data.capacity();
@@ -147,12 +148,12 @@ impl Buffer {
         Ok(())
     }
 
-    /// The bytes; the last copy of them gives the reservation back.
+    /// Converts the buffer into shared bytes; dropping the last copy releases the reservation.
     pub fn freeze(self) -> Bytes {
         if self.data.is_empty() {
             return Bytes::new();
         }
-        Bytes::from_owner(Held { data: self.data, _reservation: self.reservation })
+        Bytes::from_owner(Frozen { data: self.data, _reservation: self.reservation })
     }
 }
 
@@ -161,7 +162,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_dropped_is_given_back() {
+    fn dropping_the_last_slice_releases_the_reservation() {
         let memory = Memory::new(100);
         let mut buffer = Buffer::new(&memory, 10).unwrap();
         buffer.push(&[7; 40], 64).unwrap();
@@ -169,7 +170,7 @@ mod tests {
         let bytes = buffer.freeze();
         let slice = bytes.slice(1..3);
         drop(bytes);
-        assert!(memory.used() >= 40, "a slice keeps the whole");
+        assert!(memory.used() >= 40, "a slice keeps the whole buffer reserved");
         assert_eq!(memory.reserve(100).unwrap_err().code, "SlowDown");
         drop(slice);
         assert_eq!(memory.used(), 0);
@@ -181,9 +182,9 @@ mod tests {
     fn a_buffer_stops_at_the_limit() {
         let memory = Memory::new(1000);
         let mut buffer = Buffer::new(&memory, 0).unwrap();
-        let refused =
+        let error =
             std::iter::repeat_with(|| buffer.push(&[0; 64], usize::MAX)).take(100).find_map(Result::err);
-        assert_eq!(refused.unwrap().code, "SlowDown");
+        assert_eq!(error.unwrap().code, "SlowDown");
         assert!(buffer.len() >= 500 && memory.used() <= 1000, "{} {}", buffer.len(), memory.used());
         assert!(Buffer::new(&memory, usize::MAX / 2).is_err());
         assert_eq!(memory.check(1000).unwrap_err().code, "SlowDown");

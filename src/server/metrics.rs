@@ -1,4 +1,4 @@
-//! What the server counts for Prometheus, where `--metrics-listen` asks for it.
+//! Prometheus metrics of the server, kept only if `--metrics-listen` is given.
 
 use http::Method;
 use prometheus_client::encoding::EncodeLabelSet;
@@ -20,13 +20,14 @@ struct ByMethod {
     method: &'static str,
 }
 
-/// The label of a method. Clients send any token as a method; the labels are a closed set, so that the series are too.
+/// Returns the label of a method. Clients may send any token as a method, so unknown methods share the label `other`,
+/// which bounds the number of time series.
 fn label(method: &Method) -> &'static str {
     const KNOWN: [&str; 5] = ["GET", "HEAD", "PUT", "POST", "DELETE"];
     KNOWN.into_iter().find(|known| *known == method.as_str()).unwrap_or("other")
 }
 
-/// The counters.
+/// Prometheus metrics of all requests, by method.
 #[derive(Debug, Clone)]
 pub struct ServerMetrics {
     requests: Family<ByStatus, Counter>,
@@ -39,7 +40,7 @@ fn histogram() -> Histogram {
 }
 
 impl ServerMetrics {
-    /// Counters, registered.
+    /// Creates the metrics and registers them with `registry`.
     pub fn new(registry: &mut Registry) -> ServerMetrics {
         let metrics = ServerMetrics {
             requests: Family::default(),
@@ -49,15 +50,15 @@ impl ServerMetrics {
         registry.register("plimsoll_server_requests", "Requests answered", metrics.requests.clone());
         registry.register(
             "plimsoll_server_object_bytes",
-            "Object bytes in requests and answers",
+            "Object bytes in requests and responses",
             metrics.bytes.clone(),
         );
-        let help = "First byte of a request received to its answer ready, injected waits included";
+        let help = "Time from a request's first byte to its response being ready, including injected delays";
         registry.register("plimsoll_server_request_seconds", help, metrics.seconds.clone());
         metrics
     }
 
-    /// Counts a request.
+    /// Counts one request with its payload in bytes and its duration in nanoseconds.
     pub fn count(&self, method: &Method, status: u16, bytes: u64, ns: u64) {
         let by = ByMethod { method: label(method) };
         self.requests.get_or_create(&ByStatus { method: by.method, status }).inc();
@@ -71,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_invented_method_is_no_label() {
+    fn unknown_methods_share_one_label() {
         let mut registry = Registry::default();
         let metrics = ServerMetrics::new(&mut registry);
         for i in 0..1000 {

@@ -1,10 +1,10 @@
-//! The embedded S3-compatible server (`plimsoll serve`): objects in memory, requests verified, faults on demand.
+//! The embedded S3-compatible server (`plimsoll serve`): keeps objects in memory, verifies requests and injects faults.
 //!
-//! It exists so that a bare machine has something to measure and so that the instrument can be held against
-//! known access log. A connection lives on one thread; [`route`] turns a request into an operation, [`auth`] verifies who
-//! sent it, [`body`] what was sent, `ops` does it on [`state`], [`inject`] decides what goes wrong, and [`access_log`] writes
-//! down when each request came and left. It shares the wire (`s3`) with the client and nothing else: no
-//! measuring code is imported here, and the instrument does not import this.
+//! The server gives a machine without an object store something to measure, and `calibrate` compares the client's
+//! figures with the server's access log. Each connection stays on one thread. [`route`] maps a request to an
+//! operation, [`auth`] verifies its signature and [`body`] its body, `ops` executes it on [`state`], [`inject`]
+//! decides its faults, and [`access_log`] records when the request arrived and when its response left. Server and
+//! client share the wire format (`s3`) but no measuring code: neither imports the other.
 
 use std::io;
 use std::net::TcpListener;
@@ -50,19 +50,19 @@ use state::State;
 /// Settings of a server.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Region that it answers to `GetBucketLocation` with; signatures of any region are accepted.
+    /// Region of buckets created without a location constraint; signatures for any region are accepted.
     pub region: String,
-    /// Threads that serve connections.
+    /// Number of threads that serve connections.
     pub threads: usize,
-    /// Most connections. Beyond them a new one replaces the one that has been idle longest.
+    /// Maximum number of open connections. At the limit, a new one replaces the one that has been idle longest.
     pub max_connections: usize,
-    /// How long connections may make no progress.
+    /// Timeouts of connections that make no progress.
     pub timeouts: Timeouts,
-    /// Bytes of objects, uploads and bodies on their way in; a write beyond them is answered 503 SlowDown.
+    /// Limit in bytes on objects, uploads and incoming bodies; a write that would exceed it gets 503 SlowDown.
     pub memory_limit: u64,
-    /// Largest single upload in bytes (S3: 5 GiB).
+    /// Maximum size of a single upload in bytes (S3: 5 GiB).
     pub max_body: u64,
-    /// Seconds that a session of a directory bucket lasts (S3: 300).
+    /// Lifetime of a directory bucket session in seconds (S3: 300).
     pub session_life_s: u32,
 }
 
@@ -81,53 +81,53 @@ impl Default for Settings {
     }
 }
 
-/// The parts that a server is made of.
+/// Components that [`run`] builds a server from.
 pub struct Parts {
-    /// Settings.
+    /// Settings of the server.
     pub settings: Settings,
-    /// The one account.
+    /// Credentials of the server's only account.
     pub credentials: Credentials,
-    /// TLS, when it is spoken.
+    /// TLS configuration; `None` for plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
-    /// What goes wrong on purpose.
+    /// Fault injector; `None` if no faults are injected.
     pub injector: Option<Injector>,
-    /// Where every request is written down.
+    /// Access log; `None` if requests are not logged.
     pub access_log: Option<AccessLog>,
-    /// What is counted for Prometheus.
+    /// Prometheus metrics; `None` if they are off.
     pub metrics: Option<ServerMetrics>,
 }
 
-/// What all connections share.
+/// State shared by all connections.
 pub struct Shared {
-    /// Settings.
+    /// Settings of the server.
     pub settings: Settings,
-    /// The one account.
+    /// Credentials of the server's only account.
     pub credentials: Credentials,
     /// Buckets and objects.
     pub state: State,
     /// Sessions of directory buckets.
     pub sessions: express::Sessions,
-    /// What goes wrong on purpose.
+    /// Fault injector; `None` if no faults are injected.
     pub injector: Option<Injector>,
-    /// Where every request is written down.
+    /// Access log; `None` if requests are not logged.
     pub access_log: Option<AccessLog>,
-    /// What is counted for Prometheus.
+    /// Prometheus metrics; `None` if they are off.
     pub metrics: Option<ServerMetrics>,
     tls: Option<TlsAcceptor>,
     requests: AtomicU64,
 }
 
 impl Shared {
-    /// A fresh request id: 16 hexadecimal digits.
+    /// Returns a new request id of 16 hexadecimal digits.
     pub fn request_id(&self) -> String {
         format!("{:016X}", self.requests.fetch_add(1, Ordering::Relaxed) + 1)
     }
 }
 
-/// Serves on `listener` until `shutdown` turns true, then lets open requests finish for at most two seconds.
+/// Serves connections on `listener` until `shutdown` becomes true, then waits at most two seconds for open requests.
 ///
 /// # Errors
-/// When the listener or a thread cannot be set up.
+/// Returns an error if the listener, a timer or a thread cannot be set up, or if the access log cannot be written.
 pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>) -> io::Result<()> {
     let shared = Arc::new(Shared {
         state: State::new(parts.settings.memory_limit),
@@ -167,10 +167,10 @@ fn runtime() -> io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
-/// Descriptors that are not left to connections: the listeners, logs, timers and runtimes.
+/// File descriptors reserved for listeners, logs, timers and runtimes; connections use the rest.
 const SPARE_DESCRIPTORS: usize = 128;
 
-/// Raises the limit of open files as far as the process may, and returns it.
+/// Raises the soft limit on open files to the hard limit and returns the limit in effect.
 fn descriptors() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
@@ -181,10 +181,10 @@ fn descriptors() -> usize {
 
 type Accepted = (std::net::TcpStream, Registered);
 
-/// Longest pause of the accept loop while the system has no descriptors left.
+/// Longest pause of the accept loop after a failed `accept`, in nanoseconds.
 const LONGEST_PAUSE_NS: u64 = SECOND;
 
-/// Accepts connections, deals them out to the threads, and closes those that are overdue or make room for others.
+/// Accepts connections, distributes them over the threads, and closes those that time out or make room for others.
 fn accept(
     listener: TcpListener,
     connections: &Arc<Connections>,
@@ -210,7 +210,8 @@ fn accept(
                 accepted = listener.accept() => accepted,
             };
             let Ok((stream, _)) = accepted else {
-                // Out of descriptors or memory, or an aborted handshake. Make room, and leave the machine to others.
+                // The system is out of descriptors or memory, or the client aborted the handshake. Close a connection
+                // and pause, so that other processes can continue.
                 connections.evict(&mut candidates);
                 pause_ns = (2 * pause_ns).clamp(SECOND / 100, LONGEST_PAUSE_NS);
                 pause.until(now_ns() + pause_ns).await?;
@@ -249,7 +250,7 @@ fn serve_thread(
             let (open, idle) = (Rc::clone(&open), Rc::clone(&idle));
             open.set(open.get() + 1);
             tokio::task::spawn_local(async move {
-                // A broken connection is the client's affair; the next one is served as usual.
+                // An error ends only this connection; the server continues with the others.
                 let _ = connection(&shared, stream, registered, shutdown).await;
                 open.set(open.get() - 1);
                 idle.notify_one();
@@ -265,7 +266,7 @@ fn serve_thread(
     Ok(())
 }
 
-/// Largest head of a request; a larger one is answered 431 (S3 itself allows 8 KiB).
+/// Maximum size of a request head in bytes; a larger one gets status 431 (S3 itself allows 8 KiB).
 const LARGEST_HEAD: usize = 256 * 1024;
 
 async fn connection(

@@ -1,4 +1,4 @@
-//! Answers: bodies in pieces, XML, errors, and the damage that an injected fault does to them.
+//! HTTP responses: bodies made of pieces, XML documents, errors, and the damage done by injected faults.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,29 +12,29 @@ use hyper::body::{Body, Frame, SizeHint};
 use super::error::ApiError;
 use crate::s3::xml::XmlWriter;
 
-/// The body of an answer.
+/// Body of a response, as a queue of pieces.
 #[derive(Default)]
 pub struct AnswerBody {
     pieces: VecDeque<Bytes>,
     announced: u64,
     broken: bool,
-    /// Whether what was sent of a broken body has been given a chance to leave.
+    /// True after one extra poll of a truncated body, in which hyper can write the pieces before the abort.
     flushed: bool,
 }
 
 impl AnswerBody {
-    /// A body of consecutive pieces.
+    /// Creates a body of consecutive pieces.
     pub fn new(pieces: Vec<Bytes>) -> AnswerBody {
         let announced = pieces.iter().map(|p| p.len() as u64).sum();
         AnswerBody { pieces: pieces.into(), announced, broken: false, flushed: false }
     }
 
-    /// Bytes in all.
+    /// Returns the announced length in bytes.
     pub fn size(&self) -> u64 {
         self.announced
     }
 
-    /// Keeps the announced length, sends half of it and breaks off.
+    /// Truncates the body: it announces its full length, sends half of it and then aborts the connection.
     pub fn truncate(&mut self) {
         let mut left = self.announced / 2;
         for piece in &mut self.pieces {
@@ -44,7 +44,7 @@ impl AnswerBody {
         self.broken = self.announced > 0;
     }
 
-    /// Changes byte `at` (modulo the length).
+    /// Changes the byte at offset `at` modulo the length.
     pub fn corrupt(&mut self, at: u64) {
         let mut at = if self.announced == 0 { return } else { at % self.announced };
         for piece in &mut self.pieces {
@@ -87,24 +87,24 @@ impl Body for AnswerBody {
     }
 }
 
-/// An answer under construction.
+/// A response of this server.
 pub type Answer = Response<AnswerBody>;
 
-/// An answer without a body.
+/// Creates a response with this status and no body.
 pub fn empty(status: u16) -> Answer {
     let mut answer = Response::new(AnswerBody::default());
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     answer
 }
 
-/// An answer with an XML document.
+/// Creates a response with status 200 and an XML document.
 pub fn xml(document: String) -> Answer {
     let mut answer = Response::new(AnswerBody::new(vec![Bytes::from(document)]));
     set(answer.headers_mut(), "content-type", "application/xml");
     answer
 }
 
-/// The answer to a failed request. HEAD and 304 answers have no body.
+/// Creates the response to a failed request. `with_body` is false for HEAD; a 304 response never has a body.
 pub fn error(error: &ApiError, resource: &str, request_id: &str, with_body: bool) -> Answer {
     let mut answer = if with_body && error.status() != StatusCode::NOT_MODIFIED {
         let mut writer = XmlWriter::bare("Error");
@@ -121,7 +121,7 @@ pub fn error(error: &ApiError, resource: &str, request_id: &str, with_body: bool
     answer
 }
 
-/// Sets a header whose value may not be one; such a value is left out.
+/// Sets a header; does nothing if `value` is not a valid header value.
 pub fn set(headers: &mut HeaderMap, name: &'static str, value: &str) {
     if let Ok(value) = HeaderValue::from_bytes(value.as_bytes()) {
         headers.insert(HeaderName::from_static(name), value);

@@ -1,4 +1,4 @@
-//! From method, path and query to one operation of the S3 API.
+//! Maps the method, path, query and headers of a request to an operation of the S3 API.
 
 use http::Method;
 use http::request::Parts;
@@ -6,7 +6,7 @@ use http::request::Parts;
 use super::error::ApiError;
 use crate::net::encode::{decode, parse_query};
 
-/// The operations that this server offers.
+/// Operations that this server implements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Operation {
@@ -35,34 +35,35 @@ pub enum Operation {
     ListParts,
 }
 
-/// What a request addresses.
+/// Operation and target of a request.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Route {
-    /// What to do.
+    /// Operation to execute.
     pub operation: Operation,
-    /// Bucket; empty for the service.
+    /// Bucket name; empty for a request to the service.
     pub bucket: String,
-    /// Key; empty for the bucket.
+    /// Object key; empty for a request to a bucket.
     pub key: String,
     /// Decoded query parameters.
     pub query: Vec<(String, String)>,
 }
 
 impl Route {
-    /// A query parameter.
+    /// Returns the value of a query parameter, or `None` if it is absent.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
     }
 }
 
-/// Longest key (S3: 1,024 bytes).
+/// Maximum length of a key in bytes (S3: 1,024 bytes).
 const KEY_LIMIT: usize = 1024;
 
-/// Reads a request's address.
+/// Determines the operation, bucket and key of a request.
 ///
 /// # Errors
-/// `NotImplemented` for an operation that is absent, `MethodNotAllowed`, `InvalidURI`, `InvalidBucketName`,
-/// `KeyTooLongError`.
+/// Returns `NotImplemented` for an operation that the server lacks, `MethodNotAllowed` for a method that does not fit
+/// the target, `InvalidURI` for invalid percent-encoding, `InvalidBucketName` for an empty bucket name, and
+/// `KeyTooLongError` for a key above the limit.
 pub fn route(parts: &Parts) -> Result<Route, ApiError> {
     let invalid = || ApiError::new("InvalidURI");
     let path = decode(parts.uri.path(), false).ok_or_else(invalid)?;
@@ -127,7 +128,7 @@ fn operation(
     })
 }
 
-/// The bucket of a virtual-host request: the server answers to `BUCKET.localhost`.
+/// Returns the bucket of a virtual-host request, whose host is `BUCKET.localhost`; `None` for a path-style request.
 fn virtual_host(parts: &Parts) -> Option<String> {
     let host = parts.headers.get("host")?.to_str().ok()?;
     let name = host.split(':').next()?;
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses() {
+    fn requests_map_to_operations() {
         let object = |op, bucket: &str, key: &str| Ok((op, bucket.to_string(), key.to_string()));
         assert_eq!(routed("GET", "/", &[]), object(Operation::ListBuckets, "", ""));
         assert_eq!(routed("GET", "/b/a%20b/c", &[]), object(Operation::GetObject, "b", "a b/c"));

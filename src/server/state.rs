@@ -1,4 +1,4 @@
-//! Buckets, objects and unfinished uploads, in memory.
+//! In-memory buckets, objects and unfinished uploads.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,66 +14,66 @@ use crate::clock::wall_now;
 use crate::rng::mix;
 use crate::s3::checksum::Algorithm;
 
-/// A checksum that is kept with an object.
+/// Checksum stored with an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredChecksum {
-    /// Algorithm.
+    /// Algorithm that computed the checksum.
     pub algorithm: Algorithm,
-    /// Value as on the wire: base64, with `-N` when it is composed of the parts' checksums.
+    /// Value as sent over HTTP: base64, followed by `-N` if it is composed of the checksums of N parts.
     pub value: String,
-    /// Whether it covers the whole object rather than the parts' checksums.
+    /// True if it covers the whole object instead of the checksums of the parts.
     pub full_object: bool,
 }
 
-/// One part of a finished multipart upload.
+/// One part of a completed multipart upload.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ObjectPart {
-    /// Part number.
+    /// Part number, from 1 to 10,000.
     pub number: u32,
-    /// Checksum of the part.
+    /// Algorithm and value of the part's checksum; `None` if it has none.
     pub checksum: Option<(Algorithm, String)>,
 }
 
-/// One object; never changed once stored.
+/// A stored object, which is immutable.
 #[derive(Debug)]
 pub struct Object {
     /// Content in consecutive pieces (one per part of a multipart upload).
     pub pieces: Vec<Bytes>,
-    /// Bytes in all.
+    /// Size in bytes.
     pub size: u64,
     /// Entity tag without quotes.
     pub etag: String,
-    /// `ETag` header, quoted.
+    /// Value of the `ETag` header, with quotes.
     pub etag_header: HeaderValue,
-    /// Last modification, Unix seconds.
+    /// Time of the last modification.
     pub modified: jiff::Timestamp,
-    /// `Last-Modified` header.
+    /// Value of the `Last-Modified` header.
     pub modified_header: HeaderValue,
-    /// Content type, encoding and the like, and user metadata: sent back as they came.
+    /// Headers returned with the object: content type, content encoding and similar, and user metadata.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Declared and verified checksum.
+    /// Checksum declared by the client or computed by the server; `None` if there is none.
     pub checksum: Option<StoredChecksum>,
-    /// Parts of the multipart upload that made it, one per piece; `None` for an object that came whole.
+    /// Parts of the multipart upload that created the object, one per piece; `None` for other objects.
     pub parts: Option<Vec<ObjectPart>>,
-    /// The upload that made it, so that completing it twice answers twice.
+    /// Id of the upload that created the object, so that a repeated completion succeeds; `None` for other objects.
     pub upload_id: Option<String>,
-    /// Memory of everything but the content.
+    /// Memory reserved for everything but the content.
     _overhead: Reservation,
 }
 
-/// Memory of an object, upload, part or bucket beside its content, its key and its headers; an estimate from above.
+/// Upper estimate, in bytes, of the memory of an object, upload, part or bucket without its content, key and headers.
 pub const OVERHEAD: u64 = 512;
 
-/// Memory of headers.
+/// Returns the estimated memory of headers in bytes.
 pub fn headers_size(headers: &[(HeaderName, HeaderValue)]) -> u64 {
     headers.iter().map(|(name, value)| (name.as_str().len() + value.len() + 64) as u64).sum()
 }
 
 impl Object {
-    /// An object made now, to be stored under `key`.
+    /// Creates an object, last modified now, to be stored under `key`.
     ///
     /// # Errors
-    /// `SlowDown` beyond the memory limit.
+    /// Returns `SlowDown` if the memory limit would be exceeded.
     pub fn new(
         memory: &Arc<Memory>,
         key: &str,
@@ -101,7 +101,7 @@ impl Object {
         })
     }
 
-    /// The bytes of a half-open range, in pieces.
+    /// Returns the bytes from `start` to `end` (exclusive), in pieces.
     pub fn slice(&self, start: u64, end: u64) -> Vec<Bytes> {
         let mut out = Vec::new();
         let mut at = 0;
@@ -117,12 +117,12 @@ impl Object {
     }
 }
 
-/// `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Formats a time as an HTTP date, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub fn http_date(time: jiff::Timestamp) -> String {
     time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
 }
 
-/// `2009-10-12T17:50:30.000Z`, as listings write it.
+/// Formats a time as in listings, such as `2009-10-12T17:50:30.000Z`.
 pub fn iso_date(time: jiff::Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
 }
@@ -130,43 +130,44 @@ pub fn iso_date(time: jiff::Timestamp) -> String {
 /// One part of an unfinished upload.
 #[derive(Debug, Clone)]
 pub struct Part {
-    /// Content.
+    /// Content of the part.
     pub data: Bytes,
-    /// MD5 of the content: its entity tag.
+    /// Bytes of the entity tag: the MD5 of the content, except in a directory bucket.
     pub md5: [u8; 16],
-    /// When it came.
+    /// Time at which the part was stored.
     pub modified: jiff::Timestamp,
-    /// Checksum value in the upload's algorithm.
+    /// Algorithm and value of the checksum; `None` if neither the upload nor the part named an algorithm.
     pub checksum: Option<(Algorithm, String)>,
 }
 
 /// An unfinished multipart upload.
 #[derive(Debug)]
 pub struct Upload {
-    /// Headers of the object to be.
+    /// Headers to store with the completed object.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Checksum algorithm asked for at its creation, and whether over the whole object.
+    /// Checksum algorithm requested at creation, and true if the checksum covers the whole object; `None` if the client
+    /// requested no checksum.
     pub checksum: Option<(Algorithm, bool)>,
-    /// When it began.
+    /// Time at which the upload was created.
     pub initiated: jiff::Timestamp,
-    /// Parts by number.
+    /// Uploaded parts by part number.
     pub parts: BTreeMap<u32, Part>,
-    /// Memory of everything but the parts' content.
+    /// Memory reserved for everything but the content of the parts.
     pub overhead: Reservation,
 }
 
-/// Uploads by key and upload id.
+/// Unfinished uploads by key and upload id.
 pub type Uploads = BTreeMap<(String, String), Upload>;
 /// Objects by key.
 pub type Objects = BTreeMap<String, Arc<Object>>;
 
-/// One bucket.
+/// A bucket with its objects and unfinished uploads.
 pub struct Bucket {
-    /// When it was created.
+    /// Time at which the bucket was created.
     pub created: jiff::Timestamp,
-    /// Region that it was created for.
+    /// Region requested when the bucket was created, by default that of the server.
     pub region: String,
-    /// Whether it is a directory bucket.
+    /// True for a directory bucket.
     pub directory: bool,
     objects: RwLock<Objects>,
     uploads: Mutex<Uploads>,
@@ -176,49 +177,50 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// The bytes of an entity tag for content with this MD5.
+    /// Returns the bytes of the entity tag for content with this MD5.
     pub fn tag(&self, md5: [u8; 16]) -> [u8; 16] {
         if self.directory { tag(md5) } else { md5 }
     }
 
-    /// The objects, to read.
+    /// Locks the objects for reading.
     pub fn objects(&self) -> RwLockReadGuard<'_, Objects> {
         self.objects.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The objects, to change. The bucket cannot be deleted while the guard lives, so what is stored through it stays.
+    /// Locks the objects for writing. The bucket cannot be deleted while the guard lives, so a successful write
+    /// is not lost.
     ///
     /// # Errors
-    /// `NoSuchBucket` if the bucket was deleted since it was looked up.
+    /// Returns `NoSuchBucket` if the bucket was deleted after it was looked up.
     pub fn objects_mut(&self) -> Result<RwLockWriteGuard<'_, Objects>, ApiError> {
         let objects = self.objects.write().unwrap_or_else(PoisonError::into_inner);
         if self.deleted.load(Ordering::Relaxed) { Err(ApiError::new("NoSuchBucket")) } else { Ok(objects) }
     }
 
-    /// The unfinished uploads. Lock them before the objects.
+    /// Locks the unfinished uploads. Take this lock before the lock of the objects.
     pub fn uploads(&self) -> MutexGuard<'_, Uploads> {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One object.
+    /// Returns the object stored under `key`.
     ///
     /// # Errors
-    /// `NoSuchKey`.
+    /// Returns `NoSuchKey` if there is no such object.
     pub fn object(&self, key: &str) -> Result<Arc<Object>, ApiError> {
         self.objects().get(key).cloned().ok_or_else(|| ApiError::new("NoSuchKey"))
     }
 }
 
-/// Everything the server holds.
+/// All data that the server stores.
 pub struct State {
-    /// The memory that it may take.
+    /// Memory limit and usage of the server.
     pub memory: Arc<Memory>,
     buckets: RwLock<HashMap<String, Arc<Bucket>>>,
     upload_ids: AtomicU64,
 }
 
 impl State {
-    /// Nothing yet, to grow to `memory_limit` bytes.
+    /// Creates an empty state that may use `memory_limit` bytes.
     pub fn new(memory_limit: u64) -> State {
         State {
             memory: Memory::new(memory_limit),
@@ -227,16 +229,16 @@ impl State {
         }
     }
 
-    /// A bucket by name.
+    /// Returns the bucket called `name`.
     ///
     /// # Errors
-    /// `NoSuchBucket`.
+    /// Returns `NoSuchBucket` if there is no such bucket.
     pub fn bucket(&self, name: &str) -> Result<Arc<Bucket>, ApiError> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         buckets.get(name).cloned().ok_or_else(|| ApiError::new("NoSuchBucket"))
     }
 
-    /// All buckets, sorted by name.
+    /// Returns all buckets with their names, sorted by name.
     pub fn buckets(&self) -> Vec<(String, Arc<Bucket>)> {
         let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> =
@@ -245,10 +247,10 @@ impl State {
         all
     }
 
-    /// Creates a bucket.
+    /// Creates an empty bucket, which is a directory bucket if its name ends in `--x-s3`.
     ///
     /// # Errors
-    /// `BucketAlreadyOwnedByYou`, `SlowDown` beyond the memory limit.
+    /// Returns `BucketAlreadyOwnedByYou` if the bucket exists, or `SlowDown` if the memory limit would be exceeded.
     pub fn create_bucket(&self, name: &str, region: &str) -> Result<(), ApiError> {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         if buckets.contains_key(name) {
@@ -270,7 +272,7 @@ impl State {
     /// Deletes an empty bucket.
     ///
     /// # Errors
-    /// `NoSuchBucket`, `BucketNotEmpty`.
+    /// Returns `NoSuchBucket` if there is no such bucket, or `BucketNotEmpty` if it contains objects.
     pub fn delete_bucket(&self, name: &str) -> Result<(), ApiError> {
         let mut buckets = self.buckets.write().unwrap_or_else(PoisonError::into_inner);
         let bucket = Arc::clone(buckets.get(name).ok_or_else(|| ApiError::new("NoSuchBucket"))?);
@@ -283,7 +285,7 @@ impl State {
         Ok(())
     }
 
-    /// A fresh upload id.
+    /// Returns a new upload id of 32 hexadecimal digits.
     pub fn upload_id(&self) -> String {
         let n = self.upload_ids.fetch_add(1, Ordering::Relaxed);
         format!("{:016x}{:016x}", mix(n ^ wall_now().as_nanosecond() as u64), n)
@@ -307,14 +309,14 @@ mod tests {
         state.delete_bucket("bkt").unwrap();
         assert_eq!(found.objects_mut().unwrap_err().code, "NoSuchBucket");
         state.create_bucket("bkt", "r").unwrap();
-        assert!(found.objects_mut().is_err(), "a new bucket of the name is another bucket");
+        assert!(found.objects_mut().is_err(), "a new bucket of the same name is a different bucket");
         let found = state.bucket("bkt").unwrap();
         found.objects_mut().unwrap().insert("k".into(), object(&state));
         assert_eq!(state.delete_bucket("bkt").unwrap_err().code, "BucketNotEmpty");
     }
 
     #[test]
-    fn puts_racing_with_a_bucket_deletion_stay_or_fail() {
+    fn puts_racing_with_a_bucket_deletion_persist_or_fail() {
         let state = State::new(u64::MAX);
         for _ in 0..200 {
             state.create_bucket("bkt", "r").unwrap();
@@ -328,8 +330,8 @@ mod tests {
                 let deleted = state.delete_bucket("bkt");
                 (put.join().unwrap(), deleted)
             });
-            let stays = state.bucket("bkt").is_ok_and(|b| b.object("k").is_ok());
-            assert_eq!(put.is_ok(), stays, "put {put:?}, deletion {deleted:?}");
+            let persists = state.bucket("bkt").is_ok_and(|b| b.object("k").is_ok());
+            assert_eq!(put.is_ok(), persists, "put {put:?}, deletion {deleted:?}");
             if let Ok(bucket) = state.bucket("bkt") {
                 bucket.objects_mut().unwrap().clear();
                 state.delete_bucket("bkt").unwrap();

@@ -1,33 +1,33 @@
-//! Bodies to upload: in one piece, or in segments made on demand.
+//! Upload bodies, either in one piece or in segments that are generated on demand.
 
 use std::rc::Rc;
 
 use bytes::Bytes;
 
-/// A body to upload: one piece, or segments made on demand so that a large object never exists in memory.
+/// An upload body. A large object is generated in segments, so that it never exists in memory as a whole.
 #[derive(Clone)]
 pub enum Body {
-    /// The whole object.
+    /// The whole object in one piece.
     Whole(Bytes),
     /// The object in consecutive segments.
     Segmented(Rc<dyn Segments>),
 }
 
-/// The segments of a large body.
+/// A large body as a sequence of segments.
 pub trait Segments {
-    /// Bytes in all.
+    /// Returns the total length in bytes.
     fn total(&self) -> u64;
-    /// Segment `index`, or `None` past the end.
+    /// Returns segment `index`, or `None` past the end.
     fn segment(&self, index: usize) -> Option<Bytes>;
 
-    /// The bytes `from..end`, where that can be had without going through all segments before.
+    /// Returns the bytes `from..end`, or `None` if all preceding segments would have to be generated.
     fn slice(&self, from: u64, end: u64) -> Option<Body> {
         let _ = (from, end);
         None
     }
 }
 
-/// The bytes `from..end` of segments that can only be gone through.
+/// The bytes `from..end` of segments that must be generated in sequence.
 struct Slice {
     segments: Rc<dyn Segments>,
     from: u64,
@@ -57,7 +57,7 @@ impl Segments for Slice {
 }
 
 impl Body {
-    /// Bytes in all.
+    /// Returns the total length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Body::Whole(data) => data.len() as u64,
@@ -65,12 +65,12 @@ impl Body {
         }
     }
 
-    /// Whether it has no bytes.
+    /// Returns true if the body has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes `from..end`.
+    /// Returns the bytes `from..end` as a body.
     pub fn slice(&self, from: u64, end: u64) -> Body {
         match self {
             Body::Whole(data) => Body::Whole(data.slice(from as usize..end as usize)),
@@ -81,7 +81,7 @@ impl Body {
         }
     }
 
-    /// The pieces in order.
+    /// Returns the pieces of the body in order.
     pub fn pieces(&self) -> Box<dyn Iterator<Item = Bytes>> {
         match self {
             Body::Whole(data) => Box::new(std::iter::once(data.clone())),

@@ -1,5 +1,5 @@
-//! Wraps a store and counts every request that passes, whoever makes it: what tests hold the instrument's own counts against, and what
-//! the bill of a run is made of.
+//! A store wrapper that counts every request. Bills are computed from these counts, and tests compare them with
+//! the counts that a run reports.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -13,52 +13,52 @@ use super::{
 use crate::provider::Profile;
 use crate::provider::calls::{Call, Calls, KINDS};
 
-/// What has passed.
+/// Counters of requests, object bytes and failures.
 #[derive(Debug, Default)]
 pub struct Counts {
     requests: [AtomicU64; KINDS],
     uploaded: AtomicU64,
     downloaded: AtomicU64,
     failures: AtomicU64,
-    /// Refusals by kind and status; few, so a lock will do.
+    /// Error responses by request kind and HTTP status. They are rare, so a lock is fast enough.
     refused: Mutex<BTreeMap<(usize, u16), u64>>,
 }
 
 impl Counts {
-    /// Requests of a kind, those that failed included.
+    /// Returns the number of requests of a kind, including failed ones.
     pub fn requests(&self, call: Call) -> u64 {
         self.requests[call.index()].load(Ordering::Relaxed)
     }
 
-    /// Requests of all kinds.
+    /// Returns the number of requests of each kind.
     pub fn calls(&self) -> Calls {
         let mut calls = Calls::default();
         Call::ALL.into_iter().for_each(|call| calls.set(call, self.requests(call)));
         calls
     }
 
-    /// Object bytes of puts and parts that were answered well.
+    /// Returns the object bytes of successful puts and part uploads.
     pub fn uploaded(&self) -> u64 {
         self.uploaded.load(Ordering::Relaxed)
     }
 
-    /// Object bytes of gets that were answered well.
+    /// Returns the object bytes received by gets, including those that failed or were cancelled.
     pub fn downloaded(&self) -> u64 {
         self.downloaded.load(Ordering::Relaxed)
     }
 
-    /// Failures of any kind.
+    /// Returns the number of failed requests.
     pub fn failures(&self) -> u64 {
         self.failures.load(Ordering::Relaxed)
     }
 
-    /// Requests that the store answered with an error, by kind and status.
+    /// Returns the number of error responses by request kind and HTTP status.
     pub fn refused(&self) -> Vec<(Call, u16, u64)> {
         let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.iter().map(|((call, status), n)| (Call::ALL[*call], *status, *n)).collect()
     }
 
-    /// Counts what a request came to.
+    /// Counts the result of a request.
     fn note(&self, call: Call, result: &Result<Reply, Failure>) {
         match result {
             Ok(reply) => {
@@ -82,27 +82,29 @@ impl Counts {
     }
 }
 
-/// What one request costs, with the object bytes that it moves, in picodollars.
+/// A function that returns the price of a request in picodollars, from its kind and the object bytes that it
+/// transfers.
 pub type Charge = Arc<dyn Fn(Call, u64) -> u64 + Send + Sync>;
 
-/// A bound on what requests may cost together, whatever the stores. Each is held against it before it is sent, with all that it may come
-/// to; what does not fit is withheld.
+/// A limit on the total cost of the requests to all stores. The maximum cost of a request is reserved before
+/// the request is sent; a request that would exceed the limit is withheld.
 pub struct Limit {
     most: u64,
-    /// What was spent, and what requests on their way may come to.
+    /// Cost of finished requests, time-based cost and reservations for requests in flight, in picodollars.
     committed: AtomicU64,
-    /// What time has cost so far, as it was last told.
+    /// Time-based cost so far in picodollars, as last reported.
     timed: AtomicU64,
-    /// Bytes of the largest object that there may be.
+    /// Size of the largest object in bytes; assumed for an object of unknown size.
     largest: u64,
-    /// Whether everything may pass: clean-up is over the bound rather than left undone.
+    /// True if the limit is no longer enforced. Clean-up may exceed the limit, because skipping it would leave
+    /// objects behind.
     lifted: AtomicBool,
     reached: Box<dyn Fn() + Send + Sync>,
 }
 
 impl Limit {
-    /// At most so many picodollars; `largest` bytes are taken for an object whose size is not known. `reached` is called, perhaps often,
-    /// when a request is withheld.
+    /// Creates a limit of `most` picodollars that assumes `largest` bytes for an object of unknown size.
+    /// `reached` is called, possibly many times, when the limit is reached.
     pub fn new(most: u64, largest: u64, reached: Box<dyn Fn() + Send + Sync>) -> Limit {
         Limit {
             most,
@@ -114,12 +116,12 @@ impl Limit {
         }
     }
 
-    /// From now on everything may pass.
+    /// Stops enforcing the limit.
     pub fn lift(&self) {
         self.lifted.store(true, Ordering::Relaxed);
     }
 
-    /// What time has cost since the beginning, in picodollars.
+    /// Sets the time-based cost since the start, in picodollars.
     pub fn took(&self, timed: u64) {
         let before = self.timed.swap(timed, Ordering::Relaxed);
         self.committed.fetch_add(timed.saturating_sub(before), Ordering::Relaxed);
@@ -128,12 +130,12 @@ impl Limit {
         }
     }
 
-    /// Whether what was spent and set aside is within the bound.
+    /// Returns true if the committed cost is within the limit or the limit was lifted.
     fn fits(&self) -> bool {
         self.lifted.load(Ordering::Relaxed) || self.committed.load(Ordering::Relaxed) <= self.most
     }
 
-    /// Sets `cost` aside, if there is room.
+    /// Reserves `cost`; returns false if it would exceed the limit.
     fn reserve(&self, cost: u64) -> bool {
         self.committed.fetch_add(cost, Ordering::Relaxed);
         if self.fits() {
@@ -144,25 +146,25 @@ impl Limit {
         false
     }
 
-    /// Replaces what was set aside by what it came to.
+    /// Replaces a reservation with the actual cost.
     fn settle(&self, reserved: u64, spent: u64) {
         self.committed.fetch_add(spent, Ordering::Relaxed);
         self.committed.fetch_sub(reserved, Ordering::Relaxed);
     }
 }
 
-/// A request on its way: what it has moved counts however it ends, also where it is called off.
-struct Passing<'a> {
+/// A request in flight. Dropping it counts the bytes transferred, even if the request failed or was cancelled.
+struct InFlight<'a> {
     counts: &'a Counts,
     limit: Option<(&'a Charge, &'a Limit, u64)>,
     call: Call,
-    /// Object bytes that it moved, as far as is known.
+    /// Object bytes transferred so far.
     bytes: Cell<u64>,
-    /// Whether the bytes have been counted.
+    /// True if the bytes have been counted.
     counted: Cell<bool>,
 }
 
-impl Drop for Passing<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         if !self.counted.get() {
             self.counts.downloaded.fetch_add(self.bytes.get(), Ordering::Relaxed);
@@ -173,14 +175,14 @@ impl Drop for Passing<'_> {
     }
 }
 
-/// Sees what comes in on its way to the observer that asked for it.
-struct Seeing<'a> {
+/// Counts received bytes and forwards everything to the inner observer.
+struct ByteCounter<'a> {
     inner: &'a mut dyn Observer,
     bytes: &'a Cell<u64>,
 }
 
 #[deny(clippy::missing_trait_methods)]
-impl Observer for Seeing<'_> {
+impl Observer for ByteCounter<'_> {
     fn started(&mut self, at_ns: u64) {
         self.inner.started(at_ns);
     }
@@ -211,7 +213,7 @@ impl Observer for Seeing<'_> {
     }
 }
 
-/// A store that counts.
+/// A store that counts its requests and can limit their cost.
 pub struct Counted {
     inner: Arc<dyn Store>,
     counts: Arc<Counts>,
@@ -219,13 +221,12 @@ pub struct Counted {
 }
 
 impl Counted {
-    /// Wraps `inner`; the counts stay readable after it is gone.
-    pub fn new(inner: Arc<dyn Store>) -> (Counted, Arc<Counts>) {
-        let counts = Arc::new(Counts::default());
-        (Counted { inner, counts: Arc::clone(&counts), limit: None }, counts)
+    /// Wraps `inner` and adds its requests to `counts`, which stay readable after the store is dropped.
+    pub fn new(inner: Arc<dyn Store>, counts: Arc<Counts>) -> Counted {
+        Counted { inner, counts, limit: None }
     }
 
-    /// Holds what passes against a bound.
+    /// Limits the total cost of requests, which `charge` prices.
     pub fn limited(mut self, charge: Charge, limit: Arc<Limit>) -> Counted {
         self.limit = Some((charge, limit));
         self
@@ -282,7 +283,8 @@ struct CountedConnection {
 }
 
 impl CountedConnection {
-    /// Object bytes that a request may move; those that are charged by an object's size move none of it.
+    /// Returns the maximum number of object bytes that a request may be charged for. Head and delete transfer
+    /// none, but may be charged by the object's size.
     fn most_bytes(request: &Request<'_>, expected: Option<u64>, limit: &Limit) -> u64 {
         match request {
             Request::Put { body, .. } | Request::UploadPart { body, .. } => body.len(),
@@ -294,12 +296,12 @@ impl CountedConnection {
         }
     }
 
-    /// What the request may come to; a failure where it is too much.
+    /// Reserves the maximum cost of a request and returns it; fails if the limit would be exceeded.
     fn admit(&self, request: &Request<'_>, expected: Option<u64>) -> Result<u64, Failure> {
         let Some((charge, limit)) = &self.limit else { return Ok(0) };
         let call = request.call();
         let cost = charge(call, Self::most_bytes(request, expected, limit));
-        // What has begun may always be called off.
+        // A started upload may always be aborted.
         if call == Call::AbortMultipartUpload {
             limit.committed.fetch_add(cost, Ordering::Relaxed);
             return Ok(cost);
@@ -307,7 +309,7 @@ impl CountedConnection {
         if limit.reserve(cost) {
             return Ok(cost);
         }
-        let message = "not sent, because the run may not cost more than it does already";
+        let message = "not sent: it would exceed --max-cost";
         Err(Failure::new(ErrorClass::Withheld, message, Timings::default()))
     }
 }
@@ -332,8 +334,8 @@ impl Connection for CountedConnection {
             _ => None,
         };
         let CountedConnection { inner, counts, limit } = self;
-        // Made before anything is polled: also what is called off before it begins gives back what was set aside.
-        let passing = Passing {
+        // Created before the first poll, so that a future dropped before then also releases its reservation.
+        let in_flight = InFlight {
             counts,
             limit: limit.as_ref().map(|(charge, limit)| (charge, limit.as_ref(), reserved)),
             call,
@@ -341,14 +343,14 @@ impl Connection for CountedConnection {
             counted: Cell::new(false),
         };
         Box::pin(async move {
-            let passing = passing;
-            let mut seeing = Seeing { inner: observer, bytes: &passing.bytes };
-            let result = inner.execute(request, &mut seeing).await;
-            passing.counts.note(call, &result);
+            let in_flight = in_flight;
+            let mut counter = ByteCounter { inner: observer, bytes: &in_flight.bytes };
+            let result = inner.execute(request, &mut counter).await;
+            in_flight.counts.note(call, &result);
             if let Ok(reply) = &result {
-                passing.counted.set(true);
-                passing.bytes.set(bytes_by_size.unwrap_or(reply.bytes));
-                if let Some((charge, limit, _)) = passing.limit {
+                in_flight.counted.set(true);
+                in_flight.bytes.set(bytes_by_size.unwrap_or(reply.bytes));
+                if let Some((charge, limit, _)) = in_flight.limit {
                     let also: u64 = reply.also.iter().map(|call| charge(*call, limit.largest)).sum();
                     limit.settle(0, also);
                 }
@@ -368,21 +370,23 @@ mod tests {
         tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
     }
 
-    /// A store where a request costs 10 and a byte 1, bounded; what it counts, and how often it told that the bound was reached.
+    /// Returns a store with a cost limit (a request costs 10, a byte 1), its counts, the limit, and how many
+    /// times the limit was reached.
     fn bounded(most: u64) -> (Counted, Arc<Counts>, Arc<Limit>, Arc<AtomicU64>) {
-        let (store, counts) = Counted::new(Arc::new(MemoryStore::default()));
-        let told = Arc::new(AtomicU64::new(0));
-        let tell = Arc::clone(&told);
+        let counts = Arc::<crate::store::counted::Counts>::default();
+        let store = Counted::new(Arc::new(MemoryStore::default()), Arc::clone(&counts));
+        let reached = Arc::new(AtomicU64::new(0));
+        let hits = Arc::clone(&reached);
         let limit = Limit::new(
             most,
             100,
             Box::new(move || {
-                tell.fetch_add(1, Ordering::Relaxed);
+                hits.fetch_add(1, Ordering::Relaxed);
             }),
         );
         let limit = Arc::new(limit);
         let store = store.limited(Arc::new(|_, bytes| 10 + bytes), Arc::clone(&limit));
-        (store, counts, limit, told)
+        (store, counts, limit, reached)
     }
 
     fn put(bytes: usize) -> Request<'static> {
@@ -390,22 +394,22 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_never_sent() {
-        let (store, counts, limit, told) = bounded(150);
+    fn requests_that_exceed_the_limit_are_not_sent() {
+        let (store, counts, limit, reached) = bounded(150);
         let mut connection = store.connection(0);
         block_on(async {
             connection.execute(put(50), &mut Ignore).await.unwrap();
-            // 60 are spent. A read of unknown size may come to 110, so it waits for no answer.
+            // 60 are spent. A read of unknown size may cost 110, so it is not sent.
             let read = || Request::Get { key: "a", range: None };
             let withheld = connection.execute(read(), &mut Ignore).await.unwrap_err();
             assert_eq!((withheld.status(), withheld.class), (None, ErrorClass::Withheld));
-            assert_eq!((counts.requests(Call::GetObject), told.load(Ordering::Relaxed)), (0, 1));
-            // A range says what it moves.
+            assert_eq!((counts.requests(Call::GetObject), reached.load(Ordering::Relaxed)), (0, 1));
+            // A range bounds the bytes to transfer.
             connection.execute(Request::Get { key: "a", range: Some(0..50) }, &mut Ignore).await.unwrap();
             assert_eq!(limit.committed.load(Ordering::Relaxed), 120);
-            // Time costs as well; the bound is told, and clean-up passes in any case.
+            // Time-based cost counts too. Once the limit is lifted, every request passes.
             limit.took(40);
-            assert_eq!(told.load(Ordering::Relaxed), 2);
+            assert_eq!(reached.load(Ordering::Relaxed), 2);
             assert!(connection.execute(Request::CheckBucket, &mut Ignore).await.is_err());
             limit.lift();
             connection.execute(read(), &mut Ignore).await.unwrap();
@@ -413,7 +417,7 @@ mod tests {
         assert_eq!(counts.downloaded(), 100);
     }
 
-    /// A reader that finds the first byte wrong.
+    /// An observer that rejects the first byte.
     struct Wrong;
 
     impl Observer for Wrong {
@@ -422,16 +426,16 @@ mod tests {
         }
     }
 
-    /// Bytes of reads that failed were in no bill, and what was called off kept its room.
+    /// Regression test: failed reads were not billed, and cancelled requests kept their reservation.
     #[test]
-    fn what_came_counts_however_it_ends() {
+    fn failed_and_cancelled_requests_are_charged() {
         let (store, counts, limit, _) = bounded(1_000);
         let mut connection = store.connection(0);
         block_on(async {
             connection.execute(put(50), &mut Ignore).await.unwrap();
             drop(connection.execute(Request::Get { key: "a", range: None }, &mut Ignore));
             let spent = limit.committed.load(Ordering::Relaxed);
-            assert_eq!(spent, 70, "a put of 50 and a request that was begun");
+            assert_eq!(spent, 70, "a put of 50 bytes and a request that was cancelled");
             connection.execute(Request::Get { key: "a", range: None }, &mut Wrong).await.unwrap_err();
         });
         assert_eq!((counts.downloaded(), counts.failures()), (50, 1));

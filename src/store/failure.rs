@@ -1,28 +1,28 @@
-//! Failed operations: how they are counted, what a person reads of them, whether another attempt may help.
+//! Failed operations: error classes, messages, and which failures may be retried.
 
 use std::fmt;
 
 use super::Timings;
 use crate::text::one_line;
 
-/// Why an operation failed: the class under which it is counted.
+/// The class under which a failed operation is counted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
-    /// The store answered with an error: HTTP status and S3 code, `503 SlowDown`.
+    /// The store sent an error response: HTTP status and S3 code, such as `503 SlowDown`.
     Answered(String),
     /// The deadline passed.
     Timeout,
-    /// No connection came about.
+    /// No connection could be established.
     Connect,
-    /// TLS failed.
+    /// The TLS handshake failed.
     Tls,
-    /// The connection broke, or the answer was not HTTP.
+    /// The connection broke, or the response was not HTTP.
     Reset,
-    /// The content was not what was written.
+    /// The content differs from what was written, or the response is malformed.
     Corrupt,
-    /// A file of ours could not be read or written.
+    /// A local file could not be read or written.
     File,
-    /// It was never sent: the run may not cost more.
+    /// The request was not sent, because it would exceed the cost limit of the run.
     Withheld,
 }
 
@@ -41,32 +41,34 @@ impl fmt::Display for ErrorClass {
     }
 }
 
-/// Longest class in bytes; the codes of S3 have up to 40.
-const LONGEST_CLASS: usize = 80;
+/// Maximum length of an error class in bytes. S3 error codes have up to 40.
+const MAX_CLASS_LEN: usize = 80;
 
-/// A class that can be a name in tables and metrics: status and code, where the code is a word.
+/// Returns a class that is safe as a name in tables and metrics: removes unsafe characters and limits the
+/// length.
 fn short_class(class: String) -> String {
     let fit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b' ' | b'.' | b'_' | b'-' | b':' | b'#');
-    if class.len() <= LONGEST_CLASS && class.bytes().all(fit) {
+    if class.len() <= MAX_CLASS_LEN && class.bytes().all(fit) {
         return class;
     }
-    class.bytes().filter(|b| fit(*b)).take(LONGEST_CLASS).map(char::from).collect()
+    class.bytes().filter(|b| fit(*b)).take(MAX_CLASS_LEN).map(char::from).collect()
 }
 
-/// A failed operation.
+/// A failed operation, with its error class and times.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{class}: {message}")]
 pub struct Failure {
-    /// How it is counted.
+    /// Class under which the failure is counted.
     pub class: ErrorClass,
-    /// What a person should read; never holds a secret.
+    /// Message for the user; never contains a secret.
     pub message: String,
-    /// When.
+    /// Times of the operation up to the failure.
     pub timings: Timings,
 }
 
 impl Failure {
-    /// A failure with its times. Class and message may hold what a peer sent: they become one line of bounded length.
+    /// Creates a failure. Class and message may contain text from a peer, so each is reduced to one line of
+    /// bounded length.
     pub fn new(class: ErrorClass, message: impl Into<String>, timings: Timings) -> Failure {
         let class = match class {
             ErrorClass::Answered(class) => ErrorClass::Answered(short_class(class)),
@@ -80,22 +82,22 @@ impl Failure {
         Failure { class, message, timings }
     }
 
-    /// Whether the store answered with that S3 code.
+    /// Returns true if the store responded with the given S3 error code.
     pub fn is_code(&self, code: &str) -> bool {
         matches!(&self.class, ErrorClass::Answered(class) if class.ends_with(&format!(" {code}")))
     }
 
-    /// The same failure of a request for the bucket: what is missing is the bucket.
+    /// Returns the failure with the class `404 NoSuchBucket`, for requests about the bucket itself.
     pub fn of_container(self) -> Failure {
         Failure { class: ErrorClass::Answered("404 NoSuchBucket".into()), ..self }
     }
 
-    /// Whether the store said that the bucket or table is not there.
+    /// Returns true if the store reported that the bucket or table does not exist.
     pub fn is_missing_container(&self) -> bool {
         self.is_code("NoSuchBucket") || self.is_code("ResourceNotFoundException")
     }
 
-    /// The HTTP status, when the store answered.
+    /// Returns the HTTP status of the response; `None` if there was no response.
     pub fn status(&self) -> Option<u16> {
         match &self.class {
             ErrorClass::Answered(class) => class.split(' ').next()?.parse().ok(),
@@ -103,11 +105,11 @@ impl Failure {
         }
     }
 
-    /// Whether another attempt may succeed: throttling, server errors and broken connections.
+    /// Returns true if another attempt may succeed: after throttling, server errors and broken connections.
     pub fn is_retryable(&self) -> bool {
         match self.class {
             ErrorClass::Answered(_) => {
-                // S3 may find out that it must fail after it has begun to answer 200.
+                // S3 can send an error in the body of a 200 response.
                 let inside =
                     ["InternalError", "SlowDown", "ServiceUnavailable"].iter().any(|c| self.is_code(c));
                 inside || self.status().is_some_and(|s| s == 429 || s == 408 || s >= 500)
@@ -126,9 +128,9 @@ impl Failure {
 mod tests {
     use super::*;
 
-    /// Codes and messages of a server reached terminals and labels as they came.
+    /// Regression test: codes and messages from a server used to reach terminals and labels unescaped.
     #[test]
-    fn what_a_server_says_becomes_one_line_of_bounded_length() {
+    fn server_text_becomes_one_line_of_bounded_length() {
         let class = ErrorClass::Answered(format!("500 \u{1b}[2J{}", "x".repeat(1000)));
         let failure = Failure::new(class, "first\nsecond\u{1b}[31m", Timings::default());
         assert_eq!(failure.status(), Some(500));
@@ -137,8 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn what_may_pass_is_tried_again() {
-        let may_pass = |class| Failure::new(class, "", Timings::default()).is_retryable();
+    fn only_transient_errors_are_retryable() {
+        let retryable = |class| Failure::new(class, "", Timings::default()).is_retryable();
         for class in [
             "503 SlowDownRead",
             "500 InternalError",
@@ -147,14 +149,14 @@ mod tests {
             "408",
             "502",
         ] {
-            assert!(may_pass(ErrorClass::Answered(class.into())), "{class}");
+            assert!(retryable(ErrorClass::Answered(class.into())), "{class}");
         }
         for class in
             ["404 NoSuchKey", "403 AccessDenied", "400 EntityTooSmall", "412 PreconditionFailed", "301"]
         {
-            assert!(!may_pass(ErrorClass::Answered(class.into())), "{class}");
+            assert!(!retryable(ErrorClass::Answered(class.into())), "{class}");
         }
-        assert!(may_pass(ErrorClass::Reset) && may_pass(ErrorClass::Connect));
-        assert!(!may_pass(ErrorClass::Corrupt) && !may_pass(ErrorClass::File));
+        assert!(retryable(ErrorClass::Reset) && retryable(ErrorClass::Connect));
+        assert!(!retryable(ErrorClass::Corrupt) && !retryable(ErrorClass::File));
     }
 }

@@ -1,15 +1,15 @@
-//! Whether what a store says of a finished upload is what was sent.
+//! Verification of completed uploads against the parts that were sent.
 
 use super::{Algorithm, BodyChecksum, PartTag};
 use crate::provider::{Profile, Tag};
 use crate::s3::checksum::from_base64;
 use crate::s3::integrity::{composite, full_object, multipart_etag};
 
-/// Holds the tag and the checksum of a finished multipart object (`done`) against its parts as they were sent, each with its length.
-/// Returns whether there was anything to compare.
+/// Compares the entity tag and the checksum of a completed multipart object (`done`) with those of the parts
+/// sent, each given with its length in bytes. Returns false if there was nothing to compare.
 ///
 /// # Errors
-/// What differs.
+/// Returns a message with both values if they differ.
 pub fn check_upload(
     profile: Option<&Profile>,
     sent: &[(PartTag, u64)],
@@ -28,7 +28,7 @@ pub fn check_upload(
         return if expected == found {
             Ok(true)
         } else {
-            Err(format!("the entity tag is {found} where the parts make {expected}"))
+            Err(format!("the entity tag is {found}, but the parts give {expected}"))
         };
     }
     let Some((BodyChecksum::Declared(algorithm), found)) = &done.checksum else { return Ok(false) };
@@ -36,17 +36,20 @@ pub fn check_upload(
     if expected == *found {
         return Ok(true);
     }
-    Err(format!("{} of the object is {found} where the parts make {expected}", algorithm.name()))
+    Err(format!("{} of the object is {found}, but the parts give {expected}", algorithm.name()))
 }
 
-/// The checksum that is worth asking for: the cheapest that the provider keeps of a whole object, else the MD5 that its tag is made of.
+/// Returns the cheapest checksum that allows verification: one that the provider keeps for whole multipart
+/// objects, else MD5 if the provider's entity tags are computed from MD5s. Returns `None` if the provider has
+/// neither.
 pub fn cheapest(profile: &Profile) -> Option<BodyChecksum> {
     let whole = ["crc64nvme", "crc32c", "crc32"].into_iter().find(|name| profile.keeps_whole(name));
     let md5 = (profile.multipart_etag == Tag::Md5 && profile.takes("md5")).then_some("md5");
     BodyChecksum::from_name(whole.or(md5)?)
 }
 
-/// The checksum of the object in the form in which the store gave it.
+/// Computes the checksum of the object from its parts, in the form of `found`: composite (with `-`) or of the
+/// whole object. Returns `None` if the parts' checksums do not allow it.
 fn expected(algorithm: Algorithm, sent: &[(PartTag, u64)], found: &str) -> Option<String> {
     let value = |part: &PartTag| match &part.checksum {
         Some((BodyChecksum::Declared(a), value)) if *a == algorithm => from_base64(value),
@@ -80,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn good_uploads_pass_and_bad_ones_are_told() {
+    fn corrupt_uploads_are_detected() {
         let s3 = load("aws-s3").unwrap();
         let whole = b"first partsecond".as_slice();
         let tag = multipart_etag(&[md5(b"first part"), md5(b"second")]);
@@ -88,14 +91,15 @@ mod tests {
         let done = |etag: &str, checksum| PartTag { etag: etag.into(), checksum };
         assert_eq!(check_upload(Some(&s3), &sent(BodyChecksum::Md5), &done(&etag, None)), Ok(true));
         assert!(check_upload(Some(&s3), &sent(BodyChecksum::Md5), &done("\"0-2\"", None)).is_err());
-        // Where a tag says nothing of the content, it is not taken for an MD5: every good upload would be thrown away.
+        // A tag that is unrelated to the content must not be compared with an MD5: every good upload would be
+        // rejected.
         let express = load("aws-s3-express").unwrap();
         assert_eq!(check_upload(Some(&express), &sent(BodyChecksum::Md5), &done("\"x\"", None)), Ok(false));
         for algorithm in [Algorithm::Crc32, Algorithm::Crc32c, Algorithm::Crc64Nvme] {
             let by = BodyChecksum::Declared(algorithm);
-            let told = |value: &str| done("\"x\"", Some((by, value.to_string())));
-            assert_eq!(check_upload(None, &sent(by), &told(&algorithm.of(whole))), Ok(true));
-            assert!(check_upload(None, &sent(by), &told(&algorithm.of(b"other"))).is_err());
+            let reported = |value: &str| done("\"x\"", Some((by, value.to_string())));
+            assert_eq!(check_upload(None, &sent(by), &reported(&algorithm.of(whole))), Ok(true));
+            assert!(check_upload(None, &sent(by), &reported(&algorithm.of(b"other"))).is_err());
         }
         let by = BodyChecksum::Declared(Algorithm::Sha256);
         let parts =

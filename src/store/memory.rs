@@ -1,4 +1,5 @@
-//! A store in this process's memory: the reference of the conformance suite, and what unit tests run on.
+//! A store in the memory of this process: the reference implementation for the conformance suite and for unit
+//! tests.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -15,10 +16,10 @@ use crate::net::encode::hex;
 use crate::s3::checksum::md5;
 
 type Objects = RwLock<BTreeMap<String, (Bytes, String)>>;
-/// Parts by key, upload and number.
+/// Parts by key and upload ID, then by part number.
 type Uploads = Mutex<BTreeMap<(String, String), BTreeMap<u32, Bytes>>>;
 
-/// Objects in memory.
+/// A store that keeps objects in memory.
 #[derive(Default, Clone)]
 pub struct MemoryStore {
     objects: Arc<Objects>,
@@ -45,7 +46,7 @@ struct MemoryConnection {
     uploads: Arc<Uploads>,
 }
 
-/// The pieces of a body in one.
+/// Returns the content of a body as one piece.
 fn gather(body: &Body) -> Bytes {
     let mut all = Vec::with_capacity(body.len() as usize);
     body.pieces().for_each(|piece| all.extend_from_slice(&piece));
@@ -84,9 +85,9 @@ impl MemoryConnection {
                 let piece = data.slice(range.start as usize..(range.end as usize).min(data.len()));
                 reply.bytes = piece.len() as u64;
                 reply.etag = Some(etag);
-                observer.piece(&piece).map_err(|offset| {
-                    (ErrorClass::Corrupt, format!("byte {offset} is not what was written"))
-                })?;
+                observer
+                    .piece(&piece)
+                    .map_err(|offset| (ErrorClass::Corrupt, format!("content mismatch at byte {offset}")))?;
             }
             Request::Head { key } => {
                 let objects = read();
@@ -108,7 +109,7 @@ impl MemoryConnection {
             }
             Request::CheckBucket | Request::CreateBucket | Request::DeleteBucket => {}
             Request::ListVersions { .. } | Request::DeleteVersions { .. } => {
-                return Err(answered("501 NotImplemented", "a store without versions"));
+                return Err(answered("501 NotImplemented", "this store does not keep versions"));
             }
             _ => return self.multipart(request),
         }

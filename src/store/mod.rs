@@ -6,14 +6,15 @@
 //!
 //! Wrappers (`counted`, `throttled`, `faulty`) add behaviour; flags do not. Every implementation passes the
 //! [`testing::conformance`] suite. A store computes no statistics and never retries, with one exception: it
-//! sends a request again if the reused connection had been closed before any byte of the response (law of
-//! measurement 8).
+//! sends a request again if the reused connection turns out to be closed before any byte of the response
+//! arrives (law of measurement 8).
 
 use std::future::Future;
 use std::ops::Range;
 use std::pin::Pin;
 
 pub mod body;
+pub mod cache_status;
 pub mod counted;
 pub mod dynamodb;
 pub mod failure;
@@ -241,7 +242,7 @@ impl Observer for Collect {
     }
 }
 
-/// Timestamps and durations of one operation, in nanoseconds of the monotonic clock; 0 if the event did not
+/// Timestamps and durations of one operation, in nanoseconds on the monotonic clock; 0 if the event did not
 /// happen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Timings {
@@ -261,7 +262,7 @@ pub struct Timings {
     pub tls_ns: u64,
     /// Number of connections opened.
     pub connections: u32,
-    /// Number of requests sent again because the reused connection had been closed, plus resumptions of a
+    /// Number of requests sent again because the reused connection was closed, plus resumptions of a
     /// resumable upload.
     pub reconnects: u32,
 }
@@ -288,8 +289,8 @@ pub struct Reply {
     pub etag: Option<String>,
     /// Checksum sent with an upload, or reported by the store for a completed multipart upload.
     pub checksum: Option<(BodyChecksum, String)>,
-    /// Status that the caches on the path report for a read through a URL; `None` if no cache reports one.
-    pub cache: Option<web::cache::CacheStatus>,
+    /// Cache status of a read from a web URL; `None` if no cache reports one.
+    pub cache: Option<cache_status::CacheStatus>,
     /// Object size in bytes, for a head.
     pub size: Option<u64>,
     /// Page of keys, for a list.
@@ -324,7 +325,7 @@ pub struct Description {
     pub signing: String,
 }
 
-/// The features of a store. Plimsoll refuses a run that needs a missing feature before the run starts.
+/// The features of a store. If a run needs a missing feature, Plimsoll refuses it before it starts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Capabilities {
     /// True if objects can be put and deleted.
@@ -360,7 +361,7 @@ impl Default for Capabilities {
 pub struct BackgroundRequest {
     /// Kind of request: `CreateSession` or `token`.
     pub what: &'static str,
-    /// Start time, in nanoseconds of the monotonic clock.
+    /// Start time, in nanoseconds on the monotonic clock.
     pub began_ns: u64,
     /// Duration in nanoseconds.
     pub took_ns: u64,

@@ -1,29 +1,33 @@
-//! Proof that a key is Plimsoll's to delete.
+//! Types that prove that Plimsoll may delete a key.
 //!
-//! Every request that removes something takes an [`OwnedKey`] or [`OwnedKeys`]. Only a [`KeySpace`] makes them, and only of keys
-//! below its own root. A key space is made of a run id, of the name of a table of records, or of the marker of a bucket that
-//! `plimsoll bucket create` made. So no listing, however wrong, can make the program delete a foreign object.
+//! Every request that deletes something takes an [`OwnedKey`], [`OwnedKeys`] or [`OwnedVersions`]. Only a
+//! [`KeySpace`] creates them, and only for keys below its root. A key space is derived from a run ID, from the
+//! name of a record table, or from the marker object of a bucket that `plimsoll bucket create` created.
+//! Therefore even a wrong listing cannot make Plimsoll delete an object that it does not own.
 
 use crate::clock::wall_now;
 use crate::rng::entropy;
 use crate::s3::message::Version;
 
-/// Identity of a run: the second of its start and 48 random bits, `20261121T120000-0123456789ab`.
+/// ID of a run: its start time to the second and 48 random bits, such as `20261121T120000-0123456789ab`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunId(String);
 
 impl RunId {
-    /// A new identity. 100 hosts that start in one second collide with a probability of 2 in 10^11.
+    /// Creates a new ID. The IDs of 100 hosts that start in the same second collide with a probability of 2 in
+    /// 10^11.
     pub fn fresh() -> RunId {
         RunId::at(wall_now(), entropy())
     }
 
-    /// The identity of a start and a salt, of which 48 bits are used. Hosts that share both share the identity.
+    /// Creates the ID for a start time and the low 48 bits of a salt. Hosts with the same start and salt get
+    /// the same ID.
     pub fn at(start: jiff::Timestamp, salt: u64) -> RunId {
         RunId(format!("{}-{:012x}", start.strftime("%Y%m%dT%H%M%S"), salt & 0xffff_ffff_ffff))
     }
 
-    /// Reads an identity; earlier versions wrote four hexadecimal digits. `None` for any other text.
+    /// Parses an ID. The salt may have 4 to 16 hexadecimal digits, because earlier versions wrote four. Returns
+    /// `None` for any other text.
     pub fn parse(text: &str) -> Option<RunId> {
         let (start, salt) = text.split_once('-')?;
         let (date, time) = start.split_once('T')?;
@@ -32,7 +36,7 @@ impl RunId {
         (digits(date, 8) && digits(time, 6) && hex).then(|| RunId(text.to_string()))
     }
 
-    /// The identity as text.
+    /// Returns the ID as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -44,28 +48,29 @@ impl std::fmt::Display for RunId {
     }
 }
 
-/// Prefix of the directory names of record tables; no run id begins with it.
+/// Prefix of the directory names of record tables; no run ID begins with it.
 const TABLE: &str = "records-";
 
-/// The keys that Plimsoll may create and delete: those below one root.
+/// The keys that Plimsoll may create and delete: all keys below one root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeySpace {
     root: String,
 }
 
 impl KeySpace {
-    /// Keys of one run: `<URL prefix>plimsoll/<run-id>/`.
+    /// Returns the key space of one run: `<URL prefix>plimsoll/<run-id>/`.
     pub fn of_run(prefix: &str, id: &RunId) -> KeySpace {
         KeySpace { root: format!("{prefix}plimsoll/{id}/") }
     }
 
-    /// Keys of a bucket that `plimsoll bucket create` made: all of them.
+    /// Returns the key space of a bucket that `plimsoll bucket create` created: all of its keys.
     pub fn of_bucket(_: &CreatedBucket) -> KeySpace {
         KeySpace { root: String::new() }
     }
 
-    /// The key space that a run recorded: `.../plimsoll/<run-id>/`, or that of a table of records, which several runs share:
-    /// `.../plimsoll/records-<table>/`. `None` for any other root.
+    /// Parses the root of a key space that a run recorded: `.../plimsoll/<run-id>/`, or
+    /// `.../plimsoll/records-<table>/` for a record table, which several runs can share. Returns `None` for any
+    /// other root.
     pub fn recorded(root: &str) -> Option<KeySpace> {
         let (parent, id) = root.strip_suffix('/')?.rsplit_once('/')?;
         let below = parent == "plimsoll" || parent.ends_with("/plimsoll");
@@ -73,93 +78,94 @@ impl KeySpace {
         (below && known).then(|| KeySpace { root: root.to_string() })
     }
 
-    /// Returns true if it is that of one run, not that of a table or a bucket.
+    /// Returns true if this is the key space of one run, not of a record table or a bucket.
     pub fn is_of_run(&self) -> bool {
         let id = self.root.strip_suffix('/').and_then(|root| root.rsplit('/').next());
         id.is_some_and(|id| RunId::parse(id).is_some())
     }
 
-    /// The prefix of all its keys; empty or ending in `/`.
+    /// Returns the prefix of all keys in the key space; empty or ending in `/`.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// The proof for one key; `None` outside the key space.
+    /// Returns proof for one key; `None` if the key is outside the key space.
     pub fn own<'a>(&self, key: &'a str) -> Option<OwnedKey<'a>> {
         key.starts_with(&self.root).then_some(OwnedKey(key))
     }
 
-    /// The proof for several keys; `None` if one of them is outside the key space.
+    /// Returns proof for several keys; `None` if any one of them is outside the key space.
     pub fn own_all<'a>(&self, keys: &'a [String]) -> Option<OwnedKeys<'a>> {
         keys.iter().all(|key| key.starts_with(&self.root)).then_some(OwnedKeys(keys))
     }
 }
 
 impl KeySpace {
-    /// The proof for several versions; `None` if one of them is outside the key space.
+    /// Returns proof for several object versions; `None` if any one of them is outside the key space.
     pub fn own_versions<'a>(&self, versions: &'a [Version]) -> Option<OwnedVersions<'a>> {
         versions.iter().all(|v| v.key.starts_with(&self.root)).then_some(OwnedVersions(versions))
     }
 }
 
-/// Returns true if a table of records can have this name: one to 100 letters, digits, dots, underscores and hyphens.
+/// Returns true if the name is valid for a record table: 1 to 100 letters, digits, dots, underscores and
+/// hyphens, and not only dots.
 fn is_table(name: &str) -> bool {
     let fit = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     (1..=100).contains(&name.len()) && name.bytes().all(fit) && name.bytes().any(|b| b != b'.')
 }
 
-/// A key that may be deleted.
+/// A key that Plimsoll may delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnedKey<'a>(&'a str);
 
 impl<'a> OwnedKey<'a> {
-    /// The key.
+    /// Returns the key as text.
     pub fn as_str(self) -> &'a str {
         self.0
     }
 }
 
-/// Keys that may be deleted.
+/// Keys that Plimsoll may delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnedKeys<'a>(&'a [String]);
 
 impl<'a> OwnedKeys<'a> {
-    /// The keys.
+    /// Returns the keys as text.
     pub fn as_slice(self) -> &'a [String] {
         self.0
     }
 
-    /// The proof for each of them.
+    /// Returns an iterator over the individual keys, each with its proof.
     pub fn each(self) -> impl Iterator<Item = OwnedKey<'a>> {
         self.0.iter().map(|key| OwnedKey(key))
     }
 }
 
-/// Versions that may be deleted for good.
+/// Object versions that Plimsoll may permanently delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnedVersions<'a>(&'a [Version]);
 
 impl<'a> OwnedVersions<'a> {
-    /// The versions.
+    /// Returns the versions as a slice.
     pub fn as_slice(self) -> &'a [Version] {
         self.0
     }
 }
 
-/// The marker object of a bucket that `plimsoll bucket create` made.
+/// Proof that `plimsoll bucket create` created a bucket, obtained from the bucket's marker object.
 #[derive(Debug)]
 pub struct CreatedBucket(());
 
 impl CreatedBucket {
-    /// Key of the marker.
+    /// Key of the marker object.
     pub const MARKER: &str = "created-by-plimsoll/bucket";
 
-    /// Content of a new marker.
+    /// Returns the content of a new marker object.
     pub fn content(version: &str) -> String {
         format!("plimsoll {version} created this bucket at {}\n", wall_now())
     }
 
-    /// The proof that a marker's content gives; `None` if it is not one.
+    /// Returns the proof if `content` is the content of a marker object; otherwise `None`.
     pub fn proven_by(content: &[u8]) -> Option<CreatedBucket> {
         let text = std::str::from_utf8(content).ok()?;
         (text.starts_with("plimsoll ") && text.contains(" created this bucket at "))
@@ -172,7 +178,7 @@ mod tests {
     use super::*;
     use std::collections::HashSet;
 
-    /// An edited environment.json made `clean` delete what was not the run's.
+    /// Regression test: with an edited environment.json, `clean` deleted objects that the run had not written.
     #[test]
     fn only_the_prefix_of_a_run_is_a_recorded_key_space() {
         for own in [
@@ -217,7 +223,8 @@ mod tests {
         assert_eq!(space.own_all(&[ours]).map(|keys| keys.as_slice().len()), Some(1));
     }
 
-    /// Sixteen random bits let 100 hosts that started in one second collide with a probability of 7%.
+    /// With only 16 random bits, the IDs of 100 hosts that start in the same second would collide with a
+    /// probability of 7%.
     #[test]
     fn run_ids_of_one_second_differ() {
         let ids: HashSet<String> = (0..10_000).map(|_| RunId::fresh().0).collect();

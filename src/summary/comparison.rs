@@ -1,24 +1,24 @@
-//! Two series held against each other: the ratio of each figure with its interval, and what may be said of it.
+//! Comparison of two series: the ratio of each figure with its confidence interval, and a verdict.
 
 use super::confidence::{Confidence, LEVEL, Ratio, WIDEST, t_probability, t_quantile};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::series::{Clocked, Series};
 
-/// What may be said.
+/// Conclusion about the difference between two figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// The second is better.
+    /// The second figure is better.
     Faster,
-    /// The second is worse.
+    /// The second figure is worse.
     Slower,
-    /// The interval holds "no difference".
+    /// The interval includes no difference, or the probability is above its bound.
     NoDifference,
-    /// There is no interval.
+    /// There is no interval, because there is too little data.
     CannotTell,
 }
 
 impl Verdict {
-    /// For people.
+    /// Returns the text for reports.
     pub fn describe(self) -> &'static str {
         match self {
             Verdict::Faster => "faster",
@@ -29,32 +29,34 @@ impl Verdict {
     }
 }
 
-/// One figure of two series.
+/// Comparison of one metric between two series.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Compared {
-    /// Which figure.
+    /// Metric that is compared.
     pub metric: Metric,
-    /// The first one's.
+    /// Estimate for the first series.
     pub base: Estimate,
-    /// The second one's.
+    /// Estimate for the second series.
     pub other: Estimate,
-    /// The second over the first, with its interval: `(ratio, low, high)`. Where errors are compared, the difference of the shares.
+    /// Ratio of the second to the first estimate with its interval: `(ratio, low, high)`. For errors, the
+    /// difference of the shares. `None` without an interval.
     pub change: Option<(f64, f64, f64)>,
-    /// Probability of a change at least this large, were there none.
+    /// Probability (p-value) of a change at least this large if there were no true difference.
     pub probability: Option<f64>,
-    /// Seconds of measurement that an interval would need, where there is none.
+    /// Seconds of measurement that an interval would need; `None` if there is an interval.
     pub needs_s: Option<f64>,
-    /// Pairs of blocks whose correlation narrowed the interval.
+    /// Number of pairs of blocks whose correlation narrowed the interval; 0 if the series are not paired.
     pub pairs: usize,
 }
 
 impl Compared {
-    /// The ratio (or difference) that means no change.
+    /// Returns the ratio (or, for errors, the difference) that means no change.
     pub fn neutral(&self) -> f64 {
         if self.metric == Metric::Errors { 0.0 } else { 1.0 }
     }
 
-    /// The smallest relative change that this comparison could have shown: half the width of its interval.
+    /// Returns the smallest relative change (for errors, difference) that this comparison could have detected:
+    /// the larger half-width of its interval.
     pub fn smallest(&self) -> Option<f64> {
         let (change, low, high) = self.change?;
         if self.metric == Metric::Errors {
@@ -63,13 +65,13 @@ impl Compared {
         Some((high / change).max(change / low) - 1.0)
     }
 
-    /// What may be said when `probability` must be below `bound`.
+    /// Returns the verdict if a difference must have a probability of at most `bound`.
     pub fn verdict(&self, bound: f64) -> Verdict {
         let (Some((change, low, high)), Some(p)) = (self.change, self.probability) else {
             return Verdict::CannotTell;
         };
         let neutral = self.neutral();
-        // At the usual bound the interval itself decides, so that the two never disagree.
+        // At the 5% level the interval alone decides, so that interval and verdict never disagree.
         let outside = low > neutral || high < neutral;
         if !outside || p > bound.min(1.0 - LEVEL + 1e-3) {
             Verdict::NoDifference
@@ -81,8 +83,8 @@ impl Compared {
     }
 }
 
-/// Correlation of the residuals of two series block by block, where both have the same blocks; shrunk by what chance alone would
-/// show. With it, the number of pairs.
+/// Returns the correlation of two series' residuals by block, and the number of pairs of blocks. The correlation is
+/// reduced by the amount expected by chance. Returns zeros if the series have different blocks or fewer than eight.
 fn pairing(base: &Series, other: &Series, residuals: (&[f64], &[f64])) -> (f64, usize) {
     let sums = |series: &Series, residuals: &[f64]| {
         let mut out: Vec<((u32, u32), f64)> = Vec::new();
@@ -107,7 +109,7 @@ fn pairing(base: &Series, other: &Series, residuals: (&[f64], &[f64])) -> (f64, 
     if shrunk > 0.0 { (shrunk, a.len()) } else { (0.0, 0) }
 }
 
-/// What each second of a series has too much of a metric.
+/// Returns the excess of each second of a series over its expected value for a metric.
 fn residuals(estimator: &mut Estimator<'_>, metric: Metric) -> Vec<f64> {
     let series = estimator.series;
     match metric {
@@ -115,7 +117,7 @@ fn residuals(estimator: &mut Estimator<'_>, metric: Metric) -> Vec<f64> {
             let (latency, _) = estimator.latency(clocked);
             let Some(bucket) = latency.bucket(q) else { return Vec::new() };
             let (below, all) = latency.counts(bucket);
-            // Fewer below than there should be is more of the percentile.
+            // Fewer operations below the percentile than expected mean a higher percentile.
             Ratio { above: &below, below: &all }.residuals().iter().map(|e| -e).collect()
         }
         Metric::Rate | Metric::Throughput => {
@@ -131,10 +133,11 @@ fn residuals(estimator: &mut Estimator<'_>, metric: Metric) -> Vec<f64> {
     }
 }
 
-/// Compares one metric. `paired` says that both were measured in the same run, in turns.
+/// Compares one metric of two series. `paired` is true if both were measured in interleaved blocks of the same run.
 ///
-/// The interval is put together from those of both (Zou and Donner, "Construction of confidence limits about effect measures",
-/// Statistics in Medicine 27, 2008), ratios on a logarithmic scale; blocks that go up and down together narrow it.
+/// The interval is computed from those of both estimates (Zou and Donner, "Construction of confidence limits
+/// about effect measures", Statistics in Medicine 27, 2008), for ratios on a logarithmic scale. A positive
+/// correlation between paired blocks narrows it.
 pub fn compare(
     base: &mut Estimator<'_>,
     other: &mut Estimator<'_>,
@@ -190,7 +193,8 @@ pub fn compare(
     out
 }
 
-/// Metrics that are compared when nothing else is asked for. The rate of an open loop is what was offered, so it is left out.
+/// Returns the metrics that are compared by default. Excludes the rate of an open loop, because that is the
+/// offered rate.
 pub fn metrics(base: &Series, other: &Series) -> Vec<Metric> {
     let counts: Clocked = base.clocked();
     let mut out: Vec<Metric> = [0.5, 0.9, 0.99, 0.999].map(|q| Metric::Percentile(counts, q)).to_vec();
@@ -208,8 +212,8 @@ pub fn metrics(base: &Series, other: &Series) -> Vec<Metric> {
     out
 }
 
-/// Bounds that probabilities must be below, so that one of all is wrong in at most 5 of 100 runs (Holm, Scandinavian Journal of
-/// Statistics 6, 1979). `None` has no probability and is not counted.
+/// Returns a bound for each probability, such that the probability of any false difference is at most 5% (Holm,
+/// Scandinavian Journal of Statistics 6, 1979). A `None` is not counted.
 pub fn holm(probabilities: &[Option<f64>]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..probabilities.len()).filter(|i| probabilities[*i].is_some()).collect();
     order.sort_by(|a, b| {
@@ -220,7 +224,7 @@ pub fn holm(probabilities: &[Option<f64>]) -> Vec<f64> {
     for (place, index) in order.iter().enumerate() {
         let bound = (1.0 - LEVEL) / (order.len() - place) as f64;
         open &= probabilities[*index].is_some_and(|p| p <= bound);
-        // Once one is not shown, none of those behind it is.
+        // After the first difference that is not significant, no later one is significant.
         out[*index] = if open { bound } else { 0.0 };
     }
     out
@@ -233,7 +237,8 @@ mod tests {
     use crate::rng::Stream;
     use crate::summary::series::Second;
 
-    /// Seconds of 200 operations around `mean_us`, all of them moved together by `drift` of the block.
+    /// Returns a series with 200 operations per second around `mean_us` microseconds, scaled by the `drift` of
+    /// each block of 10 seconds.
     fn series(mean_us: f64, seed: u64, seconds: u64, drift: impl Fn(u64) -> f64) -> Series {
         let draws = Stream::new(seed, "series");
         let second = |s: u64| {
@@ -265,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tenth_more_is_slower_and_its_size_is_found() {
+    fn a_ten_percent_slowdown_is_detected_and_measured() {
         let (a, b) = (series(1000.0, 1, 60, |_| 1.0), series(1100.0, 2, 60, |_| 1.0));
         let compared = p50(&a, &b, false);
         let (ratio, low, high) = compared.change.unwrap();
@@ -276,26 +281,27 @@ mod tests {
     }
 
     #[test]
-    fn a_drift_that_both_share_is_taken_out() {
+    fn pairing_removes_a_common_drift() {
         let drift = |block: u64| 1.0 + 0.4 * ((block * 7 % 12) as f64 / 12.0);
         let (a, b) = (series(1000.0, 1, 240, drift), series(1040.0, 2, 240, drift));
-        let (paired, apart) = (p50(&a, &b, true), p50(&a, &b, false));
-        assert!(paired.pairs == 24 && apart.pairs == 0);
-        assert!(paired.smallest().unwrap() < 0.5 * apart.smallest().unwrap());
+        let (paired, unpaired) = (p50(&a, &b, true), p50(&a, &b, false));
+        assert!(paired.pairs == 24 && unpaired.pairs == 0);
+        assert!(paired.smallest().unwrap() < 0.5 * unpaired.smallest().unwrap());
     }
 
     #[test]
-    fn holm_stops_at_the_first_that_is_not_shown() {
+    fn holm_stops_at_the_first_difference_that_is_not_significant() {
         let bounds = holm(&[Some(0.02), Some(0.001), None, Some(0.04)]);
         assert!((bounds[1] - 0.05 / 3.0).abs() < 1e-9 && (bounds[0] - 0.025).abs() < 1e-9);
         assert!((bounds[3] - 0.05).abs() < 1e-9);
         let bounds = holm(&[Some(0.03), Some(0.04)]);
-        assert_eq!(bounds, [0.0, 0.0], "0.03 is above 0.05 / 2, so 0.04 is not looked at");
+        assert_eq!(bounds, [0.0, 0.0], "0.03 is above 0.05 / 2, so 0.04 is not tested");
     }
 
     #[test]
-    fn a_change_that_may_be_anything_within_a_factor_of_ten_cannot_be_told() {
-        // Ten seconds that alternate between 5 and 195 operations: each rate is known within a factor of six, their ratio is not.
+    fn a_change_known_only_within_a_factor_of_ten_has_no_verdict() {
+        // Ten seconds that alternate between 5 and 195 operations: each rate is known within a factor of six,
+        // but their ratio is not.
         let second = |s: u64| Second {
             second: s,
             time_s: 1.0,

@@ -1,4 +1,4 @@
-//! Whether the files of a run belong together: what `result.json` says must follow from the histograms in it and from the interval log.
+//! Consistency check of a run's files: the figures in `result.json` must match its histograms and the interval log.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,21 @@ use super::latency::percentiles;
 use super::merge::{by_phase, latencies};
 use super::result::{RunResult, Window};
 use super::series::Series;
+use crate::schedule::Role;
 
-/// What does not fit, for people. `None` when everything does, or cannot be held against anything: a run that was killed has
-/// written its log further than its result.
+/// Returns a description of the first inconsistency, `None` if there is none. The log of a partial run is not
+/// compared, because a killed run has written its log further than its result.
 pub fn problem(result: &RunResult, series: &[Series]) -> Option<String> {
-    contradiction(result).or_else(|| if result.run.partial { None } else { counted(result, series) })
+    contradiction(result).or_else(|| if result.run.partial { None } else { count_mismatch(result, series) })
 }
 
-/// What a result says against itself, without its log.
+/// Returns a description of the first contradiction within a result, without reading its log; `None` if there is none.
 pub fn contradiction(result: &RunResult) -> Option<String> {
-    result.windows.iter().find_map(shown)
+    result.windows.iter().find_map(percentile_mismatch)
 }
 
-/// Percentiles that are not those of the histogram beside them.
-fn shown(window: &Window) -> Option<String> {
+/// Describes the first percentile that does not match the histogram of its window.
+fn percentile_mismatch(window: &Window) -> Option<String> {
     let stored = latencies(window, "service", Some(&window.service_ms));
     let anew = percentiles(&stored);
     let differs = |name: &&str| {
@@ -27,9 +28,9 @@ fn shown(window: &Window) -> Option<String> {
         a.zip(b).is_some_and(|(a, b)| (a - b).abs() > 1e-3 * b.abs() + 1e-3) || a.is_some() != b.is_some()
     };
     let name = ["p50", "p99"].into_iter().find(|name| differs(name))?;
-    let value = |x: Option<f64>| x.map_or("nothing".into(), |x| format!("{x} ms"));
+    let value = |x: Option<f64>| x.map_or("missing".into(), |x| format!("{x} ms"));
     Some(format!(
-        "result.json contradicts itself: {} of {} {} is {} there, and {} by its histogram; it was changed after the run",
+        "result.json contradicts itself: {} of {} {} is {}, but {} in its histogram; the file was changed after the run",
         name,
         window.label(),
         window.operation,
@@ -38,22 +39,22 @@ fn shown(window: &Window) -> Option<String> {
     ))
 }
 
-/// Operations in the result that are not those in the log.
-fn counted(result: &RunResult, series: &[Series]) -> Option<String> {
+/// Describes the first number of operations that differs between the result and the log.
+fn count_mismatch(result: &RunResult, series: &[Series]) -> Option<String> {
     let mut logged: BTreeMap<_, u64> = BTreeMap::new();
     for s in series {
         let operations: u64 = s.seconds.iter().map(|s| s.operations).sum();
         *logged.entry((&s.store, &s.phase, s.step, &s.operation)).or_default() += operations;
     }
-    by_phase(&result.windows).iter().filter(|group| group[0].role == "measure").find_map(|group| {
+    by_phase(&result.windows).iter().filter(|group| group[0].role == Role::Measure).find_map(|group| {
         let first = group[0];
-        let told: u64 = group.iter().map(|w| w.operations).sum();
+        let stated: u64 = group.iter().map(|w| w.operations).sum();
         let found = logged.get(&(&first.store, &first.phase, first.step, &first.operation)).copied();
         let found = found.unwrap_or(0);
-        (told != found).then(|| {
+        (stated != found).then(|| {
             format!(
-                "result.json tells of {told} operations of {} {}, intervals.arrows of {found}: they are not of one run, or one \
-                 of them was cut short or changed",
+                "result.json has {stated} operations of {} {}, but intervals.arrows has {found}: the files are from \
+                 different runs, or one of them was truncated or changed",
                 first.label(),
                 first.operation
             )

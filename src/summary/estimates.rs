@@ -1,30 +1,32 @@
-//! The figures that are judged: what each is called, what it comes to, and between what it lies.
+//! Estimates of figures: the names of the metrics, their values and their confidence intervals.
 
 use super::confidence::{Confidence, Ratio, Share, memory, quantile, rate, share};
 use super::latency::{SHOWN, needed};
 use super::result::Judged;
 use super::series::{Clocked, Latency, Of, Series};
+use crate::schedule::Role;
 
-/// What a figure is of.
+/// A metric that can be estimated, compared and bounded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Metric {
-    /// A percentile (0 to 1) of a latency, in nanoseconds.
+    /// Percentile of a latency in nanoseconds, given as a quantile (0 to 1).
     Percentile(Clocked, f64),
-    /// Operations answered well, per second.
+    /// Successful operations per second.
     Rate,
-    /// Object bytes delivered, per second.
+    /// Object bytes delivered per second.
     Throughput,
-    /// Share of operations that failed or were not answered in time.
+    /// Share of operations that failed or were censored.
     Errors,
 }
 
 impl Metric {
-    /// Whether less of it is better.
+    /// Returns true if smaller values are better.
     pub fn less_is_better(self) -> bool {
         matches!(self, Metric::Percentile(..) | Metric::Errors)
     }
 
-    /// Name in files and on the command line: `p99`, `service.p99`, `rate`. The latency that counts in `series` goes without its name.
+    /// Returns the name used in files and on the command line: `p99`, `service.p99`, `rate`. The latency
+    /// `counts` is the default and is omitted from the name.
     pub fn name(self, counts: Clocked) -> String {
         match self {
             Metric::Percentile(clocked, q) if clocked == counts => percentile_name(q),
@@ -35,7 +37,7 @@ impl Metric {
         }
     }
 
-    /// The metric of that name. `None` for `p100` and beyond, and for what there is not.
+    /// Returns the metric with that name; `None` if it is unknown or the percentile is not between 0 and 100.
     pub fn from_name(name: &str, counts: Clocked) -> Option<Metric> {
         let (clocked, name) =
             match name.split_once('.').and_then(|(c, rest)| Some((Clocked::from_name(c)?, rest))) {
@@ -54,15 +56,15 @@ impl Metric {
     }
 }
 
-/// `p50`, `p99.9`.
+/// Returns the name of percentile `q` (0 to 1): `p50`, `p99.9`.
 fn percentile_name(q: f64) -> String {
     let known = SHOWN.iter().find(|(_, shown)| *shown == q).map(|(name, _)| (*name).to_string());
-    // Percent with what rounding leaves of it.
+    // Rounded to four decimals of a percent.
     known.unwrap_or_else(|| format!("p{}", (q * 1e6).round() / 1e4))
 }
 
 impl Metric {
-    /// The unit in files, and what a value is multiplied by to have it.
+    /// Returns the unit used in files, and the factor that converts an estimate to it.
     pub fn unit(self) -> (&'static str, f64) {
         match self {
             Metric::Percentile(..) => ("ms", 1e-6),
@@ -73,26 +75,27 @@ impl Metric {
     }
 }
 
-/// A figure and what is known of its truth. Latencies in nanoseconds, throughput in bytes per second, errors as a share.
+/// Value of a metric with its confidence interval. Latencies are in nanoseconds, throughput in bytes per
+/// second, errors a share (0 to 1).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
-    /// What it is.
+    /// Metric that is estimated.
     pub metric: Metric,
-    /// What it comes to; `None` where too few operations carry it or it lies among censored ones.
+    /// Measured value; `None` if there are too few operations or censored operations make it uncertain.
     pub value: Option<f64>,
-    /// Between what it lies.
+    /// Confidence interval of the value.
     pub confidence: Confidence,
 }
 
-/// A series made ready to be estimated, so that several metrics share the work.
+/// Estimator of the metrics of one series. It caches the latencies, which several metrics share.
 #[derive(Debug)]
 pub struct Estimator<'a> {
-    /// The series.
+    /// Series to estimate.
     pub series: &'a Series,
     answered: Vec<(Clocked, Latency<'a>, f64)>,
 }
 
-/// How long the median of a latency remembers, in seconds.
+/// Returns the autocorrelation time of a latency's median, in seconds.
 fn median_memory(latency: &Latency<'_>) -> f64 {
     let Some(bucket) = latency.bucket(0.5) else { return 1.0 };
     let (below, all) = latency.counts(bucket);
@@ -100,12 +103,12 @@ fn median_memory(latency: &Latency<'_>) -> f64 {
 }
 
 impl<'a> Estimator<'a> {
-    /// An estimator of one series.
+    /// Creates an estimator of one series.
     pub fn new(series: &'a Series) -> Estimator<'a> {
         Estimator { series, answered: Vec::new() }
     }
 
-    /// One latency of the answered operations, and how long its median remembers.
+    /// Returns one latency of the answered operations, and the autocorrelation time of its median in seconds.
     pub fn latency(&mut self, which: Clocked) -> (&Latency<'a>, f64) {
         let at = self.answered.iter().position(|(c, _, _)| *c == which).unwrap_or_else(|| {
             let latency = self.series.latency(which, Of::Answered);
@@ -149,19 +152,21 @@ impl<'a> Estimator<'a> {
         Estimate { metric, value, confidence: rate(&counted, &time_s) }
     }
 
-    /// Returns the share of operations answered well within a limit; failed and censored ones are misses.
+    /// Returns the share of operations that succeeded within `limit_us` microseconds. Failed and censored
+    /// operations are misses.
     pub fn within(&mut self, which: Clocked, limit_us: u64) -> Share {
         let all = self.series.latency(which, Of::All);
         share(&all, Some(limit_us), median_memory(&all))
     }
 
-    /// Returns the share of operations that failed or were not answered in time. Latencies have no part in it, so their memory has none.
+    /// Returns the share of operations that failed or were censored. Latencies do not contribute, so their
+    /// autocorrelation time is not used.
     pub fn errors(&self) -> Share {
         share(&self.series.latency(self.series.clocked(), Of::All), None, 1.0)
     }
 }
 
-/// The metrics that are told of a series without being asked.
+/// Returns the metrics that are reported for a series by default.
 pub fn metrics(series: &Series) -> Vec<Metric> {
     let counts = series.clocked();
     let mut out: Vec<Metric> = SHOWN.iter().map(|(_, q)| Metric::Percentile(counts, *q)).collect();
@@ -176,19 +181,19 @@ pub fn metrics(series: &Series) -> Vec<Metric> {
     out
 }
 
-/// Every figure of the measured phases, for `result.json`.
+/// Returns the figures of all measured phases, for `result.json`.
 pub fn judged(series: &[Series]) -> Vec<Judged> {
     let of_series = |series: &Series| {
         let mut estimator = Estimator::new(series);
         let estimates: Vec<Estimate> = metrics(series).into_iter().map(|m| estimator.estimate(m)).collect();
-        estimates.into_iter().map(|estimate| written(series, &estimate)).collect::<Vec<_>>()
+        estimates.into_iter().map(|estimate| entry(series, &estimate)).collect::<Vec<_>>()
     };
-    series.iter().filter(|s| s.role == "measure").flat_map(of_series).collect()
+    series.iter().filter(|s| s.role == Role::Measure).flat_map(of_series).collect()
 }
 
-fn written(series: &Series, estimate: &Estimate) -> Judged {
+fn entry(series: &Series, estimate: &Estimate) -> Judged {
     let (unit, scale) = estimate.metric.unit();
-    // What a histogram resolves and a double prints: nine digits.
+    // Nine digits keep the resolution of the histogram and avoid rounding noise of doubles.
     let round = |x: f64| format!("{:.8e}", x * scale).parse().unwrap_or(x * scale);
     let ends = estimate.confidence.ends().filter(|_| estimate.value.is_some());
     Judged {
@@ -211,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn metrics_have_the_names_that_people_write() {
+    fn names_of_metrics_round_trip() {
         for name in
             ["p50", "p99", "p99.9", "p97.5", "service.p99", "first_byte.p50", "rate", "throughput", "errors"]
         {

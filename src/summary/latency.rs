@@ -1,31 +1,32 @@
-//! Percentiles from merged histograms: shown only where enough samples carry them, `> X` where censoring hides them.
+//! Percentiles of merged histograms. A percentile is reported only if it has enough samples; if censoring makes
+//! it uncertain, only its lower bound is.
 
 use super::result::Percentiles;
 use crate::recorder::histogram::Latencies;
 
-/// The percentiles shown, with their names.
+/// Reported percentiles: name and quantile (0 to 1).
 pub const SHOWN: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
-/// Samples that a percentile needs: ten beyond it (law of measurement, 4).
+/// Returns the number of samples that percentile `q` needs, so that ten lie beyond it (docs/method.md, "Percentiles").
 pub fn needed(q: f64) -> u64 {
     (10.0 / (1.0 - q)).round() as u64
 }
 
+/// Converts nanoseconds to milliseconds, rounded to whole microseconds, the resolution of the histogram.
 fn ms(ns: u64) -> f64 {
-    // Whole microseconds: what the histogram resolves.
     ((ns + 500) / 1_000) as f64 / 1_000.0
 }
 
-/// Percentiles of fully observed latencies.
+/// Returns the percentiles of fully observed latencies.
 pub fn percentiles(latencies: &Latencies) -> Percentiles {
     with_censored(latencies, &Latencies::default())
 }
 
-/// Percentiles of latencies of which some (`censored`) are only known to exceed what was waited.
+/// Returns the percentiles of latencies of which some (`censored`) are known only to exceed the time waited.
 ///
-/// Each censored value may in truth be anything from its wait to infinity. A percentile is shown when both ends agree;
-/// else `above` has the lower bound, which it is known to exceed or equal.
+/// The true value of a censored latency lies between its wait and infinity. A percentile is reported if both
+/// ends give the same bucket; otherwise `above` has its lower bound, which it equals or exceeds.
 pub fn with_censored(observed: &Latencies, censored: &Latencies) -> Percentiles {
     let n = observed.len() + censored.len();
     let mut out = Percentiles { n, ..Percentiles::default() };
@@ -40,7 +41,7 @@ pub fn with_censored(observed: &Latencies, censored: &Latencies) -> Percentiles 
             continue;
         }
         let Some(low) = lowest.quantile_ns(q) else { continue };
-        // Censored ones at infinity: the rank counts from the observed ones alone.
+        // With the censored values at infinity, only the observed ones have a rank.
         let rank = (q * n as f64).ceil();
         let high = (rank - 0.5) / observed.len().max(1) as f64;
         let known = censored.is_empty()
@@ -95,8 +96,8 @@ mod tests {
     }
 
     #[test]
-    fn among_censored_ones_only_a_bound_is_told() {
-        // 900 answered in 1..900 ms; 100 given up at 300 ms, so every rank beyond 300 is uncertain.
+    fn a_percentile_among_censored_values_has_only_a_lower_bound() {
+        // 900 operations took 1..900 ms and 100 were abandoned at 300 ms, so every rank beyond 300 is uncertain.
         let shown = with_censored(&of((1..=900).map(|i| i * MS)), &of(std::iter::repeat_n(300 * MS, 100)));
         assert_eq!(shown.n, 1000);
         assert!((shown.above["p50"] - 400.0).abs() < 1.0, "{shown:?}");
@@ -105,15 +106,15 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_below_all_censored_ones_stand() {
+    fn percentiles_below_all_censored_values_are_exact() {
         let shown = with_censored(&of((1..=900).map(|i| i * MS)), &of(std::iter::repeat_n(2_000 * MS, 100)));
         assert!((shown.p50.unwrap() / 500.0 - 1.0).abs() < 0.001);
-        assert!((shown.p90.unwrap() / 900.0 - 1.0).abs() < 0.001, "the last observed one");
+        assert!((shown.p90.unwrap() / 900.0 - 1.0).abs() < 0.001, "the last observed value");
         assert!((shown.above["p99"] / 2_000.0 - 1.0).abs() < 0.001);
     }
 
     #[test]
-    fn nothing_measured_shows_nothing() {
+    fn without_samples_there_are_no_percentiles() {
         assert_eq!(percentiles(&Latencies::default()), Percentiles::default());
         let all_lost = with_censored(&Latencies::default(), &of(std::iter::repeat_n(MS, 100)));
         assert!(all_lost.p50.is_none() && all_lost.above.contains_key("p50"));

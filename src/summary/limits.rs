@@ -1,24 +1,27 @@
-//! Was it the client? (Law of measurement, 11.)
+//! Detects windows in which the client was the bottleneck (docs/method.md, "Limits of the client").
 
 use super::result::Percentiles;
 use crate::recorder::collector::Usage;
 
-/// Shares beyond which the client, not the store, is taken for the limit.
+/// Share of the available CPU time above which the client, not the store, is considered the bottleneck.
 const CPU_SHARE: f64 = 0.8;
+/// Share of a network link's speed above which the client is considered the bottleneck.
 const LINK_SHARE: f64 = 0.9;
+/// Start lag, as a share of the median service time, above which the client is considered the bottleneck.
 const LAG_SHARE_OF_SERVICE: f64 = 0.05;
+/// Start lag in milliseconds that must also be exceeded.
 const LAG_MS: f64 = 1.0;
 
-/// What the client had to work with.
+/// Resources available to the client.
 #[derive(Debug, Clone, Copy)]
 pub struct Means {
-    /// Cores it may use.
+    /// CPU cores that the process may use.
     pub usable_cores: f64,
-    /// Worker threads.
+    /// Number of worker threads.
     pub workers: usize,
 }
 
-/// Names what limited the client in a window of `window_s` seconds, or `None`.
+/// Returns the reasons why the client was the bottleneck in a window of `window_s` seconds, `None` if it was not.
 pub fn client_limited(
     usage: &Usage,
     window_s: f64,
@@ -37,7 +40,7 @@ pub fn client_limited(
         };
         reasons.push(format!("cpu: {:.0}% of {of}", share.min(1.0) * 100.0));
     }
-    // With too few samples for a p99 there is no telling.
+    // Without a p99, because of too few samples, the lag is not judged.
     let lag_p99 = lag.p99.unwrap_or(0.0);
     if lag_p99 > LAG_MS && lag_p99 > LAG_SHARE_OF_SERVICE * service.p50.unwrap_or(0.0) {
         reasons.push(format!("start lag: p99 {lag_p99:.1} ms"));
@@ -53,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_limit_is_named_and_none_is_silent() {
+    fn each_limit_of_the_client_is_named() {
         let means = Means { usable_cores: 2.0, workers: 2 };
         let lag = |p99| Percentiles { p99: Some(p99), ..Percentiles::default() };
         let service = Percentiles { p50: Some(10.0), ..Percentiles::default() };

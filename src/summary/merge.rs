@@ -1,5 +1,5 @@
-//! Several windows of one phase and operation as one: blocks and repeats one after another, or shards side by side. Histograms are
-//! added bucket by bucket; nothing is averaged but means, and those by their counts.
+//! Merges several windows of one phase and operation into one: consecutive blocks and repeats, or parallel shards.
+//! Histograms are added bucket by bucket. Percentiles are never averaged; means are weighted by their counts.
 
 use std::collections::BTreeMap;
 
@@ -10,18 +10,19 @@ use super::latency::{percentiles, with_censored};
 use super::result::{Percentiles, Window};
 use super::window::{falls_short, hit_ratio};
 use crate::recorder::histogram::Latencies;
-use crate::store::web::cache::CacheStatus;
+use crate::store::cache_status::CacheStatus;
 
-/// How the windows lie to each other.
+/// Arrangement of the merged windows in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum How {
-    /// One after another: blocks, repeats.
+    /// One after another: blocks and repeats.
     Consecutive,
     /// At the same time: shards.
     Parallel,
 }
 
-/// The latencies behind a window's histogram, with their extremes and mean exact where the window has them.
+/// Returns the latencies of a window's histogram. Minimum, maximum and mean are exact if `shown` has them for
+/// the same number of samples.
 pub fn latencies(window: &Window, histogram: &str, shown: Option<&Percentiles>) -> Latencies {
     let bytes =
         window.histograms.get(histogram).and_then(|text| STANDARD.decode(text).ok()).unwrap_or_default();
@@ -32,13 +33,13 @@ pub fn latencies(window: &Window, histogram: &str, shown: Option<&Percentiles>) 
     out
 }
 
-/// Mean of `value` weighted by the windows' lengths.
+/// Returns the mean of `value`, weighted by the windows' lengths.
 fn over_time(windows: &[&Window], value: impl Fn(&Window) -> f64) -> f64 {
     let total: f64 = windows.iter().map(|w| w.window_s).sum();
     if total > 0.0 { windows.iter().map(|w| value(w) * w.window_s).sum::<f64>() / total } else { 0.0 }
 }
 
-/// The figure that all windows come to: their mean over time, or their sum side by side.
+/// Returns the combined value of all windows: the mean over time of consecutive windows, or the sum of parallel ones.
 fn rate(windows: &[&Window], how: How, value: impl Fn(&Window) -> f64) -> f64 {
     match how {
         How::Consecutive => over_time(windows, value),
@@ -46,14 +47,15 @@ fn rate(windows: &[&Window], how: How, value: impl Fn(&Window) -> f64) -> f64 {
     }
 }
 
-/// Keeps a text that all windows share, and joins those that differ.
+/// Joins the texts of all windows; consecutive equal texts appear once.
 fn joined(windows: &[&Window], value: impl Fn(&Window) -> Option<&String>) -> Option<String> {
     let mut texts: Vec<&str> = windows.iter().filter_map(|w| value(w)).map(String::as_str).collect();
     texts.dedup();
     (!texts.is_empty()).then(|| texts.join("; "))
 }
 
-/// Returns what limited the client in any of `windows`; the first reason, and in how many of them.
+/// Returns the first reason why the client was the bottleneck in any of `windows`, with the number of windows
+/// that it limited if it did not limit all of them in the same way.
 pub fn client_limited(windows: &[&Window]) -> Option<String> {
     let limited: Vec<&String> = windows.iter().filter_map(|w| w.client_limited.as_ref()).collect();
     let first = *limited.first()?;
@@ -63,7 +65,7 @@ pub fn client_limited(windows: &[&Window]) -> Option<String> {
     Some(format!("{first}, in {} of {} windows", limited.len(), windows.len()))
 }
 
-/// One window for all of `windows`, which must be of one store, phase and operation; `None` when there are none.
+/// Merges `windows`, which must be of one store, phase and operation, into one. Returns `None` if there are none.
 pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
     let first = *windows.first()?;
     if windows.len() == 1 {
@@ -129,8 +131,8 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
         .into_iter()
         .map(|status| (status, all(&format!("cache_{status}"), |_| None)))
         .collect();
-    let told = cache.iter().filter(|(_, latencies)| !latencies.is_empty());
-    out.cache_ms = told.map(|(status, latencies)| (status.to_string(), percentiles(latencies))).collect();
+    let recorded = cache.iter().filter(|(_, latencies)| !latencies.is_empty());
+    out.cache_ms = recorded.map(|(status, latencies)| (status.to_string(), percentiles(latencies))).collect();
     out.hit_ratio = hit_ratio(&out.cache_ms);
     out.service_ms = percentiles(&service);
     out.response_ms = first.response_ms.is_some().then(|| with_censored(&response, &censored));
@@ -144,8 +146,8 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
     Some(out)
 }
 
-/// Windows by what they are of: store, phase, step, key group and operation, in order of first appearance; each with its blocks
-/// and repeats.
+/// Groups windows by store, phase, step, key group and operation, in order of first appearance. A group
+/// contains all blocks and repeats.
 pub fn by_phase(windows: &[Window]) -> Vec<Vec<&Window>> {
     let mut out: Vec<Vec<&Window>> = Vec::new();
     let same = |a: &Window, b: &Window| {
@@ -161,7 +163,7 @@ pub fn by_phase(windows: &[Window]) -> Vec<Vec<&Window>> {
     out
 }
 
-/// The windows that a person reads: blocks and repeats as one.
+/// Returns the windows for display, with blocks and repeats merged.
 pub fn overall(windows: &[Window]) -> Vec<Window> {
     by_phase(windows).iter().filter_map(|group| merge(group, How::Consecutive)).collect()
 }
@@ -204,16 +206,19 @@ mod tests {
             assert_eq!((merged.service_ms.min, merged.service_ms.max), (exact.min, exact.max));
             assert!((merged.service_ms.mean.unwrap() - exact.mean.unwrap()).abs() < 1e-6);
         }
-        let (after, beside) =
+        let (consecutive, parallel) =
             (merge(&[&wa, &wb], How::Consecutive).unwrap(), merge(&[&wa, &wb], How::Parallel).unwrap());
-        assert_eq!((after.window_s, beside.window_s), (30.0, 20.0));
-        assert!((after.achieved_per_s - 11_000.0 / 30.0).abs() < 1e-9);
-        assert!((beside.achieved_per_s - 700.0).abs() < 1e-9);
-        assert_eq!((after.in_flight_mean, beside.in_flight_mean, beside.concurrency), (4.0, 8.0, 8));
+        assert_eq!((consecutive.window_s, parallel.window_s), (30.0, 20.0));
+        assert!((consecutive.achieved_per_s - 11_000.0 / 30.0).abs() < 1e-9);
+        assert!((parallel.achieved_per_s - 700.0).abs() < 1e-9);
+        assert_eq!(
+            (consecutive.in_flight_mean, parallel.in_flight_mean, parallel.concurrency),
+            (4.0, 8.0, 8)
+        );
     }
 
     #[test]
-    fn one_window_stays_as_it_is() {
+    fn a_single_window_is_returned_unchanged() {
         let (window, _) = window(&[1, 2, 3], 1.0);
         assert_eq!(merge(&[&window], How::Parallel), Some(window));
         assert_eq!(merge(&[], How::Parallel), None);
@@ -234,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limited_client_in_some_windows_marks_them_all() {
+    fn a_client_limit_in_some_windows_marks_the_merged_window() {
         let window =
             |why: Option<&str>| Window { client_limited: why.map(str::to_string), ..Window::default() };
         let (limited, free) = (window(Some("cpu: 90%")), window(None));

@@ -1,8 +1,8 @@
-//! From sums to figures: pure functions from what the recorder counted to what `result.json` says.
+//! Pure functions that compute the figures of `result.json` from the recorder's counts.
 //!
-//! [`window`] makes one window's figures, [`latency`] its percentiles, [`limits`] decides whether the client was the limit; [`merge`]
-//! makes one window of several, [`ramp`] finds plateau and knee.
-//! Nothing here touches a clock, a file or a store.
+//! [`window`] computes the figures of one window, [`latency`] its percentiles, and [`limits`] decides whether
+//! the client was the bottleneck. [`merge`] merges several windows into one. [`ramp`] finds plateau and knee.
+//! Nothing here reads a clock, a file or a store.
 
 pub mod comparison;
 pub mod confidence;

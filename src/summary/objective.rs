@@ -1,5 +1,5 @@
-//! Bounds that a run is held against: `get.p99 < 10ms`, `errors < 0.1%`, `throughput > 5 Gbit/s`; and bounds on a change:
-//! `get.p99 > +5%`.
+//! Objectives for a run (`get.p99 < 10ms`, `errors < 0.1%`, `throughput > 5 Gbit/s`) and bounds on a change
+//! between two runs (`get.p99 > +5%`).
 
 use super::confidence::{Confidence, LEAST_INDEPENDENT, Share, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
@@ -9,55 +9,55 @@ use super::result::Window;
 use super::series::{Clocked, Series};
 use crate::units::{parse_duration, parse_rate, parse_throughput};
 
-/// Why a bound was not understood.
+/// Parse error of an objective or a bound.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{text}': {reason}; write it as [phase.]operation.metric < value, such as get.p99 < 10ms")]
 pub struct ObjectiveError {
-    /// As written.
+    /// Text as the user wrote it.
     pub text: String,
-    /// What is wrong.
+    /// Reason why the text is invalid.
     pub reason: String,
 }
 
-/// What a bound is about: `ramp.get.p99`, `get.service.p99`, `throughput`.
+/// Figure that a bound applies to: `ramp.get.p99`, `get.service.p99`, `throughput`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Target {
-    /// Phase, where one is named.
+    /// Name of the phase. `None` matches every phase.
     pub phase: Option<String>,
-    /// Operation, where one is named; else all of a phase together.
+    /// Kind of operation. `None` means all operations of a phase together.
     pub operation: Option<String>,
-    /// The metric's name.
+    /// Name of the metric, such as `p99` or `throughput`.
     pub metric: String,
 }
 
-/// A bound on a figure.
+/// An upper or lower bound on a figure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Objective {
-    /// As written.
+    /// Text as the user wrote it.
     pub text: String,
-    /// What it is about.
+    /// Figure that the bound applies to.
     pub target: Target,
-    /// Whether the figure must be below the bound.
+    /// True if the figure must be below the bound, false if it must be above.
     pub below: bool,
-    /// The bound, in the metric's unit: nanoseconds, per second, bytes per second, share.
+    /// The bound in the metric's unit: nanoseconds, operations per second, bytes per second, or a share (0 to 1).
     pub bound: f64,
 }
 
-/// How an objective came out.
+/// Result of judging an objective.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ObjectiveResult {
-    /// Held, and the whole interval with it.
+    /// The whole interval meets the objective.
     Pass,
-    /// Missed, and the whole interval with it.
+    /// The whole interval misses the objective.
     Fail,
-    /// The interval contains the bound, or nothing is certain.
+    /// The interval contains the bound, or there is too little data.
     #[serde(rename = "cannot tell")]
     CannotTell,
 }
 
 impl ObjectiveResult {
-    /// Name in JSON.
+    /// Returns the name used in JSON.
     pub fn name(self) -> &'static str {
         match self {
             ObjectiveResult::Pass => "pass",
@@ -66,7 +66,7 @@ impl ObjectiveResult {
         }
     }
 
-    /// For people.
+    /// Returns the name used in tables; a failure is in capitals.
     pub fn describe(self) -> &'static str {
         match self {
             ObjectiveResult::Pass => "pass",
@@ -76,23 +76,24 @@ impl ObjectiveResult {
     }
 }
 
-/// What was found of an objective in one series.
+/// Result of judging one series by an objective.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
-    /// How it came out.
+    /// Result of the judgement.
     pub outcome: ObjectiveResult,
-    /// What was measured, for people.
+    /// Description of the measured value, for people.
     pub detail: String,
-    /// Seconds of measurement that might decide it.
+    /// Estimated seconds of measurement needed for an interval. `None` if there is one, or if the result is
+    /// decided without one.
     pub needs_s: Option<f64>,
-    /// True if the value that was measured holds it, however sure that is; `None` if there is no value.
+    /// True if the measured value meets the objective, regardless of its interval. `None` if there is no value.
     pub as_measured: Option<bool>,
-    /// What limited the client: the figure is then a bound on the store's.
+    /// Reason why the client was the bottleneck; the figure is then only a bound on the store's. `None` if it was not.
     pub client_limited: Option<String>,
 }
 
 impl Finding {
-    /// What was measured, with the mark of a limited client.
+    /// Returns the description, with a remark if the client was the bottleneck.
     pub fn text(&self) -> String {
         match &self.client_limited {
             Some(why) => format!("{}; limited by the client, not by the store ({why})", self.detail),
@@ -102,22 +103,21 @@ impl Finding {
 }
 
 impl Target {
-    /// Reads a name; the operations known are those of any store.
+    /// Parses a target. Accepts any name of an operation, because stores differ in the operations that they have.
     ///
     /// # Errors
-    /// What is wrong, for people.
+    /// Returns a message if the text has no known metric, an invalid name or too many parts.
     pub fn parse(text: &str) -> Result<Target, String> {
         let known = |metric: &str| Metric::from_name(metric, Clocked::Service).is_some();
         let parts: Vec<&str> = text.split('.').map(str::trim).collect();
-        // The metric is the longest end that is one: p99.9, service.p99.
+        // The metric is the longest suffix that is a known name: p99.9, service.p99.
         let begin = (0..parts.len()).find(|i| known(&parts[*i..].join("."))).ok_or_else(|| {
-            format!("'{text}' has no metric; there are p50, p99, p99.9 and the like, service.p99, first_byte.p99, rate, throughput, errors")
+            format!("'{text}' has no metric; known metrics: p50, p99, p99.9 and so on, service.p99, first_byte.p99, rate, throughput, errors")
         })?;
         let metric = parts[begin..].join(".");
         let name = |part: &str| {
-            let odd = part.is_empty() || part.contains(char::is_whitespace);
-            if odd {
-                Err(format!("'{part}' is no name of a phase or an operation"))
+            if part.is_empty() || part.contains(char::is_whitespace) {
+                Err(format!("'{part}' is not the name of a phase or an operation"))
             } else {
                 Ok(part.to_string())
             }
@@ -132,14 +132,15 @@ impl Target {
         }
     }
 
-    /// Whether it is about this series.
+    /// Returns true if the target names this series.
     pub fn matches(&self, series: &Series) -> bool {
         self.phase.as_ref().is_none_or(|p| *p == series.phase)
             && self.operation.as_ref().is_none_or(|o| *o == series.operation)
     }
 }
 
-/// Splits at the comparison: target, whether below, value.
+/// Splits a bound at its comparison sign. Returns the target, true for `<`, and the text of the value; an error
+/// if one is missing or the target is invalid.
 pub fn split(text: &str) -> Result<(Target, bool, String), ObjectiveError> {
     let fail = |reason: String| ObjectiveError { text: text.into(), reason };
     let at = text.find(['<', '>']).ok_or_else(|| fail("it has neither < nor >".into()))?;
@@ -157,10 +158,10 @@ fn percent(text: &str) -> Option<f64> {
 }
 
 impl Objective {
-    /// Reads an objective.
+    /// Parses an objective.
     ///
     /// # Errors
-    /// [`ObjectiveError`], with what is wrong.
+    /// [`ObjectiveError`] if the target or the value is invalid, or the comparison has the wrong direction.
     pub fn parse(text: &str) -> Result<Objective, ObjectiveError> {
         let fail = |reason: String| ObjectiveError { text: text.into(), reason };
         let (target, below, value) = split(text)?;
@@ -171,7 +172,7 @@ impl Objective {
             }
             Some(Metric::Errors) => {
                 let share = percent(&value).filter(|s| (0.0..=1.0).contains(s));
-                (share.ok_or_else(|| fail(format!("'{value}' is no share between 0% and 100%")))?, true)
+                (share.ok_or_else(|| fail(format!("'{value}' is not a share between 0% and 100%")))?, true)
             }
             Some(Metric::Rate) => (parse_rate(&value).map_err(|e| fail(e.to_string()))?, false),
             Some(Metric::Throughput) => (parse_throughput(&value).map_err(|e| fail(e.to_string()))?, false),
@@ -185,24 +186,25 @@ impl Objective {
         Ok(Objective { text: text.trim().into(), target, below, bound })
     }
 
-    /// Judges a series by it.
+    /// Judges a series by this objective.
     pub fn judge(&self, series: &Series) -> Finding {
         let Some(metric) = Metric::from_name(&self.target.metric, series.clocked()) else {
-            return nothing("no such metric");
+            return undecided("unknown metric");
         };
         let operations: u64 = series.seconds.iter().map(|s| s.operations).sum();
         if operations == 0 {
-            return nothing("nothing was measured");
+            return undecided("nothing was measured");
         }
         let mut estimator = Estimator::new(series);
         let percent = |x: f64| format!("{:.3}%", 100.0 * x);
         let found = match metric {
-            // A percentile is within its bound when that share of all operations is; failed and censored ones are misses.
+            // A percentile meets its bound if that share of all operations does. Failed and censored operations
+            // are misses.
             Metric::Percentile(clocked, q) => {
                 let share = estimator.within(clocked, (self.bound / 1e3) as u64);
-                let shown =
-                    format!("{} of operations within it, {} needed", percent(share.value), percent(q));
-                decide(Measured::of(share), |x| x >= q, &shown, percent)
+                let measured =
+                    format!("{} of operations within the limit, {} needed", percent(share.value), percent(q));
+                decide(Measured::of(share), |x| x >= q, &measured, percent)
             }
             Metric::Errors => {
                 let share = estimator.errors();
@@ -210,12 +212,12 @@ impl Objective {
             }
             Metric::Rate | Metric::Throughput => {
                 let Estimate { value, confidence, .. } = estimator.estimate(metric);
-                let Some(value) = value else { return nothing("nothing was measured") };
+                let Some(value) = value else { return undecided("nothing was measured") };
                 let show = |x: f64| match metric {
                     Metric::Throughput => crate::units::format_throughput(x),
                     _ => format!("{}/s", crate::units::format_per_s(x)),
                 };
-                // No interval is wider than this, so a bound beyond it is decided without one.
+                // No interval is wider than this, so a bound outside it is decided without an interval.
                 let widest = (value / WIDEST, value * WIDEST);
                 let bounds = confidence.ends().or((operations as f64 >= LEAST_INDEPENDENT).then_some(widest));
                 decide(Measured { value, confidence, bounds }, |x| x > self.bound, &show(value), show)
@@ -223,11 +225,9 @@ impl Objective {
         };
         Finding { client_limited: series.client_limited.clone(), ..found }
     }
-}
 
-impl Objective {
-    /// Whether one window holds it, by what was counted alone; else what it came to, for people. Failed and censored operations are
-    /// misses.
+    /// Describes the measured value if one window misses the objective; `None` if the window meets it. Uses the
+    /// counts alone, without an interval. Failed and censored operations are misses.
     pub fn broken_by(&self, window: &Window) -> Option<String> {
         let counts = if window.loop_ == "open" { Clocked::Response } else { Clocked::Service };
         let all = window.operations as f64;
@@ -238,11 +238,12 @@ impl Objective {
                 let limit_us = (self.bound / 1e3) as u64;
                 let Some(recorded) = latencies.histogram() else {
                     let missed = all > 0.0 || window.censored > 0;
-                    return missed.then(|| format!("no operation within {}", self.text));
+                    return missed.then(|| format!("no operation within the limit of {}", self.text));
                 };
                 let within = recorded.iter_recorded().take_while(|v| v.value_iterated_to() <= limit_us);
                 let share = within.map(|v| v.count_at_value()).sum::<u64>() as f64 / all;
-                (share < q).then(|| format!("{} of operations within {}", percent_text(share), self.text))
+                let percent = percent_text(share);
+                (share < q).then(|| format!("{percent} of operations within the limit of {}", self.text))
             }
             Metric::Errors => {
                 let share = (failed + window.censored) as f64 / all;
@@ -256,7 +257,8 @@ impl Objective {
         }
     }
 
-    /// Operations that a window needs for it to mean anything: of a percentile three times what its mere showing needs.
+    /// Returns the number of operations that a window needs to be conclusive. For a percentile, this is three
+    /// times the number needed to report it.
     pub fn operations_needed(&self) -> u64 {
         match Metric::from_name(&self.target.metric, Clocked::Response) {
             Some(Metric::Percentile(_, q)) => 3 * needed(q),
@@ -270,7 +272,7 @@ fn percent_text(share: f64) -> String {
     format!("{:.2}%", 100.0 * share)
 }
 
-fn nothing(why: &str) -> Finding {
+fn undecided(why: &str) -> Finding {
     Finding {
         outcome: ObjectiveResult::CannotTell,
         detail: why.into(),
@@ -280,7 +282,7 @@ fn nothing(why: &str) -> Finding {
     }
 }
 
-/// A value, its interval as shown, and the bounds that decide; see [`Share`].
+/// A value, its interval for display, and the bounds that decide; see [`Share`].
 struct Measured {
     value: f64,
     confidence: Confidence,
@@ -293,11 +295,11 @@ impl Measured {
     }
 }
 
-/// Decides by the bounds: pass when both hold, fail when neither does.
+/// Decides by the bounds: a pass if both meet the objective, a fail if neither does.
 fn decide(
     measured: Measured,
     holds: impl Fn(f64) -> bool,
-    shown: &str,
+    text: &str,
     show: impl Fn(f64) -> String,
 ) -> Finding {
     let Measured { value, confidence, bounds } = measured;
@@ -307,13 +309,12 @@ fn decide(
         _ => ObjectiveResult::CannotTell,
     };
     let (detail, needs_s) = match confidence {
-        Confidence::Between { low, high, .. } => (format!("{shown} [{}..{}]", show(low), show(high)), None),
+        Confidence::Between { low, high, .. } => (format!("{text} [{}..{}]", show(low), show(high)), None),
         Confidence::Needs { seconds } if outcome == ObjectiveResult::CannotTell => {
-            let few = "too few independent seconds";
-            (format!("{shown}; {few}, about {seconds:.0} s would be needed"), Some(seconds))
+            (format!("{text}; too few independent seconds, about {seconds:.0} s needed"), Some(seconds))
         }
         Confidence::Needs { .. } => {
-            (format!("{shown}; decided without an interval: the bound is far off"), None)
+            (format!("{text}; decided without an interval because the bound is far off"), None)
         }
     };
     Finding { outcome, detail, needs_s, as_measured: Some(holds(value)), client_limited: None }
@@ -322,26 +323,26 @@ fn decide(
 /// A bound on a change: `get.p99 > +5%`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ChangeBound {
-    /// As written.
+    /// Text as the user wrote it.
     pub text: String,
-    /// What it is about.
+    /// Figure that the bound applies to.
     pub target: Target,
-    /// Whether it is met when the change is below.
+    /// True if a change below the bound fails, false if a change above it does.
     pub below: bool,
-    /// The ratio at which it is met; for errors, the difference of the shares.
+    /// The bound as a ratio of the two figures; for errors, as the difference of the shares.
     pub bound: f64,
 }
 
 impl ChangeBound {
-    /// Reads a bound on a change.
+    /// Parses a bound on a change.
     ///
     /// # Errors
-    /// [`ObjectiveError`], with what is wrong.
+    /// [`ObjectiveError`] if the target is invalid or the value is not a percentage.
     pub fn parse(text: &str) -> Result<ChangeBound, ObjectiveError> {
         let fail = |reason: String| ObjectiveError { text: text.into(), reason };
         let (target, below, value) = split(text)?;
         let share = percent(&value)
-            .ok_or_else(|| fail(format!("'{value}' is no change; write it as +5% or -10%")))?;
+            .ok_or_else(|| fail(format!("'{value}' is not a change; write it as +5% or -10%")))?;
         let difference = target.metric == "errors";
         Ok(ChangeBound {
             text: text.trim().into(),
@@ -351,7 +352,8 @@ impl ChangeBound {
         })
     }
 
-    /// Whether a change meets it: surely (the interval excludes the bound), surely not, or nobody can tell.
+    /// Judges a change, given as `(ratio, low, high)`: fails if the whole interval is beyond the bound, passes
+    /// if none of it is.
     pub fn met(&self, change: Option<(f64, f64, f64)>) -> ObjectiveResult {
         let Some((_, low, high)) = change else { return ObjectiveResult::CannotTell };
         let beyond = |x: f64| if self.below { x < self.bound } else { x > self.bound };
@@ -369,17 +371,17 @@ mod tests {
     use crate::recorder::sparse::bucket_of;
     use crate::summary::series::Second;
 
-    /// A search for the knee held at every rate of a store that had stopped.
+    /// Regression test: a search for the knee accepted every rate of a store that had stopped answering.
     #[test]
     fn a_store_that_answered_nothing_breaks_its_objective() {
         let objective = Objective::parse("get.p99 < 10ms").unwrap();
         let silent = Window { loop_: "open".into(), censored: 500, ..Window::default() };
         assert!(objective.broken_by(&silent).is_some());
-        assert!(objective.broken_by(&Window::default()).is_none(), "nothing was asked of it");
+        assert!(objective.broken_by(&Window::default()).is_none(), "no operation was due");
     }
 
     #[test]
-    fn bounds_are_read_as_people_write_them() {
+    fn objectives_parse_in_all_their_forms() {
         let parsed = |text: &str| Objective::parse(text).unwrap();
         let slo = parsed("get.p99 < 10ms");
         assert_eq!(
@@ -395,8 +397,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_bound_says_why() {
-        for (text, says) in [
+    fn invalid_bounds_are_refused_with_a_reason() {
+        for (text, reason) in [
             ("get.p99 10ms", "neither < nor >"),
             ("get.p99 <", "no value"),
             ("get.p99 < 10", "unit"),
@@ -404,12 +406,12 @@ mod tests {
             ("throughput < 5 Gbit/s", "better when large"),
             ("get.p999x < 1ms", "no metric"),
             ("a.b.get.p99 < 1ms", "too many parts"),
-            ("errors < 0.1", "no share"),
-            ("errors < 150%", "no share"),
+            ("errors < 0.1", "not a share"),
+            ("errors < 150%", "not a share"),
             ("throughput > 5", "throughput"),
         ] {
             let message = Objective::parse(text).unwrap_err().to_string();
-            assert!(message.contains(says), "{text}: {message}");
+            assert!(message.contains(reason), "{text}: {message}");
         }
         assert!(ChangeBound::parse("get.p99 > 5").unwrap_err().to_string().contains("+5%"));
     }
@@ -423,7 +425,8 @@ mod tests {
         assert_eq!(bound.met(None), ObjectiveResult::CannotTell);
     }
 
-    /// A series of `seconds`, each with these operations that failed and answered ones at 1 ms.
+    /// Returns a series with one second per element of `failed`. Each second has `per_s` operations, of which
+    /// that many failed and the others took 1 ms.
     fn series(failed: &[u64], per_s: u64) -> Series {
         let second = |(number, failed): (usize, &u64)| Second {
             second: number as u64,
@@ -447,7 +450,7 @@ mod tests {
 
     #[test]
     fn a_store_that_fails_three_quarters_of_its_operations_fails_an_objective_on_errors() {
-        // It broke after a quarter of the run: the seconds are anything but independent.
+        // The store broke after a quarter of the run, so the seconds are far from independent.
         let broken: Vec<u64> = (0..60).map(|s| if s < 15 { 10 } else { 1000 }).collect();
         for bound in ["errors < 1%", "get.errors < 5%", "get.p99 < 10s", "get.p90 < 10s"] {
             assert_eq!(outcome(bound, &broken, 1000), ObjectiveResult::Fail, "{bound}");
@@ -467,13 +470,13 @@ mod tests {
     }
 
     #[test]
-    fn degenerate_runs_are_decided_by_what_is_certain() {
+    fn degenerate_runs_are_decided_if_the_result_is_certain() {
         assert_eq!(outcome("errors < 1%", &[5000], 5000), ObjectiveResult::Fail, "one second, all failed");
         assert_eq!(outcome("errors < 50%", &[5000; 60], 5000), ObjectiveResult::Fail, "no variance at all");
         assert_eq!(outcome("rate > 10/s", &[50; 60], 50), ObjectiveResult::Fail, "nothing was answered");
         assert_eq!(outcome("errors < 1%", &[0; 60], 50_000), ObjectiveResult::Pass);
         assert_eq!(outcome("get.p99 < 10ms", &[0; 60], 50_000), ObjectiveResult::Pass);
-        // A few good seconds promise nothing.
+        // A few good seconds prove nothing.
         for bound in ["errors < 1%", "get.p99 < 10ms"] {
             assert_eq!(outcome(bound, &[0; 5], 1000), ObjectiveResult::CannotTell, "{bound}");
         }
@@ -483,17 +486,13 @@ mod tests {
     fn three_operations_decide_nothing() {
         for bound in ["errors < 1%", "get.p99 < 100us", "get.p50 < 1s", "rate > 1000/s"] {
             for failed in [0, 3] {
-                assert_eq!(
-                    outcome(bound, &[failed], 3),
-                    ObjectiveResult::CannotTell,
-                    "{bound}, {failed} failed"
-                );
+                assert_eq!(outcome(bound, &[failed], 3), ObjectiveResult::CannotTell, "{bound}, {failed}");
             }
         }
     }
 
     #[test]
-    fn the_mark_of_a_limited_client_is_in_the_finding() {
+    fn the_finding_reports_a_limited_client() {
         let limited = Series { client_limited: Some("cpu: 97%".into()), ..series(&[0; 60], 1000) };
         let found = Objective::parse("get.p99 < 10ms").unwrap().judge(&limited);
         assert!(found.text().contains("limited by the client, not by the store (cpu: 97%)"), "{found:?}");

@@ -1,24 +1,25 @@
-//! Where a ramp leads: the plateau, and the knee before it.
+//! Plateau and knee of a ramp.
 
 use super::result::{RampFigures, Window};
+use crate::schedule::Role;
 use crate::schedule::ramp::{Plateau, plateau as rule};
 
 /// Steps whose throughput reaches this share of the best one make up the plateau.
 const PLATEAU_SHARE: f64 = 0.95;
 
-/// What a step carried: bytes per second, or operations per second where no content moves.
-fn carried(window: &Window) -> f64 {
+/// Returns the throughput of a step: bytes per second, or operations per second if the operation transfers no content.
+fn throughput(window: &Window) -> f64 {
     if window.throughput_bytes_per_s > 0.0 { window.throughput_bytes_per_s } else { window.achieved_per_s }
 }
 
-/// The figures of all ramps among `windows`: one per store, phase, repeat and operation. `ended` says of a ramp's first window why there
-/// are no more steps.
+/// Returns the figures of all ramps among `windows`, one entry per store, phase, repeat and operation. `ended`
+/// returns the reason why a ramp ended, given the window of its first step.
 pub fn of_windows(windows: &[Window], ended: impl Fn(&Window) -> String) -> Vec<RampFigures> {
     let same = |a: &Window, b: &Window| {
         (&a.store, &a.phase, a.repeat, &a.operation) == (&b.store, &b.phase, b.repeat, &b.operation)
     };
     let mut ramps: Vec<Vec<&Window>> = Vec::new();
-    for window in windows.iter().filter(|w| w.step.is_some() && w.role == "measure") {
+    for window in windows.iter().filter(|w| w.step.is_some() && w.role == Role::Measure) {
         match ramps.iter_mut().find(|steps| same(steps[0], window)) {
             Some(steps) => steps.push(window),
             None => ramps.push(vec![window]),
@@ -27,29 +28,31 @@ pub fn of_windows(windows: &[Window], ended: impl Fn(&Window) -> String) -> Vec<
     ramps.iter().filter_map(|steps| figures(steps, &ended(steps[0]))).collect()
 }
 
-/// The figures of a ramp from its steps' windows (one operation), `ended` saying why there are no more.
+/// Returns the figures of one ramp and operation from the windows of its steps. `ended` is the reason why the
+/// ramp ended.
 ///
-/// The plateau is the mean of what the steps within 5% of the best one carried. The knee is the number of operations in flight at
-/// which the store, were it as quick per operation as it is at its quickest, would reach the plateau: `N* = X_max * min(N / X)`, the
-/// crossing of the two asymptotes of a closed system (Denning and Buzen, "The operational analysis of queueing network models", ACM
-/// Computing Surveys 10(3), 1978). N is the time-mean in flight.
+/// The plateau is the mean throughput X_max of the steps within 5% of the best one. The knee is the number of
+/// operations in flight at which the store would reach the plateau if every operation were as fast as in the
+/// fastest step: `N* = X_max * min(N / X)`, the intersection of the two asymptotes of a closed system (Denning
+/// and Buzen, "The operational analysis of queueing network models", ACM Computing Surveys 10(3), 1978). N is
+/// the mean number of operations in flight over time.
 fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
     let first = steps.first()?;
-    let best = steps.iter().map(|w| carried(w)).fold(0.0, f64::max);
+    let best = steps.iter().map(|w| throughput(w)).fold(0.0, f64::max);
     if best <= 0.0 {
         return None;
     }
-    let flat: Vec<f64> = steps.iter().map(|w| carried(w)).filter(|x| *x >= PLATEAU_SHARE * best).collect();
+    let flat: Vec<f64> = steps.iter().map(|w| throughput(w)).filter(|x| *x >= PLATEAU_SHARE * best).collect();
     let plateau = flat.iter().sum::<f64>() / flat.len() as f64;
     let quickest = steps
         .iter()
-        .filter(|w| w.in_flight_mean > 0.0 && carried(w) > 0.0)
-        .map(|w| w.in_flight_mean / carried(w))
+        .filter(|w| w.in_flight_mean > 0.0 && throughput(w) > 0.0)
+        .map(|w| w.in_flight_mean / throughput(w))
         .fold(f64::INFINITY, f64::min);
-    let all: Vec<f64> = steps.iter().map(|w| carried(w)).collect();
+    let all: Vec<f64> = steps.iter().map(|w| throughput(w)).collect();
     let reached =
         ended == Plateau::Link.describe() || (1..=all.len()).any(|n| rule(&all[..n], None).is_some());
-    // Where the first step is on the plateau already, the quickest step is not known.
+    // If the first step is already on the plateau, no step shows the store below saturation, so the knee is unknown.
     let known = reached && quickest.is_finite() && all[0] < PLATEAU_SHARE * best;
     Some(RampFigures {
         store: first.store.clone(),
@@ -61,7 +64,7 @@ fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
         plateau_bytes_per_s: (first.throughput_bytes_per_s > 0.0).then_some(plateau),
         plateau_per_s: steps
             .iter()
-            .filter(|w| carried(w) >= PLATEAU_SHARE * best)
+            .filter(|w| throughput(w) >= PLATEAU_SHARE * best)
             .map(|w| w.achieved_per_s)
             .sum::<f64>()
             / flat.len() as f64,
@@ -74,7 +77,8 @@ fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
 mod tests {
     use super::*;
 
-    /// A closed system with 20 ms per operation and a limit of 2,000 operations of 1 MB per second: the knee is at 40.
+    /// A closed system with 20 ms per operation and a limit of 2,000 operations of 1 MB per second has its knee
+    /// at 40 in flight.
     #[test]
     fn a_known_knee_is_found_between_steps() {
         let step = |n: f64| {
@@ -92,11 +96,7 @@ mod tests {
         assert!((found.plateau_bytes_per_s.unwrap() - 2e9).abs() < 1.0);
         assert_eq!(figures(&[], ""), None);
         let below = figures(&steps[..2].iter().collect::<Vec<_>>(), "").unwrap();
-        assert_eq!(
-            (below.reached, below.knee_in_flight),
-            (false, None),
-            "two steps that grow have no plateau"
-        );
+        assert_eq!((below.reached, below.knee_in_flight), (false, None), "two growing steps have no plateau");
         let above = figures(&[&steps[2], &steps[3], &steps[3]], "").unwrap();
         assert_eq!((above.reached, above.knee_in_flight), (true, None), "every step is on the plateau");
     }

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::schedule::Role;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -315,7 +316,7 @@ pub struct Window {
     /// Name of the phase.
     pub phase: String,
     /// Role of the phase: `prepare`, `warmup` or `measure`.
-    pub role: String,
+    pub role: Role,
     /// Repeat of the phase, from 0.
     pub repeat: u32,
     /// Block of an interleaved run, from 0.
@@ -375,7 +376,7 @@ pub struct Window {
     pub throughput_bytes_per_s: f64,
     /// Start to end of successful operations.
     pub service_ms: Percentiles,
-    /// Intended start time to end; open loops only.
+    /// Intended time to end; open loops only.
     pub response_ms: Option<Percentiles>,
     /// Start to first byte of the response.
     pub first_byte_ms: Percentiles,

@@ -1,64 +1,66 @@
-//! A run second by second: what confidence, comparison and charts are made of.
+//! Time series of a run with one entry per second: the input of confidence intervals, comparisons and charts.
 
 use std::collections::BTreeMap;
 
 use crate::recorder::sparse::{BUCKETS, Sparse, edges_us};
+use crate::schedule::Role;
 
-/// One kind of operation in one phase (and step of it) on one store, in the order of its seconds. Seconds without an operation are
-/// in it too: a store that answers nothing for a while is not left out.
+/// Time series of one kind of operation in one phase (and ramp step) on one store, in order of time. Seconds
+/// without an operation are included, so that a store's stalls count.
 #[derive(Debug, Clone, Default)]
 pub struct Series {
-    /// The store as written.
+    /// URL of the store as the user wrote it, without credentials.
     pub store: String,
     /// Name of the phase.
     pub phase: String,
-    /// Role of the phase.
-    pub role: String,
-    /// Step of a ramp, from 0.
+    /// Role of the phase: `prepare`, `warmup` or `measure`.
+    pub role: Role,
+    /// Step of a ramp, from 0. `None` outside a ramp.
     pub step: Option<u32>,
     /// Kind of operation.
     pub operation: String,
-    /// Group of keys, where the experiment tells groups apart.
+    /// Group of keys. `None` if the experiment does not distinguish groups.
     pub key_group: Option<String>,
-    /// Whether it is an open loop.
+    /// True for an open loop.
     pub open: bool,
-    /// What limited the client in its windows; every figure of the series then measures the client.
+    /// Reason why the client was the bottleneck; every figure of the series then measures the client. `None` if
+    /// it was not.
     pub client_limited: Option<String>,
-    /// The seconds.
+    /// Seconds in order of time.
     pub seconds: Vec<Second>,
 }
 
-/// One second.
+/// Counts of one second.
 #[derive(Debug, Clone, Default)]
 pub struct Second {
     /// Seconds since the run's origin.
     pub second: u64,
-    /// Repeat and block.
+    /// Repeat and block of the phase run.
     pub block: (u32, u32),
-    /// How much of the second lies in the window.
+    /// Part of the second that lies inside the window, in seconds.
     pub time_s: f64,
-    /// Operations answered well inside the window.
+    /// Successful operations that ended inside the window.
     pub completed: u64,
-    /// Operations that belong to the window and ended (or were given up) in this second.
+    /// Operations that belong to the window and ended (or were abandoned) in this second.
     pub operations: u64,
-    /// Of those, failed.
+    /// Failed operations among `operations`.
     pub failed: u64,
     /// Operations without a known response time.
     pub censored: u64,
     /// Failures by class.
     pub errors: BTreeMap<String, u64>,
-    /// Object bytes delivered.
+    /// Object bytes delivered in this second.
     pub bytes: f64,
-    /// Start to end of successes.
+    /// Start to end of successful operations.
     pub service: Sparse,
-    /// Intended time to end of successes; open loops only.
+    /// Intended time to end of successful operations; open loops only.
     pub response: Sparse,
-    /// Start to first byte of successes.
+    /// Start to first byte of successful operations.
     pub first_byte: Sparse,
 }
 
 impl Second {
-    /// Adds what was counted in another row or second; its time stays as it is.
+    /// Adds the counts of another row or second. Leaves `time_s` unchanged.
     pub fn absorb(&mut self, other: Second) {
         self.completed += other.completed;
         self.operations += other.operations;
@@ -75,19 +77,19 @@ impl Second {
     }
 }
 
-/// Which latency.
+/// Kind of latency, by the instants between which it is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Clocked {
-    /// Start to end.
+    /// Service time: start to end.
     Service,
-    /// Intended time to end.
+    /// Response time: intended time to end.
     Response,
-    /// Start to first byte.
+    /// Time to first byte, from the start.
     FirstByte,
 }
 
 impl Clocked {
-    /// Name in files and on the command line.
+    /// Returns the name used in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Clocked::Service => "service",
@@ -96,28 +98,29 @@ impl Clocked {
         }
     }
 
-    /// The latency of that name.
+    /// Returns the latency with that name, `None` if there is none.
     pub fn from_name(name: &str) -> Option<Clocked> {
         [Clocked::Service, Clocked::Response, Clocked::FirstByte].into_iter().find(|c| c.name() == name)
     }
 }
 
-/// What a percentile is taken of.
+/// Set of operations over which a percentile is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Of {
-    /// Successes, and whatever is only known to have taken longer than it was waited for.
+    /// Successful operations and, for response times, censored ones, which count as slower than any recorded value.
     Answered,
-    /// Every operation; failed and censored ones count as slower than any limit.
+    /// All operations; failed and censored ones count as slower than any limit.
     All,
 }
 
 impl Series {
-    /// The latency that counts: from the intended time in open loops, from the start in closed ones (law of measurement, 1).
+    /// Returns the primary latency: the response time of an open loop, the service time of a closed one
+    /// (docs/method.md, "Time").
     pub fn clocked(&self) -> Clocked {
         if self.open { Clocked::Response } else { Clocked::Service }
     }
 
-    /// One latency, second by second.
+    /// Returns one latency of the series, by second and in total.
     pub fn latency(&self, which: Clocked, of: Of) -> Latency<'_> {
         let mut out = Latency { merged: vec![0; BUCKETS], ..Latency::default() };
         for second in &self.seconds {
@@ -139,7 +142,7 @@ impl Series {
         out
     }
 
-    /// Several kinds of operation of one phase as one.
+    /// Merges the series of several kinds of operation in one phase into one; `None` if `parts` is empty.
     pub fn together(parts: &[&Series]) -> Option<Series> {
         let (first, rest) = parts.split_first()?;
         let mut out = (*first).clone();
@@ -156,30 +159,30 @@ impl Series {
         Some(out)
     }
 
-    /// A count by second.
+    /// Returns one count for each second.
     pub fn counts(&self, count: impl Fn(&Second) -> f64) -> Vec<f64> {
         self.seconds.iter().map(count).collect()
     }
 
-    /// The part of each second that lies in the window.
+    /// Returns the part of each second that lies inside the window, in seconds.
     pub fn time_s(&self) -> Vec<f64> {
         self.counts(|s| s.time_s)
     }
 }
 
-/// One latency, second by second and in all.
+/// Histograms of one latency, by second and in total.
 #[derive(Debug, Clone, Default)]
 pub struct Latency<'a> {
-    /// By second.
+    /// Histogram of each second.
     pub seconds: Vec<&'a Sparse>,
-    /// By second: operations slower than anything recorded.
+    /// Number of operations in each second that count as slower than any recorded value.
     pub beyond: Vec<u64>,
     merged: Vec<u64>,
     total: u64,
 }
 
 impl<'a> Latency<'a> {
-    /// The seconds `histograms`, nothing beyond them.
+    /// Creates a latency from one histogram per second, without operations beyond the recorded values.
     pub fn of(seconds: &'a [Sparse]) -> Latency<'a> {
         let mut out =
             Latency { merged: vec![0; BUCKETS], beyond: vec![0; seconds.len()], ..Latency::default() };
@@ -191,24 +194,25 @@ impl<'a> Latency<'a> {
         out
     }
 
-    /// Adds operations by second that are slower than anything recorded.
+    /// Adds to each second operations that count as slower than any recorded value.
     #[cfg(test)]
     pub fn miss(&mut self, by_second: &[u64]) {
         self.beyond.iter_mut().zip(by_second).for_each(|(beyond, more)| *beyond += more);
         self.total += by_second.iter().sum::<u64>();
     }
 
-    /// Number of operations.
+    /// Returns the number of operations, those beyond the recorded values included.
     pub fn len(&self) -> u64 {
         self.total
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no operations.
     pub fn is_empty(&self) -> bool {
         self.total == 0
     }
 
-    /// The bucket that holds the operation of rank `ceil(q n)`; `None` when that lies beyond what was recorded.
+    /// Returns the bucket that holds the operation of rank `ceil(q n)`; `None` if that operation is beyond the
+    /// recorded values.
     pub fn bucket(&self, q: f64) -> Option<usize> {
         let rank = ((q * self.total as f64).ceil() as u64).max(1);
         let mut seen = 0;
@@ -218,17 +222,17 @@ impl<'a> Latency<'a> {
         })
     }
 
-    /// The highest bucket that holds something.
+    /// Returns the highest non-empty bucket.
     pub fn highest(&self) -> Option<usize> {
         self.merged.iter().rposition(|n| *n > 0)
     }
 
-    /// Percentile `q` in nanoseconds: the bucket's highest equivalent value.
+    /// Returns percentile `q` (0 to 1) in nanoseconds: the highest value of its bucket.
     pub fn quantile_ns(&self, q: f64) -> Option<f64> {
         self.bucket(q).map(|bucket| edges_us(bucket).1 as f64 * 1e3)
     }
 
-    /// Counts by second of what lies at or below a bucket, and of everything.
+    /// Returns two counts for each second: operations at or below a bucket, and all operations.
     pub fn counts(&self, bucket: usize) -> (Vec<f64>, Vec<f64>) {
         let below = self.seconds.iter().map(|s| s.up_to(bucket) as f64).collect();
         let all = self.seconds.iter().zip(&self.beyond).map(|(s, b)| (s.len() + b) as f64).collect();

@@ -1,16 +1,18 @@
-//! Shards of one run put together: windows side by side, and what is missing or may be wrong.
+//! Merges the shards of one run: parallel windows, and the defects of the merged run.
 
 use super::merge::{How, merge};
 use super::result::{ClientInfo, RunResult, ShardInfo, Window};
+use crate::schedule::Role;
 
-/// Starts that differ by more than this share of the shortest measured window are told.
+/// Difference between start times, as a share of the shortest measured window, above which it is reported.
 const LATE_SHARE: f64 = 0.01;
-/// The Date header has whole seconds: two clocks that are right may seem this far apart.
+/// Apparent offset, in seconds, of two correct clocks that are compared by a Date header, which has whole seconds.
 const DATE_RESOLUTION_S: f64 = 1.5;
-/// Offsets that hosts were told to have are worth telling from here on.
+/// Offset from the reference clock, in seconds, above which it is reported.
 const HOST_OFFSET_S: f64 = 0.010;
 
-/// Puts the results of shards together under the name `id`. All must be of one experiment; that is the caller's to check.
+/// Merges the results of shards into one result with the id `id`. The caller must check that all are of one
+/// experiment. Returns `None` if there are none.
 pub fn merge_runs(id: &str, results: &[RunResult]) -> Option<RunResult> {
     let first = results.first()?;
     let mut out = RunResult { windows: windows(results), client: client(results), ..first.clone() };
@@ -25,7 +27,7 @@ pub fn merge_runs(id: &str, results: &[RunResult]) -> Option<RunResult> {
     out.run.partial = results.iter().any(|r| r.run.partial);
     out.run.degraded = degraded(&shards, &out.windows);
     out.run.shards = shards;
-    // Every host paid for its own requests.
+    // Each host has its own bill, because each sent its own requests.
     out.cost = results.iter().flat_map(|r| r.cost.iter().cloned()).collect();
     out.ramps = Vec::new();
     Some(out)
@@ -48,8 +50,9 @@ fn windows(results: &[RunResult]) -> Vec<Window> {
 }
 
 fn client(results: &[RunResult]) -> ClientInfo {
-    let measured =
-        |r: &RunResult| r.windows.iter().filter(|w| w.role == "measure").map(|w| w.operations).sum::<u64>();
+    let measured = |r: &RunResult| {
+        r.windows.iter().filter(|w| w.role == Role::Measure).map(|w| w.operations).sum::<u64>()
+    };
     let operations: u64 = results.iter().map(measured).sum();
     let cpu_seconds: f64 = results.iter().map(|r| r.client.cpu_seconds).sum();
     let mut vantages: Vec<&str> =
@@ -64,7 +67,7 @@ fn client(results: &[RunResult]) -> ClientInfo {
     }
 }
 
-/// When a shard began, in seconds after the common start, on the reference clock as far as it is known.
+/// Returns a shard's delay after the common start, in seconds, on the reference clock if its offset is known.
 fn began(shard: &ShardInfo) -> Option<f64> {
     shard.start_late_s.map(|late| late - shard.host_offset_s.unwrap_or(0.0))
 }
@@ -73,13 +76,14 @@ fn list(shards: impl Iterator<Item = u64>) -> String {
     shards.map(|s| s.to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// What is missing from these shards or may be wrong with them; `None` when nothing is.
+/// Describes the defects of a merged run: missing or partial shards, late starts, clocks that disagree. `None`
+/// if there are none.
 pub fn degraded(shards: &[ShardInfo], windows: &[Window]) -> Option<String> {
     let of = shards.iter().map(|s| s.of).max()?;
     let mut out = Vec::new();
     let missing = list((1..=of).filter(|n| shards.iter().all(|s| s.shard != *n)));
     if !missing.is_empty() {
-        out.push(format!("shard {missing} of {of} never came, so its share of the load is missing"));
+        out.push(format!("shard {missing} of {of} is missing, and so is its share of the load"));
     }
     let cut = list(shards.iter().filter(|s| s.partial).map(|s| s.shard));
     if !cut.is_empty() {
@@ -92,7 +96,7 @@ pub fn degraded(shards: &[ShardInfo], windows: &[Window]) -> Option<String> {
         ));
     }
     let shortest =
-        windows.iter().filter(|w| w.role == "measure").map(|w| w.window_s).fold(f64::INFINITY, f64::min);
+        windows.iter().filter(|w| w.role == Role::Measure).map(|w| w.window_s).fold(f64::INFINITY, f64::min);
     let begins: Vec<f64> = shards.iter().filter_map(began).collect();
     let skew = begins.iter().copied().fold(f64::NEG_INFINITY, f64::max)
         - begins.iter().copied().fold(f64::INFINITY, f64::min);
@@ -109,7 +113,7 @@ pub fn degraded(shards: &[ShardInfo], windows: &[Window]) -> Option<String> {
     ] {
         let far = offsets.iter().copied().fold(0.0, |far: f64, o| if o.abs() > far.abs() { o } else { far });
         if far.abs() > limit {
-            out.push(format!("a host's clock is {:.3} s off {what}", far.abs()));
+            out.push(format!("a host's clock differs by {:.3} s from {what}", far.abs()));
         }
     }
     (!out.is_empty()).then(|| out.join("; "))
@@ -131,14 +135,14 @@ mod tests {
     }
 
     fn window() -> Window {
-        Window { role: "measure".into(), window_s: 10.0, achieved_per_s: 5.0, ..Window::default() }
+        Window { role: Role::Measure, window_s: 10.0, achieved_per_s: 5.0, ..Window::default() }
     }
 
     #[test]
-    fn each_defect_is_named_and_none_is_silent() {
+    fn each_defect_is_reported() {
         let judge = |shards: &[ShardInfo]| degraded(shards, &[window()]).unwrap_or_default();
         assert_eq!(judge(&[shard(1), shard(2), shard(3)]), "");
-        assert!(judge(&[shard(1), shard(3)]).contains("shard 2 of 3 never came"));
+        assert!(judge(&[shard(1), shard(3)]).contains("shard 2 of 3 is missing"));
         assert!(
             judge(&[shard(1), shard(2), ShardInfo { partial: true, ..shard(3) }])
                 .contains("shard 3 did not run")
@@ -153,11 +157,11 @@ mod tests {
         );
         assert!(
             judge(&[shard(1), shard(2), ShardInfo { clock_offset_s: Some(-4.0), ..shard(3) }])
-                .contains("4.000 s off the store's")
+                .contains("4.000 s from the store's")
         );
-        let told = ShardInfo { host_offset_s: Some(0.25), start_late_s: Some(0.251), ..shard(3) };
-        let text = judge(&[shard(1), shard(2), told]);
-        assert!(text.contains("off the reference clock") && !text.contains("apart"), "{text}");
+        let offset = ShardInfo { host_offset_s: Some(0.25), start_late_s: Some(0.251), ..shard(3) };
+        let text = judge(&[shard(1), shard(2), offset]);
+        assert!(text.contains("from the reference clock") && !text.contains("apart"), "{text}");
     }
 
     #[test]

@@ -1,9 +1,10 @@
-//! Requests that a store makes on its own account, such as those for sessions: counted and timed apart from all operations.
+//! Summaries of background requests, such as those for sessions. They are counted and timed separately from the
+//! operations.
 
 use super::result::BackgroundRequests;
 use crate::store::BackgroundRequest;
 
-/// Sums the calls of one store up, one entry per purpose, in order of their first call.
+/// Summarizes the background requests of one store, one entry per purpose, in order of the first request.
 pub fn sums(store: &str, calls: &[BackgroundRequest]) -> Vec<BackgroundRequests> {
     let mut out: Vec<BackgroundRequests> = Vec::new();
     for call in calls {
@@ -31,7 +32,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_summed_by_purpose() {
+    fn background_requests_are_summed_by_purpose() {
         let call = |what, ms: u64, error: Option<&str>| BackgroundRequest {
             what,
             began_ns: 0,

@@ -1,13 +1,14 @@
-//! Uploads in parts: what they came to, and which point of a sweep to use.
+//! Figures of multipart uploads, and the recommended setting of a sweep.
 
 use std::collections::BTreeMap;
 
 use super::result::{SweepFigures, SweepPoint, UploadFigures, Window};
 use crate::schedule::Phase;
+use crate::schedule::Role;
 use crate::workload::OperationKind;
 use crate::workload::size::Size;
 
-/// How the objects of a phase are uploaded, when it puts them in parts.
+/// Returns the settings of a phase's multipart uploads; `None` if it does not upload in parts.
 pub fn of_phase(phase: &Phase, kind: OperationKind) -> Option<UploadFigures> {
     let written = &phase.workload.written;
     if kind != OperationKind::Put || written.upload.part_size == 0 {
@@ -27,19 +28,19 @@ pub fn of_phase(phase: &Phase, kind: OperationKind) -> Option<UploadFigures> {
     })
 }
 
-/// The median rate of single uploads of one size, in bytes per second.
+/// Returns the median rate of single uploads in bytes per second; `None` if object sizes differ or there is no median.
 pub fn median_bytes_per_s(window: &Window) -> Option<f64> {
     let bytes = window.upload.as_ref()?.object_bytes?;
     Some(bytes as f64 / (window.service_ms.p50? / 1e3))
 }
 
-/// Points within this share of the fastest are as fast, for all that a few uploads can tell.
+/// Settings within this share of the fastest count as equally fast, because a few uploads cannot distinguish them.
 const AS_FAST: f64 = 0.05;
 
-/// The sweeps among these windows, which must be one per store and phase.
+/// Returns the sweeps among these windows. There must be one window per store and phase.
 pub fn sweeps(windows: &[Window]) -> Vec<SweepFigures> {
     let mut groups: BTreeMap<(String, String), Vec<SweepPoint>> = BTreeMap::new();
-    for window in windows.iter().filter(|w| w.role == "measure") {
+    for window in windows.iter().filter(|w| w.role == Role::Measure) {
         let Some(upload) = &window.upload else { continue };
         let Some(sweep) = &upload.sweep else { continue };
         let point = SweepPoint {
@@ -64,8 +65,8 @@ pub fn sweeps(windows: &[Window]) -> Vec<SweepFigures> {
     groups.into_iter().map(figures).collect()
 }
 
-/// The point to use: of those that lost no upload the fastest, and among the ones as fast the one with the least in flight, then with
-/// the fewest requests.
+/// Returns the setting to use: of those without a failed upload and within 5% of the fastest, the one with the
+/// fewest bytes in flight, then with the fewest requests. `None` if every setting lost an upload.
 fn recommend(points: &[SweepPoint]) -> Option<SweepPoint> {
     let whole = |p: &&SweepPoint| p.failed == 0 && p.bytes_per_s.is_some();
     let best = points.iter().filter(whole).filter_map(|p| p.bytes_per_s).fold(0.0, f64::max);
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn the_least_in_flight_of_the_fastest_is_recommended() {
+    fn the_fast_setting_with_the_fewest_bytes_in_flight_is_recommended() {
         let points =
             [point(8, 1, 50.0, 0), point(8, 8, 97.0, 0), point(64, 8, 100.0, 0), point(64, 16, 130.0, 1)];
         let chosen = recommend(&points).unwrap();

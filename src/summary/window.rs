@@ -1,4 +1,4 @@
-//! The figures of one window and operation.
+//! Computes the figures of one window and operation.
 
 use std::collections::BTreeMap;
 
@@ -15,33 +15,34 @@ use crate::recorder::tally::Tally;
 use crate::schedule::Phase;
 use crate::schedule::plan::PhaseRun;
 use crate::store::Description;
-use crate::store::web::cache::CacheStatus;
+use crate::store::cache_status::CacheStatus;
 use crate::workload::OperationKind;
 use crate::workload::naming::Naming;
 
-/// Achieved rates below this share of the offered one mean saturation (law of measurement, 3).
+/// Share of the offered rate below which an achieved rate means saturation (docs/method.md, "Windows").
 const ACHIEVED_SHARE: f64 = 0.99;
-/// A backlog that grew by more than this share of the window's operations means saturation.
+/// Growth of the backlog, as a share of the window's operations, above which the store is saturated.
 const BACKLOG_SHARE: f64 = 0.01;
-/// The integral of the in-flight counter and the operations' overlaps may differ by this share (law of measurement, 7).
+/// Share by which the integral of the in-flight counter and the operations' overlaps may differ
+/// (docs/method.md, "Windows").
 const FLOW_TOLERANCE: f64 = 0.005;
 
-/// What a window's figures depend on beside the counts.
+/// Inputs of a window's figures other than the counts.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting<'a> {
-    /// The store.
+    /// Description of the store.
     pub store: &'a Description,
-    /// What the client had to work with.
+    /// Resources available to the client.
     pub means: Means,
-    /// Operations in flight that this host contributes to a limit.
+    /// This host's share of the in-flight limit, in operations.
     pub connections: usize,
     /// Unix time of the monotonic clock's zero, in seconds.
     pub epoch_unix_s: f64,
-    /// A phase run whose end is not known yet is taken up to here.
+    /// Provisional end of a phase run that has not finished, on the monotonic clock.
     pub now_ns: u64,
 }
 
-/// The windows of one phase run, one per operation of its mix.
+/// Returns the windows of one phase run, one per kind of operation in its mix.
 pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) -> Vec<Window> {
     let (phase, now_ns) = (&phase_run.phase, setting.now_ns);
     let Some(edges) = state.edges else { return Vec::new() };
@@ -55,7 +56,7 @@ pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) 
     let mut lag = Latencies::default();
     state.tallies.values().for_each(|t| lag.merge(&t.start_lag));
     let lag = percentiles(&lag);
-    // What spills over from the phase before is of other kinds, and of no interest here.
+    // Kinds outside the phase's mix are operations that spill over from the previous phase; they are skipped.
     let own = state.tallies.iter().filter(|(kind, _)| phase.workload.mix.share(**kind) > 0);
     own.map(|(kind, tally)| {
         let mut window = figures(phase, tally, window_s);
@@ -77,7 +78,7 @@ pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) 
     .collect()
 }
 
-/// What the keys are called that an operation addresses, where they are not the usual ones.
+/// Returns the name of the group of keys that an operation addresses; `None` for the default keys.
 fn key_group(phase: &Phase, kind: OperationKind) -> Option<String> {
     let dataset = if kind.reads() { phase.workload.read.as_ref() } else { Some(&phase.workload.written) };
     let naming = &dataset.filter(|d| d.existing.is_none())?.naming;
@@ -116,7 +117,7 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         hit_ratio: hit_ratio(&cache_ms),
         cache_ms,
         phase: phase.name.clone(),
-        role: phase.role.name().into(),
+        role: phase.role,
         loop_: if open { "open" } else { "closed" }.into(),
         offered_per_s: open.then_some(offered),
         achieved_per_s: achieved,
@@ -147,14 +148,14 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
     }
 }
 
-/// Share of hits among the answers of which a cache says anything.
+/// Returns the share of cache hits among the responses that carry a cache status; `None` if none does.
 pub fn hit_ratio(cache_ms: &BTreeMap<String, Percentiles>) -> Option<f64> {
     let all: u64 = cache_ms.values().map(|p| p.n).sum();
     let hits = cache_ms.get(CacheStatus::Hit.name()).map_or(0, |p| p.n);
     (all > 0).then(|| hits as f64 / all as f64)
 }
 
-/// Whether every operation that had a part in the window is over, so that its figures will not change any more.
+/// Returns true if all operations that overlap the window have ended, so that its figures are final.
 pub fn settled(state: &WindowState) -> bool {
     state.finished
         && state
@@ -163,8 +164,8 @@ pub fn settled(state: &WindowState) -> bool {
             .all(|t| (t.in_flight_ns - t.overlap_ns as i128).abs() * 1000 <= t.in_flight_ns)
 }
 
-/// Returns true if fewer operations ended than were offered, or the backlog grew. Throughput that is missing because operations failed is not
-/// saturation.
+/// Returns true if fewer operations ended than were offered, or if the backlog grew. Failed operations count as
+/// ended, because throughput lost to failures is not saturation.
 fn saturated(tally: &Tally, in_flight_mean: f64) -> bool {
     let (intended, ended) = (tally.intended as f64, (tally.completed + tally.failures()) as f64);
     let backlog = tally.intended.saturating_sub(tally.begun) as f64;
@@ -172,21 +173,22 @@ fn saturated(tally: &Tally, in_flight_mean: f64) -> bool {
         && (falls_short(intended, ended, in_flight_mean) || backlog > (BACKLOG_SHARE * intended).max(1.0))
 }
 
-/// Returns true if fewer operations ended (well or not) than offered, by more than 1% and by more than chance at the window's edges explains:
-/// what is in flight at its end does not end in it, what was in flight at its beginning is, and the difference of the two varies
-/// by about the square root of twice the mean (a Poisson count each).
+/// Returns true if fewer operations ended (successfully or not) than were offered, by more than 1% and by more
+/// than chance at the window's edges explains. Operations in flight at its end do not end in it, and those in
+/// flight at its start do. The numbers are two Poisson counts, so their difference has a standard deviation of
+/// about the square root of twice their mean.
 pub fn falls_short(intended: f64, ended: f64, in_flight_mean: f64) -> bool {
     let chance = 1.0 + 3.0 * (2.0 * in_flight_mean).sqrt();
     ended < ACHIEVED_SHARE * intended && intended - ended > chance
 }
 
-/// Says so when the books do not balance.
+/// Describes a failed consistency check of the in-flight accounting; `None` if it passes.
 fn flow_error(tally: &Tally) -> Option<String> {
     let (integral, overlaps) = (tally.in_flight_ns as f64, tally.overlap_ns as f64);
     let difference = (integral - overlaps).abs() / integral.max(overlaps).max(1.0);
     (difference > FLOW_TOLERANCE).then(|| {
         format!(
-            "the in-flight integral ({:.3} s) and the operations' overlaps ({:.3} s) differ by {:.1}%; this is a defect, please report it",
+            "the in-flight integral ({:.3} s) and the operations' overlaps ({:.3} s) differ by {:.1}%; this is a bug, please report it",
             integral / 1e9,
             overlaps / 1e9,
             difference * 100.0
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn throughput_that_failed_is_not_missing_because_of_saturation() {
+    fn failed_operations_do_not_count_as_saturation() {
         let tally = |failed: u64| Tally {
             intended: 10_000,
             begun: 10_000,
@@ -209,6 +211,6 @@ mod tests {
         };
         assert!(saturated(&tally(0), 4.0), "a tenth never ended");
         assert!(!saturated(&tally(1_000), 4.0), "a tenth failed");
-        assert!(saturated(&Tally { begun: 9_000, ..tally(1_000) }, 4.0), "a tenth was never begun");
+        assert!(saturated(&Tally { begun: 9_000, ..tally(1_000) }, 4.0), "a tenth never began");
     }
 }

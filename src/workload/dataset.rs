@@ -1,4 +1,4 @@
-//! Sets of objects, numbered from 0: those that a run writes, and those that were there before.
+//! Datasets: sets of objects, numbered from 0, that a run writes or that existed before it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,40 +8,40 @@ use super::payload::{Block, Cut};
 use super::size::Size;
 use crate::rng::{Stream, hash_name, mix};
 
-/// A set of objects.
+/// A set of objects, numbered from 0.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Dataset {
-    /// Name: the phase that writes it.
+    /// Name of the dataset: the name of the phase that writes it.
     pub name: String,
-    /// Seed of the experiment: sizes and names are drawn from it.
+    /// Seed of the experiment, from which sizes and names are drawn.
     pub seed: u64,
-    /// Objects in it.
+    /// Number of objects.
     pub count: u64,
-    /// Bytes of each.
+    /// Size of the objects, fixed or a distribution.
     pub size: Size,
-    /// How they are named.
+    /// Naming scheme of the objects.
     pub naming: Naming,
-    /// How they are written.
+    /// Settings of uploads.
     pub upload: Upload,
-    /// Where the objects were before the run, when it did not write them.
+    /// Location of objects that existed before the run; `None` for records and for objects that the run writes.
     pub existing: Option<Existing>,
-    /// Table of records, ending in `/`, and once the store is known what its keys begin with. The objects are kept, and found
-    /// again by later runs. `None` for objects below the run's own prefix.
+    /// Table of records, ending in `/`. Once the store is known, this is the prefix of the table's keys. Later runs
+    /// can use the records again. `None` for objects below the run's own prefix.
     pub at: Option<String>,
-    /// How records are written, where they are no plain bytes.
+    /// Encoding of records; `None` for plain bytes.
     pub encoding: Option<Encoding>,
-    /// Where their contents come from, when they are not made up.
+    /// Source of the contents; `None` if they are generated.
     pub source: Option<Source>,
 }
 
-/// How objects are written.
+/// Settings of uploads: parts and checksum.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Upload {
-    /// Bytes of a part; 0 where each object is written by one request.
+    /// Part size, in bytes; 0 if each object is written by one request.
     pub part_size: u64,
-    /// Parts on their way at once.
+    /// Number of parts of one object in flight at the same time.
     pub in_flight: usize,
-    /// The checksum that each request bears, by name; `None` leaves that to the store's own setting.
+    /// Name of the checksum sent with each upload; `None` for the setting of the store.
     pub checksum: Option<String>,
 }
 
@@ -51,39 +51,39 @@ impl Default for Upload {
     }
 }
 
-/// How records are written: a msgpack map from field names to their bytes, as go-ycsb writes it.
+/// Encoding of a record as a msgpack map from field names to bytes, as go-ycsb writes it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Encoding {
-    /// Fields of a record.
+    /// Number of fields in a record.
     pub fields: u32,
-    /// Bytes of a field.
+    /// Length of a field, in bytes.
     pub length: u32,
-    /// Whether an update writes all fields, or one and loses the others.
+    /// True if an update writes all fields; false if it writes one field, which removes the others from the record.
     pub writes_all: bool,
 }
 
-/// Where contents come from.
+/// Source of the contents of objects.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// One file, the content of every object.
+    /// One file, which is the content of every object.
     File(PathBuf),
-    /// A directory with one file per object, named as the object is.
+    /// A directory with one file per object, named like the object.
     Directory(PathBuf),
 }
 
-/// Objects that were there before the run and are only read.
+/// Objects that existed before the run and are only read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Existing {
-    /// As written: `s3://bucket/prefix`, a prefix in the store's own bucket, or `keys:FILE`.
+    /// Location as written: `s3://bucket/prefix`, a prefix in the store's own bucket, or `keys:FILE`.
     pub location: String,
-    /// What was found there; `None` until it was listed.
+    /// Objects found at the location; `None` until it has been listed.
     pub found: Option<Arc<Found>>,
 }
 
-/// The size of an object of which nobody said how large it is.
+/// Value that stands for an unknown object size.
 pub const UNKNOWN_SIZE: u64 = u64::MAX;
 
-/// Keys and sizes of objects, packed.
+/// Keys and sizes of existing objects, stored compactly.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Found {
     keys: String,
@@ -99,31 +99,31 @@ impl Found {
         self.sizes.push(size);
     }
 
-    /// Number of objects.
+    /// Returns the number of objects.
     pub fn len(&self) -> u64 {
         self.sizes.len() as u64
     }
 
-    /// Whether there is none.
+    /// Returns true if there are no objects.
     pub fn is_empty(&self) -> bool {
         self.sizes.is_empty()
     }
 
-    /// The whole key of object `index`.
+    /// Returns the full key of object `index`.
     pub fn key(&self, index: u64) -> &str {
         let index = index as usize;
         let begin = if index == 0 { 0 } else { self.ends[index - 1] as usize };
         &self.keys[begin..self.ends[index] as usize]
     }
 
-    /// Bytes of object `index`.
+    /// Returns the size of object `index` in bytes, or [`UNKNOWN_SIZE`].
     pub fn size(&self, index: u64) -> u64 {
         self.sizes[index as usize]
     }
 }
 
 impl Dataset {
-    /// A dataset of objects of one size with sequential names.
+    /// Creates a dataset with sequential names and generated contents.
     pub fn new(name: &str, seed: u64, count: u64, size: Size) -> Dataset {
         let (naming, name) = (Naming::default(), name.to_string());
         Dataset {
@@ -140,31 +140,32 @@ impl Dataset {
         }
     }
 
-    /// The same records below a store's own prefix: `<prefix>plimsoll/records-<table>/`.
+    /// Returns a copy whose records are below the prefix of a store: `<prefix>plimsoll/records-<table>/`.
     pub fn below(&self, prefix: &str) -> Dataset {
         Dataset { at: self.at.as_ref().map(|at| format!("{prefix}plimsoll/records-{at}")), ..self.clone() }
     }
 
-    /// Identity from which payloads are cut.
+    /// Returns the number that identifies the dataset when payloads are cut.
     pub fn id(&self) -> u64 {
         hash_name(&self.name)
     }
 
-    /// The objects that were there before, once they have been looked for.
+    /// Returns the objects that existed before the run; `None` if the run writes the objects, or if they
+    /// have not been listed yet.
     pub fn found(&self) -> Option<&Found> {
         self.existing.as_ref()?.found.as_deref()
     }
 
-    /// Bytes of one version of object `index`.
+    /// Returns the size of one version of object `index`, in bytes.
     pub fn size_of(&self, index: u64, version: u64) -> u64 {
         match (self.found(), &self.size) {
             (Some(found), _) => found.size(index),
             (None, Size::Fixed(bytes)) => *bytes,
             (None, size) => match self.naming.record_number(index) {
-                // As the content, a record's size depends on its key and version alone.
+                // Like the content, the size of a record depends only on its key and version.
                 Some(number) => size.draw(Stream::new(0, "record sizes"), mix(number).wrapping_add(version)),
                 None => {
-                    // The name's digest keeps the sizes of two datasets apart.
+                    // The digest of the name makes the sizes of two datasets differ.
                     let stream = Stream::new(self.seed ^ self.id(), "sizes");
                     size.draw(stream, version.wrapping_mul(self.count.max(1)).wrapping_add(index))
                 }
@@ -172,8 +173,8 @@ impl Dataset {
         }
     }
 
-    /// The content of one version of object `index`. That of a record depends on its key and version alone, because
-    /// another run, with another seed and another first record, may have written it.
+    /// Returns the content of one version of object `index`. The content of a record depends only on its key and
+    /// version, because a run with another seed and another first record may have written it.
     pub fn content(&self, block: &Block, index: u64, version: u64) -> Cut {
         let size = self.size_of(index, version);
         match self.naming.record_number(index) {
@@ -182,7 +183,7 @@ impl Dataset {
         }
     }
 
-    /// Writes the key of object `index` into `out`, which is cleared first; `root` is the run's own prefix.
+    /// Replaces the content of `out` with the key of object `index`; `root` is the prefix of the run.
     pub fn key_into(&self, out: &mut String, root: &str, index: u64) {
         out.clear();
         if let Some(found) = self.found() {
@@ -196,7 +197,7 @@ impl Dataset {
         self.naming.name_into(out, names_seed(self.seed, self.id()), index);
     }
 
-    /// The file that object `index` has its content from.
+    /// Returns the file with the content of object `index`; `None` if the content is generated.
     pub fn file_of(&self, index: u64) -> Option<PathBuf> {
         match self.source.as_ref()? {
             Source::File(path) => Some(path.clone()),
@@ -204,14 +205,14 @@ impl Dataset {
         }
     }
 
-    /// The file of a directory that is called as object `index`.
+    /// Returns the file in a directory that has the name of object `index`.
     pub fn file_in(&self, directory: &Path, index: u64) -> PathBuf {
         let mut name = String::new();
         self.naming.name_into(&mut name, names_seed(self.seed, self.id()), index);
         directory.join(name)
     }
 
-    /// The prefix of all its keys.
+    /// Returns the common prefix of all keys; `root` is the prefix of the run.
     pub fn prefix(&self, root: &str) -> String {
         match (&self.existing, &self.at) {
             (Some(existing), _) => existing.prefix().to_string(),
@@ -220,7 +221,7 @@ impl Dataset {
         }
     }
 
-    /// The number of the object with this key, when it is one that the dataset writes.
+    /// Returns the number of the object with this key; `None` if the key does not belong to the dataset.
     pub fn index_of(&self, root: &str, key: &str) -> Option<u64> {
         let name = key.strip_prefix(root)?.strip_prefix(&self.name)?.strip_prefix('/')?;
         self.naming.index_of(names_seed(self.seed, self.id()), name)
@@ -228,18 +229,18 @@ impl Dataset {
 }
 
 impl Existing {
-    /// The file that names the keys, one a line, where one does.
+    /// Returns the path of the file with the keys, one per line; `None` if the location is not a file.
     pub fn keys_file(&self) -> Option<&str> {
         self.location.strip_prefix("keys:")
     }
 
-    /// The bucket, when the location names one.
+    /// Returns the bucket; `None` if the location does not name one.
     pub fn bucket(&self) -> Option<&str> {
         let place = self.location.split_once("://")?.1;
         Some(place.split_once('/').map_or(place, |(bucket, _)| bucket))
     }
 
-    /// The prefix within the bucket.
+    /// Returns the prefix within the bucket.
     pub fn prefix(&self) -> &str {
         match self.location.split_once("://") {
             Some((_, place)) => place.split_once('/').map_or("", |(_, prefix)| prefix),
@@ -253,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_found_again_under_their_root_only() {
+    fn keys_are_recognised_only_below_their_root() {
         let mut dataset = Dataset::new("objects", 42, 10, Size::Fixed(1));
         dataset.naming = Naming::hex();
         let mut key = String::new();
@@ -265,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_there_before_keeps_its_keys_and_sizes() {
+    fn existing_objects_keep_their_keys_and_sizes() {
         let mut found = Found::default();
         [("a/x", 3), ("a/yy", 0), ("a/zzz", 1 << 40)].iter().for_each(|(key, size)| found.push(key, *size));
         let mut dataset = Dataset::new("there", 42, 3, Size::Fixed(1));

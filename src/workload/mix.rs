@@ -1,24 +1,25 @@
-//! Shares of the operations: exact in every block of operations, in an order drawn from the seed.
+//! Shares of the operations. They are exact in every block of operations; the order within a block is drawn from
+//! the seed.
 
 use super::OperationKind;
 use crate::rng::Stream;
 
-/// Weights of the operations, reduced.
+/// Weights of the operations, divided by their greatest common divisor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mix {
     shares: Vec<(OperationKind, u32)>,
     total: u32,
 }
 
-/// Why a mix was refused.
+/// An error in the weights of a mix.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum MixError {
-    /// No operation has a weight.
+    /// No operation has a weight above 0.
     #[error("operations must give at least one operation a weight above 0, such as {{ get = 1 }}")]
     Empty,
-    /// The block in which the shares hold would be too long.
+    /// The block in which the shares are exact would be too long.
     #[error(
-        "the weights of operations add up to {0} after reduction; use smaller ones, such as {{ get = 95, put = 5 }}"
+        "the reduced weights of operations add up to {0}, more than 10000; use smaller ones, such as {{ get = 95, put = 5 }}"
     )]
     TooFine(u64),
 }
@@ -28,10 +29,10 @@ fn gcd(a: u32, b: u32) -> u32 {
 }
 
 impl Mix {
-    /// A mix of weights; `{get: 90, put: 10}` and `{get: 9, put: 1}` are the same.
+    /// Creates a mix from weights; `{get: 90, put: 10}` and `{get: 9, put: 1}` are equal.
     ///
     /// # Errors
-    /// See [`MixError`].
+    /// Returns a [`MixError`] if no weight is above 0, or if the reduced weights add up to more than 10,000.
     pub fn new(weights: &[(OperationKind, u32)]) -> Result<Mix, MixError> {
         let mut shares: Vec<_> = weights.iter().copied().filter(|(_, w)| *w > 0).collect();
         shares.sort();
@@ -47,23 +48,23 @@ impl Mix {
         Ok(Mix { shares, total: total as u32 })
     }
 
-    /// Length of a block: the sum of the reduced weights.
+    /// Returns the length of a block in operations: the sum of the reduced weights.
     pub fn total(&self) -> u32 {
         self.total
     }
 
-    /// The reduced weight of an operation; 0 when it is not in the mix.
+    /// Returns the reduced weight of an operation; 0 if it is not in the mix.
     pub fn share(&self, kind: OperationKind) -> u32 {
         self.shares.iter().find(|(k, _)| *k == kind).map_or(0, |(_, w)| *w)
     }
 
-    /// The operations in the mix with their reduced weights.
+    /// Returns the operations in the mix with their reduced weights.
     pub fn shares(&self) -> &[(OperationKind, u32)] {
         &self.shares
     }
 }
 
-/// Tells the kind of operation `i`, and how many of that kind came before it.
+/// Cursor over a mix, which determines the kind of each operation and its number within that kind.
 pub struct MixCursor {
     mix: Mix,
     draws: Stream,
@@ -72,12 +73,12 @@ pub struct MixCursor {
 }
 
 impl MixCursor {
-    /// A cursor over the mix; `draws` decides the order within each block.
+    /// Creates a cursor over the mix; `draws` determines the order within each block.
     pub fn new(mix: Mix, draws: Stream) -> MixCursor {
         MixCursor { mix, draws, block: None, order: Vec::new() }
     }
 
-    /// Kind and ordinal (within its kind) of operation `i`.
+    /// Returns the kind of operation `i` and its number within that kind.
     pub fn at(&mut self, i: u64) -> (OperationKind, u64) {
         if let [(kind, 1)] = self.mix.shares[..] {
             return (kind, i);
@@ -91,7 +92,7 @@ impl MixCursor {
         (kind, block * u64::from(self.mix.share(kind)) + u64::from(within))
     }
 
-    /// How many operations of a kind come before operation `i`.
+    /// Returns the number of operations of a kind before operation `i`.
     pub fn before(&mut self, i: u64, kind: OperationKind) -> u64 {
         let total = u64::from(self.mix.total);
         let (block, within) = (i / total, (i % total) as usize);
@@ -106,7 +107,7 @@ impl MixCursor {
         block * share + here
     }
 
-    /// Lays out one block (Fisher and Yates), then numbers each kind in that order.
+    /// Shuffles the operations of one block (Fisher and Yates), then numbers each kind in that order.
     fn shuffle(&mut self, block: u64) {
         self.order.clear();
         for (kind, weight) in &self.mix.shares {
@@ -162,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_mixes_say_why() {
+    fn invalid_weights_are_rejected_with_the_reason() {
         assert_eq!(Mix::new(&[(OperationKind::Get, 0)]), Err(MixError::Empty));
         assert!(matches!(
             Mix::new(&[(OperationKind::Get, 99_991), (OperationKind::Put, 9)]),

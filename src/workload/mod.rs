@@ -1,7 +1,8 @@
-//! What the operations are: mix, objects, keys and payloads, each a pure function of the seed and an operation's number.
+//! Workloads: the mix of operations, their objects, keys and payloads. Each is a pure function of the seed and the
+//! number of the operation.
 //!
-//! [`Workload::sequence`] turns operation number `i` of a phase into an [`Operation`]; nothing here knows of time (that is
-//! `schedule`) or of connections (that is `driver`).
+//! [`Workload::sequence`] maps operation number `i` of a phase to an [`Operation`]. This module depends neither on
+//! time (see `schedule`) nor on connections (see `driver`).
 
 use std::fmt;
 use std::ops::Range;
@@ -21,26 +22,26 @@ use crate::rng::Stream;
 use mix::{Mix, MixCursor};
 use popularity::{Picker, Popularity};
 
-/// The operations a workload is made of.
+/// Kinds of operations in a workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OperationKind {
-    /// Writes an object.
+    /// Write of one object.
     Put,
-    /// Reads a whole object.
+    /// Read of a whole object.
     Get,
-    /// Reads a range of an object.
+    /// Read of a byte range of an object.
     GetRange,
-    /// Reads an object's metadata.
+    /// Read of an object's metadata.
     Head,
-    /// Lists one page (up to 1,000 keys) of the objects.
+    /// Listing of one page (up to 1,000 keys).
     List,
-    /// Deletes an object.
+    /// Deletion of one object.
     Delete,
-    /// Writes an object anew that was there before.
+    /// Overwrite of an existing object.
     Update,
-    /// Lists some keys from one on and reads their objects.
+    /// Read of one object and of the objects that a listing returns after its key.
     Scan,
-    /// Reads an object and writes it anew.
+    /// Read of an object, followed by an overwrite of it.
     ReadModifyWrite,
 }
 
@@ -58,7 +59,7 @@ impl OperationKind {
         OperationKind::ReadModifyWrite,
     ];
 
-    /// Name in files and tables.
+    /// Returns the name used in files and tables.
     pub fn name(self) -> &'static str {
         match self {
             OperationKind::Put => "put",
@@ -73,22 +74,22 @@ impl OperationKind {
         }
     }
 
-    /// The kind of that name.
+    /// Returns the kind with this name; `None` if there is none.
     pub fn from_name(name: &str) -> Option<OperationKind> {
         OperationKind::ALL.into_iter().find(|k| k.name() == name)
     }
 
-    /// Its place in [`OperationKind::ALL`].
+    /// Returns the position of the kind in [`OperationKind::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }
 
-    /// Whether it works on objects that must be there before.
+    /// Returns true if the operation works on existing objects: all kinds except puts and deletes.
     pub fn reads(self) -> bool {
         !matches!(self, OperationKind::Put | OperationKind::Delete)
     }
 
-    /// Whether it writes objects anew that were there before.
+    /// Returns true if the operation overwrites existing objects.
     pub fn rewrites(self) -> bool {
         matches!(self, OperationKind::Update | OperationKind::ReadModifyWrite)
     }
@@ -100,31 +101,31 @@ impl fmt::Display for OperationKind {
     }
 }
 
-/// Which of a workload's datasets an operation addresses.
+/// Dataset of a workload that an operation addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Target {
-    /// Objects written before the phase, to be read.
+    /// Objects to read, which exist before the phase.
     Read,
-    /// Objects that the phase itself writes.
+    /// Objects that the phase writes.
     Written,
-    /// Objects written before the phase, to be deleted.
+    /// Objects to delete, which are written before the phase.
     Spare,
 }
 
-/// One operation, resolved.
+/// One operation with its object and version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Operation {
-    /// What to do.
+    /// Kind of the operation.
     pub kind: OperationKind,
-    /// To which dataset.
+    /// Dataset that the operation addresses.
     pub target: Target,
-    /// To which object of it.
+    /// Number of the object in the dataset.
     pub index: u64,
-    /// Which version of its content a put writes or a get expects.
+    /// Version of the content that a put writes or a get expects.
     pub version: u64,
-    /// First byte of a range read.
+    /// Offset of the first byte of a range read.
     pub range_start: u64,
-    /// Objects of a scan.
+    /// Number of objects that a scan reads; 0 for other operations.
     pub length: u64,
 }
 
@@ -133,45 +134,46 @@ pub struct Operation {
 pub struct Workload {
     /// Seed of the experiment.
     pub seed: u64,
-    /// Name of the phase: streams are derived from it.
+    /// Name of the phase, from which the random streams are derived.
     pub phase: String,
-    /// Shares of the operations.
+    /// Operations and their shares.
     pub mix: Mix,
-    /// Objects that reads address.
+    /// Objects that reads address; `None` if the phase does not read.
     pub read: Option<Dataset>,
-    /// Objects that puts write, round and round.
+    /// Objects that puts write, repeatedly and in order.
     pub written: Dataset,
-    /// Objects that the first deletes address; later ones address what was put.
+    /// Objects that the first deletes address; later deletes address objects that the phase has put. `None` if the
+    /// phase does not delete.
     pub spare: Option<Dataset>,
-    /// Bytes of a range read.
+    /// Length of a range read, in bytes; 0 if there are none.
     pub range: u64,
-    /// How often the objects that are read come up.
+    /// Distribution of reads over the objects.
     pub popularity: Popularity,
-    /// Where puts go on behind the objects that are there, instead of round and round.
+    /// Position from which puts add new objects; `None` if puts write the same objects repeatedly.
     pub inserts: Option<Inserts>,
-    /// How many objects a scan reads.
+    /// Number of objects that a scan reads.
     pub scan: ScanLength,
-    /// The directory that what is read is written to, one file per object.
+    /// Directory in which each object that is read becomes a file; `None` if the content is not kept.
     pub sink: Option<PathBuf>,
 }
 
-/// Puts that add objects to those that are read.
+/// Settings of puts that add new objects to the dataset that the phase reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Inserts {
-    /// Number of the first object added.
+    /// Number of the first object to add.
     pub from: u64,
-    /// An object may be read once so many more have been begun: it is there by then.
+    /// Number of further puts that must start before an added object is read; its own put has finished by then.
     pub margin: u64,
 }
 
-/// How many objects a scan reads: between the two, ends included.
+/// Number of objects that a scan reads: a random number from `min` to `max`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScanLength {
-    /// Least.
+    /// Minimum number of objects.
     pub min: u64,
-    /// Most.
+    /// Maximum number of objects.
     pub max: u64,
-    /// Exponent, where short scans come up more often; `None` where all lengths are alike.
+    /// Exponent of a zipfian distribution that favours short scans; `None` if all lengths are equally likely.
     pub theta: Option<f64>,
 }
 
@@ -182,7 +184,7 @@ impl Default for ScanLength {
 }
 
 impl Workload {
-    /// The dataset behind a target.
+    /// Returns the dataset of a target.
     pub fn dataset(&self, target: Target) -> &Dataset {
         match target {
             Target::Read => self.read.as_ref().unwrap_or(&self.written),
@@ -191,12 +193,13 @@ impl Workload {
         }
     }
 
-    /// Whether it deletes and does nothing else, so that it runs out of objects.
+    /// Returns true if all operations are deletes, so that the workload runs out of objects.
     pub fn only_deletes(&self) -> bool {
         self.mix.share(OperationKind::Delete) == self.mix.total()
     }
 
-    /// The phase's operations by number. Every worker has a sequence of its own, and all give the same answers.
+    /// Returns the operations of the phase, addressed by number. Every worker has its own sequence, and all sequences
+    /// contain the same operations.
     pub fn sequence(&self) -> Sequence {
         Sequence {
             cursor: MixCursor::new(self.mix.clone(), Stream::new(self.seed, &format!("mix/{}", self.phase))),
@@ -227,7 +230,7 @@ impl Workload {
     }
 }
 
-/// Gives the operations of a phase by number.
+/// The operations of a phase, addressed by number.
 pub struct Sequence {
     cursor: MixCursor,
     picker: Picker,
@@ -238,12 +241,12 @@ pub struct Sequence {
     puts_per_delete: (u64, u64),
     range: u64,
     inserts: Option<Inserts>,
-    /// Least length of a scan, number of lengths, and which of them.
+    /// Minimum length of a scan, number of possible lengths, and the picker that chooses one.
     lengths: (u64, u64, Picker),
 }
 
 impl Sequence {
-    /// Operation number `i`.
+    /// Returns operation number `i`.
     pub fn at(&mut self, i: u64) -> Operation {
         let (kind, ordinal) = self.cursor.at(i);
         let mut operation =
@@ -261,7 +264,7 @@ impl Sequence {
                 (operation.target, operation.index) = (Target::Spare, ordinal);
             }
             (OperationKind::Delete, _) => {
-                // The put that comes `spare_count` deletes ago has been answered long since.
+                // The put belongs to the delete `spare_count` deletes earlier, so it has finished by now.
                 let (puts, deletes) = self.puts_per_delete;
                 let put = (ordinal - self.spare_count) * puts / deletes;
                 operation.target = Target::Written;
@@ -282,7 +285,7 @@ impl Sequence {
             }
             (OperationKind::Scan, _) => {
                 let (min, span, lengths) = &self.lengths;
-                // The shortest length has the first rank.
+                // Popularity favours the highest number, which becomes the shortest length.
                 operation.length = min + span - 1 - lengths.pick(i, ordinal, 0);
             }
             _ => {}
@@ -331,7 +334,7 @@ mod tests {
         }
     }
 
-    /// The operations of a phase, every field, as bytes.
+    /// Returns the operations with these numbers as text, with all fields, the key and the size.
     fn bytes_of(workload: &Workload, numbers: impl Iterator<Item = u64>) -> Vec<(u64, String)> {
         let mut sequence = workload.sequence();
         let mut key = String::new();
@@ -370,9 +373,9 @@ mod tests {
             ])
             .unwrap();
             (workload.popularity, workload.range) = (popularity, 100);
-            let dress = |d: &mut Dataset| (d.size, d.naming) = (size.clone(), naming.clone());
-            workload.read.iter_mut().chain(&mut workload.spare).for_each(dress);
-            dress(&mut workload.written);
+            let configure = |d: &mut Dataset| (d.size, d.naming) = (size.clone(), naming.clone());
+            workload.read.iter_mut().chain(&mut workload.spare).for_each(configure);
+            configure(&mut workload.written);
             let whole = bytes_of(&workload, 0..3_000);
             for workers in [2, 3, 16] {
                 let mut merged: Vec<_> = (0..workers)
@@ -382,12 +385,15 @@ mod tests {
                 assert!(merged == whole, "{popularity:?} on {workers} workers");
             }
             workload.seed += 1;
-            assert!(bytes_of(&workload, 0..3_000) != whole, "{popularity:?}: another seed, another sequence");
+            assert!(
+                bytes_of(&workload, 0..3_000) != whole,
+                "{popularity:?}: another seed gives another sequence"
+            );
         }
     }
 
     #[test]
-    fn every_delete_meets_an_object_that_was_put_before() {
+    fn every_delete_addresses_an_object_that_was_put_before() {
         let workload = mixed();
         let mut sequence = workload.sequence();
         let mut present = std::collections::HashSet::new();
@@ -401,7 +407,7 @@ mod tests {
                 OperationKind::Delete if op.target == Target::Written => {
                     assert!(
                         present.remove(&op.index),
-                        "operation {i} deletes {} which is not there",
+                        "operation {i} deletes {}, which does not exist",
                         op.index
                     );
                     deletes += 1;

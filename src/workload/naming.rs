@@ -1,5 +1,5 @@
-//! What keys look like below a dataset's prefix: a template whose placeholders are functions of the object's number, so that any
-//! key can be made again, and recognised as ours when it is found.
+//! Names of the objects below a dataset's prefix. A name follows a template whose placeholders are functions of the
+//! object's number, so that Plimsoll can reproduce any key and recognise its own keys in a listing.
 
 use std::fmt;
 
@@ -9,34 +9,35 @@ use crate::rng::{Stream, mix};
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
     Text(String),
-    /// The object's number, at least eight digits.
+    /// The object's number, padded to at least eight digits.
     Index,
     /// Eight pseudo-random hex digits.
     Hex,
-    /// One of several prefixes, in turn: `p0000`.
+    /// One of several prefixes, such as `p0000`, assigned in turn.
     Prefix,
-    /// A directory for every thousand objects: `00000`.
+    /// A directory for every thousand objects, such as `00000`.
     Directory,
-    /// A YCSB record's number, hashed or plain, with at least so many digits; the first object is the record of the last number.
+    /// A YCSB record's number: its order (hashed or plain), its minimum number of digits, and the number of the
+    /// record that is the first object.
     Record(RecordOrder, usize, u64),
 }
 
-/// In which order YCSB records lie by their keys.
+/// Order of YCSB records when sorted by key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordOrder {
-    /// By number.
+    /// Order of the record numbers.
     Ordered,
-    /// By the FNV-1a hash that YCSB takes of the number's bytes, least significant first.
+    /// Order of YCSB's FNV-1a hash of the number's bytes, least significant byte first.
     Hashed,
-    /// By the same hash of the bytes as go-ycsb takes it, most significant first.
+    /// Order of go-ycsb's FNV-1a hash of the number's bytes, most significant byte first.
     HashedGo,
 }
 
 impl RecordOrder {
-    /// All of them.
+    /// All orders of records.
     pub const ALL: [RecordOrder; 3] = [RecordOrder::Ordered, RecordOrder::Hashed, RecordOrder::HashedGo];
 
-    /// Name in files.
+    /// Returns the name used in files.
     pub fn name(self) -> &'static str {
         match self {
             RecordOrder::Ordered => "ordered",
@@ -45,14 +46,14 @@ impl RecordOrder {
         }
     }
 
-    /// The number in a record's key.
+    /// Returns the number in the key of a record.
     pub fn number(self, record: u64) -> u64 {
         let bytes = match self {
             RecordOrder::Ordered => return record,
             RecordOrder::Hashed => record.to_le_bytes(),
             RecordOrder::HashedGo => record.to_be_bytes(),
         };
-        // FNV-1a, 64 bits: offset basis and prime of its definition.
+        // 64-bit FNV-1a with the offset basis and the prime of its definition.
         let hash = bytes.iter().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01B3)
         });
@@ -60,29 +61,29 @@ impl RecordOrder {
     }
 }
 
-/// How the objects of a dataset are named.
+/// Naming scheme of the objects of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Naming {
     parts: Vec<Part>,
     prefixes: u64,
 }
 
-/// Why a template was refused.
+/// An error in a template.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum NamingError {
-    /// Keys would collide.
-    #[error("the template '{0}' must hold {{index}} exactly once, or keys would collide")]
+    /// The template does not contain `{index}` exactly once, so keys would collide.
+    #[error("the template '{0}' must contain {{index}} exactly once, or keys would collide")]
     NoIndex(String),
-    /// A placeholder that is none.
-    #[error("the template holds '{{{0}}}'; known are {{index}}, {{hex}}, {{prefix}} and {{dir}}")]
+    /// The template contains an unknown placeholder.
+    #[error("unknown placeholder '{{{0}}}' in the template; use {{index}}, {{hex}}, {{prefix}} or {{dir}}")]
     Placeholder(String),
-    /// Not a key.
+    /// The template does not form a valid key.
     #[error(
-        "the template '{0}' must be 1 to 200 printable characters, not begin with '/' and not hold '//' or '..'"
+        "the template '{0}' must have 1 to 200 printable characters, no leading '/' and neither '//' nor '..'"
     )]
     Key(String),
-    /// `{prefix}` without a number of them.
-    #[error("the template holds {{prefix}}; say how many there are with prefixes = 16")]
+    /// The template contains `{prefix}`, but the number of prefixes is not set.
+    #[error("the template contains {{prefix}}, but the number of prefixes is not set; add prefixes = 16")]
     Prefixes,
 }
 
@@ -93,23 +94,23 @@ impl Default for Naming {
 }
 
 impl Naming {
-    /// `HHHHHHHH/NUMBER`: a random 8-hex prefix per object.
+    /// Returns the scheme `HHHHHHHH/NUMBER`, with a random prefix of eight hex digits per object.
     pub fn hex() -> Naming {
         Naming { parts: vec![Part::Hex, Part::Text("/".into()), Part::Index], prefixes: 0 }
     }
 
-    /// `pNNNN/NUMBER`: `count` prefixes, objects dealt to them in turn.
+    /// Returns the scheme `pNNNN/NUMBER`, with `count` prefixes to which the objects are assigned in turn.
     pub fn prefixes(count: u64) -> Naming {
         Naming { parts: vec![Part::Prefix, Part::Text("/".into()), Part::Index], prefixes: count }
     }
 
-    /// `PREFIX` and a record's number, as YCSB names records.
+    /// Returns YCSB's scheme for records: `prefix`, followed by the record's number.
     pub fn records(prefix: &str, order: RecordOrder, digits: usize, first: u64) -> Naming {
         let parts = vec![Part::Text(prefix.into()), Part::Record(order, digits, first)];
         Naming { parts, prefixes: 0 }
     }
 
-    /// Prefix, order, digits and first number of records.
+    /// Returns prefix, order, digits and first number of records; `None` for objects that are not records.
     pub fn record_parts(&self) -> Option<(&str, RecordOrder, usize, u64)> {
         match &self.parts[..] {
             [Part::Text(prefix), Part::Record(order, digits, first)] => {
@@ -119,7 +120,7 @@ impl Naming {
         }
     }
 
-    /// The number in the key of record `index`; `None` for objects that are no records.
+    /// Returns the number in the key of record `index`; `None` for objects that are not records.
     pub fn record_number(&self, index: u64) -> Option<u64> {
         match &self.parts[..] {
             [Part::Text(_), Part::Record(order, _, first)] => Some(order.number(first + index)),
@@ -127,10 +128,11 @@ impl Naming {
         }
     }
 
-    /// A template such as `logs/{hex}/{index}.bin`, with `prefixes` prefixes where it holds `{prefix}`.
+    /// Parses a template such as `logs/{hex}/{index}.bin`; `prefixes` is the number of values of `{prefix}`.
     ///
     /// # Errors
-    /// See [`NamingError`].
+    /// Returns a [`NamingError`] if the template is not a valid key, contains an unknown placeholder, or does not
+    /// contain `{index}` exactly once, or if it contains `{prefix}` and `prefixes` is 0.
     pub fn template(text: &str, prefixes: u64) -> Result<Naming, NamingError> {
         let fit = (1..=200).contains(&text.len())
             && text.chars().all(|c| !c.is_control())
@@ -169,7 +171,7 @@ impl Naming {
         Ok(Naming { parts, prefixes })
     }
 
-    /// Number of `{prefix}` values; 0 without any.
+    /// Returns the number of `{prefix}` values; 0 if the template has no `{prefix}`.
     pub fn prefix_count(&self) -> u64 {
         self.prefixes
     }
@@ -194,9 +196,9 @@ impl Naming {
         }
     }
 
-    /// The number of the object that has this name, if one has.
+    /// Returns the number of the object with this name; `None` if no object has it, or if names are hashed records.
     pub fn index_of(&self, seed: u64, name: &str) -> Option<u64> {
-        // What stands before and after the number has a known length, but for prefixes beyond p9999.
+        // Every part before the number has a known length, except prefixes above p9999 and directories above 99999.
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
         let mut at = 0;
         for part in &self.parts {
@@ -206,10 +208,10 @@ impl Naming {
                 Part::Hex => 8,
                 Part::Prefix => 1 + digits(rest.get(1..)?),
                 Part::Directory => digits(rest),
-                // A hash says nothing of what it was taken of.
+                // The hash in a record's name cannot be inverted.
                 Part::Record(..) => return None,
                 Part::Index => {
-                    // A text of digits behind the number would be taken for a part of it; the round trip below decides.
+                    // Digits after the number would be parsed as part of it, so the round trip below decides.
                     let index = rest.get(..digits(rest))?.parse().ok()?;
                     let mut again = String::new();
                     self.name_into(&mut again, seed, index);
@@ -220,7 +222,8 @@ impl Naming {
         None
     }
 
-    /// What a report calls the keys: `one prefix`, `16 prefixes`, `random prefixes`; `None` for names out of a template.
+    /// Returns the label of the keys in reports, such as `one prefix`, `16 sequential prefixes` or `random prefixes`;
+    /// `None` for other templates.
     pub fn group(&self) -> Option<String> {
         match &self.parts[..] {
             [Part::Index] => Some("one prefix".into()),
@@ -232,7 +235,7 @@ impl Naming {
     }
 }
 
-/// The template, as it is written.
+/// Formats the template as it is written in files.
 impl fmt::Display for Naming {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for part in &self.parts {
@@ -249,7 +252,7 @@ impl fmt::Display for Naming {
     }
 }
 
-/// Seed of a dataset's names.
+/// Returns the seed of the names in a dataset.
 pub fn names_seed(seed: u64, dataset_id: u64) -> u64 {
     mix(seed ^ dataset_id)
 }
@@ -290,19 +293,19 @@ mod tests {
         assert_eq!(name(&java, 0), "user6284781860667377211");
         assert_eq!(name(&java, 1), "user8517097267634966620");
         let go = Naming::records("user", RecordOrder::HashedGo, 1, 0);
-        assert_eq!(name(&go, 0), "user6284781860667377211", "zero reads the same from both ends");
+        assert_eq!(name(&go, 0), "user6284781860667377211", "zero is the same in both byte orders");
         assert_ne!(name(&go, 1), name(&java, 1));
         assert_eq!(name(&Naming::records("k", RecordOrder::Ordered, 5, 0), 42), "k00042");
         assert_eq!(java.index_of(42, "user6284781860667377211"), None);
     }
 
     #[test]
-    fn refused_templates_say_why() {
-        let refused = |text: &str| Naming::template(text, 0).unwrap_err().to_string();
-        assert!(refused("data").contains("{index} exactly once"));
-        assert!(refused("{index}{index}").contains("exactly once"));
-        assert!(refused("{number}").contains("known are {index}"));
-        assert!(refused("../{index}").contains("must be 1 to 200"));
-        assert!(refused("{prefix}/{index}").contains("prefixes = 16"));
+    fn invalid_templates_are_rejected_with_the_reason() {
+        let error = |text: &str| Naming::template(text, 0).unwrap_err().to_string();
+        assert!(error("data").contains("{index} exactly once"));
+        assert!(error("{index}{index}").contains("exactly once"));
+        assert!(error("{number}").contains("use {index}"));
+        assert!(error("../{index}").contains("must have 1 to 200"));
+        assert!(error("{prefix}/{index}").contains("prefixes = 16"));
     }
 }

@@ -1,20 +1,20 @@
-//! Object contents: pseudo-random, incompressible, cut from one shared block, so that nothing is generated while the clock
-//! runs and every byte read back can be compared.
+//! Object contents: pseudo-random, incompressible and cut from one shared block, so that no content is generated
+//! during the measurement and every byte that is read can be compared.
 //!
-//! An object is a row of segments of at most 1 MiB; each is a slice of a 2 MiB block at an offset derived from
-//! (seed, dataset, index, version, segment). Two objects differ nearly everywhere, and so do two versions of one.
+//! An object is a sequence of segments of at most 1 MiB. Each is a slice of a 2 MiB block at an offset derived from
+//! (seed, dataset, index, version, segment). Two objects differ in nearly every byte, and so do two versions of one.
 //! Records are kept from run to run, so their offsets derive from their number and version alone ([`Block::record`]).
 
 use bytes::Bytes;
 
 use crate::rng::{Stream, mix};
 
-/// Bytes of a full segment.
+/// Length of a full segment, in bytes.
 const SEGMENT: u64 = 1 << 20;
-/// Keeps the contents of records apart from those of other objects: "records" in ASCII.
+/// Constant that separates the contents of records from those of other objects: "records" in ASCII.
 const RECORDS: u64 = 0x0073_6472_6f63_6572;
 
-/// The block from which all contents are cut; the seed decides where.
+/// The block from which all contents are cut; the seed determines the offsets.
 #[derive(Clone, Debug)]
 pub struct Block {
     data: Bytes,
@@ -22,8 +22,8 @@ pub struct Block {
 }
 
 impl Block {
-    /// Generates the block: two segments long, so that any offset within the first leaves a whole segment. Its bytes are
-    /// the same for every seed, so that runs with different seeds can read the same records.
+    /// Generates the block. It is two segments long, so that a whole segment follows any offset within the first. Its
+    /// bytes are the same for every seed, so that runs with different seeds can read the same records.
     pub fn new(seed: u64) -> Block {
         let stream = Stream::new(0, "payload");
         let words = 2 * SEGMENT / 8;
@@ -31,13 +31,13 @@ impl Block {
         Block { data: data.into(), seed }
     }
 
-    /// The content of one version of the record whose key holds `number`: the same whatever the seed, the number of
-    /// records and the first of them.
+    /// Returns the content of one version of the record with `number` in its key. The content does not depend on
+    /// the seed, the number of records or the first record.
     pub fn record(&self, number: u64, version: u64, size: u64) -> Cut {
         Cut { data: self.data.clone(), key: mix(mix(RECORDS ^ number) ^ version), size }
     }
 
-    /// The content of one version of one object.
+    /// Returns the content of one version of one object.
     pub fn cut(&self, dataset_id: u64, index: u64, version: u64, size: u64) -> Cut {
         let key = mix(mix(mix(self.seed ^ dataset_id) ^ index) ^ version);
         Cut { data: self.data.clone(), key, size }
@@ -53,19 +53,19 @@ pub struct Cut {
 }
 
 impl Cut {
-    /// Bytes of a full segment.
+    /// Length of a full segment, in bytes.
     pub const SEGMENT: u64 = SEGMENT;
 
     fn offset(&self, segment: u64) -> usize {
         (mix(self.key ^ segment.wrapping_mul(0x9e37_79b9_7f4a_7c15)) % SEGMENT) as usize
     }
 
-    /// Bytes in all.
+    /// Returns the length of the content, in bytes.
     pub fn total(&self) -> u64 {
         self.size
     }
 
-    /// Segment `index`, or `None` past the end; the first of an empty object is empty.
+    /// Returns segment `index`, or `None` after the end. The first segment of an empty object is empty.
     pub fn segment(&self, index: usize) -> Option<Bytes> {
         let begin = index as u64 * SEGMENT;
         let len = self.size.checked_sub(begin).filter(|rest| *rest > 0 || index == 0)?.min(SEGMENT) as usize;
@@ -73,7 +73,7 @@ impl Cut {
         Some(self.data.slice(from..from + len))
     }
 
-    /// What lies from `at` to the end of its segment or to `end`, whichever comes first; `None` from `end` on.
+    /// Returns the bytes from `at` to the end of its segment or to `end`, whichever is first; `None` from `end` on.
     pub fn piece(&self, at: u64, end: u64) -> Option<Bytes> {
         let end = end.min(self.size).min((at / SEGMENT + 1) * SEGMENT);
         (at < end).then(|| {
@@ -85,7 +85,7 @@ impl Cut {
     /// Compares `piece` with the content at `at`.
     ///
     /// # Errors
-    /// The offset of the first byte that differs, or of the first beyond the end.
+    /// Returns the offset of the first byte that differs, or of the first byte after the end of the content.
     pub fn compare(&self, at: u64, piece: &[u8]) -> Result<(), u64> {
         let (mut at, mut rest) = (at, piece);
         while !rest.is_empty() {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_uploaded_compares_equal_in_any_pieces() {
+    fn uploaded_content_compares_equal_in_pieces_of_any_length() {
         let block = Block::new(42);
         for size in [0, 1, 1024, SEGMENT, SEGMENT + 1, 3 * SEGMENT + 7] {
             let cut = block.cut(1, 2, 3, size);
@@ -134,12 +134,12 @@ mod tests {
     }
 
     #[test]
-    fn one_wrong_byte_is_found_where_it_is() {
+    fn a_wrong_byte_is_found_at_its_offset() {
         let cut = Block::new(42).cut(1, 2, 3, 2 * SEGMENT);
         let mut content = bytes(&cut);
         content[1_500_000] ^= 1;
         assert_eq!(cut.compare(0, &content), Err(1_500_000));
-        assert_eq!(cut.compare(2 * SEGMENT, b"x"), Err(2 * SEGMENT), "beyond the end");
+        assert_eq!(cut.compare(2 * SEGMENT, b"x"), Err(2 * SEGMENT), "after the end");
     }
 
     #[test]

@@ -1,59 +1,61 @@
-//! Which object a read addresses: uniform, sequential, zipfian, latest, hotspot or exponential; each a pure function of a stream and an
-//! operation's number, so that no worker needs to know what another has drawn. What YCSB calls zipfian and latest is in
-//! [`super::ycsb`].
+//! Choice of the object that a read addresses: uniform, sequential, zipfian, latest, hotspot or exponential. Each
+//! is a pure function of a stream and the number of the operation, so workers need not share their draws. YCSB's
+//! own zipfian and latest generators are in [`super::ycsb`].
 
 use super::naming::RecordOrder;
 use super::ycsb;
 use crate::rng::{Stream, mix};
 
-/// Exponent of the zipfian distributions where none is written, as in YCSB.
+/// Default exponent of the zipfian distributions, as in YCSB.
 pub const DEFAULT_THETA: f64 = 0.99;
 
-/// How often the objects of a dataset are addressed.
+/// Distribution of reads over the objects of a dataset.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub enum Popularity {
-    /// All alike.
+    /// All objects with equal probability.
     #[default]
     Uniform,
-    /// One after another, round and round.
+    /// All objects in order, starting again after the last one.
     Sequential,
-    /// The object of rank k with a weight of `1 / k^theta`; ranks are spread over the objects by a permutation.
+    /// Zipfian: the object of rank k has a weight of `1 / k^theta`. A permutation spreads the ranks over the objects.
     Zipfian {
-        /// Exponent, above 0.
+        /// Exponent of the distribution, above 0.
         theta: f64,
     },
-    /// As zipfian, but the object written last has rank 1, the one before it rank 2.
+    /// Zipfian by age: the most recently written object has rank 1, the one before it rank 2.
     Latest {
-        /// Exponent, above 0.
+        /// Exponent of the distribution, above 0.
         theta: f64,
     },
-    /// YCSB's zipfian: a rank among 10^10 items, hashed modulo `items`; keys that are not there are drawn again.
+    /// YCSB's scrambled zipfian: a rank among 10^10 items, hashed modulo `items`. A key that does not exist is
+    /// drawn again.
     YcsbZipfian {
-        /// Keys of the modulus: those that are there, those that inserts are expected to add, and one.
+        /// Modulus: the number of existing keys, plus the keys that inserts are expected to add, plus one.
         items: u64,
-        /// The hash: YCSB's or go-ycsb's.
+        /// Hash function: YCSB's or go-ycsb's.
         order: RecordOrder,
     },
-    /// YCSB's latest: its approximate zipfian over all records but the oldest, the newest first.
+    /// YCSB's latest: its approximate zipfian over all records but the oldest, with the newest first.
     YcsbLatest,
-    /// A share of the operations goes to a share of the objects (the first ones, rounded down as YCSB does), the rest to the others.
+    /// Hotspot: a share of the operations addresses the first objects, the rest addresses the others. The number of
+    /// hot objects is rounded down, as in YCSB.
     Hotspot {
         /// Share of the objects that are hot, above 0 and below 1.
         objects: f64,
-        /// Share of the operations that go to them.
+        /// Share of the operations that address the hot objects.
         operations: f64,
     },
-    /// The object written last most often, each older one less by the same factor: so many percent of the operations go to the given
-    /// share of the objects.
+    /// Exponential by age: the most recently written object is the most likely, and each older one is less likely
+    /// by a constant factor. The two fields determine that factor.
     Exponential {
-        /// Share of the operations, in percent, above 0 and below 100.
+        /// Share of the operations that address the most recent `objects`, in percent, above 0 and below 100.
         percentile: f64,
-        /// Share of the objects, above 0 and at most 1.
+        /// Share of the objects, counted from the most recent, above 0 and at most 1.
         objects: f64,
     },
 }
 
-/// Picks objects out of `count`.
+/// Chooses objects out of a dataset according to a popularity.
 #[derive(Debug, Clone)]
 pub struct Picker {
     popularity: Popularity,
@@ -65,11 +67,12 @@ pub struct Picker {
     draws: Stream,
 }
 
-/// Draws of one operation lie so far apart; more than that many rejections in a row do not happen (each is below 1 in 4).
+/// Number of random draws reserved for each operation. More rejections in a row do not occur in practice, because
+/// each has a probability below 1/4.
 const DRAWS_PER_OPERATION: u64 = 64;
 
 impl Picker {
-    /// A picker among `count` objects.
+    /// Creates a picker for `count` objects; `seed` and `phase` determine its random stream.
     pub fn new(popularity: Popularity, count: u64, seed: u64, phase: &str) -> Picker {
         let zipf = match popularity {
             Popularity::Zipfian { theta } | Popularity::Latest { theta } => {
@@ -77,7 +80,7 @@ impl Picker {
             }
             _ => None,
         };
-        let label = |what: &str| format!("{what}/{phase}");
+        let label = |purpose: &str| format!("{purpose}/{phase}");
         let scatter = Scatter::new(count.max(1), Stream::new(seed, &label("scatter")).at(0));
         let scrambled = match popularity {
             Popularity::YcsbZipfian { items, order } => Some(ycsb::Scrambled::new(items, order)),
@@ -88,7 +91,8 @@ impl Picker {
         Picker { popularity, count: count.max(1), zipf, scrambled, latest, scatter, draws }
     }
 
-    /// The object that operation `i` addresses, the `ordinal`-th of its kind; `added` objects have been written behind the others since.
+    /// Returns the object that operation `i` addresses. `ordinal` is the number of the operation within its kind;
+    /// `added` is the number of objects added after the first `count`.
     pub fn pick(&self, i: u64, ordinal: u64, added: u64) -> u64 {
         let rank = || self.zipf.as_ref().map_or(0, |zipf| zipf.rank(self.draws, i * DRAWS_PER_OPERATION) - 1);
         match self.popularity {
@@ -101,7 +105,7 @@ impl Picker {
             }
             Popularity::YcsbLatest => self.latest.as_ref().map_or(0, |l| l.key(self.draws, i, added)),
             Popularity::Exponential { percentile, objects } => {
-                // YCSB's generator, its tail beyond the oldest object cut off.
+                // YCSB's generator, truncated at the oldest object.
                 let n = (self.count + added) as f64;
                 let gamma = -(1.0 - percentile / 100.0).ln() / (self.count as f64 * objects);
                 let inside = 1.0 - (-gamma * n).exp();
@@ -120,8 +124,9 @@ impl Picker {
     }
 }
 
-/// Zipf's distribution over `1..=n` by rejection-inversion: exact, and without a table whatever `n` is (Hörmann and Derflinger,
-/// "Rejection-inversion to generate variates from monotone discrete distributions", ACM TOMACS 6(3), 1996).
+/// Zipf's distribution over `1..=n` by rejection-inversion, which is exact and needs no table (Hörmann and
+/// Derflinger, "Rejection-inversion to generate variates from monotone discrete distributions", ACM TOMACS 6(3),
+/// 1996).
 #[derive(Debug, Clone)]
 struct Zipf {
     n: f64,
@@ -144,7 +149,7 @@ impl Zipf {
         (-self.theta * x.ln()).exp()
     }
 
-    /// Integral of `x^-theta` from 1 to `x`, exact at theta = 1 too.
+    /// Returns the integral of `x^-theta` from 1 to `x`, which is also exact for theta = 1.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let t = (1.0 - self.theta) * log;
@@ -156,7 +161,7 @@ impl Zipf {
         (y * if t.abs() > 1e-8 { t.ln_1p() / t } else { 1.0 - t / 2.0 }).exp()
     }
 
-    /// A rank from the draws `first..first + DRAWS_PER_OPERATION`.
+    /// Returns a rank, from the draws `first..first + DRAWS_PER_OPERATION`.
     fn rank(&self, draws: Stream, first: u64) -> u64 {
         for attempt in 0..DRAWS_PER_OPERATION {
             let u = self.high + draws.unit(first + attempt) * (self.low - self.high);
@@ -170,7 +175,8 @@ impl Zipf {
     }
 }
 
-/// A permutation of `0..n`: four Feistel rounds over the next even number of bits, walked until inside.
+/// A permutation of `0..n`: four Feistel rounds over the next even number of bits, repeated until the result is
+/// below `n` (cycle walking).
 #[derive(Debug, Clone, Copy)]
 struct Scatter {
     n: u64,
@@ -240,13 +246,13 @@ mod tests {
     }
 
     #[test]
-    fn zipfian_fits_once_its_scatter_is_undone() {
+    fn zipfian_fits_after_inverting_the_scatter() {
         let (n, theta) = (1000, DEFAULT_THETA);
         let seen = counts(Popularity::Zipfian { theta }, n);
         let picker = Picker::new(Popularity::Zipfian { theta }, n, 42, "get");
         let by_rank: Vec<u64> = (0..n).map(|rank| seen[picker.scatter.at(rank) as usize]).collect();
         assert_fits(&by_rank, &zipf_shares(n, theta));
-        assert_ne!(by_rank, seen, "the popular ones are spread");
+        assert_ne!(by_rank, seen, "the popular objects are spread");
     }
 
     #[test]
@@ -256,7 +262,7 @@ mod tests {
         assert_fits(&seen, &shares);
     }
 
-    /// YCSB rounds the number of hot keys down: 0.29 of 10 are 2.
+    /// YCSB rounds the number of hot keys down: a share of 0.29 of 10 keys is 2 keys.
     #[test]
     fn hot_keys_are_rounded_down() {
         let seen = counts(Popularity::Hotspot { objects: 0.29, operations: 0.8 }, 10);
@@ -277,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_is_drawn_and_nothing_that_is_not_there() {
+    fn added_objects_are_drawn_and_only_existing_ones() {
         for popularity in
             [Popularity::Latest { theta: 0.99 }, Popularity::Exponential { percentile: 95.0, objects: 0.86 }]
         {

@@ -1,4 +1,4 @@
-//! How large objects are: a pure function of one stream and a counter.
+//! Object sizes: a pure function of a stream and a counter.
 
 use std::fmt;
 
@@ -7,29 +7,29 @@ use crate::rng::{Stream, normal_cdf};
 /// A distribution of object sizes, in bytes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Size {
-    /// All the same.
+    /// Fixed size in bytes.
     Fixed(u64),
-    /// Every whole number of bytes between the two, ends included, equally likely.
+    /// Uniform distribution over the whole numbers of bytes between two bounds, both included.
     Uniform(u64, u64),
-    /// `median * exp(sigma * z)` with z standard normal, rounded; what falls outside `min..=max` is moved to the bound.
+    /// Lognormal distribution: `median * exp(sigma * z)` with z standard normal, rounded and clamped to `min..=max`.
     Lognormal {
-        /// Median of the distribution before it is bounded.
+        /// Median of the distribution before it is clamped, in bytes.
         median: u64,
-        /// Standard deviation of the logarithm.
+        /// Standard deviation of the natural logarithm.
         sigma: f64,
-        /// Smallest size.
+        /// Smallest size, in bytes.
         min: u64,
-        /// Largest size.
+        /// Largest size, in bytes.
         max: u64,
     },
     /// Listed sizes with their weights, in ascending order of size.
     Weighted(Vec<(u64, u32)>),
-    /// So many sizes drawn and added up, such as the fields of a record.
+    /// Sum of a number of sizes that are drawn independently, such as the fields of a record.
     Sum(u32, Box<Size>),
 }
 
 impl Size {
-    /// Size number `i` of the stream.
+    /// Returns size number `i` of the stream, in bytes.
     pub fn draw(&self, stream: Stream, i: u64) -> u64 {
         match self {
             Size::Fixed(bytes) => *bytes,
@@ -55,7 +55,7 @@ impl Size {
         }
     }
 
-    /// The smallest size that can come.
+    /// Returns the smallest possible size, in bytes.
     pub fn smallest(&self) -> u64 {
         match self {
             Size::Fixed(bytes) => *bytes,
@@ -65,7 +65,7 @@ impl Size {
         }
     }
 
-    /// The largest size that can come.
+    /// Returns the largest possible size, in bytes.
     pub fn largest(&self) -> u64 {
         match self {
             Size::Fixed(bytes) => *bytes,
@@ -75,7 +75,7 @@ impl Size {
         }
     }
 
-    /// Expected size in bytes; of a lognormal distribution with what lies outside moved to its bounds.
+    /// Returns the expected size in bytes; that of a lognormal distribution takes the clamping into account.
     pub fn mean(&self) -> f64 {
         match self {
             Size::Fixed(bytes) => *bytes as f64,
@@ -83,7 +83,7 @@ impl Size {
             Size::Lognormal { median, sigma, min, max } => {
                 let (median, min, max) = (*median as f64, *min as f64, *max as f64);
                 let z = |bytes: f64| (bytes / median).ln() / sigma;
-                // The part between the bounds is that of a lognormal shifted by sigma (partial expectation).
+                // Between the bounds: the partial expectation, for which the normal distribution is shifted by sigma.
                 let inner = normal_cdf(z(max) - sigma) - normal_cdf(z(min) - sigma);
                 min * normal_cdf(z(min))
                     + median * (sigma * sigma / 2.0).exp() * inner
@@ -146,14 +146,15 @@ mod tests {
         let draws: Vec<f64> = (0..DRAWS).map(|i| size.draw(stream, i) as f64).collect();
         let mean = draws.iter().sum::<f64>() / DRAWS as f64;
         let variance = draws.iter().map(|d| (d - mean).powi(2)).sum::<f64>() / DRAWS as f64;
-        // Ten times the variance of one, (n^2 - 1) / 12.
+        // Ten times the variance of one draw, (n^2 - 1) / 12.
         assert!((mean - 505.0).abs() < 1.0 && (variance / 8332.5 - 1.0).abs() < 0.02, "{mean} {variance}");
     }
 
     #[test]
     fn lognormal_sizes_fit() {
         let size = Size::Lognormal { median: 100_000, sigma: 1.0, min: 10_000, max: 1_000_000 };
-        // Edges at the 5th, 10th, ... percentile of the unbounded distribution; the bounds (2.3 sigma out) fall into the end cells.
+        // Edges at the 5th, 10th, ... percentile of the unbounded distribution. The bounds, 2.3 sigma from the
+        // median, are in the end cells.
         let edges: Vec<f64> = (1..20)
             .map(|k| 100_000.0 * crate::rng::chi_square::normal_quantile(f64::from(k) / 20.0).exp())
             .collect();

@@ -1,21 +1,21 @@
-//! YCSB's zipfian generators: the approximation of Gray et al., "Quickly Generating Billion-Record Synthetic Databases"
-//! (SIGMOD 1994), with the constants of YCSB's `ZipfianGenerator` and `ScrambledZipfianGenerator`.
+//! YCSB's zipfian generators: the approximation of Gray et al., "Quickly Generating Billion-Record Synthetic
+//! Databases" (SIGMOD 1994), with the constants of YCSB's `ZipfianGenerator` and `ScrambledZipfianGenerator`.
 
 use super::naming::RecordOrder;
 use crate::rng::{Stream, mix};
 
-/// YCSB's zipfian constant.
+/// Exponent of YCSB's zipfian distributions.
 const THETA: f64 = 0.99;
-/// `ScrambledZipfianGenerator` draws from 0 to 10^10, ends included, before it hashes.
+/// Number of items of `ScrambledZipfianGenerator`, which draws from 0 to 10^10, both included, before it hashes.
 const ITEMS: f64 = 10_000_000_001.0;
-/// The zeta sum that `ScrambledZipfianGenerator` has for them.
+/// Zeta sum that `ScrambledZipfianGenerator` uses for this number of items.
 const ZETA_OF_ITEMS: f64 = 26.469_028_201_783_02;
-/// Redraws of a key that is not there yet before the hash is taken modulo the keys that are.
+/// Maximum number of draws for a key that exists. After that, the hash is taken modulo the number of existing keys.
 const MOST_REDRAWS: u64 = 10_000;
-/// Items from which on zeta sums are computed by the Euler-Maclaurin formula.
+/// Maximum number of items whose zeta sum is added term by term; the Euler-Maclaurin formula is used for more.
 const SUMMED: u64 = 64;
 
-/// Inverts a uniform draw `u` to a rank from 0: `zeta` is the sum of `k^-0.99` over the items.
+/// Converts a uniform draw `u` into a rank from 0; `zeta` is the sum of `k^-0.99` over the items.
 fn rank(u: f64, items: f64, zeta: f64, eta: f64) -> u64 {
     let uz = u * zeta;
     if uz < 1.0 {
@@ -27,13 +27,13 @@ fn rank(u: f64, items: f64, zeta: f64, eta: f64) -> u64 {
     (items * (eta * u - eta + 1.0).powf(1.0 / (1.0 - THETA))) as u64
 }
 
-/// The factor of Gray's formula.
+/// Returns the factor eta of Gray's formula.
 fn eta(items: f64, zeta: f64) -> f64 {
     let zeta_of_two = 1.0 + 0.5f64.powf(THETA);
     (1.0 - (2.0 / items).powf(1.0 - THETA)) / (1.0 - zeta_of_two / zeta)
 }
 
-/// The uniform draw of operation `i`, or a further one.
+/// Returns the uniform draw of operation `i` for this attempt; attempt 0 is the first.
 fn draw(draws: Stream, i: u64, attempt: u64) -> f64 {
     match attempt {
         0 => draws.unit(i),
@@ -44,48 +44,49 @@ fn draw(draws: Stream, i: u64, attempt: u64) -> f64 {
 /// `ScrambledZipfianGenerator`: a rank among 10^10 items, hashed modulo the number of keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Scrambled {
-    /// Keys of the modulus: those that are there, those that inserts are expected to add, and one.
+    /// Modulus: the number of existing keys, plus the keys that inserts are expected to add, plus one.
     items: u64,
     order: RecordOrder,
     eta: f64,
 }
 
 impl Scrambled {
-    /// A generator over `items` keys. `order` is the hash: that of YCSB or that of go-ycsb.
+    /// Creates a generator over `items` keys; `order` selects the hash function of YCSB or of go-ycsb.
     pub fn new(items: u64, order: RecordOrder) -> Scrambled {
         Scrambled { items: items.max(1), order, eta: eta(ITEMS, ZETA_OF_ITEMS) }
     }
 
-    /// The key of operation `i` among the `there` keys that are there; others are drawn again, as YCSB does.
-    pub fn key(&self, draws: Stream, i: u64, there: u64) -> u64 {
+    /// Returns the key of operation `i` among the `existing` keys. Other keys are drawn again, as in YCSB.
+    pub fn key(&self, draws: Stream, i: u64, existing: u64) -> u64 {
         let hash = |attempt| self.order.number(rank(draw(draws, i, attempt), ITEMS, ZETA_OF_ITEMS, self.eta));
-        let found = (0..MOST_REDRAWS).map(|attempt| hash(attempt) % self.items).find(|key| *key < there);
-        found.unwrap_or_else(|| hash(0) % there.max(1))
+        let found = (0..MOST_REDRAWS).map(|attempt| hash(attempt) % self.items).find(|key| *key < existing);
+        found.unwrap_or_else(|| hash(0) % existing.max(1))
     }
 }
 
-/// `SkewedLatestGenerator`: the newest key has rank 0. The oldest is never drawn, because YCSB has one item fewer than keys.
+/// `SkewedLatestGenerator`: the newest key has rank 0. The oldest key is never drawn, because YCSB has one item fewer
+/// than keys.
 #[derive(Debug, Clone, Copy)]
 pub struct Latest {
     count: u64,
-    /// What the Euler-Maclaurin formula lacks of the zeta sum, whatever the number of items.
+    /// Difference between the zeta sum and [`growing`], which does not depend on the number of items.
     constant: f64,
 }
 
-/// The part of the zeta sum of `n` items that depends on `n`, by the Euler-Maclaurin formula.
+/// Returns the part of the zeta sum of `n` items that depends on `n`, by the Euler-Maclaurin formula.
 fn growing(n: f64) -> f64 {
     let power = n.powf(-THETA);
     let third = THETA * (THETA + 1.0) * (THETA + 2.0) * power / (n * n * n) / 720.0;
     n * power / (1.0 - THETA) + power / 2.0 - THETA * power / n / 12.0 + third
 }
 
-/// The zeta sum of a few items, term by term.
+/// Returns the zeta sum of `n` items, added term by term.
 fn summed(n: u64) -> f64 {
     (1..=n).map(|k| (k as f64).powf(-THETA)).sum()
 }
 
 impl Latest {
-    /// A generator over `count` keys to begin with.
+    /// Creates a generator over `count` initial keys.
     pub fn new(count: u64) -> Latest {
         Latest { count, constant: summed(SUMMED) - growing(SUMMED as f64) }
     }
@@ -94,13 +95,13 @@ impl Latest {
         if n <= SUMMED { summed(n) } else { self.constant + growing(n as f64) }
     }
 
-    /// The key of operation `i` after `added` keys were inserted.
+    /// Returns the key of operation `i` after `added` inserts.
     pub fn key(&self, draws: Stream, i: u64, added: u64) -> u64 {
         let newest = self.count + added - 1;
         if newest == 0 || self.count < 2 {
             return newest;
         }
-        // YCSB takes the sum of all items and, for eta, the number of items at the start.
+        // YCSB uses the zeta sum of all current items, but the initial number of items in eta.
         let zeta = self.zeta(newest);
         newest.saturating_sub(rank(draws.unit(i), newest as f64, zeta, eta((self.count - 1) as f64, zeta)))
     }
@@ -113,14 +114,14 @@ mod tests {
 
     const DRAWS: u64 = 300_000;
 
-    /// The share of draws with a rank below `k`, from Gray's formula solved for the uniform draw.
+    /// Returns the share of draws with a rank below `k`, from Gray's formula solved for the uniform draw.
     fn below(k: f64, items: f64, zeta: f64) -> f64 {
         let zeta_of_two = 1.0 + 0.5f64.powf(0.99);
         let eta = (1.0 - (2.0 / items).powf(0.01)) / (1.0 - zeta_of_two / zeta);
         ((((k / items).powf(0.01) - 1.0 + eta) / eta).max(zeta_of_two / zeta)).min(1.0)
     }
 
-    /// Shares of the ranks: the first two exactly, the others by the formula.
+    /// Returns the shares of the ranks: the first two exactly, the others by the formula.
     fn shares(ranks: u64, items: f64, zeta: f64) -> Vec<f64> {
         let tail = |k: u64| {
             let low = if k == 0 { (1.0 + 0.5f64.powf(0.99)) / zeta } else { below(k as f64, items, zeta) };
@@ -133,17 +134,17 @@ mod tests {
     }
 
     #[test]
-    fn the_zeta_sum_of_ten_thousand_million_items_is_ycsbs() {
+    fn the_zeta_sum_of_ten_billion_items_equals_that_of_ycsb() {
         assert!((Latest::new(2).zeta(10_000_000_000) - ZETA_OF_ITEMS).abs() < 1e-9);
         assert!((Latest::new(2).zeta(50_000) - summed(50_000)).abs() < 1e-10);
     }
 
-    /// The hottest of 1,000 keys had 12.98% of the draws; YCSB's has 3.86%.
+    /// Regression test: the most popular of 1,000 keys received 12.98% of the draws, instead of 3.86% as in YCSB.
     #[test]
-    fn the_hottest_of_a_thousand_keys_has_ycsbs_share() {
+    fn the_most_popular_of_a_thousand_keys_has_the_share_of_ycsb() {
         let (keys, items) = (1000u64, 1001u64);
         for order in [RecordOrder::Hashed, RecordOrder::HashedGo] {
-            // The truth: shares of the first ranks, hashed; the far tail lies evenly on all keys.
+            // Expected shares: those of the first ranks, hashed; the far tail is spread evenly over all keys.
             let ranks = 200_000;
             let mut expected = vec![0.0; items as usize];
             let head = shares(ranks, ITEMS, ZETA_OF_ITEMS);
@@ -152,9 +153,9 @@ mod tests {
                 expected[(order.number(rank as u64) % items) as usize] += share;
             }
             expected.iter_mut().for_each(|share| *share += rest);
-            // The key that is not there is drawn again.
-            let there = 1.0 - expected.pop().unwrap();
-            expected.iter_mut().for_each(|share| *share /= there);
+            // The key that does not exist is drawn again.
+            let existing = 1.0 - expected.pop().unwrap();
+            expected.iter_mut().for_each(|share| *share /= existing);
             let hottest = expected.iter().copied().fold(0.0, f64::max);
             assert!((0.0375..0.0395).contains(&hottest), "{hottest}");
             let scrambled = Scrambled::new(items, order);
@@ -174,14 +175,14 @@ mod tests {
         expected.push(0.0);
         let off = 1.0 - expected.iter().sum::<f64>();
         assert!(off.abs() < 1e-9, "{off}");
-        // The oldest is never drawn.
+        // The oldest key is never drawn.
         assert_eq!(seen.pop(), Some(0));
         expected.pop();
         assert_fits(&seen, &expected);
     }
 
     #[test]
-    fn only_keys_that_are_there_are_drawn() {
+    fn only_existing_keys_are_drawn() {
         let scrambled = Scrambled::new(1_101, RecordOrder::Hashed);
         let latest = Latest::new(100);
         for i in 0..5_000 {

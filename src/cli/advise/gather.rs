@@ -7,7 +7,6 @@ use crate::advise::{Candidate, Evidence, Figure, Held, recommended};
 use crate::cli::check::subjects;
 use crate::cli::cost::request::CostRequest;
 use crate::cli::exit::Exit;
-use crate::cli::runs::Run;
 use crate::cost::bill::bill;
 use crate::cost::book::StoreTariff;
 use crate::cost::of_run::MONTH_S;
@@ -17,6 +16,8 @@ use crate::provider::calls::Call;
 use crate::provider::is_home;
 use crate::published::{Published, named};
 use crate::run_dir::directory::StoreFacts;
+use crate::run_dir::run::Run;
+use crate::schedule::Role;
 use crate::summary::estimates::{Estimator, Metric};
 use crate::summary::objective::{Finding, Objective, ObjectiveResult};
 use crate::summary::result::Window;
@@ -42,7 +43,7 @@ pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Exit
     }
     let measured: Vec<&str> = runs
         .iter()
-        .flat_map(|r| r.series.iter().filter(|s| s.role == "measure").map(|s| s.operation.as_str()))
+        .flat_map(|r| r.series.iter().filter(|s| s.role == Role::Measure).map(|s| s.operation.as_str()))
         .collect();
     let operation = if measured.is_empty() || measured.contains(&"get") { "get" } else { measured[0] };
     Objective::parse(&format!("{operation}.p99 < 1h")).map_err(Exit::input)
@@ -202,7 +203,7 @@ pub fn of_run(
             false => short.clone(),
         };
         let windows: Vec<&Window> =
-            run.result.windows.iter().filter(|w| w.role == "measure" && w.store == **store).collect();
+            run.result.windows.iter().filter(|w| w.role == Role::Measure && w.store == **store).collect();
         let facts = run.environment.stores.iter().find(|f| f.url == **store).cloned().unwrap_or_default();
         let (tariff, home, note) = tariff(asked, arguments, &facts, (&name, &short))?;
         let bill = match bill(&tariff, &asked.usage) {
@@ -314,7 +315,7 @@ pub fn missing(asked: &CostRequest, candidates: &[Candidate], runs: &[Run]) -> V
     let mut out = Vec::new();
     let measured = |operation: &str| {
         runs.iter()
-            .any(|r| r.series.iter().any(|s| s.role == "measure" && s.operation.starts_with(operation)))
+            .any(|r| r.series.iter().any(|s| s.role == Role::Measure && s.operation.starts_with(operation)))
     };
     for (call, operation) in OPERATIONS {
         if !runs.is_empty() && asked.usage.calls.get(call) > 0 && !measured(operation) {
@@ -345,7 +346,7 @@ pub fn missing(asked: &CostRequest, candidates: &[Candidate], runs: &[Run]) -> V
 
 /// Whether every objective is about something that some run measured, and every --price about a store that there is.
 pub fn measured_at_all(objectives: &[Objective], runs: &[Run], arguments: &Arguments) -> Result<(), Exit> {
-    let measured = || runs.iter().flat_map(|r| r.series.iter().filter(|s| s.role == "measure"));
+    let measured = || runs.iter().flat_map(|r| r.series.iter().filter(|s| s.role == Role::Measure));
     let known = |names: Vec<String>| {
         let names: BTreeSet<String> = names.into_iter().collect();
         names.into_iter().collect::<Vec<_>>().join(", ")

@@ -11,7 +11,6 @@ use super::cost::form::FormArguments;
 use super::cost::from_run::FromRun;
 use super::cost::request::{CostRequest, WorkloadArguments};
 use super::exit::Exit;
-use super::runs::{Run, read};
 use crate::advise::sensitivity::{Change, changes};
 use crate::advise::{
     BoundChange, Candidate, Evidence, Figure, Held, UnitCost, bound_changes, pareto_front, recommended,
@@ -19,6 +18,7 @@ use crate::advise::{
 };
 use crate::cost::bill::Bill;
 use crate::report::decisions::advice::{Advice, document};
+use crate::run_dir::run::{Run, read};
 use crate::summary::objective::{Objective, ObjectiveResult};
 use crate::summary::series::Clocked;
 
@@ -113,8 +113,12 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     let objectives: Vec<Objective> = arguments.slo.iter().map(parse).collect::<Result<_, _>>()?;
     let mut asked = CostRequest::read(&arguments.workload, &arguments.from_run)?;
     let latencies = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
-    let runs: Vec<Run> =
-        arguments.runs.iter().map(|path| read(path, &latencies)).collect::<Result<_, _>>()?;
+    let runs: Vec<Run> = arguments
+        .runs
+        .iter()
+        .map(|path| read(path, &latencies))
+        .collect::<Result<_, _>>()
+        .map_err(Exit::input)?;
     measured_at_all(&objectives, &runs, arguments)?;
     let ranking = ranking(&objectives, &runs)?;
     let mut candidates: Vec<Candidate> = Vec::new();

@@ -1,7 +1,7 @@
 //! Whether two runs may be compared: the same operations on the same objects under the same load. And what differs about who measured.
 
-use crate::cli::runs::Run;
 use crate::machine::Machine;
+use crate::run_dir::run::Run;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::{RunResult, Window};
 use crate::summary::series::Series;

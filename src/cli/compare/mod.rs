@@ -8,8 +8,8 @@ use serde::Serialize;
 use super::cannot_tell::CannotTell;
 use super::exit::Exit;
 use super::out::say;
-use super::runs::{Run, read};
 use crate::report::comparison::{Comparison, rows};
+use crate::run_dir::run::{Run, read};
 use crate::summary::objective::{ChangeBound, ObjectiveResult, Target};
 use crate::summary::series::{Clocked, Series};
 
@@ -68,7 +68,10 @@ fn compare_pair(
     also: &[Target],
 ) -> Result<Comparison, Exit> {
     let within = std::ptr::eq(base.run, other.run);
-    if !within && let Some(difference) = comparable::difference(&base.run.experiment, &other.run.experiment) {
+    if !within
+        && let Some(difference) =
+            comparable::difference(&base.run.experiment_table(), &other.run.experiment_table())
+    {
         return Err(Exit::input(format!(
             "{} and {} did not do the same: {difference}; only runs of the same operations, objects and load can be compared",
             base.run.path.display(),
@@ -170,8 +173,12 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
     let also: Vec<Target> = bounds.iter().map(|b| b.target.clone()).collect();
     let wanted = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
     let used = if also.iter().chain(&primary).any(|t| t.metric.starts_with("first_byte")) { 3 } else { 2 };
-    let runs: Vec<Run> =
-        arguments.runs.iter().map(|run| read(run, &wanted[..used])).collect::<Result<_, _>>()?;
+    let runs: Vec<Run> = arguments
+        .runs
+        .iter()
+        .map(|run| read(run, &wanted[..used]))
+        .collect::<Result<_, _>>()
+        .map_err(Exit::input)?;
     let comparisons = comparisons(&runs.iter().collect::<Vec<_>>(), primary.as_ref(), &also)?;
     let checks = check(&comparisons, &bounds)?;
     let outcomes: Vec<ObjectiveResult> = checks.iter().map(|c| c.outcome).collect();

@@ -1,8 +1,9 @@
 //! Which stores of which runs are compared, and what each side is called.
 
 use crate::cli::exit::Exit;
-use crate::cli::runs::Run;
 use crate::report::comparison::Subject;
+use crate::run_dir::run::Run;
+use crate::schedule::Role;
 use crate::summary::series::Series;
 use crate::units::short_names;
 
@@ -24,7 +25,7 @@ impl<'a> Side<'a> {
 
     /// Returns its measured series.
     pub fn series(&self) -> impl Iterator<Item = &Series> {
-        self.run.series.iter().filter(|s| s.role == "measure" && s.store == self.store)
+        self.run.series.iter().filter(|s| s.role == Role::Measure && s.store == self.store)
     }
 
     /// Returns names of a side, the shortest first. `alone`: its run measured no other store.

@@ -8,6 +8,7 @@ use crate::cli::exit::Exit;
 use crate::cost::of_run::{Scale, project};
 use crate::cost::workload::Workload;
 use crate::run_dir::json;
+use crate::schedule::Role;
 use crate::units::short_names;
 
 /// Which run, and how much of it.
@@ -34,7 +35,7 @@ impl FromRun {
         let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--from-run {}: {e}", path.display()));
         let result = json::read(path).map_err(|e| wrong(&e))?;
         let measured =
-            |store: &&str| result.windows.iter().any(|w| w.role == "measure" && w.store == **store);
+            |store: &&str| result.windows.iter().any(|w| w.role == Role::Measure && w.store == **store);
         let stores: Vec<&str> = result.stores().into_iter().filter(measured).collect();
         let names = short_names(&stores);
         let store = match (&self.store, stores.as_slice()) {

@@ -9,7 +9,7 @@ use super::from_run::FromRun;
 use crate::cli::exit::Exit;
 use crate::clock::wall_now;
 use crate::cost::bills::NotPriced;
-use crate::cost::book::{BookError, Prices};
+use crate::cost::book::{Prices, read_prices};
 use crate::cost::breakeven::Vary;
 use crate::cost::egress::assumption;
 use crate::cost::tariff::Tariff;
@@ -49,7 +49,7 @@ impl PriceArguments {
     /// # Errors
     /// 2 when a file cannot be read or is wrong somewhere.
     pub fn read(&self) -> Result<Prices, Exit> {
-        read_prices(&self.prices)
+        read_prices(&self.prices).map_err(Exit::input)
     }
 
     /// The day.
@@ -111,21 +111,6 @@ impl WorkloadArguments {
 /// Today, where it is not night yet at Greenwich.
 fn today() -> Date {
     wall_now().to_zoned(jiff::tz::TimeZone::UTC).date()
-}
-
-/// The built-in prices, with files before them.
-///
-/// # Errors
-/// 2 when a file cannot be read or is wrong somewhere.
-pub fn read_prices(files: &[PathBuf]) -> Result<Prices, Exit> {
-    let mut prices = Prices::built_in().map_err(Exit::input)?;
-    for path in files {
-        let shown = path.display().to_string();
-        let text = std::fs::read_to_string(path)
-            .map_err(|e| BookError::File { path: format!("--prices {shown}"), reason: e.to_string() });
-        prices.add(&shown, &text.map_err(Exit::input)?).map_err(Exit::input)?;
-    }
-    Ok(prices)
 }
 
 /// A workload from a file.

@@ -21,6 +21,7 @@ use crate::published::named;
 use crate::report::decisions::tiering::{Found, document};
 use crate::run_dir::directory::read_environment;
 use crate::run_dir::json;
+use crate::schedule::Role;
 use crate::summary::result::Window;
 use crate::units::parse_duration;
 
@@ -202,7 +203,7 @@ fn measured(flag: &str, path: &Path, asked: &CostRequest, tariff: &Tariff) -> Re
     let reads: Vec<&Window> = result
         .windows
         .iter()
-        .filter(|w| w.role == "measure" && matches!(w.operation.as_str(), "get" | "get_range"))
+        .filter(|w| w.role == Role::Measure && matches!(w.operation.as_str(), "get" | "get_range"))
         .collect();
     let billed = |w: &&&Window| {
         let class =

@@ -1,4 +1,4 @@
-//! From a book as written to one that can be relied on: every unit, date, source and tier is looked at when it is read.
+//! Validation of a price book when it is read: its units, dates, sources and tiers.
 
 use jiff::civil::Date;
 
@@ -8,20 +8,20 @@ use crate::cost::money::Usd;
 use crate::cost::tariff::{Free, Measure, Meter, Provenance, Tier};
 use crate::units::{parse_count, parse_volume};
 
-/// Seconds of an hour.
+/// Seconds in an hour.
 const HOUR_S: u64 = 3600;
-/// Dearest unit that is believed.
+/// Maximum price of one unit, in picodollars: a million dollars.
 const MOST_USD: i128 = 1_000_000 * 1_000_000_000_000;
 
-/// A unit of a price, in bytes, requests or seconds.
+/// Unit of a price: its name, and its size in bytes, requests or seconds.
 struct Unit {
     name: String,
     base: u64,
 }
 
-/// Reads a unit for a meter.
+/// Parses the unit of a price for a meter.
 fn unit(meter: MeterName, per: Option<&str>) -> Result<Unit, String> {
-    let per = per.ok_or("per = is missing; write the unit, such as per = \"GiB-month\"")?;
+    let per = per.ok_or("per = is missing; add the unit, such as per = \"GiB-month\"")?;
     let made = |base| Ok(Unit { name: per.to_string(), base });
     let bytes = |text: &str| parse_volume(&format!("1 {text}")).map_err(|_| wrong(meter, per));
     match meter {
@@ -37,7 +37,7 @@ fn unit(meter: MeterName, per: Option<&str>) -> Result<Unit, String> {
     }
 }
 
-/// The unit of a price of nothing.
+/// Returns the unit of a price of zero that has none.
 fn usual_unit(meter: MeterName) -> &'static str {
     match meter {
         MeterName::Storage => "GB-month",
@@ -54,11 +54,11 @@ fn wrong(meter: MeterName, per: &str) -> String {
         MeterName::Instance => "hour",
         _ => "GiB or GB",
     };
-    format!("per = \"{per}\" is no unit of {meter:?}; write {example}")
+    format!("per = \"{per}\" is not a unit of {meter:?}; write {example}")
 }
 
 fn date(field: &str, text: &str) -> Result<Date, String> {
-    text.parse().map_err(|_| format!("{field} = \"{text}\" is no date; write it as 2026-11-21"))
+    text.parse().map_err(|_| format!("{field} = \"{text}\" is not a date; write it as 2026-11-21"))
 }
 
 fn span(from: &str, until: Option<&str>) -> Result<Span, String> {
@@ -75,18 +75,18 @@ fn volume(field: &str, text: &str) -> Result<u64, String> {
     parse_volume(text).map_err(|e| format!("{field}: {e}"))
 }
 
-/// Bytes or a count, as the meter counts.
+/// Parses an amount in the base unit of the meter: bytes or a count.
 fn amount(meter: MeterName, field: &str, text: &str) -> Result<u64, String> {
     match meter {
         MeterName::Requests => parse_count(text).map_err(|e| format!("{field}: {e}")),
-        MeterName::Instance => Err(format!("{field} does not go with machines")),
+        MeterName::Instance => Err(format!("{field} is not valid for machines")),
         _ => volume(field, text),
     }
 }
 
 fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
     if price.usd.is_some() != price.tiers.is_empty() {
-        return Err("a price has either usd = or tiers =".into());
+        return Err("a price needs either usd = or tiers =, but not both".into());
     }
     let mut tiers = Vec::new();
     let mut reached = 0;
@@ -95,11 +95,11 @@ fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
         let up_to = match (&tier.up_to, last) {
             (None, true) => u64::MAX,
             (Some(text), false) => amount(price.meter, "up_to", text)?,
-            _ => return Err("every tier but the last has up_to =, and the last has none".into()),
+            _ => return Err("every tier except the last needs up_to =, and the last must not have it".into()),
         };
         if up_to <= reached {
             return Err(format!(
-                "tiers must rise; up_to = \"{}\" does not",
+                "tiers must increase; up_to = \"{}\" is not greater than the tier before",
                 tier.up_to.as_deref().unwrap_or("")
             ));
         }
@@ -108,9 +108,11 @@ fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
     }
     tiers.extend(price.usd.map(|usd| Tier::new(u64::MAX, usd, unit_base)));
     match tiers.iter().find(|tier| tier.price.pico() > MOST_USD || tier.price < Usd::ZERO) {
-        Some(tier) => {
-            Err(format!("${} for one {} cannot be", tier.price, price.per.as_deref().unwrap_or("unit")))
-        }
+        Some(tier) => Err(format!(
+            "${} for one {} is out of range; use $0 to $1000000",
+            tier.price,
+            price.per.as_deref().unwrap_or("unit")
+        )),
         None => Ok(tiers),
     }
 }
@@ -118,7 +120,7 @@ fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
 fn measure(price: &PriceSpec) -> Result<Measure, String> {
     let every = price.every.as_deref().map(|text| volume("every", text)).transpose()?;
     if (every.is_some() || !price.calls.is_empty()) && price.meter != MeterName::Requests {
-        return Err("calls = and every = go with meter = \"requests\" alone".into());
+        return Err("calls = and every = are valid only with meter = \"requests\"".into());
     }
     Ok(match price.meter {
         MeterName::Storage => Measure::Storage,
@@ -146,7 +148,7 @@ fn item(price: &PriceSpec) -> Result<String, String> {
     };
     let item = price.item.clone().unwrap_or_else(|| usual.into());
     if item.is_empty() {
-        Err("item = is missing; name the class of requests or the machine".into())
+        Err("item = is missing; name the class of requests or the machine type".into())
     } else {
         Ok(item)
     }
@@ -157,11 +159,11 @@ fn free(price: &PriceSpec) -> Result<Free, String> {
         (None, None) => Ok(Free::None),
         (Some(text), None) => Ok(Free::Amount(amount(price.meter, "free", text)?)),
         (None, Some(times)) if price.meter == MeterName::Egress => Ok(Free::TimesStored(times)),
-        _ => Err("free = and free_times_stored = exclude each other, and the latter goes with egress".into()),
+        _ => Err("use free = alone, or free_times_stored = alone with meter = \"egress\"".into()),
     }
 }
 
-/// The sources of a book by name.
+/// Sources of a book, by their short names.
 type Sources = std::collections::BTreeMap<String, String>;
 
 fn provenance(
@@ -171,13 +173,13 @@ fn provenance(
     confidence: crate::provider::Confidence,
 ) -> Result<Provenance, String> {
     let named = sources.get(source).cloned();
-    // A name of a source is short; anything in words has a space.
+    // Free text contains a space; the name of a source does not.
     let source = match named {
         Some(source) => source,
         None if source.contains(' ') => source.to_string(),
         None => {
             return Err(format!(
-                "source = \"{source}\" is not in [sources]; add it there, or say it in words"
+                "source = \"{source}\" is not in [sources]; add it there, or describe the source in several words"
             ));
         }
     };
@@ -186,7 +188,7 @@ fn provenance(
 
 fn price(sources: &Sources, price: &PriceSpec) -> Result<Price, String> {
     if price.offers.is_empty() {
-        return Err("offers = names no offer".into());
+        return Err("offers = is empty; name at least one offer".into());
     }
     let nothing = price.usd == Some(Usd::ZERO) && price.per.is_none();
     let unit = if nothing {
@@ -196,7 +198,7 @@ fn price(sources: &Sources, price: &PriceSpec) -> Result<Price, String> {
     };
     let moves = matches!(price.meter, MeterName::Upload | MeterName::Retrieval);
     if (price.above.is_some() || price.least.is_some()) && !moves {
-        return Err("above = and least = go with meter = \"upload\" and meter = \"retrieval\" alone".into());
+        return Err("above = and least = are valid only with meter = \"upload\" or \"retrieval\"".into());
     }
     let meter = Meter {
         item: item(price)?,
@@ -220,7 +222,7 @@ fn price(sources: &Sources, price: &PriceSpec) -> Result<Price, String> {
     })
 }
 
-/// Status codes, as `403` or `5xx`.
+/// Checks status codes, such as `403` or `5xx`.
 fn statuses(codes: &[String]) -> Result<Vec<String>, String> {
     let fits = |code: &String| {
         let bytes = code.as_bytes();
@@ -229,7 +231,9 @@ fn statuses(codes: &[String]) -> Result<Vec<String>, String> {
             && (&bytes[1..] == b"xx" || bytes[1..].iter().all(u8::is_ascii_digit))
     };
     match codes.iter().find(|code| !fits(code)) {
-        Some(code) => Err(format!("unbilled: '{code}' is no status; write 403, or 5xx for all of them")),
+        Some(code) => {
+            Err(format!("unbilled: '{code}' is not a status code; write 403, or 5xx for the class"))
+        }
         None => Ok(codes.to_vec()),
     }
 }
@@ -258,14 +262,16 @@ fn rule(sources: &Sources, rule: &RuleSpec) -> Result<Rule, String> {
 fn offer(offer: &OfferSpec) -> Result<(), String> {
     match offer.regions.is_empty() {
         true => {
-            Err(format!("offer '{}' has no regions; name one, such as regions = [\"us-east-1\"]", offer.name))
+            Err(format!("offer '{}' has no regions; add one, such as regions = [\"us-east-1\"]", offer.name))
         }
-        false if offer.month_hours == Some(0) => Err(format!("offer '{}' has months of 0 hours", offer.name)),
+        false if offer.month_hours == Some(0) => {
+            Err(format!("offer '{}' has month_hours = 0; use 1 or more", offer.name))
+        }
         false => Ok(()),
     }
 }
 
-/// The line on which the table number `index` of that name begins.
+/// Returns the line on which table number `index` (from 0) of that name begins.
 fn line_of(text: &str, table: &str, index: usize) -> usize {
     let head = format!("[[{table}]]");
     text.lines()
@@ -275,7 +281,8 @@ fn line_of(text: &str, table: &str, index: usize) -> usize {
         .map_or(1, |(n, _)| n + 1)
 }
 
-/// Two classes that charge one request at the same time in the same place: the place of the second, and what is wrong with it.
+/// Finds two classes that contain the same request in the same region and period. Returns the index of the
+/// second and the error message.
 fn charged_twice(prices: &[Price]) -> Option<(usize, String)> {
     let calls_of = |price: &Price| match price.meter.measure {
         Measure::Requests { calls, .. } => Some(calls),
@@ -295,17 +302,17 @@ fn charged_twice(prices: &[Price]) -> Option<(usize, String)> {
         })?;
         let call = calls.first_in(calls_of(first)?)?.name();
         let (one, other) = (&first.meter.item, &second.meter.item);
-        Some((index, format!("{call} belongs to '{one}' and to '{other}'; name it in one of them")))
+        Some((index, format!("{call} belongs to '{one}' and to '{other}'; list it in only one of them")))
     })
 }
 
-/// Reads a book and checks it.
+/// Parses a price book and checks it.
 ///
 /// # Errors
-/// [`BookError::At`], with the line of the table that is wrong.
+/// [`BookError::At`], with the line of the invalid table.
 pub fn checked(path: &str, text: &str) -> Result<Book, BookError> {
     let at = |line, message| BookError::At { path: path.to_string(), line, message };
-    let written: BookSpec = toml::from_str(text).map_err(|e| {
+    let book: BookSpec = toml::from_str(text).map_err(|e| {
         let offset = e.span().map_or(0, |s| s.start).min(text.len());
         at(text[..offset].matches('\n').count() + 1, e.message().trim().replace('\n', " "))
     })?;
@@ -317,16 +324,16 @@ pub fn checked(path: &str, text: &str) -> Result<Book, BookError> {
         tables.iter().enumerate().map(|(index, table)| check(table).map_err(|m| wrong(index, m))).collect()
     }
     let wrong = |table: &'static str| move |index, message| at(line_of(text, table, index), message);
-    let sources = &written.sources;
-    each(&written.offer, offer, wrong("offer"))?;
-    let prices = each(&written.price, |p| price(sources, p), wrong("price"))?;
+    let sources = &book.sources;
+    each(&book.offer, offer, wrong("offer"))?;
+    let prices = each(&book.price, |p| price(sources, p), wrong("price"))?;
     if let Some((index, message)) = charged_twice(&prices) {
         return Err(wrong("price")(index, message));
     }
     Ok(Book {
         path: path.to_string(),
         prices,
-        rules: each(&written.rule, |r| rule(sources, r), wrong("rule"))?,
-        offers: written.offer,
+        rules: each(&book.rule, |r| rule(sources, r), wrong("rule"))?,
+        offers: book.offer,
     })
 }

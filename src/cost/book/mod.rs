@@ -1,7 +1,9 @@
-//! Price books: what providers asked, when, and who says so. `prices/*.toml` holds the built-in ones; a file of the same form adds
-//! offers or replaces prices, such as negotiated ones.
+//! Price books: the prices of providers, with their dates and sources. The built-in books are `prices/*.toml`.
+//! Files of the user have the same format; they add offers or override prices, for example with negotiated
+//! ones.
 //!
-//! A book is checked when it is read: units, dates, sources and tiers. [`Prices::tariff`] takes what held on a date.
+//! Plimsoll checks units, dates, sources and tiers when it reads a book. [`Prices::tariff`] selects the prices
+//! that are valid on a date.
 
 mod check;
 mod select;
@@ -17,7 +19,7 @@ use crate::provider::calls::CallSet;
 use check::checked;
 use spec::{MeterName, OfferSpec};
 
-/// The built-in books: file name and text.
+/// Built-in price books: name and text of each file.
 const BUILT_IN: &[(&str, &str)] = &[
     ("aws-s3", include_str!("../../../prices/aws-s3.toml")),
     ("aws-s3-express", include_str!("../../../prices/aws-s3-express.toml")),
@@ -33,80 +35,80 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("aws-ec2", include_str!("../../../prices/aws-ec2.toml")),
 ];
 
-/// Why there is no price.
+/// Error in a price book, or a missing price.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum BookError {
     /// The file cannot be read.
-    #[error("price file {path}: {reason}")]
+    #[error("{path}: cannot read the price file: {reason}; check its path and permissions")]
     File {
-        /// As written.
+        /// Path as the user wrote it, with the flag.
         path: String,
-        /// What the system said.
+        /// Error message of the system.
         reason: String,
     },
-    /// The file is wrong somewhere.
+    /// The file is invalid.
     #[error("{path}:{line}: {message}")]
     At {
-        /// File.
+        /// Path of the file.
         path: String,
-        /// Line, from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// Problem, and how to fix it.
         message: String,
     },
-    /// Nothing of that name can be bought.
+    /// There is no offer of that name.
     #[error(
-        "'{name}' has no prices; there are {known} (`plimsoll list prices`), or add your own with --prices FILE"
+        "'{name}' has no prices; use one of {known} (see `plimsoll list prices`), or add prices with --prices FILE"
     )]
     Offer {
-        /// As asked for.
+        /// Name that the user requested.
         name: String,
-        /// Those there are.
+        /// Known names, separated by commas.
         known: String,
     },
-    /// It is not sold there.
-    #[error("{offer} has no prices in region '{region}'; there are {known}")]
+    /// The offer is not sold in that region.
+    #[error("{offer} has no prices in region '{region}'; use one of {known}")]
     Region {
-        /// The offer.
+        /// Name of the offer.
         offer: String,
-        /// As asked for.
+        /// Region that the user requested.
         region: String,
-        /// Those there are.
+        /// Known regions, separated by commas.
         known: String,
     },
-    /// The prices that are known held at other times.
+    /// The known prices are not valid on that date.
     #[error(
-        "{offer} in {region} has no price of {item} for {date}; known are {known}; choose another --as-of, or add the price with --prices FILE"
+        "{offer} in {region} has no price for {item} on {date}: known periods are {known}; choose another --as-of, or add the price with --prices FILE"
     )]
     Date {
-        /// The offer.
+        /// Name of the offer.
         offer: String,
-        /// Its region.
+        /// Region of the offer.
         region: String,
-        /// What has no price.
+        /// Item without a price.
         item: String,
-        /// When.
+        /// Date of the requested prices.
         date: Date,
-        /// When there are prices, in words.
+        /// Periods with a price, in words.
         known: String,
     },
-    /// Two prices for one thing.
-    #[error("{path}: {offer} has two prices of {item} in {region} on {date}; end one of them with until =")]
+    /// One item has two prices on the same date.
+    #[error("{path}: {offer} has two prices for {item} in {region} on {date}; end one of them with until =")]
     Ambiguous {
-        /// File.
+        /// Path of the file.
         path: String,
-        /// The offer.
+        /// Name of the offer.
         offer: String,
-        /// The region.
+        /// Region of the offer.
         region: String,
-        /// What has two prices.
+        /// Item with two prices.
         item: String,
-        /// When.
+        /// Date of the requested prices.
         date: Date,
     },
 }
 
-/// When something held: from a day, up to but not including another.
+/// Period of validity, from `from` up to but not including `until`. Open-ended if `until` is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span {
     from: Date,
@@ -114,18 +116,18 @@ pub struct Span {
 }
 
 impl Span {
-    /// Whether it held on that day.
+    /// Returns true if the period includes the date.
     fn holds(&self, date: Date) -> bool {
         self.from <= date && self.until.is_none_or(|until| date < until)
     }
 
-    /// Whether there is a day on which both held.
+    /// Returns true if the periods have a day in common.
     fn meets(&self, other: &Span) -> bool {
         let before = |a: &Span, b: &Span| b.until.is_none_or(|until| a.from < until);
         before(self, other) && before(other, self)
     }
 
-    /// In words.
+    /// Describes the period in words, such as `from 2025-04-10`.
     fn describe(&self) -> String {
         match self.until {
             Some(until) => format!("{} until {until}", self.from),
@@ -134,7 +136,7 @@ impl Span {
     }
 }
 
-/// A price, checked.
+/// A checked price.
 #[derive(Debug, Clone)]
 struct Price {
     offers: Vec<String>,
@@ -144,7 +146,7 @@ struct Price {
     meter: Meter,
 }
 
-/// A rule, checked; sizes in bytes.
+/// A checked billing rule. Sizes are in bytes.
 #[derive(Debug, Clone)]
 struct Rule {
     offers: Vec<String>,
@@ -164,7 +166,7 @@ struct Rule {
     provenance: Provenance,
 }
 
-/// A book, checked.
+/// A checked price book.
 #[derive(Debug, Clone)]
 struct Book {
     path: String,
@@ -173,45 +175,46 @@ struct Book {
     rules: Vec<Rule>,
 }
 
-/// All prices there are: the built-in books and those that were added. Later books win.
+/// All known prices: the built-in books, then the added ones. Later books override earlier ones.
 #[derive(Debug, Clone)]
 pub struct Prices {
     books: Vec<Book>,
-    /// How many of them are built in.
+    /// Number of built-in books; they come first.
     built_in: usize,
 }
 
 impl Prices {
-    /// The built-in books.
+    /// Parses the built-in books.
     ///
     /// # Errors
-    /// Never, unless a built-in book is broken.
+    /// [`BookError::At`] if a built-in book is invalid.
     pub fn built_in() -> Result<Prices, BookError> {
         let read = |(name, text): &(&str, &str)| checked(&format!("prices/{name}.toml"), text);
         Ok(Prices { books: BUILT_IN.iter().map(read).collect::<Result<_, _>>()?, built_in: BUILT_IN.len() })
     }
 
-    /// A single book, by itself.
+    /// Parses a single book, without the built-in ones.
     ///
     /// # Errors
-    /// [`BookError::At`] when it is wrong somewhere.
+    /// [`BookError::At`] if the book is invalid.
     pub fn only(path: &str, text: &str) -> Result<Prices, BookError> {
         Ok(Prices { books: vec![checked(path, text)?], built_in: 1 })
     }
 
-    /// Adds a book whose offers and prices come before those that are there.
+    /// Adds a book. Its offers and prices override the existing ones.
     ///
     /// # Errors
-    /// [`BookError::At`] when it is wrong somewhere.
+    /// [`BookError::At`] if the book is invalid, or refers to an unknown offer, region or class of requests.
     pub fn add(&mut self, path: &str, text: &str) -> Result<(), BookError> {
         let book = checked(path, text)?;
-        self.fits(&book, path, text)?;
+        self.check_references(&book, path, text)?;
         self.books.push(book);
         Ok(())
     }
 
-    /// Whether everything that a new book speaks of is there, in it or before it.
-    fn fits(&self, book: &Book, path: &str, text: &str) -> Result<(), BookError> {
+    /// Checks that every offer, region and class of requests to which a new book refers is defined in it or in an
+    /// earlier book.
+    fn check_references(&self, book: &Book, path: &str, text: &str) -> Result<(), BookError> {
         let at = |word: &str, message: String| {
             let line = text.lines().position(|l| l.contains(&format!("\"{word}\""))).unwrap_or(0) + 1;
             Err(BookError::At { path: path.into(), line, message })
@@ -222,7 +225,7 @@ impl Prices {
         if let Some(name) = named.flatten().chain(next).find(|name| offer(name).is_none()) {
             let known = self.names().join(", ");
             let message = format!(
-                "offer '{name}' is neither in this file nor built in; describe it with [[offer]], or use one of {known}"
+                "offer '{name}' is neither in this file nor built in; define it with [[offer]], or use one of {known}"
             );
             return at(name, message);
         }
@@ -231,7 +234,7 @@ impl Prices {
                 let regions = offer(name).map(|o| o.regions.as_slice()).unwrap_or_default();
                 if let Some(region) = price.regions.iter().find(|r| !regions.contains(r)) {
                     let message = format!(
-                        "{name} is sold in {}, not in '{region}'; add the region to an [[offer]] of your own",
+                        "{name} is sold in {}, not in '{region}'; define your own [[offer]] with that region",
                         regions.join(", ")
                     );
                     return at(region, message);
@@ -242,7 +245,7 @@ impl Prices {
                 let before = self.books.iter().flat_map(|b| &b.prices).chain(&book.prices).any(known);
                 if price.name == MeterName::Requests && !calls(price) && !before {
                     let message = format!(
-                        "'{item}' is no class of requests of {name}; say which requests it is for with calls =, or use a name from `plimsoll list prices {name}`"
+                        "'{item}' is not a class of requests of {name}; list its requests in calls =, or use a name from `plimsoll list prices {name}`"
                     );
                     return at(item, message);
                 }
@@ -250,4 +253,19 @@ impl Prices {
         }
         Ok(())
     }
+}
+
+/// Reads the built-in price books and `files`, which take precedence over them.
+///
+/// # Errors
+/// See [`BookError`]; the message names `--prices` and the file.
+pub fn read_prices(files: &[std::path::PathBuf]) -> Result<Prices, BookError> {
+    let mut prices = Prices::built_in()?;
+    for path in files {
+        let shown = path.display().to_string();
+        let text = std::fs::read_to_string(path)
+            .map_err(|e| BookError::File { path: format!("--prices {shown}"), reason: e.to_string() })?;
+        prices.add(&shown, &text)?;
+    }
+    Ok(prices)
 }

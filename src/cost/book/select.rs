@@ -1,4 +1,4 @@
-//! What held on a date: from books to the tariff of one offer in one region.
+//! Selection of the prices that are valid on a date: from price books to the tariff of one offer in one region.
 
 use jiff::civil::Date;
 
@@ -10,55 +10,55 @@ use crate::provider::Confidence;
 use crate::provider::calls::CallSet;
 use crate::units::format_size;
 
-/// What `plimsoll list prices` says of an offer.
+/// An offer as `plimsoll list prices` shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OfferFacts {
-    /// Name in commands.
+    /// Name on the command line.
     pub name: String,
-    /// Name for people.
+    /// Name in reports.
     pub title: String,
-    /// Its regions.
+    /// Regions in which it is sold.
     pub regions: Vec<String>,
-    /// Whether objects can be stored in it.
+    /// True if objects can be stored in it.
     pub is_store: bool,
 }
 
-/// A price that held at some time.
+/// A price and its period of validity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PriceFacts {
-    /// When, in words.
+    /// Period of validity, in words.
     pub when: String,
-    /// The file that it was added by; none for a built-in one. It comes before those.
+    /// Path of the added file that defines it; such prices override built-in ones. `None` if it is built in.
     pub book: Option<String>,
-    /// Regions, where not all of the offer's.
+    /// Regions that it applies to. Empty for all regions of the offer.
     pub regions: Vec<String>,
-    /// What is charged.
+    /// Meter with the price.
     pub meter: Meter,
 }
 
 /// The prices of a store.
 #[derive(Debug, Clone)]
 pub struct StoreTariff {
-    /// The prices.
+    /// Tariff by which the store is billed.
     pub tariff: Tariff,
-    /// What must be said of them.
+    /// Caveat, such as an assumed region. `None` if there is none.
     pub note: Option<String>,
-    /// Whether they are those of another region.
+    /// True if the prices are those of another region than the store's.
     pub elsewhere: bool,
 }
 
-/// Storage classes that are a provider's usual one.
+/// Default storage classes of the providers.
 const USUAL_CLASSES: [&str; 2] = ["STANDARD", "EXPRESS_ONEZONE"];
 
-/// The storage class where it is not a provider's usual one.
+/// Returns the storage class, or `None` if it is the default class of a provider.
 pub fn usual(storage_class: Option<&str>) -> Option<&str> {
     storage_class.filter(|class| !USUAL_CLASSES.contains(class))
 }
 
-/// What prices are told apart by: the meter, and where there can be several of one the item.
+/// Key that distinguishes the prices of an offer: the meter and, for requests and machines, the item.
 type Group<'a> = (MeterName, &'a str);
 
-/// The group of a price.
+/// Returns the key of a price.
 fn group_of(price: &Price) -> Group<'_> {
     match price.name {
         MeterName::Requests | MeterName::Instance => (price.name, price.meter.item.as_str()),
@@ -67,7 +67,7 @@ fn group_of(price: &Price) -> Group<'_> {
 }
 
 impl Prices {
-    /// The offer of that name.
+    /// Returns the offer of that name; later books override earlier ones.
     pub fn offer(&self, name: &str) -> Option<&OfferSpec> {
         self.books.iter().rev().flat_map(|b| &b.offers).find(|o| o.name == name)
     }
@@ -78,12 +78,12 @@ impl Prices {
         self.books.iter().flat_map(|b| &b.offers).filter(first)
     }
 
-    /// Names of all offers.
+    /// Returns the names of all offers.
     pub fn names(&self) -> Vec<&str> {
         self.offers().map(|o| o.name.as_str()).collect()
     }
 
-    /// Names of the offers in which objects can be stored.
+    /// Returns the names of the offers in which objects can be stored.
     pub fn stores(&self) -> Vec<&str> {
         self.offers().map(|o| o.name.as_str()).filter(|name| self.is_store(name)).collect()
     }
@@ -92,7 +92,8 @@ impl Prices {
         self.prices_of(name).any(|(_, p)| p.name == MeterName::Storage)
     }
 
-    /// The offer that stores of a provider are billed by, for a storage class; none where nothing is known of its prices.
+    /// Returns the offer by which a provider bills stores with that storage class; `None` if its prices are
+    /// unknown.
     pub fn offer_of(&self, provider: &str, storage_class: Option<&str>) -> Option<&str> {
         let fits = |o: &&OfferSpec| {
             o.provider.as_deref() == Some(provider) && o.storage_class.as_deref() == storage_class
@@ -100,11 +101,12 @@ impl Prices {
         self.offers().find(fits).map(|o| o.name.as_str())
     }
 
-    /// The prices of a store of a provider, for its region and the storage class that it writes; those of the offer's first region, with
-    /// what must be said of that, where its own are not known. None where nothing is known of the provider's.
+    /// Returns the prices of a store, by its provider, its region and the storage class that it writes. If the
+    /// offer does not list the region, returns the prices of the offer's first region, with a note unless these
+    /// apply to the store as well. Returns `None` if the prices of the provider are unknown.
     ///
     /// # Errors
-    /// [`BookError`] when something had no price on that day.
+    /// [`BookError`] if an item has no price on that date.
     pub fn of_store(
         &self,
         provider: &str,
@@ -119,7 +121,7 @@ impl Prices {
             return Ok(Some(StoreTariff { tariff, note: None, elsewhere: false }));
         }
         let tariff = self.tariff(name, None, date)?;
-        // Whoever brings an offer means all of its stores.
+        // An offer from an added file applies to all stores of its provider.
         let own = self.books[self.built_in..].iter().any(|b| b.offers.iter().any(|o| o.name == name));
         let first = tariff.region.clone();
         Ok(Some(match region.filter(|region| *region != "auto") {
@@ -129,7 +131,7 @@ impl Prices {
                 elsewhere: false,
             },
             Some(there) if !own => {
-                let note = format!("prices of {first}; those of {there} are not known");
+                let note = format!("prices of {first}, because those of {there} are unknown");
                 StoreTariff { tariff, note: Some(note), elsewhere: true }
             }
             None if !offer.every_region && !own && (region.is_some() || offer.regions.len() > 1) => {
@@ -140,13 +142,14 @@ impl Prices {
         }))
     }
 
-    /// The region whose prices are taken if an offer is named without one, where others may have other prices.
+    /// Returns the region that is assumed if an offer is named without one. `None` if the prices do not depend
+    /// on the region.
     pub fn assumed_region(&self, name: &str) -> Option<&str> {
         let offer = self.offer(name).filter(|o| !o.every_region && o.regions.len() > 1)?;
         Some(&offer.regions[0])
     }
 
-    /// What there is to buy.
+    /// Returns all offers.
     pub fn facts(&self) -> Vec<OfferFacts> {
         let facts = |o: &OfferSpec| OfferFacts {
             name: o.name.clone(),
@@ -157,7 +160,7 @@ impl Prices {
         self.offers().map(facts).collect()
     }
 
-    /// All prices of an offer, whenever they held, those of its network left out.
+    /// Returns the prices of an offer in all periods, without those of its network and machines.
     pub fn history(&self, offer: &str) -> Vec<PriceFacts> {
         let facts = |(b, p): (&Book, &Price)| PriceFacts {
             when: p.span.describe(),
@@ -178,10 +181,11 @@ impl Prices {
         self.books.iter().flat_map(move |b| b.prices.iter().filter(of).map(move |p| (b, p)))
     }
 
-    /// The prices of an offer in a region (its first, where none is named) on a date, those of its network and machines included.
+    /// Returns the prices of an offer in a region on a date, including those of its network and machines. The
+    /// default region is the first of the offer.
     ///
     /// # Errors
-    /// [`BookError`] when there is no such offer or region, or something that it charges for has no price on that date.
+    /// [`BookError`] if the offer or the region is unknown, or if one of its items has no price on that date.
     pub fn tariff(&self, name: &str, region: Option<&str>, date: Date) -> Result<Tariff, BookError> {
         let offer = self
             .offer(name)
@@ -201,15 +205,15 @@ impl Prices {
             let own = self
                 .offer(next)
                 .ok_or_else(|| BookError::Offer { name: next.clone(), known: self.names().join(", ") })?;
-            // Of a region that it knows nothing of, those of its first.
+            // If it does not list the region, use the prices of its first region.
             let there = own.regions.iter().find(|r| *r == region).unwrap_or(&own.regions[0]);
-            // What a store charges for itself, its network does not.
+            // The prices of the store itself override those of its network: see `taken`.
             let mut new: Vec<Meter> = self.meters(next, there, date)?;
             if there != region {
-                // It is said, and nobody confirms it.
+                // No source confirms that the price applies here.
                 new.iter_mut().for_each(|meter| {
                     meter.provenance.confidence = Confidence::Low;
-                    meter.note = Some(format!("the price of {there}; that of {region} is not known"));
+                    meter.note = Some(format!("price of {there}, because that of {region} is unknown"));
                 });
             }
             let taken: Vec<Measure> = into.iter().map(|m| m.measure).collect();
@@ -236,7 +240,7 @@ impl Prices {
         })
     }
 
-    /// What an offer itself charges.
+    /// Returns the meters of the offer itself, without its network and machines.
     fn meters(&self, offer: &str, region: &str, date: Date) -> Result<Vec<Meter>, BookError> {
         let here = |p: &Price| p.regions.is_empty() || p.regions.iter().any(|r| r == region);
         let all: Vec<(&Book, &Price)> = self.prices_of(offer).filter(|(_, p)| here(p)).collect();
@@ -248,14 +252,14 @@ impl Prices {
             }
         }
         let chosen = groups.into_iter().map(|group| self.meter(offer, region, date, group, &all));
-        // A machine that had no price then is not there; whoever asks for it is told so.
+        // Leave out machine types without a price on that date. A workload that uses one fails with an error.
         let there = |found: &Result<(usize, Meter), BookError>| {
             found.is_ok() || all.iter().all(|(_, p)| p.name != MeterName::Instance)
         };
         Ok(without_overlap(chosen.filter(there).collect::<Result<_, _>>()?))
     }
 
-    /// The one price of a group that held on a date.
+    /// Returns the price of a group that is valid on a date, and the index of its book.
     fn meter(
         &self,
         offer: &str,
@@ -266,7 +270,7 @@ impl Prices {
     ) -> Result<(usize, Meter), BookError> {
         let of_group: Vec<&(&Book, &Price)> = all.iter().filter(|(_, p)| group_of(p) == group).collect();
         let item = || of_group.first().map_or(String::new(), |(_, p)| p.meter.item.clone());
-        // The last book that says something of that day wins; within one there must be no doubt.
+        // The last book with a price for that date wins. Two prices in one book are an error.
         let holding: Vec<_> = of_group.iter().filter(|(_, p)| p.span.holds(date)).collect();
         let Some((book, price)) = holding.last() else {
             let known: Vec<String> = of_group.iter().map(|(_, p)| p.span.describe()).collect();
@@ -289,7 +293,7 @@ impl Prices {
             });
         }
         let mut meter = price.meter.clone();
-        // A price that replaces another need not say again which requests it is for.
+        // A price that replaces another need not repeat its list of requests.
         if let Measure::Requests { calls, .. } = &mut meter.measure
             && *calls == CallSet::default()
         {
@@ -303,18 +307,19 @@ impl Prices {
         Ok((place, meter))
     }
 
-    /// The rules of an offer; later ones win.
+    /// Returns the rules of an offer on a date; later rules override earlier ones.
     fn rules(&self, offer: &OfferSpec, date: Date) -> Rules {
         let mut rules = Rules { month_hours: offer.month_hours.unwrap_or(MONTH_HOURS), ..Rules::default() };
         let all = self.books.iter().flat_map(|b| &b.rules);
         for rule in all.filter(|r| r.offers.contains(&offer.name) && r.span.holds(date)) {
-            take(&mut rules, rule);
+            apply(&mut rules, rule);
         }
         rules
     }
 }
 
-/// Meters, each with the place of its book: a request that a later book has a price for is not charged by an earlier one too.
+/// Removes each kind of request from a meter if a later book has a price for it, so that no request is billed
+/// twice. Every meter comes with the index of its book.
 fn without_overlap(chosen: Vec<(usize, Meter)>) -> Vec<Meter> {
     let calls_of = |meter: &Meter| match meter.measure {
         Measure::Requests { calls, .. } => calls,
@@ -338,58 +343,64 @@ fn without_overlap(chosen: Vec<(usize, Meter)>) -> Vec<Meter> {
     out
 }
 
-/// Adds what a rule says.
-fn take(rules: &mut Rules, rule: &Rule) {
-    let mut say = |name, words: String| {
+/// Applies the settings of a rule, and adds a description of each.
+fn apply(rules: &mut Rules, rule: &Rule) {
+    let mut describe = |name, words: String| {
         rules.said.push(PriceRule { name, words, provenance: rule.provenance.clone() });
     };
     if let Some(days) = rule.minimum_days {
         rules.minimum_days = days;
-        say(RuleName::MinimumDays, format!("objects are paid for {days} days at least"));
+        describe(RuleName::MinimumDays, format!("objects are billed for at least {days} days"));
     }
     if let Some(bytes) = rule.minimum_object {
         rules.minimum_object = bytes;
-        say(RuleName::MinimumObject, format!("objects are paid for as {} at least", format_size(bytes)));
+        describe(
+            RuleName::MinimumObject,
+            format!("each object is billed as at least {}", format_size(bytes)),
+        );
     }
     if rule.object_step.is_some() || rule.object_overhead.is_some() {
         let (step, more) = (rule.object_step.unwrap_or(0), rule.object_overhead.unwrap_or(0));
         (rules.object_step, rules.object_overhead) = (step, more);
-        let stepped = if step > 0 { format!(" rounded up to {}", format_size(step)) } else { String::new() };
-        let beside = if more > 0 { format!(" and {} beside", format_size(more)) } else { String::new() };
-        say(RuleName::ObjectSize, format!("each object is stored as its size{stepped}{beside}"));
+        let stepped = if step > 0 { format!(", rounded up to {}", format_size(step)) } else { String::new() };
+        let added = if more > 0 { format!(", plus {}", format_size(more)) } else { String::new() };
+        describe(RuleName::ObjectSize, format!("each object is billed for its size{stepped}{added}"));
     }
     if let Some(bytes) = rule.minimum_billed {
         rules.minimum_billed = bytes;
-        say(RuleName::MinimumBilled, format!("{} are paid for at least", format_size(bytes)));
+        describe(RuleName::MinimumBilled, format!("at least {} of storage are billed", format_size(bytes)));
     }
     if let Some(daily_peak) = rule.daily_peak {
         rules.daily_peak = daily_peak;
-        say(RuleName::DailyPeak, "storage counts each day at its highest".into());
+        describe(RuleName::DailyPeak, "storage is billed by its daily peak".into());
     }
     if let Some(round_up) = rule.round_up {
         rules.round_up = round_up;
-        say(RuleName::RoundUp, "every quantity is rounded up to whole units".into());
+        describe(RuleName::RoundUp, "every quantity is rounded up to whole units".into());
     }
     if let Some(days) = rule.deleted_days {
         rules.deleted_days = days;
-        say(RuleName::Deleted, format!("deleted objects are charged for {days} more days"));
+        describe(RuleName::Deleted, format!("deleted objects are billed for {days} more days"));
     }
     if let Some(versions) = rule.deleted_versions {
         rules.deleted_versions = versions;
-        let words = "deleted objects are charged until their versions are deleted, through the API or by a lifecycle rule; \
-                     counted is a month, and each further month costs as much again";
-        say(RuleName::Deleted, words.into());
+        let words = "deleted objects are billed until their versions are deleted, through the API or by a lifecycle rule; \
+                     a bill includes one month of that, and each further month costs the same";
+        describe(RuleName::Deleted, words.into());
     }
     if !rule.unbilled.is_empty() {
         rules.unbilled.clone_from(&rule.unbilled);
-        say(RuleName::Unbilled, format!("answers {} are not charged", rule.unbilled.join(", ")));
+        describe(
+            RuleName::Unbilled,
+            format!("responses with status {} are not billed", rule.unbilled.join(", ")),
+        );
     }
     if let Some(bytes) = rule.largest_object {
         rules.largest_object = bytes;
-        say(RuleName::LargestObject, format!("objects have {} at most", format_size(bytes)));
+        describe(RuleName::LargestObject, format!("objects are limited to {}", format_size(bytes)));
     }
     if let Some(within) = rule.egress_within_stored {
         rules.egress_within_stored = within;
-        say(RuleName::EgressWithinStored, "no more may leave in a month than is stored".into());
+        describe(RuleName::EgressWithinStored, "the egress of a month may not exceed the data stored".into());
     }
 }

@@ -1,4 +1,4 @@
-//! A price book as it is written: TOML whose amounts are strings, because they are exact.
+//! File format of price books: TOML. Amounts are strings, because TOML numbers are not exact decimals.
 
 use std::collections::BTreeMap;
 
@@ -9,66 +9,67 @@ use crate::cost::money::Usd;
 use crate::provider::Confidence;
 use crate::provider::calls::Call;
 
-/// A file of prices.
+/// A price book file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BookSpec {
-    /// Whose prices they are, for people.
+    /// Title of the book, for people.
     pub title: String,
-    /// Where values come from: short name and what it stands for.
+    /// Sources of the values: a short name, and the document or page that it stands for.
     #[serde(default)]
     pub sources: BTreeMap<String, String>,
-    /// What can be bought. A file that changes prices of built-in offers needs none.
+    /// Offers that the book defines. A file that only changes prices of built-in offers needs none.
     #[serde(default)]
     pub offer: Vec<OfferSpec>,
-    /// Prices.
+    /// Prices of the offers.
     #[serde(default)]
     pub price: Vec<PriceSpec>,
-    /// Rules.
+    /// Billing rules of the offers.
     #[serde(default)]
     pub rule: Vec<RuleSpec>,
 }
 
-/// Something that can be bought: a storage class, a network, machines.
+/// Something that a provider sells: a storage class, network traffic, or machines.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OfferSpec {
-    /// Name in commands.
+    /// Name on the command line.
     pub name: String,
-    /// Name for people.
+    /// Name in reports.
     pub title: String,
-    /// The provider of stores that are billed so, as in `plimsoll list providers`.
+    /// Provider whose stores are billed at these prices: a name from `plimsoll list providers`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub provider: Option<String>,
-    /// The storage class that objects are written with to be billed so; absent for the usual one.
+    /// Storage class of the objects that are billed at these prices. Absent for the provider's default class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub storage_class: Option<String>,
-    /// Regions with these prices; the first is the one that is meant where none is named.
+    /// Regions with these prices. The first is the default region.
     pub regions: Vec<String>,
-    /// The offer whose prices hold for bytes that leave.
+    /// Offer whose prices apply to outgoing traffic.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// True if its provider sells machines in the store's region. If not, all reads are egress unless the workload says otherwise.
+    /// True if the provider sells machines in the store's region. If false, all reads are egress unless the
+    /// workload specifies the egress.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sells_compute: bool,
-    /// True if its prices hold in every region of the provider, those that are not listed included.
+    /// True if the prices apply in every region of the provider, including regions that are not listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub every_region: bool,
-    /// The offer whose machines stand next to it.
+    /// Offer with the prices of machines in the same region.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machines: Option<String>,
-    /// Hours of the month that a price per month is for [default: 730].
+    /// Hours in a billing month [default: 730].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub month_hours: Option<u64>,
 }
 
-/// What is counted.
+/// Quantity that a price applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum MeterName {
     /// Bytes stored, per month.
     Storage,
-    /// Requests.
+    /// Number of requests.
     Requests,
     /// Object bytes written.
     Upload,
@@ -80,137 +81,140 @@ pub enum MeterName {
     CrossZone,
     /// Bytes to another region of the provider.
     CrossRegion,
-    /// Hours of a machine whose type is the item.
+    /// Machine hours; `item` names the type of the machine.
     Instance,
 }
 
-/// A price up to an amount.
+/// A price that applies up to an amount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TierSpec {
-    /// Amount up to which it holds, counted from the first that is not free (see `free_inside_tiers`); absent in the last tier.
+    /// Upper end of the tier, not counting the free amount (unless `free_inside_tiers` is set). Absent in the
+    /// last tier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub up_to: Option<String>,
-    /// Price of a unit.
+    /// Price of one unit, in US dollars.
     pub usd: Usd,
 }
 
-/// A price while it held.
+/// A price and its period of validity.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PriceSpec {
-    /// Offers that have it.
+    /// Offers that the price applies to.
     pub offers: Vec<String>,
-    /// Regions in which it holds; absent for all of the offer's.
+    /// Regions that the price applies to. Absent for all regions of the offer.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub regions: Vec<String>,
-    /// What is counted.
+    /// Quantity that the price applies to.
     pub meter: MeterName,
-    /// Its name on the bill; needed where an offer has several of a meter, such as classes of requests.
+    /// Name on the bill. Required for requests (the name of the class) and for machines (their type).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub item: Option<String>,
-    /// The kinds of requests that belong to it.
+    /// Kinds of requests that belong to the class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
-    /// Unit: `GiB-month`, `GB-month`, `GB`, `1000 requests`, `1000000 request units`, `hour`. A price of nothing needs none.
+    /// Unit: `GiB-month`, `GB-month`, `GB`, `1000 requests`, `1000000 request units` or `hour`. A price of zero
+    /// needs no unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per: Option<String>,
-    /// Price of a unit.
+    /// Price of one unit, in US dollars.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usd: Option<Usd>,
-    /// Prices by amount, instead of `usd`.
+    /// Prices by tier, instead of `usd`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tiers: Vec<TierSpec>,
-    /// Bytes of every request that are not charged: `512 KiB`. For uploads and retrievals.
+    /// Bytes of each request that are free, such as `512 KiB`. Only for uploads and retrievals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub above: Option<String>,
-    /// Bytes that every request is charged for at least: `32 KiB`. For uploads and retrievals.
+    /// Minimum number of bytes billed per request, such as `32 KiB`. Only for uploads and retrievals.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least: Option<String>,
-    /// A request counts once for every so many bytes of its object that were begun: `1 KiB`.
+    /// Step in which the size of the object counts, such as `1 KiB`: a request counts once for each started step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<String>,
-    /// What is free in a month: `10 GB`, `1000000`.
+    /// Free amount per month: `10 GB` or `1000000`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<String>,
-    /// Whether tiers count what is free too.
+    /// True if the tiers include the free amount.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub free_inside_tiers: bool,
-    /// What is free in a month, as a multiple of the bytes stored.
+    /// Free egress per month, as a multiple of the bytes stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free_times_stored: Option<u64>,
-    /// First day on which it is known to hold, `2025-04-10`.
+    /// First day on which the price is known to be valid, such as `2025-04-10`.
     pub from: String,
-    /// First day on which it does not hold any more.
+    /// First day on which the price is no longer valid. Absent if it is still valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Where it comes from: a name in `sources`, or in words.
+    /// Source of the price: a name from `sources`, or free text.
     pub source: String,
-    /// When it was read there.
+    /// Date on which the source was read.
     pub as_of: String,
-    /// How sure it is.
+    /// Confidence in the price.
     pub confidence: Confidence,
-    /// What is to be known about it.
+    /// Remark that is printed with the price.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// A rule while it held. One that says several things has one source for all of them.
+/// A billing rule and its period of validity. All settings of one rule have the same source.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RuleSpec {
-    /// Offers that have it.
+    /// Offers that the rule applies to.
     pub offers: Vec<String>,
-    /// Days that an object is paid for at least.
+    /// Minimum number of days for which an object is billed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_days: Option<u64>,
-    /// Size that an object is paid for at least.
+    /// Minimum size at which an object is billed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_object: Option<String>,
-    /// Multiples of this that an object's size is rounded up to, one at least.
+    /// Step to which the size of an object is rounded up. An empty object counts as one step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_step: Option<String>,
-    /// Bytes that are stored beside every object's own, and paid for.
+    /// Bytes billed for each object in addition to its content.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub object_overhead: Option<String>,
-    /// Storage that is paid for at least in a month.
+    /// Minimum storage billed per month.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub minimum_billed: Option<String>,
-    /// Whether storage counts each day at its highest instead of hour by hour.
+    /// True if storage is billed by its daily peak, not by the hour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daily_peak: Option<bool>,
-    /// Whether every meter is rounded up to whole units.
+    /// True if every quantity is rounded up to whole units.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub round_up: Option<bool>,
-    /// Days that deleted objects are charged further.
+    /// Number of days for which deleted objects are still billed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_days: Option<u64>,
-    /// True if deleted objects are charged until their versions are deleted; bills then count a month.
+    /// True if deleted objects are billed until their versions are deleted. A bill then includes one month of
+    /// that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_versions: Option<bool>,
-    /// Status codes of answers that are not charged: `403`, or `5xx` for all of them.
+    /// Status codes of responses that are not billed: `403`, or `5xx` for the whole class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unbilled: Vec<String>,
-    /// Largest object that it takes.
+    /// Maximum size of an object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_object: Option<String>,
-    /// Whether no more may leave in a month than is stored.
+    /// True if the egress of a month may not exceed the data stored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub egress_within_stored: Option<bool>,
-    /// First day on which it is known to hold.
+    /// First day on which the rule is known to be valid.
     pub from: String,
-    /// First day on which it does not hold any more.
+    /// First day on which the rule is no longer valid. Absent if it is still valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<String>,
-    /// Where it comes from.
+    /// Source of the rule: a name from `sources`, or free text.
     pub source: String,
-    /// When it was read there.
+    /// Date on which the source was read.
     pub as_of: String,
-    /// How sure it is.
+    /// Confidence in the rule.
     pub confidence: Confidence,
 }
 
-/// The schema of price books, as JSON.
+/// Returns the JSON schema of price books.
 pub fn schema() -> String {
     let mut text = serde_json::to_string_pretty(&schemars::schema_for!(BookSpec)).unwrap_or_default();
     text.push('\n');

@@ -1,11 +1,11 @@
-//! The syntax of property files, as `java.util.Properties.load` reads them and go-ycsb's library after it.
+//! The syntax of property files, as `java.util.Properties.load` and go-ycsb's library read them.
 
-/// A line of a property file with the lines on which it continues.
+/// A line of a property file, joined with its continuation lines.
 #[derive(Debug, PartialEq, Eq)]
 pub struct LogicalLine {
-    /// Number of its first line, from 1.
+    /// Number of the first line, from 1.
     pub number: usize,
-    /// Its text, with escapes as written.
+    /// Text of the line, with escapes as written.
     pub text: String,
 }
 
@@ -22,7 +22,7 @@ fn continues(line: &str) -> bool {
 }
 
 impl<'a> LogicalLines<'a> {
-    /// Those of a text.
+    /// Iterates over the lines of a text.
     pub fn of(text: &'a str) -> LogicalLines<'a> {
         LogicalLines { lines: text.lines().enumerate() }
     }
@@ -35,7 +35,7 @@ impl Iterator for LogicalLines<'_> {
         loop {
             let (index, line) = self.lines.next()?;
             let first = line.trim_start_matches(SPACES);
-            // A comment ends with its line, whatever it ends in.
+            // A comment never continues, not even after a backslash.
             if first.is_empty() || first.starts_with(['#', '!']) {
                 continue;
             }
@@ -58,7 +58,8 @@ fn unit(digits: &str) -> Option<u16> {
     u16::from_str_radix(hex, 16).ok()
 }
 
-/// Replaces escapes; `None` if `\u` is not followed by four hexadecimal digits, or is half of a pair.
+/// Replaces the escapes in a text. Returns `None` if `\u` is not followed by four hexadecimal digits, or if it is an
+/// unpaired surrogate.
 fn unescape(text: &str) -> Option<String> {
     let mut units: Vec<u16> = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -87,8 +88,8 @@ fn unescape(text: &str) -> Option<String> {
 }
 
 impl LogicalLine {
-    /// Its name and value. The name ends at the first `=`, `:` or space that is not escaped; `None` if there is no name, nothing
-    /// ends it, or an escape is wrong.
+    /// Returns the name and value of the property. The name ends at the first `=`, `:` or space that is not escaped.
+    /// Returns `None` if the name is empty, if nothing ends it, or if an escape is invalid.
     pub fn pair(&self) -> Option<(String, String)> {
         let mut escaped = false;
         let end = self.text.char_indices().find(|(_, c)| {
@@ -117,12 +118,12 @@ mod tests {
         Some((name.to_string(), value.to_string()))
     }
 
-    /// A comment that ended in a backslash swallowed the property below it.
+    /// Regression test: a comment that ended in a backslash hid the property on the next line.
     #[test]
     fn a_comment_never_continues() {
         assert_eq!(pairs("# C:\\data\\\nrecordcount=5\n"), [pair("recordcount", "5")]);
         assert_eq!(pairs("! \\\n  # \\\na=1"), [pair("a", "1")]);
-        // A line that continues takes what looks like a comment, as Java does.
+        // A continuation line may look like a comment, as in Java.
         assert_eq!(pairs("a=1\\\n  #2\nb=3"), [pair("a", "1#2"), pair("b", "3")]);
         assert_eq!(pairs("a=1\\\\\nb=2"), [pair("a", "1\\"), pair("b", "2")]);
         let numbers: Vec<usize> = LogicalLines::of("\n# x\\\na=\\\n1\nb=2").map(|l| l.number).collect();

@@ -1,8 +1,9 @@
-//! YCSB's core workload as an experiment: the same properties, the same records, the same proportions and distributions (YCSB
+//! YCSB's core workload as an experiment, with the same properties, records, proportions and distributions (YCSB
 //! `CoreWorkload`, go-ycsb `workload/core.go`).
 //!
-//! A record is an object of fixed size under `table/`, so that an update keeps its size; `go-ycsb` encoding writes their msgpack map
-//! instead. Reads never address a record that is not there. `target` is an open loop: times count from when an operation was meant.
+//! A record is an object under `table/`. With fields of constant length its size is fixed, so that an update keeps
+//! it. The `go-ycsb` encoding writes go-ycsb's msgpack map instead of plain bytes. Reads never address a record
+//! that does not exist. `target` sets an open loop: response times count from the intended time of an operation.
 
 mod lines;
 mod names;
@@ -18,28 +19,28 @@ use super::spec::{
 use crate::experiment::field_specs::{ExponentialSpec, HotspotSpec, SumSpec, YcsbZipfianSpec};
 use properties::{Family, Properties, PropertyError};
 
-/// How records are written.
+/// Encoding of the content of records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordEncoding {
-    /// Bytes, as many as all fields together.
+    /// Plain bytes, with the total length of all fields.
     Bytes,
-    /// go-ycsb's msgpack map.
+    /// go-ycsb's msgpack map of fields.
     GoYcsb,
 }
 
-/// Which half of a benchmark.
+/// Part of a YCSB benchmark: load or run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
-    /// Writes the records.
+    /// The load part, which writes the records.
     Load,
-    /// Does operations on them.
+    /// The run part, which performs operations on the records.
     Run,
 }
 
-/// Most reads of one scan: one page of a listing.
+/// Maximum number of records in one scan: one page of a listing.
 const MOST_SCANNED: u64 = 1000;
 
-/// Lengths of fields, as a size.
+/// Returns the distribution of field lengths.
 fn field_size(p: &Properties) -> Result<SizeSpec, PropertyError> {
     let length = p.whole("fieldlength", 100)?;
     let least = p.whole("minfieldlength", 1)?;
@@ -59,13 +60,13 @@ fn field_size(p: &Properties) -> Result<SizeSpec, PropertyError> {
     })
 }
 
-/// Field lengths out of a histogram file: `BlockSize<tab>N`, then `length<tab>weight` lines.
+/// Reads field lengths from a histogram file: `BlockSize<tab>N`, then `block<tab>weight` lines. Block `b` stands
+/// for a length of `(b + 1) * N` bytes.
 fn histogram(p: &Properties) -> Result<BTreeMap<String, u32>, PropertyError> {
     const NAME: &str = "fieldlengthhistogram";
     let file = p.get(NAME).unwrap_or("hist.txt");
-    let text = std::fs::read_to_string(file)
-        .map_err(|e| p.wrong(NAME, &format!("a file that can be read ({e})")))?;
-    let bad = || p.wrong(NAME, "a file of 'BlockSize<tab>N' and then 'block<tab>weight' lines");
+    let text = std::fs::read_to_string(file).map_err(|e| p.wrong(NAME, &format!("a readable file ({e})")))?;
+    let bad = || p.wrong(NAME, "a file with a line 'BlockSize<tab>N' followed by lines 'block<tab>weight'");
     let mut lines = text.lines().filter(|l| !l.trim().is_empty());
     let pair = |line: &str| -> Option<(String, u64)> {
         let mut words = line.split_whitespace();
@@ -92,7 +93,8 @@ fn record_size(p: &Properties) -> Result<SizeSpec, PropertyError> {
     })
 }
 
-/// The keys of YCSB's modulus: the records, twice the inserts that are expected, and one (`CoreWorkload.init`).
+/// Returns YCSB's scrambled zipfian popularity. Its modulus is the number of records, plus twice the number of
+/// expected inserts, plus one (`CoreWorkload.init`).
 fn scrambled(p: &Properties, family: Family, count: u64) -> Result<PopularitySpec, PropertyError> {
     let inserts = p.number("insertproportion", 0.0)? * p.whole("operationcount", 0)? as f64 * 2.0;
     let order = match family {
@@ -137,7 +139,7 @@ fn records(
 ) -> Result<RecordsSpec, PropertyError> {
     let table = p.get("table").unwrap_or("usertable");
     if table.starts_with('/') || table.ends_with('/') {
-        return Err(p.wrong("table", "a prefix without slashes around it, such as usertable"));
+        return Err(p.wrong("table", "a name without a leading or trailing slash, such as usertable"));
     }
     let hashed = match family {
         Family::Ycsb => "hashed",
@@ -170,7 +172,7 @@ fn records(
     })
 }
 
-/// Shares of the operations; YCSB's names of them are ours but for insert and read.
+/// Returns the operation weights. Plimsoll's operations have YCSB's names, except `put` (insert) and `get` (read).
 fn operations(p: &Properties) -> Result<BTreeMap<String, u32>, PropertyError> {
     let mut shares = Vec::new();
     for (name, property, default) in [
@@ -184,18 +186,18 @@ fn operations(p: &Properties) -> Result<BTreeMap<String, u32>, PropertyError> {
     }
     let proportions: Vec<f64> = shares.iter().map(|(_, _, share)| *share).collect();
     if proportions.iter().sum::<f64>() <= 0.0 {
-        return Err(p.wrong("readproportion", "such that the proportions add up to more than 0"));
+        return Err(p.wrong("readproportion", "set so that the proportions add up to more than 0"));
     }
-    let least = "0, or at least 1/10000 of the sum of all proportions and a multiple of that within 1%";
+    let least = "0, or at least 1/10000 of the sum of all proportions and within 1% of a multiple of that";
     let weights = shares::weights(&proportions).map_err(|at| p.wrong(shares[at].1, least))?;
     Ok(shares.iter().zip(weights).filter(|(_, w)| *w > 0).map(|((n, ..), w)| ((*n).to_string(), w)).collect())
 }
 
-/// Lengths of scans: a listing of one page finds the records.
+/// Returns the distribution of scan lengths. One page of a listing finds the records, so it limits the length.
 fn scan(p: &Properties) -> Result<ScanSpec, PropertyError> {
     let (min, max) = (p.whole("minscanlength", 1)?, p.whole("maxscanlength", MOST_SCANNED)?);
     if !(1..=MOST_SCANNED).contains(&max) {
-        return Err(p.wrong("maxscanlength", "between 1 and 1000, the keys of one listing"));
+        return Err(p.wrong("maxscanlength", "between 1 and 1000, the limit of one page of a listing"));
     }
     if !(1..=max).contains(&min) {
         return Err(p.wrong("minscanlength", "at least 1 and not above maxscanlength"));
@@ -204,21 +206,21 @@ fn scan(p: &Properties) -> Result<ScanSpec, PropertyError> {
     Ok(ScanSpec { min: Some(min), max, theta: zipfian.then_some(0.99) })
 }
 
-/// How reads are verified: compared, unless `dataintegrity=false` says otherwise.
+/// Returns the verification of reads: off with `dataintegrity=false`, otherwise the default, which compares content.
 fn verify(p: &Properties, encoding: RecordEncoding) -> Result<Option<String>, PropertyError> {
     match (p.get("dataintegrity"), p.flag("dataintegrity", false)?, encoding) {
-        (Some(_), true, RecordEncoding::GoYcsb) => {
-            Err(p.wrong("dataintegrity", "false with --encoding go-ycsb, whose records are not compared"))
-        }
+        (Some(_), true, RecordEncoding::GoYcsb) => Err(
+            p.wrong("dataintegrity", "false with --encoding go-ycsb, because its records are not compared")
+        ),
         (Some(_), false, _) => Ok(Some("off".into())),
         _ => Ok(None),
     }
 }
 
-/// Phases with the warm-up of `warmuptime` before them.
+/// Returns the phase, preceded by a warm-up of `warmuptime` seconds if it is set.
 ///
 /// # Errors
-/// If the operations insert: a warm-up would insert the records that the measured phase inserts.
+/// If the phase inserts records: the warm-up would insert the same records as the measured phase.
 fn with_warmup(p: &Properties, phase: PhaseSpec) -> Result<Vec<PhaseSpec>, PropertyError> {
     let warmup = p.whole("warmuptime", 0)?;
     if warmup == 0 {
@@ -226,7 +228,7 @@ fn with_warmup(p: &Properties, phase: PhaseSpec) -> Result<Vec<PhaseSpec>, Prope
     }
     if phase.operations.contains_key("put") {
         let expected =
-            "0 for a load and with insertproportion; a warm-up cannot insert what is measured afterwards";
+            "0 for a load or with inserts; a warm-up cannot insert the records of the measured phase";
         return Err(p.wrong("warmuptime", expected));
     }
     let before = PhaseSpec {
@@ -239,7 +241,7 @@ fn with_warmup(p: &Properties, phase: PhaseSpec) -> Result<Vec<PhaseSpec>, Prope
     Ok(vec![before, phase])
 }
 
-/// What is done to the records, and for how long.
+/// Sets the operations, popularity, scan lengths and limits of the run part.
 fn transactions(
     p: &Properties,
     family: Family,
@@ -261,10 +263,10 @@ fn transactions(
     Ok(())
 }
 
-/// The experiment that YCSB's properties describe.
+/// Builds the experiment that YCSB's properties describe.
 ///
 /// # Errors
-/// See [`PropertyError`].
+/// Returns a [`PropertyError`] that names the property whose value is invalid or not supported.
 pub fn to_written(
     part: Part,
     p: &Properties,
@@ -274,7 +276,7 @@ pub fn to_written(
 ) -> Result<ExperimentSpec, PropertyError> {
     let class = p.get("workload").unwrap_or("core");
     if !(class == "core" || class.ends_with("CoreWorkload")) {
-        return Err(p.wrong("workload", "core, the only one there is"));
+        return Err(p.wrong("workload", "core, the only supported workload"));
     }
     let recordcount = p.whole("recordcount", 0)?;
     let first = p.whole("insertstart", 0)?;
@@ -315,7 +317,8 @@ pub fn to_written(
     })
 }
 
-/// The store that a binding's own properties name, when they name one: go-ycsb's `s3.bucket`, or YCSB's table as a bucket.
+/// Returns the URL of the store that the properties of the S3 binding name: the bucket is `s3.bucket` or, in YCSB
+/// with `s3.endPoint`, the table. `None` if they name no bucket.
 pub fn store_of(p: &Properties, family: Family) -> Option<String> {
     let bucket = match family {
         Family::GoYcsb => p.get("s3.bucket")?,

@@ -1,6 +1,6 @@
-//! Names of properties: those that are understood, and those of others.
+//! Names of YCSB properties: supported, without effect, and of other bindings.
 
-/// Properties that are understood.
+/// Properties that Plimsoll supports.
 pub const KNOWN: &[&str] = &[
     "core_workload_insertion_retry_limit",
     "dataintegrity",
@@ -48,7 +48,8 @@ pub const KNOWN: &[&str] = &[
     "s3.use_path_style",
 ];
 
-/// Properties of both families that say nothing about what is done to a store: how results are printed, how a process is run.
+/// Properties of both families that do not change the operations on a store, such as the format of results. They are
+/// ignored.
 pub const WITHOUT_EFFECT: &[&str] = &[
     "basicdb",
     "batch.size",
@@ -88,7 +89,7 @@ pub const WITHOUT_EFFECT: &[&str] = &[
     "verbose",
 ];
 
-/// Properties of which only the default has an equivalent here, and the default.
+/// Properties of which Plimsoll supports only the default, each with its default.
 pub const DEFAULT_ONLY: &[(&str, &str)] = &[
     ("s3.scan_keys_only", "false"),
     ("s3.sse", "false"),
@@ -96,7 +97,7 @@ pub const DEFAULT_ONLY: &[(&str, &str)] = &[
     ("s3.update_overwrite", "true"),
 ];
 
-/// What the names of other bindings' properties begin with, before the first dot, in YCSB and in go-ycsb.
+/// Prefixes (before the first dot) of the property names of other bindings, in YCSB and in go-ycsb.
 const BINDINGS: &[&str] = &[
     "accumulo",
     "aerospike",

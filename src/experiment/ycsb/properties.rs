@@ -1,20 +1,21 @@
-//! YCSB property files, of either family, and what is given with `-p`.
+//! YCSB property files of either family, and single properties from `-p`.
 
 use std::collections::BTreeMap;
 
 use super::lines::LogicalLines;
 use super::names::{DEFAULT_ONLY, KNOWN, WITHOUT_EFFECT, of_another_binding};
 
-/// Which family a file is written for; they differ in their built-in workloads and in how they hash keys.
+/// YCSB implementation for which a property file is written. The two differ in their built-in workloads and in how
+/// they hash keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
-    /// The original, in Java.
+    /// YCSB, the original in Java.
     Ycsb,
-    /// Its rewrite in Go.
+    /// go-ycsb, the rewrite in Go.
     GoYcsb,
 }
 
-/// The core workloads as each family ships them: what sets them apart from the defaults.
+/// The core workloads that both families ship: name, proportions, and YCSB's request distribution.
 const WORKLOADS: &[(&str, &str, &str)] = &[
     ("workloada", "readproportion=0.5\nupdateproportion=0.5", "zipfian"),
     ("workloadb", "readproportion=0.95\nupdateproportion=0.05", "zipfian"),
@@ -28,7 +29,7 @@ const WORKLOADS: &[(&str, &str, &str)] = &[
     ("workloadf", "readproportion=0.5\nupdateproportion=0\nreadmodifywriteproportion=0.5", "zipfian"),
 ];
 
-/// The text of a built-in workload.
+/// Returns the properties of a built-in workload as text; `None` if there is no workload of this name.
 pub fn built_in(name: &str, family: Family) -> Option<String> {
     let (_, proportions, distribution) = WORKLOADS.iter().find(|(n, ..)| *n == name)?;
     let (distribution, scan) = match family {
@@ -41,63 +42,63 @@ pub fn built_in(name: &str, family: Family) -> Option<String> {
     ))
 }
 
-/// A property's value and where it was given.
+/// A property's value and its source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Given {
-    /// Value.
+    /// Value of the property, as written.
     pub value: String,
-    /// `FILE:LINE` or `-p NAME`.
+    /// Source of the value: `FILE:LINE` or `-p NAME`.
     pub place: String,
 }
 
-/// Properties by name.
+/// Properties, indexed by name.
 #[derive(Debug, Clone, Default)]
 pub struct Properties(BTreeMap<String, Given>);
 
-/// Why properties were refused.
+/// An error in reading or using properties.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PropertyError {
-    /// A file cannot be read.
-    #[error("-P {path}: {reason}; built in are workloada to workloadf")]
+    /// A file cannot be read, and no built-in workload replaces it.
+    #[error("-P {path}: {reason}; the built-in workloads are workloada to workloadf")]
     File {
-        /// As written.
+        /// The path as written.
         path: String,
-        /// What the system said.
+        /// The system's error message.
         reason: String,
     },
-    /// A line that is no property.
-    #[error("{place}: '{text}' is no property; write name=value")]
+    /// A line or an argument of `-p` is not a property.
+    #[error("{place}: '{text}' is not a property; write name=value")]
     Line {
-        /// Where.
+        /// Source of the text: `FILE:LINE` or `-p`.
         place: String,
-        /// What is there.
+        /// The text that is not a property.
         text: String,
     },
-    /// Nobody knows that name.
+    /// No family or binding has a property of this name.
     #[error("{place}: property '{name}' is unknown{hint}")]
     Unknown {
-        /// Where.
+        /// Source of the property: `FILE:LINE` or `-p NAME`.
         place: String,
-        /// As written.
+        /// The name as written.
         name: String,
-        /// What it may have meant.
+        /// Suggestion of a similar name, such as `; did you mean table?`; may be empty.
         hint: String,
     },
-    /// A value that does not fit.
+    /// The value of a property is invalid.
     #[error("{place}: {name}={value} must be {expected}")]
     Value {
-        /// Where.
+        /// Source of the value: `FILE:LINE`, `-p NAME` or `the default`.
         place: String,
-        /// Property.
+        /// Name of the property.
         name: String,
-        /// As written.
+        /// The value as written.
         value: String,
-        /// What it may be.
+        /// Description of the valid values.
         expected: String,
     },
 }
 
-/// How many letters one name is away from another.
+/// Returns the edit distance between two names: the number of letters to insert, delete or replace.
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
@@ -114,21 +115,22 @@ fn distance(a: &str, b: &str) -> usize {
 }
 
 impl Properties {
-    /// Reads files and single properties, later ones over earlier ones; a file may be the name of a built-in workload.
+    /// Reads files, then single properties (`name=value`); later values override earlier ones. A file that does not
+    /// exist may be a built-in workload, which is used instead.
     ///
     /// # Errors
-    /// See [`PropertyError`].
+    /// Returns a [`PropertyError`] if a file cannot be read, or if a property is malformed, unknown or not supported.
     pub fn read(files: &[String], single: &[String], family: Family) -> Result<Properties, PropertyError> {
         let mut out = Properties::default();
         for file in files {
             let text = match std::fs::read_to_string(file) {
                 Ok(text) => text,
-                Err(error) => {
+                Err(cause) => {
                     let name = file.rsplit('/').next().unwrap_or(file);
-                    let missing = error.kind() == std::io::ErrorKind::NotFound;
-                    let reason = error.to_string();
-                    let refused = || PropertyError::File { path: file.clone(), reason };
-                    built_in(name, family).filter(|_| missing).ok_or_else(refused)?
+                    let missing = cause.kind() == std::io::ErrorKind::NotFound;
+                    let reason = cause.to_string();
+                    let error = || PropertyError::File { path: file.clone(), reason };
+                    built_in(name, family).filter(|_| missing).ok_or_else(error)?
                 }
             };
             out.add_text(file, &text)?;
@@ -142,21 +144,21 @@ impl Properties {
         Ok(out)
     }
 
-    /// Reads the text of one file.
+    /// Parses the text of one file; `file` is its name in error messages.
     ///
     /// # Errors
-    /// See [`PropertyError`].
+    /// Returns a [`PropertyError`] if a property is malformed, unknown or not supported.
     pub fn parse(file: &str, text: &str) -> Result<Properties, PropertyError> {
         let mut out = Properties::default();
         out.add_text(file, text).map(|()| out)
     }
 
-    /// Reads the text of a file.
+    /// Adds the properties in the text of a file.
     fn add_text(&mut self, file: &str, text: &str) -> Result<(), PropertyError> {
         for line in LogicalLines::of(text) {
             let place = format!("{file}:{}", line.number);
-            let refused = || PropertyError::Line { place: place.clone(), text: line.text.trim().to_string() };
-            let (name, value) = line.pair().ok_or_else(refused)?;
+            let error = || PropertyError::Line { place: place.clone(), text: line.text.trim().to_string() };
+            let (name, value) = line.pair().ok_or_else(error)?;
             self.add(&name, value.trim(), place.clone())?;
         }
         Ok(())
@@ -167,7 +169,7 @@ impl Properties {
             return Ok(());
         }
         if let Some((_, default)) = DEFAULT_ONLY.iter().find(|(known, _)| *known == name) {
-            let expected = || format!("{default}; Plimsoll supports nothing else");
+            let expected = || format!("{default}, the only value that Plimsoll supports");
             return match value.is_empty() || value.eq_ignore_ascii_case(default) {
                 true => Ok(()),
                 false => Err(PropertyError::Value {
@@ -180,19 +182,19 @@ impl Properties {
         }
         if !KNOWN.contains(&name) {
             let near = KNOWN.iter().map(|known| (distance(name, known), known)).min();
-            let hint = near.filter(|(d, _)| *d <= 3).map(|(_, known)| format!("; is it {known}?"));
+            let hint = near.filter(|(d, _)| *d <= 3).map(|(_, known)| format!("; did you mean {known}?"));
             return Err(PropertyError::Unknown { place, name: name.into(), hint: hint.unwrap_or_default() });
         }
         self.0.insert(name.to_string(), Given { value: value.to_string(), place });
         Ok(())
     }
 
-    /// A property's value.
+    /// Returns the value of a property; `None` if it is not set or empty.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(|g| g.value.as_str()).filter(|v| !v.is_empty())
     }
 
-    /// Names and values that may be shown, sorted.
+    /// Returns names and values, sorted by name, with secrets replaced by `...`.
     pub fn shown(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, given)| {
             let secret = name.contains("secret") || name.contains("access");
@@ -200,7 +202,7 @@ impl Properties {
         })
     }
 
-    /// The error for a value that does not fit.
+    /// Returns the error for the invalid value of a property.
     pub fn wrong(&self, name: &str, expected: &str) -> PropertyError {
         let given = self.0.get(name).cloned();
         let Given { value, place } =
@@ -208,10 +210,10 @@ impl Properties {
         PropertyError::Value { place, name: name.into(), value, expected: expected.into() }
     }
 
-    /// A whole number.
+    /// Returns a property as a whole number; underscores between digits are ignored.
     ///
     /// # Errors
-    /// When it is none.
+    /// If the value is not a whole number, 0 or more.
     pub fn whole(&self, name: &str, default: u64) -> Result<u64, PropertyError> {
         match self.get(name) {
             None => Ok(default),
@@ -221,10 +223,10 @@ impl Properties {
         }
     }
 
-    /// A number that is not negative.
+    /// Returns a property as a number.
     ///
     /// # Errors
-    /// When it is none.
+    /// If the value is not a finite number, 0 or more.
     pub fn number(&self, name: &str, default: f64) -> Result<f64, PropertyError> {
         match self.get(name) {
             None => Ok(default),
@@ -236,10 +238,10 @@ impl Properties {
         }
     }
 
-    /// Yes or no.
+    /// Returns a property as a boolean, regardless of case.
     ///
     /// # Errors
-    /// When it is neither.
+    /// If the value is neither `true` nor `false`.
     pub fn flag(&self, name: &str, default: bool) -> Result<bool, PropertyError> {
         match self.get(name).map(str::to_ascii_lowercase).as_deref() {
             None => Ok(default),
@@ -249,14 +251,14 @@ impl Properties {
         }
     }
 
-    /// One of several words.
+    /// Returns a property as one of `words`, regardless of case. The first word is the default.
     ///
     /// # Errors
-    /// When it is none of them.
+    /// If the value is none of the words.
     pub fn word<'a>(&self, name: &str, words: &[&'a str]) -> Result<&'a str, PropertyError> {
         let Some(text) = self.get(name).map(str::to_ascii_lowercase) else { return Ok(words[0]) };
         let found = words.iter().find(|w| **w == text);
-        found.copied().ok_or_else(|| self.wrong(name, &words.join(", ")))
+        found.copied().ok_or_else(|| self.wrong(name, &format!("one of {}", words.join(", "))))
     }
 }
 
@@ -270,14 +272,14 @@ mod tests {
     }
 
     #[test]
-    fn the_forms_of_a_property_file() {
+    fn every_form_of_a_property_line_is_read() {
         let text = "# comment\n! another\n\nrecordcount=1000\noperationcount: 5_000\ntable  usertable\nfieldcount = \\\n  3\n\
                     s3.bucket=b\nmongodb.url=x\nmeasurementtype=hdrhistogram\n";
         let properties = read(text).unwrap();
         assert_eq!(properties.whole("recordcount", 0), Ok(1000));
         assert_eq!(properties.whole("operationcount", 0), Ok(5000));
         assert_eq!((properties.get("table"), properties.get("fieldcount")), (Some("usertable"), Some("3")));
-        assert_eq!(properties.get("mongodb.url"), None, "another binding's");
+        assert_eq!(properties.get("mongodb.url"), None, "a property of another binding is ignored");
     }
 
     #[test]
@@ -287,7 +289,7 @@ mod tests {
         assert!(message("x=1\nreadpropotion=0.5").starts_with("f:1"));
         assert!(
             message("recordcount=5\nreadpropotion=0.5")
-                .contains("f:2: property 'readpropotion' is unknown; is it readproportion?")
+                .contains("f:2: property 'readpropotion' is unknown; did you mean readproportion?")
         );
         assert!(message("=5").contains("write name=value"));
         let negative = read("readproportion=-1").unwrap().number("readproportion", 0.0).unwrap_err();
@@ -297,7 +299,8 @@ mod tests {
         assert!(word.unwrap_err().to_string().contains("uniform, zipfian"));
     }
 
-    /// Every dotted name was taken for that of another binding, and every name after `s3.` was taken without effect.
+    /// Regression test: every dotted name was accepted as a property of another binding, and every name after `s3.`
+    /// was ignored.
     #[test]
     fn misspelt_dotted_names_are_refused() {
         for wrong in [
@@ -317,7 +320,7 @@ mod tests {
             assert!(read(right).is_ok(), "{right}");
         }
         let encrypted = read("s3.sse=true").map(|_| ()).unwrap_err().to_string();
-        assert_eq!(encrypted, "f:1: s3.sse=true must be false; Plimsoll supports nothing else");
+        assert_eq!(encrypted, "f:1: s3.sse=true must be false, the only value that Plimsoll supports");
     }
 
     #[test]
@@ -328,10 +331,11 @@ mod tests {
     }
 
     #[test]
-    fn secrets_are_not_shown() {
+    fn secrets_are_redacted() {
         let properties = read("s3.secret_key=hush\ns3.accessKeyId=id\ns3.bucket=b\n").unwrap();
-        let shown: Vec<_> = properties.shown().collect();
-        assert!(shown.iter().all(|(_, v)| *v != "hush" && *v != "id") && shown.contains(&("s3.bucket", "b")));
+        let redacted: Vec<_> = properties.shown().collect();
+        assert!(redacted.iter().all(|(_, v)| *v != "hush" && *v != "id"));
+        assert!(redacted.contains(&("s3.bucket", "b")));
     }
 
     #[test]
@@ -340,7 +344,7 @@ mod tests {
             for (name, ..) in WORKLOADS {
                 let files = [format!("/nowhere/{name}")];
                 let properties = Properties::read(&files, &["recordcount=7".into()], family).unwrap();
-                assert_eq!(properties.whole("recordcount", 0), Ok(7), "{name}: -p is over the file");
+                assert_eq!(properties.whole("recordcount", 0), Ok(7), "{name}: -p overrides the file");
             }
         }
         assert!(Properties::read(&["/nowhere/workloadz".into()], &[], Family::Ycsb).is_err());

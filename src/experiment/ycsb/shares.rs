@@ -1,14 +1,15 @@
-//! From proportions to the weights of a mix.
+//! Conversion of YCSB's proportions into the integer weights of a mix.
 
-/// The longest block in which the shares of a mix hold exactly.
+/// Maximum number of operations in a block, in which the shares of a mix are exact.
 const BLOCK: u64 = 10_000;
-/// The largest relative error of a share that does not fit a block exactly.
+/// Maximum relative error of a share that a block cannot represent exactly.
 const MOST_ERROR: f64 = 0.01;
 
-/// Weights whose sum is at most 10,000, exactly in the given proportions if there are such weights, else within 1% of each.
+/// Returns weights whose sum is at most 10,000. They have exactly the given proportions if possible, and are
+/// otherwise within 1% of each.
 ///
 /// # Errors
-/// The place of the first proportion that is too small to be kept.
+/// Returns the index of the first proportion that would be off by more than 1%, because it is too small.
 pub fn weights(proportions: &[f64]) -> Result<Vec<u32>, usize> {
     match exact(proportions) {
         Some(weights) => Ok(weights),
@@ -20,7 +21,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Decimals of few places as whole numbers without a common divisor; `None` if their sum is above a block.
+/// Scales proportions of up to nine decimal places to whole numbers without a common divisor. Returns `None` if there
+/// are more places, or if the sum exceeds a block.
 fn exact(proportions: &[f64]) -> Option<Vec<u32>> {
     let whole = |scale: f64| -> Option<Vec<u64>> {
         let scaled = |p: &f64| {
@@ -35,7 +37,8 @@ fn exact(proportions: &[f64]) -> Option<Vec<u32>> {
     (weights.iter().sum::<u64>() <= BLOCK).then(|| weights.iter().map(|w| *w as u32).collect())
 }
 
-/// Weights that add up to a block, by largest remainders.
+/// Returns weights that add up to a block, rounded by the largest-remainder method. The error is the index of the
+/// first weight that is off by more than [`MOST_ERROR`].
 fn rounded(proportions: &[f64]) -> Result<Vec<u32>, usize> {
     let sum: f64 = proportions.iter().sum();
     let ideal: Vec<f64> = proportions.iter().map(|p| p / sum * BLOCK as f64).collect();
@@ -55,9 +58,9 @@ fn rounded(proportions: &[f64]) -> Result<Vec<u32>, usize> {
 mod tests {
     use super::*;
 
-    /// What was below half of 1/10,000 was dropped without a word, and 0.00015 became 0.0002.
+    /// Regression test: proportions below half of 1/10,000 were dropped silently, and 0.00015 became 0.0002.
     #[test]
-    fn small_proportions_are_kept_or_refused() {
+    fn small_proportions_are_kept_or_rejected() {
         assert_eq!(weights(&[0.95, 0.05]), Ok(vec![19, 1]));
         assert_eq!(weights(&[0.9999, 0.0001]), Ok(vec![9999, 1]));
         assert_eq!(weights(&[0.5, 0.5, 0.0001]), Ok(vec![5000, 4999, 1]));

@@ -1,4 +1,4 @@
-//! Tests of the translation of properties.
+//! Tests of the conversion of YCSB properties into experiments.
 
 use super::*;
 use crate::experiment::resolve::{parse, resolve};
@@ -12,7 +12,7 @@ fn read(files: &[&str], single: &[&str], family: Family) -> Properties {
 }
 
 #[test]
-fn every_workload_of_both_families_resolves_to_itself() {
+fn every_workload_of_both_families_survives_a_round_trip() {
     for family in [Family::Ycsb, Family::GoYcsb] {
         for name in ["workloada", "workloadb", "workloadc", "workloadd", "workloade", "workloadf"] {
             for encoding in [RecordEncoding::Bytes, RecordEncoding::GoYcsb] {
@@ -30,7 +30,7 @@ fn every_workload_of_both_families_resolves_to_itself() {
 }
 
 #[test]
-fn proportions_become_shares_and_target_an_open_loop() {
+fn proportions_become_shares_and_target_becomes_an_open_loop() {
     let p = read(&["workloadd"], &["target=500", "threadcount=32"], Family::Ycsb);
     let written = to_written(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
     let experiment = resolve(written).unwrap();
@@ -42,7 +42,7 @@ fn proportions_become_shares_and_target_an_open_loop() {
 }
 
 #[test]
-fn reads_never_address_a_record_that_is_not_there() {
+fn reads_never_address_a_record_that_does_not_exist() {
     for name in ["workloada", "workloadd", "workloade"] {
         let p = read(&[name], &["recordcount=200", "threadcount=4"], Family::Ycsb);
         let written = to_written(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
@@ -61,34 +61,31 @@ fn reads_never_address_a_record_that_is_not_there() {
                 newest = newest.max(operation.index);
             }
         }
-        assert!(name != "workloadd" || newest > 1000, "what was inserted is read: {newest}");
+        assert!(name != "workloadd" || newest > 1000, "inserted records are read: {newest}");
     }
 }
 
 #[test]
-fn refusals_name_the_property() {
-    let refused = |single: &[&str]| {
+fn errors_name_the_property() {
+    let error = |single: &[&str]| {
         let p = read(&["workloada"], single, Family::Ycsb);
         to_written(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap_err().to_string()
     };
-    for (single, said) in [
+    for (single, expected) in [
         (vec!["readproportion=-0.5"], "-p readproportion: readproportion=-0.5 must be a number, 0 or more"),
         (vec!["readproportion=0", "updateproportion=0"], "add up to more than 0"),
         (vec!["recordcount=0"], "above 0"),
         (vec!["requestdistribution=pareto"], "uniform, sequential, zipfian"),
         (vec!["workload=site.ycsb.TimeSeries"], "core"),
-        (
-            vec!["fieldlengthdistribution=histogram", "fieldlengthhistogram=/nowhere"],
-            "a file that can be read",
-        ),
+        (vec!["fieldlengthdistribution=histogram", "fieldlengthhistogram=/nowhere"], "a readable file"),
         (vec!["operationcount=0"], "maxexecutiontime"),
     ] {
-        let message = refused(&single);
-        assert!(message.contains(said), "{message}");
+        let message = error(&single);
+        assert!(message.contains(expected), "{message}");
     }
 }
 
-fn refusal(part: Part, files: &[&str], single: &[&str], encoding: RecordEncoding) -> String {
+fn error_of(part: Part, files: &[&str], single: &[&str], encoding: RecordEncoding) -> String {
     let p = read(files, single, Family::Ycsb);
     to_written(part, &p, Family::Ycsb, encoding, 1).unwrap_err().to_string()
 }
@@ -99,11 +96,12 @@ fn run_of(files: &[&str], single: &[&str], family: Family) -> crate::schedule::P
     resolve(written).unwrap().phases.pop().unwrap()
 }
 
-/// Scans were cut to 1,000 records, a warm-up was left out, and small proportions were dropped, each without a word.
+/// Regression test: Plimsoll silently limited scans to 1,000 records, omitted a warm-up and dropped small
+/// proportions.
 #[test]
-fn what_cannot_be_honoured_is_refused() {
+fn unsupported_values_are_rejected() {
     use RecordEncoding::{Bytes, GoYcsb};
-    for (part, file, property, encoding, said) in [
+    for (part, file, property, encoding, expected) in [
         (Part::Run, "workloade", "maxscanlength=5000", Bytes, "between 1 and 1000"),
         (Part::Run, "workloade", "maxscanlength=0", Bytes, "between 1 and 1000"),
         (Part::Run, "workloade", "minscanlength=0", Bytes, "not above maxscanlength"),
@@ -114,13 +112,13 @@ fn what_cannot_be_honoured_is_refused() {
         (Part::Run, "workloada", "dataintegrity=true", GoYcsb, "not compared"),
         (Part::Load, "workloada", "dataintegrity=maybe", Bytes, "true or false"),
     ] {
-        let message = refusal(part, &[file], &[property], encoding);
-        assert!(message.contains(said), "{property}: {message}");
+        let message = error_of(part, &[file], &[property], encoding);
+        assert!(message.contains(expected), "{property}: {message}");
     }
 }
 
 #[test]
-fn warmuptime_scan_lengths_dataintegrity_and_small_proportions_are_honoured() {
+fn warmuptime_scan_lengths_dataintegrity_and_small_proportions_take_effect() {
     let p = read(&["workloada"], &["warmuptime=7"], Family::Ycsb);
     let written = to_written(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
     assert_eq!(written.phase[0].duration.as_deref(), Some("7s"));
@@ -134,9 +132,9 @@ fn warmuptime_scan_lengths_dataintegrity_and_small_proportions_are_honoured() {
     assert_eq!((mix.share(crate::workload::OperationKind::Update), mix.total()), (1, 10_000));
 }
 
-/// Zipfian draws were of the records themselves, not of YCSB's 10^10 items.
+/// Regression test: zipfian draws were over the number of records instead of YCSB's 10^10 items.
 #[test]
-fn zipfian_and_latest_are_ycsbs_own() {
+fn zipfian_and_latest_are_those_of_ycsb() {
     let of = |file: &str, single: &[&str], family| run_of(&[file], single, family).workload.popularity;
     let zipfian = |items, order| Popularity::YcsbZipfian { items, order };
     assert_eq!(of("workloadc", &[], Family::Ycsb), zipfian(1001, RecordOrder::Hashed));
@@ -147,7 +145,8 @@ fn zipfian_and_latest_are_ycsbs_own() {
     assert_eq!(of("workloadd", &[], Family::Ycsb), Popularity::YcsbLatest);
 }
 
-/// A second load, with its own seed and first record, wrote other bytes, and every read of them was "corrupt".
+/// Regression test: a second load with another seed and first record wrote different bytes, so every read of them was
+/// reported as corrupt.
 #[test]
 fn content_does_not_depend_on_the_seed_or_insertstart() {
     let dataset = |part, single: &[&str], seed| {
@@ -171,7 +170,7 @@ fn content_does_not_depend_on_the_seed_or_insertstart() {
 }
 
 #[test]
-fn bindings_name_their_stores() {
+fn binding_properties_determine_the_store() {
     let p = read(&[], &["s3.bucket=b", "s3.endpoint=http://h:1", "s3.use_path_style=true"], Family::GoYcsb);
     assert_eq!(store_of(&p, Family::GoYcsb).as_deref(), Some("s3://b?endpoint=http://h:1&style=path"));
     let p = read(&[], &["s3.endPoint=h", "table=t"], Family::Ycsb);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::{Exporter, Run, named};
 use crate::report::terminal::table::cell;
 use crate::report::terminal::{groups, ramp, remarks, stores};
+use crate::schedule::Role;
 use crate::summary::merge::overall;
 use crate::summary::result::{RunResult, Window};
 use crate::text::outgoing;
@@ -68,7 +69,7 @@ pub fn render(result: &RunResult) -> String {
     let merged = overall(&result.windows);
     for store in result.stores() {
         let windows: Vec<&Window> =
-            merged.iter().filter(|w| w.store == store && w.role == "measure").collect();
+            merged.iter().filter(|w| w.store == store && w.role == Role::Measure).collect();
         out.push_str(&format!("\n**{}**\n\n", plain(store)));
         out.push_str("| phase | operation | load | count | failed | per second | throughput | p50 ms | p99 ms | p99.9 ms | max ms |\n");
         out.push_str("| --- | --- | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n");
@@ -109,7 +110,7 @@ mod tests {
         let window = Window {
             store: "s3://b|<script>".into(),
             phase: "get".into(),
-            role: "measure".into(),
+            role: Role::Measure,
             operation: "get".into(),
             ..Window::default()
         };

@@ -7,6 +7,7 @@ use super::rows::Row;
 use crate::report::comparison::Comparison;
 use crate::report::terminal::{confidence, knee, ramp};
 use crate::run_dir::directory::Environment;
+use crate::schedule::Role;
 use crate::summary::result::{Judged, RunResult, SweepFigures};
 use crate::units::{format_count, format_ms, format_per_s, format_size, format_throughput, short_names};
 
@@ -92,8 +93,8 @@ pub(super) fn shown(comparison: &Comparison) -> Value {
 
 /// What was measured, in a sentence.
 pub(super) fn what(result: &RunResult, environment: &Environment, stores: &[&str]) -> String {
-    let measured: u64 = result.windows.iter().filter(|w| w.role == "measure").map(|w| w.operations).sum();
-    let seconds: f64 = result.windows.iter().filter(|w| w.role == "measure").map(|w| w.window_s).sum();
+    let measured: u64 = result.windows.iter().filter(|w| w.role == Role::Measure).map(|w| w.operations).sum();
+    let seconds: f64 = result.windows.iter().filter(|w| w.role == Role::Measure).map(|w| w.window_s).sum();
     let vantage =
         if environment.vantage.is_empty() { String::new() } else { format!(" from {}", environment.vantage) };
     format!(

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use crate::recorder::sparse::{BUCKETS, Sparse, edges_us};
+use crate::schedule::Role;
 use crate::summary::latency::needed;
 use crate::summary::series::{Clocked, Second, Series};
 
@@ -26,7 +27,7 @@ pub struct Band {
     /// Name of the phase, with its step.
     pub name: String,
     /// Role of the phase.
-    pub role: String,
+    pub role: Role,
     /// Number of the store in the report.
     pub store: usize,
     /// First second.
@@ -153,7 +154,7 @@ pub fn bands(series: &[Series], subject: impl Fn(&Series) -> usize) -> Vec<Band>
         }
         for (from_s, to_s) in blocks.into_values() {
             if !out.iter().any(|b| b.name == name && b.store == store && b.from_s == from_s) {
-                out.push(Band { name: name.clone(), role: s.role.clone(), store, from_s, to_s });
+                out.push(Band { name: name.clone(), role: s.role, store, from_s, to_s });
             }
         }
     }

@@ -16,6 +16,7 @@ use super::page;
 use super::terminal::cost;
 use crate::published::Published;
 use crate::run_dir::directory::Environment;
+use crate::schedule::Role;
 use crate::summary::result::{KneeFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
 use crate::units::short_names;
@@ -147,7 +148,7 @@ impl Report {
 
     fn lines(&self, series: &[Series], subject: impl Fn(&str) -> usize) -> Vec<Line> {
         let mut groups: Vec<Vec<&Series>> = Vec::new();
-        for s in series.iter().filter(|s| s.role != "prepare") {
+        for s in series.iter().filter(|s| s.role != Role::Prepare) {
             match groups.iter_mut().find(|g| (&g[0].store, &g[0].operation) == (&s.store, &s.operation)) {
                 Some(group) => group.push(s),
                 None => groups.push(vec![s]),

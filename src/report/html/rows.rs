@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::recorder::histogram::Latencies;
+use crate::schedule::Role;
 use crate::summary::latency::needed;
 use crate::summary::merge::{latencies, overall};
 use crate::summary::result::{Percentiles, RunResult, Window};
@@ -124,7 +125,7 @@ fn stamps(window: &Window) -> Vec<String> {
 /// Returns the measured rows of a run, of each phase in the order of the stores. `subject` numbers the stores.
 pub fn rows(result: &RunResult, subject: impl Fn(&str) -> usize) -> Vec<Row> {
     let mut measured = overall(&result.windows);
-    measured.retain(|w| w.role == "measure");
+    measured.retain(|w| w.role == Role::Measure);
     let mut places: Vec<(String, Option<u32>, String)> = Vec::new();
     let mut place = |w: &Window| {
         let own = (w.phase.clone(), w.step, w.operation.clone());

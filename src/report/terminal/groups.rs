@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::table::lines;
+use crate::schedule::Role;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::Window;
 use crate::units::{format_ms, format_per_s};
@@ -43,7 +44,7 @@ impl Group<'_> {
 
 /// One comparison per operation that was measured on several groups of keys; empty where there is none.
 pub fn render(windows: &[Window]) -> String {
-    let measured = || windows.iter().filter(|w| w.role == "measure" && w.step.is_none());
+    let measured = || windows.iter().filter(|w| w.role == Role::Measure && w.step.is_none());
     if measured().all(|w| w.key_group.is_none()) {
         return String::new();
     }
@@ -121,7 +122,7 @@ mod tests {
 
     fn windows(rates: &[(&str, [f64; 5])]) -> Vec<Window> {
         let window = |keys: &str, (repeat, rate): (usize, f64)| Window {
-            role: "measure".into(),
+            role: Role::Measure,
             operation: "get".into(),
             key_group: (keys != ONE).then(|| keys.to_string()),
             repeat: repeat as u32,

@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::table::{cell, lines};
+use crate::schedule::Role;
 use crate::summary::result::{KneeFigures, KneeStep, Window};
 use crate::units::format_per_s;
 
@@ -55,7 +56,7 @@ pub fn render(knee: &KneeFigures, windows: &[Window]) -> String {
     let mut steps: Vec<_> = knee.steps.iter().collect();
     steps.sort_by(|a, b| a.offered_per_s.total_cmp(&b.offered_per_s));
     for step in steps {
-        for window in windows.iter().filter(|w| w.role == "measure" && w.step == Some(step.step)) {
+        for window in windows.iter().filter(|w| w.role == Role::Measure && w.step == Some(step.step)) {
             let latency = window.response_ms.as_ref().unwrap_or(&window.service_ms);
             let mut row = vec![
                 (step.step + 1).to_string(),

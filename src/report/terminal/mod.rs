@@ -16,6 +16,7 @@ use table::{cell, lines, table};
 use super::document::terminal;
 use super::loops::table as table_of_loops;
 
+use crate::schedule::Role;
 use crate::summary::merge::overall;
 use crate::summary::result::{Percentiles, RunResult, SyncLoop, Window};
 use crate::units::format_count;
@@ -119,7 +120,7 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     let mut out = String::new();
     let own: Vec<Window> = result.windows.iter().filter(|w| w.store == store).cloned().collect();
     let merged = overall(&own);
-    let measured: Vec<&Window> = merged.iter().filter(|w| w.role == "measure").collect();
+    let measured: Vec<&Window> = merged.iter().filter(|w| w.role == Role::Measure).collect();
     let swept = |w: &Window| w.upload.as_ref().is_some_and(|u| u.sweep.is_some());
     let plain: Vec<&Window> = measured.iter().copied().filter(|w| w.step.is_none() && !swept(w)).collect();
     if measured.is_empty() {
@@ -210,7 +211,7 @@ mod tests {
         Window {
             store: "s3://bucket".into(),
             phase: "get".into(),
-            role: "measure".into(),
+            role: Role::Measure,
             operation: "get".into(),
             loop_: "closed".into(),
             concurrency: 16,

@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::table::lines;
+use crate::schedule::Role;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::{RampFigures, Window};
 use crate::units::{format_count, format_per_s};
@@ -40,7 +41,7 @@ fn row(name: String, windows: &[&Window]) -> Vec<String> {
 
 /// Warm-up and steps as one, window after window.
 fn all(windows: &[Window], first_step: usize) -> Vec<Vec<String>> {
-    let counts = |(i, w): &(usize, &Window)| w.step.is_some() || (w.role == "warmup" && *i < first_step);
+    let counts = |(i, w): &(usize, &Window)| w.step.is_some() || (w.role == Role::Warmup && *i < first_step);
     let counted: Vec<&Window> = windows.iter().enumerate().filter(counts).map(|(_, w)| w).collect();
     // Windows of several operations lie side by side, not one after another.
     let one = counted.iter().all(|w| w.operation == counted[0].operation);
@@ -81,7 +82,7 @@ pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigure
         let same = |w: &&Window| (&w.phase, w.step) == (&window.phase, window.step);
         let group: Vec<&Window> = windows[at..].iter().take_while(same).collect();
         at += group.len();
-        let warms = window.role == "warmup" && at <= first;
+        let warms = window.role == Role::Warmup && at <= first;
         if window.step.is_some() || warms {
             table.add_row(row(window.label(), &group));
         }

@@ -3,6 +3,7 @@
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::table::lines;
+use crate::schedule::Role;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::{RunResult, Window};
 use crate::units::{format_ms, format_per_s, short_names};
@@ -34,7 +35,7 @@ fn paired(
 
 /// Returns the comparison of all stores with the first that the experiment lists; empty with one store.
 pub fn render(result: &RunResult) -> String {
-    let measured: Vec<&Window> = result.windows.iter().filter(|w| w.role == "measure").collect();
+    let measured: Vec<&Window> = result.windows.iter().filter(|w| w.role == Role::Measure).collect();
     let mut stores = result.stores();
     stores.retain(|store| measured.iter().any(|w| w.store == *store));
     let mut places: Vec<Place<'_>> = Vec::new();
@@ -107,7 +108,7 @@ mod tests {
         let window = |store: &str, block, rate| Window {
             store: store.into(),
             phase: "get".into(),
-            role: "measure".into(),
+            role: Role::Measure,
             operation: "get".into(),
             block,
             achieved_per_s: rate,

@@ -1,4 +1,4 @@
-//! GetObjectAttributes.
+//! The GetObjectAttributes operation.
 
 use http::header::LAST_MODIFIED;
 
@@ -12,11 +12,11 @@ use crate::server::response::{Answer, xml};
 use crate::server::state::Object;
 
 const KNOWN: [&str; 5] = ["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"];
-/// Most parts of one page.
+/// Maximum number of parts on one page.
 const PAGE: u64 = 1000;
 
-/// The attributes that the request names, in one header or in several.
-fn wanted<'a>(call: &'a Call<'_>) -> Result<Vec<&'a str>, ApiError> {
+/// Returns the attributes that the request names, in one header or in several.
+fn requested_attributes<'a>(call: &'a Call<'_>) -> Result<Vec<&'a str>, ApiError> {
     let invalid = || ApiError::with("InvalidArgument", "Invalid attribute name specified.");
     let mut out = Vec::new();
     for value in call.parts.headers.get_all("x-amz-object-attributes") {
@@ -37,7 +37,7 @@ fn number(call: &Call<'_>, name: &str, default: u64) -> Result<u64, ApiError> {
 
 pub fn get(call: &Call<'_>) -> Result<Answer, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
-    let names = wanted(call)?;
+    let names = requested_attributes(call)?;
     let most = number(call, "x-amz-max-parts", PAGE)?.min(PAGE);
     let marker = number(call, "x-amz-part-number-marker", 0)?;
     let object = bucket.object(&call.route.key)?;
@@ -64,18 +64,18 @@ pub fn get(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(answer)
 }
 
-/// The page of parts after `marker`; nothing for an object that came whole.
+/// Writes the page of parts after `marker`; writes nothing for an object without parts.
 fn parts(writer: &mut XmlWriter, object: &Object, marker: u64, most: u64) {
     let Some(parts) = &object.parts else { return };
     let pairs = parts.iter().zip(&object.pieces);
     let mut rest = pairs.filter(|(part, _)| u64::from(part.number) > marker);
-    let shown: Vec<_> = rest.by_ref().take(most as usize).collect();
+    let page: Vec<_> = rest.by_ref().take(most as usize).collect();
     let truncated = rest.next().is_some();
-    let last = shown.last().map_or(0, |(part, _)| part.number);
+    let last = page.last().map_or(0, |(part, _)| part.number);
     writer.open("ObjectParts").text("PartsCount", &parts.len().to_string());
     writer.text("PartNumberMarker", &marker.to_string()).text("NextPartNumberMarker", &last.to_string());
     writer.text("MaxParts", &most.to_string()).text("IsTruncated", if truncated { "true" } else { "false" });
-    for (part, piece) in shown {
+    for (part, piece) in page {
         writer
             .open("Part")
             .text("PartNumber", &part.number.to_string())

@@ -1,4 +1,4 @@
-//! ListBuckets, CreateBucket, HeadBucket, DeleteBucket, GetBucketLocation.
+//! The bucket operations: ListBuckets, CreateBucket, HeadBucket, DeleteBucket, GetBucketLocation and CreateSession.
 
 use super::Call;
 use crate::s3::endpoint::is_bucket_name;
@@ -48,8 +48,9 @@ pub fn list(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(xml(writer.finish()))
 }
 
-/// Returns true if a bucket of that name may be created (S3 user guide, "General purpose bucket naming rules"): beside the
-/// characters, no label begins or ends with a hyphen, and prefixes and suffixes that S3 reserves are refused.
+/// Returns true if a bucket with this name may be created (S3 user guide, "General purpose bucket naming rules").
+/// Besides invalid characters, the rules exclude labels that begin or end with a hyphen, and prefixes and
+/// suffixes that S3 reserves.
 fn may_be_created(name: &str) -> bool {
     const PREFIXES: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
     const SUFFIXES: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--table-s3"];
@@ -98,7 +99,7 @@ pub fn session(call: &Call<'_>) -> Result<Answer, ApiError> {
     express::create_session(&call.shared.sessions, call.parts, &call.route.bucket, call.memory())
 }
 
-/// A directory bucket says which zone it is to be in, which is the one in its name.
+/// Checks that the body of a CreateBucket request for a directory bucket names the same zone as the bucket's name.
 fn check_zone(bucket: &str, body: &[u8]) -> Result<(), ApiError> {
     let root = Element::parse(body).map_err(|_| ApiError::new("MalformedXML"))?;
     let text = |outer: &str, inner: &str| root.child(outer).and_then(|e| e.text_of(inner));
@@ -107,7 +108,8 @@ fn check_zone(bucket: &str, body: &[u8]) -> Result<(), ApiError> {
         return Err(ApiError::new("InvalidBucketName"));
     }
     if text("Location", "Name") != zone || text("Bucket", "Type") != Some("Directory") {
-        let text = "A directory bucket is created with Bucket.Type Directory and the Location of its name";
+        let text =
+            "A directory bucket requires Bucket.Type Directory and the zone of its name in Location.Name";
         return Err(ApiError::with("InvalidRequest", text));
     }
     Ok(())
@@ -127,7 +129,7 @@ pub fn delete(call: &Call<'_>) -> Result<Answer, ApiError> {
 
 pub fn location(call: &Call<'_>) -> Result<Answer, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
-    // The API writes the empty string for us-east-1.
+    // The API returns an empty string for us-east-1.
     let region = if bucket.region == "us-east-1" { "" } else { &bucket.region };
     let document = XmlWriter::new("LocationConstraint").finish();
     Ok(xml(document.replace("</LocationConstraint>", &format!("{region}</LocationConstraint>"))))
@@ -138,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reserved_bucket_names_are_refused() {
+    fn reserved_bucket_names_are_rejected() {
         for wrong in [
             "xn--abc",
             "data-s3alias",

@@ -1,4 +1,4 @@
-//! CopyObject and UploadPartCopy.
+//! The CopyObject and UploadPartCopy operations.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::server::memory::Buffer;
 use crate::server::response::{Answer, xml};
 use crate::server::state::{Object, StoredChecksum, iso_date};
 
-/// The object that `x-amz-copy-source` names, its conditions checked; also its bucket and key.
+/// Returns the object that `x-amz-copy-source` names, its bucket and its key, after checking the copy conditions.
 fn source(call: &Call<'_>) -> Result<(Arc<Object>, String, String), ApiError> {
     let header = call.header("x-amz-copy-source").unwrap_or("");
     let invalid = || ApiError::with("InvalidArgument", "Invalid copy source object key");
@@ -48,7 +48,7 @@ fn source(call: &Call<'_>) -> Result<(Arc<Object>, String, String), ApiError> {
     Ok((object, bucket.to_string(), key.to_string()))
 }
 
-/// The pieces as one, which shares their memory if it can.
+/// Joins pieces into one; a single piece is shared, not copied.
 fn concat(call: &Call<'_>, pieces: &[Bytes]) -> Result<Bytes, ApiError> {
     if let [one] = pieces {
         return Ok(one.clone());
@@ -77,13 +77,13 @@ pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
     let data = concat(call, &from.pieces)?;
     let etag = hex(&target.tag(md5(&data)));
     let mut copy = Object::new(call.memory(), &call.route.key, vec![data.clone()], etag, headers)?;
-    let asked = match call.header("x-amz-checksum-algorithm") {
+    let algorithm = match call.header("x-amz-checksum-algorithm") {
         Some(name) => Some(Algorithm::from_name(name).ok_or_else(|| {
             ApiError::with("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
         })?),
         None => from.checksum.as_ref().map(|c| c.algorithm),
     };
-    copy.checksum = asked.map(|a| StoredChecksum { algorithm: a, value: a.of(&data), full_object: true });
+    copy.checksum = algorithm.map(|a| StoredChecksum { algorithm: a, value: a.of(&data), full_object: true });
     let mut writer = XmlWriter::new("CopyObjectResult");
     writer.text("LastModified", &iso_date(copy.modified)).text("ETag", &format!("\"{}\"", copy.etag));
     if let Some(checksum) = &copy.checksum {

@@ -1,4 +1,4 @@
-//! DeleteObject and DeleteObjects.
+//! The DeleteObject and DeleteObjects operations.
 
 use super::{Call, existing};
 use crate::s3::xml::{Element, XmlWriter};
@@ -7,10 +7,10 @@ use crate::server::error::ApiError;
 use crate::server::response::{Answer, empty, xml};
 use crate::server::state::Objects;
 
-/// Most keys of one DeleteObjects request.
+/// Maximum number of keys in one DeleteObjects request.
 const MOST_KEYS: usize = 1000;
 
-/// Removes a key if its conditions hold. A key that does not exist is no error.
+/// Removes a key if its conditions hold; a missing key is not an error.
 fn remove(objects: &mut Objects, key: &str, conditions: &DeleteConditions<'_>) -> Result<(), ApiError> {
     let object = objects.get(key).cloned();
     conditions.check(object.as_deref().map(|o| (existing(o), o.size)))?;
@@ -29,7 +29,7 @@ pub fn one(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(empty(204))
 }
 
-/// One key of a DeleteObjects request.
+/// One key of a DeleteObjects request, with its version and conditions.
 struct Entry<'a> {
     key: &'a str,
     version: Option<&'a str>,
@@ -69,18 +69,18 @@ pub fn many(call: &Call<'_>) -> Result<Answer, ApiError> {
     let mut writer = XmlWriter::new("DeleteResult");
     let mut objects = bucket.objects_mut()?;
     for entry in entries {
-        let done = match entry.version {
+        let result = match entry.version {
             None | Some("null") => remove(&mut objects, entry.key, &entry.conditions),
             Some(_) => Err(ApiError::with("NoSuchVersion", "The specified version does not exist.")),
         };
-        if done.is_ok() && quiet {
+        if result.is_ok() && quiet {
             continue;
         }
-        writer.open(if done.is_ok() { "Deleted" } else { "Error" }).text("Key", entry.key);
+        writer.open(if result.is_ok() { "Deleted" } else { "Error" }).text("Key", entry.key);
         if let Some(version) = entry.version {
             writer.text("VersionId", version);
         }
-        if let Err(error) = done {
+        if let Err(error) = result {
             writer.text("Code", error.code).text("Message", &error.message);
         }
         writer.close();

@@ -1,4 +1,4 @@
-//! GetObject and HeadObject: ranges, parts, conditions, checksums on request.
+//! The GetObject and HeadObject operations, with ranges, parts, conditions and optional checksums.
 
 use std::sync::Arc;
 
@@ -12,18 +12,19 @@ use crate::server::error::ApiError;
 use crate::server::response::{Answer, AnswerBody, empty, set};
 use crate::server::state::Object;
 
-/// The part of an object that a request asks for.
+/// Byte range of an object that a request selects.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// All of it.
+    /// The whole object.
     Whole,
-    /// A half-open range that lies within it.
+    /// A half-open range within the object.
     Range(u64, u64),
-    /// A range outside of it.
+    /// A range outside the object.
     Unsatisfiable,
 }
 
-/// Reads a `Range` header (RFC 9110, 14.2; one range). What is malformed is ignored, as S3 does.
+/// Parses a `Range` header with one range (RFC 9110, 14.2). Like S3, it ignores a malformed header and selects
+/// the whole object.
 pub fn parse_range(text: &str, size: u64) -> Wanted {
     let Some((from, to)) = text.strip_prefix("bytes=").and_then(|r| r.split_once('-')) else {
         return Wanted::Whole;
@@ -54,18 +55,18 @@ pub fn parse_range(text: &str, size: u64) -> Wanted {
     if start >= size { Wanted::Unsatisfiable } else { Wanted::Range(start, end) }
 }
 
-/// GetObject: the object, or the part of it that the request asks for.
+/// Handles GetObject: returns the object, or the range or part of it that the request selects.
 ///
 /// # Errors
-/// The S3 error of a missing object, a failed condition or an unsatisfiable range.
+/// Returns the S3 error for a missing object, a failed condition or an unsatisfiable range.
 pub fn get(call: &Call<'_>) -> Result<Answer, ApiError> {
     answer(call, true)
 }
 
-/// HeadObject: as [`get`], without the content.
+/// Handles HeadObject like [`get`], but returns no content.
 ///
 /// # Errors
-/// As [`get`].
+/// Returns the same errors as [`get`].
 pub fn head(call: &Call<'_>) -> Result<Answer, ApiError> {
     answer(call, false)
 }
@@ -78,8 +79,8 @@ fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
         Err(error) if error.code == "NotModified" => return Ok(not_modified(&object)),
         other => other?,
     }
-    let wanted = wanted(call, &object, part)?;
-    let (start, end) = match wanted {
+    let selected = select(call, &object, part)?;
+    let (start, end) = match selected {
         Wanted::Whole => (0, object.size),
         Wanted::Range(start, end) => (start, end),
         Wanted::Unsatisfiable => return Err(ApiError::new("InvalidRange")),
@@ -93,8 +94,8 @@ fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
         answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(end - start));
         answer
     };
-    describe(call, &object, &mut answer, wanted == Wanted::Whole);
-    if wanted != Wanted::Whole {
+    describe(call, &object, &mut answer, selected == Wanted::Whole);
+    if selected != Wanted::Whole {
         *answer.status_mut() = http::StatusCode::PARTIAL_CONTENT;
         let last = end.saturating_sub(1);
         set(answer.headers_mut(), "content-range", &format!("bytes {start}-{last}/{}", object.size));
@@ -102,7 +103,7 @@ fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
     Ok(answer)
 }
 
-/// A 304 with the headers that a cache updates its copy from (RFC 9110, 15.4.5).
+/// Returns a 304 response with the headers from which a cache updates its copy (RFC 9110, 15.4.5).
 fn not_modified(object: &Object) -> Answer {
     let mut answer = empty(304);
     let headers = answer.headers_mut();
@@ -116,7 +117,7 @@ fn not_modified(object: &Object) -> Answer {
     answer
 }
 
-/// The part that is asked for, by number.
+/// Returns the part number in the query; `None` if the request names no part.
 fn part_number(call: &Call<'_>) -> Result<Option<usize>, ApiError> {
     let Some(text) = call.route.parameter("partNumber") else { return Ok(None) };
     let number = decimal(text).filter(|p| (1..=10_000).contains(p)).map(|p| p as usize);
@@ -124,7 +125,7 @@ fn part_number(call: &Call<'_>) -> Result<Option<usize>, ApiError> {
     number.map(Some).ok_or_else(|| ApiError::with("InvalidArgument", wrong))
 }
 
-fn wanted(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<Wanted, ApiError> {
+fn select(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<Wanted, ApiError> {
     let range = call.header("range").filter(|_| range_applies(&call.parts.headers, existing(object)));
     let Some(part) = part else {
         return Ok(range.map_or(Wanted::Whole, |text| parse_range(text, object.size)));
@@ -145,7 +146,7 @@ fn wanted(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<
     Ok(Wanted::Range(start, start + object.pieces[part - 1].len() as u64))
 }
 
-/// Adds the headers that describe an object; the `response-*` parameters override the stored ones.
+/// Adds the headers that describe an object; `response-*` parameters override the stored headers.
 fn describe(call: &Call<'_>, object: &Object, answer: &mut Answer, whole: bool) {
     let headers: &mut HeaderMap = answer.headers_mut();
     for (name, value) in &object.headers {
@@ -175,7 +176,7 @@ fn describe(call: &Call<'_>, object: &Object, answer: &mut Answer, whole: bool) 
     }
 }
 
-/// Adds the checksum of the whole object, or of the part that the request names.
+/// Adds the checksum of the part that the request names or, if the response is the whole object, of the object.
 fn checksum(headers: &mut HeaderMap, object: &Object, part: Option<usize>, whole: bool) {
     let Some(of_object) = &object.checksum else { return };
     let of_part = match (part, &object.parts) {
@@ -196,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ranges_as_the_rfc_has_them() {
+    fn ranges_are_parsed_as_in_rfc_9110() {
         assert_eq!(parse_range("bytes=0-9", 100), Wanted::Range(0, 10));
         assert_eq!(parse_range("bytes=90-", 100), Wanted::Range(90, 100));
         assert_eq!(parse_range("bytes=-5", 100), Wanted::Range(95, 100));

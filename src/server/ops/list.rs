@@ -1,4 +1,4 @@
-//! ListObjects v1 and v2, ListMultipartUploads, ListParts: prefixes, delimiters and pages.
+//! Listings of objects (v1 and v2), multipart uploads and parts, with prefixes, delimiters and pages.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -14,15 +14,16 @@ use crate::server::error::ApiError;
 use crate::server::response::{Answer, xml};
 use crate::server::state::{Bucket, Object, Objects, iso_date};
 
-/// Most keys of one page.
+/// Maximum number of keys on one page.
 pub(super) const PAGE: u32 = 1000;
 
-/// A page of a listing: keys and common prefixes in one order, which the page size counts together.
+/// One page of a listing, whose size limits the number of keys and common prefixes together.
 #[derive(Default)]
 pub(super) struct Page {
     pub(super) objects: Vec<(String, Arc<Object>)>,
     pub(super) prefixes: Vec<String>,
-    /// The last key or common prefix of a truncated page: where the next one begins.
+    /// Marker after which the next page begins: the last key or common prefix of this page, or its [`position`] in a
+    /// directory bucket; `None` on the last page.
     pub(super) next: Option<String>,
 }
 
@@ -46,7 +47,7 @@ pub(super) fn page(objects: &Objects, prefix: &str, delimiter: &str, after: &str
         let common = cut.map(|i| format!("{prefix}{}", &rest[..i + delimiter.len()]));
         if let Some(common) = &common {
             from = Bound::Excluded(after_all(common));
-            // A page that begins within a common prefix has shown it before.
+            // If the marker is inside a common prefix, an earlier page listed that prefix.
             if after.starts_with(common.as_str()) {
                 continue;
             }
@@ -70,19 +71,21 @@ pub(super) fn page(objects: &Objects, prefix: &str, delimiter: &str, after: &str
     }
 }
 
-/// Where a key or common prefix stands in a directory bucket's listings: by its digest, which is no order that anyone could rely on.
-fn place(name: &str) -> String {
+/// Returns the sort key of a key or common prefix in a directory bucket's listings: a digest, so that clients
+/// cannot rely on the order.
+fn position(name: &str) -> String {
     hex(&sha256(name.as_bytes())[..8])
 }
 
-/// A page of a directory bucket: in no order; with a delimiter, prefixes that only unfinished uploads have are shown too.
+/// Returns a page of a directory bucket, in no meaningful order. With a delimiter, the page also contains common
+/// prefixes that occur only in unfinished uploads.
 fn unordered(bucket: &Bucket, prefix: &str, delimiter: &str, token: &str, most: usize) -> Page {
     let common = |key: &str| {
         let rest = key.strip_prefix(prefix)?;
         let cut = rest.find(delimiter).filter(|_| !delimiter.is_empty())?;
         Some(format!("{prefix}{}", &rest[..cut + delimiter.len()]))
     };
-    // Uploads before objects, as everywhere.
+    // Lock the uploads before the objects, as everywhere.
     let uploads = bucket.uploads();
     let objects = bucket.objects();
     let mut entries: BTreeMap<(String, String), Option<Arc<Object>>> = BTreeMap::new();
@@ -91,35 +94,35 @@ fn unordered(bucket: &Bucket, prefix: &str, delimiter: &str, token: &str, most: 
             break;
         }
         match common(key) {
-            Some(common) => entries.insert((place(&common), common), None),
-            None => entries.insert((place(key), key.clone()), Some(Arc::clone(object))),
+            Some(common) => entries.insert((position(&common), common), None),
+            None => entries.insert((position(key), key.clone()), Some(Arc::clone(object))),
         };
     }
     for (key, _) in uploads.keys() {
         if let Some(common) = common(key) {
-            entries.insert((place(&common), common), None);
+            entries.insert((position(&common), common), None);
         }
     }
-    let mut rest = entries.into_iter().filter(|((place, _), _)| place.as_str() > token);
+    let mut rest = entries.into_iter().filter(|((position, _), _)| position.as_str() > token);
     let mut page = Page::default();
     let mut last = None;
-    for ((place, name), object) in rest.by_ref().take(most) {
+    for ((position, name), object) in rest.by_ref().take(most) {
         match object {
             Some(object) => page.objects.push((name, object)),
             None => page.prefixes.push(name),
         }
-        last = Some(place);
+        last = Some(position);
     }
     page.next = last.filter(|_| rest.next().is_some());
     page
 }
 
-/// A string after every key that begins with `prefix`: U+10FFFF is the last character there is.
+/// Returns a string that sorts after every key with this prefix: U+10FFFF is the highest code point.
 fn after_all(prefix: &str) -> String {
     format!("{prefix}{}", "\u{10ffff}".repeat(4))
 }
 
-/// How keys are written: percent-encoded when the client asked for `encoding-type=url`.
+/// Writer of keys; it percent-encodes them if the client requested `encoding-type=url`.
 pub(super) struct KeyWriter {
     encode: bool,
 }
@@ -142,12 +145,12 @@ impl KeyWriter {
     }
 }
 
-/// Writes an element that names the one account.
+/// Writes an element that identifies the server's only account.
 fn account(call: &Call<'_>, writer: &mut XmlWriter, name: &'static str) {
     writer.open(name).text("ID", call.owner()).text("DisplayName", call.owner()).close();
 }
 
-/// Writes what a listing says of an object.
+/// Writes the properties of an object in a listing, with its owner if `owner` is true.
 pub(super) fn facts(call: &Call<'_>, writer: &mut XmlWriter, object: &Object, owner: bool) {
     writer.text("LastModified", &iso_date(object.modified)).text("ETag", &format!("\"{}\"", object.etag));
     writer.text("Size", &object.size.to_string()).text("StorageClass", storage_class(call.route));
@@ -329,21 +332,21 @@ pub fn parts(call: &Call<'_>) -> Result<Answer, ApiError> {
     let upload =
         uploads.get(&(call.route.key.clone(), id.into())).ok_or_else(|| ApiError::new("NoSuchUpload"))?;
     let mut rest = upload.parts.range((Bound::Excluded(marker), Bound::Unbounded));
-    let shown: Vec<_> = rest.by_ref().take(most as usize).collect();
+    let page: Vec<_> = rest.by_ref().take(most as usize).collect();
     let truncated = rest.next().is_some();
     let mut writer = XmlWriter::new("ListPartsResult");
     writer.text("Bucket", &call.route.bucket).text("Key", &call.route.key).text("UploadId", id);
     account(call, &mut writer, "Initiator");
     account(call, &mut writer, "Owner");
     writer.text("StorageClass", storage_class(call.route)).text("PartNumberMarker", &marker.to_string());
-    let last = shown.last().map_or(0, |(number, _)| **number);
+    let last = page.last().map_or(0, |(number, _)| **number);
     writer.text("NextPartNumberMarker", &last.to_string()).text("MaxParts", &most.to_string());
     writer.text("IsTruncated", if truncated { "true" } else { "false" });
     if let Some((algorithm, full_object)) = upload.checksum {
         writer.text("ChecksumAlgorithm", algorithm.name());
         writer.text("ChecksumType", if full_object { "FULL_OBJECT" } else { "COMPOSITE" });
     }
-    for (number, part) in shown {
+    for (number, part) in page {
         writer.open("Part").text("PartNumber", &number.to_string());
         writer
             .text("LastModified", &iso_date(part.modified))
@@ -379,7 +382,7 @@ mod tests {
     const KEYS: [&str; 6] = ["a", "dir/1", "dir/2", "dir2/x", "e/f/g", "z"];
 
     #[test]
-    fn delimiters_fold_keys() {
+    fn delimiters_group_keys_into_common_prefixes() {
         let (keys, prefixes, next) = listed(&KEYS, "", "/", "", 1000);
         assert_eq!(
             (keys, prefixes, next),
@@ -390,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_join_without_gap_or_repeat() {
+    fn pages_join_without_gaps_or_repetitions() {
         for delimiter in ["", "/"] {
             for size in 1..=6 {
                 let (mut seen, mut after) = (Vec::new(), String::new());

@@ -1,4 +1,4 @@
-//! The operations, one file per family; each is a function from a [`Call`] to an answer or an S3 error.
+//! The S3 operations, one file per family. Each operation is a function from a [`Call`] to a response or an S3 error.
 
 mod attributes;
 mod bucket;
@@ -25,27 +25,27 @@ use super::route::{Operation, Route};
 use super::state::{Bucket, Object};
 use crate::s3::number::decimal;
 
-/// A verified request.
+/// A verified request with its context.
 pub struct Call<'a> {
-    /// What all connections share.
+    /// State shared by all connections.
     pub shared: &'a Shared,
-    /// Head of the request.
+    /// Method, URI and headers of the request.
     pub parts: &'a Parts,
-    /// What it addresses.
+    /// Operation and target of the request.
     pub route: &'a Route,
-    /// Verified body.
+    /// Verified body of the request.
     pub received: Received,
-    /// Arrival, Unix seconds.
+    /// Arrival time in Unix seconds.
     pub now_s: i64,
 }
 
 impl Call<'_> {
-    /// A request header as text.
+    /// Returns the value of a request header; `None` if it is absent or not UTF-8.
     fn header(&self, name: &str) -> Option<&str> {
         self.parts.headers.get(name).and_then(|v| std::str::from_utf8(v.as_bytes()).ok())
     }
 
-    /// A numeric query parameter within `0..=most`.
+    /// Returns a numeric query parameter, capped at `most`; `default` if it is absent or empty.
     fn number(&self, name: &str, default: u32, most: u32) -> Result<u32, ApiError> {
         match self.route.parameter(name) {
             None | Some("") => Ok(default),
@@ -70,31 +70,32 @@ impl Call<'_> {
         &self.shared.state.memory
     }
 
-    /// The identifier of the one account, which owns everything.
+    /// Returns the identifier of the server's only account, which owns everything.
     fn owner(&self) -> &str {
         &self.shared.credentials.access_key
     }
 
-    /// Stores an object under the key of the request if the conditions of the request hold. The check and the write happen
-    /// under one lock, so that of two conditional writers one fails.
+    /// Stores an object under the key of the request if the conditions of the request hold. One lock covers the
+    /// check and the write, so that one of two concurrent conditional writers fails.
     ///
     /// # Errors
-    /// `PreconditionFailed`, `NoSuchKey` for a condition on nothing, `NoSuchBucket` if the bucket was deleted meanwhile.
+    /// Returns `PreconditionFailed`, `NoSuchKey` for a condition on a missing object, or `NoSuchBucket` if the
+    /// bucket was deleted in the meantime.
     fn store(&self, bucket: &Bucket, object: Object) -> Result<(), ApiError> {
         let mut objects = bucket.objects_mut()?;
         let existing = objects.get(&self.route.key).map(Arc::as_ref).map(existing);
         for_write(&self.parts.headers, existing)?;
-        // The lock is not held while the old content is freed.
+        // Release the lock before the old content is freed.
         let old = objects.insert(self.route.key.clone(), Arc::new(object));
         drop(objects);
         drop(old);
         Ok(())
     }
 
-    /// The headers that are stored with an object and sent back with it.
+    /// Returns the request headers that are stored with an object and sent back with it.
     ///
     /// # Errors
-    /// `MetadataTooLarge` beyond 2 KiB of user metadata.
+    /// Returns `MetadataTooLarge` for more than 2 KiB of user metadata.
     fn object_headers(&self) -> Result<Vec<(HeaderName, HeaderValue)>, ApiError> {
         const KEPT: [&str; 6] = [
             "content-type",
@@ -109,7 +110,7 @@ impl Call<'_> {
         for (name, value) in &self.parts.headers {
             if let Some(user) = name.as_str().strip_prefix("x-amz-meta-") {
                 user_bytes += user.len() + value.len();
-                // A name that comes more than once is one entry, its values joined.
+                // The values of a repeated name are joined into one entry.
                 match out.iter_mut().find(|(n, _): &&mut (HeaderName, HeaderValue)| n == name) {
                     None => out.push((name.clone(), value.clone())),
                     Some((_, stored)) => {
@@ -133,12 +134,13 @@ impl Call<'_> {
     }
 }
 
-/// The facts of an object that conditions are about.
+/// Returns the properties of an object that conditions are compared with.
 fn existing(object: &Object) -> Existing<'_> {
     Existing { etag: &object.etag, modified_s: object.modified.as_second() }
 }
 
-/// The content encoding that is stored: as sent, without `aws-chunked`, which is framing of the transfer.
+/// Returns the content encoding to store: as sent, but without `aws-chunked`, which only frames the transfer. `None` if
+/// no encoding remains.
 fn encoding_of_object(value: &HeaderValue) -> Option<HeaderValue> {
     let Ok(text) = value.to_str() else { return Some(value.clone()) };
     let framing = |encoding: &str| encoding.trim().eq_ignore_ascii_case("aws-chunked");
@@ -149,10 +151,10 @@ fn encoding_of_object(value: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_str(&rest.join(",")).ok().filter(|value| !value.is_empty())
 }
 
-/// Carries out a request.
+/// Executes the operation of a request.
 ///
 /// # Errors
-/// The S3 error to answer with.
+/// Returns the S3 error to send to the client.
 pub fn dispatch(call: &Call<'_>) -> Result<Answer, ApiError> {
     match call.route.operation {
         Operation::ListBuckets => bucket::list(call),
@@ -186,7 +188,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_content_encoding_survives_without_the_framing() {
+    fn a_content_encoding_is_stored_without_aws_chunked() {
         let stored = |text| {
             encoding_of_object(&HeaderValue::from_static(text)).map(|v| v.to_str().unwrap().to_string())
         };

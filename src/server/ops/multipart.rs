@@ -1,4 +1,4 @@
-//! CreateMultipartUpload, UploadPart, CompleteMultipartUpload, AbortMultipartUpload.
+//! The multipart operations: CreateMultipartUpload, UploadPart, CompleteMultipartUpload and AbortMultipartUpload.
 
 use http::header::ETAG;
 
@@ -14,10 +14,10 @@ use crate::server::error::ApiError;
 use crate::server::response::{Answer, empty, set, xml};
 use crate::server::state::{OVERHEAD, Object, ObjectPart, Part, StoredChecksum, Upload, headers_size};
 
-/// Every part but the last has at least this size (S3: 5 MiB).
+/// Minimum size in bytes of every part but the last (S3: 5 MiB).
 const SMALLEST_PART: usize = 5 << 20;
 
-fn asked_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiError> {
+fn requested_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiError> {
     let kind = call.header("x-amz-checksum-type");
     let Some(name) = call.header("x-amz-checksum-algorithm") else {
         return match kind {
@@ -51,7 +51,7 @@ fn asked_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiError
 
 pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
-    let checksum = asked_checksum(call)?;
+    let checksum = requested_checksum(call)?;
     let headers = call.object_headers()?;
     let overhead = OVERHEAD + call.route.key.len() as u64 + headers_size(&headers);
     let upload = Upload {
@@ -73,7 +73,7 @@ pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(answer)
 }
 
-/// Parses a part number: 1 to 10,000.
+/// Parses a part number from 1 to 10,000.
 fn number_of_part(text: Option<&str>) -> Result<u32, ApiError> {
     let number = text.and_then(decimal).filter(|n| (1..=10_000).contains(n));
     number.map(|number| number as u32).ok_or_else(|| {
@@ -81,12 +81,12 @@ fn number_of_part(text: Option<&str>) -> Result<u32, ApiError> {
     })
 }
 
-/// Part number of the request.
+/// Returns the part number of the request.
 pub fn part_number(call: &Call<'_>) -> Result<u32, ApiError> {
     number_of_part(call.route.parameter("partNumber"))
 }
 
-/// Stores a part and returns it.
+/// Stores a part of the upload that the request names, and returns the part.
 pub fn store_part(
     call: &Call<'_>,
     data: bytes::Bytes,
@@ -135,12 +135,12 @@ pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
 pub fn abort(call: &Call<'_>) -> Result<Answer, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let id = call.route.parameter("uploadId").unwrap_or("").to_string();
-    let gone = bucket.uploads().remove(&(call.route.key.clone(), id));
-    gone.map(|_| empty(204)).ok_or_else(|| ApiError::new("NoSuchUpload"))
+    let removed = bucket.uploads().remove(&(call.route.key.clone(), id));
+    removed.map(|_| empty(204)).ok_or_else(|| ApiError::new("NoSuchUpload"))
 }
 
-/// The parts that a CompleteMultipartUpload names, in its order.
-fn chosen(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<(u32, Part)>, ApiError> {
+/// Returns the parts that a CompleteMultipartUpload lists, in its order, after checking them against the upload.
+fn listed_parts(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<(u32, Part)>, ApiError> {
     let malformed = || ApiError::new("MalformedXML");
     let root = Element::parse(body).map_err(|_| malformed())?;
     if root.name != "CompleteMultipartUpload" {
@@ -197,7 +197,7 @@ fn chosen(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<(u32, P
     Ok(parts)
 }
 
-/// The checksum of the whole object from those of its parts.
+/// Computes the checksum of the object from the checksums of its parts.
 fn combined(parts: &[Part], algorithm: Algorithm, full: bool) -> StoredChecksum {
     let values: Vec<Vec<u8>> = parts
         .iter()
@@ -219,13 +219,13 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
     let id = (call.route.key.clone(), call.route.parameter("uploadId").unwrap_or("").to_string());
     let mut uploads = bucket.uploads();
     let Some(upload) = uploads.get(&id) else {
-        // A client that lost the first answer asks again.
-        let done = bucket.object(&call.route.key).ok().filter(|o| o.upload_id.as_ref() == Some(&id.1));
-        return done.map(|object| completed(call, &object)).ok_or_else(|| ApiError::new("NoSuchUpload"));
+        // A client that did not receive the first response repeats the request.
+        let earlier = bucket.object(&call.route.key).ok().filter(|o| o.upload_id.as_ref() == Some(&id.1));
+        return earlier.map(|object| completed(call, &object)).ok_or_else(|| ApiError::new("NoSuchUpload"));
     };
-    let chosen = chosen(&call.received.data, upload, bucket.directory)?;
-    let numbers: Vec<u32> = chosen.iter().map(|(number, _)| *number).collect();
-    let parts: Vec<Part> = chosen.into_iter().map(|(_, part)| part).collect();
+    let listed = listed_parts(&call.received.data, upload, bucket.directory)?;
+    let numbers: Vec<u32> = listed.iter().map(|(number, _)| *number).collect();
+    let parts: Vec<Part> = listed.into_iter().map(|(_, part)| part).collect();
     let size: usize = parts.iter().map(|p| p.data.len()).sum();
     if let Some(declared) = call.header("x-amz-mp-object-size")
         && decimal(declared) != Some(size as u64)
@@ -245,7 +245,7 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
     object.upload_id = Some(id.1.clone());
     object.checksum = Some(match upload.checksum {
         Some((algorithm, full)) => combined(&parts, algorithm, full),
-        // S3 computes CRC64NVME for what comes without a checksum.
+        // S3 computes CRC64NVME for an object uploaded without a checksum.
         None => {
             let mut hasher = Hasher::new(Algorithm::Crc64Nvme);
             parts.iter().for_each(|p| hasher.update(&p.data));
@@ -259,15 +259,15 @@ pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(answer)
 }
 
-/// Checks the checksum of the whole object that a CompleteMultipartUpload declares.
+/// Checks the object checksum that a CompleteMultipartUpload declares against the computed one.
 fn check_declared(call: &Call<'_>, computed: Option<&StoredChecksum>, parts: usize) -> Result<(), ApiError> {
     let invalid = |text: &str| Err(ApiError::with("InvalidRequest", text));
     let Some(computed) = computed else { return Ok(()) };
     let kind = if computed.full_object { "FULL_OBJECT" } else { "COMPOSITE" };
     for (name, value) in &call.parts.headers {
-        let Some(what) = name.as_str().strip_prefix("x-amz-checksum-") else { continue };
+        let Some(suffix) = name.as_str().strip_prefix("x-amz-checksum-") else { continue };
         let given = value.to_str().unwrap_or("");
-        if what == "type" {
+        if suffix == "type" {
             if !given.eq_ignore_ascii_case(kind) {
                 return invalid("The checksum type does not match the one that the upload was created with.");
             }
@@ -288,7 +288,7 @@ fn check_declared(call: &Call<'_>, computed: Option<&StoredChecksum>, parts: usi
     Ok(())
 }
 
-/// The answer to a CompleteMultipartUpload that made `object`.
+/// Returns the response to a CompleteMultipartUpload that created `object`.
 fn completed(call: &Call<'_>, object: &Object) -> Answer {
     let mut writer = XmlWriter::new("CompleteMultipartUploadResult");
     let host = call.header("host").unwrap_or("localhost");

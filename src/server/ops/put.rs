@@ -1,4 +1,4 @@
-//! PutObject.
+//! The PutObject operation.
 
 use http::header::ETAG;
 
@@ -22,9 +22,9 @@ pub fn put(call: &Call<'_>) -> Result<Answer, ApiError> {
     let mut object =
         Object::new(call.memory(), &call.route.key, vec![data.clone()], hex(&bucket.tag(digest)), headers)?;
     let declared = call.received.checksum.clone().or_else(|| {
-        // S3 computes CRC64NVME for what comes without a checksum.
-        let asked = call.header("x-amz-checksum-algorithm").and_then(Algorithm::from_name);
-        let algorithm = asked.unwrap_or(Algorithm::Crc64Nvme);
+        // S3 computes CRC64NVME for an object uploaded without a checksum.
+        let requested = call.header("x-amz-checksum-algorithm").and_then(Algorithm::from_name);
+        let algorithm = requested.unwrap_or(Algorithm::Crc64Nvme);
         Some((algorithm, algorithm.of(&data)))
     });
     object.checksum =

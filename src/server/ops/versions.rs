@@ -1,4 +1,4 @@
-//! ListObjectVersions: buckets are unversioned, so each object has the one version `null`.
+//! The ListObjectVersions operation. Buckets are unversioned, so each object has exactly one version, `null`.
 
 use super::Call;
 use super::list::{KeyWriter, PAGE, begin, facts, page, prefixes};
@@ -21,7 +21,7 @@ pub fn list(call: &Call<'_>) -> Result<Answer, ApiError> {
     writer.text("VersionIdMarker", version_marker);
     if let Some(next) = &page.next {
         keys.text(&mut writer, "NextKeyMarker", next);
-        // A page that ends with a common prefix has no version to begin after.
+        // A page that ends with a common prefix has no version as its marker.
         if page.prefixes.last() != Some(next) {
             writer.text("NextVersionIdMarker", "null");
         }

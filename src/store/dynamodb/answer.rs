@@ -1,47 +1,48 @@
-//! Answers of DynamoDB: items, scans, errors.
+//! Responses of DynamoDB: items, scans and errors.
 
 use serde_json::Value;
 
 use crate::s3::checksum::{Algorithm, base64, from_base64};
 use crate::store::{ErrorClass, Failure, Listed, Listing, Timings};
 
-/// Codes under which DynamoDB asks for patience with status 400 (developer guide, "Error handling with DynamoDB").
+/// Error codes that mean throttling, although DynamoDB sends them with status 400 (developer guide, "Error
+/// handling with DynamoDB").
 const THROTTLED: [&str; 3] =
     ["ProvisionedThroughputExceededException", "RequestLimitExceeded", "ThrottlingException"];
 
-/// The JSON of an answer, its CRC32 checked where it bears one.
+/// Parses the JSON of a response, and verifies its CRC32 if it has one.
 ///
 /// # Errors
-/// What the store says, or that the answer was damaged on its way.
+/// Returns the error that the store reported, or [`ErrorClass::Corrupt`] if the response was damaged.
 pub fn read(head: &http::response::Parts, body: &[u8], timings: Timings) -> Result<Value, Failure> {
     let declared = head.headers.get("x-amz-crc32").and_then(|v| v.to_str().ok()?.parse::<u32>().ok());
     let corrupt = |message: &str| Failure::new(ErrorClass::Corrupt, message, timings);
     if let Some(declared) = declared
         && Algorithm::Crc32.of(body) != base64(&declared.to_be_bytes())
     {
-        return Err(corrupt("CRC32 of the answer is not the one that it bears"));
+        return Err(corrupt("the CRC32 of the response differs from its x-amz-crc32 header"));
     }
     let value: Value = serde_json::from_slice(body).unwrap_or(Value::Null);
     if head.status.is_success() {
-        return if value.is_object() { Ok(value) } else { Err(corrupt("the answer is no JSON object")) };
+        return if value.is_object() { Ok(value) } else { Err(corrupt("the response is not a JSON object")) };
     }
     let code = value["__type"].as_str().and_then(|t| t.rsplit('#').next()).unwrap_or("");
     let message =
         ["message", "Message"].iter().find_map(|name| value[*name].as_str()).unwrap_or("no message");
-    // Throttling is told as a client's error; it is counted as what it is.
+    // DynamoDB reports throttling as a client error (400); results count it as 429.
     let status = if THROTTLED.contains(&code) { 429 } else { head.status.as_u16() };
     let class = format!("{status} {code}").trim_end().to_string();
     Err(Failure::new(ErrorClass::Answered(class), message, timings))
 }
 
-/// One attribute of an item.
+/// An item of a table, with the attributes that the request selected.
 pub struct Item(Value);
 
 impl Item {
-    /// The item of a GetItem answer.
+    /// Takes the item from a GetItem response.
     ///
     /// # Errors
-    /// When there is none.
+    /// Returns `404 NoSuchKey` if the response has no item.
     pub fn of(mut answer: Value, timings: Timings) -> Result<Item, Failure> {
         match answer.get_mut("Item").map(Value::take) {
             Some(item) => Ok(Item(item)),
@@ -52,27 +53,27 @@ impl Item {
         }
     }
 
-    /// Its content.
+    /// Returns the content of the object.
     ///
     /// # Errors
-    /// When it is no binary attribute.
+    /// Fails if the item has no binary attribute `content`.
     pub fn content(&self, timings: Timings) -> Result<Vec<u8>, Failure> {
         let text = self.0["content"]["B"].as_str();
         text.and_then(from_base64).ok_or_else(|| {
-            let message = "the item has no binary attribute 'content'; was it written by another program?";
+            let message = "the item has no binary attribute 'content': another program may have written it";
             Failure::new(ErrorClass::Corrupt, message, timings)
         })
     }
 
-    /// Its size.
+    /// Returns the size of the object in bytes; `None` if the item has no numeric attribute `size`.
     pub fn size(&self) -> Option<u64> {
         self.0["size"]["N"].as_str()?.parse().ok()
     }
 }
 
-/// The page that a Scan brought, of at most `most` objects.
+/// Converts a Scan response to a page of at most `most` objects.
 ///
-/// A scan goes on after any item, so what is above `most` is left to the next page.
+/// A scan can continue after any item, so the next page starts after the last object returned.
 pub fn listing_of(answer: &Value, key: &str, most: usize) -> Listing {
     let listed = |item: &Value| {
         Some(Listed {
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_that_brings_more_than_asked_goes_on_after_the_last_one_shown() {
+    fn a_page_of_a_long_scan_ends_with_a_token_for_its_last_key() {
         let items: Vec<Value> = ["c", "a", "b"].map(|key| serde_json::json!({ "k": { "S": key } })).into();
         let answer = serde_json::json!({ "Items": items, "LastEvaluatedKey": { "k": { "S": "z" } } });
         let keys = |most: usize| {
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn throttling_is_counted_as_such_and_tried_again() {
+    fn throttling_is_counted_as_429_and_is_retryable() {
         let body = br#"{"__type": "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", "message": "slow"}"#;
         let failure = read(&head(400, None), body, Timings::default()).unwrap_err();
         assert_eq!(failure.class.to_string(), "429 ProvisionedThroughputExceededException");
@@ -128,8 +129,8 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_answer_is_seen_by_its_checksum() {
-        // CRC-32 of "{}" is 2745614147 (DynamoDB sends it with every empty answer).
+    fn the_checksum_detects_a_damaged_response() {
+        // CRC-32 of "{}" is 2745614147 (DynamoDB sends it with every empty response).
         assert!(read(&head(200, Some("2745614147")), b"{}", Timings::default()).is_ok());
         let failure = read(&head(200, Some("2745614147")), b"{ }", Timings::default()).unwrap_err();
         assert_eq!(failure.class, ErrorClass::Corrupt);

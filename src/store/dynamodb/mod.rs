@@ -1,7 +1,8 @@
-//! Amazon DynamoDB as a store of small objects: one item per object, its key the table's hash key, its content a binary attribute
-//! (DynamoDB developer guide; API reference of 2012-08-10).
+//! Amazon DynamoDB as a store of small objects. Each object is an item; its key is the table's hash key and its
+//! content a binary attribute (DynamoDB developer guide; API reference of 2012-08-10).
 //!
-//! There are no ranges, no parts and no order: keys are listed by scanning the table. An item holds at most 400 KB, names included.
+//! The store supports neither byte ranges nor multipart uploads. It lists keys by scanning the table, so they
+//! are in no particular order. An item has at most 400 KB, attribute names included.
 
 mod answer;
 
@@ -29,16 +30,16 @@ use crate::s3::credentials::CredentialSource;
 use crate::s3::sign::{Signer, sha256};
 use answer::{Item, listing_of, read};
 
-/// Most bytes of an item: 400 KB (DynamoDB developer guide, "Service, account, and table quotas").
-const MOST_ITEM: u64 = 400 * 1024;
-/// Room for the key (at most 2,048 bytes), the names of the attributes and the size.
+/// Maximum size of an item in bytes: 400 KB (DynamoDB developer guide, "Service, account, and table quotas").
+const MAX_ITEM_BYTES: u64 = 400 * 1024;
+/// Bytes reserved for the key (at most 2,048 bytes), the attribute names and the size attribute.
 const OVERHEAD: u64 = 2048 + 64;
-/// Largest object.
-pub const MOST_BYTES: u64 = MOST_ITEM - OVERHEAD;
-/// Most items of one BatchWriteItem.
-const MOST_BATCH: usize = 25;
+/// Maximum size of an object in bytes.
+pub const MOST_BYTES: u64 = MAX_ITEM_BYTES - OVERHEAD;
+/// Maximum number of items in one BatchWriteItem request.
+const MAX_BATCH_ITEMS: usize = 25;
 
-/// A table.
+/// A store on a DynamoDB table.
 pub struct DynamoDbStore {
     url: Arc<DynamoDbUrl>,
     redacted: String,
@@ -47,10 +48,10 @@ pub struct DynamoDbStore {
 }
 
 impl DynamoDbStore {
-    /// Resolves the endpoint and prepares TLS; connects to nothing yet.
+    /// Resolves the endpoint and prepares TLS, without connecting.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// Returns an [`OpenError`] if the endpoint does not resolve or TLS cannot be set up.
     pub fn open(
         url: DynamoDbUrl,
         redacted: &str,
@@ -99,7 +100,7 @@ impl Store for DynamoDbStore {
     }
 }
 
-/// One connection to the table.
+/// A connection slot of the table.
 struct DynamoDbConnection {
     signer: Signer,
     url: Arc<DynamoDbUrl>,
@@ -107,20 +108,21 @@ struct DynamoDbConnection {
     wire: Wire,
 }
 
-/// One call of the API.
+/// A call of the DynamoDB API.
 struct Call {
     action: &'static str,
     body: Bytes,
 }
 
+/// Returns a failure that Plimsoll itself detected, with the given error class.
 fn refused(class: &str, message: String) -> Failure {
     let now = now_ns();
     let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
     Failure::new(ErrorClass::Answered(class.into()), message, timings)
 }
 
-/// An answer as it was read: its content is an attribute deep inside.
-struct Answered {
+/// A parsed response and the store's clock when it was sent, in Unix seconds.
+struct Parsed {
     value: Value,
     store_clock_s: Option<i64>,
 }
@@ -165,13 +167,13 @@ impl DynamoDbConnection {
         Ok(request)
     }
 
-    /// Sends a call and reads its answer.
+    /// Sends a call and reads the response.
     async fn ask(
         &mut self,
         call: &Call,
         observer: &mut dyn Observer,
         timings: &mut Timings,
-    ) -> Result<Answered, Failure> {
+    ) -> Result<Parsed, Failure> {
         let prepared = self.prepare(call, observer.tag())?;
         if timings.start_ns == 0 {
             timings.start_ns = now_ns();
@@ -203,13 +205,13 @@ impl DynamoDbConnection {
         let body = body?;
         let value = read(&answer.head, &body, *timings);
         self.wire.keep(answer, true);
-        Ok(Answered { value: value?, store_clock_s })
+        Ok(Parsed { value: value?, store_clock_s })
     }
 
     async fn put(&mut self, key: &str, body: Body, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         if body.len() > MOST_BYTES {
             let text = format!(
-                "{} bytes are more than an item holds, {MOST_BYTES} (400 KB with its key)",
+                "{} bytes exceed the maximum of {MOST_BYTES} for an item (400 KB including its key)",
                 body.len()
             );
             return Err(refused("400 EntityTooLarge", text));
@@ -247,20 +249,20 @@ impl DynamoDbConnection {
                 "ExpressionAttributeNames": { "#a": attribute },
             }),
         );
-        let answered = self.ask(&call, observer, timings).await?;
-        Item::of(answered.value, *timings)
+        let parsed = self.ask(&call, observer, timings).await?;
+        Item::of(parsed.value, *timings)
     }
 
     async fn get(&mut self, key: &str, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         let mut timings = Timings::default();
         let content = self.item(key, "content", observer, &mut timings).await?.content(timings)?;
         observer.piece(&content).map_err(|offset| {
-            Failure::new(ErrorClass::Corrupt, format!("byte {offset} is not what was written"), timings)
+            Failure::new(ErrorClass::Corrupt, format!("content mismatch at byte {offset}"), timings)
         })?;
         Ok(Reply { bytes: content.len() as u64, timings, ..Reply::default() })
     }
 
-    /// Scans on until something is found or there is no more.
+    /// Scans until at least one key is found or the table ends.
     async fn list(
         &mut self,
         prefix: &str,
@@ -274,7 +276,8 @@ impl DynamoDbConnection {
                 "ProjectionExpression": "#k, #s",
                 "ExpressionAttributeNames": { "#k": self.url.key, "#s": "size" },
                 "ConsistentRead": self.url.consistent,
-                // A filter applies to what was scanned, so a small limit would scan item by item.
+                // The limit applies before the filter, so a small limit with a filter would return few or no
+                // keys per request.
                 "Limit": if prefix.is_empty() { most } else { 1000 },
             });
             if !prefix.is_empty() {
@@ -285,7 +288,7 @@ impl DynamoDbConnection {
                 fields["ExclusiveStartKey"] = self.key_of(&token);
             }
             let call = self.call("Scan", fields);
-            let Answered { value, store_clock_s } = self.ask(&call, observer, &mut timings).await?;
+            let Parsed { value, store_clock_s } = self.ask(&call, observer, &mut timings).await?;
             let listing = listing_of(&value, &self.url.key, most as usize);
             match &listing.next_token {
                 Some(next) if listing.objects.is_empty() => token = next.clone(),
@@ -296,22 +299,22 @@ impl DynamoDbConnection {
 
     async fn delete_many(&mut self, keys: &[String], observer: &mut dyn Observer) -> Result<Reply, Failure> {
         let mut timings = Timings::default();
-        for group in keys.chunks(MOST_BATCH) {
+        for group in keys.chunks(MAX_BATCH_ITEMS) {
             let delete = |key: &String| json!({ "DeleteRequest": { "Key": self.key_of(key) } });
             let mut left: Value = group.iter().map(delete).collect::<Vec<Value>>().into();
             while left.as_array().is_some_and(|l| !l.is_empty()) {
                 let table = self.url.endpoint.bucket.clone();
                 let fields = json!({ "RequestItems": { table.as_str(): left } });
                 let call = Call { action: "BatchWriteItem", body: fields.to_string().into() };
-                let answered = self.ask(&call, observer, &mut timings).await?;
-                left = answered.value["UnprocessedItems"][&table].clone();
+                let parsed = self.ask(&call, observer, &mut timings).await?;
+                left = parsed.value["UnprocessedItems"][&table].clone();
             }
         }
-        // A batch is paid for by its items.
+        // A batch is billed per item.
         Ok(Reply { timings, also: vec![BilledCall::DeleteObject; keys.len()], ..Reply::default() })
     }
 
-    /// Creates the table and waits until it can be used.
+    /// Creates the table and waits until it is active.
     async fn create(&mut self, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         let mut timings = Timings::default();
         let create = self.call(
@@ -325,15 +328,18 @@ impl DynamoDbConnection {
         self.ask(&create, observer, &mut timings).await?;
         for _ in 0..120 {
             let describe = self.call("DescribeTable", json!({}));
-            let told = self.ask(&describe, observer, &mut timings).await?.value;
-            if told["Table"]["TableStatus"] == "ACTIVE" {
+            let description = self.ask(&describe, observer, &mut timings).await?.value;
+            if description["Table"]["TableStatus"] == "ACTIVE" {
                 return Ok(Reply { timings, ..Reply::default() });
             }
             if let Ok(mut timer) = Timer::new() {
                 let _ = timer.until(now_ns() + SECOND / 2).await;
             }
         }
-        Err(refused("400 ResourceInUseException", "the table was created but does not become active".into()))
+        Err(refused(
+            "400 ResourceInUseException",
+            "the table was created but did not become active within 60 s".into(),
+        ))
     }
 
     async fn run(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
@@ -367,7 +373,10 @@ impl DynamoDbConnection {
                 plain(timings)
             }
             Request::ListUploads { .. } => plain(timings),
-            _ => Err(refused("501 NotImplemented", "a table has neither ranges nor parts".into())),
+            _ => Err(refused(
+                "501 NotImplemented",
+                "a table supports neither byte ranges nor multipart uploads".into(),
+            )),
         }
     }
 }

@@ -1,12 +1,17 @@
-//! A directory as a store: what EFS and any POSIX mount are. `file:///mnt/efs?fsync=on&rename=on&dirsync=off`.
+//! A directory as a store, on EFS or any other POSIX mount: `file:///mnt/efs?fsync=on&rename=on&dirsync=off`.
 //!
-//! A put takes these steps, each of which can be switched off to see what it costs: write to a temporary file beside the object
-//! (`rename=off`: write to the object itself, which readers may then see half written), bring it to the disk with fdatasync
-//! (`fsync=off`: leave that to the kernel), rename it into place. `dirsync=on` adds an fsync of the directory, without which a power cut may
-//! undo the rename. Reads come from the page cache where the kernel has it.
+//! A put takes these steps, each of which can be switched off to measure its cost:
 //!
-//! Every connection has a thread of its own, because file operations block; handing over to it is part of the service time (some
-//! microseconds). [`path`] says where a key lives, [`work`] does the operations.
+//! - Write to a temporary file. `rename=off` writes to the object itself, so readers may see partial content.
+//! - Flush the content to disk with fdatasync. `fsync=off` leaves this to the kernel.
+//! - Rename the temporary file into place.
+//!
+//! `dirsync=on` adds an fsync of the directory; without it, a power failure may undo the rename. The kernel
+//! serves reads from its page cache if it can.
+//!
+//! Each connection has its own thread, because file operations block. Passing an operation to the thread takes
+//! some microseconds, which are part of the service time. [`path`] maps keys to paths; [`work`] executes the
+//! operations.
 
 pub mod path;
 mod work;
@@ -22,14 +27,14 @@ use super::{Body, Connection, Description, ErrorClass, Failure, Local, Observer,
 use crate::clock::now_ns;
 use work::{Job, Worker, WorkerReply};
 
-/// Which steps a put takes.
+/// The optional steps of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Steps {
-    /// Bring the content to the disk before the object appears.
+    /// True if the content is flushed to disk before the object becomes visible.
     pub fsync: bool,
-    /// Write to a temporary file and rename it.
+    /// True if a put writes to a temporary file and renames it.
     pub rename: bool,
-    /// Bring the directory entry to the disk as well.
+    /// True if the directory entry is flushed to disk as well.
     pub dirsync: bool,
 }
 
@@ -39,7 +44,7 @@ impl Default for Steps {
     }
 }
 
-/// A directory.
+/// A store that keeps each object as a file below one directory.
 pub struct FileStore {
     root: Arc<Path>,
     redacted: String,
@@ -48,7 +53,8 @@ pub struct FileStore {
 }
 
 impl FileStore {
-    /// The directory `root`, which need not be there yet.
+    /// Creates a store in the directory `root`, which need not exist yet. `redacted` is its URL without
+    /// secrets.
     pub fn new(root: PathBuf, redacted: &str, steps: Steps) -> FileStore {
         let container = root.display().to_string();
         FileStore { root: root.into(), redacted: redacted.into(), container, steps }
@@ -69,7 +75,12 @@ impl Store for FileStore {
     }
 
     fn connection(&self, _: usize) -> Box<dyn Connection> {
-        Box::new(FileConnection { root: Arc::clone(&self.root), steps: self.steps, hand: None, busy: false })
+        Box::new(FileConnection {
+            root: Arc::clone(&self.root),
+            steps: self.steps,
+            worker: None,
+            busy: false,
+        })
     }
 
     fn container(&self) -> &str {
@@ -82,38 +93,39 @@ impl Store for FileStore {
     }
 }
 
-/// The thread of a connection as the connection holds it.
-struct Hand {
+/// A connection's channels to its worker thread.
+struct WorkerHandle {
     jobs: Sender<Job>,
-    told: UnboundedReceiver<WorkerReply>,
+    replies: UnboundedReceiver<WorkerReply>,
 }
 
 struct FileConnection {
     root: Arc<Path>,
     steps: Steps,
-    hand: Option<Hand>,
-    /// An operation was begun and its end not heard: the thread may hang in it.
+    worker: Option<WorkerHandle>,
+    /// True if an operation was started and its result was not received. The thread may be stuck in that
+    /// operation.
     busy: bool,
 }
 
 impl FileConnection {
-    fn hand(&mut self) -> std::io::Result<&mut Hand> {
+    fn worker(&mut self) -> std::io::Result<&mut WorkerHandle> {
         if self.busy {
-            // Whatever the thread still does, it does for nobody.
-            self.hand = None;
+            // Abandon the thread; it exits after its current operation.
+            self.worker = None;
             self.busy = false;
         }
-        let hand = match self.hand.take() {
-            Some(hand) => hand,
+        let handle = match self.worker.take() {
+            Some(handle) => handle,
             None => {
                 let (jobs, inbox) = channel();
-                let (outbox, told) = unbounded_channel();
-                let worker = Worker { root: Arc::clone(&self.root), steps: self.steps, told: outbox };
+                let (outbox, replies) = unbounded_channel();
+                let worker = Worker { root: Arc::clone(&self.root), steps: self.steps, replies: outbox };
                 std::thread::Builder::new().name("file".into()).spawn(move || worker.run(&inbox))?;
-                Hand { jobs, told }
+                WorkerHandle { jobs, replies }
             }
         };
-        Ok(self.hand.insert(hand))
+        Ok(self.worker.insert(handle))
     }
 
     async fn run(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
@@ -124,15 +136,16 @@ impl FileConnection {
             let timings = super::Timings { start_ns, end_ns: now_ns(), ..Default::default() };
             Failure::new(ErrorClass::Reset, message, timings)
         };
-        let hand = self.hand().map_err(|e| broken(format!("no thread for file operations: {e}")))?;
-        let sent = hand.jobs.send(job).is_ok();
+        let worker = self.worker();
+        let worker = worker.map_err(|e| broken(format!("cannot start a thread for file operations: {e}")))?;
+        let sent = worker.jobs.send(job).is_ok();
         self.busy = true;
         let mut wrong = None;
-        while let Some(told) = match (&mut self.hand, sent) {
-            (Some(hand), true) => hand.told.recv().await,
+        while let Some(message) = match (&mut self.worker, sent) {
+            (Some(worker), true) => worker.replies.recv().await,
             _ => None,
         } {
-            match told {
+            match message {
                 WorkerReply::Piece(piece) => {
                     if wrong.is_none() {
                         wrong = observer.piece(&piece).err();
@@ -144,8 +157,8 @@ impl FileConnection {
                 }
             }
         }
-        self.hand = None;
-        Err(broken("the thread of this connection is gone".into()))
+        self.worker = None;
+        Err(broken("the worker thread of this connection has exited".into()))
     }
 }
 
@@ -157,7 +170,7 @@ fn finish(result: Result<Reply, Failure>, start_ns: u64, wrong: Option<u64>) -> 
         }
         (Ok(reply), Some(offset)) => {
             let timings = super::Timings { start_ns, ..reply.timings };
-            Err(Failure::new(ErrorClass::Corrupt, format!("byte {offset} is not what was written"), timings))
+            Err(Failure::new(ErrorClass::Corrupt, format!("content mismatch at byte {offset}"), timings))
         }
         (Err(mut failure), _) => {
             failure.timings.start_ns = start_ns;
@@ -176,7 +189,7 @@ impl Connection for FileConnection {
     }
 }
 
-/// The pieces of a body, as they can be sent to a thread.
+/// Returns the pieces of a body, which unlike the body can be sent to another thread.
 fn pieces(body: &Body) -> Vec<Bytes> {
     body.pieces().collect()
 }
@@ -194,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn it_conforms_whatever_steps_are_off() {
+    fn every_combination_of_steps_conforms() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         for (fsync, rename, dirsync) in
             [(true, true, false), (false, false, false), (true, true, true), (false, true, false)]
@@ -204,7 +217,7 @@ mod tests {
             runtime.block_on(conformance::check(&store, "some/prefix/"));
             let left = std::fs::read_dir(&root).unwrap().count();
             std::fs::remove_dir_all(&root).unwrap();
-            assert_eq!(left, 0, "no file, no temporary file and no empty directory is left");
+            assert_eq!(left, 0, "no object, temporary file or empty directory remains");
         }
     }
 

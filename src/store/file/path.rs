@@ -1,15 +1,16 @@
-//! From a key to a path below the store's directory and back. Most keys are paths as they are; what a path cannot hold is written with
-//! `%`, so that no key leaves the directory and no two keys meet.
+//! Conversion between keys and paths below the store's directory. Most keys are used as paths unchanged. Parts
+//! that a path cannot contain are percent-encoded, so that no key escapes from the directory and no two keys
+//! share a path.
 
 use std::path::{Path, PathBuf};
 
-/// Where the objects' temporary files and unfinished uploads are; no key leads there.
+/// Name prefix of temporary files and of the directory of unfinished uploads. No key maps to such a name.
 pub const HIDDEN: &str = ".plimsoll-";
 
-/// A component that is empty, as between two slashes.
+/// Encoding of an empty component, such as the one between two slashes.
 const EMPTY: &str = "%-";
 
-/// Appends a component of a key as a component of a path.
+/// Encodes a component of a key as a path component.
 fn component(key: &str) -> String {
     if key.is_empty() {
         return EMPTY.into();
@@ -19,7 +20,7 @@ fn component(key: &str) -> String {
         match c {
             '%' => out.push_str("%25"),
             '\0' => out.push_str("%00"),
-            // Neither `.` nor `..` nor one of our own hidden files.
+            // Prevents `.`, `..` and the names of Plimsoll's hidden files.
             '.' if at == 0 => out.push_str("%2E"),
             c => out.push(c),
         }
@@ -27,7 +28,7 @@ fn component(key: &str) -> String {
     out
 }
 
-/// The component of a key behind a component of a path; `None` for names that no key leads to.
+/// Decodes a path component to a component of a key; returns `None` for names that no key maps to.
 fn key_component(name: &str) -> Option<String> {
     if name == EMPTY {
         return Some(String::new());
@@ -38,28 +39,28 @@ fn key_component(name: &str) -> Option<String> {
     crate::net::encode::decode(name, false)
 }
 
-/// The path of a key.
+/// Returns the path of a key below `root`.
 pub fn of_key(root: &Path, key: &str) -> PathBuf {
     let mut out = root.to_path_buf();
     key.split('/').for_each(|part| out.push(component(part)));
     out
 }
 
-/// One object found in a walk.
+/// An object found by [`walk`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Its key.
+    /// Key of the object.
     pub key: String,
-    /// Its path.
+    /// Path of the object's file.
     pub path: PathBuf,
-    /// Bytes in it.
+    /// Size in bytes.
     pub size: u64,
 }
 
-/// Objects in key order that begin with `prefix` and come after `after`, `most` of them at most.
+/// Returns at most `most` objects in key order whose keys begin with `prefix` and follow `after`.
 ///
 /// # Errors
-/// When a directory cannot be read.
+/// Fails if a directory cannot be read.
 pub fn walk(root: &Path, prefix: &str, after: &str, most: usize) -> std::io::Result<Vec<Found>> {
     let mut out = Vec::new();
     walk_in(root, "", prefix, after, most, &mut out)?;
@@ -78,7 +79,7 @@ fn walk_in(
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let Some(name) = entry.file_name().to_str().and_then(key_component) else { continue };
-        // Symbolic links are neither followed nor listed: what they lead to may not be ours.
+        // Symbolic links are neither followed nor listed: their targets may not belong to the store.
         let kind = entry.file_type()?;
         let key = format!("{base}{name}{}", if kind.is_dir() { "/" } else { "" });
         let may_match = if kind.is_dir() {
@@ -91,7 +92,7 @@ fn walk_in(
             entries.push((key, entry));
         }
     }
-    // A directory sorts as its name with the slash, which is where its objects' keys lie.
+    // A directory is sorted by its name with a trailing slash, like the keys of the objects in it.
     entries.sort_by(|a, b| a.0.cmp(&b.0));
     for (key, entry) in entries {
         if out.len() >= most {
@@ -102,7 +103,7 @@ fn walk_in(
         } else {
             match entry.metadata() {
                 Ok(data) => out.push(Found { key, path: entry.path(), size: data.len() }),
-                // Deleted since the directory was read.
+                // The file was deleted after the directory was read.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
             }
@@ -111,8 +112,8 @@ fn walk_in(
     Ok(())
 }
 
-/// Removes the temporary files of puts below `prefix` that a process left when it was killed, and its uploads that were killed before
-/// they had a key. Those of other processes may still be written.
+/// Removes temporary files below `prefix` that a killed process left behind, and its upload directories that do
+/// not have a key file yet. Files of other processes stay, because they may still be in use.
 pub fn remove_temporary(root: &Path, prefix: &str, process: u32) {
     let Some((directories, _)) = prefix.rsplit_once('/') else { return };
     remove_named_below(&of_key(root, directories), &format!("{HIDDEN}{process}-"));
@@ -126,7 +127,7 @@ pub fn remove_temporary(root: &Path, prefix: &str, process: u32) {
     let _ = std::fs::remove_dir(uploads);
 }
 
-/// Removes plain files whose names begin so.
+/// Removes regular files below `directory` whose names begin with `begin`.
 fn remove_named_below(directory: &Path, begin: &str) {
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         match entry.file_type() {
@@ -139,7 +140,8 @@ fn remove_named_below(directory: &Path, begin: &str) {
     }
 }
 
-/// Removes directories below `prefix` that hold nothing, and those above it that then hold nothing either; the store's own stays.
+/// Removes empty directories below `prefix`, and then the parent directories that have become empty. The
+/// store's own directory stays.
 pub fn remove_empty(root: &Path, prefix: &str) {
     let Some((directories, _)) = prefix.rsplit_once('/') else { return };
     let top = of_key(root, directories);
@@ -157,7 +159,7 @@ fn remove_empty_below(directory: &Path) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     for entry in entries.flatten().filter(|e| e.file_type().is_ok_and(|kind| kind.is_dir())) {
         remove_empty_below(&entry.path());
-        // Fails where there is still something in it, which is the point.
+        // Fails if the directory is not empty, as intended.
         let _ = std::fs::remove_dir(entry.path());
     }
 }
@@ -166,9 +168,9 @@ fn remove_empty_below(directory: &Path) {
 mod tests {
     use super::*;
 
-    /// A put that was killed left its temporary file for ever.
+    /// Regression test: the temporary file of a killed put was never removed.
     #[test]
-    fn temporary_files_of_a_killed_process_are_removed_and_no_others() {
+    fn only_temporary_files_of_the_killed_process_are_removed() {
         let root = std::env::temp_dir().join(format!("plimsoll-temporary-{}", std::process::id()));
         let run = root.join("plimsoll/run/d");
         std::fs::create_dir_all(&run).unwrap();
@@ -183,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_leaves_the_directory_and_none_meets_another() {
+    fn keys_map_to_distinct_paths_inside_the_directory() {
         let root = Path::new("/store");
         let keys = [
             "a",
@@ -210,9 +212,9 @@ mod tests {
                 "{key} -> {}",
                 path.display()
             );
-            let back: Option<Vec<String>> =
+            let decoded: Option<Vec<String>> =
                 inside.iter().map(|c| key_component(c.to_str().unwrap())).collect();
-            assert_eq!(back.unwrap().join("/"), key);
+            assert_eq!(decoded.unwrap().join("/"), key);
             assert!(paths.insert(path));
         }
     }

@@ -1,4 +1,4 @@
-//! The operations themselves, on a connection's own thread: plain file calls, stamped as they happen.
+//! File operations, executed and timed on the worker thread of a connection.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
@@ -17,10 +17,10 @@ use super::{Steps, pieces};
 use crate::clock::now_ns;
 use crate::store::{ErrorClass, Failure, Listed, Listing, Reply, Request, Timings};
 
-/// Bytes read at a time.
+/// Maximum number of bytes per read.
 const CHUNK: usize = 256 * 1024;
 
-/// A request that owns what it holds.
+/// A request that owns its data, so that it can be sent to the worker thread.
 pub(super) enum Job {
     Put { key: String, body: Vec<Bytes> },
     Get { key: String, range: Option<Range<u64>> },
@@ -69,22 +69,22 @@ impl Job {
     }
 }
 
-/// What the thread tells its connection.
+/// A message from the worker thread to its connection.
 pub(super) enum WorkerReply {
-    /// The next piece of content.
+    /// The next piece of the object's content.
     Piece(Bytes),
-    /// The operation is over.
+    /// The result of the finished operation.
     Done(Box<Result<Reply, Failure>>),
 }
 
-/// The thread of one connection.
+/// The worker thread of one connection.
 pub(super) struct Worker {
     pub(super) root: Arc<Path>,
     pub(super) steps: Steps,
-    pub(super) told: UnboundedSender<WorkerReply>,
+    pub(super) replies: UnboundedSender<WorkerReply>,
 }
 
-/// Names of temporary files differ by this, within the process.
+/// Serial number that makes the names of temporary files unique within the process.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 fn serial() -> String {
@@ -96,7 +96,7 @@ fn tag(data: &fs::Metadata) -> String {
 }
 
 impl Worker {
-    /// Works until the connection is gone.
+    /// Executes jobs until the connection is dropped.
     pub(super) fn run(self, jobs: &Receiver<Job>) {
         while let Ok(job) = jobs.recv() {
             let mut timings = Timings::default();
@@ -106,13 +106,13 @@ impl Worker {
                 Ok(reply) => Ok(Reply { timings, ..reply }),
                 Err(error) => Err(self.failure(&job, &error, timings)),
             };
-            if self.told.send(WorkerReply::Done(Box::new(result))).is_err() {
+            if self.replies.send(WorkerReply::Done(Box::new(result))).is_err() {
                 return;
             }
         }
     }
 
-    /// What went wrong, in the words of an object store where it has some.
+    /// Converts an I/O error to a failure, with the error code of an object store if there is an equivalent.
     fn failure(&self, job: &Job, error: &io::Error, timings: Timings) -> Failure {
         let class = match (error.kind(), job) {
             (ErrorKind::NotFound, _) if !self.root.is_dir() => "404 NoSuchBucket",
@@ -152,7 +152,7 @@ impl Worker {
         }
     }
 
-    /// Creates a file, and the directories above it where they are missing.
+    /// Creates a file and any missing parent directories.
     fn create(&self, path: &Path) -> io::Result<File> {
         let open = || OpenOptions::new().write(true).create(true).truncate(true).open(path);
         match open() {
@@ -201,7 +201,7 @@ impl Worker {
             if start >= data.len() {
                 return Err(io::Error::new(
                     ErrorKind::InvalidInput,
-                    "the range begins behind the object's end",
+                    "the range begins beyond the end of the object",
                 ));
             }
             file.seek(SeekFrom::Start(start))?;
@@ -216,7 +216,7 @@ impl Worker {
                 timings.body_first_ns = timings.body_last_ns;
             }
             left -= chunk.len() as u64;
-            if self.told.send(WorkerReply::Piece(chunk.into())).is_err() {
+            if self.replies.send(WorkerReply::Piece(chunk.into())).is_err() {
                 break;
             }
         }
@@ -237,7 +237,7 @@ impl Worker {
         })
     }
 
-    /// Deletes an object; `tidy` takes away the directories that it leaves empty.
+    /// Deletes an object. With `tidy`, also removes the directories that become empty.
     fn delete(&self, key: &str, tidy: bool) -> io::Result<()> {
         let path = of_key(&self.root, key);
         match fs::remove_file(&path) {
@@ -297,7 +297,7 @@ impl Worker {
         Ok(reply)
     }
 
-    /// Makes one file of the parts, by the steps of a put.
+    /// Joins the parts into one file, with the fsync and rename steps of a put.
     fn join(&self, path: &Path, directory: &Path, parts: usize) -> io::Result<()> {
         let whole = directory.join("whole");
         let target = if self.steps.rename { whole.as_path() } else { path };
@@ -317,7 +317,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Takes an upload away, and the directory of uploads with the last of them.
+    /// Removes an upload, and the directory of uploads if no other upload is left.
     fn forget(&self, directory: &Path) -> io::Result<()> {
         fs::remove_dir_all(directory)?;
         if let Some(parent) = directory.parent() {

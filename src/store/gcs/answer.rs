@@ -1,10 +1,10 @@
-//! Answers of the JSON API: resources, listings, errors.
+//! Responses of the JSON API: object resources, listings and errors.
 
 use serde::Deserialize;
 
 use crate::store::{Algorithm, ErrorClass, Failure, Listed, Listing, Timings};
 
-/// What an object's resource says; numbers are texts there.
+/// An object resource as the API sends it, with numbers as strings.
 #[derive(Debug, Deserialize)]
 struct ResourceSpec {
     #[serde(default)]
@@ -15,26 +15,26 @@ struct ResourceSpec {
     crc32c: Option<String>,
 }
 
-/// An object as the store tells of it.
+/// The properties of an object that the store reports.
 #[derive(Debug)]
 pub struct Resource {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Which version of its name it is.
+    /// Generation, which identifies this version of the object.
     pub generation: Option<String>,
-    /// CRC32C, base64.
+    /// CRC32C checksum in base64.
     pub crc32c: Option<String>,
 }
 
 fn unreadable(timings: Timings) -> Failure {
-    Failure::new(ErrorClass::Corrupt, "the answer is not the JSON that was expected", timings)
+    Failure::new(ErrorClass::Corrupt, "the response is not the expected JSON document", timings)
 }
 
 impl Resource {
-    /// Reads a resource.
+    /// Parses an object resource.
     ///
     /// # Errors
-    /// When it is none.
+    /// Fails if the body is not an object resource.
     pub fn parse(body: &[u8], timings: Timings) -> Result<Resource, Failure> {
         let read: ResourceSpec = serde_json::from_slice(body).map_err(|_| unreadable(timings))?;
         let ResourceSpec { size, generation, crc32c, .. } = read;
@@ -50,10 +50,10 @@ struct PageSpec {
     next_page_token: Option<String>,
 }
 
-/// Reads a page of a listing that was to begin after `start_after`.
+/// Parses a page of a listing and drops the key `start_after` itself.
 ///
 /// # Errors
-/// When it is none.
+/// Fails if the body is not a page of a listing.
 pub fn page_of(body: &[u8], start_after: &str, timings: Timings) -> Result<Listing, Failure> {
     let page: PageSpec = serde_json::from_slice(body).map_err(|_| unreadable(timings))?;
     let listed = |r: ResourceSpec| Listed {
@@ -66,7 +66,7 @@ pub fn page_of(body: &[u8], start_after: &str, timings: Timings) -> Result<Listi
     Ok(Listing { objects: objects.map(listed).collect(), common_prefixes: Vec::new(), next_token })
 }
 
-/// The crc32c of the whole object that a download carries.
+/// Returns the CRC32C of the whole object from the response headers of a download.
 pub fn kept_checksum(head: &http::response::Parts) -> Option<(Algorithm, String)> {
     let values = head.headers.get_all("x-goog-hash");
     let parts = values.iter().filter_map(|v| v.to_str().ok()).flat_map(|v| v.split(','));
@@ -93,7 +93,8 @@ struct Reason {
     reason: String,
 }
 
-/// What an answer that is no success means. Codes are S3's where there is one, so that one word means one thing in all results.
+/// Converts an error response to a failure. Uses the S3 error code if there is an equivalent, so that codes are
+/// comparable between stores.
 pub fn failure_of(head: &http::response::Parts, body: &[u8], timings: Timings) -> Failure {
     let status = head.status.as_u16();
     let (message, reason) = match serde_json::from_slice::<ErrorSpec>(body) {
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_in_the_words_of_all_stores() {
+    fn errors_get_the_equivalent_s3_codes() {
         let json =
             br#"{"error": {"code": 429, "message": "slow", "errors": [{"reason": "rateLimitExceeded"}]}}"#;
         let class =
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn resources_pages_and_checksums_are_read() {
+    fn pages_and_checksums_are_parsed() {
         let page =
             br#"{"items": [{"name": "a", "size": "1"}, {"name": "b", "size": "2"}], "nextPageToken": "t"}"#;
         let listing = page_of(page, "a", Timings::default()).unwrap();

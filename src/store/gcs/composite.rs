@@ -1,5 +1,5 @@
-//! Parallel composite uploads (Google Cloud Storage documentation, "Composite objects"): parts are objects of their own, `compose` joins up
-//! to 32 of them at a time, and then they are deleted.
+//! Parallel composite uploads (Google Cloud Storage documentation, "Composite objects"). Each part is a
+//! separate object; `compose` joins up to 32 objects at a time. Afterwards the parts are deleted.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,12 +12,12 @@ use crate::store::{
     Algorithm, Body, BodyChecksum, ErrorClass, Failure, Ignore, Observer, PartTag, Reply, Request, Timings,
 };
 
-/// Most objects that one call joins.
-const MOST_SOURCES: usize = 32;
-/// Between an object's name and what tells one part of it from another.
+/// Maximum number of objects that one `compose` call joins.
+const MAX_SOURCES: usize = 32;
+/// Separator in a part's name, between the key of the object and the upload ID.
 const MARK: &str = ".plimsoll-part-";
 
-/// Uploads of this process differ by it.
+/// Serial number that makes the upload IDs of this process unique.
 static SERIAL: AtomicU64 = AtomicU64::new(0);
 
 fn fresh_id() -> String {
@@ -25,17 +25,18 @@ fn fresh_id() -> String {
     format!("{:x}-{:x}-{serial:x}", wall_now().as_nanosecond() as u64, std::process::id())
 }
 
-/// Pages of a listing, as requests.
+/// Returns one billed list request for each page.
 fn listings(pages: usize) -> Vec<BilledCall> {
     vec![BilledCall::ListObjects; pages]
 }
 
-/// The name of a part; `level` 0 holds the parts themselves, higher ones what was joined of them.
+/// Returns the name of a part. Level 0 contains the parts themselves; higher levels contain intermediate
+/// objects joined from them.
 fn part_name(key: &str, upload_id: &str, level: u32, number: u32) -> String {
     format!("{key}{MARK}{upload_id}-{level}-{number:05}")
 }
 
-/// The key and upload that a name is a part of.
+/// Parses the name of a part and returns its key and upload ID; `None` for any other name.
 fn part_of(name: &str) -> Option<(String, String)> {
     let (key, rest) = name.rsplit_once(MARK)?;
     let (rest, _) = rest.rsplit_once('-')?;
@@ -44,7 +45,7 @@ fn part_of(name: &str) -> Option<(String, String)> {
 }
 
 impl GcsConnection {
-    /// Multipart uploads.
+    /// Executes a request of a multipart upload.
     pub(super) async fn composite(
         &mut self,
         request: Request<'_>,
@@ -53,7 +54,8 @@ impl GcsConnection {
         match request {
             Request::CreateMultipart { key } => {
                 let upload_id = fresh_id();
-                // An empty object says that the upload has begun, so that it is found whatever becomes of it.
+                // An empty object marks the start of the upload, so that a later listing always finds the
+                // upload.
                 let name = part_name(key, &upload_id, 0, 0);
                 let reply = self.put_media(&name, &Body::Whole(Default::default()), observer).await?;
                 Ok(Reply { upload_id: Some(upload_id), timings: reply.timings, ..Reply::default() })
@@ -74,14 +76,14 @@ impl GcsConnection {
                 let (names, pages) = self.names(prefix, observer, &mut timings).await?;
                 let mut uploads: Vec<(String, String)> = names.iter().filter_map(|n| part_of(n)).collect();
                 uploads.dedup();
-                // The first page is the request that was asked for.
+                // The request itself is billed as the first page.
                 Ok(Reply { uploads, timings, also: listings(pages - 1), ..Reply::default() })
             }
-            _ => Err(super::unfit("not an operation of this store".into())),
+            _ => Err(super::invalid_request("this store does not support the operation".into())),
         }
     }
 
-    /// Joins the parts, in rounds of 32 where there are more, and deletes them.
+    /// Joins the parts, level by level if there are more than 32, and then deletes them.
     async fn join(
         &mut self,
         key: &str,
@@ -95,10 +97,10 @@ impl GcsConnection {
             .map(|(number, part)| (part_name(key, upload_id, 0, number), Some(part.etag.clone())))
             .collect();
         let (mut level, mut also) = (0, Vec::new());
-        while sources.len() > MOST_SOURCES {
+        while sources.len() > MAX_SOURCES {
             level += 1;
             let mut joined = Vec::new();
-            for (number, group) in (0..).zip(sources.chunks(MOST_SOURCES)) {
+            for (number, group) in (0..).zip(sources.chunks(MAX_SOURCES)) {
                 let name = part_name(key, upload_id, level, number);
                 let call = Call::compose(&self.url, &name, group);
                 let (_, answer) = self.ask(&call, observer, &mut timings).await?;
@@ -110,10 +112,10 @@ impl GcsConnection {
         let call = Call::compose(&self.url, key, &sources);
         let (_, answer) = self.ask(&call, observer, &mut timings).await?;
         let made = Resource::parse(&answer, timings)?;
-        // The object is there; what its parts leave behind is no part of its time.
+        // The object is complete, so deleting its parts does not count towards the operation's time.
         let mut after = timings;
         match self.delete_parts(key, upload_id, &mut Ignore, &mut after).await {
-            Ok(asked) => also.extend(asked),
+            Ok(requests) => also.extend(requests),
             Err(failure) if failure.class == ErrorClass::Corrupt => return Err(failure),
             Err(_) => {}
         }
@@ -121,7 +123,7 @@ impl GcsConnection {
         Ok(Reply { etag: made.generation, checksum, timings, also, ..Reply::default() })
     }
 
-    /// Names of all objects under a prefix that are parts of something, and the pages that they were on.
+    /// Returns the names of all parts under a prefix, and the number of pages listed.
     async fn names(
         &mut self,
         prefix: &str,
@@ -135,11 +137,14 @@ impl GcsConnection {
             let page = page_of(&body, "", *timings)?;
             pages += 1;
             if let Some(foreign) = page.objects.iter().find(|object| !object.key.starts_with(prefix)) {
-                let message = format!("the store lists '{}' for prefix '{prefix}'", foreign.key);
+                let message = format!(
+                    "the store listed '{}' for prefix '{prefix}': it does not filter by prefix",
+                    foreign.key
+                );
                 return Err(Failure::new(ErrorClass::Corrupt, message, *timings));
             }
             if page.next_token.as_ref() == Some(&token) {
-                let message = "the listing has no end: a continuation token repeats";
+                let message = "the listing does not end: a continuation token repeats";
                 return Err(Failure::new(ErrorClass::Corrupt, message, *timings));
             }
             names.extend(page.objects.into_iter().map(|o| o.key).filter(|key| key.contains(MARK)));
@@ -150,7 +155,7 @@ impl GcsConnection {
         }
     }
 
-    /// Deletes what an upload consists of; returns the requests that this took.
+    /// Deletes the parts of an upload and returns the billed requests.
     async fn delete_parts(
         &mut self,
         key: &str,
@@ -160,12 +165,12 @@ impl GcsConnection {
     ) -> Result<Vec<BilledCall>, Failure> {
         let prefix = format!("{key}{MARK}{upload_id}-");
         let (names, pages) = self.names(&prefix, observer, timings).await?;
-        let mut asked = listings(pages);
+        let mut requests = listings(pages);
         for name in names {
             self.delete(&name, observer, timings).await?;
-            asked.push(BilledCall::DeleteObject);
+            requests.push(BilledCall::DeleteObject);
         }
-        Ok(asked)
+        Ok(requests)
     }
 }
 
@@ -174,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_tell_what_they_are_parts_of() {
+    fn part_names_contain_the_key_and_the_upload_id() {
         let id = fresh_id();
         for key in ["a", "p/plimsoll/r/d/0001", "odd.plimsoll-part-x", "ü"] {
             let name = part_name(key, &id, 0, 7);

@@ -1,8 +1,9 @@
-//! Google Cloud Storage by its JSON API (Google Cloud Storage documentation, JSON API reference): media and resumable uploads, parallel
-//! composite uploads for what is put in parts, crc32c of everything that is sent and read whole.
+//! Google Cloud Storage, through its JSON API (Google Cloud Storage documentation, JSON API reference). Uploads
+//! and verified reads of whole objects use CRC32C checksums.
 //!
-//! A multipart upload of the [`Store`] trait is a composite one here: each part is an object of its own beside the one to be, `compose`
-//! joins them, and the parts are deleted ([`composite`]). A large put is resumable ([`resumable`]).
+//! A multipart upload of the [`Store`] trait becomes a parallel composite upload: each part is a separate
+//! object, `compose` joins the parts into one object, and then the parts are deleted ([`composite`]). A small
+//! put is a media upload in one request; a large put is a resumable upload ([`resumable`]).
 
 mod answer;
 mod composite;
@@ -31,7 +32,7 @@ pub use token::{TokenError, Tokens};
 use answer::{Resource, failure_of, kept_checksum, page_of};
 use request::Call;
 
-/// A bucket of Google Cloud Storage.
+/// A store on a bucket of Google Cloud Storage.
 pub struct GcsStore {
     url: Arc<GcsUrl>,
     redacted: String,
@@ -40,10 +41,11 @@ pub struct GcsStore {
 }
 
 impl GcsStore {
-    /// Resolves the endpoint and prepares TLS; connects to nothing yet. Without `tokens` requests bear none.
+    /// Resolves the endpoint and prepares TLS, without connecting. If `tokens` is `None`, requests are not
+    /// authorized.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// Returns an [`OpenError`] if the endpoint does not resolve or TLS cannot be set up.
     pub fn open(
         url: GcsUrl,
         redacted: &str,
@@ -84,7 +86,7 @@ impl Store for GcsStore {
     }
 
     fn capabilities(&self) -> Capabilities {
-        // One put carries any object, resumable where it is large.
+        // A put can upload an object of any size, because large puts are resumable.
         Capabilities { most_bytes: Some(self.url.profile.limits.object), ..Capabilities::default() }
     }
 
@@ -97,35 +99,37 @@ impl Store for GcsStore {
     }
 }
 
-/// One connection to the bucket.
+/// A connection slot of the bucket.
 struct GcsConnection {
     url: Arc<GcsUrl>,
     tokens: Option<Arc<Tokens>>,
     wire: Wire,
 }
 
-/// Objects beyond this are uploaded resumably, where nothing else is asked for (Google's own advice for media uploads).
-const LARGEST_MEDIA: u64 = 8 << 20;
+/// Maximum object size in bytes for a media upload with `upload=auto`; larger objects use a resumable upload
+/// (Google's advice for media uploads).
+const MAX_MEDIA_BYTES: u64 = 8 << 20;
 
-fn unfit(message: String) -> Failure {
+/// Returns the failure for a request that cannot be sent.
+fn invalid_request(message: String) -> Failure {
     let now = now_ns();
     let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
     Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)
 }
 
-/// A base64 crc32c of a body, as Google writes it.
+/// Returns the CRC32C of a body in base64, the format that Google uses.
 fn crc32c(body: &Body) -> String {
     BodyChecksum::Declared(Algorithm::Crc32c).of(body.pieces())
 }
 
 impl GcsConnection {
-    /// A call as a request.
+    /// Converts a call to an HTTP request.
     fn prepare(&self, call: &Call, observer: &dyn Observer) -> Result<Prepared, Failure> {
         let token = self.tokens.as_ref().map(Tokens::header);
-        call.prepare(&self.url.endpoint.authority, token.as_deref(), observer.tag()).map_err(unfit)
+        call.prepare(&self.url.endpoint.authority, token.as_deref(), observer.tag()).map_err(invalid_request)
     }
 
-    /// Sends a call and waits for the head of its answer.
+    /// Sends a call and waits for the head of the response.
     async fn send(
         &mut self,
         call: &Call,
@@ -144,7 +148,7 @@ impl GcsConnection {
         }
     }
 
-    /// Sends a call and reads its whole answer: head and body.
+    /// Sends a call and reads the whole response: head and body.
     async fn exchange(
         &mut self,
         call: &Call,
@@ -175,7 +179,7 @@ impl GcsConnection {
         Ok((head, body))
     }
 
-    /// Sends a call that must be answered with success.
+    /// Sends a call and returns the response; fails unless the status is 2xx.
     async fn ask(
         &mut self,
         call: &Call,
@@ -190,7 +194,7 @@ impl GcsConnection {
         Err(if call.of_bucket && head.status == 404 { failure.of_container() } else { failure })
     }
 
-    /// Reads an object or a range of it.
+    /// Reads an object or a byte range of it.
     async fn get(&mut self, call: Call, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         let prepared = self.prepare(&call, observer)?;
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
@@ -211,7 +215,7 @@ impl GcsConnection {
         Ok(Reply { bytes: result?, timings, ..Reply::default() })
     }
 
-    /// Puts an object in one request and holds what the store says of it against what was sent.
+    /// Puts an object in one request and verifies the checksum that the store reports.
     async fn put_media(
         &mut self,
         key: &str,
@@ -226,7 +230,8 @@ impl GcsConnection {
         self.finished(key, made, body.len(), &sum, timings, observer).await
     }
 
-    /// The reply to an upload, unless the store has something else than was sent; that is deleted again.
+    /// Returns the reply to an upload. If the store's checksum differs from the one sent, deletes the object
+    /// and fails.
     async fn finished(
         &mut self,
         key: &str,
@@ -239,7 +244,8 @@ impl GcsConnection {
         if let Some(found) = made.crc32c.as_deref().filter(|found| *found != sum) {
             let mut ignored = timings;
             let _ = self.exchange(&Call::delete(&self.url, key), observer, &mut ignored).await;
-            let message = format!("CRC32C of the object is {found}, of what was sent {sum}");
+            let message =
+                format!("the CRC32C of the object is {found}, but that of the content sent is {sum}");
             return Err(Failure::new(ErrorClass::Corrupt, message, timings));
         }
         let checksum = Some((BodyChecksum::Declared(Algorithm::Crc32c), sum.to_string()));
@@ -248,7 +254,7 @@ impl GcsConnection {
 
     async fn put(&mut self, key: &str, body: Body, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         let resumable = match self.url.upload {
-            UploadWay::Auto => body.len() > LARGEST_MEDIA,
+            UploadWay::Auto => body.len() > MAX_MEDIA_BYTES,
             UploadWay::Media => false,
             UploadWay::Resumable => true,
         };
@@ -259,7 +265,7 @@ impl GcsConnection {
         }
     }
 
-    /// Deletes an object; one that is not there is no error.
+    /// Deletes an object. A missing object is not an error.
     async fn delete(
         &mut self,
         key: &str,
@@ -307,7 +313,7 @@ impl GcsConnection {
                     Request::DeleteBucket => Method::DELETE,
                     _ => Method::GET,
                 };
-                let call = Call::bucket(&self.url, method).map_err(unfit)?;
+                let call = Call::bucket(&self.url, method).map_err(invalid_request)?;
                 self.ask(&call, observer, &mut timings).await?;
                 Ok(Reply { timings, ..Reply::default() })
             }

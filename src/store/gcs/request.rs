@@ -1,4 +1,4 @@
-//! Calls of the JSON API as requests.
+//! HTTP requests for calls of the JSON API.
 
 use std::ops::Range;
 
@@ -11,22 +11,22 @@ use crate::store::http::{Prepared, payload_of};
 use crate::store::url::gcs::GcsUrl;
 use crate::store::{Body, Segments};
 
-/// One call, made once and sent once or twice.
+/// A call of the JSON API. It can be sent again if the reused connection was closed.
 pub struct Call {
     method: Method,
-    /// Path and query.
+    /// Path and query of the URL.
     target: String,
     headers: Vec<(HeaderName, String)>,
     body: Option<Body>,
-    /// Whether sending it twice has the effect of sending it once.
+    /// True if sending the call twice has the same effect as sending it once.
     pub idempotent: bool,
-    /// Whether it asks for the bucket rather than for an object in it.
+    /// True if the call addresses the bucket rather than an object in it.
     pub of_bucket: bool,
 }
 
-/// What of an object's resource is asked for.
+/// Query parameter that selects the fields of an object resource.
 const FIELDS: &str = "fields=name,size,generation,crc32c";
-/// The type of what has none.
+/// Content type of uploaded objects.
 const OCTETS: &str = "application/octet-stream";
 
 fn name_into(out: &mut String, key: &str) {
@@ -63,11 +63,11 @@ impl Call {
         let mut target =
             format!("/upload/storage/v1/b/{}/o?uploadType={kind}&{FIELDS}&name=", url.endpoint.bucket);
         name_into(&mut target, key);
-        // The same content under the same name again is the same object.
+        // Uploading the same content again under the same name gives the same object.
         Call { idempotent: true, ..Call::new(Method::POST, target) }
     }
 
-    /// Reads an object's content.
+    /// Returns the call that reads an object or a byte range of it.
     pub fn get(url: &GcsUrl, key: &str, range: Option<Range<u64>>) -> Call {
         let call = Call::object(url, Method::GET, key, "alt=media");
         match range {
@@ -76,22 +76,23 @@ impl Call {
         }
     }
 
-    /// Whether it reads a range.
+    /// Returns true if the call reads a byte range.
     pub fn ranged(&self) -> bool {
         self.headers.iter().any(|(name, _)| name == RANGE)
     }
 
-    /// Reads an object's resource.
+    /// Returns the call that reads an object resource.
     pub fn head(url: &GcsUrl, key: &str) -> Call {
         Call::object(url, Method::GET, key, FIELDS)
     }
 
-    /// Deletes an object.
+    /// Returns the call that deletes an object.
     pub fn delete(url: &GcsUrl, key: &str) -> Call {
         Call::object(url, Method::DELETE, key, "")
     }
 
-    /// Lists a page of objects. Google begins at a name, not after it, so one more is asked for.
+    /// Returns the call that lists a page of objects. Google starts at a name, not after it, so the call
+    /// requests one extra object.
     pub fn list(url: &GcsUrl, prefix: &str, start_after: &str, token: &str, max_keys: u32) -> Call {
         let most = max_keys + u32::from(!start_after.is_empty());
         let mut target = format!(
@@ -106,10 +107,10 @@ impl Call {
         Call { of_bucket: true, ..Call::new(Method::GET, target) }
     }
 
-    /// Asks for, creates or deletes the bucket.
+    /// Returns the call that checks (GET), creates (POST) or deletes (DELETE) the bucket.
     ///
     /// # Errors
-    /// When a bucket is to be created and no project is known.
+    /// Fails if the bucket is to be created and no project is known.
     pub fn bucket(url: &GcsUrl, method: Method) -> Result<Call, String> {
         let bucket = &url.endpoint.bucket;
         if method != Method::POST {
@@ -117,13 +118,14 @@ impl Call {
             return Ok(Call { of_bucket: true, ..Call::new(method, target) });
         }
         let project = url.project.as_deref().or((!url.sign).then_some("test"));
-        let project = project
-            .ok_or("a new bucket needs a project: add project= to the store, or set GOOGLE_CLOUD_PROJECT")?;
+        let project = project.ok_or(
+            "a new bucket needs a project; add project= to the store URL, or set GOOGLE_CLOUD_PROJECT",
+        )?;
         let call = Call::new(Method::POST, format!("/storage/v1/b?project={}", encode_query(project)));
         Ok(call.json(&serde_json::json!({ "name": bucket })))
     }
 
-    /// Uploads an object in one request, its crc32c declared with it.
+    /// Returns the call that uploads an object with its CRC32C in one request.
     pub fn media(url: &GcsUrl, key: &str, body: &Body, crc32c: &str) -> Call {
         let hash = format!("crc32c={crc32c}");
         let Some(class) = &url.storage_class else {
@@ -131,7 +133,7 @@ impl Call {
             let call = call.with(HeaderName::from_static("x-goog-hash"), hash);
             return Call { body: Some(body.clone()), ..call };
         };
-        // Properties of the object travel in a part of their own before its content.
+        // The object's properties are sent in a MIME part before its content.
         const BOUNDARY: &str = "plimsoll-boundary";
         let properties = serde_json::json!({ "name": key, "storageClass": class, "crc32c": crc32c });
         let head = format!(
@@ -144,7 +146,7 @@ impl Call {
         Call { body: Some(Body::Segmented(std::rc::Rc::new(framed))), ..call }
     }
 
-    /// Begins a resumable upload.
+    /// Returns the call that starts a resumable upload.
     pub fn begin_resumable(url: &GcsUrl, key: &str, bytes: u64, crc32c: &str) -> Call {
         let mut properties = serde_json::json!({ "name": key, "crc32c": crc32c });
         if let Some(class) = &url.storage_class {
@@ -152,11 +154,11 @@ impl Call {
         }
         let call = Call::upload(url, "resumable", key).json(&properties);
         let call = call.with(HeaderName::from_static("x-upload-content-length"), bytes.to_string());
-        // A session that nobody uses goes away by itself.
+        // An unused session expires, so sending the call twice is harmless.
         Call { idempotent: true, ..call }
     }
 
-    /// Sends bytes of a resumable upload from `from` on.
+    /// Returns the call that sends the bytes of a resumable upload from offset `from`.
     pub fn chunk(session: &str, body: Body, from: u64, total: u64) -> Call {
         let end = from + body.len();
         let range = if body.is_empty() {
@@ -165,16 +167,16 @@ impl Call {
             format!("bytes {from}-{}/{total}", end - 1)
         };
         let call = Call::new(Method::PUT, session.to_string()).with(hyper::header::CONTENT_RANGE, range);
-        // Which bytes it has taken is asked for, not guessed.
+        // After a failure, the client queries which bytes the server has stored instead of sending them again.
         Call { body: Some(body), idempotent: false, ..call }
     }
 
-    /// Asks how much of a resumable upload has been kept.
+    /// Returns the call that queries how many bytes of a resumable upload the server has stored.
     pub fn status(session: &str, total: u64) -> Call {
         Call { idempotent: true, ..Call::chunk(session, Body::Whole(Bytes::new()), 0, total) }
     }
 
-    /// Joins objects, each with its generation, to one.
+    /// Returns the call that joins objects, given with their generations, into one.
     pub fn compose(url: &GcsUrl, key: &str, sources: &[(String, Option<String>)]) -> Call {
         let mut target = format!("/storage/v1/b/{}/o/", url.endpoint.bucket);
         name_into(&mut target, key);
@@ -192,21 +194,21 @@ impl Call {
         call.json(&serde_json::json!({ "sourceObjects": sources, "destination": destination }))
     }
 
-    /// Bytes of its body.
+    /// Returns the length of the body in bytes.
     pub fn len(&self) -> u64 {
         self.body.as_ref().map_or(0, Body::len)
     }
 
-    /// The request, ready to be sent.
+    /// Returns the HTTP request, ready to be sent.
     ///
     /// # Errors
-    /// When a key makes no URL.
+    /// Fails if the key does not give a valid URL or a header value is invalid.
     pub fn prepare(&self, host: &str, token: Option<&str>, tag: Option<&str>) -> Result<Prepared, String> {
         let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
         let mut request = hyper::Request::new(payload_of(self.body.clone()));
         *request.method_mut() = self.method.clone();
-        *request.uri_mut() =
-            hyper::Uri::try_from(&self.target).map_err(|e| format!("the key makes no URL: {e}"))?;
+        *request.uri_mut() = hyper::Uri::try_from(&self.target)
+            .map_err(|e| format!("the key does not give a valid URL: {e}"))?;
         let headers = request.headers_mut();
         headers.insert(HOST, value(host)?);
         for (name, text) in &self.headers {
@@ -227,7 +229,7 @@ impl Call {
     }
 }
 
-/// A content between two pieces of text.
+/// Content between two pieces of text.
 struct Framed {
     head: Bytes,
     content: Body,

@@ -1,8 +1,9 @@
-//! Who we are for Google: the token of Application Default Credentials, renewed before it ends.
+//! Access tokens for Google from Application Default Credentials, renewed before they expire.
 //!
-//! The chain (the file of `GOOGLE_APPLICATION_CREDENTIALS`, gcloud's own file, the metadata server; user, service account, federated
-//! and impersonated credentials) is `reqsign`'s. A renewal happens on a thread of its own, one at a time, while requests go on with the
-//! token that still holds.
+//! The `reqsign` crate implements the credential chain: the file of `GOOGLE_APPLICATION_CREDENTIALS`, gcloud's
+//! own file and the metadata server, with user, service account, federated and impersonated credentials.
+//! Renewals run on a separate thread, one at a time, while requests continue to use the token that is still
+//! valid.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -17,42 +18,43 @@ use crate::net::chain::context;
 use crate::store::BackgroundRequest;
 use crate::text::register_secret;
 
-/// Why there is no token.
+/// The reason why no token could be obtained.
 #[derive(Debug, thiserror::Error)]
 pub enum TokenError {
-    /// The chain came to its end.
+    /// The credential chain found no credentials.
     #[error(
-        "no Google credentials found; set GOOGLE_APPLICATION_CREDENTIALS to a credentials file, run `gcloud auth application-default login`, \
-         or add ?sign=off to the store for a public bucket"
+        "no Google credentials found; set GOOGLE_APPLICATION_CREDENTIALS to a credentials file, \
+         run `gcloud auth application-default login`, or add ?sign=off to the store URL of a public bucket"
     )]
     Missing,
-    /// A link of the chain failed.
-    #[error("Google credentials could not be loaded: {0}")]
+    /// A provider in the credential chain failed.
+    #[error("could not load Google credentials: {0}")]
     Chain(String),
 }
 
-/// A token and its end, in Unix seconds.
+/// An access token with its expiry time.
 struct Token {
     /// Value of the `Authorization` header.
     header: String,
-    ends_at_s: Option<i64>,
+    /// Expiry time in Unix seconds; `None` if the token does not expire.
+    expires_at_s: Option<i64>,
 }
 
-/// The token of the moment, shared by all connections of a store.
+/// The current token, shared by all connections of a store.
 pub struct Tokens {
     current: RwLock<Arc<Token>>,
     renewing: AtomicBool,
     calls: Mutex<Vec<BackgroundRequest>>,
 }
 
-/// A token is renewed so long before its end.
+/// Time before expiry at which a token is renewed, in seconds.
 const MARGIN_S: i64 = 300;
 
 impl Tokens {
-    /// Walks the chain once.
+    /// Obtains the first token from the credential chain.
     ///
     /// # Errors
-    /// See [`TokenError`].
+    /// Returns a [`TokenError`] if the chain finds no credentials or fails.
     pub async fn from_chain() -> Result<Arc<Tokens>, TokenError> {
         let began_ns = now_ns();
         let token = load(&context()).await?;
@@ -64,10 +66,10 @@ impl Tokens {
         }))
     }
 
-    /// The value of the `Authorization` header; starts a renewal when one is due.
+    /// Returns the value of the `Authorization` header, and starts a renewal if one is due.
     pub fn header(self: &Arc<Tokens>) -> String {
         let token = Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner));
-        let due = token.ends_at_s.is_some_and(|ends| ends - MARGIN_S <= wall_now().as_second());
+        let due = token.expires_at_s.is_some_and(|expires| expires - MARGIN_S <= wall_now().as_second());
         if due && !self.renewing.swap(true, Ordering::AcqRel) {
             let tokens = Arc::clone(self);
             let renewal = move || tokens.renew();
@@ -97,7 +99,7 @@ impl Tokens {
         self.renewing.store(false, Ordering::Release);
     }
 
-    /// The requests made for tokens so far.
+    /// Returns the requests made for tokens so far.
     pub fn calls(&self) -> Vec<BackgroundRequest> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -105,7 +107,7 @@ impl Tokens {
 
 async fn load(context: &Context) -> Result<Token, TokenError> {
     let failed = |e: reqsign_core::Error| TokenError::Chain(e.to_string());
-    // A file that is named must be good; the chain would go on to the next place without a word.
+    // A file named by the variable must be valid; the chain would silently try the next provider.
     let named = context.env_var("GOOGLE_APPLICATION_CREDENTIALS").filter(|path| !path.is_empty());
     let found = match named {
         Some(path) => FileCredentialProvider::new(path).provide_credential(context).await,
@@ -121,7 +123,7 @@ async fn load(context: &Context) -> Result<Token, TokenError> {
     register_secret(&token.access_token);
     Ok(Token {
         header: format!("Bearer {}", token.access_token),
-        ends_at_s: token.expires_at.map(|at| at.as_second()),
+        expires_at_s: token.expires_at.map(|at| at.as_second()),
     })
 }
 
@@ -161,7 +163,7 @@ mod tests {
         }
     }
 
-    /// Google's token endpoint, as far as it goes.
+    /// A minimal imitation of Google's token endpoint.
     #[derive(Debug)]
     struct TokenEndpoint;
 
@@ -172,7 +174,7 @@ mod tests {
         ) -> reqsign_core::Result<http::Response<Bytes>> {
             assert_eq!(request.uri().host(), Some("oauth2.googleapis.com"));
             let body = String::from_utf8_lossy(request.body()).into_owned();
-            // A JWT has three parts; a refresh token goes as it is.
+            // A JWT has three parts; a refresh token is sent as is.
             let jwt = body.contains("jwt-bearer") && body.matches('.').count() >= 2;
             assert!(jwt || body.contains("refresh"), "{body}");
             let answer = r#"{"access_token": "the-token", "expires_in": 3600, "token_type": "Bearer"}"#;
@@ -188,9 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn a_service_account_signs_for_its_token() {
+    fn a_service_account_exchanges_a_jwt_for_a_token() {
         let key = include_str!("../../../tests/data/tls/server.key");
-        let pkcs8 = if key.contains("BEGIN PRIVATE KEY") { key } else { panic!("PKCS #8 wanted") };
+        let pkcs8 = if key.contains("BEGIN PRIVATE KEY") {
+            key
+        } else {
+            panic!("the test key must be in PKCS #8 format")
+        };
         let file = serde_json::json!({
             "type": "service_account", "client_email": "me@project.iam.gserviceaccount.com",
             "private_key": pkcs8, "token_uri": "https://oauth2.googleapis.com/token",
@@ -198,18 +204,18 @@ mod tests {
         match loaded(&file.to_string()) {
             Ok(token) => {
                 assert_eq!(token.header, "Bearer the-token");
-                assert!(token.ends_at_s.is_some_and(|ends| ends > wall_now().as_second() + 3000));
+                assert!(token.expires_at_s.is_some_and(|expires| expires > wall_now().as_second() + 3000));
             }
             Err(error) => panic!("{error}"),
         }
     }
 
     #[test]
-    fn a_user_refreshes_a_token_and_a_broken_file_is_told() {
+    fn a_user_refreshes_a_token_and_a_broken_file_is_reported() {
         let file = r#"{"type": "authorized_user", "client_id": "id", "client_secret": "hush", "refresh_token": "refresh"}"#;
         assert_eq!(loaded(file).map(|t| t.header).ok().as_deref(), Some("Bearer the-token"));
         let error = loaded("{").map(|_| ()).unwrap_err().to_string();
-        assert!(error.contains("Google credentials could not be loaded"), "{error}");
+        assert!(error.contains("could not load Google credentials"), "{error}");
         assert!(!error.contains("hush"));
     }
 }

@@ -1,5 +1,6 @@
-//! What the connections of all HTTP stores share: one connection each, kept from request to request, replaced once under a request that it
-//! swallowed (law of measurement, 8).
+//! HTTP transport of the stores. Each connection slot reuses one HTTP connection. If that connection turns out
+//! to be closed before any byte of the response arrives, the request is sent once more on a new connection (law
+//! of measurement 8).
 
 pub mod reading;
 
@@ -17,32 +18,32 @@ use crate::net::connection::{ConnectError, HttpConnection, Payload, Target, reso
 use crate::net::tls::{TlsError, client_config};
 use reading::broken;
 
-/// A request made ready.
+/// A request that is ready to be sent.
 pub type Prepared = hyper::Request<Payload>;
 
-/// Why a store could not be set up.
+/// The reason why a store could not be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The endpoint's name does not resolve.
-    #[error("endpoint host '{host}' does not resolve ({reason}); check endpoint= and region= of the store")]
+    /// The endpoint's host name does not resolve.
+    #[error("endpoint host '{host}' does not resolve: {reason}; check endpoint= and region= of the store")]
     Resolve {
-        /// Host name.
+        /// Host name of the endpoint.
         host: String,
-        /// What the resolver said.
+        /// Error message of the resolver.
         reason: String,
     },
     /// TLS cannot be set up.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The host cannot be in a certificate.
-    #[error("'{0}' is not a name that a certificate can bear")]
+    /// The host is not a valid name for a certificate.
+    #[error("'{0}' is not a valid TLS server name; check the host of the store")]
     ServerName(String),
 }
 
-/// Addresses of a host, and TLS where it is spoken.
+/// Resolves a host and prepares TLS if `tls` is true.
 ///
 /// # Errors
-/// See [`OpenError`].
+/// Returns an [`OpenError`] if the host does not resolve or TLS cannot be set up.
 pub fn target_of(host: &str, port: u16, tls: bool, ca_bundle: Option<&Path>) -> Result<Target, OpenError> {
     let addresses: Arc<[SocketAddr]> = resolve(host, port)
         .map_err(|e| OpenError::Resolve { host: host.to_string(), reason: e.to_string() })?
@@ -57,7 +58,7 @@ pub fn target_of(host: &str, port: u16, tls: bool, ca_bundle: Option<&Path>) -> 
     Ok(Target { tls, addresses })
 }
 
-/// A body as the connection sends it.
+/// Converts a body to the payload of an HTTP request.
 pub fn payload_of(body: Option<Body>) -> Payload {
     match body {
         None => Payload::empty(),
@@ -66,32 +67,33 @@ pub fn payload_of(body: Option<Body>) -> Payload {
     }
 }
 
-/// Bodies beyond this are not worth copying behind their head.
+/// Maximum size in bytes of a body that is copied after the request head and sent in one write. Larger bodies
+/// are sent without a copy.
 const LARGE_BODY: u64 = 32 * 1024;
 
-/// How a request is to be sent.
+/// Options for sending a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Sending {
-    /// Bytes of its body.
+    /// Size of the body in bytes.
     pub bytes: u64,
-    /// Whether it may be sent again when a kept connection turns out to be closed.
+    /// True if the request may be sent again when the reused connection turns out to be closed.
     pub idempotent: bool,
 }
 
-/// One connection's connection.
+/// The HTTP transport of one connection slot. It reuses a connection if it can.
 pub struct Wire {
     target: Target,
     turn: usize,
     connection: Option<Box<HttpConnection>>,
 }
 
-/// An answer whose body is still to be read.
+/// A response whose body has not been read yet.
 pub struct Answer {
-    /// Where it comes from.
+    /// Connection that receives the response.
     pub connection: Box<HttpConnection>,
-    /// Its head.
+    /// Status and headers of the response.
     pub head: Parts,
-    /// Its body.
+    /// Unread body of the response.
     pub body: Incoming,
 }
 
@@ -102,16 +104,17 @@ impl Answer {
     }
 }
 
-/// Why there is no answer.
+/// The reason why there is no response.
 pub enum Unsent {
-    /// The kept connection was closed before it took the request.
+    /// The reused connection was closed before any byte of the response; the request may be sent again.
     Swallowed,
-    /// It failed.
+    /// The request failed.
     Failed(Failure),
 }
 
 impl Wire {
-    /// A wire to `target`; its first connection goes to address number `turn`.
+    /// Creates the transport to `target`. Its first connection uses address number `turn`, modulo the number of
+    /// addresses.
     pub fn new(target: Target, turn: usize) -> Wire {
         Wire { target, turn, connection: None }
     }
@@ -122,7 +125,7 @@ impl Wire {
         timings: &mut Timings,
     ) -> Result<Box<HttpConnection>, Failure> {
         let opened = HttpConnection::open(&self.target, self.turn, vectored).await;
-        // The next connection of this connection tries the endpoint's next address.
+        // The next connection of this slot uses the endpoint's next address.
         self.turn += 1;
         match opened {
             Ok(connection) => {
@@ -143,11 +146,11 @@ impl Wire {
         }
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of the response.
     ///
     /// # Errors
-    /// [`Unsent::Swallowed`] when the kept connection turned out to be closed and the request may be made anew for [`Wire::send_anew`];
-    /// else the failure.
+    /// Returns [`Unsent::Swallowed`] if the reused connection turned out to be closed and the request may be
+    /// prepared again for [`Wire::send_anew`]; otherwise the failure.
     pub async fn send(
         &mut self,
         request: Prepared,
@@ -156,7 +159,7 @@ impl Wire {
     ) -> Result<Answer, Unsent> {
         let vectored = sending.bytes > LARGE_BODY;
         if vectored && self.connection.as_ref().is_some_and(|c| !c.is_vectored()) {
-            // A connection made for small bodies would copy every large one.
+            // A connection opened for small bodies would copy every large body.
             self.connection = None;
         }
         let Some(mut connection) = self.connection.take().filter(|c| c.is_open()) else {
@@ -172,10 +175,10 @@ impl Wire {
         }
     }
 
-    /// Sends a request on a new connection.
+    /// Sends a request on a new connection and waits for the head of the response.
     ///
     /// # Errors
-    /// When none comes about, or it breaks.
+    /// Fails if the connection cannot be established or breaks.
     pub async fn send_anew(
         &mut self,
         request: Prepared,
@@ -189,8 +192,8 @@ impl Wire {
         }
     }
 
-    /// Keeps the connection of an answer for the next request, where it can be used again: it was read to its end (or `whole` says
-    /// that it was), and the server does not close it.
+    /// Keeps the connection of a response for the next request, if it is reusable: the response was read to its
+    /// end (or `whole` is true), and the server does not close the connection.
     pub fn keep(&mut self, answer: Answer, whole: bool) {
         let closing = answer.head.headers.get(hyper::header::CONNECTION).is_some_and(|v| v == "close");
         if !closing && (whole || hyper::body::Body::is_end_stream(&answer.body)) {

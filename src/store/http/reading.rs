@@ -1,4 +1,4 @@
-//! Reading an answer's body with its times, and saying what went wrong with it.
+//! Reading of a response body with timestamps, and conversion of errors to failures.
 
 use bytes::Bytes;
 use hyper::header::{DATE, HeaderName};
@@ -8,7 +8,7 @@ use crate::clock::now_ns;
 use crate::s3::checksum::Hasher;
 use crate::store::{Algorithm, ErrorClass, Failure, Observer, Timings};
 
-/// The failure of a connection that broke.
+/// Converts the error of a broken connection to a failure.
 pub fn broken(error: &hyper::Error, timings: &mut Timings) -> Failure {
     timings.end_ns = now_ns();
     let mut message = format!("the connection broke: {error}");
@@ -20,66 +20,67 @@ pub fn broken(error: &hyper::Error, timings: &mut Timings) -> Failure {
     Failure::new(ErrorClass::Reset, message, *timings)
 }
 
-/// Most bytes of an error or a short answer that are read.
+/// Maximum number of bytes to read from an error response or a short response.
 pub const SHORT_BODY: usize = 64 * 1024;
 
-/// An answer being read.
+/// A response that is being read.
 pub struct Reading<'a> {
-    /// The answer.
+    /// Response to read.
     pub answer: &'a mut Answer,
-    /// The operation's times.
+    /// Times of the operation.
     pub timings: &'a mut Timings,
-    /// Who looks on.
+    /// Observer that receives the content.
     pub observer: &'a mut dyn Observer,
 }
 
 impl Reading<'_> {
-    /// A header as text.
+    /// Returns a header as text; `None` if it is missing or not text.
     pub fn text(&self, name: HeaderName) -> Option<&str> {
         self.answer.head.headers.get(name).and_then(|v| v.to_str().ok())
     }
 
-    /// The store's clock, in Unix seconds.
+    /// Returns the store's clock from the `Date` header, in Unix seconds.
     pub fn store_clock_s(&self) -> Option<i64> {
         let date = self.text(DATE).and_then(|d| jiff::fmt::rfc2822::parse(d).ok());
         date.map(|d| d.timestamp().as_second())
     }
 
-    /// Notes when the first byte of the answer came.
+    /// Records the time of the first byte of the response.
     pub fn begin(&mut self) {
         self.timings.first_byte_ns = self.answer.connection.stamps().first_read.get();
     }
 
-    /// Notes when the content that was sent passed.
+    /// Records the times of the first and last byte of the sent content.
     pub fn sent(&mut self) {
         let stamps = self.answer.connection.stamps();
         (self.timings.body_first_ns, self.timings.body_last_ns) =
             (stamps.first_write.get(), stamps.last_write.get());
     }
 
-    /// The operation ends with the last byte read, not when this task came round to it.
+    /// Records the end of the operation: the time of the last byte read, not the time at which this task ran
+    /// again.
     pub fn end(&mut self) {
         if self.timings.end_ns == 0 {
             self.timings.end_ns = self.answer.connection.stamps().last_read.get();
         }
     }
 
-    /// The failure that the store answered with.
+    /// Ends the operation and returns the failure for an error response.
     pub fn answered(&mut self, class: String, message: String) -> Failure {
         self.end();
         Failure::new(ErrorClass::Answered(class), message, *self.timings)
     }
 
-    /// The failure of content that is not what it should be.
+    /// Ends the operation and returns the failure for corrupt content.
     pub fn corrupt(&mut self, message: String) -> Failure {
         self.end();
         Failure::new(ErrorClass::Corrupt, message, *self.timings)
     }
 
-    /// Reads the content, and holds it against the checksum that the store `kept` of it.
+    /// Reads the content and returns its length in bytes. Verifies the store's checksum (`kept`), if given.
     ///
     /// # Errors
-    /// When the connection breaks or the content is wrong.
+    /// Fails if the connection breaks or the content is corrupt.
     pub async fn stream(&mut self, kept: Option<(Algorithm, String)>) -> Result<u64, Failure> {
         let mut bytes = 0;
         let mut wrong = None;
@@ -101,36 +102,36 @@ impl Reading<'_> {
             let found = hasher.finish();
             if found != expected {
                 let name = algorithm.name();
-                return Err(
-                    self.corrupt(format!("{name} of the content is {found}, the store keeps {expected}"))
-                );
+                return Err(self.corrupt(format!(
+                    "the {name} of the content is {found}, but the store reports {expected}"
+                )));
             }
         }
         match wrong {
-            Some(offset) => Err(self.corrupt(format!("byte {offset} is not what was written"))),
+            Some(offset) => Err(self.corrupt(format!("content mismatch at byte {offset}"))),
             None => Ok(bytes),
         }
     }
 
-    /// Reads the body to its end.
+    /// Reads the whole body.
     ///
     /// # Errors
-    /// When the connection breaks, or the body has more than `limit` bytes.
+    /// Fails if the connection breaks or the body has more than `limit` bytes.
     pub async fn collect(&mut self, limit: usize) -> Result<Vec<u8>, Failure> {
         let mut out = Vec::new();
         while let Some(piece) = self.next().await? {
             if out.len() + piece.len() > limit {
-                return Err(self.corrupt(format!("the answer has more than {limit} bytes")));
+                return Err(self.corrupt(format!("the response has more than {limit} bytes")));
             }
             out.extend_from_slice(&piece);
         }
         Ok(out)
     }
 
-    /// Reads up to `limit` bytes of the body; the rest is neither read nor waited for.
+    /// Reads up to `limit` bytes of the body, without waiting for the rest.
     ///
     /// # Errors
-    /// When the connection breaks.
+    /// Fails if the connection breaks.
     pub async fn excerpt(&mut self, limit: usize) -> Result<Vec<u8>, Failure> {
         let mut out = Vec::new();
         while out.len() < limit

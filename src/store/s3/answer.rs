@@ -1,4 +1,4 @@
-//! The second half of an operation: reading the answer, and saying what it means.
+//! Reception of S3 responses: the second half of an operation.
 
 use hyper::header::{CONTENT_LENGTH, ETAG, HeaderName};
 
@@ -9,7 +9,7 @@ use crate::s3::message::{Listing, completed, delete_many_failure, upload_id, upl
 use crate::store::http::reading::{Reading, SHORT_BODY};
 use crate::store::{Failure, Reply, Request};
 
-/// Reads the answer to `request` to its end.
+/// Reads the whole response to `request` and converts it to a reply.
 pub(super) async fn receive(reading: &mut Reading<'_>, request: &Request<'_>) -> Result<Reply, Failure> {
     reading.begin();
     let head = reading.answer.head.clone();
@@ -63,7 +63,7 @@ pub(super) async fn receive(reading: &mut Reading<'_>, request: &Request<'_>) ->
     Ok(reply)
 }
 
-/// Reads an answer that is an XML document.
+/// Reads a response that is an XML document and fills in the reply.
 async fn document(
     reading: &mut Reading<'_>,
     request: &Request<'_>,
@@ -72,11 +72,11 @@ async fn document(
 ) -> Result<(), Failure> {
     let body = reading.collect(MOST_ANSWER_BYTES).await?;
     reading.end();
-    // S3 may begin to answer 200 before it knows that it will fail.
+    // S3 can send an error in the body of a 200 response.
     if let Some(error) = S3Error::inside_success(request_id, &body) {
         return Err(answered(reading, &error));
     }
-    let unreadable = |e| format!("the answer is {e}");
+    let unreadable = |e| format!("the response is {e}");
     match request {
         Request::List { .. } => {
             reply.listing = Some(Listing::parse(&body).map_err(|e| reading.corrupt(unreadable(e)))?);
@@ -116,19 +116,19 @@ fn answered(reading: &mut Reading<'_>, error: &S3Error) -> Failure {
     reading.answered(error.class(), message)
 }
 
-/// The checksum of the whole object that an answer carries; one that is composed of its parts' checksums says nothing about the content
-/// as it streams.
+/// Returns the checksum of the whole object from the response headers. Ignores composite checksums: they are
+/// computed from the parts' checksums, so streamed content cannot be compared with them.
 fn kept_checksum(head: &http::response::Parts) -> Option<(Algorithm, String)> {
     let text = |name: &str| head.headers.get(name).and_then(|v| v.to_str().ok());
     if text("x-amz-checksum-type").is_some_and(|kind| kind.eq_ignore_ascii_case("COMPOSITE")) {
         return None;
     }
     let kept = Algorithm::ALL.into_iter().find_map(|a| Some((a, text(a.header())?.to_string())));
-    // Before there were types, a composite checksum was marked by its number of parts.
+    // If there is no type header, a suffix with the number of parts marks a composite checksum.
     kept.filter(|(_, value)| !value.contains('-'))
 }
 
-/// What a bodiless answer (to HEAD) means, in S3's words.
+/// Returns the S3 error code for a response without a body (to HEAD); empty if the status has no specific code.
 fn implied_code(status: u16) -> &'static str {
     match status {
         403 => "AccessDenied",

@@ -1,5 +1,6 @@
-//! The S3 store: operations of the [`Store`] trait as signed HTTP requests on connections owned by their connections. Requests are
-//! made in `prepare`, answers read in `answer`; `session` keeps the credentials of directory buckets fresh.
+//! The S3 store: operations of the [`Store`] trait as signed HTTP requests. Each connection slot owns its HTTP
+//! connection. `prepare` builds requests, `answer` reads responses, and `session` renews the credentials of
+//! directory buckets.
 
 mod answer;
 mod prepare;
@@ -28,38 +29,39 @@ use crate::s3::credentials::CredentialSource;
 use crate::s3::endpoint::Endpoint;
 use crate::s3::sign::Signer;
 
-/// An S3-compatible bucket.
+/// A store on an S3-compatible bucket.
 pub struct S3Store {
     url: Arc<S3Url>,
-    shown: String,
+    redacted: String,
     target: Target,
-    /// Where it is created and deleted, when that is elsewhere.
+    /// URL and target for creating and deleting the bucket; `None` if the object endpoint does this too.
     control: Option<(Arc<S3Url>, Target)>,
     credentials: Option<CredentialSource>,
     sessions: Option<Arc<Sessions>>,
     signed_ahead: Arc<SignedAhead>,
 }
 
-/// Where an endpoint is reached.
+/// Resolves the host of an endpoint and prepares TLS.
 fn place_of(endpoint: &Endpoint, ca_bundle: Option<&Path>) -> Result<Target, OpenError> {
     target_of(&endpoint.host, endpoint.port, endpoint.tls, ca_bundle)
 }
 
 impl S3Store {
-    /// Resolves the endpoint and prepares TLS; connects to nothing yet. `shown` is the URL as the user wrote it;
-    /// `credentials` are `None` for unsigned requests.
+    /// Resolves the endpoint and prepares TLS, without connecting. `redacted` is the URL without secrets;
+    /// `credentials` is `None` for unsigned requests.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// Returns an [`OpenError`] if the endpoint does not resolve or TLS cannot be set up.
     pub fn open(
         url: S3Url,
-        shown: &str,
+        redacted: &str,
         credentials: Option<CredentialSource>,
         ca_bundle: Option<&Path>,
     ) -> Result<S3Store, OpenError> {
         let target = place_of(&url.endpoint, ca_bundle)?;
         let control = match &url.control {
-            // Bucket management is rare; where its endpoint does not resolve, only that fails.
+            // Creating and deleting buckets is rare. If their endpoint does not resolve, only these requests
+            // fail.
             Some(endpoint) => place_of(endpoint, ca_bundle).ok().map(|target| {
                 let url = S3Url { endpoint: endpoint.clone(), control: None, ..url.clone() };
                 (Arc::new(url), target)
@@ -73,7 +75,7 @@ impl S3Store {
             .map(|by| Arc::new(Sessions::new(Arc::clone(&url), target.clone(), by.clone())));
         Ok(S3Store {
             url,
-            shown: shown.to_string(),
+            redacted: redacted.to_string(),
             target,
             control,
             credentials,
@@ -89,7 +91,7 @@ impl S3Store {
         };
         match (&self.credentials, self.url.presign_s) {
             (None, _) => "none".into(),
-            (Some(_), Some(seconds)) => format!("URLs signed ahead for {seconds} s"),
+            (Some(_), Some(seconds)) => format!("presigned URLs valid for {seconds} s"),
             (Some(_), None) if self.sessions.is_some() => format!("session, {payload}"),
             (Some(_), None) => payload.into(),
         }
@@ -99,7 +101,7 @@ impl S3Store {
 impl Store for S3Store {
     fn describe(&self) -> Description {
         Description {
-            url: self.shown.clone(),
+            url: self.redacted.clone(),
             provider: self.url.profile.name.clone(),
             endpoint: self.url.endpoint.url(),
             addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
@@ -138,10 +140,10 @@ impl Store for S3Store {
     }
 }
 
-/// One connection to the bucket with what it needs to sign.
+/// A connection slot of the bucket, with the state needed to sign requests.
 struct S3Connection {
     host: HeaderValue,
-    /// The `x-amz-date` of the last request; it serves for a whole second.
+    /// The `x-amz-date` header of the last request, reused for requests in the same second.
     date: HeaderValue,
     signer: Signer,
     url: Arc<S3Url>,
@@ -150,7 +152,7 @@ struct S3Connection {
     sessions: Option<Arc<Sessions>>,
     signed_ahead: Arc<SignedAhead>,
     wire: Wire,
-    /// The checksum that the part on its way bears.
+    /// Checksum of the part that is being uploaded; `None` if it has none.
     declared: Option<(BodyChecksum, String)>,
     path: String,
     query: String,
@@ -178,7 +180,7 @@ impl S3Connection {
 }
 
 impl S3Connection {
-    /// Creates or deletes the bucket where that is done, on a connection of its own.
+    /// Creates or deletes the bucket, on a separate connection if another endpoint does this.
     async fn manage(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         match self.control.clone() {
             None => self.run(request, observer).await,
@@ -194,12 +196,12 @@ impl S3Connection {
         if let Some(sessions) = self.sessions.as_ref().filter(|_| prepare::needs_session(&request)) {
             sessions.ready().await?;
         }
-        let unfit = |message: String| {
+        let invalid_request = |message: String| {
             let now = now_ns();
             let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
             Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)
         };
-        let prepared = self.prepare(&request, &*observer).map_err(unfit)?;
+        let prepared = self.prepare(&request, &*observer).map_err(invalid_request)?;
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
         observer.started(timings.start_ns);
         let bytes = match &request {
@@ -211,7 +213,7 @@ impl S3Connection {
             Ok(answer) => answer,
             Err(Unsent::Failed(failure)) => return Err(failure),
             Err(Unsent::Swallowed) => {
-                let again = self.prepare(&request, &*observer).map_err(unfit)?;
+                let again = self.prepare(&request, &*observer).map_err(invalid_request)?;
                 self.wire.send_anew(again, sending, &mut timings).await?
             }
         };

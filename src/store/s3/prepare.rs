@@ -1,4 +1,5 @@
-//! The first half of an operation: a request, addressed, declared and signed before the clock starts.
+//! Preparation of S3 requests: the first half of an operation. The address, headers, checksums and signature
+//! are computed before the clock starts.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -29,7 +30,7 @@ fn body_sha256(body: &Body) -> String {
 }
 
 impl S3Connection {
-    /// Writes path and query of a request and returns its method.
+    /// Sets the path and query for a request and returns its HTTP method.
     pub(super) fn address(&mut self, request: &Request<'_>) -> hyper::Method {
         self.query.clear();
         let (method, key) = match request {
@@ -38,7 +39,7 @@ impl S3Connection {
             Request::Head { key } => (hyper::Method::HEAD, *key),
             Request::Delete { key } => (hyper::Method::DELETE, key.as_str()),
             Request::List { prefix, start_after, token, max_keys } => {
-                // Sorted by name, as the signature wants them.
+                // Parameters must be sorted by name for the signature.
                 for (name, value) in [("continuation-token=", *token), ("list-type=", "2")] {
                     self.parameter(name, value);
                 }
@@ -104,7 +105,7 @@ impl S3Connection {
         }
     }
 
-    /// The body that a request carries.
+    /// Returns the body of a request.
     fn body_of(&self, request: &Request<'_>) -> Option<Body> {
         let text = |text: String| Some(Body::Whole(Bytes::from(text)));
         match request {
@@ -125,7 +126,7 @@ impl S3Connection {
         }
     }
 
-    /// The headers that say something about the request beside who sends it, all of them to be signed.
+    /// Returns the headers of a request other than host and authentication. All of them are signed.
     fn extra(
         &self,
         request: &Request<'_>,
@@ -172,7 +173,7 @@ impl S3Connection {
         extra
     }
 
-    /// A request made ready, before the clock starts.
+    /// Builds and signs a request. Runs before the clock starts.
     pub(super) fn prepare(
         &mut self,
         request: &Request<'_>,
@@ -209,10 +210,11 @@ impl S3Connection {
             target.push('?');
             target.push_str(&self.query);
         }
-        let uri = hyper::Uri::try_from(target.as_str()).map_err(|e| format!("the key makes no URL: {e}"));
+        let uri = hyper::Uri::try_from(target.as_str())
+            .map_err(|e| format!("the key does not give a valid URL: {e}"));
         self.path = target;
         if body.as_ref().is_some_and(Body::is_empty) {
-            // The HTTP library says nothing about an empty body, but S3 insists on a length.
+            // The HTTP library sends no length for an empty body, but S3 requires one.
             headers.insert(hyper::header::CONTENT_LENGTH, HeaderValue::from_static("0"));
         }
         let mut prepared = hyper::Request::new(payload_of(body));
@@ -222,7 +224,8 @@ impl S3Connection {
         Ok(prepared)
     }
 
-    /// Whom a request is signed as: the session's credentials, or the user's own where sessions do not reach.
+    /// Returns the credentials that sign a request: the session's, or the user's own if the request does not
+    /// use the session.
     fn credentials_for(&self, request: &Request<'_>) -> Option<Arc<Credentials>> {
         match &self.sessions {
             Some(sessions) if needs_session(request) => sessions.current(),
@@ -230,14 +233,14 @@ impl S3Connection {
         }
     }
 
-    /// Whether a request goes by a URL that was signed ahead.
+    /// Returns true if a request uses a presigned URL.
     fn presigns(&self, request: &Request<'_>) -> bool {
         self.url.presign_s.is_some()
             && matches!(request, Request::Get { .. } | Request::Put { .. } | Request::Head { .. })
     }
 
-    /// Turns path and query into the URL that was signed ahead. A signature depends on nothing but key and time of signing, so signing
-    /// it now, as of then, gives the very URL that would have been kept.
+    /// Replaces path and query with those of the presigned URL. A signature depends only on the request and the
+    /// time of signing, so signing now with the earlier time gives exactly the URL that would have been stored.
     fn presign(&mut self, by: &Credentials, method: &hyper::Method, extra: &[(HeaderName, String)]) {
         let expires_s = self.url.presign_s.unwrap_or_default();
         let signed_at = self.signed_ahead.at(expires_s);
@@ -305,12 +308,12 @@ impl S3Connection {
             self.date = value(done.date_time)?;
         }
         headers.insert(HeaderName::from_static("x-amz-date"), self.date.clone());
-        let shown = match payload {
+        let payload = match payload {
             EMPTY_SHA256 => HeaderValue::from_static(EMPTY_SHA256),
             UNSIGNED_PAYLOAD => HeaderValue::from_static(UNSIGNED_PAYLOAD),
             other => value(other)?,
         };
-        headers.insert(HeaderName::from_static("x-amz-content-sha256"), shown);
+        headers.insert(HeaderName::from_static("x-amz-content-sha256"), payload);
         if let Some(text) = &credentials.session_token {
             headers.insert(HeaderName::from_static(token), value(text)?);
         }
@@ -318,23 +321,23 @@ impl S3Connection {
     }
 }
 
-/// Whether a request to a directory bucket belongs to a session (S3 API reference, CreateSession: HeadBucket and bucket management are
-/// signed with the account's own credentials).
+/// Returns true if a request to a directory bucket is signed with session credentials (S3 API reference,
+/// CreateSession: HeadBucket, CreateBucket and DeleteBucket are signed with the account's own credentials).
 pub(super) fn needs_session(request: &Request<'_>) -> bool {
     !matches!(request, Request::CheckBucket | Request::CreateBucket | Request::DeleteBucket)
 }
 
-/// When the URLs in use were signed.
+/// The time at which the presigned URLs in use were signed, in Unix seconds.
 #[derive(Debug)]
 pub(super) struct SignedAhead(AtomicI64);
 
 impl SignedAhead {
-    /// Signed now.
+    /// Returns the current time as the time of signing.
     pub(super) fn now() -> SignedAhead {
         SignedAhead(AtomicI64::new(wall_now().as_second()))
     }
 
-    /// The second of signing, renewed once half of the URLs' life is over.
+    /// Returns the time of signing in Unix seconds, and renews it after half of the URLs' lifetime.
     fn at(&self, expires_s: u32) -> i64 {
         let (signed, now) = (self.0.load(Ordering::Relaxed), wall_now().as_second());
         if now - signed <= i64::from(expires_s / 2) {

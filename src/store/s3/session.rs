@@ -1,7 +1,8 @@
-//! Sessions of directory buckets (S3 API reference, CreateSession): short-lived credentials that sign every request to objects.
+//! Sessions of directory buckets (S3 API reference, CreateSession): short-lived credentials that sign every
+//! object request.
 //!
-//! One thread per store makes the session and renews it before it ends, so that there is never more than one request for it under way
-//! and no operation waits for a renewal. What it costs is kept apart from the operations.
+//! One thread per store creates the session and renews it before it expires. So at most one session request is
+//! in flight, and no operation waits for a renewal. Session requests are recorded separately from operations.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,18 +21,18 @@ use crate::s3::sign::{EMPTY_SHA256, Signer};
 use crate::s3::xml::Element;
 use crate::store::{BackgroundRequest, ErrorClass, Failure, Timings};
 
-/// Where the session stands.
+/// The state of the session.
 #[derive(Clone)]
 enum State {
-    /// Nobody has asked for one yet, or it is being made.
+    /// No session has been requested yet, or it is being created.
     Absent,
-    /// It is there.
+    /// A session is open; these are its credentials.
     Open(Arc<Credentials>),
-    /// The first one could not be made.
+    /// The first session could not be created.
     Refused(Box<Failure>),
 }
 
-/// What the renewing thread shares with the connections.
+/// State shared between the renewing thread and the connections.
 struct Inner {
     url: Arc<S3Url>,
     target: Target,
@@ -41,21 +42,22 @@ struct Inner {
     working: AtomicBool,
 }
 
-/// The session of one bucket. The thread that renews it ends with this value.
+/// The session of one bucket. Dropping this value ends the renewing thread.
 pub struct Sessions {
     inner: Arc<Inner>,
     alive: watch::Sender<()>,
 }
 
-/// Longest time of a request for a session.
-const MOST_PATIENCE: Duration = Duration::from_secs(10);
-/// A session is renewed a fifth of its life before it ends, at most a minute before.
-const MOST_MARGIN: Duration = Duration::from_secs(60);
-/// Pause after a renewal that failed; it is tried again until the session ends and after.
+/// Maximum duration of a session request.
+const MAX_REQUEST_TIME: Duration = Duration::from_secs(10);
+/// Maximum remaining lifetime at which a session is renewed. It is renewed when a fifth of its lifetime
+/// remains, but no earlier than one minute before it expires.
+const MAX_MARGIN: Duration = Duration::from_secs(60);
+/// Pause after a failed renewal. Renewal is retried until it succeeds, even after the session has expired.
 const PAUSE: Duration = Duration::from_millis(250);
 
 impl Sessions {
-    /// A session that is made when it is first asked for.
+    /// Creates the value without a session. The first call of [`Sessions::ready`] creates the session.
     pub fn new(url: Arc<S3Url>, target: Target, own: CredentialSource) -> Sessions {
         let inner = Inner {
             url,
@@ -68,10 +70,11 @@ impl Sessions {
         Sessions { inner: Arc::new(inner), alive: watch::Sender::new(()) }
     }
 
-    /// Waits until there is a session; at once where there is one.
+    /// Waits until a session is open, and starts its creation if necessary. Returns immediately if it is open
+    /// already.
     ///
     /// # Errors
-    /// Why the first one could not be made.
+    /// Returns the failure if the first session could not be created.
     pub async fn ready(&self) -> Result<(), Failure> {
         if matches!(*self.inner.state.borrow(), State::Open(_)) {
             return Ok(());
@@ -80,7 +83,7 @@ impl Sessions {
             self.inner.state.send_replace(State::Absent);
             let (inner, alive) = (Arc::clone(&self.inner), self.alive.subscribe());
             let thread = std::thread::Builder::new().name("session".into());
-            thread.spawn(move || inner.keep_fresh(alive)).map_err(|e| unmade(e.to_string()))?;
+            thread.spawn(move || inner.keep_fresh(alive)).map_err(|e| no_session(e.to_string()))?;
         }
         let mut changes = self.inner.state.subscribe();
         let state = changes.wait_for(|state| !matches!(state, State::Absent)).await;
@@ -90,7 +93,7 @@ impl Sessions {
         }
     }
 
-    /// The credentials of the session.
+    /// Returns the credentials of the open session; `None` if there is none.
     pub fn current(&self) -> Option<Arc<Credentials>> {
         match &*self.inner.state.borrow() {
             State::Open(credentials) => Some(Arc::clone(credentials)),
@@ -98,23 +101,23 @@ impl Sessions {
         }
     }
 
-    /// The requests made for sessions so far.
+    /// Returns the session requests made so far.
     pub fn calls(&self) -> Vec<BackgroundRequest> {
         self.inner.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-fn unmade(message: String) -> Failure {
-    Failure::new(ErrorClass::Connect, format!("no session: {message}"), Timings::default())
+fn no_session(message: String) -> Failure {
+    Failure::new(ErrorClass::Connect, format!("cannot create a session: {message}"), Timings::default())
 }
 
 impl Inner {
-    /// Makes the session and renews it until nobody holds it any more.
+    /// Creates the session and renews it until the [`Sessions`] value is dropped.
     fn keep_fresh(&self, mut alive: watch::Receiver<()>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = match runtime {
             Ok(runtime) => runtime,
-            Err(error) => return self.refuse(unmade(error.to_string())),
+            Err(error) => return self.refuse(no_session(error.to_string())),
         };
         runtime.block_on(async {
             let mut first = true;
@@ -123,7 +126,7 @@ impl Inner {
                     Ok((credentials, life)) => {
                         self.state.send_replace(State::Open(Arc::new(credentials)));
                         first = false;
-                        life.saturating_sub((life / 5).min(MOST_MARGIN)).max(PAUSE)
+                        life.saturating_sub((life / 5).min(MAX_MARGIN)).max(PAUSE)
                     }
                     Err(failure) if first => return self.refuse(failure),
                     Err(_) => PAUSE,
@@ -142,12 +145,12 @@ impl Inner {
         self.state.send_replace(State::Refused(Box::new(failure)));
     }
 
-    /// Makes one session and notes what that took.
+    /// Creates one session and records the request.
     async fn create(&self) -> Result<(Credentials, Duration), Failure> {
         let began_ns = now_ns();
-        let patience = MOST_PATIENCE.min(limits::timeout());
-        let made = tokio::time::timeout(patience, self.request()).await;
-        let slow = || unmade(format!("no answer within {} s", patience.as_secs_f64()));
+        let time_limit = MAX_REQUEST_TIME.min(limits::timeout());
+        let made = tokio::time::timeout(time_limit, self.request()).await;
+        let slow = || no_session(format!("no response within {} s", time_limit.as_secs_f64()));
         let made = made.unwrap_or_else(|_| Err(slow()));
         let error = made.as_ref().err().map(ToString::to_string);
         let call = BackgroundRequest { what: "CreateSession", began_ns, took_ns: now_ns() - began_ns, error };
@@ -158,11 +161,11 @@ impl Inner {
     async fn request(&self) -> Result<(Credentials, Duration), Failure> {
         let endpoint = &self.url.endpoint;
         let mut connection =
-            HttpConnection::open(&self.target, 0, false).await.map_err(|e| unmade(e.to_string()))?;
+            HttpConnection::open(&self.target, 0, false).await.map_err(|e| no_session(e.to_string()))?;
         let mut path = String::new();
         endpoint.path_into(&mut path, "");
         let own = self.own.current();
-        let asked = wall_now();
+        let requested_at = wall_now();
         let mut headers = vec![
             ("host", endpoint.authority.as_str()),
             ("x-amz-content-sha256", EMPTY_SHA256),
@@ -175,21 +178,23 @@ impl Inner {
         let signed = signer.sign(&own, "GET", &path, "session=", &headers, EMPTY_SHA256);
         let mut request = hyper::Request::new(Payload::empty());
         *request.uri_mut() =
-            hyper::Uri::try_from(format!("{path}?session=")).map_err(|e| unmade(e.to_string()))?;
+            hyper::Uri::try_from(format!("{path}?session=")).map_err(|e| no_session(e.to_string()))?;
         headers.push(("authorization", signed.authorization));
         headers.push(("x-amz-date", signed.date_time));
         for (name, value) in headers {
             let name = if name == "host" { HOST } else { HeaderName::from_static(name) };
             request
                 .headers_mut()
-                .insert(name, HeaderValue::from_str(value).map_err(|e| unmade(e.to_string()))?);
+                .insert(name, HeaderValue::from_str(value).map_err(|e| no_session(e.to_string()))?);
         }
         let (head, mut body) =
-            connection.send(request).await.map_err(|e| unmade(e.to_string()))?.into_parts();
+            connection.send(request).await.map_err(|e| no_session(e.to_string()))?.into_parts();
         let mut answer = Vec::new();
-        while let Some(piece) = connection.next_piece(&mut body).await.map_err(|e| unmade(e.to_string()))? {
+        while let Some(piece) =
+            connection.next_piece(&mut body).await.map_err(|e| no_session(e.to_string()))?
+        {
             if answer.len() + piece.len() > limits::MOST_CREDENTIAL_BYTES {
-                return Err(unmade("the answer has no end".into()));
+                return Err(no_session("the response is too large".into()));
             }
             answer.extend_from_slice(&piece);
         }
@@ -200,17 +205,18 @@ impl Inner {
         }
         let date = head.headers.get(DATE).and_then(|v| v.to_str().ok());
         let date = date.and_then(|d| jiff::fmt::rfc2822::parse(d).ok()).map(|d| d.timestamp());
-        read(&answer, store_time(date, asked)).map_err(|what| {
+        read(&answer, store_time(date, requested_at)).map_err(|missing| {
             let class = ErrorClass::Answered("200 NoCredentials".into());
-            let text =
-                format!("CreateSession answered without {what}; the server knows no directory buckets");
+            let text = format!(
+                "the CreateSession response has no {missing}; the server does not support directory buckets"
+            );
             Failure::new(class, text, Timings::default())
         })
     }
 }
 
-/// What time it is for the store: our own where the two clocks agree, because its Date header has whole seconds; else the latest that
-/// it may be there.
+/// Returns the store's current time. If the clocks agree within 2 s, this is the local time, because the `Date`
+/// header has only whole seconds; otherwise it is the latest time that the `Date` header allows.
 fn store_time(date: Option<jiff::Timestamp>, ours: jiff::Timestamp) -> jiff::Timestamp {
     match date {
         Some(date) if (date.as_second() - ours.as_second()).abs() > 2 => {
@@ -220,15 +226,16 @@ fn store_time(date: Option<jiff::Timestamp>, ours: jiff::Timestamp) -> jiff::Tim
     }
 }
 
-/// Reads a CreateSessionResult; `now` is the store's own time, against which the life is reckoned.
+/// Parses a CreateSessionResult and returns the credentials with their remaining lifetime at the store's time
+/// `now`. An error names the missing element.
 fn read(answer: &[u8], now: jiff::Timestamp) -> Result<(Credentials, Duration), &'static str> {
-    let root = Element::parse(answer).map_err(|_| "XML")?;
+    let root = Element::parse(answer).map_err(|_| "XML document")?;
     let found = root.child("Credentials").ok_or("credentials")?;
     let text = |name: &str| found.text_of(name).filter(|t| !t.is_empty());
-    let access = text("AccessKeyId").ok_or("an access key")?;
-    let secret = text("SecretAccessKey").ok_or("a secret key")?;
-    let token = text("SessionToken").ok_or("a session token")?;
-    let ends: jiff::Timestamp = text("Expiration").and_then(|t| t.parse().ok()).ok_or("an expiration")?;
+    let access = text("AccessKeyId").ok_or("access key")?;
+    let secret = text("SecretAccessKey").ok_or("secret key")?;
+    let token = text("SessionToken").ok_or("session token")?;
+    let ends: jiff::Timestamp = text("Expiration").and_then(|t| t.parse().ok()).ok_or("expiration time")?;
     let life = Duration::try_from(ends.duration_since(now)).unwrap_or(PAUSE);
     let credentials = Credentials::new(access, secret, Some(token));
     credentials.hide();
@@ -240,7 +247,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_session_is_read_with_its_life() {
+    fn a_session_is_parsed_with_its_lifetime() {
         let answer = b"<CreateSessionResult xmlns=\"http://s3.amazonaws.com/doc/2006-03-01/\"><Credentials>\
             <SessionToken>t</SessionToken><SecretAccessKey>s</SecretAccessKey><AccessKeyId>a</AccessKeyId>\
             <Expiration>2026-11-21T12:05:00Z</Expiration></Credentials></CreateSessionResult>";
@@ -248,6 +255,6 @@ mod tests {
         let (credentials, life) = read(answer, now).unwrap();
         assert_eq!((credentials.access_key.as_str(), life.as_secs()), ("a", 300));
         assert_eq!(credentials.session_token.as_deref(), Some("t"));
-        assert_eq!(read(b"<CreateSessionResult/>", now).unwrap_err(), "credentials", "as emulators answer");
+        assert_eq!(read(b"<CreateSessionResult/>", now).unwrap_err(), "credentials", "as emulators respond");
     }
 }

@@ -1,4 +1,5 @@
-//! The suite that every [`Store`] passes: unit tests run it over memory and wrappers, wire tests over real servers.
+//! The conformance suite that every [`Store`] must pass. Unit tests run it on the memory store and the
+//! wrappers, wire tests on real servers.
 
 use crate::rng::Stream;
 use crate::store::ownership::{KeySpace, RunId};
@@ -8,10 +9,10 @@ use crate::store::{
 use bytes::Bytes;
 use std::rc::Rc;
 
-/// Runs `store` through everything the instrument relies on, under keys that begin with `prefix`.
+/// Tests every behaviour of `store` that Plimsoll relies on, with keys that begin with `prefix`.
 ///
 /// # Panics
-/// When the store does not behave; the message says how.
+/// Panics with a description if the store misbehaves.
 pub async fn check(store: &dyn Store, prefix: &str) {
     let space = KeySpace::of_run(prefix, &RunId::fresh());
     let prefix = space.root();
@@ -47,7 +48,7 @@ async fn get(
 ) -> Result<Vec<u8>, Failure> {
     let mut content = Collect::default();
     let reply = connection.execute(Request::Get { key, range }, &mut content).await?;
-    assert_eq!(reply.bytes, content.0.len() as u64, "bytes of {key}");
+    assert_eq!(reply.bytes, content.0.len() as u64, "byte count of {key}");
     Ok(content.0)
 }
 
@@ -60,7 +61,7 @@ async fn list(
 ) -> Listing {
     let request = Request::List { prefix, start_after, token, max_keys };
     let reply = connection.execute(request, &mut Ignore).await.unwrap_or_else(|e| panic!("list: {e}"));
-    reply.listing.expect("a list answers with a listing")
+    reply.listing.expect("the reply to a list has a listing")
 }
 
 async fn list_all(connection: &mut dyn Connection, prefix: &str) -> Vec<String> {
@@ -104,17 +105,17 @@ async fn round_trip(connection: &mut dyn Connection, prefix: &str, most_bytes: u
     for len in [0, 1, 1024, 400_000, 1_000_000].into_iter().filter(|len| *len as u64 <= most_bytes) {
         let (key, data) = (format!("{prefix}round-{len}"), noise(len));
         assert_eq!(put(connection, &key, &data).await.bytes, len as u64);
-        assert!(get(connection, &key, None).await.unwrap() == data, "{len} bytes come back");
+        assert!(get(connection, &key, None).await.unwrap() == data, "{len} bytes are read back unchanged");
         let head = connection.execute(Request::Head { key: &key }, &mut Ignore).await.unwrap();
-        assert_eq!(head.size, Some(len as u64), "head of {len} bytes");
+        assert_eq!(head.size, Some(len as u64), "size of {len} bytes");
     }
     let (key, data) = (format!("{prefix}segmented"), noise(300_001));
     let body = Body::Segmented(Rc::new(Thirds(data.clone())));
     let mut starts = Starts(Vec::new());
     let reply = connection.execute(Request::Put { key: &key, body }, &mut starts).await.unwrap();
-    assert!(get(connection, &key, None).await.unwrap() == data, "a segmented body comes back");
+    assert!(get(connection, &key, None).await.unwrap() == data, "a segmented body is read back unchanged");
     let t = reply.timings;
-    assert_eq!(starts.0, [t.start_ns], "the start is told once, as it is recorded");
+    assert_eq!(starts.0, [t.start_ns], "the start is reported once and equals the recorded one");
     assert!(t.start_ns <= t.body_first_ns && t.body_first_ns <= t.body_last_ns && t.body_last_ns <= t.end_ns);
 }
 
@@ -143,8 +144,11 @@ async fn missing(connection: &mut dyn Connection, space: &KeySpace) {
     assert!(failure.is_code("NoSuchKey"), "{failure}");
     let failure = connection.execute(Request::Head { key: &key }, &mut Ignore).await.unwrap_err();
     assert_eq!(failure.status(), Some(404), "{failure}");
-    let key = space.own(&key).expect("below the prefix");
-    connection.execute(Request::Delete { key }, &mut Ignore).await.expect("deleting nothing is no error");
+    let key = space.own(&key).expect("the key is below the prefix");
+    connection
+        .execute(Request::Delete { key }, &mut Ignore)
+        .await
+        .expect("deleting a missing object succeeds");
 }
 
 async fn hostile_keys(connection: &mut dyn Connection, prefix: &str) {
@@ -155,7 +159,7 @@ async fn hostile_keys(connection: &mut dyn Connection, prefix: &str) {
         put(connection, &key, name.as_bytes()).await;
         assert_eq!(get(connection, &key, None).await.unwrap(), name.as_bytes(), "{key}");
         let listed = list_all(connection, &format!("{prefix}hostile/")).await;
-        assert!(listed.contains(&key), "{key} is listed as it was written");
+        assert!(listed.contains(&key), "{key} is listed unchanged");
     }
 }
 
@@ -182,45 +186,45 @@ async fn listing(connection: &mut dyn Connection, prefix: &str, ordered: bool) {
         assert_eq!(after.objects.len(), 5, "start-after is exclusive");
     }
     keys.sort();
-    assert_eq!(keys, expected, "each key once");
+    assert_eq!(keys, expected, "every key is listed exactly once");
     assert!(list(connection, &format!("{prefix}none/"), "", "", 1000).await.objects.is_empty());
 }
 
 async fn multipart(connection: &mut dyn Connection, space: &KeySpace) {
     let prefix = space.root();
     let key = format!("{prefix}parts");
-    let mut do_it = async |request: Request<'_>| {
+    let mut execute = async |request: Request<'_>| {
         connection.execute(request, &mut Ignore).await.unwrap_or_else(|e| panic!("multipart: {e}"))
     };
     let upload_id =
-        do_it(Request::CreateMultipart { key: &key }).await.upload_id.expect("an upload has a name");
-    let listed = do_it(Request::ListUploads { prefix, token: "" }).await.uploads;
+        execute(Request::CreateMultipart { key: &key }).await.upload_id.expect("an upload has an ID");
+    let listed = execute(Request::ListUploads { prefix, token: "" }).await.uploads;
     assert_eq!(listed, [(key.clone(), upload_id.clone())]);
     let parts = [noise(5 << 20), noise(1000)];
     let mut tags = Vec::new();
     for (number, part) in (1..).zip(&parts) {
         let body = Body::Whole(Bytes::copy_from_slice(part));
-        let reply = do_it(Request::UploadPart { key: &key, upload_id: &upload_id, number, body }).await;
+        let reply = execute(Request::UploadPart { key: &key, upload_id: &upload_id, number, body }).await;
         assert_eq!(reply.bytes, part.len() as u64);
         tags.push(PartTag { etag: reply.etag.expect("a part has a tag"), checksum: reply.checksum });
     }
-    do_it(Request::CompleteMultipart { key: &key, upload_id: &upload_id, parts: &tags }).await;
+    execute(Request::CompleteMultipart { key: &key, upload_id: &upload_id, parts: &tags }).await;
     let abandoned =
-        do_it(Request::CreateMultipart { key: &key }).await.upload_id.expect("an upload has a name");
-    let owned = space.own(&key).expect("below the prefix");
-    do_it(Request::AbortMultipart { key: owned, upload_id: &abandoned }).await;
+        execute(Request::CreateMultipart { key: &key }).await.upload_id.expect("an upload has an ID");
+    let owned = space.own(&key).expect("the key is below the prefix");
+    execute(Request::AbortMultipart { key: owned, upload_id: &abandoned }).await;
     assert!(
-        do_it(Request::ListUploads { prefix, token: "" }).await.uploads.is_empty(),
-        "nothing is left unfinished"
+        execute(Request::ListUploads { prefix, token: "" }).await.uploads.is_empty(),
+        "no unfinished upload remains"
     );
-    assert!(get(connection, &key, None).await.unwrap() == parts.concat(), "the parts are the object");
+    assert!(get(connection, &key, None).await.unwrap() == parts.concat(), "the object consists of its parts");
 }
 
-/// Deletes everything under `prefix`, one by one and in bulk.
+/// Deletes all keys of `space`: the first on its own, the others in bulk.
 async fn clean(connection: &mut dyn Connection, space: &KeySpace) {
     let prefix = space.root();
     let first = list_all(connection, prefix).await.remove(0);
-    let key = space.own(&first).expect("below the prefix");
+    let key = space.own(&first).expect("the key is below the prefix");
     connection.execute(Request::Delete { key }, &mut Ignore).await.expect("delete");
     loop {
         let keys = list_all(connection, prefix).await;
@@ -229,7 +233,7 @@ async fn clean(connection: &mut dyn Connection, space: &KeySpace) {
         }
         assert!(!keys.contains(&first));
         for keys in keys.chunks(1000) {
-            let keys = space.own_all(keys).expect("below the prefix");
+            let keys = space.own_all(keys).expect("the key is below the prefix");
             connection.execute(Request::DeleteMany { keys }, &mut Ignore).await.expect("delete many");
         }
     }
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn throttled_conforms_and_holds_its_rate() {
+    fn throttled_conforms_and_limits_the_rate() {
         block_on(async {
             check(&Throttled::new(MemoryStore::default(), 1e6), "p/").await;
             let slow = Throttled::new(MemoryStore::default(), 1_000.0);
@@ -275,7 +279,7 @@ mod tests {
     #[test]
     fn faulty_fails_the_same_operations_for_the_same_seed() {
         let faults = Faults { slow_down: 0.2, reset: 0.1, corrupt: 0.0 };
-        let outcomes = |seed| {
+        let results = |seed| {
             block_on(async move {
                 let mut connection = Faulty::new(MemoryStore::default(), faults, seed).connection(0);
                 let mut classes = Vec::new();
@@ -286,19 +290,20 @@ mod tests {
                 classes
             })
         };
-        let first = outcomes(7);
-        assert_eq!(first, outcomes(7));
-        assert_ne!(first, outcomes(8));
+        let first = results(7);
+        assert_eq!(first, results(7));
+        assert_ne!(first, results(8));
         let slow = first.iter().filter(|c| c.as_deref() == Some("503 SlowDown")).count();
         assert!((150..250).contains(&slow), "{slow}");
     }
 
     #[test]
     fn counted_conforms_and_counts() {
-        let (store, counts) = Counted::new(Arc::new(MemoryStore::default()));
+        let counts = Arc::<crate::store::counted::Counts>::default();
+        let store = Counted::new(Arc::new(MemoryStore::default()), Arc::clone(&counts));
         block_on(check(&store, "p/"));
         assert!(counts.requests(Call::PutObject) > 40 && counts.uploaded() > 0 && counts.downloaded() > 0);
-        assert_eq!(counts.failures(), 3, "one bad range, two missing keys");
+        assert_eq!(counts.failures(), 3, "one invalid range, two missing keys");
         let refused: u64 = counts.refused().iter().map(|(_, _, n)| n).sum();
         assert_eq!(refused, 3);
     }

@@ -1,4 +1,4 @@
-//! Wraps a store so that a seeded share of its operations fail, for tests of everything above it.
+//! A store wrapper that makes a pseudo-random share of operations fail, for tests of the code that uses stores.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,18 +11,18 @@ use crate::store::{
     Observer, Reply, Request, Store, Timings,
 };
 
-/// Shares of operations that fail, each between 0 and 1; together at most 1.
+/// Shares of operations that fail, each between 0 and 1. Their sum is at most 1.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Faults {
-    /// Answered with 503 SlowDown.
+    /// Share of operations that fail with 503 SlowDown.
     pub slow_down: f64,
-    /// Broken connections.
+    /// Share of operations that fail with a broken connection.
     pub reset: f64,
-    /// Reads whose content is changed on the way.
+    /// Share of operations that deliver corrupt content.
     pub corrupt: f64,
 }
 
-/// A store that fails now and then.
+/// A store that fails a share of its operations.
 pub struct Faulty<S> {
     inner: S,
     faults: Faults,
@@ -31,7 +31,7 @@ pub struct Faulty<S> {
 }
 
 impl<S: Store> Faulty<S> {
-    /// Which operations fail depends on the seed and on their order alone.
+    /// Wraps `inner`. The seed and the order of operations alone determine which operations fail.
     pub fn new(inner: S, faults: Faults, seed: u64) -> Faulty<S> {
         Faulty { inner, faults, draws: Stream::new(seed, "faulty"), count: Arc::default() }
     }
@@ -88,7 +88,7 @@ struct FaultyConnection {
     count: Arc<AtomicU64>,
 }
 
-/// Changes the first byte of every piece.
+/// An observer that changes the first byte of every piece before it passes the piece on.
 struct Corrupting<'a>(&'a mut dyn Observer);
 
 #[deny(clippy::missing_trait_methods)]

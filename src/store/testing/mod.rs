@@ -1,6 +1,6 @@
-//! Support for tests of stores and of code that uses them: the conformance suite, and wrappers that misbehave on purpose.
+//! Test support for stores and the code that uses them: the conformance suite, and wrappers that inject faults.
 //!
-//! Nothing that measures uses this module. Integration tests link the library, so it is public.
+//! Measurements never use this module. It is public because integration tests link the library.
 
 pub mod conformance;
 #[cfg(test)]

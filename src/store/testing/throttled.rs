@@ -1,4 +1,4 @@
-//! Wraps a store so that it admits at most so many operations per second, one after another, the rest waiting.
+//! A store wrapper that limits the rate of operations. It admits operations one at a time; the others wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use crate::store::{
     Observer, Reply, Request, Store, Timings,
 };
 
-/// A store that answers no faster than its rate.
+/// A store with a limited rate of operations.
 pub struct Throttled<S> {
     inner: S,
     interval_ns: u64,
@@ -18,7 +18,7 @@ pub struct Throttled<S> {
 }
 
 impl<S: Store> Throttled<S> {
-    /// Admits one operation every `1 / per_s` seconds.
+    /// Wraps `inner` and admits one operation every `1 / per_s` seconds.
     pub fn new(inner: S, per_s: f64) -> Throttled<S> {
         Throttled { inner, interval_ns: (SECOND as f64 / per_s) as u64, next_ns: Arc::default() }
     }
@@ -75,12 +75,13 @@ struct ThrottledConnection {
     timer: Option<Timer>,
 }
 
-/// Passes everything on but the start, which was already told: waiting for admission is part of the operation.
+/// An observer that forwards everything except the start. The start was reported before the wait, because
+/// waiting for admission is part of the operation.
 struct Started<'a>(&'a mut dyn Observer);
 
 #[deny(clippy::missing_trait_methods)]
 impl Observer for Started<'_> {
-    /// Ignores the inner store's start: the start was reported before the wait.
+    /// Ignores the inner store's start, because the start was reported before the wait.
     fn started(&mut self, _at_ns: u64) {}
 
     fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
@@ -123,7 +124,7 @@ impl Connection for ThrottledConnection {
                 admitted = next.max(start_ns);
                 Some(admitted + interval)
             });
-            let waited = async {
+            let wait = async {
                 if self.timer.is_none() {
                     self.timer = Some(Timer::new()?);
                 }
@@ -132,9 +133,9 @@ impl Connection for ThrottledConnection {
                     None => Ok(()),
                 }
             };
-            if let Err(error) = waited.await {
+            if let Err(error) = wait.await {
                 let timings = Timings { start_ns, end_ns: now_ns(), ..Timings::default() };
-                return Err(Failure::new(ErrorClass::Connect, format!("no timer: {error}"), timings));
+                return Err(Failure::new(ErrorClass::Connect, format!("the timer failed: {error}"), timings));
             }
             let mut result = self.inner.execute(request, &mut Started(observer)).await;
             match &mut result {

@@ -1,31 +1,31 @@
-//! `dynamodb://table?region=us-east-1`: a table of Amazon DynamoDB as a store of small objects.
+//! Parsing of `dynamodb://table?region=us-east-1`: an Amazon DynamoDB table as a store of small objects.
 
 use super::{Lookup, Query, UrlError};
 use crate::s3::endpoint::{Endpoint, Style};
 
-/// A table as written, resolved.
+/// A parsed URL of a DynamoDB table with all defaults resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DynamoDbUrl {
-    /// Where it is; its `bucket` is the table.
+    /// Endpoint of the table; its `bucket` is the table name.
     pub endpoint: Endpoint,
-    /// Name of the attribute that is the table's hash key.
+    /// Name of the table's hash key attribute.
     pub key: String,
-    /// Whether reads see every write that was answered before (they then cost twice as much).
+    /// True if reads are strongly consistent, which costs twice as much.
     pub consistent: bool,
 }
 
 const PARAMETERS: &str = "endpoint, region, key, consistent";
 
-/// Whether DynamoDB would accept this as a table name (DynamoDB developer guide, naming rules).
+/// Returns true if DynamoDB accepts the table name (DynamoDB developer guide, naming rules).
 fn is_table_name(name: &str) -> bool {
     let plain = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'-' | b'.');
     (3..=255).contains(&name.len()) && name.bytes().all(plain)
 }
 
-/// Reads a store from what follows `dynamodb://`.
+/// Parses the part of a URL after `dynamodb://`.
 ///
 /// # Errors
-/// See [`UrlError`].
+/// Returns a [`UrlError`] that names the invalid part.
 pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<DynamoDbUrl, UrlError> {
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let table = place.trim_end_matches('/');
@@ -47,7 +47,7 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<DynamoDbUrl, UrlErro
         .or_else(|| variable("AWS_ENDPOINT_URL_DYNAMODB"))
         .or_else(|| variable("AWS_ENDPOINT_URL"));
     let url = custom.unwrap_or_else(|| format!("https://dynamodb.{region}.amazonaws.com"));
-    // Tables are not part of the address; any bucket name will do to read the endpoint.
+    // The endpoint does not contain the table name, so any valid bucket name can be used to parse it.
     let mut endpoint = Endpoint::new(&url, "table", Style::Path, &region)?;
     endpoint.bucket = table.to_string();
     let parsed = DynamoDbUrl {
@@ -64,7 +64,7 @@ mod tests {
     use super::super::{StoreUrl, parse};
 
     #[test]
-    fn tables_have_names_of_their_own() {
+    fn table_names_and_parameters_are_checked() {
         let read = |text: &str| parse(text, &|_| None);
         let Ok(StoreUrl::DynamoDb(url)) = read("dynamodb://My_Table?region=eu-west-1") else { panic!() };
         assert_eq!(url.endpoint.url(), "https://dynamodb.eu-west-1.amazonaws.com");
@@ -73,6 +73,6 @@ mod tests {
         assert!(message("dynamodb://a").contains("3 to 255"));
         assert!(message("dynamodb://table/prefix").contains("3 to 255"));
         assert!(message("dynamodb://table?consistent=maybe").contains("on, off"));
-        assert!(message("dynamodb://table?x=1").contains("known are endpoint, region, key"));
+        assert!(message("dynamodb://table?x=1").contains("use one of endpoint, region, key"));
     }
 }

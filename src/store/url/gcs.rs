@@ -1,4 +1,4 @@
-//! `gs://bucket/prefix?upload=resumable&chunk=8MiB`: Google Cloud Storage by its own JSON API.
+//! Parsing of `gs://bucket/prefix?upload=resumable&chunk=8MiB`: Google Cloud Storage through its JSON API.
 
 use std::sync::Arc;
 
@@ -7,47 +7,48 @@ use crate::provider::{self, Profile};
 use crate::s3::endpoint::{Endpoint, Style};
 use crate::units::parse_size;
 
-/// How objects are uploaded by one put.
+/// The upload method of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum UploadWay {
-    /// In one request up to 8 MiB, resumable beyond.
+    /// One request for objects up to 8 MiB, a resumable upload for larger ones.
     Auto,
-    /// In one request, whatever the size.
+    /// One request for objects of any size.
     Media,
-    /// Resumable, whatever the size.
+    /// A resumable upload for objects of any size.
     Resumable,
 }
 
-/// A bucket of Google Cloud Storage as written, resolved.
+/// A parsed URL of a Google Cloud Storage bucket with all defaults resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GcsUrl {
-    /// Where it is.
+    /// Endpoint of the JSON API.
     pub endpoint: Endpoint,
-    /// Prefix for keys: empty or ending in `/`.
+    /// Prefix of keys; empty or ending in `/`.
     pub prefix: String,
-    /// What is known of the provider.
+    /// Profile of the provider.
     pub profile: Arc<Profile>,
-    /// How objects are uploaded.
+    /// Upload method of a put.
     pub upload: UploadWay,
-    /// Bytes of a chunk of a resumable upload; 0 sends all that is left in one request.
+    /// Size of a chunk of a resumable upload in bytes; 0 sends all remaining bytes in one request.
     pub chunk: u64,
-    /// The storage class that uploads ask for.
+    /// Storage class of uploaded objects; `None` for the bucket's default.
     pub storage_class: Option<String>,
-    /// Whether requests bear a token.
+    /// True if requests carry an access token.
     pub sign: bool,
-    /// The project that new buckets belong to.
+    /// Project of a new bucket; `None` if no project is known.
     pub project: Option<String>,
 }
 
-/// Chunks are multiples of this but for the last (Google Cloud Storage documentation, resumable uploads).
+/// Unit of the chunk size in bytes: every chunk except the last must be a multiple of it (Google Cloud Storage
+/// documentation, resumable uploads).
 pub const CHUNK_UNIT: u64 = 256 * 1024;
 
 const PARAMETERS: &str = "endpoint, upload, chunk, storage_class, sign, project";
 
-/// Reads a store from what follows `gs://`.
+/// Parses the part of a URL after `gs://`.
 ///
 /// # Errors
-/// See [`UrlError`].
+/// Returns a [`UrlError`] that names the invalid part.
 pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<GcsUrl, UrlError> {
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
@@ -106,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn google_has_its_own_parameters() {
+    fn parameters_and_the_emulator_variable_are_parsed() {
         let read = |text: &str| parse(text, &|_| None);
         let Ok(StoreUrl::Gcs(url)) = read("gs://bucket/p?chunk=8MiB&upload=resumable") else { panic!() };
         assert_eq!((url.endpoint.url().as_str(), url.chunk), ("https://storage.googleapis.com", 8 << 20));
@@ -114,7 +115,7 @@ mod tests {
         let message = |text: &str| read(text).unwrap_err().to_string();
         assert!(message("gs://bucket?chunk=1MB").contains("multiples of 256 KiB"));
         assert!(message("gs://bucket?upload=fast").contains("auto, media, resumable"));
-        assert!(message("gs://bucket?region=x").contains("known are endpoint"));
+        assert!(message("gs://bucket?region=x").contains("use one of endpoint"));
         assert!(message("gs://bucket?storage_class=GLACIER").contains("NEARLINE"));
         let emulated = |name: &str| (name == "STORAGE_EMULATOR_HOST").then(|| "127.0.0.1:4443".to_string());
         let Ok(StoreUrl::Gcs(url)) = parse("gs://bucket", &emulated) else { panic!() };

@@ -1,4 +1,5 @@
-//! Stores as arguments: `s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1`, `memory:`, `embedded:`.
+//! Store URLs, such as `s3://bucket/prefix?endpoint=http://127.0.0.1:9000&region=us-east-1`, `memory:` and
+//! `embedded:`.
 
 pub mod dynamodb;
 pub mod gcs;
@@ -15,30 +16,30 @@ pub use gcs::GcsUrl;
 pub use s3::{PayloadSigning, S3Url};
 pub use web::WebUrl;
 
-/// A store as written, resolved.
+/// A parsed store URL with all defaults resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StoreUrl {
     /// An S3-compatible bucket.
     S3(Box<S3Url>),
-    /// A bucket of Google Cloud Storage, by its own API.
+    /// A bucket of Google Cloud Storage, accessed through the JSON API.
     Gcs(Box<GcsUrl>),
-    /// What a URL names, to be read only.
+    /// A web URL, for reading only.
     Web(Box<WebUrl>),
-    /// A table of Amazon DynamoDB.
+    /// An Amazon DynamoDB table.
     DynamoDb(Box<DynamoDbUrl>),
-    /// A directory.
+    /// A directory, and the steps of a put.
     File(std::path::PathBuf, Steps),
-    /// In this process's memory; for tests of the instrument, not for measurements.
+    /// The memory of this process; for tests of Plimsoll, not for measurements.
     Memory,
-    /// `plimsoll serve`, started as a process of its own for the length of the run.
+    /// A `plimsoll serve` process that runs for the duration of the run.
     Embedded,
 }
 
-/// Stands for a storage class where reads may bring what was there before, and cost half.
+/// Storage class that stands for eventually consistent reads, which may return old data and cost half.
 const EVENTUAL: &str = "eventually-consistent";
 
 impl StoreUrl {
-    /// The region that it is in, as far as the URL says, and the storage class by which it is billed.
+    /// Returns the region and the storage class for billing; each is `None` if the URL does not determine it.
     pub fn place(&self) -> (Option<&str>, Option<&str>) {
         match self {
             StoreUrl::S3(s3) => (Some(s3.endpoint.region.as_str()), s3.storage_class.as_deref()),
@@ -51,107 +52,109 @@ impl StoreUrl {
     }
 }
 
-/// Why a store could not be read from its URL.
+/// The reason why a store URL is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UrlError {
-    /// Not a kind of store.
+    /// The URL does not have the scheme of a store.
     #[error(
-        "'{0}' is not a store; write s3://bucket/prefix?endpoint=http://host:port, gs://bucket/prefix, dynamodb://table, https://host/path, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
+        "'{0}' is not a store; use s3://bucket/prefix?endpoint=http://host:port, gs://bucket/prefix, dynamodb://table, \
+         https://host/path, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
     )]
     Scheme(String),
-    /// A parameter that the store does not have.
-    #[error("store parameter '{name}' is unknown; known are {known}")]
+    /// The store does not have the parameter.
+    #[error("unknown store parameter '{name}'; use one of {known}")]
     Parameter {
-        /// As written.
+        /// Name of the parameter as written.
         name: String,
-        /// What there is.
+        /// Names of the parameters that the store has.
         known: &'static str,
     },
-    /// A value that the parameter does not take.
-    #[error("store parameter {name}={value} must be one of {allowed}")]
+    /// The value is not allowed for the parameter.
+    #[error("invalid store parameter {name}={value}; allowed values: {allowed}")]
     Value {
-        /// Parameter.
+        /// Name of the parameter.
         name: &'static str,
         /// Value as written.
         value: String,
-        /// What it may be.
+        /// Description of the allowed values.
         allowed: String,
     },
-    /// The endpoint or bucket is wrong.
+    /// The endpoint or the bucket name is invalid.
     #[error(transparent)]
     Endpoint(#[from] EndpointError),
-    /// The provider is wrong.
+    /// The provider profile is unknown or invalid.
     #[error(transparent)]
     Provider(#[from] ProfileError),
-    /// The provider has no endpoint of its own.
-    #[error("{0} can be anywhere; say where with endpoint=http://host:port")]
+    /// The provider has no default endpoint.
+    #[error("{0} has no default endpoint; add endpoint=http://host:port")]
     Anywhere(String),
-    /// Not a directory bucket.
+    /// The bucket is not a directory bucket.
     #[error("'{bucket}' is not the name of a directory bucket: {fault}")]
     Express {
-        /// As written.
+        /// Bucket name as written.
         bucket: String,
-        /// What is wrong.
+        /// Description of the fault.
         fault: &'static str,
     },
-    /// Region and zone do not fit.
-    #[error(
-        "region={written}: zone {zone} lies in {region}; leave region= out, or name a bucket of {written}"
-    )]
+    /// The zone is not in the given region.
+    #[error("region={written}: zone {zone} is in {region}; omit region=, or use a bucket in {written}")]
     Zone {
-        /// Zone id.
+        /// ID of the zone.
         zone: String,
-        /// Its region.
+        /// Region of the zone.
         region: String,
         /// Region as written.
         written: String,
     },
-    /// The provider does not take that checksum.
-    #[error("checksum={name} is not taken by {provider}; choose none, {known}")]
+    /// The provider does not support the checksum.
+    #[error("checksum={name}: {provider} does not support it; use one of none, {known}")]
     Checksum {
-        /// As written.
+        /// Name of the checksum as written.
         name: String,
-        /// Provider.
+        /// Name of the provider.
         provider: String,
-        /// What it takes.
+        /// Names of the checksums that the provider supports.
         known: String,
     },
-    /// The provider does not have that storage class.
-    #[error("storage_class={class}: {provider} has {known}")]
+    /// The provider does not have the storage class.
+    #[error("storage_class={class}: {provider} does not have it; use one of {known}")]
     StorageClass {
-        /// As written.
+        /// Storage class as written.
         class: String,
-        /// Provider.
+        /// Name of the provider.
         provider: String,
-        /// What it has.
+        /// Storage classes that the provider has.
         known: String,
     },
-    /// Credentials where none belong.
-    #[error("a store URL must not hold credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead")]
-    Secret,
-    /// Not a web URL.
-    #[error("'{0}' is not a URL; write https://host/directory/ or https://host/object")]
-    Web(String),
-    /// Not a table.
+    /// The URL contains credentials.
     #[error(
-        "'{0}' is not a table name: 3 to 255 of a-z, A-Z, 0-9, '_', '-' and '.', such as dynamodb://bench"
+        "a store URL must not contain credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY instead"
+    )]
+    Secret,
+    /// The text is not a valid web URL.
+    #[error("'{0}' is not a valid URL; use https://host/directory/ or https://host/object")]
+    Web(String),
+    /// The name is not a valid table name.
+    #[error(
+        "'{0}' is not a valid table name; use 3 to 255 of a-z, A-Z, 0-9, '_', '-' and '.', such as dynamodb://bench"
     )]
     Table(String),
-    /// Not a directory of its own.
-    #[error("file://{0} must name a directory by its whole path, such as file:///mnt/efs/bench")]
+    /// The path is not absolute, or it is the root directory.
+    #[error("file://{0} is not an absolute path of a directory; use file:///mnt/efs/bench, for example")]
     Directory(String),
-    /// The prefix cannot be a key.
-    #[error("the prefix '{0}' must be UTF-8 of at most 512 bytes, without broken %-escapes")]
+    /// The prefix cannot begin a key.
+    #[error("invalid prefix '{0}'; use at most 512 bytes of UTF-8 with valid %-escapes")]
     Prefix(String),
 }
 
-/// The environment variable, when set and not empty.
+/// A function that returns the value of an environment variable; `None` if it is not set.
 pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Reads a store from its URL, with the endpoint and region variables of the AWS tools taken from `environment`.
+/// Parses a store URL. Takes defaults such as endpoint and region from the variables in `environment` that the
+/// providers' own tools use.
 ///
 /// # Errors
-/// See [`UrlError`].
+/// Returns a [`UrlError`] that names the invalid part.
 pub fn parse(text: &str, environment: Lookup<'_>) -> Result<StoreUrl, UrlError> {
     match text {
         "memory:" => return Ok(StoreUrl::Memory),
@@ -168,7 +171,7 @@ pub fn parse(text: &str, environment: Lookup<'_>) -> Result<StoreUrl, UrlError> 
     }
 }
 
-/// Reads a prefix for keys: empty, or ending in `/`.
+/// Parses a key prefix, and appends a `/` unless it is empty or ends in one.
 fn prefix_of(written: &str) -> Result<String, UrlError> {
     let mut prefix = decode(written, false).ok_or_else(|| UrlError::Prefix(written.to_string()))?;
     if prefix.len() > 512 {
@@ -180,7 +183,7 @@ fn prefix_of(written: &str) -> Result<String, UrlError> {
     Ok(prefix)
 }
 
-/// Parameters of a store URL, taken one by one.
+/// The query parameters of a store URL that have not been taken yet.
 struct Query(Vec<(String, String)>);
 
 impl Query {
@@ -196,7 +199,7 @@ impl Query {
         self.0.iter().any(|(n, _)| n == name)
     }
 
-    /// The last value of a parameter; all of them are taken.
+    /// Takes all values of a parameter and returns the last one.
     fn take(&mut self, name: &str) -> Option<String> {
         let mut found = None;
         self.0.retain(|(n, value)| {
@@ -209,7 +212,7 @@ impl Query {
         found
     }
 
-    /// One of several values by name.
+    /// Takes a parameter and returns the value that its name selects from `choices`.
     fn choice<T: Copy>(&mut self, name: &'static str, choices: &[(&str, T)]) -> Result<Option<T>, UrlError> {
         let Some(value) = self.take(name) else { return Ok(None) };
         let found = choices.iter().find(|(n, _)| *n == value).map(|(_, choice)| Some(*choice));
@@ -220,7 +223,7 @@ impl Query {
         })
     }
 
-    /// Refuses what nobody took.
+    /// Returns an error if any parameter was not taken.
     fn finish(self, known: &'static str) -> Result<(), UrlError> {
         match self.0.into_iter().next() {
             Some((name, _)) => Err(UrlError::Parameter { name, known }),
@@ -229,7 +232,7 @@ impl Query {
     }
 }
 
-/// `file:///directory?fsync=on&rename=on&dirsync=off`.
+/// Parses the rest of `file:///directory?fsync=on&rename=on&dirsync=off` after `file://`.
 fn parse_file(rest: &str) -> Result<StoreUrl, UrlError> {
     let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
     if !path.starts_with('/') || path.len() < 2 {
@@ -241,7 +244,7 @@ fn parse_file(rest: &str) -> Result<StoreUrl, UrlError> {
     {
         *step = query.choice(name, &[("on", true), ("off", false)])?.unwrap_or(*step);
     }
-    query.finish("fsync, rename and dirsync, each on or off")?;
+    query.finish("fsync, rename, dirsync (each on or off)")?;
     let path = decode(path, false).unwrap_or_else(|| path.to_string());
     Ok(StoreUrl::File(path.into(), steps))
 }
@@ -251,19 +254,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_have_their_steps() {
+    fn file_urls_set_the_steps_of_a_put() {
         let steps = Steps { fsync: false, rename: true, dirsync: true };
         let url = parse("file:///mnt/efs?fsync=off&dirsync=on", &|_| None);
         assert_eq!(url, Ok(StoreUrl::File("/mnt/efs".into(), steps)));
         let message = |text: &str| parse(text, &|_| None).unwrap_err().to_string();
         assert!(message("file://mnt/efs").contains("file:///mnt/efs"));
-        assert!(message("file:///").contains("whole path"));
-        assert!(message("file:///a?sync=on").contains("fsync, rename and dirsync"));
+        assert!(message("file:///").contains("absolute path"));
+        assert!(message("file:///a?sync=on").contains("fsync, rename, dirsync"));
         assert!(message("file:///a?fsync=yes").contains("on, off"));
     }
 
     #[test]
-    fn what_is_no_store_is_told_what_is_one() {
+    fn unknown_schemes_list_the_known_ones() {
         assert_eq!(parse("memory:", &|_| None), Ok(StoreUrl::Memory));
         let message = |text: &str| parse(text, &|_| None).unwrap_err().to_string();
         assert!(message("ftp://bucket").contains("s3://bucket/prefix"));

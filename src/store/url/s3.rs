@@ -1,4 +1,5 @@
-//! `s3://bucket/prefix?endpoint=…&provider=…`: which provider it is, where its bucket lives and how requests to it look.
+//! Parsing of `s3://bucket/prefix?endpoint=…&provider=…`, which determines the provider, the endpoint and the
+//! form of requests.
 
 use std::sync::Arc;
 
@@ -9,48 +10,49 @@ use crate::s3::checksum::BodyChecksum;
 use crate::s3::endpoint::{Endpoint, Style};
 use crate::units::parse_duration;
 
-/// Whether a put's body is covered by the signature.
+/// The signing mode for request bodies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PayloadSigning {
-    /// SHA-256 over the body, before the operation starts.
+    /// The signature covers the SHA-256 of the body, computed before the operation starts.
     Signed,
-    /// `UNSIGNED-PAYLOAD`; TLS protects the body.
+    /// The signature does not cover the body (`UNSIGNED-PAYLOAD`); TLS protects it.
     Unsigned,
 }
 
-/// An S3-compatible bucket as written, resolved.
+/// A parsed URL of an S3-compatible bucket with all defaults resolved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct S3Url {
-    /// Where it is.
+    /// Endpoint for requests to objects.
     pub endpoint: Endpoint,
-    /// Where it is created and deleted, when that is elsewhere.
+    /// Endpoint for creating and deleting the bucket; `None` if `endpoint` does this too.
     pub control: Option<Endpoint>,
-    /// Prefix for keys: empty or ending in `/`.
+    /// Prefix of keys; empty or ending in `/`.
     pub prefix: String,
-    /// What is known of the provider.
+    /// Profile of the provider.
     pub profile: Arc<Profile>,
-    /// Zone id of a directory bucket.
+    /// Zone ID of a directory bucket; `None` for other buckets.
     pub zone: Option<String>,
-    /// Whether bodies are signed.
+    /// Signing mode for request bodies.
     pub payload: PayloadSigning,
-    /// Whether requests are signed at all.
+    /// True if requests are signed.
     pub sign: bool,
-    /// The checksum that uploads bear.
+    /// Checksum sent with uploads; `None` for none.
     pub checksum: Option<BodyChecksum>,
-    /// The storage class that uploads ask for.
+    /// Storage class of uploaded objects; `None` for the bucket's default.
     pub storage_class: Option<String>,
-    /// Seconds that URLs live for which objects are put and read by, where that is how it is done.
+    /// Lifetime in seconds of the presigned URLs used to put, get and head objects; `None` to sign each request
+    /// instead.
     pub presign_s: Option<u32>,
 }
 
-/// Parameters of an `s3://` store, for error messages.
+/// Names of the parameters of an `s3://` URL, for error messages.
 pub const PARAMETERS: &str =
     "endpoint, region, provider, account, style, payload, sign, checksum, storage_class, presign";
 
-/// Reads an S3 store from what follows `s3://`.
+/// Parses the part of an S3 URL after `s3://`.
 ///
 /// # Errors
-/// See [`UrlError`].
+/// Returns a [`UrlError`] that names the invalid part.
 pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
     let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
     let (bucket, prefix) = place.split_once('/').unwrap_or((place, ""));
@@ -64,14 +66,14 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
     let prefix = prefix_of(prefix)?;
     let variable = |name: &str| environment(name).filter(|v| !v.is_empty());
     let (account, region) = (query.take("account"), query.take("region"));
-    let asked = query.take("provider");
-    let around = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
+    let named = query.take("provider");
+    let from_environment = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
     let written = query.take("endpoint");
-    let seen = written.as_deref().or(around.as_deref());
-    let profile = profile_of(asked.as_deref(), bucket, seen)?;
-    // Who names a provider that is somewhere means that place, whatever the environment says.
-    let elsewhere = asked.is_none() || profile.endpoint.is_none();
-    let custom = written.or(around.filter(|_| elsewhere));
+    let seen = written.as_deref().or(from_environment.as_deref());
+    let profile = profile_of(named.as_deref(), bucket, seen)?;
+    // A named provider with its own endpoint takes precedence over the endpoint from the environment.
+    let use_environment = named.is_none() || profile.endpoint.is_none();
+    let custom = written.or(from_environment.filter(|_| use_environment));
     let zone = if profile.sessions {
         if let Some(fault) = zone::name_fault(bucket) {
             return Err(UrlError::Express { bucket: bucket.into(), fault });
@@ -83,12 +85,12 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
     let region = region_of(&profile, zone, region, variable)?;
     let holes = Holes { region: &region, account: account.as_deref(), zone };
     let style = query.choice("style", &[("path", Style::Path), ("virtual", Style::VirtualHost)])?;
-    let usual = match (&custom, profile.style) {
+    let default_style = match (&custom, profile.style) {
         // A wildcard certificate does not cover a bucket with a dot in its name.
         (None, Addressing::Virtual) if !bucket.contains('.') => Style::VirtualHost,
         _ => Style::Path,
     };
-    let style = style.unwrap_or(usual);
+    let style = style.unwrap_or(default_style);
     let url = match &custom {
         Some(url) => url.clone(),
         None => profile.endpoint(holes)?.ok_or_else(|| UrlError::Anywhere(profile.name.clone()))?,
@@ -98,13 +100,13 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
     let control = control.map(|url| Endpoint::new(&url, bucket, Style::Path, &region)).transpose()?;
     let payload = query
         .choice("payload", &[("signed", PayloadSigning::Signed), ("unsigned", PayloadSigning::Unsigned)])?;
-    let usual_payload = if endpoint.tls { PayloadSigning::Unsigned } else { PayloadSigning::Signed };
+    let default_payload = if endpoint.tls { PayloadSigning::Unsigned } else { PayloadSigning::Signed };
     let url = S3Url {
         endpoint,
         control,
         prefix,
         zone: zone.map(str::to_string),
-        payload: payload.unwrap_or(usual_payload),
+        payload: payload.unwrap_or(default_payload),
         sign: query.choice("sign", &[("on", true), ("off", false)])?.unwrap_or(true),
         checksum: checksum_of(&profile, query.take("checksum"))?,
         presign_s: presign_of(query.take("presign"))?,
@@ -115,9 +117,9 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
     Ok(url)
 }
 
-/// The provider that is asked for, or recognised by the bucket's name or the endpoint's host.
-fn profile_of(asked: Option<&str>, bucket: &str, custom: Option<&str>) -> Result<Profile, UrlError> {
-    if let Some(name) = asked {
+/// Returns the named provider, or the one recognised from the bucket name or the endpoint's host.
+fn profile_of(named: Option<&str>, bucket: &str, custom: Option<&str>) -> Result<Profile, UrlError> {
+    if let Some(name) = named {
         return Ok(provider::load(name)?);
     }
     if bucket.ends_with(zone::SUFFIX) {
@@ -132,7 +134,8 @@ fn profile_of(asked: Option<&str>, bucket: &str, custom: Option<&str>) -> Result
     }
 }
 
-/// The region: as written, by the zone, by the environment where the provider knows the region, or the provider's own.
+/// Returns the region: as written, else that of the zone, else from the environment if the provider has that
+/// region, else the provider's default.
 fn region_of(
     profile: &Profile,
     zone: Option<&str>,
@@ -147,9 +150,9 @@ fn region_of(
         (Some(written), ..) => Ok(written),
         (None, Some(region), _) => Ok(region.into()),
         (None, None, _) => {
-            let around = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
+            let from_environment = variable("AWS_REGION").or_else(|| variable("AWS_DEFAULT_REGION"));
             let fits = |region: &String| profile.regions.is_empty() || profile.regions.contains(region);
-            Ok(around.filter(fits).unwrap_or_else(|| profile.region.clone()))
+            Ok(from_environment.filter(fits).unwrap_or_else(|| profile.region.clone()))
         }
     }
 }
@@ -164,13 +167,13 @@ fn checksum_of(profile: &Profile, written: Option<String>) -> Result<Option<Body
     })
 }
 
-/// Longest life of a presigned URL: seven days (S3 user guide, presigned URLs).
-const LONGEST_PRESIGN_S: u64 = 7 * 24 * 3600;
+/// Maximum lifetime of a presigned URL in seconds: seven days (S3 user guide, presigned URLs).
+const MAX_PRESIGN_S: u64 = 7 * 24 * 3600;
 
 fn presign_of(written: Option<String>) -> Result<Option<u32>, UrlError> {
     let Some(value) = written else { return Ok(None) };
     let seconds = parse_duration(&value).map_or(0, |ns| ns / SECOND);
-    if (2..=LONGEST_PRESIGN_S).contains(&seconds) {
+    if (2..=MAX_PRESIGN_S).contains(&seconds) {
         return Ok(Some(seconds as u32));
     }
     Err(UrlError::Value { name: "presign", value, allowed: "2s to 168h, such as 15m".into() })
@@ -201,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_forms_of_the_manual() {
+    fn urls_from_the_manual_are_parsed() {
         let url = s3("s3://bucket/some/prefix?endpoint=http://127.0.0.1:9000&region=eu-1&provider=minio");
         assert_eq!((url.prefix.as_str(), url.profile.name.as_str()), ("some/prefix/", "minio"));
         assert_eq!((url.endpoint.port, url.payload), (9000, PayloadSigning::Signed));
@@ -245,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn the_environment_fills_what_is_left_out() {
+    fn the_environment_supplies_omitted_parameters() {
         let environment = |name: &str| match name {
             "AWS_REGION" => Some("eu-west-1".to_string()),
             "AWS_ENDPOINT_URL_S3" => Some("https://s3.example.org".to_string()),
@@ -271,16 +274,21 @@ mod tests {
     #[test]
     fn errors_name_the_parameter_and_the_fix() {
         let message = |text: &str| parse(text, &|_| None).unwrap_err().to_string();
-        assert!(message("s3://bucket?endpont=x").contains("'endpont' is unknown; known are endpoint"));
+        assert!(
+            message("s3://bucket?endpont=x")
+                .contains("unknown store parameter 'endpont'; use one of endpoint")
+        );
         assert!(message("s3://bucket?style=host").contains("path, virtual"));
         assert!(message("s3://key:secret@bucket").contains("AWS_ACCESS_KEY_ID"));
         assert!(!message("s3://key:secret@bucket").contains("secret@"));
         assert!(!message("s3://bucket?secret_key=hush").contains("hush"));
         assert!(message("s3://bucket?endpoint=localhost:9000").contains("http://"));
-        assert!(message("s3://bucket?provider=aws").contains("known are aws-s3"));
+        assert!(message("s3://bucket?provider=aws").contains("use one of aws-s3"));
         assert!(message("s3://bucket?provider=minio").contains("endpoint="));
         assert!(message("s3://bucket?provider=cloudflare-r2").contains("account="));
-        assert!(message("s3://bucket?provider=backblaze-b2&checksum=crc32c").contains("choose none, md5"));
+        assert!(
+            message("s3://bucket?provider=backblaze-b2&checksum=crc32c").contains("use one of none, md5")
+        );
         assert!(message("s3://bucket?storage_class=EXPRESS").contains("STANDARD_IA"));
     }
 }

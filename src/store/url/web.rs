@@ -1,29 +1,30 @@
-//! `https://host/path`: what can only be read. A path that ends in `/` is a directory of keys; any other is one object.
+//! Parsing of `https://host/path`, a read-only store. A path that ends in `/` is a directory of keys; any other
+//! path is a single object.
 
 use super::UrlError;
 use crate::text::{register_secrets_in, without_assigned_secrets};
 
-/// What a URL names, resolved.
+/// A parsed web URL with all defaults resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WebUrl {
-    /// Whether TLS is spoken.
+    /// True if connections use TLS.
     pub tls: bool,
     /// Host name or address.
     pub host: String,
-    /// TCP port.
+    /// TCP port of the host.
     pub port: u16,
     /// Value of the `Host` header.
     pub authority: String,
-    /// Path, encoded as it was written; begins with `/`.
+    /// Path in the encoding of the original URL; begins with `/`.
     pub path: String,
-    /// Query; it may hold a signature, so it is never redacted.
+    /// Query without the `?`. It may contain a signature, so it must never be displayed.
     pub query: String,
-    /// The URL for people and records.
+    /// URL with the query redacted, for output and records.
     pub redacted: String,
 }
 
 impl WebUrl {
-    /// Returns true if the query holds a signature, which is valid for one method.
+    /// Returns true if the query contains a signature, which is valid for only one HTTP method.
     pub fn is_presigned(&self) -> bool {
         let names = ["X-Amz-Signature", "X-Goog-Signature", "Signature", "sig"];
         let mut given = self.query.split('&').filter_map(|pair| pair.split_once('=')).map(|(name, _)| name);
@@ -31,9 +32,9 @@ impl WebUrl {
     }
 }
 
-/// A store as it may be redacted: the query of a web URL may hold a signature, so it is left out.
+/// Returns a store URL without secrets. The query of a web URL is omitted, because it may contain a signature.
 pub fn redacted(written: &str) -> String {
-    // Also where it stands behind a flag: --store=https://...
+    // The URL may also follow a flag: --store=https://...
     let begin = ["https://", "http://"].iter().find_map(|scheme| written.find(scheme));
     let begin = begin.filter(|begin| *begin == 0 || written[..*begin] == *"--store=");
     match (begin, written.split_once('?')) {
@@ -42,10 +43,10 @@ pub fn redacted(written: &str) -> String {
     }
 }
 
-/// Reads what follows `https://` or `http://`.
+/// Parses a URL that begins with `https://` or `http://`.
 ///
 /// # Errors
-/// See [`UrlError`].
+/// Returns a [`UrlError`] if the URL is invalid or contains credentials.
 pub fn parse(text: &str) -> Result<WebUrl, UrlError> {
     let bad = || UrlError::Web(redacted(text));
     let uri: hyper::Uri = text.parse().map_err(|_| bad())?;
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_url_is_read_and_its_signature_never_shown() {
+    fn urls_are_parsed_and_signatures_redacted() {
         let url = parse("https://cdn.example.org/a%20b/x.bin?X-Amz-Signature=hush&e=1").unwrap();
         assert_eq!((url.port, url.path.as_str()), (443, "/a%20b/x.bin"));
         assert_eq!(url.query, "X-Amz-Signature=hush&e=1");

@@ -1,9 +1,7 @@
-//! Whatever a URL names, to be read only: a public bucket, a CDN before one, an edge cache, a presigned URL.
+//! A read-only store behind a URL: a public bucket, a CDN, an edge cache or a presigned URL.
 //!
-//! Answers are told apart by what the caches on their way say of them ([`cache`]). Redirects are not followed: each would be a second
-//! request in the time of one.
-
-pub mod cache;
+//! Responses are classified by the status that caches on the path report ([`CacheStatus`]). Redirects are not
+//! followed, because each would add a second request to the time of an operation.
 
 use std::ops::Range;
 use std::path::Path;
@@ -11,6 +9,7 @@ use std::sync::Arc;
 
 use hyper::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue, LOCATION, RANGE};
 
+use super::cache_status::CacheStatus;
 use super::http::reading::{Reading, SHORT_BODY};
 use super::http::{OpenError, Prepared, Sending, Unsent, Wire, payload_of, target_of};
 use super::url::web::WebUrl;
@@ -22,19 +21,18 @@ use crate::clock::now_ns;
 use crate::net::connection::Target;
 use crate::net::encode::encode_path;
 use crate::s3::error::S3Error;
-use cache::CacheStatus;
 
-/// What a URL names.
+/// A read-only store behind a URL.
 pub struct WebStore {
     url: Arc<WebUrl>,
     target: Target,
 }
 
 impl WebStore {
-    /// Resolves the host and prepares TLS; connects to nothing yet.
+    /// Resolves the host and prepares TLS, without connecting.
     ///
     /// # Errors
-    /// See [`OpenError`].
+    /// Returns an [`OpenError`] if the host does not resolve or TLS cannot be set up.
     pub fn open(url: WebUrl, ca_bundle: Option<&Path>) -> Result<WebStore, OpenError> {
         let target = target_of(&url.host, url.port, url.tls, ca_bundle)?;
         Ok(WebStore { url: Arc::new(url), target })
@@ -49,7 +47,7 @@ impl Store for WebStore {
             provider: "web".into(),
             endpoint: format!("{scheme}://{}", self.url.authority),
             addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
-            signing: if self.url.query.is_empty() { "none" } else { "as the URL brings it" }.into(),
+            signing: if self.url.query.is_empty() { "none" } else { "in the URL query" }.into(),
         }
     }
 
@@ -72,7 +70,7 @@ impl Store for WebStore {
     }
 }
 
-/// One connection to the host.
+/// A connection slot of the host.
 struct WebConnection {
     url: Arc<WebUrl>,
     wire: Wire,
@@ -88,10 +86,10 @@ impl WebConnection {
         let mut request = hyper::Request::new(payload_of(None));
         *request.method_mut() = if head { hyper::Method::HEAD } else { hyper::Method::GET };
         *request.uri_mut() =
-            hyper::Uri::try_from(target).map_err(|e| format!("the key makes no URL: {e}"))?;
+            hyper::Uri::try_from(target).map_err(|e| format!("the key does not give a valid URL: {e}"))?;
         let value = |text: &str| HeaderValue::from_str(text).map_err(|e| e.to_string());
         request.headers_mut().insert(HOST, value(&self.url.authority)?);
-        // Content as it is stored, not compressed on the way.
+        // Requests the content as stored, without compression.
         request
             .headers_mut()
             .insert(HeaderName::from_static("accept-encoding"), HeaderValue::from_static("identity"));
@@ -108,12 +106,12 @@ impl WebConnection {
         range: Option<Range<u64>>,
         observer: &mut dyn Observer,
     ) -> Result<Reply, Failure> {
-        let unfit = |message| {
+        let invalid_request = |message| {
             let now = now_ns();
             let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
             Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)
         };
-        let prepared = self.prepare(head, key, range.as_ref()).map_err(unfit)?;
+        let prepared = self.prepare(head, key, range.as_ref()).map_err(invalid_request)?;
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
         observer.started(timings.start_ns);
         let sending = Sending { bytes: 0, idempotent: true };
@@ -121,7 +119,7 @@ impl WebConnection {
             Ok(answer) => answer,
             Err(Unsent::Failed(failure)) => return Err(failure),
             Err(Unsent::Swallowed) => {
-                let again = self.prepare(head, key, range.as_ref()).map_err(unfit)?;
+                let again = self.prepare(head, key, range.as_ref()).map_err(invalid_request)?;
                 self.wire.send_anew(again, sending, &mut timings).await?
             }
         };
@@ -133,8 +131,11 @@ impl WebConnection {
             let text = reading.excerpt(SHORT_BODY).await?;
             Err(refused(&mut reading, &text))
         } else if range.is_some() && status.as_u16() != 206 {
-            // The whole object instead of a range would count for what it is not.
-            Err(reading.answered(format!("{} NoRange", status.as_u16()), "it does not serve ranges".into()))
+            // A whole object instead of a range would distort the measurement.
+            Err(reading.answered(
+                format!("{} NoRange", status.as_u16()),
+                "the server does not support range requests".into(),
+            ))
         } else if head {
             reply.size = reading.text(CONTENT_LENGTH).and_then(|v| v.parse().ok());
             reading.collect(0).await.map(|_| 0)
@@ -149,13 +150,13 @@ impl WebConnection {
     }
 }
 
-/// The failure of an answer that is no success.
+/// Converts an error response to a failure.
 fn refused(reading: &mut Reading<'_>, text: &[u8]) -> Failure {
     let status = reading.answer.head.status;
-    // S3 behind a URL says what it means in XML.
-    let told = S3Error::parse(status.as_u16(), "", text);
-    if !told.code.is_empty() && !status.is_redirection() {
-        return reading.answered(told.class(), told.message);
+    // If the URL leads to S3, the body is an XML error document.
+    let error = S3Error::parse(status.as_u16(), "", text);
+    if !error.code.is_empty() && !status.is_redirection() {
+        return reading.answered(error.class(), error.message);
     }
     let code = match status.as_u16() {
         300..=399 => "Redirect",
@@ -166,7 +167,7 @@ fn refused(reading: &mut Reading<'_>, text: &[u8]) -> Failure {
     };
     let to = reading.text(LOCATION).map(|to| to.split('?').next().unwrap_or(to).to_string());
     let message = match to.filter(|_| status.is_redirection()) {
-        Some(to) => format!("redirected to {to}, which is not followed; name that URL"),
+        Some(to) => format!("redirected to {to}: redirects are not followed; use that URL instead"),
         None => {
             let text = String::from_utf8_lossy(&text[..text.len().min(200)]).replace(['\n', '\r'], " ");
             if text.trim().is_empty() { "no message".into() } else { text.trim().to_string() }
@@ -185,11 +186,11 @@ impl Connection for WebConnection {
         match request {
             Request::Get { key, range } => Box::pin(self.read(false, key, range, observer)),
             Request::Head { key } => Box::pin(self.read(true, key, None, observer)),
-            // Whether it is there: one object is asked for, of a directory only the connection is tried.
+            // Requests a single object. For a directory, any HTTP response shows that the host is reachable.
             Request::CheckBucket => Box::pin(async {
                 let directory = self.url.path.ends_with('/');
                 if self.url.is_presigned() {
-                    // The signature of a GET is none for HEAD.
+                    // The signature is valid for GET, not for HEAD.
                     return match self.read(false, "", Some(0..1), observer).await {
                         Err(failure) if failure.is_code("NoRange") || failure.status() == Some(416) => {
                             Ok(Reply { timings: failure.timings, ..Reply::default() })
@@ -208,7 +209,7 @@ impl Connection for WebConnection {
                 let now = now_ns();
                 let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
                 let class = ErrorClass::Answered("405 MethodNotAllowed".into());
-                Err(Failure::new(class, "a URL can only be read", timings))
+                Err(Failure::new(class, "a web URL is read-only", timings))
             }),
         }
     }

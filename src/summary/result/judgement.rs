@@ -45,8 +45,7 @@ pub struct KneeStep {
     /// met the objectives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broke: Option<String>,
-    /// Resource that limited the client; a missed objective is then not evidence about the store. Null if none
-    /// did.
+    /// Resource that limited the client; a missed objective is then not evidence about the store. Null if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,
 }
@@ -70,8 +69,7 @@ pub struct Judged {
     pub unit: String,
     /// Measured value; null if there are too few operations.
     pub value: Option<f64>,
-    /// Lower end of the interval; null below two degrees of freedom or if the interval is wider than a factor
-    /// of ten.
+    /// Lower end of the interval; null below two degrees of freedom or if the interval is wider than a factor of ten.
     pub low: Option<f64>,
     /// Upper end of the interval; null if `low` is.
     pub high: Option<f64>,

@@ -1,0 +1,243 @@
+//! The scenarios: what the server does, how it is measured, and which figures must agree with its log.
+
+use std::sync::Arc;
+
+use super::Row;
+use super::true_values::{self, quantile_ms};
+use crate::clock::now_ns;
+use crate::driver::background::Background;
+use crate::driver::{Job, Shard, Site, run as drive};
+use crate::experiment::resolve::parse;
+use crate::machine::usable_cores;
+use crate::recorder::collector::{Listener, SecondRow, WindowState};
+use crate::recorder::histogram::Latencies;
+use crate::schedule::Phase;
+use crate::schedule::plan::{Layout, Order, PhaseRun, plan};
+use crate::server::access_log::read;
+use crate::session::RunError;
+use crate::session::embedded::EmbeddedServer;
+use crate::session::runtime::block_on;
+use crate::store::ownership::{KeySpace, RunId};
+use crate::store::{Request, Store};
+use crate::summary::latency::{SHOWN, needed, percentiles, with_censored};
+use crate::summary::limits::Means;
+use crate::summary::result::Percentiles;
+use crate::summary::window::{Setting, windows};
+use crate::workload::OperationKind;
+use crate::workload::payload::Block;
+
+/// One server and one way to measure it.
+pub struct Scenario {
+    /// Name.
+    pub name: &'static str,
+    /// What it shows.
+    pub what: &'static str,
+    /// About how long it takes.
+    pub seconds: u32,
+    /// What the server does.
+    inject: &'static str,
+    /// The measured phase's load and length, as in an experiment file.
+    load: &'static str,
+}
+
+/// All scenarios.
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "floor",
+        what: "a server that answers at once, 5,000/s",
+        seconds: 13,
+        inject: "latency=0",
+        load: "rate = '5000/s'\nduration = '10s'",
+    },
+    Scenario {
+        name: "constant",
+        what: "constant 5 ms, 500/s",
+        seconds: 25,
+        inject: "latency=5ms",
+        load: "rate = '500/s'\nduration = '22s'",
+    },
+    Scenario {
+        name: "lognormal",
+        what: "lognormal latency of median 5 ms and sigma 0.8, 500/s Poisson",
+        seconds: 25,
+        inject: "latency=lognormal(5ms;0.8)",
+        load: "rate = '500/s'\narrival = 'poisson'\nduration = '22s'",
+    },
+    Scenario {
+        name: "stall",
+        what: "5 ms with a stall of 1 s every 10 s, 500/s",
+        seconds: 36,
+        inject: "latency=5ms,stall=1s/10s",
+        load: "rate = '500/s'\nduration = '35s'",
+    },
+    Scenario {
+        name: "slow-stretch",
+        what: "5 ms with 10 s at 100 ms, 16 in flight for 50 s",
+        seconds: 53,
+        inject: "latency=5ms,slow=100ms@22s+10s",
+        load: "concurrency = 16\nduration = '50s'",
+    },
+    Scenario {
+        name: "saturation",
+        what: "a server that carries 400/s, 500/s offered",
+        seconds: 20,
+        inject: "capacity=400/s",
+        load: "rate = '500/s'\nduration = '12s'\ndrain = '1s'",
+    },
+];
+
+/// Objects to read; few, because the server is already slow while they are written.
+const OBJECTS: &str = "{ count = 64, size = '1 KiB' }";
+
+/// What a scenario came to.
+pub struct Measured {
+    /// Figures beside their true values.
+    pub rows: Vec<Row>,
+    /// Client CPU per operation.
+    pub cpu_us_per_operation: f64,
+}
+
+struct Silent;
+
+impl Listener for Silent {
+    fn second(&mut self, _: &SecondRow<'_>) {}
+    fn snapshot(&mut self, _: &[WindowState]) {}
+    fn failure(&mut self, _: &str, _: &str) {}
+}
+
+/// The phases of a scenario: objects, two seconds of warm-up under the same load, the measurement.
+fn phases(scenario: &Scenario) -> Result<Vec<Phase>, RunError> {
+    let measured =
+        format!("operations = {{ get = 1 }}\nobjects = {{ from = 'objects' }}\n{}\n", scenario.load);
+    let length = scenario.load.lines().find(|l| l.starts_with("duration")).unwrap_or_default();
+    let warmup = measured.replace(length, "duration = '2s'");
+    let text = format!(
+        "name = 'calibrate'\n[[phase]]\nname = 'objects'\nrole = 'prepare'\noperations = {{ put = 1 }}\nobjects = {OBJECTS}\n\
+         [[phase]]\nname = 'warmup'\nrole = 'warmup'\n{warmup}[[phase]]\nname = 'measured'\n{measured}"
+    );
+    Ok(parse(scenario.name, &text, &[]).map_err(RunError::check)?.phases)
+}
+
+/// Runs one scenario.
+///
+/// # Errors
+/// When the server or its log cannot be had.
+pub fn run(scenario: &Scenario) -> Result<Measured, RunError> {
+    let log = std::env::temp_dir().join(format!(
+        "plimsoll-access-log-{}-{}.csv",
+        std::process::id(),
+        scenario.name
+    ));
+    let outcome = measure(scenario, &log);
+    let _ = std::fs::remove_file(&log);
+    outcome
+}
+
+fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, RunError> {
+    let phases = phases(scenario)?;
+    let layout = Layout { repeats: 1, order: Order::Sequential, block_ns: 1, rewarm_ns: 0, seed: 42 };
+    let phase_runs: Arc<[PhaseRun]> = plan(&phases, layout, 1).into();
+    let server =
+        EmbeddedServer::start(&["--inject", scenario.inject, "--access-log", &log.to_string_lossy()])?;
+    let store = server.store("calibrate")?;
+    create_bucket(store.as_ref())?;
+    // One worker: the server needs the other cores, and no scenario needs more.
+    let workers = 1;
+    let job = Arc::new(Job {
+        sites: vec![Site { store, space: KeySpace::of_run("", &RunId::fresh()) }],
+        phase_runs: Arc::clone(&phase_runs),
+        workers,
+        block: Block::new(42),
+        tag: true,
+        log: false,
+        shard: Shard::default(),
+        start_at_ns: None,
+        prepared: None,
+    });
+    let states = drive(&job, now_ns(), &Arc::default(), &mut Silent).map_err(RunError::store)?;
+    let description = job.sites[0].store.describe();
+    drop(job);
+    server.stop();
+    let entries = read(log).map_err(|e| RunError::store(format!("the server's log: {e}")))?;
+    let means = Means { usable_cores: usable_cores(), workers };
+    let (Some(phase_run), Some(state)) = (phase_runs.last(), states.last()) else {
+        return Err(RunError::check("no phase"));
+    };
+    let connections = phase_run.phase.load.slots();
+    let setting = Setting { store: &description, means, connections, epoch_unix_s: 0.0, now_ns: now_ns() };
+    let shown = windows(phase_run, state, setting);
+    let shown = shown.first().ok_or_else(|| RunError::check("nothing was measured"))?;
+    if let Some(error) = &shown.instrument_error {
+        return Err(RunError::check(error));
+    }
+    let phase = &phase_run.phase;
+    let start_ns = state.edges.map_or(0, |e| e.start_ns);
+    let mut true_values = true_values::of(phase, start_ns, &entries);
+    let empty = Latencies::default();
+    let tally = state.tallies.get(&OperationKind::Get);
+    let mut rows = Vec::new();
+    if true_values.response.is_empty() || shown.censored == 0 {
+        let service = percentiles(tally.map_or(&empty, |t| &t.service));
+        rows.extend(compare(scenario.name, "service", &service, &mut true_values.service));
+    }
+    if !true_values.response.is_empty() {
+        let response =
+            with_censored(tally.map_or(&empty, |t| &t.response), tally.map_or(&empty, |t| &t.censored_waits));
+        rows.extend(compare(scenario.name, "response", &response, &mut true_values.response));
+    }
+    if scenario.name == "floor" {
+        rows.push(lag_row(&shown.start_lag_ms));
+    }
+    let cpu_us_per_operation = state.usage.process_cpu_ns as f64 / 1e3 / shown.operations.max(1) as f64;
+    Ok(Measured { rows, cpu_us_per_operation })
+}
+
+fn create_bucket(store: &dyn Store) -> Result<(), RunError> {
+    block_on(async { Background::new(store).insist(Request::CreateBucket).await })?
+        .map_err(RunError::store)?;
+    Ok(())
+}
+
+/// Start lag has no true values but zero; its bar is half a millisecond.
+fn lag_row(lag: &Percentiles) -> Row {
+    let measured_ms = lag.p99.unwrap_or(f64::INFINITY);
+    Row {
+        name: "floor".into(),
+        metric: "start lag p99".into(),
+        true_ms: 0.0,
+        measured_ms,
+        error_ms: measured_ms,
+        allowed_ms: 0.5,
+        bound: false,
+        within: measured_ms <= 0.5,
+    }
+}
+
+/// p50 and p99 within 2% or 0.5 ms of the true values, p99.9 within 2% or 1 ms, whichever is larger.
+fn compare(name: &str, what: &str, measured: &Percentiles, true_values: &mut [u64]) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (percentile, q) in SHOWN {
+        if !matches!(percentile, "p50" | "p99" | "p99.9") || (true_values.len() as u64) < needed(q) {
+            continue;
+        }
+        let Some(true_ms) = quantile_ms(true_values, q) else { continue };
+        let floor = if percentile == "p99.9" { 1.0 } else { 0.5 };
+        let allowed_ms = f64::max(0.02 * true_ms, floor);
+        let bound = measured.get(percentile).is_none();
+        let measured_ms =
+            measured.get(percentile).or(measured.above.get(percentile).copied()).unwrap_or(f64::NAN);
+        // A bound is right when the true values is not below it.
+        let error_ms = if bound { f64::max(measured_ms - true_ms, 0.0) } else { measured_ms - true_ms };
+        rows.push(Row {
+            name: name.into(),
+            metric: format!("{what} {percentile}"),
+            true_ms,
+            measured_ms,
+            error_ms,
+            allowed_ms,
+            bound,
+            within: error_ms.abs() <= allowed_ms,
+        });
+    }
+    rows
+}

@@ -1,0 +1,92 @@
+//! `plimsoll calibrate`: prints the errors that [`crate::calibrate`] measured.
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use serde::Serialize;
+
+use super::exit::Exit;
+use super::out::{note, say};
+use crate::calibrate::Row;
+use crate::calibrate::scenario::{SCENARIOS, run};
+use crate::units::format_ms;
+
+/// Arguments of `plimsoll calibrate`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Only scenarios whose name contains this
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    only: String,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct Report {
+    scenarios: Vec<Row>,
+    client_us_per_operation: f64,
+}
+
+/// Runs the scenarios and prints measured against true.
+///
+/// # Errors
+/// 1 when a figure is out of its bar, 3 when a server cannot be started.
+pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
+    let chosen: Vec<_> = SCENARIOS.iter().filter(|s| s.name.contains(arguments.only.as_str())).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = SCENARIOS.iter().map(|s| s.name).collect();
+        return Err(Exit::input(format!(
+            "--only {}: there is no such scenario; there are {}",
+            arguments.only,
+            names.join(", ")
+        )));
+    }
+    let mut report = Report { scenarios: Vec::new(), client_us_per_operation: 0.0 };
+    for scenario in chosen {
+        if !arguments.json {
+            note(format_args!("{}: {} ({} s)", scenario.name, scenario.what, scenario.seconds));
+        }
+        let measured = run(scenario)?;
+        if scenario.name == "floor" {
+            report.client_us_per_operation = measured.cpu_us_per_operation;
+        }
+        report.scenarios.extend(measured.rows);
+    }
+    if arguments.json {
+        say(&(serde_json::to_string_pretty(&report).map_err(Exit::check)? + "\n"))?;
+    } else {
+        say(&render(&report))?;
+    }
+    let out: Vec<String> =
+        report.scenarios.iter().filter(|r| !r.within).map(|r| format!("{} {}", r.name, r.metric)).collect();
+    if out.is_empty() {
+        return Ok(());
+    }
+    Err(Exit::check(format!("out of its bar: {}; is anything else running on this machine?", out.join(", "))))
+}
+
+fn render(report: &Report) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header(["scenario", "figure", "true ms", "measured ms", "error ms", "allowed", ""]);
+    for row in &report.scenarios {
+        let bound = if row.bound { "> " } else { "" };
+        table.add_row([
+            row.name.clone(),
+            row.metric.clone(),
+            if row.true_ms > 0.0 { format_ms(row.true_ms) } else { "-".into() },
+            format!("{bound}{}", format_ms(row.measured_ms)),
+            format!("{:+.3}", row.error_ms),
+            format!("{:.3}", row.allowed_ms),
+            if row.within { "ok" } else { "OUT" }.into(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(2).take(4) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut text: String = table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    if report.client_us_per_operation > 0.0 {
+        text += &format!("\nfloor: {:.1} us of client CPU per operation\n", report.client_us_per_operation);
+    }
+    text
+}

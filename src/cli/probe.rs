@@ -1,0 +1,83 @@
+//! `plimsoll probe STORE`: what a store really does, found out by asking it, not by reading its documentation.
+//!
+//! Every check writes under a prefix of its own and removes what it wrote. A check that fails for another reason than the one it
+//! looks at says so; nothing is guessed.
+
+use clap::Args;
+use comfy_table::{ContentArrangement, Table, presets};
+
+use super::exit::Exit;
+use super::out::say;
+use super::record::Record;
+use super::timeout::TimeoutArgument;
+use crate::driver::background::Background;
+use crate::driver::clean::{Owned, clean};
+use crate::probe::{Finding, Findings, checks, connection, writing};
+use crate::session::open;
+use crate::session::preflight::preflight;
+use crate::session::runtime::block_on;
+use crate::store::ownership::{KeySpace, RunId};
+
+/// Arguments of `plimsoll probe`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Store to ask: a URL or a name from plimsoll.toml
+    store: String,
+    /// Print JSON instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Create the bucket when it is missing (it is never deleted)
+    #[arg(long)]
+    create_bucket: bool,
+    /// PEM file of certificate authorities to trust instead of the system's
+    #[arg(long, value_name = "FILE")]
+    ca_bundle: Option<std::path::PathBuf>,
+    /// Directory for the record of what the probe creates; it is deleted again at the end
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
+    out: std::path::PathBuf,
+    #[command(flatten)]
+    timeout: TimeoutArgument,
+}
+
+/// Probes.
+///
+/// # Errors
+/// 2 for bad input, 3 when the store cannot be used at all.
+pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
+    arguments.timeout.apply()?;
+    let opened = open::open(&arguments.store, arguments.ca_bundle.as_deref())?;
+    let id = RunId::fresh();
+    let space = KeySpace::of_run(opened.store.prefix(), &id);
+    let facts = preflight(&opened, &space, arguments.create_bucket)?;
+    let store = opened.store.as_ref();
+    let mut findings = Findings::default();
+    connection(&facts, store, &mut findings);
+    let mut background = Background::new(store);
+    if store.capabilities().writes {
+        let record = Record::create(&arguments.out, &id, facts)?;
+        let root = format!("{}probe/", space.root());
+        let work = writing(&mut background, &opened, (&space, &root), &mut findings);
+        block_on(record.control().unless_stopped(work))?;
+        let cleaned = block_on(async {
+            let mut background = Background::new(store);
+            clean(store, &mut background, &space, &Owned::everything(), |_| {}).await
+        })?;
+        record.finish(&opened.written, cleaned.map(|_| ()))?;
+    } else {
+        block_on(checks::reading(&mut background, store, &mut findings))?;
+    }
+    if arguments.json {
+        say(&(serde_json::to_string_pretty(&findings.0).map_err(Exit::store)? + "\n"))
+    } else {
+        say(&format!("{}\n{}\n", opened.written, table(&findings.0)))
+    }
+}
+
+fn table(findings: &[Finding]) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    for finding in findings {
+        table.add_row([&finding.check, &finding.answer, &finding.detail]);
+    }
+    crate::report::terminal::table::lines(&table)
+}

@@ -1,0 +1,55 @@
+//! Presigned URLs: whether they work, and whether they end.
+
+use super::checks::put;
+use super::{Findings, brief};
+use crate::clock::wall_now;
+use crate::driver::background::Background;
+use crate::s3::sign::Signer;
+use crate::session::open::Opened;
+use crate::store::url::StoreUrl;
+use crate::store::url::web;
+use crate::store::web::WebStore;
+use crate::store::{Failure, Ignore, Request};
+
+/// Life of the URLs that are tried: 15 minutes.
+const LIFE_S: u32 = 900;
+
+/// Reads an object by a URL signed now, and by one whose life is over.
+pub async fn urls(background: &mut Background, opened: &Opened, root: &str, findings: &mut Findings) {
+    let Some(StoreUrl::S3(url)) = &opened.url else { return };
+    let Some(source) = &opened.credentials else { return };
+    if url.profile.sessions {
+        // Their URLs are signed with a session, whose five minutes end them anyway.
+        return;
+    }
+    let key = format!("{root}presigned");
+    if put(background, &key, b"signed ahead", Vec::new()).await.is_err() {
+        return;
+    }
+    let mut path = String::new();
+    url.endpoint.path_into(&mut path, &key);
+    let mut signer = Signer::new(&url.endpoint.region, "s3");
+    let mut read = async |second: i64| -> Result<u64, Failure> {
+        let host = &url.endpoint.authority;
+        let query = signer.presign_at(&source.current(), second, "GET", host, &path, (&[], &[]), LIFE_S);
+        let text = format!("{}{path}?{query}", url.endpoint.url());
+        let refused = |e: String| Failure::new(crate::store::ErrorClass::Connect, e, Default::default());
+        let web = web::parse(&text).map_err(|e| refused(e.to_string()))?;
+        let store = WebStore::open(web, opened.ca_bundle.as_deref()).map_err(|e| refused(e.to_string()))?;
+        let mut reader = Background::new(&store);
+        reader.ask(Request::Get { key: "", range: None }, &mut Ignore).await.map(|reply| reply.bytes)
+    };
+    let now = wall_now().as_second();
+    let fresh = read(now).await;
+    findings
+        .tell("presigned URL", fresh.map(|_| "a GET signed for 15 minutes".into()).map_err(|f| brief(&f)));
+    let over = read(now - i64::from(LIFE_S) - 60).await;
+    findings.tell(
+        "presigned URLs end",
+        match over {
+            Err(failure) if matches!(failure.status(), Some(400..=403)) => Ok(brief(&failure)),
+            Err(failure) => Err(brief(&failure)),
+            Ok(_) => Err("one that ended a minute ago still works".into()),
+        },
+    );
+}

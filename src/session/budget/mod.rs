@@ -1,0 +1,350 @@
+//! What a run costs: estimated before it, watched while it goes on, itemised after it.
+
+mod estimate;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use crate::clock::now_ns;
+use crate::cost::book::read_prices;
+use crate::cost::money::Usd;
+use crate::cost::of_store::Spent;
+use crate::driver::Control;
+use crate::machine::Machine;
+use crate::provider::calls::Call;
+use crate::schedule::Phase;
+use crate::schedule::plan::PhaseRun;
+use crate::session::error::RunError;
+use crate::session::open::{Opened, url_of};
+use crate::store::Store;
+use crate::store::counted::{Charge, Counted, Counts, Limit};
+use crate::summary::result::CostFigures;
+use crate::workload::dataset::UNKNOWN_SIZE;
+use crate::workload::{Dataset, OperationKind};
+pub use estimate::Planned;
+use estimate::{Priced, largest, locate, provider_of};
+
+/// The cost limit of a run, and the prices that it is checked with.
+#[derive(Debug, Clone, Default)]
+pub struct CostSettings {
+    /// Most that all hosts of the run together may cost, in US dollars; `None` for no limit.
+    pub max_cost: Option<String>,
+    /// Price books that take precedence over the built-in ones.
+    pub prices: Vec<PathBuf>,
+    /// True if this machine is in the store's region, so that reads are not internet egress.
+    pub in_region: bool,
+}
+
+/// A store whose provider has prices, and what passes to it.
+struct Metered {
+    priced: Priced,
+    written: String,
+    counts: Arc<Counts>,
+    /// Requests on the store's own account, counted by it.
+    source: Arc<dyn Store>,
+}
+
+/// The cost of a run.
+pub struct Budget {
+    metered: Vec<Metered>,
+    began_ns: u64,
+    bound: Option<Bound>,
+    limit: Option<Arc<Limit>>,
+    /// Whether the bound has ended the run, and who is told so.
+    ended: Arc<Ended>,
+}
+
+/// What a run may cost on this host: its share, where there are several.
+#[derive(Clone, Copy)]
+struct Bound {
+    asked: Usd,
+    hosts: u64,
+}
+
+impl Bound {
+    fn parse(text: &str, hosts: u64) -> Result<Bound, RunError> {
+        let asked = Usd::parse(text.trim().trim_start_matches('$'));
+        Ok(Bound {
+            asked: asked.map_err(|e| RunError::input(format!("--max-cost {e}")))?,
+            hosts: hosts.max(1),
+        })
+    }
+
+    fn most(self) -> Usd {
+        Usd::from_pico(self.asked.pico() / i128::from(self.hosts))
+    }
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.hosts {
+            1 => write!(f, "--max-cost ${}", self.asked),
+            hosts => {
+                write!(f, "--max-cost ${} ({} on each of {hosts} hosts)", self.asked, self.most().shown())
+            }
+        }
+    }
+}
+
+/// Requests of each kind that clean-up makes at most beside one for each thousand objects.
+const CLEAN_UP_REQUESTS: u64 = 8;
+
+/// How the bound ends a run.
+#[derive(Default)]
+struct Ended {
+    reached: AtomicBool,
+    control: OnceLock<Arc<Control>>,
+}
+
+impl Ended {
+    /// Ends the run, once.
+    fn end(&self) {
+        if !self.reached.swap(true, Ordering::Relaxed)
+            && let Some(control) = self.control.get()
+        {
+            control.stop();
+        }
+    }
+}
+
+impl CostSettings {
+    /// Whether there is a bound.
+    pub fn is_bounded(&self) -> bool {
+        self.max_cost.is_some()
+    }
+
+    /// The bound, for one of so many hosts.
+    fn bound(&self, hosts: u64) -> Result<Option<Bound>, RunError> {
+        self.max_cost.as_deref().map(|text| Bound::parse(text, hosts)).transpose()
+    }
+}
+
+impl Budget {
+    /// Returns the budget of one host of a run. [`Budget::wrap`] makes the stores obey it.
+    ///
+    /// # Errors
+    /// 2 when a price file is wrong, --max-cost is none, or nothing is known of the prices that it needs.
+    pub fn of(
+        settings: &CostSettings,
+        planned: Planned<'_>,
+        opened: &[Opened],
+        machine: &Machine,
+    ) -> Result<Budget, RunError> {
+        let prices = read_prices(&settings.prices).map_err(RunError::input)?;
+        let bound = settings.bound(planned.hosts)?;
+        let mut metered = Vec::new();
+        for opened in opened {
+            let provider = opened.store.describe().provider;
+            let priced = Priced::of(&prices, &opened.written, &provider, opened.url.as_ref(), planned);
+            match priced.map_err(RunError::input)? {
+                Some(priced) => metered.push(Metered {
+                    priced,
+                    written: opened.written.clone(),
+                    counts: Arc::default(),
+                    source: Arc::clone(&opened.store),
+                }),
+                None if bound.is_some() => return Err(nothing_known(&opened.written)),
+                None => {}
+            }
+        }
+        locate(metered.iter_mut().map(|m| &mut m.priced), settings.in_region, machine);
+        let ended = Arc::new(Ended::default());
+        let mut budget = Budget { metered, began_ns: now_ns(), bound, limit: None, ended };
+        refuse(bound, planned.phases, budget.metered.iter().map(|m| &m.priced))?;
+        budget.limit = bound.map(|bound| budget.limit(bound, planned.phases)).transpose()?;
+        Ok(budget)
+    }
+
+    /// Wraps the stores whose providers have prices, so that the budget counts and limits their requests.
+    pub fn wrap(&self, opened: &mut [Opened]) {
+        for metered in &self.metered {
+            let Some(opened) = opened.iter_mut().find(|o| o.written == metered.written) else { continue };
+            let store = Counted::new(Arc::clone(&metered.source), Arc::clone(&metered.counts));
+            opened.store = match &self.limit {
+                Some(limit) => Arc::new(store.limited(metered.priced.charge(), Arc::clone(limit))),
+                None => Arc::new(store),
+            };
+        }
+    }
+
+    /// The bound, with room for clean-up.
+    fn limit(&self, bound: Bound, phases: &[Phase]) -> Result<Arc<Limit>, RunError> {
+        let charges: Vec<Charge> = self.metered.iter().map(|m| m.priced.charge()).collect();
+        let (object, requests) = largest(phases);
+        let dearest = charges
+            .iter()
+            .flat_map(|charge| requests.iter().map(|(call, bytes)| charge(*call, *bytes)))
+            .max();
+        // What clean-up asks beside the pages and deletions that every object is charged with: some that find little.
+        let after: u64 = charges
+            .iter()
+            .map(|charge| CLEAN_UP_REQUESTS * (charge(Call::ListObjects, 0) + charge(Call::DeleteObjects, 0)))
+            .sum();
+        let most = bound.most().pico().clamp(0, i128::from(u64::MAX)) as u64;
+        let needed = dearest.unwrap_or(0).saturating_add(after);
+        if needed >= most {
+            return Err(RunError::input(format!(
+                "{bound}: one request of this run and its clean-up cost {} already; ask for smaller ones, or allow more",
+                Usd::from_pico(i128::from(needed)).shown()
+            )));
+        }
+        let ended = Arc::clone(&self.ended);
+        Ok(Arc::new(Limit::new(most - after, object, Box::new(move || ended.end()))))
+    }
+
+    /// Objects that were there before and of which whole ones are read must have sizes, or a bound cannot be kept.
+    ///
+    /// # Errors
+    /// 2 when they have none.
+    pub fn check(&self, phase_runs: &[PhaseRun]) -> Result<(), RunError> {
+        let Some(bound) = self.bound else { return Ok(()) };
+        let unknown = |phase_run: &&PhaseRun| {
+            let workload = &phase_run.phase.workload;
+            let whole = workload.mix.shares().iter().any(|(kind, _)| *kind != OperationKind::GetRange);
+            let found = workload.read.as_ref().and_then(Dataset::found);
+            whole && found.is_some_and(|found| (0..found.len()).any(|i| found.size(i) == UNKNOWN_SIZE))
+        };
+        match phase_runs.iter().find(unknown) {
+            None => Ok(()),
+            Some(phase_run) => Err(RunError::input(format!(
+                "{bound}: the sizes of what '{}' reads are not known; write KEY<tab>BYTES into the file of --keys, or leave --max-cost out",
+                phase_run.phase.name
+            ))),
+        }
+    }
+
+    /// Holds what time has cost against the bound.
+    pub fn watch(&self) {
+        if let Some(limit) = &self.limit {
+            let timed = |m: &Metered| m.priced.timed(m.counts.uploaded(), self.seconds());
+            let timed: Usd = self.metered.iter().map(timed).sum();
+            limit.took(timed.pico().clamp(0, i128::from(u64::MAX / 4)) as u64);
+        }
+    }
+
+    /// From now on everything may pass: a run that is over is cleaned up whatever that costs.
+    pub fn lift(&self) {
+        if let Some(limit) = &self.limit {
+            limit.lift();
+        }
+    }
+
+    fn seconds(&self) -> u64 {
+        (now_ns() - self.began_ns).div_ceil(1_000_000_000)
+    }
+
+    /// From now on the bound can end the run.
+    pub fn arm(&self, control: &Arc<Control>) {
+        let _ = self.ended.control.set(Arc::clone(control));
+        if self.ended.reached.load(Ordering::Relaxed) {
+            control.stop();
+        }
+    }
+
+    /// What is known beforehand, a line for each store.
+    pub fn announce(&self) -> Vec<String> {
+        self.metered.iter().flat_map(|m| m.priced.announce()).collect()
+    }
+
+    fn spent(&self, metered: &Metered) -> Spent {
+        let mut calls = metered.counts.calls();
+        let sessions = metered.source.background_requests();
+        calls.add(Call::CreateSession, sessions.iter().filter(|c| c.what == "CreateSession").count() as u64);
+        metered.priced.told(Spent {
+            calls,
+            refused: metered.counts.refused(),
+            uploaded: metered.counts.uploaded(),
+            downloaded: metered.counts.downloaded(),
+            seconds: self.seconds(),
+            ..Spent::default()
+        })
+    }
+
+    /// What the run has cost so far, by store.
+    pub fn figures(&self) -> Vec<CostFigures> {
+        let figures = |m: &Metered| {
+            let Priced { store, tariff, emulated, note, .. } = &m.priced;
+            let mut figures = self.spent(m).figures(store, tariff, *emulated, Some(m.priced.estimated()));
+            figures.notes.extend(note.iter().cloned());
+            figures
+        };
+        self.metered.iter().map(figures).collect()
+    }
+
+    /// Why the run was ended, where its cost was the reason.
+    pub fn ended(&self) -> Option<RunError> {
+        let bound = self.bound.filter(|_| self.ended.reached.load(Ordering::Relaxed))?;
+        Some(RunError::check(format!(
+            "{bound}: the run was ended before it cost more; results are kept and marked partial"
+        )))
+    }
+}
+
+/// What a run is known to cost, before anything is opened: a line for each store whose provider has prices.
+///
+/// # Errors
+/// 2 when a price file or a store's URL is wrong.
+pub fn preview(
+    settings: &CostSettings,
+    stores: &[String],
+    planned: Planned<'_>,
+) -> Result<Vec<String>, RunError> {
+    let (prices, bound) =
+        (read_prices(&settings.prices).map_err(RunError::input)?, settings.bound(planned.hosts)?);
+    let mut all = Vec::new();
+    for written in stores {
+        let url = url_of(written)?;
+        let priced = match provider_of(&url) {
+            Some(provider) => {
+                Priced::of(&prices, written, provider, Some(&url), planned).map_err(RunError::input)?
+            }
+            None => None,
+        };
+        match priced {
+            None if bound.is_some() => return Err(nothing_known(written)),
+            priced => all.extend(priced),
+        }
+    }
+    locate(all.iter_mut(), settings.in_region, &Machine::read());
+    refuse(bound, planned.phases, all.iter())?;
+    Ok(all.iter().flat_map(Priced::announce).collect())
+}
+
+fn nothing_known(store: &str) -> RunError {
+    RunError::input(format!(
+        "--max-cost: nothing is known of what {store} costs; add its prices with --prices FILE, or leave --max-cost out"
+    ))
+}
+
+/// Refuses a bounded run that takes what has no price, or whose known part costs too much already.
+fn refuse<'a>(
+    bound: Option<Bound>,
+    phases: &[Phase],
+    all: impl Iterator<Item = &'a Priced>,
+) -> Result<(), RunError> {
+    let Some(bound) = bound else { return Ok(()) };
+    let mut known = Usd::ZERO;
+    for priced in all {
+        if let Some(note) = priced.note.as_ref().filter(|_| priced.elsewhere) {
+            return Err(RunError::input(format!(
+                "--max-cost: of {} are known only {note}; add them with --prices FILE, or leave --max-cost out",
+                priced.store
+            )));
+        }
+        if let Some(what) = priced.unpriced(phases) {
+            return Err(RunError::input(format!(
+                "--max-cost: no price is known for {what} at {}; add it with --prices FILE, or leave --max-cost out",
+                priced.tariff.offer
+            )));
+        }
+        known += priced.estimated();
+    }
+    if known > bound.most() {
+        let known = known.shown();
+        return Err(RunError::input(format!(
+            "{bound}: the run is estimated to cost {known}; do less, or allow more"
+        )));
+    }
+    Ok(())
+}

@@ -1,0 +1,93 @@
+//! The error of a run, by what a caller can do about it.
+
+use std::fmt::Display;
+use std::path::Path;
+
+/// Reason why a run ended badly. Each message is one line for a person and names the fix.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum RunError {
+    /// A check failed after the measurement: wrong content, a client that was too slow, a cost limit that was reached.
+    #[error("{0}")]
+    Check(String),
+    /// A setting, an experiment or a local file is wrong; nothing was measured.
+    #[error("{0}")]
+    Input(String),
+    /// The store could not be used.
+    #[error("{0}")]
+    Store(String),
+    /// The run was measured, but the disk did not take all of its results.
+    #[error("{0}")]
+    Unwritten(String),
+    /// The run was stopped; its results so far are kept.
+    #[error("{0}")]
+    Interrupted(String),
+    /// Plimsoll itself failed.
+    #[error("{0}")]
+    Defect(String),
+}
+
+impl RunError {
+    /// Returns [`RunError::Check`].
+    pub fn check(message: impl Display) -> RunError {
+        RunError::Check(message.to_string())
+    }
+
+    /// Returns [`RunError::Input`]; the message names the flag or `file:line`.
+    pub fn input(message: impl Display) -> RunError {
+        RunError::Input(message.to_string())
+    }
+
+    /// Returns [`RunError::Store`].
+    pub fn store(message: impl Display) -> RunError {
+        RunError::Store(message.to_string())
+    }
+
+    /// Returns [`RunError::Interrupted`].
+    pub fn interrupted(message: impl Display) -> RunError {
+        RunError::Interrupted(message.to_string())
+    }
+
+    /// Returns the error of a run at `path` whose results did not all fit on the disk.
+    pub fn results_kept(what: &str, path: &Path) -> RunError {
+        let path = path.display();
+        RunError::Unwritten(format!(
+            "{what}; free some space; results kept in {path}, `plimsoll report {path}` makes its report"
+        ))
+    }
+
+    fn message_mut(&mut self) -> &mut String {
+        match self {
+            RunError::Check(text)
+            | RunError::Input(text)
+            | RunError::Store(text)
+            | RunError::Unwritten(text)
+            | RunError::Interrupted(text)
+            | RunError::Defect(text) => text,
+        }
+    }
+
+    /// Appends `more` to the message.
+    #[must_use]
+    pub fn with(mut self, more: &str) -> RunError {
+        self.message_mut().push_str(more);
+        self
+    }
+
+    /// Appends how to remove the objects of a run whose clean-up failed (`left`), unless the message already says it.
+    #[must_use]
+    pub fn with_left_behind(mut self, left: bool, run: &Path) -> RunError {
+        if !left || self.message_mut().contains("plimsoll clean") {
+            return self;
+        }
+        self.with(&format!(
+            "; objects are left in the store, `plimsoll clean {}` removes them",
+            run.display()
+        ))
+    }
+}
+
+/// Returns true if a file could not be written because there was no space left for it.
+pub fn is_full(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{FileTooLarge, QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded | FileTooLarge)
+}

@@ -1,0 +1,394 @@
+//! Runs an experiment: opens its stores, lays out the plan, drives it, cleans up, and leaves a run directory.
+//!
+//! The command line is one caller, `examples/library_run.rs` another. [`Settings`] are data; [`Components`] are the live parts.
+//! Neighbours: `driver` executes the plan, `run_dir` stores the results, `cost` prices them. Nothing here prints.
+
+pub mod budget;
+pub mod clean_up;
+pub mod compatibility;
+pub mod embedded;
+pub mod error;
+pub mod knee;
+pub mod live;
+pub mod observer;
+pub mod open;
+pub mod preflight;
+pub mod renewal;
+pub mod reporter;
+pub mod runtime;
+mod settings;
+pub mod shard;
+
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use self::budget::{Budget, Planned};
+use self::clean_up::{INTERRUPTED_TIMEOUT, clean_up};
+use self::compatibility::check_compatibility;
+pub use self::error::RunError;
+use self::observer::{RunObserver, RunStart};
+use self::open::Opened;
+use self::preflight::{find_objects, preflight};
+use self::reporter::Reporter;
+pub use self::settings::{Components, Settings};
+use self::shard::Sharding;
+use crate::clock::{now_ns, wall_now};
+use crate::driver::{Control, DriverError, Job, Site, run, workers_for};
+use crate::experiment::Experiment;
+use crate::experiment::to_toml::to_toml;
+use crate::machine::{Machine, peak_rss_bytes, usable_cores};
+use crate::run_dir::directory::{Environment, RunDirectory};
+use crate::run_dir::run::Run;
+use crate::schedule::Role;
+use crate::schedule::plan::{PhaseRun, plan};
+use crate::store::ownership::{KeySpace, RunId};
+use crate::summary::limits::Means;
+use crate::summary::result::{ClientInfo, RunInfo, RunResult, SCHEMA, Window};
+use crate::workload::payload::Block;
+
+/// A run that has ended.
+pub struct RunSummary {
+    /// The run directory and its contents.
+    pub run: Run,
+    /// Reason why the run ended badly; `None` if it went well.
+    pub problem: Option<RunError>,
+}
+
+/// The passes of a run: each executes phase runs on the same objects and into the same directory.
+///
+/// The default has one pass, the plan.
+pub trait Passes {
+    /// Returns the phase runs of the first pass, given those of the plan.
+    fn first(&mut self, plan: Vec<PhaseRun>) -> Vec<PhaseRun> {
+        plan
+    }
+
+    /// Returns the phase runs of the next pass, given the result so far; `None` ends the run.
+    fn next(&mut self, result: &mut RunResult) -> Option<Vec<PhaseRun>> {
+        let _ = result;
+        None
+    }
+}
+
+/// The plan in one pass.
+struct OnePass;
+
+impl Passes for OnePass {}
+
+/// Runs an experiment.
+///
+/// # Errors
+/// [`RunError::Input`] and [`RunError::Store`] if nothing could be measured. A later problem is in [`RunSummary::problem`];
+/// what was measured before it is kept.
+pub fn execute(
+    experiment: &Experiment,
+    settings: &Settings,
+    components: &Components,
+) -> Result<RunSummary, RunError> {
+    execute_passes(experiment, settings, components, &mut OnePass)
+}
+
+/// A run before its first operation.
+struct Ready {
+    experiment: Experiment,
+    opened: Vec<Opened>,
+    notes: Vec<String>,
+    id: String,
+    spaces: Vec<KeySpace>,
+    environment: Environment,
+    phase_runs: Vec<PhaseRun>,
+    budget: Arc<Budget>,
+}
+
+/// Opens the stores of an experiment, each of them once.
+fn open_all(
+    experiment: &Experiment,
+    settings: &Settings,
+    components: &Components,
+) -> Result<Vec<Opened>, RunError> {
+    let stores = &experiment.stores;
+    let mut seen = std::collections::HashSet::new();
+    if let Some(twice) = stores.iter().find(|store| !seen.insert(*store)) {
+        return Err(RunError::input(format!("--store {twice} is given twice; name each store once")));
+    }
+    let open = |store: &String| {
+        let (named, credentials) = (&experiment.named, components.credentials.clone());
+        open::open_as(store, named, settings.ca_bundle.as_deref(), credentials)
+    };
+    stores.iter().map(open).collect()
+}
+
+/// Opens the stores and lays out the first pass.
+fn ready(
+    requested: &Experiment,
+    settings: &Settings,
+    components: &Components,
+    passes: &mut dyn Passes,
+) -> Result<Ready, RunError> {
+    let mut experiment = requested.clone();
+    let sharding = settings.sharding.as_ref();
+    if let Some(sharding) = sharding {
+        shard::check(&experiment, sharding.shard)?;
+    }
+    let mut opened = open_all(&experiment, settings, components)?;
+    // From here on stores have their redacted names.
+    experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
+    // The run directory records the URLs of named stores, so that `plimsoll run RUN` works elsewhere.
+    experiment.named = opened.iter().filter_map(|o| Some((o.written.clone(), o.named.clone()?))).collect();
+    let notes = check_compatibility(&mut experiment, &opened)?;
+    notes.iter().for_each(|text| components.observer.note(&format!("note: {text}")));
+    let group = sharding.map_or_else(RunId::fresh, |s| s.group(&experiment));
+    let id = sharding.map_or_else(|| group.to_string(), |s| s.run_id(group.as_str()));
+    let mut environment = environment(settings, &id);
+    let planned = Planned::of(&experiment, settings.shard().of);
+    let budget = Budget::of(&settings.cost, planned, &opened, &environment.machine)?;
+    budget.wrap(&mut opened);
+    budget.announce().iter().for_each(|line| components.observer.estimate(line));
+    let mut spaces = Vec::new();
+    for store in &opened {
+        let space = KeySpace::of_run(store.store.prefix(), &group);
+        environment.stores.push(preflight(store, &space, settings.create_bucket)?);
+        spaces.push(space);
+    }
+    let phase_runs = passes.first(phase_runs_of(&experiment, &opened)?);
+    budget.check(&phase_runs)?;
+    let shard = settings.shard();
+    environment.workers =
+        settings.workers.unwrap_or_else(|| workers_for(&phase_runs, usable_cores() as usize, shard));
+    Ok(Ready { experiment, opened, notes, id, spaces, environment, phase_runs, budget: Arc::new(budget) })
+}
+
+/// The last pass's job, the result of all passes, and the first problem.
+struct Driven {
+    job: Arc<Job>,
+    result: RunResult,
+    problem: Option<RunError>,
+}
+
+/// Executes the passes one after another until there are no more or one fails.
+fn drive(
+    ready: &mut Ready,
+    settings: &Settings,
+    components: &Components,
+    passes: &mut dyn Passes,
+    directory: &mut RunDirectory,
+    control: &Arc<Control>,
+) -> Driven {
+    let (experiment, environment, sharding) =
+        (&ready.experiment, &mut ready.environment, settings.sharding.as_ref());
+    let stores = ready.opened.iter().zip(ready.spaces.iter().cloned());
+    let sites: Vec<Site> =
+        stores.map(|(opened, space)| Site { store: Arc::clone(&opened.store), space }).collect();
+    let prepared =
+        sharding.map(|s| shard::Prepared::new(s, experiment, &sites, control, &components.observer));
+    let workers = environment.workers;
+    let job_of = |phase_runs: Vec<PhaseRun>| {
+        let announce =
+            prepared.clone().map(|p| Box::new(move || p.announce()) as Box<dyn Fn() + Send + Sync>);
+        Arc::new(Job {
+            sites: sites.clone(),
+            phase_runs: phase_runs.into(),
+            workers,
+            block: Block::new(experiment.seed),
+            tag: false,
+            log: settings.record_operations,
+            shard: settings.shard(),
+            start_at_ns: sharding.map(Sharding::start_ns),
+            prepared: announce,
+        })
+    };
+    let mut job = job_of(std::mem::take(&mut ready.phase_runs));
+    let means = Means { usable_cores: usable_cores(), workers };
+    let origin_ns = now_ns();
+    environment.origin_unix_s = wall_now().as_nanosecond() as f64 / 1e9;
+    let mut result = blank(settings, &ready.id, &experiment.name, experiment.seed);
+    result.client.workers = workers;
+    result.run.notes.clone_from(&ready.notes);
+    let mut problem;
+    loop {
+        if let Some(prepared) = &prepared {
+            result.run.shards = vec![prepared.info(&ready.id, &result, environment)];
+        }
+        let mut reporter = Reporter::new(&job, control, directory, components, means, result);
+        reporter.budget = Some(Arc::clone(&ready.budget));
+        let driven = run(&job, origin_ns, control, &mut reporter);
+        result = reporter.result;
+        problem = driven.err().map(|e| of_driver(&e));
+        if problem.is_some() || control.stopped_at().is_some() {
+            break;
+        }
+        match passes.next(&mut result) {
+            Some(phase_runs) => job = job_of(phase_runs),
+            None => break,
+        }
+    }
+    if let Some(prepared) = &prepared {
+        result.run.shards = vec![prepared.info(&ready.id, &result, environment)];
+        prepared.wait_for_the_others();
+    }
+    Driven { job, result, problem }
+}
+
+/// Runs an experiment pass by pass.
+///
+/// # Errors
+/// As [`execute`].
+pub fn execute_passes(
+    experiment: &Experiment,
+    settings: &Settings,
+    components: &Components,
+    passes: &mut dyn Passes,
+) -> Result<RunSummary, RunError> {
+    let mut ready = ready(experiment, settings, components, passes)?;
+    let (id, recorded) = (&ready.id, to_toml(&ready.experiment));
+    let created = RunDirectory::create(&settings.out, id, &recorded, settings.record_operations);
+    let mut directory = created.map_err(|e| settings.out_error(&e))?;
+    directory.environment(&ready.environment).map_err(|e| settings.out_error(&e))?;
+    let control = Arc::new(Control::default());
+    ready.budget.arm(&control);
+    let renewable = ready.opened.iter().filter_map(|o| o.credentials.clone()).collect();
+    renewal::renew(renewable, &components.observer);
+    let (stores, phase_runs) = (&ready.experiment.stores, &ready.phase_runs);
+    components.observer.started(&RunStart { stores, phase_runs, control: &control });
+    let driven = drive(&mut ready, settings, components, passes, &mut directory, &control);
+    Ok(conclude(ready, driven, directory, settings, &components.observer, &control))
+}
+
+/// Cleans up, writes the results and returns them.
+fn conclude(
+    mut ready: Ready,
+    driven: Driven,
+    directory: RunDirectory,
+    settings: &Settings,
+    observer: &Arc<dyn RunObserver>,
+    control: &Control,
+) -> RunSummary {
+    let Driven { job, mut result, mut problem } = driven;
+    let path = directory.path().to_path_buf();
+    let interrupted = control.stopped_at().is_some();
+    let partial = problem.is_some() || interrupted;
+    ready.budget.lift();
+    // Other shards may still read what an interrupted one prepared.
+    let others_read = interrupted && settings.shard().of > 1;
+    let mut left_behind = false;
+    if !settings.keep && !others_read {
+        let timeout = if interrupted { INTERRUPTED_TIMEOUT } else { Duration::MAX };
+        let environment = &mut ready.environment;
+        let failed = clean_up(&ready.experiment, &job, environment, observer.as_ref(), &path, timeout);
+        left_behind = failed.is_some();
+        problem = problem.or(failed);
+    }
+    observer.ended();
+    // The user may also interrupt the clean-up.
+    if control.stopped_at().is_some() {
+        problem = Some(interruption(&ready.budget, others_read, &path));
+    }
+    problem = problem.map(|error| error.with_left_behind(left_behind, &path));
+    result.cost = ready.budget.figures();
+    result.run.partial = partial;
+    result.run.shards.iter_mut().for_each(|shard| shard.partial = partial);
+    result.client.peak_rss_bytes = peak_rss_bytes();
+    let (run, unwritten) = directory.finish(result, ready.environment);
+    let unwritten = unwritten.map(|e| RunError::results_kept(&e.to_string(), &path));
+    let problem = problem.or(unwritten).or_else(|| judge(&run.result));
+    RunSummary { run, problem }
+}
+
+/// Returns the error of a run that was stopped: by its cost limit or by the user.
+fn interruption(budget: &Budget, others_read: bool, path: &Path) -> RunError {
+    let interrupted = || RunError::interrupted("interrupted; results are kept and marked partial");
+    let error = budget.ended().unwrap_or_else(interrupted);
+    if !others_read {
+        return error;
+    }
+    error.with(&format!(
+        "; when the other shards are done, `plimsoll clean {}` removes its objects",
+        path.display()
+    ))
+}
+
+/// Returns the facts that are known before run `id`.
+pub fn environment(settings: &Settings, id: &str) -> Environment {
+    Environment {
+        version: env!("CARGO_PKG_VERSION").into(),
+        run: id.to_string(),
+        command: settings.command.clone(),
+        vantage: settings.vantage.clone(),
+        pid: std::process::id(),
+        machine: Machine::read(),
+        shard: settings.sharding.as_ref().map(|s| (s.shard.index, s.shard.of)),
+        ..Environment::default()
+    }
+}
+
+/// Returns a result without figures.
+pub fn blank(settings: &Settings, id: &str, experiment: &str, seed: u64) -> RunResult {
+    RunResult {
+        schema: SCHEMA,
+        run: RunInfo {
+            id: id.to_string(),
+            experiment: experiment.to_string(),
+            seed,
+            started_at: wall_now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
+            version: env!("CARGO_PKG_VERSION").into(),
+            partial: true,
+            ..RunInfo::default()
+        },
+        client: ClientInfo { vantage: settings.vantage.clone(), ..ClientInfo::default() },
+        ..RunResult::default()
+    }
+}
+
+/// Returns the plan, with the objects that each store holds of existing datasets.
+fn phase_runs_of(experiment: &Experiment, opened: &[Opened]) -> Result<Vec<PhaseRun>, RunError> {
+    let mut phase_runs = plan(&experiment.phases, experiment.layout(), opened.len());
+    let mut found = HashMap::new();
+    for phase_run in &mut phase_runs {
+        let prefix = opened[phase_run.store].store.prefix();
+        let workload = &mut phase_run.phase.workload;
+        for dataset in workload.read.iter_mut().chain([&mut workload.written]).filter(|d| d.at.is_some()) {
+            *dataset = dataset.below(prefix);
+        }
+        let Some(read) = &mut phase_run.phase.workload.read else { continue };
+        let Some(existing) = &mut read.existing else { continue };
+        let place = (phase_run.store, existing.location.clone(), read.count);
+        let objects = match found.get(&place) {
+            Some(objects) => Arc::clone(objects),
+            None => {
+                let objects = find_objects(&opened[phase_run.store], existing, read.count)?;
+                found.insert(place, Arc::clone(&objects));
+                objects
+            }
+        };
+        read.count = objects.len();
+        existing.found = Some(objects);
+    }
+    Ok(phase_runs)
+}
+
+/// Returns a problem that only the figures show.
+fn judge(result: &RunResult) -> Option<RunError> {
+    if let Some(error) = result.windows.iter().find_map(|w| w.instrument_error.as_ref()) {
+        return Some(RunError::check(error));
+    }
+    let measured: Vec<&Window> = result.windows.iter().filter(|w| w.role == Role::Measure).collect();
+    if !measured.is_empty() && measured.iter().all(|w| w.service_ms.n == 0) {
+        let class =
+            measured.iter().flat_map(|w| w.errors.keys()).next().map_or("no operation", String::as_str);
+        return Some(RunError::store(format!("no measured operation succeeded ({class})")));
+    }
+    let corrupt: u64 = measured.iter().filter_map(|w| w.errors.get("corrupt")).sum();
+    (corrupt > 0).then(|| {
+        RunError::check(format!("{corrupt} operations returned corrupt data (`corrupt` among the errors)"))
+    })
+}
+
+fn of_driver(error: &DriverError) -> RunError {
+    match error {
+        DriverError::Prepare { .. } => RunError::store(error),
+        DriverError::System(_) => RunError::input(error),
+        DriverError::Panic => RunError::Defect(error.to_string()),
+    }
+}

@@ -1,0 +1,215 @@
+//! From a store as written on the command line to an open one: URLs, names from `plimsoll.toml`, the embedded server.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::embedded::EmbeddedServer;
+use super::error::RunError;
+use super::runtime::block_on;
+use crate::experiment::spec::NamedStore;
+use crate::s3::credentials::{CredentialError, CredentialSource, Credentials};
+use crate::store::Store;
+use crate::store::dynamodb::DynamoDbStore;
+use crate::store::file::FileStore;
+use crate::store::gcs::{GcsStore, Tokens};
+use crate::store::http::OpenError;
+use crate::store::memory::MemoryStore;
+use crate::store::s3::S3Store;
+use crate::store::url::web::redacted as redacted_url;
+use crate::store::url::{StoreUrl, parse};
+use crate::store::web::WebStore;
+use crate::text::redacted_document;
+
+/// A store, open.
+pub struct Opened {
+    /// As the user wrote it.
+    pub written: String,
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// Where its credentials come from, when they may need renewal.
+    pub credentials: Option<CredentialSource>,
+    /// Whether its bucket is ours to create.
+    pub own_bucket: bool,
+    /// The embedded server, while the store is open.
+    pub server: Option<EmbeddedServer>,
+    /// What other tools call it, up to its keys: `s3://bucket/`.
+    pub place: String,
+    /// The store's URL as it was read.
+    pub url: Option<StoreUrl>,
+    /// The table that names it.
+    pub named: Option<NamedStore>,
+    /// Certificate authorities to trust instead of the system's.
+    pub ca_bundle: Option<PathBuf>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Configuration {
+    #[serde(default)]
+    store: BTreeMap<String, NamedStore>,
+}
+
+/// The `[store.NAME]` table of `plimsoll.toml` in the working directory.
+fn table(name: &str) -> Result<Option<NamedStore>, RunError> {
+    const FILE: &str = "plimsoll.toml";
+    let Ok(text) = std::fs::read_to_string(FILE) else { return Ok(None) };
+    let mut configuration: Configuration = toml::from_str(&text).map_err(|e| {
+        let line = text[..e.span().map_or(0, |s| s.start).min(text.len())].matches('\n').count() + 1;
+        RunError::input(format!("{FILE}:{line}: {}", e.message().replace('\n', " ")))
+    })?;
+    Ok(configuration.store.remove(name))
+}
+
+fn from_variables(name: &str, table: &NamedStore) -> Result<Option<CredentialSource>, RunError> {
+    let (access, secret) = match (&table.access_key_env, &table.secret_key_env, &table.session_token_env) {
+        (Some(access), Some(secret), _) => (access, secret),
+        (None, None, None) => return Ok(None),
+        _ => {
+            return Err(RunError::input(format!(
+                "store '{name}': access_key_env and secret_key_env belong together; name both, or neither for the standard chain"
+            )));
+        }
+    };
+    let variable = |variable: &String| {
+        std::env::var(variable).ok().filter(|v| !v.is_empty()).ok_or_else(|| {
+            RunError::input(CredentialError::Variable { store: name.to_string(), variable: variable.clone() })
+        })
+    };
+    let token = table.session_token_env.as_ref().map(variable).transpose()?;
+    let credentials = Credentials::new(&variable(access)?, &variable(secret)?, token.as_deref());
+    Ok(Some(CredentialSource::fixed(credentials)))
+}
+
+/// What other tools call a store, up to its keys.
+fn place_of(url: &StoreUrl) -> String {
+    match url {
+        StoreUrl::S3(s3) => format!("s3://{}/", s3.endpoint.bucket),
+        StoreUrl::Gcs(gcs) => format!("gs://{}/", gcs.endpoint.bucket),
+        StoreUrl::File(path, _) => format!("{}/", path.display()),
+        _ => String::new(),
+    }
+}
+
+/// Whether a store, as written, can only be read.
+pub fn is_read_only(written: &str) -> bool {
+    let named = if written.contains(':') { None } else { table(written).ok().flatten() };
+    let url = named.as_ref().map_or(written, |t| t.url.as_str());
+    url.starts_with("https://") || url.starts_with("http://")
+}
+
+/// A store's URL as it is read, and the table that names it.
+fn resolve(written: &str, known: &Named) -> Result<(StoreUrl, Option<NamedStore>), RunError> {
+    let named = match known.get(written) {
+        Some(named) => Some(named.clone()),
+        None if written.contains(':') => None,
+        None => table(written)?,
+    };
+    let url = named.as_ref().map_or(written, |t| t.url.as_str());
+    let environment = |name: &str| std::env::var(name).ok();
+    let resolved = parse(url, &environment).map_err(|e| RunError::input(format!("--store: {e}")))?;
+    Ok((resolved, named))
+}
+
+/// A store's URL as it is read; nothing is opened.
+///
+/// # Errors
+/// 2 for what is written wrong.
+pub fn url_of(written: &str) -> Result<StoreUrl, RunError> {
+    resolve(written, &Named::new()).map(|(url, _)| url)
+}
+
+/// Opens a store.
+///
+/// # Errors
+/// RunError 2 for what is written wrong, 3 for what cannot be reached or has no credentials.
+pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, RunError> {
+    open_as(written, &Named::new(), ca_bundle, None)
+}
+
+/// Stores by name that an experiment brings along; they come before those of `plimsoll.toml`.
+pub type Named = BTreeMap<String, NamedStore>;
+
+/// Reads `NAME=URL`, which gives a name of an experiment another store; `None` for a plain store.
+pub fn mapping(written: &str) -> Option<(&str, &str)> {
+    let (name, url) = written.split_once('=')?;
+    let plain =
+        !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'));
+    (plain && url.contains(':')).then_some((name, url))
+}
+
+/// Opens a store with the credentials that are `given`, where they are.
+///
+/// # Errors
+/// As [`open`].
+pub fn open_as(
+    written: &str,
+    known: &Named,
+    ca_bundle: Option<&Path>,
+    given: Option<CredentialSource>,
+) -> Result<Opened, RunError> {
+    let (resolved, named) = resolve(written, known)?;
+    let written = redacted_document(&redacted_url(written)).into_owned();
+    let mut opened = Opened {
+        written: written.clone(),
+        store: Arc::new(MemoryStore::default()),
+        credentials: None,
+        own_bucket: false,
+        server: None,
+        place: place_of(&resolved),
+        url: Some(resolved.clone()),
+        named: named.clone(),
+        ca_bundle: ca_bundle.map(Path::to_path_buf),
+    };
+    // Credentials given here, those that a named store reads from variables of its own, or the standard chain.
+    let aws = || match (given, &named) {
+        (Some(given), _) => Ok(given),
+        (None, Some(table)) => from_variables(&written, table)?.map_or_else(from_chain, Ok),
+        (None, None) => from_chain(),
+    };
+    match resolved {
+        StoreUrl::Memory => opened.own_bucket = true,
+        StoreUrl::File(root, steps) => opened.store = Arc::new(FileStore::new(root, &written, steps)),
+        StoreUrl::Embedded => {
+            let server = EmbeddedServer::start(&[])?;
+            (opened.store, opened.own_bucket) = (server.store(&written)?, true);
+            opened.server = Some(server);
+        }
+        StoreUrl::Gcs(gcs) => {
+            let tokens = if gcs.sign { Some(on_runtime(Tokens::from_chain())?) } else { None };
+            opened.store = Arc::new(GcsStore::open(*gcs, &written, tokens, ca_bundle).map_err(open_exit)?);
+        }
+        StoreUrl::Web(web) => {
+            opened.store = Arc::new(WebStore::open(*web, ca_bundle).map_err(open_exit)?);
+        }
+        StoreUrl::DynamoDb(table) => {
+            let source = aws()?;
+            opened.credentials = Some(source.clone());
+            opened.store =
+                Arc::new(DynamoDbStore::open(*table, &written, source, ca_bundle).map_err(open_exit)?);
+        }
+        StoreUrl::S3(s3) => {
+            opened.credentials = if s3.sign { Some(aws()?) } else { None };
+            let credentials = opened.credentials.clone();
+            opened.store = Arc::new(S3Store::open(*s3, &written, credentials, ca_bundle).map_err(open_exit)?);
+        }
+    }
+    Ok(opened)
+}
+
+fn open_exit(error: OpenError) -> RunError {
+    match error {
+        OpenError::Resolve { .. } => RunError::store(error),
+        other => RunError::input(other),
+    }
+}
+
+fn on_runtime<T, E: std::fmt::Display>(work: impl Future<Output = Result<T, E>>) -> Result<T, RunError> {
+    block_on(work)?.map_err(RunError::store)
+}
+
+fn from_chain() -> Result<CredentialSource, RunError> {
+    on_runtime(CredentialSource::from_chain())
+}

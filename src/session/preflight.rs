@@ -1,0 +1,213 @@
+//! Before a run: is the store there, may it be used, how far away is it, and what is in it that the run shall read?
+
+use std::sync::Arc;
+
+use super::error::RunError;
+use super::open::Opened;
+use super::runtime::block_on;
+use crate::clock::wall_now;
+use crate::driver::background::{Background, Pages, within_prefix};
+use crate::run_dir::directory::StoreFacts;
+use crate::store::ownership::KeySpace;
+use crate::store::url::StoreUrl;
+use crate::store::{Failure, Request, Store};
+use crate::workload::dataset::{Existing, Found, UNKNOWN_SIZE};
+
+/// Asks the store whether it may be used, and notes what it looks like from here.
+pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Result<StoreFacts, RunError> {
+    let store = opened.store.as_ref();
+    let root = space.root().to_string();
+    let unusable = |failure: &Failure| {
+        let hint = hint(failure);
+        RunError::store(format!(
+            "{}: {failure}{}{hint}",
+            opened.written,
+            if hint.is_empty() { "" } else { "; " }
+        ))
+    };
+    let facts = block_on(async {
+        let mut background = Background::new(store);
+        if !store.capabilities().lists {
+            return background.insist(Request::CheckBucket).await.map_err(|f| unusable(&f));
+        }
+        let list = Request::List { prefix: &root, start_after: "", token: "", max_keys: 1 };
+        let mut listed = background.insist(list.clone()).await;
+        if let Err(failure) = &listed
+            && failure.is_missing_container()
+            && (opened.own_bucket || create_bucket)
+        {
+            background.insist(Request::CreateBucket).await.map_err(|f| unusable(&f))?;
+            listed = background.insist(list).await.map(|mut second| {
+                // The connection was made by the first request, whose times are the ones that count.
+                second.timings.connect_ns = failure.timings.connect_ns;
+                second.timings.tls_ns = failure.timings.tls_ns;
+                second
+            });
+        }
+        let listed = listed.map_err(|f| unusable(&f))?;
+        let page = listed.listing.as_ref();
+        page.map_or(Ok(()), |page| within_prefix(page, &root))
+            .map_err(|problem| RunError::store(format!("{}: {problem}", opened.written)))?;
+        Ok(listed)
+    })??;
+    let description = store.describe();
+    let ms = |ns: u64| (ns > 0).then_some(ns as f64 / 1e6);
+    let (region, class) = opened.url.as_ref().map(StoreUrl::place).unwrap_or_default();
+    Ok(StoreFacts {
+        url: opened.written.clone(),
+        provider: description.provider,
+        endpoint: description.endpoint,
+        region: region.map(str::to_string),
+        storage_class: class.map(str::to_string),
+        addresses: description.addresses,
+        signing: description.signing,
+        root,
+        rtt_ms: ms(facts.timings.connect_ns),
+        tls_ms: ms(facts.timings.tls_ns),
+        clock_offset_s: facts.store_clock_s.map(|s| s - wall_now().as_second()),
+        uncleaned: store.capabilities().writes,
+    })
+}
+
+/// What usually helps.
+pub fn hint(failure: &Failure) -> &'static str {
+    use crate::store::ErrorClass;
+    match &failure.class {
+        ErrorClass::Connect => "is the server running, and are endpoint= and port right?",
+        ErrorClass::Tls => {
+            "is the certificate trusted? name its authority with --ca-bundle, or use http:// if the server speaks no TLS"
+        }
+        ErrorClass::Reset => {
+            "does the server speak HTTP at this port? TLS servers need https:// in endpoint="
+        }
+        ErrorClass::Answered(_) if failure.is_missing_container() => {
+            "create it, or let --create-bucket do it"
+        }
+        ErrorClass::Answered(_) if failure.is_code("InvalidAccessKeyId") => {
+            "check AWS_ACCESS_KEY_ID, or the profile in use"
+        }
+        ErrorClass::Answered(_) if failure.is_code("SignatureDoesNotMatch") => {
+            "check AWS_SECRET_ACCESS_KEY and region="
+        }
+        ErrorClass::Answered(_) if failure.is_code("AccessDenied") => {
+            "the credentials need s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject here"
+        }
+        ErrorClass::Answered(_) if failure.is_code("RequestTimeTooSkewed") => {
+            "set this machine's clock; signatures are valid for 15 minutes"
+        }
+        ErrorClass::Answered(_) if failure.is_code("ExpiredToken") || failure.is_code("InvalidToken") => {
+            "the session token has expired or is wrong; log in again, or set AWS_SESSION_TOKEN anew"
+        }
+        ErrorClass::Answered(_)
+            if failure.is_code("AuthorizationHeaderMalformed")
+                || failure.is_code("IllegalLocationConstraintException")
+                || failure.is_code("PermanentRedirect") =>
+        {
+            "the bucket is in another region; set region="
+        }
+        ErrorClass::Answered(_) if failure.status() == Some(301) => {
+            "the bucket is in another region; set region="
+        }
+        _ => "",
+    }
+}
+
+/// Lists the objects of an existing dataset, `most` of them at most.
+///
+/// # Errors
+/// 2 when there are none or they are in another bucket, 3 when the store refuses the listing.
+pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<Arc<Found>, RunError> {
+    let store = opened.store.as_ref();
+    let place = |text: String| RunError::input(format!("objects.dataset = '{}': {text}", existing.location));
+    if let Some(bucket) = existing.bucket().filter(|bucket| *bucket != store.container()) {
+        return Err(place(format!(
+            "store {} is not in bucket '{bucket}'; name the prefix alone to read it in each store's own bucket",
+            opened.written
+        )));
+    }
+    if let Some(file) = existing.keys_file() {
+        return read_keys(file, most).map(Arc::new);
+    }
+    if !store.capabilities().lists {
+        let Some(key) = store.only_object() else {
+            let text =
+                "it has no listings; name the keys to read, one a line, with --keys FILE (objects.keys)";
+            return Err(RunError::input(format!("{}: {text}", opened.written)));
+        };
+        let mut found = Found::default();
+        found.push(key, UNKNOWN_SIZE);
+        return Ok(Arc::new(found));
+    }
+    let found = block_on(list_all(store, existing.prefix(), most))?;
+    let found = found.map_err(|f| RunError::store(format!("{}: {f}; {}", opened.written, hint(&f))))?;
+    if found.is_empty() {
+        return Err(place(format!("store {} holds no objects there", opened.written)));
+    }
+    Ok(Arc::new(found))
+}
+
+/// Keys from a file: one a line, with its size in bytes behind a tab where that is known.
+fn read_keys(file: &str, most: u64) -> Result<Found, RunError> {
+    let text = std::fs::read_to_string(file).map_err(|e| RunError::input(format!("--keys {file}: {e}")))?;
+    let mut found = Found::default();
+    for (line, written) in (1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()) {
+        let (key, size) = match written.split_once('\t') {
+            None => (written.trim(), UNKNOWN_SIZE),
+            Some((key, size)) => (
+                key,
+                size.trim().parse().map_err(|_| {
+                    RunError::input(format!(
+                        "{file}:{line}: '{size}' is no size in bytes; write KEY or KEY<tab>BYTES"
+                    ))
+                })?,
+            ),
+        };
+        found.push(key, size);
+        if found.len() == most {
+            break;
+        }
+    }
+    if found.is_empty() {
+        return Err(RunError::input(format!("--keys {file}: it names no key")));
+    }
+    Ok(found)
+}
+
+async fn list_all(store: &dyn Store, prefix: &str, most: u64) -> Result<Found, Failure> {
+    let (mut background, mut pages) = (Background::new(store), Pages::new(prefix));
+    let mut found = Found::default();
+    while let Some(page) = pages.next(&mut background).await? {
+        for object in page.objects {
+            // Consoles mark folders with empty objects whose names end in a slash.
+            if !(object.size == 0 && object.key.ends_with('/')) {
+                found.push(&object.key, object.size);
+            }
+            if found.len() == most {
+                return Ok(found);
+            }
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{ErrorClass, Timings};
+
+    #[test]
+    fn what_usually_helps_is_said() {
+        for (class, said) in [
+            ("400 ExpiredToken", "log in again"),
+            ("403 RequestTimeTooSkewed", "set this machine's clock"),
+            ("301 PermanentRedirect", "another region"),
+            ("400 AuthorizationHeaderMalformed", "set region="),
+            ("404 NoSuchBucket", "--create-bucket"),
+            ("400 ResourceNotFoundException", "--create-bucket"),
+            ("403 SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
+        ] {
+            let failure = Failure::new(ErrorClass::Answered(class.into()), "", Timings::default());
+            assert!(hint(&failure).contains(said), "{class}: {}", hint(&failure));
+        }
+    }
+}

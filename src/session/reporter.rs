@@ -1,0 +1,296 @@
+//! Hears the collector while a run goes on: keeps the run directory up to date, ends ramps at their plateau, shows the live line.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::budget::Budget;
+use super::live::Live;
+use super::observer::RunObserver;
+use super::settings::Components;
+use crate::clock::now_ns;
+use crate::driver::{Control, Job, RampOf};
+use crate::machine::peak_rss_bytes;
+use crate::recorder::collector::{Listener, SecondRow, WindowState};
+use crate::recorder::log::Logged;
+use crate::run_dir::directory::RunDirectory;
+use crate::run_dir::intervals::Place;
+use crate::schedule::Role;
+use crate::schedule::ramp::plateau;
+use crate::store::Description;
+use crate::summary::limits::Means;
+use crate::summary::merge::overall;
+use crate::summary::ramp::of_windows;
+use crate::summary::result::{RunResult, Window};
+use crate::summary::side::sums;
+use crate::summary::uploads::sweeps;
+use crate::summary::window::{Setting, settled, windows};
+
+/// How a ramp ended.
+struct RampEnd {
+    steps: usize,
+    why: &'static str,
+}
+
+/// What grows while the run goes on.
+pub struct Reporter<'a> {
+    job: &'a Job,
+    control: &'a Control,
+    directory: &'a mut RunDirectory,
+    observer: &'a dyn RunObserver,
+    means: Means,
+    epoch_unix_s: f64,
+    described: Vec<Description>,
+    /// Windows of phase runs that are over, and the CPU seconds of those that are measured.
+    closed: BTreeMap<usize, Vec<Window>>,
+    cpu_closed_s: f64,
+    /// Throughput and link share of ramp steps that are over and settled, by phase run.
+    settled: BTreeMap<usize, (f64, Option<f64>)>,
+    ends: BTreeMap<RampOf, RampEnd>,
+    written_at_ns: u64,
+    write_took_ns: u64,
+    /// Metrics of the Prometheus endpoint.
+    live: Option<Live>,
+    /// What the run costs.
+    pub budget: Option<Arc<Budget>>,
+    /// What rounds before this one brought, where the run goes in rounds.
+    earlier: RunResult,
+    /// The result so far.
+    pub result: RunResult,
+}
+
+impl<'a> Reporter<'a> {
+    /// A reporter that fills `result`.
+    pub fn new(
+        job: &'a Job,
+        control: &'a Control,
+        directory: &'a mut RunDirectory,
+        components: &'a Components,
+        means: Means,
+        mut result: RunResult,
+    ) -> Reporter<'a> {
+        let described: Vec<Description> = job.sites.iter().map(|s| s.store.describe()).collect();
+        result.run.stores = described.iter().map(|d| d.url.clone()).collect();
+        let wall_s = crate::clock::wall_now().as_nanosecond() as f64 / 1e9;
+        Reporter {
+            job,
+            control,
+            directory,
+            observer: components.observer.as_ref(),
+            means,
+            epoch_unix_s: wall_s - now_ns() as f64 / 1e9,
+            described,
+            closed: BTreeMap::new(),
+            cpu_closed_s: 0.0,
+            settled: BTreeMap::new(),
+            ends: BTreeMap::new(),
+            written_at_ns: 0,
+            write_took_ns: 0,
+            live: components.live.clone(),
+            budget: None,
+            earlier: result.clone(),
+            result,
+        }
+    }
+
+    fn windows(&self, index: usize, state: &WindowState) -> Vec<Window> {
+        let phase_run = &self.job.phase_runs[index];
+        if !phase_run.recorded {
+            return Vec::new();
+        }
+        let setting = Setting {
+            store: &self.described[phase_run.store],
+            means: self.means,
+            connections: self.job.shard.share(phase_run.phase.load.slots()),
+            epoch_unix_s: self.epoch_unix_s,
+            now_ns: now_ns(),
+        };
+        windows(phase_run, state, setting)
+    }
+
+    /// Whether a step of a ramp counts: the one that was cut short does not.
+    fn counts(&self, index: usize) -> bool {
+        let phase_run = &self.job.phase_runs[index];
+        let end = self.ends.get(&phase_run.ramp_of()).filter(|_| phase_run.may_be_cut());
+        end.is_none_or(|end| phase_run.step.is_none_or(|step| (step as usize) < end.steps))
+    }
+
+    /// Ends the ramp that is under way, when its settled steps say so.
+    fn judge_ramp(&mut self, states: &[WindowState]) {
+        let Some(current) = states.iter().rposition(|w| w.edges.is_some()) else { return };
+        let phase_run = &self.job.phase_runs[current];
+        let ramp = phase_run.ramp_of();
+        if !phase_run.may_be_cut() || self.ends.contains_key(&ramp) {
+            return;
+        }
+        let steps: Vec<usize> = (0..=current)
+            .filter(|i| {
+                let s = &self.job.phase_runs[*i];
+                s.recorded && s.step.is_some() && s.ramp_of() == ramp
+            })
+            .collect();
+        let mut throughputs = Vec::new();
+        let mut link = None;
+        for index in &steps {
+            if !self.settled.contains_key(index) && settled(&states[*index]) {
+                let (carried, share) = self.carried(*index, &states[*index]);
+                self.settled.insert(*index, (carried, share));
+            }
+            let Some((carried, share)) = self.settled.get(index) else { break };
+            throughputs.push(*carried);
+            link = *share;
+        }
+        for steps in 1..=throughputs.len() {
+            let share = link.filter(|_| steps == throughputs.len());
+            if let Some(reason) = plateau(&throughputs[..steps], share) {
+                self.ends.insert(ramp, RampEnd { steps, why: reason.describe() });
+                self.control.cut(ramp);
+                return;
+            }
+        }
+    }
+
+    /// What a step carried, all operations together, and how full the link was.
+    fn carried(&self, index: usize, state: &WindowState) -> (f64, Option<f64>) {
+        let windows = self.windows(index, state);
+        let bytes: f64 = windows.iter().map(|w| w.throughput_bytes_per_s).sum();
+        let operations: f64 = windows.iter().map(|w| w.achieved_per_s).sum();
+        (if bytes > 0.0 { bytes } else { operations }, state.usage.link.as_ref().map(|(_, share)| *share))
+    }
+
+    fn gather(&mut self, states: &[WindowState]) {
+        let mut all = self.earlier.windows.clone();
+        let mut cpu_s = self.cpu_closed_s + self.earlier.client.cpu_seconds;
+        for (index, state) in states.iter().enumerate() {
+            if !self.counts(index) {
+                continue;
+            }
+            match self.closed.get(&index) {
+                Some(windows) => all.extend(windows.iter().cloned()),
+                None => {
+                    all.extend(self.windows(index, state));
+                    cpu_s += self.cpu_s(index, state);
+                }
+            }
+        }
+        let measured: u64 = all.iter().filter(|w| w.role == Role::Measure).map(|w| w.operations).sum();
+        let client = &mut self.result.client;
+        client.cpu_seconds = cpu_s;
+        client.cpu_us_per_operation = if measured > 0 { cpu_s * 1e6 / measured as f64 } else { 0.0 };
+        client.peak_rss_bytes = peak_rss_bytes();
+        self.result.sweeps = sweeps(&overall(&all));
+        let ramped: Vec<Window> = all.iter().filter(|w| self.is_ramp(w)).cloned().collect();
+        self.result.ramps = of_windows(&ramped, |window| self.why_ended(window));
+        self.result.windows = all;
+        let calls = self.job.sites.iter().zip(&self.described);
+        self.result.cost = self.budget.as_ref().map(|budget| budget.figures()).unwrap_or_default();
+        self.result.background_requests =
+            calls.flat_map(|(s, d)| sums(&d.url, &s.store.background_requests())).collect();
+    }
+
+    fn cpu_s(&self, index: usize, state: &WindowState) -> f64 {
+        let phase_run = &self.job.phase_runs[index];
+        let counts = phase_run.recorded && phase_run.phase.role == Role::Measure;
+        if counts { state.usage.process_cpu_ns as f64 / 1e9 } else { 0.0 }
+    }
+
+    /// Whether a window is of a phase whose load rises.
+    fn is_ramp(&self, window: &Window) -> bool {
+        self.job.phase_runs.iter().any(|s| s.phase.ramp.is_some() && s.phase.name == window.phase)
+    }
+
+    /// Why the ramp that a window is a step of has no more steps.
+    fn why_ended(&self, window: &Window) -> String {
+        let same = |ramp: &RampOf| {
+            let (store, number, repeat) = *ramp;
+            let phase = self.job.phase_runs.iter().find(|s| s.number == number).map(|s| &s.phase.name);
+            repeat == window.repeat
+                && self.described[store].url == window.store
+                && phase == Some(&window.phase)
+        };
+        let end = self.ends.iter().find(|(ramp, _)| same(ramp));
+        end.map_or("no plateau was reached", |(_, end)| end.why).into()
+    }
+
+    fn write(&mut self) {
+        let began = now_ns();
+        self.directory.result(&self.result);
+        self.written_at_ns = now_ns();
+        self.write_took_ns = self.written_at_ns - began;
+    }
+}
+
+fn place_of<'a>(job: &'a Job, described: &'a [Description], index: usize) -> Place<'a> {
+    let phase_run = &job.phase_runs[index];
+    Place {
+        store: &described[phase_run.store].url,
+        phase: &phase_run.phase.name,
+        role: phase_run.phase.role,
+        repeat: phase_run.repeat,
+        block: phase_run.block,
+        step: phase_run.step,
+    }
+}
+
+impl Listener for Reporter<'_> {
+    fn second(&mut self, row: &SecondRow<'_>) {
+        let phase_run = &self.job.phase_runs[row.phase];
+        if phase_run.recorded {
+            self.observer.second(row);
+            let place = place_of(self.job, &self.described, row.phase);
+            self.directory.second(place, row);
+            if let Some(live) = &self.live {
+                live.second(place, row);
+            }
+        }
+    }
+
+    fn snapshot(&mut self, states: &[WindowState]) {
+        self.judge_ramp(states);
+        if let Some(budget) = &self.budget {
+            budget.watch();
+            self.live.iter().for_each(|live| live.cost(&budget.figures()));
+        }
+        self.observer.progress(states, &self.job.phase_runs);
+        self.directory.flush();
+        // With many windows writing takes its time; it must never take much of the machine's.
+        if now_ns() - self.written_at_ns >= 30 * self.write_took_ns {
+            self.gather(states);
+            self.write();
+        }
+    }
+
+    fn closed(&mut self, index: usize, state: &WindowState) -> bool {
+        // A prepare phase keeps its counts, because the driver looks for failures in them.
+        if self.job.phase_runs[index].phase.role == Role::Prepare || state.edges.is_none() {
+            return false;
+        }
+        if self.job.phase_runs[index].step.is_some() && settled(state) {
+            let carried = self.carried(index, state);
+            self.settled.entry(index).or_insert(carried);
+        }
+        self.cpu_closed_s += self.cpu_s(index, state);
+        let windows = self.windows(index, state);
+        if self.counts(index) {
+            self.observer.windows(&windows);
+        }
+        self.closed.insert(index, windows);
+        true
+    }
+
+    fn logged(&mut self, operations: &[Logged]) {
+        for operation in operations.iter().filter(|o| self.job.phase_runs[o.phase_run].recorded) {
+            let place = place_of(self.job, &self.described, operation.phase_run);
+            self.directory.operation(place, operation);
+        }
+    }
+
+    fn finished(&mut self, states: &[WindowState]) {
+        self.judge_ramp(states);
+        self.directory.flush();
+        self.gather(states);
+    }
+
+    fn failure(&mut self, class: &str, message: &str) {
+        self.observer.failure(class, message);
+    }
+}

@@ -1,0 +1,263 @@
+//! Several hosts without any cluster: `--shard I/N --start-at TIME`. Each host runs the same experiment with its N-th of every limit and
+//! every N-th operation, prepares its part of the objects at once, and begins to measure at TIME by its own clock. Shards know of each
+//! other only by a marker object that each writes when it has prepared; nothing waits for one that never came.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::error::RunError;
+use super::observer::RunObserver;
+use super::runtime::block_on;
+use crate::clock::{MILLISECOND, SECOND, Timer, now_ns, wall_now};
+use crate::driver::background::Background;
+use crate::driver::clean::markers;
+use crate::driver::{Control, Shard, Site};
+use crate::experiment::Experiment;
+use crate::experiment::to_toml::to_toml;
+use crate::rng::{hash_name, mix};
+use crate::run_dir::directory::Environment;
+use crate::schedule::Role;
+use crate::schedule::plan::Order;
+use crate::schedule::ramp::Stop;
+use crate::store::ownership::RunId;
+use crate::store::{Body, Request};
+use crate::summary::result::{RunResult, ShardInfo};
+use crate::workload::Dataset;
+
+/// What `--shard`, `--start-at` and `--clock-offset` say.
+#[derive(Debug, Clone)]
+pub struct Sharding {
+    /// Which part.
+    pub shard: Shard,
+    /// When measuring begins.
+    pub start_at: jiff::Timestamp,
+    /// This host's clock minus the reference clock, in seconds.
+    pub host_offset_s: Option<f64>,
+}
+
+/// The markers of so many shards fit on one page of a listing.
+const MOST_SHARDS: u64 = 1_000;
+
+/// Reads `I/N`, counted from 1.
+///
+/// # Errors
+/// When it is not that.
+pub fn parse_shard(text: &str) -> Result<Shard, String> {
+    let wrong =
+        || format!("--shard {text}: write I/N, such as 1/4 for the first of four (at most {MOST_SHARDS})");
+    let (index, of) = text.split_once('/').ok_or_else(wrong)?;
+    let (index, of): (u64, u64) = (index.parse().map_err(|_| wrong())?, of.parse().map_err(|_| wrong())?);
+    if index == 0 || index > of || of > MOST_SHARDS {
+        return Err(wrong());
+    }
+    Ok(Shard { index: index - 1, of })
+}
+
+/// Reads `--start-at`: RFC 3339, Unix seconds, or `+30s` from now.
+///
+/// # Errors
+/// When it is none of these.
+pub fn parse_start(text: &str) -> Result<jiff::Timestamp, String> {
+    let wrong = || {
+        format!(
+            "--start-at {text}: write a time all shards share, such as 2026-11-21T12:00:00Z or Unix seconds, or +30s for this host alone"
+        )
+    };
+    if let Some(wait) = text.strip_prefix('+') {
+        let ns = crate::units::parse_duration(wait).map_err(|_| wrong())?;
+        return wall_now().checked_add(jiff::SignedDuration::from_nanos(ns as i64)).map_err(|_| wrong());
+    }
+    if let Ok(seconds) = text.parse::<f64>() {
+        return jiff::Timestamp::from_nanosecond((seconds * 1e9) as i128).map_err(|_| wrong());
+    }
+    text.parse().map_err(|_| wrong())
+}
+
+/// Refuses experiments that cannot be split.
+///
+/// # Errors
+/// 2, with the reason.
+pub fn check(experiment: &Experiment, shard: Shard) -> Result<(), RunError> {
+    for phase in &experiment.phases {
+        let connections = phase.load.slots() as u64;
+        if connections < shard.of {
+            return Err(RunError::input(format!(
+                "--shard: phase '{}' has {connections} operations in flight for {} shards; give it at least one each",
+                phase.name, shard.of
+            )));
+        }
+        if phase.ramp.is_some_and(|ramp| ramp.stop != Stop::Never) {
+            return Err(RunError::input(format!(
+                "--shard: phase '{}' ends at its plateau, which no shard alone can see; set stop = \"never\" and to",
+                phase.name
+            )));
+        }
+    }
+    if experiment.stores.len() > 1 && experiment.order == Order::Sequential {
+        return Err(RunError::input(
+            "--shard: several stores must be interleaved; set order = \"interleaved\"",
+        ));
+    }
+    if experiment.stores.iter().any(|s| s == "embedded:" || s == "memory:") {
+        return Err(RunError::input(
+            "--shard: every shard would have a store of its own; start one with `plimsoll serve`",
+        ));
+    }
+    Ok(())
+}
+
+impl Sharding {
+    /// The name that all shards of this run share: a function of start time, experiment and number of shards.
+    pub fn group(&self, experiment: &Experiment) -> RunId {
+        RunId::at(self.start_at, mix(hash_name(&to_toml(experiment)) ^ self.shard.of))
+    }
+
+    /// The run id of this shard.
+    pub fn run_id(&self, group: &str) -> String {
+        format!("{group}.{}of{}", self.shard.index + 1, self.shard.of)
+    }
+
+    fn start_unix_s(&self) -> f64 {
+        self.start_at.as_nanosecond() as f64 / 1e9
+    }
+
+    /// The start on the monotonic clock.
+    pub fn start_ns(&self) -> u64 {
+        let ahead = self.start_at.as_nanosecond() - wall_now().as_nanosecond();
+        (i128::from(now_ns()) + ahead).max(0) as u64
+    }
+}
+
+/// Tells the other shards that this one is prepared, and remembers how many were when it began.
+#[derive(Clone)]
+pub struct Prepared {
+    sharding: Sharding,
+    markers: Option<Dataset>,
+    sites: Vec<Site>,
+    control: Arc<Control>,
+    seen: Arc<Mutex<Option<u64>>>,
+    observer: Arc<dyn RunObserver>,
+}
+
+impl Prepared {
+    /// Ready to tell; an experiment that prepares nothing needs no markers.
+    pub fn new(
+        sharding: &Sharding,
+        experiment: &Experiment,
+        sites: &[Site],
+        control: &Arc<Control>,
+        observer: &Arc<dyn RunObserver>,
+    ) -> Prepared {
+        Prepared {
+            sharding: sharding.clone(),
+            markers: experiment.prepares().then(|| markers(experiment.seed, sharding.shard.of)),
+            sites: sites.to_vec(),
+            control: Arc::clone(control),
+            seen: Arc::default(),
+            observer: Arc::clone(observer),
+        }
+    }
+
+    /// Writes this shard's marker, waits until just before the start, and counts the markers there are.
+    pub fn announce(&self) {
+        let Some(markers) = &self.markers else {
+            let _ = block_on(self.wait_for_start());
+            return;
+        };
+        let seen = block_on(async {
+            let mut least = self.sharding.shard.of;
+            for site in &self.sites {
+                let mut key = String::new();
+                markers.key_into(&mut key, site.space.root(), self.sharding.shard.index);
+                let body = Body::Whole(Vec::new().into());
+                let put = Request::Put { key: &key, body };
+                if Background::new(site.store.as_ref()).insist(put).await.is_err() {
+                    least = 0;
+                }
+            }
+            self.wait_for_start().await;
+            for site in &self.sites {
+                let prefix = markers.prefix(site.space.root());
+                let list = Request::List { prefix: &prefix, start_after: "", token: "", max_keys: 1000 };
+                let found = Background::new(site.store.as_ref()).insist(list).await;
+                let there = found.ok().and_then(|r| r.listing).map_or(0, |l| l.objects.len() as u64);
+                least = least.min(there);
+            }
+            least
+        });
+        *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen.ok();
+    }
+
+    /// Waits until just before the start, or until the run is told to stop.
+    async fn wait_for_start(&self) {
+        let until = self.sharding.start_ns().saturating_sub(300 * MILLISECOND);
+        let Ok(mut timer) = Timer::new() else { return };
+        if until > now_ns() + SECOND {
+            self.observer.note(&format!(
+                "prepared; waiting for {} ({} s)",
+                self.sharding.start_at,
+                (until - now_ns()) / SECOND
+            ));
+        }
+        while now_ns() < until && self.control.stopped_at().is_none() {
+            let _ = timer.until(until.min(now_ns() + 100 * MILLISECOND)).await;
+        }
+    }
+
+    /// What the result says of this shard.
+    pub fn info(&self, id: &str, result: &RunResult, environment: &Environment) -> ShardInfo {
+        let start = self.sharding.start_unix_s();
+        let first = result.windows.iter().find(|w| w.role != Role::Prepare).map(|w| w.start_unix_s);
+        ShardInfo {
+            shard: self.sharding.shard.index + 1,
+            of: self.sharding.shard.of,
+            run: id.to_string(),
+            start_at_unix_s: start,
+            start_late_s: first.map(|at| at - start),
+            clock_offset_s: environment.stores.iter().find_map(|s| s.clock_offset_s).map(|s| s as f64),
+            host_offset_s: self.sharding.host_offset_s,
+            prepared: *self.seen.lock().unwrap_or_else(PoisonError::into_inner),
+            // Until the run has come to its end.
+            partial: true,
+        }
+    }
+
+    /// The objects are still read by shards that run a little later; two seconds are enough for clocks that are in order.
+    pub fn wait_for_the_others(&self) {
+        if self.markers.is_some() && self.control.stopped_at().is_none() {
+            let until = now_ns() + 2 * SECOND;
+            let _ = block_on(async {
+                if let Ok(mut timer) = Timer::new() {
+                    let _ = timer.until(until).await;
+                }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shards_and_times_are_read() {
+        assert_eq!(parse_shard("1/1"), Ok(Shard { index: 0, of: 1 }));
+        assert_eq!(parse_shard("3/8"), Ok(Shard { index: 2, of: 8 }));
+        for bad in ["", "3", "0/3", "4/3", "a/b", "1/0", "1/2/3"] {
+            assert!(parse_shard(bad).unwrap_err().contains("I/N"), "{bad}");
+        }
+        let at = parse_start("2026-11-21T12:00:00Z").unwrap();
+        assert_eq!(parse_start("1795262400").unwrap(), at);
+        assert!(parse_start("+1h").unwrap() > wall_now());
+        for bad in ["", "noon", "+5", "2026-13-01T00:00:00Z"] {
+            assert!(parse_start(bad).unwrap_err().contains("--start-at"), "{bad}");
+        }
+    }
+
+    #[test]
+    fn shares_add_up() {
+        for (connections, of) in [(100, 8), (8, 8), (9, 2), (1024, 3)] {
+            let total: usize = (0..of).map(|index| Shard { index, of }.share(connections)).sum();
+            assert_eq!(total, connections);
+        }
+    }
+}

@@ -1,0 +1,399 @@
+//! Runs whose truth is known, judged by the binary: `compare`, `check`, `show`, `report`, `published`; and run directories that are none.
+
+use std::path::Path;
+
+use crate::support::ask::{fails, name, run};
+use crate::support::made::made;
+use crate::support::{scratch, text};
+use serde_json::Value;
+
+fn comparison(base: &Path, other: &Path) -> Value {
+    let output = run(&["compare", "--json", name(base), name(other)]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn row<'a>(document: &'a Value, metric: &str) -> &'a Value {
+    let rows = document["comparisons"][0]["rows"].as_array().unwrap();
+    rows.iter().find(|r| r["metric"] == metric).unwrap()
+}
+
+#[test]
+fn a_store_that_is_a_fifth_slower_is_found_to_be() {
+    let out = scratch("compare");
+    let base = made(&out, "base", |_| {});
+    let slower = made(&out, "slower", |m| m.stores[0].1 = 1.2);
+    let again = made(&out, "again", |_| {});
+    let document = comparison(&base, &slower);
+    for metric in ["p50", "p99"] {
+        let found = row(&document, metric);
+        let (low, high) = (found["change_low"].as_f64().unwrap(), found["change_high"].as_f64().unwrap());
+        assert!(low < 1.2 && 1.2 < high && low > 1.05, "{metric}: {low}..{high}");
+        assert_eq!(found["verdict"], "slower");
+    }
+    let same = comparison(&base, &again);
+    assert_eq!(row(&same, "p50")["verdict"], "no difference shown");
+    assert!(row(&same, "p50")["smallest"].as_f64().unwrap() < 0.1);
+    let table = text(&run(&["compare", name(&base), name(&slower)]).stdout);
+    assert!(table.contains("slower is slower than base by a factor of 1.2"), "{table}");
+}
+
+#[test]
+fn a_bound_is_broken_only_when_the_interval_says_so() {
+    let out = scratch("fail-if");
+    let base = made(&out, "base", |_| {});
+    let slower = made(&out, "slower", |m| m.stores[0].1 = 1.2);
+    let (base, slower) = (name(&base), name(&slower));
+    fails(&["compare", base, slower, "--fail-if", "get.p50 > +5%"], 1, &["1 of 1 bounds broken"]);
+    for bound in ["get.p50 > +20%", "get.p50 > +40%", "rate < -50%"] {
+        let output = run(&["compare", base, slower, "--fail-if", bound, "--cannot-tell", "pass"]);
+        assert!(output.status.success(), "{bound}: {}", text(&output.stdout));
+    }
+    // The interval contains the bound: nobody can tell, which counts as in `check`.
+    fails(
+        &["compare", base, slower, "--fail-if", "get.p50 > +20%"],
+        1,
+        &["cannot be told", "--cannot-tell pass"],
+    );
+    let sure = run(&["compare", base, slower, "--fail-if", "get.p50 > +40%"]);
+    assert!(sure.status.success(), "{}", text(&sure.stdout));
+    fails(&["compare", base, slower, "--fail-if", "put.p50 > +5%"], 2, &["--fail-if", "no such figure"]);
+    fails(&["compare", base, slower, "--fail-if", "get.p50 > 5"], 2, &["--fail-if", "+5%"]);
+    fails(&["compare", base, slower, "--primary", "put.p50"], 2, &["--primary put.p50"]);
+}
+
+#[test]
+fn only_runs_of_the_same_work_are_compared_and_other_clients_are_named() {
+    let out = scratch("alike");
+    let base = made(&out, "base", |_| {});
+    let larger = made(&out, "larger", |m| m.size = "4 KiB".into());
+    let elsewhere = made(&out, "elsewhere", |m| m.vantage = "another city".into());
+    fails(&["compare", name(&base), name(&larger)], 2, &["phase.get.objects.size", "4 KiB"]);
+    fails(&["compare", name(&base)], 2, &["measured one store"]);
+    let table = text(&run(&["compare", name(&base), name(&elsewhere)]).stdout);
+    assert!(table.contains("different clients") || table.contains("clients differ: vantage"), "{table}");
+}
+
+#[test]
+fn a_short_run_has_no_interval_and_says_how_long_it_should_be() {
+    let out = scratch("short");
+    let short = made(&out, "short", |m| m.seconds = 5);
+    let other = made(&out, "other", |m| m.seconds = 5);
+    let document = comparison(&short, &other);
+    assert_eq!(row(&document, "p50")["verdict"], "cannot tell");
+    assert!(row(&document, "p50")["needs_s"].as_f64().unwrap() >= 8.0);
+    fails(&["check", name(&short), "--slo", "get.p99 < 50ms"], 1, &["cannot be told", "--cannot-tell pass"]);
+    let lenient = run(&["check", name(&short), "--slo", "get.p99 < 50ms", "--cannot-tell", "pass"]);
+    assert!(lenient.status.success());
+}
+
+#[test]
+fn a_store_that_broke_down_fails_its_objectives_also_where_cannot_tell_passes() {
+    let out = scratch("broke-down");
+    let broken = made(&out, "broken", |m| m.broken_from = Some(15));
+    for slo in ["errors < 1%", "get.p99 < 10s"] {
+        let check = ["check", name(&broken), "--slo", slo, "--cannot-tell", "pass"];
+        fails(&check, 1, &["1 objective missed"]);
+        assert!(text(&run(&check).stdout).contains("FAIL"), "{slo}");
+    }
+    // Five seconds, no operation in time: short, but beyond doubt.
+    let late = made(&out, "late", |m| m.seconds = 5);
+    fails(
+        &["check", name(&late), "--slo", "get.p99 < 10us", "--cannot-tell", "pass"],
+        1,
+        &["1 objective missed"],
+    );
+    let few = made(&out, "few", |m| (m.seconds, m.per_s) = (1, 3));
+    fails(&["check", name(&few), "--slo", "get.p99 < 10us"], 1, &["cannot be told"]);
+}
+
+/// Which of two stores begins depends on the seed.
+#[test]
+fn the_base_is_the_first_store_of_the_experiment_whichever_ran_first() {
+    let out = scratch("base-store");
+    for ran_backwards in [false, true] {
+        let stores = [("s3://listed-first".to_string(), 1.0), ("s3://listed-second".to_string(), 1.3)];
+        let two = made(&out, if ran_backwards { "backwards" } else { "forwards" }, |m| {
+            m.stores = stores.to_vec();
+            if ran_backwards {
+                m.stores.reverse();
+                m.ran_backwards = true;
+            }
+        });
+        let document: Value =
+            serde_json::from_slice(&run(&["compare", "--json", name(&two)]).stdout).unwrap();
+        assert_eq!(document["comparisons"][0]["base"]["store"], "s3://listed-first");
+        assert_eq!(row(&document, "p50")["verdict"], "slower");
+        fails(&["compare", name(&two), "--fail-if", "get.p50 > +5%"], 1, &["1 of 1 bounds broken"]);
+        let shown = text(&run(&["show", name(&two)]).stdout);
+        let (first, second) = (shown.find("s3://listed-first"), shown.find("s3://listed-second"));
+        assert!(first.unwrap() < second.unwrap(), "{shown}");
+    }
+}
+
+#[test]
+fn sides_of_one_store_have_names_that_tell_them_apart() {
+    let out = scratch("names");
+    let side = |directory: &str, id: &str| made(&out.join(directory), id, |_| {});
+    for (base, other, names) in [
+        (side("a", "first"), side("a", "second"), ["first", "second"]),
+        (side("x", "same"), side("y", "same"), ["x/same", "y/same"]),
+    ] {
+        let document = comparison(&base, &other);
+        for (role, expected) in ["base", "other"].into_iter().zip(names) {
+            let found = document["comparisons"][0][role]["name"].as_str().unwrap();
+            assert!(found.ends_with(expected), "{found} for {expected}");
+        }
+    }
+    let base = side("one", "itself");
+    let document = comparison(&base, &base);
+    assert_ne!(document["comparisons"][0]["base"]["name"], document["comparisons"][0]["other"]["name"]);
+}
+
+#[test]
+fn imported_runs_of_other_loads_and_unknown_clients_are_not_compared_in_silence() {
+    let out = scratch("imported");
+    let import = |id: &str, concurrency| {
+        made(&out, id, |m| {
+            m.imported = true;
+            m.concurrency = concurrency;
+        })
+    };
+    let (base, other, alike) = (import("base", 16), import("other", 64), import("alike", 16));
+    let table = text(&run(&["compare", name(&base), name(&other)]).stdout);
+    let headline = table.lines().next().unwrap();
+    assert!(headline.contains("under different loads (get get: 16 / 64 in flight)"), "{headline}");
+    assert!(headline.contains("instance type: not in the imported log"), "{headline}");
+    let document = comparison(&base, &alike);
+    assert_eq!(document["comparisons"][0]["loads"].as_array().unwrap().len(), 0);
+    let measured = made(&out, "measured", |_| {});
+    fails(&["compare", name(&base), name(&measured)], 2, &["did not do the same"]);
+}
+
+#[test]
+fn the_mark_of_a_limited_client_travels_with_every_figure() {
+    let out = scratch("limited");
+    let why = "cpu: 97% of a core by the busiest of 2 workers";
+    let base = made(&out, "base", |_| {});
+    let limited = made(&out, "limited", |m| {
+        m.stores[0].1 = 1.3;
+        m.limited = Some(why.into());
+        m.failed = 3;
+    });
+    let table = text(&run(&["compare", name(&base), name(&limited)]).stdout);
+    assert!(table.lines().next().unwrap().contains("the client, not the store, limited limited"), "{table}");
+    assert!(table.contains("slower; a bound: the client limited the other"), "{table}");
+    let document = comparison(&base, &limited);
+    assert_eq!(row(&document, "p50")["other"]["client_limited"], why);
+    assert!(row(&document, "p50")["base"].get("client_limited").is_none());
+    let junit = out.join("junit.xml");
+    let checked = run(&["check", name(&limited), "--slo", "get.p50 < 1s", "--junit", name(&junit)]);
+    for shown in [text(&checked.stdout), std::fs::read_to_string(&junit).unwrap()] {
+        assert!(shown.contains(&format!("limited by the client, not by the store ({why})")), "{shown}");
+    }
+    let checked = run(&["check", name(&limited), "--slo", "get.p50 < 1s", "--json"]);
+    let document: Value = serde_json::from_slice(&checked.stdout).unwrap();
+    assert_eq!(
+        (&document["checks"][0]["outcome"], &document["checks"][0]["client_limited"]),
+        (&"pass".into(), &why.into())
+    );
+    assert!(run(&["report", name(&limited)]).status.success());
+    let page = std::fs::read_to_string(limited.join("report.html")).unwrap();
+    let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("the page lacks '{what}'"));
+    let (failed, mark) = (at("get: 1.50% failed"), at("get: limited by the client, not by the store"));
+    assert!(failed < mark, "failures come first");
+}
+
+#[test]
+fn every_operation_with_content_has_a_body_time() {
+    let out = scratch("bodies");
+    let shown = run(&[
+        "run",
+        "get",
+        "--store",
+        "embedded:",
+        "--size",
+        "1KiB",
+        "--objects",
+        "20",
+        "--operations",
+        "500",
+        "--warmup",
+        "0s",
+        "--json",
+        "--out",
+        name(&out),
+    ]);
+    assert!(shown.status.success(), "{}", text(&shown.stderr));
+    let result: Value = serde_json::from_slice(&shown.stdout).unwrap();
+    for window in result["windows"].as_array().unwrap() {
+        assert_eq!(window["body_ms"]["n"], window["operations"], "{}", window["phase"]);
+    }
+}
+
+/// A store in the client's own memory is as fast as the client, so what breaks is the client.
+#[test]
+fn a_search_for_the_knee_that_the_client_limits_says_so_and_stops() {
+    let out = scratch("client-knee");
+    let search = [
+        "run",
+        "knee",
+        "--store",
+        "memory:",
+        "--slo",
+        "get.p99 < 1ms",
+        "--from",
+        "500000/s",
+        "--to",
+        "500000/s",
+        "--step",
+        "1s",
+        "--json",
+        "--out",
+        name(&out),
+    ];
+    let done = run(&search);
+    assert!(done.status.success(), "{}", text(&done.stderr));
+    let result: Value = serde_json::from_slice(&done.stdout).unwrap();
+    let knee = &result["knee"];
+    assert!(knee["client_limit"]["per_s"].as_f64().unwrap() > 0.0, "{knee}");
+    assert_eq!(knee["steps"].as_array().unwrap().len(), 2, "tried again once, never halved: {knee}");
+    assert!(knee["breaks_per_s"].is_null() && knee["holds_per_s"].is_null(), "{knee}");
+    let path = std::fs::read_dir(&out).unwrap().flatten().next().unwrap().path();
+    let shown = text(&run(&["show", name(&path)]).stdout);
+    for part in ["the client, not the store, limits at", "; limited by the client ("] {
+        assert!(shown.contains(part), "{part}\n{shown}");
+    }
+}
+
+#[test]
+fn objectives_pass_and_fail_and_junit_has_them() {
+    let out = scratch("check");
+    // Lognormal around 3 ms with sigma 0.5: p99 is 9.6 ms.
+    let run_dir = made(&out, "run", |m| m.seconds = 120);
+    let junit = out.join("junit.xml");
+    let good = run(&[
+        "check",
+        name(&run_dir),
+        "--slo",
+        "get.p99 < 15ms",
+        "--slo",
+        "errors < 0.1%",
+        "--junit",
+        name(&junit),
+    ]);
+    assert!(good.status.success(), "{}", text(&good.stdout));
+    let xml = std::fs::read_to_string(&junit).unwrap();
+    assert!(
+        xml.contains("tests=\"2\" failures=\"0\" errors=\"0\"") && xml.contains("get.p99 &lt; 15ms"),
+        "{xml}"
+    );
+    fails(&["check", name(&run_dir), "--slo", "get.p99 < 6ms"], 1, &["1 objective missed"]);
+    let failing = made(&out, "failing", |m| m.failed = 4);
+    // Two percent fail, so that no percentile beyond the 98th can be held.
+    fails(&["check", name(&failing), "--slo", "get.p99 < 10s"], 1, &["1 objective missed"]);
+    fails(&["check", name(&failing), "--slo", "errors < 0.1%"], 1, &["1 objective missed"]);
+    let file = out.join("slo.txt");
+    std::fs::write(&file, "# weekly\nget.p99 < 15ms\nget.p99 < 15\n").unwrap();
+    fails(&["check", name(&run_dir), "--slo-file", name(&file)], 2, &["slo.txt:3", "unit"]);
+    fails(&["check", name(&run_dir), "--slo", "put.p99 < 1ms"], 2, &["measured no such thing", "get.get"]);
+    fails(&["check", name(&run_dir)], 2, &["--slo is missing"]);
+}
+
+#[test]
+fn directories_that_are_no_runs_are_told_in_a_line() {
+    let out = scratch("bad");
+    let good = made(&out, "good", |_| {});
+    let copy = |to: &str| {
+        let to = out.join(to);
+        std::fs::create_dir_all(&to).unwrap();
+        for entry in std::fs::read_dir(&good).unwrap().flatten() {
+            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+        }
+        to
+    };
+    let (missing, foreign) = (out.join("missing"), out.join("foreign"));
+    std::fs::create_dir_all(&foreign).unwrap();
+    std::fs::write(foreign.join("result.json"), "{\"totally\": \"else\"}").unwrap();
+    let older = copy("older");
+    let text_of = std::fs::read_to_string(older.join("result.json")).unwrap();
+    std::fs::write(older.join("result.json"), text_of.replacen("\"schema\": 1", "\"schema\": 0", 1)).unwrap();
+    let cut = copy("cut");
+    std::fs::write(cut.join("result.json"), &text_of[..text_of.len() / 2]).unwrap();
+    let short_log = copy("short-log");
+    let log = std::fs::read(short_log.join("intervals.arrows")).unwrap();
+    std::fs::write(short_log.join("intervals.arrows"), &log[..log.len() / 2]).unwrap();
+    let no_log = copy("no-log");
+    std::fs::remove_file(no_log.join("intervals.arrows")).unwrap();
+    let garbage = copy("garbage");
+    std::fs::write(garbage.join("intervals.arrows"), b"not an arrow stream at all").unwrap();
+    let tampered = copy("tampered");
+    let mut result: Value = serde_json::from_str(&text_of).unwrap();
+    result["windows"][0]["service_ms"]["p99"] = serde_json::json!(1.0);
+    std::fs::write(tampered.join("result.json"), result.to_string()).unwrap();
+    let exchanged = copy("exchanged");
+    let longer = made(&out, "longer", |m| m.seconds = 70);
+    std::fs::copy(longer.join("intervals.arrows"), exchanged.join("intervals.arrows")).unwrap();
+    let cases: [(&Path, &[&str]); 9] = [
+        (&missing, &["is not there"]),
+        (&foreign, &["not a result of schema 1"]),
+        (&older, &["schema"]),
+        (&cut, &["not a result of schema 1"]),
+        (&short_log, &["not of one run", "cut short"]),
+        (&no_log, &["intervals.arrows"]),
+        (&garbage, &["not an interval log"]),
+        (&tampered, &["contradicts itself", "changed after the run"]),
+        (&exchanged, &["not of one run"]),
+    ];
+    for (path, expected) in cases {
+        if path == tampered {
+            fails(&["show", name(path)], 2, expected);
+        }
+        for command in [&["check", "--slo", "get.p99 < 1s"][..], &["compare"], &["report"]] {
+            let mut arguments = command.to_vec();
+            arguments.push(name(path));
+            if command[0] == "compare" {
+                arguments.push(name(&good));
+            }
+            fails(&arguments, 2, expected);
+        }
+    }
+}
+
+#[test]
+fn the_report_is_one_page_that_asks_for_nothing() {
+    let out = scratch("report");
+    let two = made(&out, "two", |m| {
+        m.stores = vec![("s3://a".into(), 1.0), ("s3://b".into(), 1.3)];
+        m.failed = 2;
+    });
+    let output = run(&["report", name(&two), "--published", "tigris-ycsb"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let page = std::fs::read_to_string(two.join("report.html")).unwrap();
+    assert!(page.contains("b is slower than s3:&#x2f;&#x2f;a by a factor of 1.3"), "the answer");
+    assert!(page.contains("default-src &#x27;none&#x27;") || page.contains("default-src 'none'"));
+    assert!(!page.contains("src=\"http") && !page.contains("href=\"http"), "nothing is fetched");
+    assert!(page.contains("published, not measured here"));
+    assert!(page.len() < 3_000_000, "{} bytes", page.len());
+    fails(&["report", name(&two), "--published", "nobody"], 2, &["--published", "tigris-ycsb"]);
+}
+
+/// A store's name comes from outside and must not become part of the page.
+#[test]
+fn what_a_store_is_called_is_no_markup() {
+    let out = scratch("markup");
+    let odd = made(&out, "odd", |m| m.stores[0].0 = "s3://</script><b>bold".into());
+    assert!(run(&["report", name(&odd)]).status.success());
+    let page = std::fs::read_to_string(odd.join("report.html")).unwrap();
+    assert!(!page.contains("</script><b>bold"), "it is escaped");
+}
+
+#[test]
+fn published_figures_are_listed_shown_and_recomputed() {
+    let listed = text(&run(&["list", "published"]).stdout);
+    assert_eq!(listed.lines().count(), 5);
+    let checked = text(&run(&["published", "check"]).stdout);
+    assert!(checked.contains("DOES NOT HOLD") && checked.contains("R2 run get"), "{checked}");
+    assert!(text(&run(&["published", "show", "r2-bench"]).stdout).contains("published, not measured here"));
+    fails(&["published", "show", "nobody"], 2, &["'nobody'", "r2-bench"]);
+}

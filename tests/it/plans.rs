@@ -1,0 +1,45 @@
+//! Golden plans: what the built-in experiments resolve to, and what `--dry-run` says of them. `UPDATE_GOLDEN=1 cargo test --test plans`
+//! rewrites them; the difference is then for the eye.
+
+use std::path::Path;
+
+use crate::support::{plimsoll, text};
+use plimsoll::experiment::to_toml::to_toml;
+use plimsoll::experiment::{BUILT_IN, load};
+
+fn golden(name: &str, content: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, content).unwrap();
+    }
+    let expected = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(content, expected, "{name}; `UPDATE_GOLDEN=1 cargo test --test plans` rewrites it");
+}
+
+#[test]
+fn built_in_experiments_resolve_as_they_did() {
+    for (name, _) in BUILT_IN {
+        golden(&format!("{name}.toml"), &to_toml(&load(name, &[]).unwrap()));
+    }
+}
+
+#[test]
+fn dry_runs_say_what_they_said() {
+    for (name, _) in BUILT_IN {
+        let run = plimsoll(&["run", name, "--dry-run"]).output().unwrap();
+        assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+        golden(&format!("{name}.txt"), &text(&run.stdout));
+    }
+    let two = plimsoll(&[
+        "run",
+        "throughput",
+        "--dry-run",
+        "--store",
+        "s3://one?provider=generic&endpoint=http://127.0.0.1:1",
+        "--store",
+        "s3://two?provider=generic&endpoint=http://127.0.0.1:1",
+    ])
+    .output()
+    .unwrap();
+    golden("throughput-two-stores.txt", &text(&two.stdout));
+}

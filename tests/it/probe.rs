@@ -1,0 +1,65 @@
+//! `plimsoll probe` on stores of which it is known what they do.
+
+use std::collections::BTreeMap;
+
+use crate::support::{Server, plimsoll, scratch, text};
+
+fn probe(store: &str) -> BTreeMap<String, String> {
+    let run = plimsoll(&["probe", store, "--json", "--create-bucket"]).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let findings: Vec<BTreeMap<String, String>> = serde_json::from_slice(&run.stdout).unwrap();
+    findings.into_iter().map(|f| (f["check"].clone(), f["answer"].clone())).collect()
+}
+
+#[test]
+fn our_own_server_is_found_to_do_what_it_does() {
+    let server = Server::start("", false);
+    let found = probe(&format!("s3://bucket/p?endpoint={}", server.endpoint()));
+    for check in [
+        "put and get",
+        "read after overwrite",
+        "entity tag is MD5",
+        "ranges",
+        "put if absent",
+        "put if unchanged",
+        "checksum md5",
+        "checksum crc64nvme",
+        "checksum sha256",
+        "delete of many",
+        "list in key order",
+        "list from a key on",
+        "pages",
+        "parts",
+        "tag of a multipart object is MD5 of MD5s",
+        "parts of different sizes",
+        "unfinished uploads are listed",
+        "presigned URL",
+        "presigned URLs end",
+    ] {
+        assert_eq!(found.get(check).map(String::as_str), Some("yes"), "{check}: {found:?}");
+    }
+    assert_eq!(found["parts below 5 MiB"], "no");
+    assert_eq!(found["TLS"], "no");
+}
+
+#[test]
+fn directory_buckets_are_found_to_differ() {
+    let server = Server::start("", false);
+    let found = probe(&format!("s3://data--use1-az4--x-s3/p?endpoint={}", server.endpoint()));
+    assert_eq!(found["entity tag is MD5"], "no");
+    assert_eq!(found["list in key order"], "no");
+    assert_eq!(found["checksum md5"], "no");
+    assert_eq!(found["checksum crc32c"], "yes");
+    assert!(!found.contains_key("list from a key on") && found["signing"].starts_with("session"));
+}
+
+#[test]
+fn a_directory_and_memory_are_probed_too() {
+    let dir = scratch("probe");
+    let found = probe(&format!("file://{}", dir.display()));
+    assert_eq!((found["put and get"].as_str(), found["list in key order"].as_str()), ("yes", "yes"));
+    assert!(std::fs::read_dir(&dir).unwrap().next().is_none(), "nothing is left");
+    assert_eq!(probe("memory:")["ranges"], "yes");
+    let refused = plimsoll(&["probe", "s3://b"]).output().unwrap();
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}

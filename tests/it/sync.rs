@@ -1,0 +1,146 @@
+//! `plimsoll sync` through the binary: both ways, several stores, another tool in turn, and nothing left behind.
+
+use crate::support::{Server, block_on, plimsoll, scratch, text};
+use plimsoll::store::{Ignore, Request, Store};
+use plimsoll::summary::result::RunResult;
+
+fn count(store: &dyn Store) -> usize {
+    block_on(async {
+        let list = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
+        store.connection(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap().objects.len()
+    })
+}
+
+#[test]
+fn files_go_up_and_come_back_by_us_and_by_another_tool() {
+    let server = Server::start("", false);
+    let store = server.ready("");
+    let dir = scratch("sync");
+    let there = dir.join("there");
+    std::fs::create_dir_all(&there).unwrap();
+    let s3 = format!("s3://bucket/some/prefix?endpoint={}", server.endpoint());
+    let file = format!("file://{}", there.display());
+    let copy = "mkdir -p {target} && cp -r {source}/. {target}";
+    let run =
+        plimsoll(&["sync", "--store", &file, "--files", "1100", "--size", "2KiB", "--loops", "2", "--json"])
+            .args(["--client", copy, "--out"])
+            .arg(dir.join("runs"))
+            .output()
+            .unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let result: RunResult = serde_json::from_slice(&run.stdout).unwrap();
+    let seen: Vec<(&str, &str, u32)> =
+        result.sync.iter().map(|l| (l.direction.as_str(), l.client.as_str(), l.repeat)).collect();
+    let expected = [
+        ("up", "plimsoll", 0),
+        ("up", "mkdir", 0),
+        ("up", "mkdir", 1),
+        ("up", "plimsoll", 1),
+        ("down", "plimsoll", 0),
+        ("down", "mkdir", 0),
+        ("down", "mkdir", 1),
+        ("down", "plimsoll", 1),
+    ];
+    assert_eq!(seen, expected, "they take turns");
+    assert!(result.sync.iter().all(|l| l.objects == 1100 && l.bytes == 1100 * 2048 && l.wall_s > 0.0));
+    assert_eq!(result.windows.iter().map(|w| w.operations).collect::<Vec<_>>(), [1100; 4]);
+    assert!(std::fs::read_dir(&there).unwrap().next().is_none(), "nothing is left in the store");
+
+    let directory = dir.join("runs").join(&result.run.id);
+    let page = std::fs::read_to_string(directory.join("report.html")).unwrap();
+    assert!(page.contains("Synchronisations") && page.contains("1,100 files of 2 KiB"));
+    let shown = plimsoll(&["show"]).arg(&directory).output().unwrap();
+    assert_eq!(shown.status.code(), Some(0), "{}", text(&shown.stderr));
+    assert!(text(&shown.stdout).contains("speed-up") && text(&shown.stdout).contains("mkdir"));
+
+    let large = plimsoll(&[
+        "sync",
+        "--store",
+        &s3,
+        "--files",
+        "3",
+        "--size",
+        "11MiB",
+        "--part-size",
+        "5MiB",
+        "--loops",
+        "1",
+    ])
+    .arg("--out")
+    .arg(dir.join("runs"))
+    .output()
+    .unwrap();
+    assert_eq!(large.status.code(), Some(0), "{}", text(&large.stderr));
+    assert!(text(&large.stdout).contains("CPU s/GiB"), "{}", text(&large.stdout));
+    assert_eq!(count(store.as_ref()), 0);
+    for run in std::fs::read_dir(dir.join("runs")).unwrap().flatten() {
+        assert!(!run.path().join("files").exists(), "the files are gone");
+    }
+}
+
+#[test]
+fn what_loops_cost_is_told_before_and_after() {
+    let server = Server::start("", false);
+    let store = server.ready("");
+    let dir = scratch("sync-cost");
+    let s3 = format!(
+        "s3://bucket/some/prefix?endpoint={}&provider=aws-s3&style=path&region=us-east-1",
+        server.endpoint()
+    );
+    let run = |more: &[&str]| {
+        let base = ["sync", "--store", &s3, "--files", "60", "--size", "10KiB", "--loops", "2", "--json"];
+        plimsoll(&base).args(more).arg("--out").arg(&dir).output().unwrap()
+    };
+    for (direction, reads, writes) in [("both", "0.12", 0.12), ("down", "0.12", 0.06), ("up", "0", 0.12)] {
+        let output = run(&["--direction", direction, "--max-cost", "1"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let result: RunResult = serde_json::from_slice(&output.stdout).unwrap();
+        let cost = &result.cost[0];
+        let quantity = |item: &str| {
+            let line = cost.lines.iter().find(|l| l.item.starts_with(item));
+            line.map_or("0", |l| l.quantity.as_str()).to_string()
+        };
+        assert_eq!(quantity("GET"), reads, "{direction}: {cost:?}");
+        let other = quantity("PUT").parse::<f64>().unwrap() - writes;
+        assert!((0.001..0.02).contains(&other), "{direction}: besides puts, looking at both sides: {other}");
+        let [estimated, total] = [cost.estimated_usd.as_deref().unwrap(), &cost.total_usd];
+        let ratio = estimated.parse::<f64>().unwrap() / total.parse::<f64>().unwrap();
+        assert!((0.95..1.05).contains(&ratio), "{direction}: {estimated} against {total}");
+    }
+    for (more, said) in [
+        (vec!["--max-cost", "0.0005"], "estimated to cost"),
+        (vec!["--max-cost", "1", "--client", "cp {source} {target}"], "leave out --client or --max-cost"),
+    ] {
+        let output = run(&more);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+    }
+    let output = run(&["--client", "true {source} {target}", "--direction", "down"]);
+    assert!(text(&output.stdout).contains("--client tools asked of the store is not counted"));
+    assert_eq!(count(store.as_ref()), 0);
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let server = Server::start("", false);
+    server.ready("");
+    let dir = scratch("sync-bad");
+    let s3 = format!("s3://bucket/some/prefix?endpoint={}", server.endpoint());
+    for (arguments, code, said) in [
+        (vec!["--client", "aws s3 sync"], 2, "{source} and {target}"),
+        (vec!["--size", "many"], 2, "--size"),
+        (vec!["--files", "0"], 2, "above 0"),
+        (vec!["--client", "false {source} {target}", "--loops", "1", "--files", "1"], 2, "ended with"),
+        (
+            vec!["--client", "true {source} {target}", "--loops", "1", "--files", "1"],
+            1,
+            "0 of 1 files arrived whole",
+        ),
+    ] {
+        let run = plimsoll(&["sync", "--store", &s3, "--out"]).arg(&dir).args(&arguments).output().unwrap();
+        let told = text(&run.stderr);
+        assert!(run.status.code() == Some(code) && told.contains(said), "{arguments:?}: {told}");
+    }
+    let web = plimsoll(&["sync", "--store", "http://127.0.0.1:9/dir/"]).output().unwrap();
+    assert!(text(&web.stderr).contains("only be read"), "{}", text(&web.stderr));
+}

@@ -1,0 +1,148 @@
+//! Uploads in parts through the binary: parts at once, faults, integrity, sweeps; nothing is left behind.
+
+use std::path::Path;
+
+use crate::support::{Server, block_on, plimsoll, scratch, text};
+use plimsoll::store::{Ignore, Request, Store};
+use plimsoll::summary::result::{RunResult, Window};
+
+fn run(code: i32, server: &Server, arguments: &[&str], out: &Path) -> (RunResult, String) {
+    let store = format!("s3://bucket/some/prefix?endpoint={}", server.endpoint());
+    let run = plimsoll(&["run"])
+        .args(arguments)
+        .args(["--store", &store, "--json", "--out"])
+        .arg(out)
+        .output()
+        .unwrap();
+    assert_eq!(run.status.code(), Some(code), "{arguments:?}\n{}", text(&run.stderr));
+    (serde_json::from_slice(&run.stdout).unwrap_or_default(), text(&run.stderr))
+}
+
+fn measured(result: &RunResult) -> Vec<&Window> {
+    result.windows.iter().filter(|w| w.role == plimsoll::schedule::Role::Measure).collect()
+}
+
+/// Objects and unfinished uploads in the bucket; asked again where a fault is injected.
+fn left(store: &dyn Store) -> (usize, usize) {
+    block_on(async {
+        let mut connection = store.connection(0);
+        let mut ask = async |request: Request<'static>| loop {
+            if let Ok(reply) = connection.execute(request.clone(), &mut Ignore).await {
+                return reply;
+            }
+        };
+        let list = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
+        let objects = ask(list).await.listing.unwrap().objects.len();
+        (objects, ask(Request::ListUploads { prefix: "", token: "" }).await.uploads.len())
+    })
+}
+
+const PARTS: [&str; 6] = ["--size", "23MiB", "--part-size", "5MiB", "--parts-in-flight", "3"];
+
+#[test]
+fn every_checksum_is_checked_and_the_parts_are_the_object() {
+    let server = Server::start("", false);
+    let store = server.ready("");
+    let dir = scratch("checksums");
+    for checksum in ["auto", "md5"] {
+        let mut arguments =
+            vec!["put", "--objects", "2", "--operations", "2", "--warmup", "0", "--concurrency", "1"];
+        arguments.extend(PARTS);
+        arguments.extend(["--checksum", checksum, "--verify", "readback"]);
+        let (result, _) = run(0, &server, &arguments, &dir);
+        let [window] = measured(&result)[..] else { panic!("{checksum}") };
+        // Create, five parts, complete.
+        assert_eq!((window.operations, window.attempts, window.retries), (2, 14, 0), "{checksum}");
+        assert_eq!(window.bytes, (2 * 23) << 20);
+        let upload = window.upload.as_ref().unwrap();
+        assert_eq!((upload.part_bytes, upload.parts_in_flight), (5 << 20, 3));
+        assert!(window.connections >= 3, "three parts at once: {}", window.connections);
+    }
+    assert_eq!(left(store.as_ref()), (0, 0));
+}
+
+#[test]
+fn with_failing_parts_every_upload_completes_or_is_aborted() {
+    // Refusals leave no doubt about what the store did, so the upload itself is given up; after a broken connection nobody knows
+    // whether it began, and clean-up finds it.
+    for (faults, keep) in [("error=0.07,seed=5", true), ("error=0.03,reset=0.03,seed=6", false)] {
+        let server = Server::start(faults, false);
+        let store = server.store("");
+        crate::support::create_through_faults(store.as_ref());
+        let dir = scratch("failing");
+        for retries in ["0", "8"] {
+            let mut arguments =
+                vec!["put", "--objects", "4", "--operations", "12", "--warmup", "0", "--concurrency", "2"];
+            arguments.extend(PARTS);
+            arguments.extend(["--retries", retries]);
+            arguments.extend(keep.then_some("--keep"));
+            let (result, _) = run(0, &server, &arguments, &dir);
+            let [window] = measured(&result)[..] else { panic!("{retries}") };
+            let failed: u64 = window.errors.values().sum();
+            assert_eq!(window.operations, 12);
+            if retries == "0" {
+                assert!(failed > 0, "seven requests each, some of them fail");
+            } else {
+                assert!(failed == 0 && window.retries > 0, "{:?}", window.errors);
+                assert_eq!(window.attempts, 12 * 7 + window.retries);
+            }
+            assert_eq!(left(store.as_ref()).1, 0, "no upload is left unfinished");
+        }
+    }
+}
+
+#[test]
+fn what_comes_back_wrong_is_counted_and_thrown_away() {
+    // Answers are corrupted, so reading back finds what a checksum of the upload cannot.
+    let server = Server::start("corrupt=1,seed=5", false);
+    let store = server.ready("");
+    let dir = scratch("wrong");
+    let arguments = ["put", "--size", "1MiB", "--objects", "3", "--operations", "3", "--warmup", "0"];
+    let (result, told) =
+        run(3, &server, &[&arguments[..], &["--verify", "readback", "--keep"]].concat(), &dir);
+    let [window] = measured(&result)[..] else { panic!("{told}") };
+    assert_eq!(window.errors.get("corrupt"), Some(&3), "{:?}", window.errors);
+    assert_eq!(left(store.as_ref()).0, 0, "what is wrong does not stay");
+}
+
+#[test]
+fn a_file_is_streamed_and_its_length_is_the_size() {
+    let server = Server::start("", false);
+    server.ready("");
+    let dir = scratch("file");
+    let path = dir.join("content.bin");
+    std::fs::write(&path, (0..12_000_000u32).map(|i| (i % 241) as u8).collect::<Vec<u8>>()).unwrap();
+    let file = path.to_str().unwrap();
+    let arguments =
+        ["put", "--file", file, "--part-size", "5MiB", "--parts-in-flight", "2", "--objects", "1"];
+    let more = ["--operations", "2", "--warmup", "0", "--verify", "readback", "--concurrency", "1"];
+    let (result, _) = run(0, &server, &[&arguments[..], &more].concat(), &dir);
+    let [window] = measured(&result)[..] else { panic!() };
+    assert_eq!((window.bytes, window.operations), (24_000_000, 2));
+    let missing = dir.join("missing");
+    let (_, told) = run(2, &server, &["put", "--file", missing.to_str().unwrap(), "--operations", "1"], &dir);
+    assert!(told.contains("missing"), "{told}");
+}
+
+#[test]
+fn a_sweep_tells_the_setting_to_use_and_what_is_refused() {
+    let server = Server::start("", false);
+    let store = server.ready("");
+    let dir = scratch("sweep");
+    let sets = ["--set", "phase.upload.objects.size=12MiB", "--set", "phase.upload.stop_after=1"];
+    let sweep =
+        "--set=phase.upload.sweep={ part_size = ['1 MiB', '5 MiB', '8 MiB'], parts_in_flight = [1, 3] }";
+    let (result, told) = run(0, &server, &[&["upload-sweep"][..], &sets, &[sweep]].concat(), &dir);
+    let [figures] = &result.sweeps[..] else { panic!("{:?}", result.sweeps) };
+    let points: Vec<(u64, u64)> =
+        figures.points.iter().map(|p| (p.part_bytes >> 20, p.parts_in_flight)).collect();
+    assert_eq!(points, [(5, 1), (5, 3), (8, 1), (8, 3)]);
+    assert!(figures.recommended.is_some());
+    assert_eq!(result.run.notes.len(), 1, "{:?}", result.run.notes);
+    assert!(told.contains("parts of 1 MiB are too small") && told.contains("at least 5 MiB"), "{told}");
+    let refused = ["--set", "phase.upload.objects.size=60 GiB", "--set", "phase.upload.stop_after=1"];
+    let only = "--set=phase.upload.sweep={ part_size = ['5 MiB'], parts_in_flight = [1] }";
+    let (_, told) = run(2, &server, &[&["upload-sweep"][..], &refused, &[only]].concat(), &dir);
+    assert!(told.contains("reach only 48.8 GiB"), "{told}");
+    assert_eq!(left(store.as_ref()), (0, 0));
+}

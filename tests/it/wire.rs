@@ -1,0 +1,232 @@
+//! The S3 store against the embedded server, over real sockets.
+
+use crate::support::{ACCESS, SECRET, Server, block_on};
+use plimsoll::s3::credentials::Credentials;
+use plimsoll::store::testing::conformance::check;
+use plimsoll::store::{Body, Collect, Connection, ErrorClass, Failure, Ignore, Reply, Request};
+
+fn put<'a>(key: &'a str, content: &'static str) -> Request<'a> {
+    Request::Put { key, body: Body::Whole(content.into()) }
+}
+
+async fn get(connection: &mut dyn Connection, key: &str) -> Result<(Reply, Vec<u8>), Failure> {
+    let mut content = Collect::default();
+    let reply = connection.execute(Request::Get { key, range: None }, &mut content).await?;
+    Ok((reply, content.0))
+}
+
+#[test]
+fn conforms_over_http_with_signed_payloads() {
+    let server = Server::start("", false);
+    block_on(check(server.ready("").as_ref(), "some/prefix/"));
+}
+
+#[test]
+fn conforms_over_tls_with_unsigned_payloads() {
+    let server = Server::start("", true);
+    block_on(check(server.ready("").as_ref(), "some/prefix/"));
+}
+
+#[test]
+fn conforms_with_the_bucket_in_the_host_name() {
+    let server = Server::start("", false);
+    block_on(check(server.ready("&style=virtual").as_ref(), "some/prefix/"));
+}
+
+#[test]
+fn conforms_through_urls_signed_ahead() {
+    let server = Server::start("", false);
+    let store = server.ready("&presign=15m");
+    assert!(store.describe().signing.contains("900 s"));
+    block_on(check(store.as_ref(), "some/prefix/"));
+    // Headers that say something about the object are signed as well.
+    block_on(check(
+        server.store("&presign=15m&checksum=crc32c&storage_class=STANDARD").as_ref(),
+        "some/prefix/",
+    ));
+    // Short lives are renewed before they end.
+    block_on(check(server.store("&presign=2s").as_ref(), "some/prefix/"));
+}
+
+#[test]
+fn every_profile_of_an_s3_provider_conforms() {
+    let server = Server::start("", false);
+    server.ready("");
+    for name in plimsoll::provider::names().into_iter().filter(|name| *name != "aws-s3-express") {
+        let store = server.store(&format!("&provider={name}&style=path"));
+        assert_eq!(store.describe().provider, name);
+        block_on(check(store.as_ref(), "some/prefix/"));
+    }
+}
+
+#[test]
+fn uploads_bear_the_checksum_that_the_store_is_set_to() {
+    let server = Server::start("", false);
+    for checksum in ["md5", "crc32", "crc32c", "crc64nvme", "sha1", "sha256"] {
+        let store = server.store(&format!("&provider=embedded&checksum={checksum}&storage_class=STANDARD"));
+        let _ = block_on(async { store.connection(0).execute(Request::CreateBucket, &mut Ignore).await });
+        block_on(check(store.as_ref(), "some/prefix/"));
+    }
+}
+
+#[test]
+fn tls_handshake_and_connect_are_timed_apart() {
+    let server = Server::start("", true);
+    let store = server.ready("");
+    block_on(async {
+        let mut connection = store.connection(0);
+        let first = connection.execute(put("k", "x"), &mut Ignore).await.unwrap().timings;
+        assert!(first.connections == 1 && first.connect_ns > 0 && first.tls_ns > 0, "{first:?}");
+        let second = connection.execute(put("k", "x"), &mut Ignore).await.unwrap().timings;
+        assert!(second.connections == 0 && second.tls_ns == 0, "kept alive: {second:?}");
+        assert!(second.start_ns < second.first_byte_ns && second.first_byte_ns <= second.end_ns);
+    });
+}
+
+#[test]
+fn an_untrusted_certificate_is_a_tls_failure() {
+    let server = Server::start("", true);
+    let text = format!("s3://bucket?endpoint={}", server.endpoint());
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
+        panic!()
+    };
+    // The server's own certificate is no authority.
+    let ca = crate::support::data("tls/server.pem");
+    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, Some(&ca)).unwrap();
+    let failure = block_on(async {
+        use plimsoll::store::Store;
+        store.connection(0).execute(Request::CheckBucket, &mut Ignore).await.map(|_| ()).unwrap_err()
+    });
+    assert_eq!(failure.class, ErrorClass::Tls, "{failure}");
+}
+
+#[test]
+fn wrong_credentials_are_named_by_code() {
+    let server = Server::start("", false);
+    server.ready("");
+    let code = |credentials| {
+        let store = server.store_with("", credentials);
+        let request = Request::List { prefix: "", start_after: "", token: "", max_keys: 1 };
+        block_on(async { store.connection(0).execute(request, &mut Ignore).await.map(|_| ()).unwrap_err() })
+    };
+    assert!(code(Credentials::new(ACCESS, "wrong", None)).is_code("SignatureDoesNotMatch"));
+    assert!(code(Credentials::new("nobody", SECRET, None)).is_code("InvalidAccessKeyId"));
+    let anonymous = server.store("&sign=off");
+    let failure = block_on(async {
+        anonymous.connection(0).execute(put("k", "v"), &mut Ignore).await.map(|_| ()).unwrap_err()
+    });
+    assert!(failure.is_code("AccessDenied"), "{failure}");
+}
+
+#[test]
+fn a_corrupt_truncated_or_reset_answer_is_a_failure_of_its_own_class() {
+    for (inject, class) in [
+        ("truncate=1", ErrorClass::Reset),
+        ("reset=1", ErrorClass::Reset),
+        ("error=1", ErrorClass::Answered("503 SlowDown".into())),
+    ] {
+        let server = Server::start(inject, false);
+        let store = server.store("");
+        let failure =
+            block_on(async { get(store.connection(0).as_mut(), "k").await.map(|_| ()).unwrap_err() });
+        assert_eq!(failure.class, class, "{inject}: {failure}");
+    }
+}
+
+#[test]
+fn one_lane_survives_a_storm_of_faults() {
+    let server = Server::start("error=0.2,reset=0.2,truncate=0.2,seed=3", false);
+    let store = server.store("");
+    crate::support::create_through_faults(store.as_ref());
+    block_on(async {
+        let mut connection = store.connection(0);
+        let mut done = 0;
+        for i in 0..300 {
+            let key = format!("k{i}");
+            done += usize::from(connection.execute(put(&key, "content"), &mut Ignore).await.is_ok());
+        }
+        assert!((120..300).contains(&done), "{done} of 300 puts succeeded");
+    });
+}
+
+/// A reused connection that closes under a request, before any byte of the answer, must not cost an operation.
+#[test]
+fn a_connection_closed_under_a_request_is_replaced_once_and_counted() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+        let mut buffer = [0; 4096];
+        let (mut first, _) = listener.accept().unwrap();
+        let _ = first.read(&mut buffer).unwrap();
+        first.write_all(answer).unwrap();
+        let _ = first.read(&mut buffer).unwrap();
+        drop(first);
+        let (mut second, _) = listener.accept().unwrap();
+        let _ = second.read(&mut buffer).unwrap();
+        second.write_all(answer).unwrap();
+    });
+    let text = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&sign=off");
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
+        panic!()
+    };
+    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
+    block_on(async {
+        use plimsoll::store::Store;
+        let mut connection = store.connection(0);
+        let (first, _) = get(connection.as_mut(), "k").await.unwrap();
+        let (second, content) = get(connection.as_mut(), "k").await.unwrap();
+        assert_eq!((first.timings.connections, first.timings.reconnects), (1, 0));
+        assert_eq!((second.timings.connections, second.timings.reconnects), (1, 1));
+        assert_eq!(content, b"ok");
+    });
+    server.join().unwrap();
+}
+
+/// moto closes the connection after every answer; creating a bucket after a listing then found a dead connection.
+#[test]
+fn a_server_that_closes_after_each_answer_costs_no_operation() {
+    use std::io::{Read, Write};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = std::thread::spawn(move || {
+        for _ in 0..3 {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _ = stream.read(&mut [0; 4096]).unwrap();
+            stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok").unwrap();
+        }
+    });
+    let text = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&sign=off");
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
+        panic!()
+    };
+    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
+    block_on(async {
+        use plimsoll::store::Store;
+        let mut connection = store.connection(0);
+        get(connection.as_mut(), "k").await.unwrap();
+        connection.execute(Request::CreateBucket, &mut Ignore).await.unwrap();
+        let (third, _) = get(connection.as_mut(), "k").await.unwrap();
+        assert_eq!((third.timings.connections, third.timings.reconnects), (1, 0));
+    });
+    server.join().unwrap();
+}
+
+#[test]
+fn refused_connections_say_where() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let text = format!("s3://bucket?endpoint=http://127.0.0.1:{port}&sign=off");
+    let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
+        panic!()
+    };
+    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
+    let failure = block_on(async {
+        use plimsoll::store::Store;
+        get(store.connection(0).as_mut(), "k").await.map(|_| ()).unwrap_err()
+    });
+    assert_eq!(failure.class, ErrorClass::Connect);
+    assert!(failure.message.contains(&format!("127.0.0.1:{port}")), "{failure}");
+}
