@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Measures an authenticated client while many idle connections and incomplete request heads are open.
 
-    python3 benches/idle.py [--idle 17000] [--heads 1000] [--rounds 3]
+    python3 benches/idle.py [--idle 17000] [--heads 1000] [--passes 3]
 
 The bench starts `plimsoll serve` on the loopback interface, measures `plimsoll run get` without and with the other
-connections, in turns, and compares the medians of p99. Then it waits for the server's timeouts and counts the connections
-that are still open. PLIMSOLL is the path of the binary; the default is target/release/plimsoll. The exit code is 1 if p99
-more than doubles, or if a connection outlives its timeout.
+connections, in turns, and compares the medians of p99. Then it waits for the server's timeouts and counts the
+connections that are still open. PLIMSOLL is the path of the binary; the default is target/release/plimsoll. The exit
+code is 1 if p99 more than doubles, or if a connection outlives its timeout.
 """
 import argparse
 import asyncio
@@ -83,16 +83,17 @@ async def bench(arguments):
         subprocess.run([PLIMSOLL, "bucket", "create", f"s3://idle?endpoint={server.url}"], env=environment(), check=True,
                        capture_output=True)
         alone, loaded = [], []
-        for turn in range(arguments.rounds):
+        for turn in range(arguments.passes):
             alone.append(await measure())
             closed = []
             opened = time.monotonic()
             idle = await open_all(host, int(port), arguments.idle, b"", closed)
             heads = await open_all(host, int(port), arguments.heads, b"GET /idle/k HTTP/1.1\r\nhost: ", closed)
             print(f"pass {turn + 1}: {len(idle)} idle connections and {len(heads)} incomplete heads opened in "
-                  f"{time.monotonic() - opened:.1f} s; server memory {rss_mib(server.process.pid)} MiB; {len(closed)} closed", flush=True)
+                  f"{time.monotonic() - opened:.1f} s; server memory {rss_mib(server.process.pid)} MiB; "
+                  f"{len(closed)} closed", flush=True)
             loaded.append(await measure())
-            if turn + 1 < arguments.rounds:
+            if turn + 1 < arguments.passes:
                 for transport in idle + heads:
                     transport.abort()
                 await asyncio.sleep(1)
@@ -106,7 +107,8 @@ async def bench(arguments):
     print(f"p99: {p99[0]:.3f} ms alone, {p99[1]:.3f} ms with the other connections ({p99[1] / p99[0]:.2f}x)")
     print(f"rate: {rate[0]:.0f} GET/s alone, {rate[1]:.0f} GET/s with the other connections; "
           f"errors: {[f[2] for f in alone + loaded if f[2]]}")
-    print(f"{left} of {needed} connections are still open; the last was closed {longest:.1f} s after the first was opened")
+    print(f"{left} of {needed} connections are still open; "
+          f"the last was closed {longest:.1f} s after the first was opened")
     return 0 if p99[1] <= 2 * p99[0] and left == 0 else 1
 
 
@@ -114,7 +116,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--idle", type=int, default=17_000)
     parser.add_argument("--heads", type=int, default=1_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--passes", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--max-connections", type=int, default=16_384)
     sys.exit(asyncio.run(bench(parser.parse_args())))

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tests comparisons, knees and reports against known results.
 
-`same` compares runs of one store, which should not differ. `knee` finds the knee of servers of known capacity. `scale` times
-the reports of long runs.
+`same` compares runs of one store, which should not differ. `knee` finds the knee of servers of known capacity. `scale`
+times the reports of long runs.
 
     make bench-judge                # all three: about half an hour on a quiet machine
     judge.py same|knee|scale        # one of them; --quick makes a shorter version
@@ -78,7 +78,8 @@ def knee(quick):
             print(f"  capacity {capacity}/s: {result['holds_per_s']:.1f}/s holds, {result['breaks_per_s']:.1f}/s breaks, "
                   f"error {100 * off:+.2f}%, {len(result['steps'])} steps", flush=True)
     for capacity, offs in found.items():
-        print(f"knee at {capacity}/s: median error {100 * statistics.median(offs):+.2f}% in {len(offs)} runs (limit: 3%)")
+        median = 100 * statistics.median(offs)
+        print(f"knee at {capacity}/s: median error {median:+.2f}% in {len(offs)} runs (limit: 3%)")
 
 
 def timed(*arguments):
@@ -105,12 +106,14 @@ def scale(quick):
         print(f"report of {runs} runs x {stores} stores x {seconds} s: {statistics.median(t for t, _ in took):.2f} s, "
               f"{max(m for _, m in took):.0f} MB of memory, page of {size:.1f} MB (limits: 5 s, 500 MB)")
         timed("report", f"{out}/hour/run-00", "--out", f"{out}/hour.html")
-        print(f"report of one run of an hour: page of {Path(f'{out}/hour.html').stat().st_size / 1e6:.2f} MB (limit: 3 MB)")
+        size = Path(f"{out}/hour.html").stat().st_size / 1e6
+        print(f"report of one run of an hour: page of {size:.2f} MB (limit: 3 MB)")
         large = sorted(Path(f"{out}/large").iterdir())
         for command, arguments in (("show", large[:1]), ("compare", large)):
             took = [timed(command, *arguments) for _ in range(3)]
             print(f"{command} of {'two runs' if len(arguments) > 1 else 'a run'} of 10^8 operations: "
-                  f"{statistics.median(t for t, _ in took):.2f} s, {max(m for _, m in took):.0f} MB of memory (limit: 2 s)")
+                  f"{statistics.median(t for t, _ in took):.2f} s, {max(m for _, m in took):.0f} MB of memory "
+                  "(limit: 2 s)")
 
 
 def main():

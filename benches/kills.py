@@ -107,16 +107,19 @@ def main():
         objects, uploads = contents(client)
         if objects != objects_before or uploads:
             extra = sorted(set(objects) - set(objects_before))[:3]
-            problems.append(f"{name}, killed after {after:.2f} s: {len(objects)} objects and {uploads} uploads left, such as {extra}")
+            problems.append(f"{name}, killed after {after:.2f} s: {len(objects)} objects instead of {len(objects_before)}, "
+                            f"{uploads} unfinished uploads; first extra keys: {extra}")
         if below(files) != files_before:
-            problems.append(f"{name}, killed after {after:.2f} s: changed files: {sorted(set(below(files)) ^ set(files_before))[:3]}")
+            changed = sorted(set(below(files)) ^ set(files_before))[:3]
+            problems.append(f"{name}, killed after {after:.2f} s: files were changed, added or removed: {changed}")
         print(f"{n + 1:3} {name:13} killed after {after:.2f} s", flush=True)
     unchanged = sum(contents(client)[0].get(key) == digest for key, digest in objects_before.items())
     unchanged_files = sum(below(files).get(name) == digest for name, digest in files_before.items() if digest)
     server.stdin.close()
     server.wait()
     shutil.rmtree(work)
-    print(f"{kills} kills {by_name}: {unchanged} of {FOREIGN} foreign objects and {unchanged_files} of {FOREIGN} foreign files unchanged")
+    print(f"{kills} kills {by_name}: {unchanged} of {FOREIGN} foreign objects and {unchanged_files} of {FOREIGN} foreign files "
+          "are unchanged")
     print("\n".join(problems) or "no objects, uploads or files were left behind")
     sys.exit(bool(problems))
 

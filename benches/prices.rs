@@ -1,6 +1,9 @@
-//! A million workloads at every provider: how long their bills take, beside the same bills in a decimal library and in floating point.
+//! Measures the time to compute the bills of a million workloads at every provider, and compares it with a decimal
+//! library and with floating point.
 //!
-//! `cargo bench --bench prices`. The decimal library must agree to the cent; floating point shows what speed alone would bring.
+//!     cargo bench --bench prices
+//!
+//! The bills of the decimal library must agree to the cent. Floating point shows the speed of inexact arithmetic.
 
 #![allow(clippy::unwrap_used, reason = "a bench")]
 
@@ -16,9 +19,9 @@ use plimsoll::rng::Stream;
 use rust_decimal::{Decimal, RoundingStrategy};
 
 const WORKLOADS: u64 = 1_000_000;
-const ROUNDS: usize = 5;
+const PASSES: usize = 5;
 
-/// A workload between small and large: amounts evenly spread over their orders of magnitude.
+/// Returns a random workload. Amounts are distributed uniformly over their orders of magnitude.
 fn workload(draws: Stream, number: u64) -> Usage {
     let spread = |which: u64, low: f64, high: f64| {
         let share = draws.below(number * 8 + which, 1 << 32) as f64 / (1u64 << 32) as f64;
@@ -34,7 +37,7 @@ fn workload(draws: Stream, number: u64) -> Usage {
     usage
 }
 
-/// Every charge of a bill again, by a decimal library: quantity over unit times price.
+/// Computes the total of a bill with a decimal library: the sum of quantity / unit x price over all charges.
 fn decimal(tariff: &Tariff, usage: &Usage) -> Decimal {
     let mut sum = Decimal::ZERO;
     charges(tariff, usage, |charge| {
@@ -47,6 +50,7 @@ fn decimal(tariff: &Tariff, usage: &Usage) -> Decimal {
     sum
 }
 
+/// Computes the total of a bill in floating point, in dollars.
 fn floating(tariff: &Tariff, usage: &Usage) -> f64 {
     let mut sum = 0.0;
     charges(tariff, usage, |charge| {
@@ -57,10 +61,10 @@ fn floating(tariff: &Tariff, usage: &Usage) -> f64 {
     sum
 }
 
-/// Seconds for all bills on all cores, the median of several rounds.
+/// Returns the time in seconds to compute all bills on all cores: the median of [`PASSES`] passes.
 fn timed<T: Send>(tariffs: &[Tariff], usages: &[Usage], bill: impl Fn(&Tariff, &Usage) -> T + Sync) -> f64 {
     let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-    let mut seconds: Vec<f64> = (0..ROUNDS)
+    let mut seconds: Vec<f64> = (0..PASSES)
         .map(|_| {
             let began = now_ns();
             let bill = &bill;
@@ -79,7 +83,7 @@ fn timed<T: Send>(tariffs: &[Tariff], usages: &[Usage], bill: impl Fn(&Tariff, &
         })
         .collect();
     seconds.sort_by(f64::total_cmp);
-    seconds[ROUNDS / 2]
+    seconds[PASSES / 2]
 }
 
 fn main() {
@@ -89,26 +93,29 @@ fn main() {
         prices.stores().iter().map(|name| prices.tariff(name, None, date).unwrap()).collect();
     let draws = Stream::new(42, "prices");
     let usages: Vec<Usage> = (0..WORKLOADS).map(|n| workload(draws, n)).collect();
-    let mut apart = 0u64;
-    let mut furthest = 0.0f64;
+    let mut different = 0u64;
+    let mut max_error = 0.0f64;
     for usage in usages.iter().step_by(100) {
         for tariff in &tariffs {
-            let ours = total(tariff, usage).unwrap();
-            // Halves are rounded away from zero, as we do.
-            let theirs =
+            let usd = total(tariff, usage).unwrap();
+            // Plimsoll rounds halves away from zero, too.
+            let reference =
                 decimal(tariff, usage).round_dp_with_strategy(2, RoundingStrategy::MidpointAwayFromZero);
-            apart += u64::from(ours.cents().replace(['$', ','], "") != format!("{theirs:.2}"));
-            let of = ours.dollars().max(1e-9);
-            furthest = furthest.max((floating(tariff, usage) - of).abs());
+            different += u64::from(usd.cents().replace(['$', ','], "") != format!("{reference:.2}"));
+            let dollars = usd.dollars().max(1e-9);
+            max_error = max_error.max((floating(tariff, usage) - dollars).abs());
         }
     }
-    let ours = timed(&tariffs, &usages, |t, u| total(t, u).unwrap_or(Usd::ZERO));
+    let pico = timed(&tariffs, &usages, |t, u| total(t, u).unwrap_or(Usd::ZERO));
     let library = timed(&tariffs, &usages, decimal);
     let float = timed(&tariffs, &usages, floating);
     let bills = WORKLOADS as f64 * tariffs.len() as f64;
-    println!("{} workloads x {} providers, all cores, median of {ROUNDS}", WORKLOADS, tariffs.len());
-    println!("picodollars      {ours:.3} s  {:.0} ns a bill", ours / bills * 1e9);
-    println!("decimal library  {library:.3} s  {:.2} x", library / ours);
-    println!("floating point   {float:.3} s  {:.2} x, off by up to ${furthest:.9}", float / ours);
-    println!("bills that differ from the decimal library by a cent: {apart}");
+    println!("{WORKLOADS} workloads x {} providers on all cores, median of {PASSES} passes", tariffs.len());
+    println!("picodollars      {pico:.3} s, {:.0} ns per bill", pico / bills * 1e9);
+    println!("decimal library  {library:.3} s, {:.2} times as long", library / pico);
+    println!(
+        "floating point   {float:.3} s, {:.2} times as long, maximum error ${max_error:.9}",
+        float / pico
+    );
+    println!("bills that differ from the decimal library by a cent or more: {different}");
 }

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""What the instrument and its server cost, against wrk on the same server, in turn, each pinned to one core.
+"""Measures the cost of the client and of the embedded server, in turns with wrk, each pinned to one core.
 
-    make bench                # builds, then runs this; about ten minutes
+    make bench                # builds, then runs this bench first; about ten minutes
     python3 benches/run.py --only get-1k --runs 3
 
-Costs are user + system time of the whole process, start and clean-up included, divided by the operations that it
-measured. Ratios are medians over the runs of pairs taken one after the other. Needs wrk and taskset.
+The cost of an operation is the user and system time of the whole process, including start and clean-up, divided by the
+number of measured operations. Ratios are medians over pairs of consecutive runs. Needs wrk and taskset.
 """
 import argparse
 import datetime
@@ -28,7 +28,7 @@ SERVER_CORE, CLIENT_CORE = "0", "1"
 
 
 def presigned(endpoint, method, path, expires=86400, query=()):
-    """A presigned URL (SigV4, query form), so that wrk needs no signature of its own."""
+    """Returns a presigned URL (SigV4 in the query), because wrk cannot sign requests."""
     now = datetime.datetime.now(datetime.timezone.utc).strftime("%Y%m%dT%H%M%SZ")
     scope = f"{now[:8]}/us-east-1/s3/aws4_request"
     host = endpoint.split("//")[1]
@@ -46,7 +46,7 @@ def presigned(endpoint, method, path, expires=86400, query=()):
 
 
 class Server:
-    """`plimsoll serve` on a core of its own."""
+    """`plimsoll serve` on a dedicated core."""
 
     def __init__(self):
         env = dict(os.environ, PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
@@ -62,10 +62,12 @@ class Server:
             return answer.read()
 
     def cpu(self):
+        """Returns the CPU time that the server has used, in seconds."""
         fields = open(f"/proc/{self.process.pid}/stat").read().rsplit(")", 1)[1].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
-    def rss_mb(self):
+    def rss_mib(self):
+        """Returns the resident memory of the server in MiB."""
         return int(re.search(r"VmRSS:\s+(\d+)", open(f"/proc/{self.process.pid}/status").read())[1]) / 1024
 
     def stop(self):
@@ -74,7 +76,7 @@ class Server:
 
 
 def whole_process(command, env=None):
-    """Runs a command to its end; returns its output, CPU seconds and peak memory in MB."""
+    """Runs a command; returns its output, its CPU time in seconds and its peak memory in MiB."""
     with tempfile.TemporaryFile("w+") as out:
         process = subprocess.Popen(["taskset", "-c", CLIENT_CORE] + command, env=env, stdout=out)
         _, status, usage = os.wait4(process.pid, 0)
@@ -86,7 +88,7 @@ def whole_process(command, env=None):
 
 
 def measure(server, form, *options):
-    """Runs a short form; returns operations, CPU seconds, peak memory in MB and the window."""
+    """Runs a short form; returns its operations, CPU time in seconds, peak memory in MiB, and its window."""
     env = dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="us-east-1")
     with tempfile.TemporaryDirectory() as out:
         text, cpu, rss = whole_process(
@@ -98,6 +100,7 @@ def measure(server, form, *options):
 
 
 def wrk(server, path, seconds):
+    """Runs wrk; returns its operations and its CPU time in seconds."""
     url = presigned(server.url, "GET", path)
     text, cpu, _ = whole_process(["wrk", "-t1", "-c64", f"-d{seconds}s", url])
     assert "Non-2xx" not in text, text
@@ -105,30 +108,33 @@ def wrk(server, path, seconds):
 
 
 def row(name, bar, values, unit=""):
+    """Prints the median of `values`, their range, and whether the median is within the limit `bar`."""
     middle = statistics.median(values)
     low, high = min(values), max(values)
     verdict = "" if bar is None else ("ok" if middle <= bar else "OVER")
-    shown = "" if bar is None else f"<= {bar:g}"
-    print(f"{name:52} {middle:9.2f} {unit:4} [{low:.2f} .. {high:.2f}]  {shown:8} {verdict}", flush=True)
+    limit = "" if bar is None else f"<= {bar:g}"
+    print(f"{name:52} {middle:9.2f} {unit:4} [{low:.2f} .. {high:.2f}]  {limit:8} {verdict}", flush=True)
 
 
 def against_wrk(server, name, size, bar, runs, seconds, form, *options):
+    """Measures the client CPU time per operation and its ratio to wrk's."""
     path = f"/{BUCKET}/wrk-{size}"
     server.request("PUT", path, os.urandom(size))
-    ratios, ours, theirs = [], [], []
+    ratios, client_us, wrk_us = [], [], []
     for _ in range(runs):
         operations, cpu = wrk(server, path, seconds)
-        theirs.append(cpu / operations * 1e6)
+        wrk_us.append(cpu / operations * 1e6)
         operations, cpu, _, _ = measure(server, form, "--size", f"{size}B", "--concurrency", "64", "--duration",
                                         f"{seconds}s", *options)
-        ours.append(cpu / operations * 1e6)
-        ratios.append(ours[-1] / theirs[-1])
-    row(f"{name}: client CPU per operation", None, ours, "us")
-    row(f"{name}: wrk, GET unsigned", None, theirs, "us")
-    row(f"{name}: ratio", bar, ratios)
+        client_us.append(cpu / operations * 1e6)
+        ratios.append(client_us[-1] / wrk_us[-1])
+    row(f"{name}: client CPU time per operation", None, client_us, "us")
+    row(f"{name}: wrk, unsigned GET", None, wrk_us, "us")
+    row(f"{name}: ratio to wrk", bar, ratios)
 
 
 def server_cost(server, name, form, runs, seconds):
+    """Measures the CPU time of the server per operation."""
     values = []
     for _ in range(runs):
         before = server.cpu()
@@ -138,24 +144,27 @@ def server_cost(server, name, form, runs, seconds):
 
 
 def memory(server, runs):
+    """Measures the peak memory of short and long runs."""
     small = [measure(server, "get", "--operations", "100000", "--concurrency", "64")[2] for _ in range(runs)]
     large = [measure(server, "get", "--operations", "10000000", "--concurrency", "64")[2] for _ in range(1)]
-    row("peak memory, 10^5 operations", 48, small, "MB")
-    row("peak memory, 10^7 operations", 48, large, "MB")
-    row("growth from 10^5 to 10^7 operations", 5, [large[0] - statistics.median(small)], "MB")
+    row("peak memory, 10^5 operations", 48, small, "MiB")
+    row("peak memory, 10^7 operations", 48, large, "MiB")
+    row("growth from 10^5 to 10^7 operations", 5, [large[0] - statistics.median(small)], "MiB")
 
 
 def schedule(server, runs):
+    """Measures the start lag of an open loop."""
     lags = [measure(server, "get", "--rate", "5000/s", "--duration", "10s")[3]["start_lag_ms"]["p99"]
             for _ in range(runs)]
     row("start lag p99 at 5,000/s", 0.5, lags, "ms")
 
 
 def soak(server, minutes):
-    before = server.rss_mb()
+    """Measures how much the memory of the server grows under load."""
+    before = server.rss_mib()
     for form in ("put", "get"):
         measure(server, form, "--concurrency", "64", "--duration", f"{minutes * 30}s")
-    row(f"server memory grown in {minutes} minutes at full rate", 5, [server.rss_mb() - before], "MB")
+    row(f"growth of server memory in {minutes} minutes at full rate", 5, [server.rss_mib() - before], "MiB")
 
 
 def main():
@@ -163,7 +172,8 @@ def main():
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--only", default="")
-    parser.add_argument("--soak", type=int, default=0, metavar="MINUTES", help="also load the server for so long")
+    parser.add_argument("--soak", type=int, default=0, metavar="MINUTES",
+                        help="also load the server for this many minutes")
     arguments = parser.parse_args()
     runs, seconds = arguments.runs, arguments.seconds
     server = Server()
@@ -175,8 +185,8 @@ def main():
                                           "--objects", "64", "--verify", "off"),
         "get-1m-on": lambda: against_wrk(server, "GET 1 MiB, verified", m, 1.7, runs, seconds, "get",
                                          "--objects", "64"),
-        "server-get": lambda: server_cost(server, "server CPU per GET 1 KiB", "get", runs, seconds),
-        "server-put": lambda: server_cost(server, "server CPU per PUT 1 KiB", "put", runs, seconds),
+        "server-get": lambda: server_cost(server, "server CPU time per GET of 1 KiB", "get", runs, seconds),
+        "server-put": lambda: server_cost(server, "server CPU time per PUT of 1 KiB", "put", runs, seconds),
         "schedule": lambda: schedule(server, runs),
         "memory": lambda: memory(server, runs),
     }

@@ -1,4 +1,4 @@
-//! Makes run directories of any size, as a run would have written them, for `benches/judge.py` to time reports on:
+//! Generates synthetic run directories of any size, for which `benches/judge.py` measures the time of reports.
 //!
 //!     cargo bench --bench scale -- DIRECTORY RUNS STORES SECONDS OPERATIONS_PER_SECOND
 

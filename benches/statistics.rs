@@ -1,10 +1,11 @@
-//! Does an interval hold the truth as often as it says, and how often is a difference called where there is none?
+//! Measures the coverage of confidence intervals, and how often a comparison of a store with itself finds a difference.
 //!
-//!     make bench-statistics                  # about a minute
+//!     make bench-statistics                  # about five minutes
 //!
-//! Runs are simulated whose truth is known: operations by second, their latencies and their number moved by a level that remembers
-//! from second to second, by bursts, by a tail that comes and goes. Beside Plimsoll's intervals stand those of a plain
-//! percentile bootstrap of 5-second blocks. Arguments: number of simulations (2000), and words that a case's name must contain.
+//! The bench simulates runs with known true values. The number and latencies of the operations in each second
+//! depend on an autocorrelated level, on bursts, or on a tail of varying weight. The coverage of a plain
+//! percentile bootstrap over 5-second blocks is printed for comparison. Arguments: the number of simulations
+//! (default 2000), and substrings of case names, of which at least one must match.
 
 use std::collections::BTreeMap;
 
@@ -15,26 +16,35 @@ use plimsoll::summary::confidence::Confidence;
 use plimsoll::summary::estimates::{Estimator, Metric};
 use plimsoll::summary::series::{Clocked, Latency, Second, Series};
 
-/// What moves the latencies of a second.
+/// Process that varies the latencies from second to second.
 #[derive(Clone, Copy)]
-enum Moved {
-    /// A level with this memory (first-order autoregression) and spread (of its logarithm).
+enum Process {
+    /// A common level of all latencies, with first-order autocorrelation `phi` and standard deviation `spread` of its
+    /// logarithm.
     Level { phi: f64, spread: f64 },
-    /// In this share of seconds, this share of operations takes ten times as long; the bursts remember.
+    /// In a share of the seconds, a share of the operations takes ten times as long. `phi` is the
+    /// autocorrelation of the underlying level.
     Bursts { phi: f64, seconds: f64, operations: f64 },
-    /// The share of operations that take five times as long, 2% in the middle, has this memory and spread.
+    /// A share of the operations, 2% in the median, takes five times as long. The share has autocorrelation `phi` and
+    /// standard deviation `spread` of its logarithm.
     Tail { phi: f64, spread: f64 },
 }
 
+/// A kind of simulated run.
 struct Case {
     name: &'static str,
-    moved: Moved,
+    /// Label of the random stream. Fixed, so that a new name does not change the simulated values.
+    label: &'static str,
+    process: Process,
+    /// Length of a run in seconds.
     seconds: u64,
+    /// Mean operations per second without slow operations, at the median level.
     per_s: f64,
 }
 
+/// Creates a case with an autocorrelated level.
 const fn level(name: &'static str, phi: f64, spread: f64, seconds: u64, per_s: f64) -> Case {
-    Case { name, moved: Moved::Level { phi, spread }, seconds, per_s }
+    Case { name, label: name, process: Process::Level { phi, spread }, seconds, per_s }
 }
 
 const CASES: &[Case] = &[
@@ -51,43 +61,49 @@ const CASES: &[Case] = &[
     level("level 0.95, 600 s", 0.95, 0.3, 600, 50.0),
     Case {
         name: "bursts, 60 s",
-        moved: Moved::Bursts { phi: 0.0, seconds: 0.05, operations: 0.3 },
+        label: "bursts, 60 s",
+        process: Process::Bursts { phi: 0.0, seconds: 0.05, operations: 0.3 },
         seconds: 60,
         per_s: 200.0,
     },
     Case {
         name: "bursts, 300 s",
-        moved: Moved::Bursts { phi: 0.0, seconds: 0.05, operations: 0.3 },
+        label: "bursts, 300 s",
+        process: Process::Bursts { phi: 0.0, seconds: 0.05, operations: 0.3 },
         seconds: 300,
         per_s: 100.0,
     },
     Case {
-        name: "bursts that remember, 300 s",
-        moved: Moved::Bursts { phi: 0.7, seconds: 0.12, operations: 0.2 },
+        name: "correlated bursts, 300 s",
+        label: "bursts that remember, 300 s",
+        process: Process::Bursts { phi: 0.7, seconds: 0.12, operations: 0.2 },
         seconds: 300,
         per_s: 100.0,
     },
     Case {
-        name: "tail comes and goes, 60 s",
-        moved: Moved::Tail { phi: 0.0, spread: 0.7 },
+        name: "varying tail, 60 s",
+        label: "tail comes and goes, 60 s",
+        process: Process::Tail { phi: 0.0, spread: 0.7 },
         seconds: 60,
         per_s: 200.0,
     },
     Case {
-        name: "tail remembers, 120 s",
-        moved: Moved::Tail { phi: 0.6, spread: 0.7 },
+        name: "correlated tail, 120 s",
+        label: "tail remembers, 120 s",
+        process: Process::Tail { phi: 0.6, spread: 0.7 },
         seconds: 120,
         per_s: 200.0,
     },
     Case {
-        name: "tail remembers, 600 s",
-        moved: Moved::Tail { phi: 0.6, spread: 0.7 },
+        name: "correlated tail, 600 s",
+        label: "tail remembers, 600 s",
+        process: Process::Tail { phi: 0.6, spread: 0.7 },
         seconds: 600,
         per_s: 50.0,
     },
 ];
 
-/// Draws one after another.
+/// A sequence of random draws from one stream.
 struct Draws {
     stream: Stream,
     at: u64,
@@ -109,16 +125,16 @@ impl Draws {
     }
 }
 
-/// Operations of one second, given the standard-normal level behind it: latencies in microseconds.
+/// Simulates one second at a standard-normal `level` and returns the latencies of its operations in microseconds.
 fn second(case: &Case, level: f64, draws: &mut Draws) -> Vec<u64> {
-    let (factor, tail, times) = match case.moved {
-        Moved::Level { spread, .. } => ((spread * level).exp(), 0.0, 1.0),
-        Moved::Bursts { seconds, operations, .. } => {
+    let (factor, tail, times) = match case.process {
+        Process::Level { spread, .. } => ((spread * level).exp(), 0.0, 1.0),
+        Process::Bursts { seconds, operations, .. } => {
             (1.0, if upper(level) < seconds { operations } else { 0.0 }, 10.0)
         }
-        Moved::Tail { spread, .. } => (1.0, (0.02 * (spread * level).exp()).min(1.0), 5.0),
+        Process::Tail { spread, .. } => (1.0, (0.02 * (spread * level).exp()).min(1.0), 5.0),
     };
-    // A closed loop: the slower, the fewer. The number of a second varies like a Poisson count.
+    // In a closed loop, slower operations mean fewer operations. Their number varies like a Poisson count.
     let mean = case.per_s / (factor * (1.0 + tail * (times - 1.0)));
     let count = (mean + mean.sqrt() * draws.normal()).round().max(1.0) as u64;
     (0..count)
@@ -129,17 +145,19 @@ fn second(case: &Case, level: f64, draws: &mut Draws) -> Vec<u64> {
         .collect()
 }
 
-/// Probability that a standard normal exceeds `x`.
+/// Returns the probability that a standard normal variable exceeds `x`.
 fn upper(x: f64) -> f64 {
     1.0 - plimsoll::rng::normal_cdf(x)
 }
 
+/// Returns the first-order autocorrelation of a case.
 fn phi(case: &Case) -> f64 {
-    match case.moved {
-        Moved::Level { phi, .. } | Moved::Bursts { phi, .. } | Moved::Tail { phi, .. } => phi,
+    match case.process {
+        Process::Level { phi, .. } | Process::Bursts { phi, .. } | Process::Tail { phi, .. } => phi,
     }
 }
 
+/// Returns the histogram of latencies in microseconds.
 fn histogram(latencies: &[u64]) -> Sparse {
     let mut buckets = BTreeMap::new();
     for us in latencies {
@@ -148,8 +166,9 @@ fn histogram(latencies: &[u64]) -> Sparse {
     buckets.into_iter().collect()
 }
 
+/// Simulates a run.
 fn simulate(case: &Case, seed: u64) -> Series {
-    let mut draws = Draws::new(seed, case.name);
+    let mut draws = Draws::new(seed, case.label);
     let phi = phi(case);
     let mut level = draws.normal();
     let seconds = (0..case.seconds).map(|s| {
@@ -168,9 +187,10 @@ fn simulate(case: &Case, seed: u64) -> Series {
     Series { operation: "get".into(), seconds: seconds.collect(), ..Series::default() }
 }
 
-/// The truth of a case: p50, p99 (nanoseconds) and rate, from forty thousand independent seconds.
-fn truth(case: &Case) -> [f64; 3] {
-    let mut draws = Draws::new(77, case.name);
+/// Returns the true values of a case, computed from 40,000 independent seconds: p50 and p99 in nanoseconds,
+/// and the rate.
+fn true_values(case: &Case) -> [f64; 3] {
+    let mut draws = Draws::new(77, case.label);
     let (mut seconds, mut count) = (Vec::new(), 0);
     let n = 40_000;
     for _ in 0..n {
@@ -183,9 +203,9 @@ fn truth(case: &Case) -> [f64; 3] {
     [all.quantile_ns(0.5).unwrap(), all.quantile_ns(0.99).unwrap(), count as f64 / f64::from(n)]
 }
 
-/// Whether a percentile bootstrap of blocks of 5 seconds holds the truth. A resample's percentile is at most `x` exactly when its share
-/// of operations up to `x` is at least `q`.
-fn bootstrap_holds(above: &[f64], below: &[f64], q: f64, seed: u64) -> bool {
+/// Returns true if the interval of a percentile bootstrap over 5-second blocks covers the true value. The
+/// percentile of a resample is at most `x` exactly if its share of operations up to `x` is at least `q`.
+fn bootstrap_covers(above: &[f64], below: &[f64], q: f64, seed: u64) -> bool {
     let stream = Stream::new(seed, "bootstrap");
     let sum = |x: &[f64]| x.chunks(5).map(|c| c.iter().sum()).collect::<Vec<f64>>();
     let (above, below) = (sum(above), sum(below));
@@ -205,10 +225,14 @@ fn bootstrap_holds(above: &[f64], below: &[f64], q: f64, seed: u64) -> bool {
     (0.025..=0.975).contains(&(at_least / resamples as f64))
 }
 
+/// Counts of simulated runs.
 #[derive(Default, Clone, Copy)]
 struct Score {
-    shown: u64,
-    held: u64,
+    /// Runs that have an interval.
+    with_interval: u64,
+    /// Runs whose interval covers the true value.
+    covered: u64,
+    /// Runs in which the interval of the bootstrap covers the true value.
     bootstrap: u64,
 }
 
@@ -218,38 +242,40 @@ const METRICS: [(&str, Metric); 3] = [
     ("rate", Metric::Rate),
 ];
 
-fn score(case: &Case, truth: [f64; 3], seeds: std::ops::Range<u64>) -> [Score; 3] {
+/// Simulates one run per seed and scores the intervals of each metric.
+fn score(case: &Case, true_values: [f64; 3], seeds: std::ops::Range<u64>) -> [Score; 3] {
     let mut out = [Score::default(); 3];
     for seed in seeds {
         let series = simulate(case, seed);
         let mut estimator = Estimator::new(&series);
         for (i, (_, metric)) in METRICS.iter().enumerate() {
             if let Confidence::Between { low, high, .. } = estimator.estimate(*metric).confidence {
-                out[i].shown += 1;
-                out[i].held += u64::from((low..=high).contains(&truth[i]));
+                out[i].with_interval += 1;
+                out[i].covered += u64::from((low..=high).contains(&true_values[i]));
             }
-            let holds = match metric {
+            let covers = match metric {
                 Metric::Percentile(_, q) => {
-                    let bucket = bucket_of((truth[i] / 1e3) as u64);
+                    let bucket = bucket_of((true_values[i] / 1e3) as u64);
                     let below = series.counts(|s| s.service.up_to(bucket) as f64);
-                    bootstrap_holds(&below, &series.counts(|s| s.operations as f64), *q, seed)
+                    bootstrap_covers(&below, &series.counts(|s| s.operations as f64), *q, seed)
                 }
                 _ => {
-                    bootstrap_holds(&series.counts(|s| s.completed as f64), &series.time_s(), truth[i], seed)
+                    let completed = series.counts(|s| s.completed as f64);
+                    bootstrap_covers(&completed, &series.time_s(), true_values[i], seed)
                 }
             };
-            out[i].bootstrap += u64::from(holds);
+            out[i].bootstrap += u64::from(covers);
         }
     }
     out
 }
 
-/// Splits the seeds over two threads.
+/// Runs `work` on two threads, each with one half of the seeds.
 fn in_parallel<T: Send>(n: u64, work: impl Fn(std::ops::Range<u64>) -> T + Sync) -> [T; 2] {
     std::thread::scope(|scope| {
         let first = scope.spawn(|| work(0..n / 2));
         let second = work(n / 2..n);
-        [first.join().expect("a simulation panicked"), second]
+        [first.join().expect("the simulation thread panicked"), second]
     })
 }
 
@@ -258,39 +284,39 @@ fn main() {
     let n: u64 = arguments.first().and_then(|a| a.parse().ok()).unwrap_or(2000);
     let words = arguments.iter().filter(|a| a.parse::<u64>().is_err()).collect::<Vec<_>>();
     let cases = CASES.iter().filter(|c| words.is_empty() || words.iter().any(|w| c.name.contains(*w)));
-    println!("coverage of 95% intervals in {n} simulated runs (share of runs that show one)");
-    println!("{:<30} {:>16} {:>16} {:>16}   plain bootstrap", "", "p50", "p99", "rate");
-    let (mut worst, mut cells) = (Vec::new(), 0);
-    let mut called = Vec::new();
+    println!("coverage of 95% intervals in {n} simulated runs (share of runs that have an interval)");
+    println!("{:<30} {:>16} {:>16} {:>16}   bootstrap: p50, p99, rate", "", "p50", "p99", "rate");
+    let (mut outside, mut cells) = (Vec::new(), 0);
+    let mut differing = Vec::new();
     for case in cases {
-        let truth = truth(case);
-        let halves = in_parallel(n, |seeds| score(case, truth, seeds));
+        let true_values = true_values(case);
+        let halves = in_parallel(n, |seeds| score(case, true_values, seeds));
         let mut line = format!("{:<30}", case.name);
         let mut plain = String::new();
         for (i, (metric, _)) in METRICS.iter().enumerate() {
             let sum = |f: fn(&Score) -> u64| halves.iter().map(|h| f(&h[i])).sum::<u64>() as f64;
-            let (shown, held) = (sum(|s| s.shown), sum(|s| s.held));
-            let coverage = 100.0 * held / shown.max(1.0);
-            line += &format!(" {coverage:>7.1}% ({:>4.0}%)", 100.0 * shown / n as f64);
+            let (with_interval, covered) = (sum(|s| s.with_interval), sum(|s| s.covered));
+            let coverage = 100.0 * covered / with_interval.max(1.0);
+            line += &format!(" {coverage:>7.1}% ({:>4.0}%)", 100.0 * with_interval / n as f64);
             plain += &format!(" {:>5.1}%", 100.0 * sum(|s| s.bootstrap) / n as f64);
             cells += 1;
             if !(92.0..=98.0).contains(&coverage) {
-                worst.push(format!("{} {metric} {coverage:.1}%", case.name));
+                outside.push(format!("{} {metric} {coverage:.1}%", case.name));
             }
         }
         println!("{line}  {plain}");
-        called.push((case.name, differences(case, n)));
+        differing.push((case.name, differences(case, n)));
     }
-    println!("\n{} of {cells} within 92..98%; outside: {}", cells - worst.len(), worst.join(", "));
+    println!("\n{} of {cells} within 92..98%; outside: {}", cells - outside.len(), outside.join(", "));
     println!(
-        "\nA/A: differences called in {n} comparisons of two runs of one store, one primary metric (p50)"
+        "\nA/A: comparisons, of {n}, that find a difference between two runs of one store (primary metric p50)"
     );
-    for (name, share) in called {
+    for (name, share) in differing {
         println!("{name:<30} {:>5.1}%", 100.0 * share);
     }
 }
 
-/// Share of comparisons of a case with itself in which the primary metric is called different.
+/// Returns the share of comparisons of a case with itself that find a difference in the primary metric.
 fn differences(case: &Case, n: u64) -> f64 {
     let halves = in_parallel(n, |seeds| {
         seeds

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Uploads, synchronisations, sessions and YCSB against servers on this machine: ratios to other tools, medians of several, one run.
+"""Measures sessions, uploads, synchronisation and YCSB on local servers, as medians and ratios to other tools.
 
     python3 benches/stores.py [express] [upload] [speed] [ycsb] [--quick]
 
-Needs rclone and the AWS CLI for `speed`, versitygw for the second half of `upload`; what is missing is said and left out.
+`speed` needs rclone and the AWS CLI, the second half of `upload` needs versitygw. The bench reports and skips the parts
+for which a tool is missing.
 """
 import json
 import os
@@ -21,6 +22,7 @@ QUICK = "--quick" in sys.argv
 
 
 def plimsoll(*arguments, code=0):
+    """Runs a command and returns its result; exits if the exit code is not `code`."""
     out = tempfile.mkdtemp()
     try:
         run = subprocess.run([PLIMSOLL, *arguments, "--json", "--out", out], env=ENV, capture_output=True, text=True)
@@ -32,7 +34,7 @@ def plimsoll(*arguments, code=0):
 
 
 def express():
-    """p99 with sessions that end every 5 s against sessions that do not, in alternating pairs."""
+    """Compares p99 with sessions of 5 s and with sessions that do not expire, in alternating pairs."""
     pairs, seconds = (2, 10) if QUICK else (5, 60)
     ratios, errors, renewals = [], 0, []
     with Server("", "--session-life", "5s") as short, Server("") as long:
@@ -41,18 +43,19 @@ def express():
             result = plimsoll("run", "get", "--store", store, "--create-bucket", "--rate", "1000/s", "--duration", f"{seconds}s",
                               "--in-flight", "64")
             window = next(w for w in result["windows"] if w["role"] == "measure")
-            return window["response_ms"]["p99"], sum(window["errors"].values()), result["side_calls"][0]["calls"]
+            return window["response_ms"]["p99"], sum(window["errors"].values()), result["background_requests"][0]["calls"]
         for pair in range(pairs):
             figures = {name: one(server) for name, server in [("short", short), ("long", long)][::1 if pair % 2 else -1]}
             ratios.append(figures["short"][0] / figures["long"][0])
             errors += figures["short"][1]
             renewals.append(figures["short"][2])
     print(f"express: {pairs} pairs of {seconds} s at 1,000/s: {errors} errors, CreateSession calls {renewals}, "
-          f"p99 with 5 s sessions / without end: median {statistics.median(ratios):.2f} [{min(ratios):.2f}..{max(ratios):.2f}]")
+          f"p99 with 5 s sessions / p99 with long sessions: median {statistics.median(ratios):.2f} "
+          f"[{min(ratios):.2f}..{max(ratios):.2f}]")
 
 
 def upload():
-    """5 GiB in parts to two servers: every byte there, little memory; then with failing parts."""
+    """Uploads 5 GiB in parts to two servers and checks content and memory; then uploads while requests fail."""
     size, part, flight = ("1GiB" if QUICK else "5GiB"), 16, 8
 
     def one(store, name):
@@ -61,8 +64,8 @@ def upload():
                           "--timeout", "10m")
         window = result["windows"][0]
         rss = result["client"]["peak_rss_bytes"] / 2**20
-        print(f"upload: {size} to {name}: {window['bytes']} bytes read back and equal, peak memory {rss:.0f} MiB "
-              f"(bar 48 + {flight} x {part} = {48 + flight * part} MiB), {window['service_ms']['mean'] / 1e3:.1f} s")
+        print(f"upload: {size} to {name}: {window['bytes']} bytes read back and verified, peak memory {rss:.0f} MiB "
+              f"(limit 48 + {flight} x {part} = {48 + flight * part} MiB), {window['service_ms']['mean'] / 1e3:.1f} s")
 
     with Server("") as server:
         one(f"s3://bench?endpoint={server.url}", "plimsoll serve")
@@ -79,7 +82,7 @@ def upload():
             gateway.wait()
             shutil.rmtree(data)
     else:
-        print("upload: versitygw is not installed; left out")
+        print("upload: versitygw is not installed; skipped")
     with Server("error=0.02,seed=3") as server:
         uploads = 5 if QUICK else 40
         result = plimsoll("run", "put", "--store", f"s3://bench?endpoint={server.url}", "--create-bucket", "--size", "256MiB", "--objects", "4",
@@ -88,7 +91,7 @@ def upload():
         window = result["windows"][0]
         left = subprocess.run([sys.executable, "-c", LIST_UPLOADS, server.url], env=ENV, capture_output=True, text=True).stdout.strip()
         print(f"upload: 2% of requests fail: {uploads} uploads, {sum(window['errors'].values())} failed, {window['retries']} of "
-              f"{window['attempts']} requests retried, unfinished uploads left: {left or 'not asked (boto3 is not installed)'}")
+              f"{window['attempts']} requests retried, unfinished uploads left: {left or 'unknown (boto3 is not installed)'}")
 
 
 LIST_UPLOADS = """
@@ -104,40 +107,44 @@ while True:
 
 
 def speed():
-    """The same files by us, the AWS CLI and rclone, in turn: wall time and CPU."""
+    """Synchronises the same files with Plimsoll, the AWS CLI and rclone, in turns; compares wall time and CPU time."""
     tools = {"aws": {"up": "aws s3 sync {source} {target} --only-show-errors", "down": "aws s3 sync {source} {target} --only-show-errors"},
              "rclone": {"up": "rclone sync {source} bench:{target_path}", "down": "rclone sync bench:{source_path} {target}"}}
     found = [name for name in tools if shutil.which(name)]
     for missing in set(tools) - set(found):
-        print(f"speed: {missing} is not installed; left out")
+        print(f"speed: {missing} is not installed; skipped")
     loops = "2" if QUICK else "5"
     with Server("") as server:
         ENV.update(RCLONE_CONFIG_BENCH_TYPE="s3", RCLONE_CONFIG_BENCH_PROVIDER="Other", RCLONE_CONFIG_BENCH_ENV_AUTH="true",
                    RCLONE_CONFIG_BENCH_ENDPOINT=server.url, RCLONE_CONFIG_BENCH_REGION="us-east-1")
-        for files, size, what in [("1", "256MiB" if QUICK else "2GiB", "one large file"), ("1000", "100KiB", "small files")]:
+        for files, size, data in [("1", "256MiB" if QUICK else "2GiB", "one large file"), ("1000", "100KiB", "small files")]:
             for direction in ("up", "down"):
                 for name in found:
-                    contest(server, name, tools[name][direction], files, size, loops, f"{what}, {direction}")
+                    compare(server, name, tools[name][direction], files, size, loops, f"{data}, {direction}")
 
 
-def contest(server, name, client, files, size, loops, what):
-    """One tool and we in turn."""
-    if int(files) > 1 and what.endswith("down"):
-        # ext4 leaves inodes that were freed in the last half minute alone, and searches long for others; let those of the run before age.
+def compare(server, name, client, files, size, loops, case):
+    """Compares one tool with Plimsoll, in turns."""
+    if int(files) > 1 and case.endswith("down"):
+        # ext4 does not reuse inodes that were freed less than half a minute ago, and its search for others is slow.
+        # Wait until the inodes of the previous run are old enough.
         time.sleep(40)
     result = plimsoll("sync", "--store", f"s3://bench?endpoint={server.url}", "--create-bucket", "--files", files, "--size", size,
-                      "--loops", loops, "--direction", what.split()[-1], "--client", client)
+                      "--loops", loops, "--direction", case.split()[-1], "--client", client)
     gib = result["sync"][0]["bytes"] / 2**30
     figures = {}
     for one in result["sync"]:
         figures.setdefault(one["client"].split()[0], []).append((one["wall_s"], one["cpu_s"] / gib))
-    (wall, cpu), (their_wall, their_cpu) = ([statistics.median(column) for column in zip(*figures[who])] for who in ("plimsoll", name))
-    print(f"speed: {what}: {name} {their_wall:.2f} s, {their_cpu:.2f} CPU s/GiB; plimsoll {wall:.2f} s, {cpu:.2f} CPU s/GiB; "
-          f"time ratio {their_wall / wall:.2f}, CPU ratio {cpu / their_cpu:.3f} (bar 0.333)")
+    medians = {tool: [statistics.median(column) for column in zip(*figures[tool])] for tool in ("plimsoll", name)}
+    (wall, cpu), (tool_wall, tool_cpu) = medians["plimsoll"], medians[name]
+    print(f"speed: {case}: {name} {tool_wall:.2f} s, {tool_cpu:.2f} CPU s/GiB; "
+          f"plimsoll {wall:.2f} s, {cpu:.2f} CPU s/GiB; "
+          f"wall time of {name} / plimsoll {tool_wall / wall:.2f}, CPU time of plimsoll / {name} {cpu / tool_cpu:.3f} "
+          "(limit 0.333)")
 
 
 def ycsb():
-    """Client CPU per operation of 1 KB."""
+    """Measures the client CPU time per operation on records of 1 KB."""
     runs = []
     with Server("") as server:
         store = f"s3://bench?endpoint={server.url}"
@@ -146,8 +153,8 @@ def ycsb():
         for _ in range(2 if QUICK else 5):
             result = plimsoll("ycsb", "run", *common, "-p", f"operationcount={50_000 if QUICK else 300_000}")
             runs.append(result["client"]["cpu_us_per_operation"])
-    print(f"ycsb: workload A, records of 1 KB: {statistics.median(runs):.1f} us of client CPU per operation "
-          f"[{min(runs):.1f}..{max(runs):.1f}] (bar 20)")
+    print(f"ycsb: workload A, records of 1 KB: {statistics.median(runs):.1f} us of client CPU time per operation "
+          f"[{min(runs):.1f}..{max(runs):.1f}] (limit 20 us)")
 
 
 if __name__ == "__main__":
@@ -155,5 +162,5 @@ if __name__ == "__main__":
     chosen = [name for name in sys.argv[1:] if not name.startswith("--")] or list(parts)
     for name in chosen:
         if name not in parts:
-            sys.exit(f"{name} is none of {', '.join(parts)}")
+            sys.exit(f"unknown bench {name}: choose from {', '.join(parts)}")
         parts[name]()

@@ -8,11 +8,12 @@
 //! 4. [`recorder`] counts operations, bytes and latencies, and [`run_dir`] stores them.
 //! 5. [`summary`] computes the results, and [`report`] renders them.
 //!
-//! [`session`] carries out these steps for the [`cli`] and for programs that use the library. Further modules:
+//! [`session`] carries out these steps for the [`cli`] and for programs that use the library. Other modules:
 //!
 //! - [`s3`]: the wire format that the S3 store and the embedded [`server`] share, on top of [`net`].
 //! - [`provider`]: profiles of the kinds of stores.
-//! - [`cost`] computes bills, [`advise`] recommends a store, and [`published`] has benchmark results of others.
+//! - [`cost`] computes bills, [`advise`] recommends a store, and [`published`] contains benchmark results
+//!   that others have published.
 //! - [`import`] feeds the logs of other tools into the same recorder.
 //! - [`calibrate`], [`probe`] and [`sync`] implement the commands of the same name.
 //! - [`machine`], [`clock`], [`rng`], [`text`], [`units`] and [`metrics`] are the foundation of the others.

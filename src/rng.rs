@@ -51,7 +51,7 @@ impl Stream {
         mix(self.key.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)) ^ self.key.rotate_left(32))
     }
 
-    /// Returns draw `i`, uniform over `[0, 1)` with 53 bits.
+    /// Returns draw `i`, uniform over `[0, 1)` with 53 bits of precision.
     #[inline]
     pub fn unit(self, i: u64) -> f64 {
         (self.at(i) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)

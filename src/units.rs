@@ -3,7 +3,7 @@
 
 use crate::clock::SECOND;
 
-/// A quantity that could not be parsed. The message lists the accepted forms.
+/// Failure to parse a quantity. The message lists the accepted forms.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UnitError {
     /// The text is not a size.
@@ -213,8 +213,8 @@ pub fn format_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// Formats a number of bytes for display: exactly if it is below 10 KiB or a whole number of binary units, else with one
-/// decimal.
+/// Formats a number of bytes for display: exactly if it is below 10 KiB or a whole number of binary
+/// units, else with one decimal.
 pub fn format_bytes(n: u64) -> String {
     let units = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
     match units
@@ -227,8 +227,8 @@ pub fn format_bytes(n: u64) -> String {
     }
 }
 
-/// Formats an amount of data for display: in binary units if it is a multiple of 512 MiB, at least 1 GiB and no
-/// multiple of 1 GB; else in decimal units with up to three decimals.
+/// Formats an amount of data for display, in decimal units with up to three decimals. Amounts below 1 MB, and multiples
+/// of 512 MiB from 1 GiB that are not multiples of 1 GB, are in binary units.
 pub fn format_volume(bytes: u64) -> String {
     let binary = bytes >= 1 << 30 && bytes.is_multiple_of(1 << 29);
     if bytes < 1_000_000 || binary && !bytes.is_multiple_of(1_000_000_000) {
@@ -384,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn volumes_are_formatted_in_the_unit_that_needs_fewest_digits() {
+    fn volumes_are_formatted_in_round_units() {
         let reformat = |text: &str| format_volume(parse_volume(text).unwrap());
         assert_eq!(
             [reformat("10PB"), reformat("1.5TB"), reformat("50 TiB"), reformat("1 KiB")],

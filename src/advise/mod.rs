@@ -1,5 +1,5 @@
-//! The choice of a store: ranks stores by the measured performance of each, its objectives and the bill of a workload.
-//! [`sensitivity`] computes which change of an assumption changes the recommendation. All functions are pure.
+//! Recommends a store from measured performance, objectives and the bill of a workload. [`sensitivity`] computes
+//! which change of an assumption changes the recommendation. All functions are pure.
 
 pub mod sensitivity;
 
@@ -63,7 +63,7 @@ pub struct Figure {
 pub struct Held {
     /// Objective as the user wrote it.
     pub objective: String,
-    /// Result of judging it; `None` if the store was not measured for it.
+    /// Result of judging it; `None` if it was not measured at this store.
     pub finding: Option<Finding>,
 }
 
@@ -175,7 +175,7 @@ pub struct BoundChange {
     pub ms: f64,
     /// True if the bound must become tighter for the change, false if it must become looser.
     pub tighter: bool,
-    /// Index of the candidate that is then the cheapest to pass; `None` if none passes.
+    /// Index of the candidate that is then recommended; `None` if none passes.
     pub to: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! From usage to a bill. [`charges`] is the one way through a tariff; [`total`] adds its amounts up, [`bill`] writes them down.
+//! Bill of a usage at a tariff. [`charges`] computes all amounts; [`total`] adds them, and [`bill`] lists them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,53 +10,53 @@ use crate::provider::Confidence;
 use crate::provider::calls::Call;
 use crate::units::format_size;
 
-/// Why there is no bill.
+/// Reason why no bill can be computed.
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum BillError {
-    /// Something is used that has no price.
-    #[error("{offer} has no known price for {what}; leave it out, or add the price with --prices FILE")]
+    /// The usage contains an item without a price.
+    #[error("{offer} has no known price for {what}; omit this item, or add its price with --prices FILE")]
     Unpriced {
-        /// The offer.
+        /// Name of the offer.
         offer: String,
-        /// What is used.
+        /// Item without a price.
         what: String,
     },
-    /// The provider does not do that.
-    #[error("{offer} does not take this workload: {reason}")]
+    /// The provider does not accept the workload.
+    #[error("{offer} does not accept this workload: {reason}")]
     Refused {
-        /// The offer.
+        /// Name of the offer.
         offer: String,
-        /// Why.
+        /// Limit of the provider that the workload exceeds.
         reason: String,
     },
-    /// Nobody has so much.
-    #[error("{offer}: the amount of {item} is beyond all bounds")]
+    /// The amount of an item is too large to compute.
+    #[error("{offer}: the amount of {item} is too large; reduce the workload")]
     Overflow {
-        /// The offer.
+        /// Name of the offer.
         offer: String,
-        /// Of what.
+        /// Item with that amount.
         item: String,
     },
 }
 
-/// One amount: `quantity / over` bytes, requests or seconds at one price.
+/// A charge: `quantity / over` bytes, requests or seconds at one price.
 #[derive(Debug, Clone, Copy)]
 pub struct Charge<'a> {
-    /// What is charged.
+    /// Meter that is charged.
     pub meter: &'a Meter,
-    /// Price of a unit.
+    /// Price of one unit.
     pub price: Usd,
     /// Numerator of the quantity.
     pub quantity: u128,
     /// Denominator of the quantity.
     pub over: u128,
-    /// What it costs.
+    /// Amount of the charge.
     pub amount: Usd,
-    /// Whether it is what the allowance covers.
+    /// True if the free allowance covers the quantity.
     pub free: bool,
 }
 
-/// A quantity as a fraction; storage of months that objects do not live through has a denominator.
+/// A quantity as a fraction. The denominator is needed for objects that are stored for a part of the month.
 #[derive(Clone, Copy)]
 struct Quantity {
     value: u128,
@@ -68,7 +68,7 @@ impl Quantity {
         Quantity { value: value.into(), over: 1 }
     }
 
-    /// Times `times / by`; `None` beyond all bounds.
+    /// Multiplies the quantity by `times / by`. Returns `None` on overflow.
     fn scaled(self, times: u64, by: u64) -> Option<Quantity> {
         let common = gcd(u128::from(times), u128::from(by)).max(1);
         Some(Quantity {
@@ -77,12 +77,12 @@ impl Quantity {
         })
     }
 
-    /// Both together; `None` beyond all bounds.
+    /// Adds two quantities. Returns `None` on overflow.
     fn plus(self, other: Quantity) -> Option<Quantity> {
         let common = gcd(self.over, other.over).max(1);
-        let (mine, theirs) = (other.over / common, self.over / common);
-        let value = self.value.checked_mul(mine)?.checked_add(other.value.checked_mul(theirs)?)?;
-        Some(Quantity { value, over: self.over.checked_mul(mine)? })
+        let (factor, other_factor) = (other.over / common, self.over / common);
+        let value = self.value.checked_mul(factor)?.checked_add(other.value.checked_mul(other_factor)?)?;
+        Some(Quantity { value, over: self.over.checked_mul(factor)? })
     }
 
     fn is_zero(self) -> bool {
@@ -94,8 +94,8 @@ fn gcd(a: u128, b: u128) -> u128 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Returns the billed bytes, averaged over a month. If a rule keeps billing deleted bytes, that time counts towards minimum
-/// durations.
+/// Returns the billed bytes, averaged over a month. If a rule continues to bill deleted bytes, that time counts
+/// towards minimum durations.
 fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
     let bytes = if rules.daily_peak { usage.stored_peak } else { usage.stored };
     let as_objects = |bytes: Quantity| match (usage.object_bytes, rules.paid_object(usage.object_bytes)) {
@@ -107,7 +107,7 @@ fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
     let after = if usage.moves_on { 0 } else { rules.charged_after_deletion_s() };
     let mut quantity = as_objects(Quantity::whole(bytes))?;
     match (usage.period, usage.keep_days) {
-        // Deleted at once.
+        // Objects are deleted immediately.
         (Period::Month, Some(0)) => {
             quantity = as_objects(Quantity::whole(usage.uploaded))?.scaled(least.max(after), month)?;
         }
@@ -129,7 +129,8 @@ fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
     Some(quantity)
 }
 
-/// Bytes moved by so many requests: beyond those that each has free, and as many for each as it is charged for at least.
+/// Returns the billed bytes of uploads or retrievals, given the number of requests. Applies the free bytes and
+/// the minimum bytes of each request.
 fn moved(meter: &Meter, usage: &Usage, bytes: u64, requests: u128) -> Option<Quantity> {
     let free = u128::from(meter.above).saturating_mul(requests);
     let quantity = Quantity::whole(u128::from(bytes).saturating_sub(free));
@@ -156,10 +157,10 @@ fn quantity(meter: &Meter, tariff: &Tariff, usage: &Usage) -> Option<Quantity> {
     })
 }
 
-/// Goes through everything that a tariff charges for a usage, in the order of the bill.
+/// Calls `each` with every charge of a tariff for a usage, in the order of the bill.
 ///
 /// # Errors
-/// [`BillError`] when something has no price or the provider does not take it.
+/// [`BillError`] if an item has no price, the provider does not accept the workload, or an amount is too large.
 pub fn charges<'a>(
     tariff: &'a Tariff,
     usage: &Usage,
@@ -199,7 +200,7 @@ fn unpriced(tariff: &Tariff, what: &str) -> BillError {
     BillError::Unpriced { offer: tariff.offer.clone(), what: what.into() }
 }
 
-/// Whether the provider takes the workload at all.
+/// Checks that every request has a price and that the workload is within the limits of the provider.
 fn refuse(tariff: &Tariff, usage: &Usage) -> Result<(), BillError> {
     if let Some(call) = usage.calls.kinds().first_missing_in(tariff.priced) {
         return Err(unpriced(tariff, &format!("{} requests", call.name())));
@@ -208,18 +209,18 @@ fn refuse(tariff: &Tariff, usage: &Usage) -> Result<(), BillError> {
     let refused = |reason: String| Err(BillError::Refused { offer: tariff.offer.clone(), reason });
     if usage.object_bytes > rules.largest_object {
         return refused(format!(
-            "objects have {} at most, these have {}",
+            "objects are limited to {}, but these are {}",
             format_size(rules.largest_object),
             format_size(usage.object_bytes)
         ));
     }
     if rules.egress_within_stored && usage.is_month() && usage.egress_at(tariff) > usage.stored {
-        return refused("no more may leave in a month than is stored".into());
+        return refused("the egress of a month may not exceed the data stored".into());
     }
     Ok(())
 }
 
-/// Charges one meter: what is free first, then tier by tier.
+/// Charges one meter: first the free allowance, then the tiers in order.
 fn charge<'a>(
     tariff: &'a Tariff,
     meter: &'a Meter,
@@ -277,55 +278,55 @@ fn emit<'a>(
     Some(())
 }
 
-/// What a usage costs in all.
+/// Returns the total cost of a usage.
 ///
 /// # Errors
-/// As [`charges`].
+/// The same as [`charges`].
 pub fn total(tariff: &Tariff, usage: &Usage) -> Result<Usd, BillError> {
     let mut sum = Usd::ZERO;
     charges(tariff, usage, |charge| sum += charge.amount)?;
     Ok(sum)
 }
 
-/// One line of a bill. Amounts and quantities are decimals, written as strings because they are exact.
+/// One line of a bill. Amounts and quantities are decimal strings because they are exact.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Line {
-    /// What is charged.
+    /// Name of the billed item.
     pub item: String,
-    /// To which part of the bill it belongs: `storage`, `requests`, `data`, `egress`, `compute`.
+    /// Part of the bill that it belongs to: `storage`, `requests`, `data`, `egress` or `compute`.
     pub part: Part,
-    /// How many units; a decimal, rounded to 12 places.
+    /// Number of units, rounded to 12 decimal places.
     pub quantity: String,
-    /// The unit.
+    /// Name of the unit.
     pub unit: String,
-    /// Price of one.
+    /// Price of one unit.
     pub unit_price_usd: Usd,
-    /// What the line comes to, rounded to 12 places.
+    /// Amount of the line, rounded to 12 decimal places.
     pub amount_usd: Usd,
-    /// Where the price comes from.
+    /// Source of the price.
     pub source: String,
-    /// When it was read there.
+    /// Date on which the source was read.
     pub as_of: String,
-    /// How sure it is.
+    /// Confidence in the price.
     pub confidence: Confidence,
-    /// What is to be known about it.
+    /// Remark about the price. Absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
 }
 
-/// Parts of a bill.
+/// Part of a bill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Part {
-    /// Bytes stored.
+    /// Bytes stored over time.
     Storage,
-    /// Requests.
+    /// Requests of all kinds.
     Requests,
     /// Bytes written, read, or moved within the provider.
     Data,
     /// Bytes to the internet.
     Egress,
-    /// Machines.
+    /// Machines in the store's region.
     Compute,
 }
 
@@ -333,7 +334,7 @@ impl Part {
     /// All parts, in order.
     pub const ALL: [Part; 5] = [Part::Storage, Part::Requests, Part::Data, Part::Egress, Part::Compute];
 
-    /// The part that a measure belongs to.
+    /// Returns the part that a measure belongs to.
     pub fn of(measure: Measure) -> Part {
         match measure {
             Measure::Storage => Part::Storage,
@@ -344,7 +345,7 @@ impl Part {
         }
     }
 
-    /// Name in tables.
+    /// Returns the name used in tables.
     pub fn name(self) -> &'static str {
         match self {
             Part::Storage => "storage",
@@ -356,33 +357,33 @@ impl Part {
     }
 }
 
-/// A bill.
+/// Monthly bill of a workload at one provider, or the bill of a run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bill {
     /// Name of the offer, as in `plimsoll list prices`.
     pub provider: String,
-    /// Its name for people.
+    /// Name of the offer in reports.
     pub title: String,
-    /// Region.
+    /// Region of the prices.
     pub region: String,
     /// Date of the prices.
     pub as_of: String,
     /// Sum of the lines.
     pub total_usd: Usd,
-    /// What is charged.
+    /// Line items, in order.
     pub lines: Vec<Line>,
-    /// Rules that had a say, with their confidence where it is not high.
+    /// Rules that affected the bill, with their confidence unless it is high.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
 impl Bill {
-    /// What a part of it comes to.
+    /// Returns the sum of a part of the bill.
     pub fn part(&self, part: Part) -> Usd {
         self.lines.iter().filter(|l| l.part == part).map(|l| l.amount_usd).sum()
     }
 
-    /// Items whose price no source confirms.
+    /// Returns the items whose price no source confirms.
     pub fn doubtful(&self) -> Vec<&str> {
         let mut items: Vec<&str> = Vec::new();
         for line in self.lines.iter().filter(|l| l.confidence == Confidence::Low) {
@@ -394,10 +395,10 @@ impl Bill {
     }
 }
 
-/// The line of a charge.
+/// Returns the line of the bill for a charge.
 fn line(charge: &Charge<'_>) -> Line {
     let meter = charge.meter;
-    // Twelve places, rounded; what is beyond all bounds was refused before.
+    // Rounded to 12 decimal places. Larger amounts have already been rejected.
     let over = charge.over * u128::from(meter.unit_base);
     let (whole, rest) = (charge.quantity / over, charge.quantity % over);
     let places = rest.checked_mul(1_000_000_000_000).map_or(0, |r| (r + over / 2) / over);
@@ -417,7 +418,7 @@ fn line(charge: &Charge<'_>) -> Line {
     }
 }
 
-/// The rules that changed what is paid for.
+/// Describes the rules that affected the bill.
 fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
     let rules = &tariff.rules;
     let short = match usage.period {
@@ -427,7 +428,7 @@ fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
     let is_stored = usage.stored > 0 || (usage.keep_days == Some(0) && usage.uploaded > 0);
     let small = usage.object_bytes > 0 && usage.object_bytes < rules.minimum_object;
     let little = usage.is_month() && usage.stored < rules.minimum_billed;
-    let told = |which: RuleName| match which {
+    let applies = |name: RuleName| match name {
         RuleName::MinimumDays => is_stored && short,
         RuleName::MinimumObject => is_stored && small,
         RuleName::ObjectSize => is_stored && usage.object_bytes > 0,
@@ -443,18 +444,19 @@ fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
         RuleName::RoundUp => rules.round_up && usage.is_month(),
         RuleName::Unbilled | RuleName::LargestObject | RuleName::EgressWithinStored => false,
     };
-    let said = rules.said.iter().filter(|rule| told(rule.name));
-    said.map(|rule| match rule.provenance.confidence {
-        Confidence::High => rule.words.clone(),
-        other => format!("{} ({} confidence)", rule.words, other.name()),
-    })
-    .collect()
+    let applied = rules.said.iter().filter(|rule| applies(rule.name));
+    applied
+        .map(|rule| match rule.provenance.confidence {
+            Confidence::High => rule.words.clone(),
+            other => format!("{} ({} confidence)", rule.words, other.name()),
+        })
+        .collect()
 }
 
-/// The bill for a usage.
+/// Computes the bill for a usage.
 ///
 /// # Errors
-/// As [`charges`].
+/// The same as [`charges`].
 pub fn bill(tariff: &Tariff, usage: &Usage) -> Result<Bill, BillError> {
     let mut lines = Vec::new();
     charges(tariff, usage, |charge| lines.push(line(&charge)))?;
@@ -469,13 +471,13 @@ pub fn bill(tariff: &Tariff, usage: &Usage) -> Result<Bill, BillError> {
     })
 }
 
-/// Whether an answer with that status is charged.
+/// Returns true if a response with that status code is billed.
 pub fn is_billed(tariff: &Tariff, status: u16) -> bool {
     let (code, class) = (status.to_string(), format!("{}xx", status / 100));
     !tariff.rules.unbilled.iter().any(|unbilled| *unbilled == code || *unbilled == class)
 }
 
-/// The unit of requests that a call belongs to, where it has a price.
+/// Returns the meter that a kind of request belongs to; `None` if it has no price.
 pub fn meter_of(tariff: &Tariff, call: Call) -> Option<&Meter> {
     let counts = |m: &&Meter| matches!(m.measure, Measure::Requests { calls, .. } if calls.contains(call));
     tariff.meters.iter().find(counts)

@@ -1,4 +1,4 @@
-//! Where bills cross when one thing about a workload changes.
+//! Break-even analysis: the amounts at which the cheapest provider changes if one value of the workload varies.
 
 use serde::Serialize;
 
@@ -7,29 +7,29 @@ use super::money::Usd;
 use super::tariff::Tariff;
 use super::workload::{Workload, WorkloadError};
 
-/// Points at which all bills are computed before crossings are sought between them.
+/// Number of points at which all bills are computed before crossings are located between them.
 const POINTS: usize = 1200;
-/// Points between two of them where bills that rise in steps lie close.
+/// Number of intervals into which the space between two points is divided if bills that rise in steps are close.
 const FINER: u64 = 64;
 
-/// What changes.
+/// Value of the workload that varies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, clap::ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Vary {
-    /// Data that leaves for the internet
+    /// Data sent to the internet
     Egress,
-    /// Data stored
+    /// Amount of data stored
     Storage,
-    /// Objects read
+    /// Number of objects read
     Get,
-    /// Objects written
+    /// Number of objects written
     Put,
     /// Mean size of an object
     ObjectSize,
 }
 
 impl Vary {
-    /// Name in sentences.
+    /// Returns the name for use in sentences.
     pub fn name(self) -> &'static str {
         match self {
             Vary::Egress => "egress",
@@ -40,7 +40,7 @@ impl Vary {
         }
     }
 
-    /// The flag that says so much of it.
+    /// Returns the flag that sets the value.
     pub fn flag(self) -> &'static str {
         match self {
             Vary::Egress => "--egress",
@@ -51,12 +51,12 @@ impl Vary {
         }
     }
 
-    /// Whether it is bytes; else it is a count.
+    /// Returns true if the value is a number of bytes, false if it is a count.
     pub fn is_bytes(self) -> bool {
         !matches!(self, Vary::Get | Vary::Put)
     }
 
-    /// From where to where, where nothing is said: 1 GB to 100 PB, a thousand to a billion requests, 1 KiB to 1 GiB.
+    /// Returns the default range: 1 GB to 100 PB, 10^3 to 10^12 requests, or objects of 1 KiB to 1 GiB.
     pub fn usual_range(self) -> (u64, u64) {
         match self {
             Vary::Egress | Vary::Storage => (1_000_000_000, 100_000_000_000_000_000),
@@ -65,7 +65,7 @@ impl Vary {
         }
     }
 
-    /// The workload without a word of it.
+    /// Returns the workload with the value unset.
     pub fn clear(self, workload: &Workload) -> Workload {
         let mut workload = workload.clone();
         match self {
@@ -78,7 +78,7 @@ impl Vary {
         workload
     }
 
-    /// The workload with so much of it.
+    /// Returns the workload with the value set to an amount. Unsets the bytes that follow from it.
     pub fn set(self, workload: &Workload, amount: u64) -> Workload {
         let mut workload = workload.clone();
         let bytes = Some(format!("{amount}B"));
@@ -105,48 +105,48 @@ impl Vary {
 /// All bills at one amount.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Point {
-    /// Bytes or requests.
+    /// Amount of the value that varies, in bytes or requests.
     pub amount: u64,
-    /// What each provider asks; null where it has no bill.
+    /// Total of each provider; null if it has no bill.
     pub totals_usd: Vec<Option<Usd>>,
 }
 
 impl Point {
-    /// Who is the cheapest; of equals the one that `held` it before, else the first.
-    pub fn cheapest(&self, held: Option<usize>) -> Option<usize> {
+    /// Returns the index of the cheapest provider. In a tie, the `previous` one wins, else the first.
+    pub fn cheapest(&self, previous: Option<usize>) -> Option<usize> {
         let least = self.totals_usd.iter().flatten().min()?;
         let is_least = |at: &usize| self.totals_usd[*at] == Some(*least);
-        held.filter(is_least).or_else(|| (0..self.totals_usd.len()).find(is_least))
+        previous.filter(is_least).or_else(|| (0..self.totals_usd.len()).find(is_least))
     }
 }
 
-/// Amounts for which one provider is the cheapest.
+/// Range of amounts for which one provider is the cheapest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Segment {
-    /// The least of them.
+    /// Smallest amount of the range.
     pub from: u64,
-    /// The most of them.
+    /// Largest amount of the range.
     pub to: u64,
-    /// Whose bill is the lowest, by its place; null where nobody has one.
+    /// Index of the provider with the lowest bill; null if no provider has a bill.
     pub cheapest: Option<usize>,
     /// All bills at `from`.
     pub at_from: Point,
 }
 
-/// How bills go with an amount.
+/// Result of a break-even analysis.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Breakeven {
-    /// What changes.
+    /// Value of the workload that varies.
     pub vary: Vary,
-    /// The providers, in the order asked.
+    /// Names of the providers, in the requested order.
     pub providers: Vec<String>,
-    /// Who is the cheapest from where to where.
+    /// Ranges of amounts, each with its cheapest provider.
     pub segments: Vec<Segment>,
-    /// The bills along the way.
+    /// All computed points, by ascending amount.
     pub points: Vec<Point>,
 }
 
-/// The amounts between two, evenly spaced on a logarithmic scale.
+/// Returns amounts between two values, evenly spaced on a logarithmic scale.
 fn amounts(from: u64, to: u64) -> Vec<u64> {
     let (low, high) = ((from.max(1) as f64).ln(), (to as f64).ln());
     let at = |i: usize| (low + (high - low) * i as f64 / (POINTS - 1) as f64).exp().round() as u64;
@@ -157,19 +157,21 @@ fn amounts(from: u64, to: u64) -> Vec<u64> {
     out
 }
 
-/// All bills for a workload with so much of what varies.
+/// Computes all bills for the workload with the value set to an amount.
 fn point(tariffs: &[Tariff], workload: &Workload, vary: Vary, amount: u64) -> Result<Point, WorkloadError> {
     let usage = vary.set(workload, amount).resolve()?.usage;
     Ok(Point { amount, totals_usd: tariffs.iter().map(|t| total(t, &usage).ok()).collect() })
 }
 
-/// By how much bills rise in steps: the price of one unit of everything that is rounded up to whole units.
+/// Returns a bound on the steps in which bills rise: the price of one unit of every item that is rounded up to
+/// whole units.
 fn steps(tariffs: &[Tariff]) -> Usd {
     let rounded = tariffs.iter().filter(|t| t.rules.round_up).flat_map(|t| &t.meters);
     rounded.filter_map(|m| m.tiers.iter().map(|t| t.price).max()).sum()
 }
 
-/// Between points at which the two lowest bills are closer than their steps, the cheapest may change more than once: further points there.
+/// Adds points where the two lowest bills differ by no more than their steps, because the cheapest provider can
+/// change more than once there.
 fn refined(
     coarse: Vec<Point>,
     steps: Usd,
@@ -198,10 +200,10 @@ fn refined(
     Ok(out)
 }
 
-/// Who is the cheapest where, to the byte or request.
+/// Finds the ranges in which each provider is the cheapest, exact to the byte or request.
 ///
 /// # Errors
-/// When the workload is wrong.
+/// [`WorkloadError`] if the workload is invalid at one of the amounts.
 pub fn breakeven(
     tariffs: &[Tariff],
     workload: &Workload,
@@ -212,32 +214,32 @@ pub fn breakeven(
     let coarse: Vec<Point> = amounts(from, to).into_iter().map(at).collect::<Result<_, _>>()?;
     let points = refined(coarse, steps(tariffs), at)?;
     let mut segments: Vec<Segment> = Vec::new();
-    let mut held = None;
+    let mut current = None;
     for pair in points.windows(2) {
         let (left, right) = (&pair[0], &pair[1]);
         if segments.is_empty() {
-            held = left.cheapest(None);
-            segments.push(Segment { from, to, cheapest: held, at_from: left.clone() });
+            current = left.cheapest(None);
+            segments.push(Segment { from, to, cheapest: current, at_from: left.clone() });
         }
-        if right.cheapest(held) == held {
+        if right.cheapest(current) == current {
             continue;
         }
-        // The least amount in between at which the one that held it does not hold it any more.
+        // Find the smallest amount in between at which that provider is no longer the cheapest.
         let (mut below, mut above) = (left.amount, right.amount);
         while above - below > 1 {
             let middle = below + (above - below) / 2;
-            if at(middle)?.cheapest(held) == held { below = middle } else { above = middle }
+            if at(middle)?.cheapest(current) == current { below = middle } else { above = middle }
         }
         let here = at(above)?;
-        held = here.cheapest(None);
+        current = here.cheapest(None);
         if let Some(last) = segments.last_mut() {
             last.to = below;
         }
-        segments.push(Segment { from: above, to, cheapest: held, at_from: here });
-        // It may change again before the next point; that is seen from there on.
-        held = right.cheapest(held);
-        if segments.last().map(|s| s.cheapest) != Some(held) {
-            segments.push(Segment { from: right.amount, to, cheapest: held, at_from: right.clone() });
+        segments.push(Segment { from: above, to, cheapest: current, at_from: here });
+        // If the cheapest changes again before the next point, that change is recorded at the next point.
+        current = right.cheapest(current);
+        if segments.last().map(|s| s.cheapest) != Some(current) {
+            segments.push(Segment { from: right.amount, to, cheapest: current, at_from: right.clone() });
             let last = segments.len() - 1;
             segments[last - 1].to = right.amount - 1;
         }
@@ -258,14 +260,15 @@ mod tests {
 
     #[test]
     fn a_crossing_is_found_to_the_byte() {
-        // 1 TB at S3 is 21.42, at R2 14.85: with 100 GiB out and no requests R2 is always cheaper. Reads turn it: R2 pays 0.36 a
-        // million beyond ten, B2 nothing.
+        // 1 TB costs 21.42 at S3 and 14.85 at R2. S3 has 100 GiB of free egress, and R2 never bills egress, so R2 is
+        // always cheaper. There are no reads, which R2 bills at 0.36 per million beyond ten and B2 does not bill.
         let workload = Workload { storage: Some("1TB".into()), ..Workload::default() };
         let found =
             breakeven(&tariffs(&["aws-s3", "cloudflare-r2"]), &workload, Vary::Egress, (1, 1 << 50)).unwrap();
         assert_eq!(found.segments.len(), 1);
         assert_eq!(found.segments[0].cheapest, Some(1));
-        // S3 Express stores dearer and reads cheaper than S3: 1 GiB costs 0.087 more; a GET of no bytes 0.00037 / 1000 less.
+        // S3 Express is more expensive than S3 for storage and cheaper for reads: 1 GiB costs 0.087 more, and a
+        // GET of zero bytes costs 0.00037 / 1000 less.
         let workload =
             Workload { storage: Some("1 GiB".into()), read: Some("0B".into()), ..Workload::default() };
         let found =
@@ -278,7 +281,8 @@ mod tests {
         assert!(express < s3);
     }
 
-    /// R2 rounds up to whole millions: near the crossing the cheapest changes with each of them, and all changes were missed but one.
+    /// Regression test: R2 rounds up to whole millions, so the cheapest provider changes repeatedly near the
+    /// crossing. Only one of these changes was found.
     #[test]
     fn bills_that_rise_in_steps_cross_more_than_once() {
         let workload = Workload {
@@ -297,20 +301,22 @@ mod tests {
         assert!((28_900_000..=29_000_000).contains(&r2_again.from), "{r2_again:?}");
     }
 
-    /// Reads from B2 cost nothing however many there were; beyond three times what is stored they are egress.
+    /// Regression test: reads from B2 cost nothing at any number. Egress beyond three times the data stored is
+    /// billed.
     #[test]
-    fn reads_that_leave_cross_at_their_egress() {
+    fn a_crossing_includes_the_egress_of_reads() {
         let workload =
             Workload { storage: Some("1TB".into()), object_size: Some("1MB".into()), ..Workload::default() };
         let between = tariffs(&["backblaze-b2", "cloudflare-r2"]);
         let found = breakeven(&between, &workload, Vary::Get, (1, 100_000_000)).unwrap();
-        // 14.85 - 6.8805 at 0.01 a GB are 796.95 GB beyond 3,000; R2's first ten million reads are free.
+        // (14.85 - 6.8805) / 0.01 per GB are 796.95 GB beyond the free 3,000 GB. R2's first ten million reads
+        // are free.
         assert_eq!((found.segments[0].cheapest, found.segments[1].cheapest), (Some(0), Some(1)));
         assert_eq!(found.segments[1].from, 3_796_951);
     }
 
     #[test]
-    fn whoever_does_not_take_the_workload_is_not_in_the_running() {
+    fn a_provider_that_refuses_the_workload_is_not_compared() {
         let workload = Workload { storage: Some("1TB".into()), ..Workload::default() };
         let found =
             breakeven(&tariffs(&["wasabi", "aws-s3"]), &workload, Vary::Egress, (1, 10_000_000_000_000))

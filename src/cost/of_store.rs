@@ -57,10 +57,10 @@ impl Spent {
             unpriced.push((Some(calls.get(call)), call.name()));
             calls.set(call, 0);
         }
-        let mut priced = |bytes: u64, measure: Measure, what: &str| {
+        let mut priced = |bytes: u64, measure: Measure, name: &str| {
             let known = bytes == 0 || tariff.meter(measure).is_some();
             if !known {
-                unpriced.push((None, what.to_string()));
+                unpriced.push((None, name.to_string()));
             }
             if known { bytes } else { 0 }
         };
@@ -85,7 +85,7 @@ impl Spent {
 
     /// Returns the name of the first item without a known price.
     pub fn unpriced(&self, tariff: &Tariff) -> Option<String> {
-        self.usage(tariff).1.into_iter().next().map(|(_, what)| what)
+        self.usage(tariff).1.into_iter().next().map(|(_, name)| name)
     }
 
     /// Returns the cost, without items that have no price. Returns zero if the provider does not accept the

@@ -156,21 +156,20 @@ pub fn backoff_ns(phase: &Phase, draw: u64, attempts: u32) -> u64 {
 }
 
 /// One request with its attempts; `timer` is the connection's, for the pauses between them.
-pub async fn tried(
-    context: &Context,
+pub async fn send_with_retries(
     connection: &mut dyn Connection,
     request: Request<'_>,
     watcher: &mut Watcher<'_>,
     tries: &mut Tries,
     timer: &mut Option<Timer>,
 ) -> Result<Reply, Unfinished> {
-    let (task, phase) = (watcher.task, watcher.phase());
+    let (context, task, phase) = (watcher.context, watcher.task, watcher.phase());
     let mut attempts = 0;
     loop {
         attempts += 1;
         tries.attempts += 1;
         watcher.at = watcher.expected.from;
-        let result = attempt(context, watcher.id, connection, request.clone(), watcher).await;
+        let result = attempt(connection, request.clone(), watcher).await;
         let result = result.and_then(|reply| check(reply, watcher.expected).map_err(Unfinished::Failed));
         if phase.retries > 0 {
             let times = match &result {
@@ -196,12 +195,11 @@ pub async fn tried(
 
 /// One attempt, unless it is called off.
 async fn attempt(
-    context: &Context,
-    id: usize,
     connection: &mut dyn Connection,
     request: Request<'_>,
     watcher: &mut Watcher<'_>,
 ) -> Result<Reply, Unfinished> {
+    let (context, id) = (watcher.context, watcher.id);
     let mut execution = pin!(connection.execute(request, watcher));
     poll_fn(|cx| {
         if let Some(call_off) = context.slots.called_off(id) {

@@ -1,8 +1,7 @@
 //! Operations that take several requests one after another: a scan (a listing, then its objects), a read followed by a write.
 
-use super::attempt::{Expected, Tries, Unfinished, Watcher, tried};
+use super::attempt::{Expected, Tries, Unfinished, Watcher, send_with_retries};
 use super::content::Content;
-use super::context::Context;
 use crate::clock::Timer;
 use crate::store::{BodyChecksum, Connection, Reply, Request, Timings};
 
@@ -25,9 +24,7 @@ fn next<'a>(watcher: &Watcher<'a>, expected: &'a Expected) -> Watcher<'a> {
 }
 
 /// Reads an object and writes it anew.
-#[expect(clippy::too_many_arguments, reason = "one call site; a struct would only rename them")]
 pub async fn read_modify_write(
-    context: &Context,
     connection: &mut dyn Connection,
     key: &str,
     content: &Content,
@@ -36,18 +33,18 @@ pub async fn read_modify_write(
     tries: &mut Tries,
     timer: &mut Option<Timer>,
 ) -> Result<Reply, Unfinished> {
-    let read = tried(context, connection, Request::Get { key, range: None }, watcher, tries, timer).await?;
+    let read =
+        send_with_retries(connection, Request::Get { key, range: None }, watcher, tries, timer).await?;
     tries.spent.add_connections(&read.timings);
     let expected = Expected { declared, ..Expected::nothing() };
     let mut watcher = next(watcher, &expected);
     let write = Request::Put { key, body: content.body() };
-    let written = tried(context, connection, write, &mut watcher, tries, timer).await?;
+    let written = send_with_retries(connection, write, &mut watcher, tries, timer).await?;
     Ok(joined(&read, written))
 }
 
 /// Reads `length` objects from `key` on, in the order of their keys: that object, then those that a listing names.
 pub async fn scan(
-    context: &Context,
     connection: &mut dyn Connection,
     (prefix, key, length): (&str, &str, u64),
     watcher: &mut Watcher<'_>,
@@ -55,14 +52,14 @@ pub async fn scan(
     timer: &mut Option<Timer>,
 ) -> Result<Reply, Unfinished> {
     let mut sum =
-        tried(context, connection, Request::Get { key, range: None }, watcher, tries, timer).await?;
+        send_with_retries(connection, Request::Get { key, range: None }, watcher, tries, timer).await?;
     if length <= 1 {
         return Ok(sum);
     }
     let nothing = Expected::nothing();
     let list = Request::List { prefix, start_after: key, token: "", max_keys: (length - 1).min(1000) as u32 };
     let mut listing = next(watcher, &nothing);
-    let listed = tried(context, connection, list, &mut listing, tries, timer).await?;
+    let listed = send_with_retries(connection, list, &mut listing, tries, timer).await?;
     let objects = listed.listing.unwrap_or_default().objects;
     tries.spent.add_connections(&sum.timings);
     sum.timings = Timings { end_ns: listed.timings.end_ns, connections: 0, reconnects: 0, ..sum.timings };
@@ -70,7 +67,7 @@ pub async fn scan(
         let expected = Expected::length(object.size);
         let mut reading = next(watcher, &expected);
         let request = Request::Get { key: &object.key, range: None };
-        let read = tried(context, connection, request, &mut reading, tries, timer).await?;
+        let read = send_with_retries(connection, request, &mut reading, tries, timer).await?;
         sum = joined(&sum, read);
     }
     Ok(sum)

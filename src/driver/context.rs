@@ -9,8 +9,9 @@ use std::sync::mpsc::Sender;
 use tokio::sync::Notify;
 
 use super::dispatch::Rest;
+use super::segment::Segment;
 use super::slots::Slots;
-use super::{Control, Job, Segment};
+use super::{Control, Job};
 use crate::clock::now_ns;
 use crate::recorder::Edges;
 use crate::recorder::collector::Message;
@@ -102,7 +103,8 @@ impl Context {
     /// When a phase of the segment was ended before its time: by an interruption, or by the rule that ends its ramp.
     pub fn ended_at(&self, phase: usize) -> Option<u64> {
         let phase_run = &self.phase_runs[phase];
-        let cut = if phase_run.may_be_cut() { self.worker.control.cut_at(phase_run.ramp_of()) } else { None };
+        let cut =
+            if phase_run.may_end_early() { self.worker.control.cut_at(phase_run.ramp_id()) } else { None };
         match (self.worker.control.stopped_at(), cut) {
             (Some(stopped), Some(cut)) => Some(stopped.min(cut)),
             (stopped, cut) => stopped.or(cut),

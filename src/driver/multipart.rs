@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::attempt::{Tries, Unfinished, Watcher, backoff_ns, tried, wait_until};
+use super::attempt::{Tries, Unfinished, Watcher, backoff_ns, send_with_retries, wait_until};
 use super::background::insist;
 use super::content::Content;
-use super::context::Context;
 
 use crate::clock::{Timer, now_ns};
 use crate::schedule::Phase;
@@ -39,7 +38,6 @@ pub struct Uploaded {
 
 /// Writes `content` under `key` in parts. The phase's timeout holds for each request, and for any part to come to its end.
 pub async fn put(
-    context: &Context,
     connections: Connections<'_>,
     key: &str,
     (content, upload): (&Content, &Upload),
@@ -48,13 +46,12 @@ pub async fn put(
     timer: &mut Option<Timer>,
 ) -> Result<Uploaded, Unfinished> {
     let Connections { own, more } = connections;
-    let begun = tried(context, own, Request::CreateMultipart { key }, watcher, tries, timer).await?;
+    let begun = send_with_retries(own, Request::CreateMultipart { key }, watcher, tries, timer).await?;
     let Some(upload_id) = begun.upload_id else {
         let message = "the store began a multipart upload without naming it";
         return Err(Unfinished::Failed(Failure::new(ErrorClass::Corrupt, message, begun.timings)));
     };
     let parts = Parts {
-        context,
         phase: watcher.phase(),
         watcher,
         key,
@@ -73,7 +70,7 @@ pub async fn put(
         Ok(()) => {
             tags.sort_unstable_by_key(|(number, ..)| *number);
             let sent: Vec<(PartTag, u64)> = tags.into_iter().map(|(_, tag, len)| (tag, len)).collect();
-            complete(context, own, (key, &upload_id), &sent, watcher, tries, timer).await
+            complete(own, (key, &upload_id), &sent, watcher, tries, timer).await
         }
         Err(ended) => Err(ended),
     };
@@ -96,7 +93,6 @@ pub async fn put(
 }
 
 async fn complete(
-    context: &Context,
     connection: &mut dyn Connection,
     (key, upload_id): (&str, &str),
     sent: &[(PartTag, u64)],
@@ -107,7 +103,7 @@ async fn complete(
     watcher.extend();
     let parts: Vec<PartTag> = sent.iter().map(|(tag, _)| tag.clone()).collect();
     let request = Request::CompleteMultipart { key, upload_id, parts: &parts };
-    let reply = tried(context, connection, request, watcher, tries, timer).await?;
+    let reply = send_with_retries(connection, request, watcher, tries, timer).await?;
     let profile = watcher.site().store.profile();
     let done = PartTag { etag: reply.etag.clone().unwrap_or_default(), checksum: reply.checksum.clone() };
     match check_upload(profile, sent, &done) {
@@ -129,7 +125,6 @@ struct SentParts {
 
 /// The parts of one upload on their way.
 struct Parts<'a, 'w> {
-    context: &'a Context,
     phase: &'w Phase,
     watcher: &'a Watcher<'w>,
     key: &'a str,
@@ -171,10 +166,10 @@ impl Parts<'_, '_> {
             senders.push(self.sender(connection.as_mut()));
         }
         poll_fn(|cx| {
-            if let Some(call_off) = self.context.slots.called_off(id) {
+            if let Some(call_off) = self.watcher.context.slots.called_off(id) {
                 return Poll::Ready(Err(Unfinished::CalledOff(call_off)));
             }
-            self.context.slots.remember(id, cx);
+            self.watcher.context.slots.remember(id, cx);
             loop {
                 match senders.poll_next_unpin(cx) {
                     Poll::Ready(Some(Ok(()))) => {}
@@ -236,8 +231,8 @@ impl Parts<'_, '_> {
                     Err(failure) => failure.timings,
                 };
                 let took = times.end_ns.saturating_sub(times.start_ns);
-                let phase = self.context.number(self.watcher.task.phase);
-                self.context.recorder.borrow_mut().attempted(phase, self.watcher.kind, took);
+                let phase = self.watcher.context.number(self.watcher.task.phase);
+                self.watcher.context.recorder.borrow_mut().attempted(phase, self.watcher.kind, took);
             }
             match result {
                 Err(failure) if attempts <= self.phase.retries && failure.is_retryable() => {

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use super::Site;
-use super::attempt::{Expected, Tries, Unfinished, Watcher, tried, wait_until};
+use super::attempt::{Expected, Tries, Unfinished, Watcher, send_with_retries, wait_until};
 use super::compound;
 use super::content::{Content, FileContent};
 use super::context::{Context, Task};
@@ -219,19 +219,18 @@ async fn conduct(
     state: &mut SlotState,
 ) -> Result<Reply, Unfinished> {
     let Doing { operation, dataset, content } = doing;
-    let (context, site) = (watcher.context, watcher.site());
+    let site = watcher.site();
     let upload = &dataset.upload;
     match request {
         Request::Get { key, .. } if operation.kind == OperationKind::ReadModifyWrite => {
             let declared = declared_of(dataset, site);
             let timer = &mut state.timer;
-            compound::read_modify_write(context, connection, key, content, declared, watcher, tries, timer)
-                .await
+            compound::read_modify_write(connection, key, content, declared, watcher, tries, timer).await
         }
         Request::Get { key, .. } if operation.kind == OperationKind::Scan => {
             let prefix = dataset.prefix(site.space.root());
             let what = (prefix.as_str(), key, operation.length);
-            compound::scan(context, connection, what, watcher, tries, &mut state.timer).await
+            compound::scan(connection, what, watcher, tries, &mut state.timer).await
         }
         Request::Put { key, .. } if upload.part_size > 0 && content.total() > upload.part_size => {
             let parts = content.total().div_ceil(upload.part_size) as usize;
@@ -240,24 +239,16 @@ async fn conduct(
                 state.more.push(site.store.connection(watcher.id + state.more.len() + 1));
             }
             let connections = Connections { own: connection, more: &mut state.more[..connections - 1] };
-            let put = multipart::put(
-                context,
-                connections,
-                key,
-                (content, upload),
-                watcher,
-                tries,
-                &mut state.timer,
-            );
+            let put = multipart::put(connections, key, (content, upload), watcher, tries, &mut state.timer);
             let done = put.await?;
             verified(connection, key, content, done.checked, watcher, done.reply, state).await
         }
         Request::Put { key, body } if watcher.phase().verify == Verify::Readback => {
             let put = Request::Put { key, body };
-            let reply = tried(context, connection, put, watcher, tries, &mut state.timer).await?;
+            let reply = send_with_retries(connection, put, watcher, tries, &mut state.timer).await?;
             verified(connection, key, content, true, watcher, reply, state).await
         }
-        request => tried(context, connection, request, watcher, tries, &mut state.timer).await,
+        request => send_with_retries(connection, request, watcher, tries, &mut state.timer).await,
     }
 }
 
@@ -283,7 +274,7 @@ async fn verified(
     watcher.extend();
     let request = if readback { Request::Get { key, range: None } } else { Request::Head { key } };
     let seen =
-        tried(put.context, connection, request, &mut watcher, &mut Tries::default(), &mut state.timer).await;
+        send_with_retries(connection, request, &mut watcher, &mut Tries::default(), &mut state.timer).await;
     let Err(Unfinished::Failed(failure)) = seen else { return seen.map(|_| reply) };
     if failure.class == ErrorClass::Corrupt {
         let owned = put.site().space_of(&put.phase().workload.written);

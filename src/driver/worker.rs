@@ -9,8 +9,9 @@ use tokio::sync::Notify;
 use tokio::task::LocalSet;
 
 use super::context::{Context, Worker};
+use super::segment::{Segment, SegmentReport};
 use super::slots::Slots;
-use super::{Segment, SegmentReport, dispatch, operation};
+use super::{dispatch, operation};
 use crate::clock::{MILLISECOND, SECOND, Timer, now_ns};
 use crate::recorder::worker::WorkerRecorder;
 use crate::store::Connection;

@@ -117,7 +117,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 pub enum ExperimentError {
     /// No built-in experiment has this name, and no readable file has this path.
     #[error(
-        "'{name}' is neither a built-in experiment ({known}) nor a file that can be read ({reason}); see `plimsoll list experiments`"
+        "'{name}' is neither a built-in experiment ({known}) nor a readable file ({reason}); see `plimsoll list experiments`"
     )]
     NotFound {
         /// The name or path as written.

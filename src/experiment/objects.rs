@@ -43,7 +43,7 @@ pub struct Datasets {
     pub spare: Option<Dataset>,
     /// Distribution of reads over the objects.
     pub popularity: Popularity,
-    /// Position from which puts add new objects; `None` if puts write the same objects repeatedly.
+    /// Settings of puts that add new objects; `None` if puts write the same objects repeatedly.
     pub inserts: Option<Inserts>,
 }
 

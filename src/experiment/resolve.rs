@@ -151,7 +151,7 @@ fn role_of(written: &PhaseSpec) -> Result<Role, Problem> {
 
 fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase]) -> Result<Phase, Problem> {
     if !is_name(&written.name) {
-        return Err(Problem::new("name", "a name has 1 to 64 letters, digits, '-', '_' or '.'"));
+        return Err(Problem::new("name", "the name must have 1 to 64 letters, digits, '-', '_' or '.'"));
     }
     if before.iter().any(|p| p.name == written.name) {
         return Err(Problem::new("name", "the name is taken by an earlier phase; choose another"));

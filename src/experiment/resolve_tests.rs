@@ -65,11 +65,7 @@ fn errors_name_the_line_and_the_fix() {
             6,
             "must not be below concurrency.from",
         ),
-        (
-            "concurrency = { from = 1, step = 1, every = '1s' }\nduration = '9s'",
-            7,
-            "its steps determine its length",
-        ),
+        ("concurrency = { from = 1, step = 1, every = '1s' }\nduration = '9s'", 7, "determine its length"),
         ("concurrency = { start = 1 }", 6, "unknown field `start`"),
         ("duration = '30'", 6, "is not a duration; write a number with a unit"),
         ("duration = 3", 6, "expected a string; write it in quotes"),

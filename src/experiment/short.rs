@@ -85,9 +85,9 @@ impl Short {
     /// Builds the experiment.
     pub fn to_written(&self) -> ExperimentSpec {
         let reads = !matches!(self.form.as_str(), "put" | "delete");
-        let there = self.keys.is_some() || self.read_only;
+        let existing = self.keys.is_some() || self.read_only;
         let mut phases = Vec::new();
-        if reads && !there {
+        if reads && !existing {
             phases.push(PhaseSpec {
                 name: "objects".into(),
                 role: Some("prepare".into()),
@@ -104,7 +104,7 @@ impl Short {
             name: self.form.clone(),
             operations: self.mix(),
             objects: ObjectsSpec {
-                from: (reads && !there).then(|| "objects".into()),
+                from: (reads && !existing).then(|| "objects".into()),
                 keys: self.keys.clone(),
                 dataset: (reads && self.read_only && self.keys.is_none()).then(String::new),
                 count: writes.then_some(self.objects),

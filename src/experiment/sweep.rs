@@ -30,8 +30,7 @@ fn points(phase: &PhaseSpec, sweep: &SweepSpec) -> Result<Vec<PhaseSpec>, Proble
         Problem::new(&path, format!("phase '{}': {text}", phase.name))
     };
     if sweep.part_size.is_empty() || sweep.parts_in_flight.is_empty() {
-        let text =
-            "a sweep needs values: sweep = { part_size = [\"8 MiB\", \"64 MiB\"], parts_in_flight = [1, 8] }";
+        let text = "a sweep needs values for both fields, such as sweep = { part_size = [\"8 MiB\", \"64 MiB\"], parts_in_flight = [1, 8] }";
         return Err(problem("sweep", text.into()));
     }
     if phase.objects.part_size.is_some() || phase.objects.parts_in_flight.is_some() {

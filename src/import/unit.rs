@@ -61,8 +61,8 @@ impl Unit {
         }
     }
 
-    /// Returns the unit of the first figures in `pairs`, of which the second ones are the equivalents in seconds.
-    /// The unit follows from the median of the ratios; `None` if no unit is within a factor of `within`.
+    /// Returns the unit of the first figures in `pairs`; the second figures are the same durations in seconds. The
+    /// unit follows from the median of the ratios; `None` if no unit is within a factor of `within`.
     pub fn of_pairs(pairs: impl Iterator<Item = (f64, f64)>, within: f64) -> Option<Unit> {
         let known = pairs.filter(|(figure, seconds)| *figure > 0.0 && *seconds > 0.0);
         let mut ratios: Vec<f64> = known.map(|(figure, seconds)| (seconds / figure).log10()).collect();

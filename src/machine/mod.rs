@@ -1,5 +1,5 @@
-//! The client machine: its properties, the resources that a run used, and disturbances such as CPU steal. All values
-//! come from `/proc` and `/sys`. A value that Linux does not report is absent, never guessed.
+//! The client machine: its properties, the resources that a run used, and disturbances such as CPU steal. Most
+//! values come from `/proc` and `/sys`. A value that Linux does not report is absent, never guessed.
 
 use std::fs;
 use std::path::Path;
@@ -170,7 +170,7 @@ pub struct Sample {
 pub struct Used {
     /// CPU time of this process, in nanoseconds.
     pub process_cpu_ns: u64,
-    /// Share of CPU time that the hypervisor gave to other machines; `None` if no time was counted.
+    /// Share of CPU time that the hypervisor gave to other machines; `None` if Linux reports no CPU times.
     pub steal: Option<f64>,
     /// Name and utilisation (share of its speed) of the busiest interface; `None` if no speed is known.
     pub link: Option<(String, f64)>,

@@ -35,13 +35,13 @@ use crate::clock::now_ns;
 /// reset.
 #[derive(Debug, Default)]
 pub struct Stamps {
-    /// Time of the first write.
+    /// Time at which the first byte was written.
     pub first_write: Cell<u64>,
-    /// Time of the last write.
+    /// Time at which the last byte was written.
     pub last_write: Cell<u64>,
-    /// Time of the first read.
+    /// Time at which the first byte was read.
     pub first_read: Cell<u64>,
-    /// Time of the last read.
+    /// Time at which the last byte was read.
     pub last_read: Cell<u64>,
 }
 
@@ -200,7 +200,7 @@ pub struct Target {
     pub addresses: Arc<[SocketAddr]>,
 }
 
-/// A failure to open a connection.
+/// Failure to open a connection.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// The TCP connection failed or timed out.
@@ -233,7 +233,7 @@ pub enum ConnectError {
 ///
 /// Request, response and body pass through channels between hyper's connection and our side of it. Each channel
 /// wakes the task although that same task is polling already. The gate turns a wake-up during a poll into another
-/// pass of that poll. Otherwise the task would be rescheduled, about two times per operation.
+/// pass of that poll. Otherwise the task would be rescheduled, about twice per operation.
 struct Gate {
     inside: AtomicBool,
     again: AtomicBool,
@@ -255,7 +255,7 @@ impl Wake for Gate {
 }
 
 impl Gate {
-    /// Calls `step` until it is ready or no wake-up occurred during the call.
+    /// Calls `step` until it is ready, or until a call causes no wake-up.
     fn poll<T>(
         &self,
         waker: &Waker,
@@ -435,7 +435,7 @@ impl HttpConnection {
 type Driver = http1::Connection<TokioIo<Stamped>, Payload>;
 
 fn drive(driver: &mut Option<Driver>, cx: &mut Context<'_>) {
-    // The request or the body reports the same error, so it can be dropped here.
+    // Ignore the driver's error: the request or the body reports the same one.
     if driver.as_mut().is_some_and(|d| Pin::new(d).poll(cx).is_ready()) {
         *driver = None;
     }

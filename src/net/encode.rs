@@ -1,5 +1,5 @@
-//! Percent-encoding as SigV4 defines it: every byte except `A-Z a-z 0-9 - . _ ~` becomes `%XX` in upper case. Also
-//! hexadecimal.
+//! Hexadecimal encoding, and percent-encoding as SigV4 defines it: every byte except `A-Z a-z 0-9 - . _ ~` becomes
+//! `%XX` in upper case.
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 

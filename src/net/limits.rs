@@ -1,7 +1,8 @@
 //! Limits on the duration of a request and on the size of its response.
 //!
-//! The deadline is global, because credential chains reach the network through a library that cannot pass settings.
-//! The command line sets it once, from `--timeout`. Measured operations use the deadline of their phase instead.
+//! The deadline is global, because credential chains reach the network through a library that has no way to pass
+//! settings. The command line sets it once, from `--timeout`. Measured operations use the deadline of their phase
+//! instead.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -10,7 +10,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 
-/// A failure to configure TLS.
+/// Failure to configure TLS.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// A file is unreadable, or is not valid PEM.

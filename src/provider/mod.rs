@@ -114,11 +114,11 @@ pub struct Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// The documentation of the provider states it, and was read for this entry.
+    /// Stated in the provider's own documentation, which was read for this entry.
     High,
-    /// A third party states it, or the source was not read in full.
+    /// Stated by a third party, or by a source that was not read in full.
     Medium,
-    /// No source confirms it.
+    /// Not confirmed by any source.
     Low,
 }
 
@@ -207,7 +207,7 @@ pub struct Profile {
     /// Checksums that uploads may carry: `md5` (Content-MD5), `crc32`, `crc32c`, `crc64nvme`, `sha1`, `sha256`.
     #[serde(default)]
     pub checksums: Vec<String>,
-    /// Those of `checksums` that the store computes over a whole multipart object.
+    /// Subset of `checksums` that the store computes over a whole multipart object.
     #[serde(default)]
     pub full_object: Vec<String>,
     /// Checksum that Plimsoll sends with requests that must carry one, such as DeleteObjects.
@@ -262,11 +262,15 @@ fn storage_class_header() -> String {
     "x-amz-storage-class".into()
 }
 
-/// A profile that could not be loaded, or an endpoint that could not be built from one.
+/// Failure to load a profile, or to build an endpoint URL from it.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ProfileError {
     /// No built-in profile has this name.
-    #[error("unknown provider '{0}': use one of {known} (see `plimsoll list providers`) or a file such as ./mine.toml", known = names().join(", "))]
+    #[error(
+        "unknown provider '{0}': use one of {known} (see `plimsoll list providers`), \
+         or a file such as ./mine.toml",
+        known = names().join(", ")
+    )]
     Unknown(String),
     /// The profile file cannot be read.
     #[error("could not read provider file {path}: {reason}")]

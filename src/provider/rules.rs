@@ -42,7 +42,8 @@ pub fn fits(profile: &Profile, size: u64, part_size: u64) -> Result<(), String> 
         let cap = part_size.saturating_mul(parts.count);
         let least = size.div_ceil(parts.count).div_ceil(1 << 20) << 20;
         return Err(format!(
-            "an object of {} needs too many parts: {title} allows {} parts, and parts of {} reach only {:.1} GiB; \
+            "an object of {} needs too many parts: {title} allows {} parts, \
+             and parts of {} reach only {:.1} GiB; \
              set part_size to at least {}",
             format_size(size),
             parts.count,

@@ -72,7 +72,7 @@ pub struct Calculator {
     /// True if the document's calculator has an option that replicates all stored data to another zone.
     #[serde(default)]
     pub replication: bool,
-    /// Reason for which a line differs from the real bill, by offer and line, such as `r2.storage`.
+    /// Reason why a line differs from the real bill, by offer and line, such as `r2.storage`.
     #[serde(default)]
     pub why: BTreeMap<String, String>,
 }
@@ -229,7 +229,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// A failure to load a published document.
+/// Failure to load a published document.
 #[derive(Debug, thiserror::Error)]
 pub enum PublishedError {
     /// No document has this name or number.

@@ -1,4 +1,4 @@
-//! A comparison as it is shown: in a terminal, as JSON, in the report.
+//! Comparison of two sides, rendered for a terminal, as JSON and in the HTML report.
 
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
@@ -14,84 +14,85 @@ use crate::units::{format_ms, format_per_s, format_throughput};
 /// One side of a comparison.
 #[derive(Debug, Clone, Serialize)]
 pub struct Subject {
-    /// Run id.
+    /// Id of the run.
     pub run: String,
-    /// The store as written.
+    /// URL of the store as the user wrote it, without credentials.
     pub store: String,
-    /// How it is told apart from the others.
+    /// Shortest name that distinguishes this side from the other.
     pub name: String,
 }
 
 /// One figure on one side, in the row's unit.
 #[derive(Debug, Clone, Serialize)]
 pub struct Side {
-    /// What it comes to.
+    /// Measured value. `None` if there are too few operations.
     pub value: Option<f64>,
-    /// Lower end of its 95% interval.
+    /// Lower end of the 95% interval. `None` without an interval.
     pub low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the 95% interval. `None` without an interval.
     pub high: Option<f64>,
-    /// What limited the client; the figure is then a bound on the store's.
+    /// Resource that limited the client; the figure is then only a bound on the store's. `None` if none did.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,
 }
 
-/// One figure compared.
+/// Comparison of one figure.
 #[derive(Debug, Clone, Serialize)]
 pub struct Row {
     /// Name of the phase.
     pub phase: String,
-    /// Step of a ramp, from 0.
+    /// Step of a ramp, from 0. `None` outside a ramp.
     pub step: Option<u32>,
     /// Kind of operation.
     pub operation: String,
-    /// Which figure.
+    /// Name of the metric, such as `p99` or `throughput`.
     pub metric: String,
-    /// `ms`, `per_s`, `bytes_per_s` or `share`.
+    /// Unit of the figures: `ms`, `per_s`, `bytes_per_s` or `share`.
     pub unit: &'static str,
-    /// Whether it is the one that was declared beforehand; the others are corrected for being many.
+    /// True for the primary figure, which is declared before the comparison. The others are corrected for
+    /// multiple comparisons.
     pub primary: bool,
-    /// The first one's.
+    /// Figure of the base.
     pub base: Side,
-    /// The other one's.
+    /// Figure of the other side.
     pub other: Side,
-    /// The other over the first; for errors the difference of the shares.
+    /// Ratio of the other side to the base; for errors the difference of the shares. `None` without an interval.
     pub change: Option<f64>,
-    /// Lower end of its 95% interval.
+    /// Lower end of the 95% interval of `change`.
     pub change_low: Option<f64>,
-    /// Upper end.
+    /// Upper end of the 95% interval of `change`.
     pub change_high: Option<f64>,
-    /// Probability of a change at least this large, were there none.
+    /// Probability (p-value) of a change at least this large if there were no true difference.
     pub probability: Option<f64>,
-    /// Bound that the probability must be below.
+    /// Bound that the probability must not exceed for a difference to count.
     pub bound: f64,
-    /// `faster`, `slower`, `no difference shown`, `cannot tell`.
+    /// Verdict on the other side: `faster`, `slower`, `no difference shown` or `cannot tell`.
     pub verdict: &'static str,
-    /// Smallest relative change (for errors: difference) that could have been shown.
+    /// Smallest relative change (for errors, difference) that the comparison could have detected.
     pub smallest: Option<f64>,
-    /// Seconds of measurement that an interval would need, where there is none.
+    /// Seconds of measurement that an interval would need. `None` if there is one.
     pub needs_s: Option<f64>,
-    /// Pairs of blocks whose correlation narrowed the interval; 0 where they were not paired.
+    /// Number of pairs of blocks whose correlation narrowed the interval; 0 without pairing.
     pub pairs: usize,
 }
 
-/// Two sides held against each other.
+/// Comparison of two sides.
 #[derive(Debug, Clone, Serialize)]
 pub struct Comparison {
-    /// The first.
+    /// Side that the other is compared with.
     pub base: Subject,
-    /// The other.
+    /// Side that the verdicts are about.
     pub other: Subject,
-    /// What differs about the clients; the verdict is about them, too.
+    /// Differences between the clients, which also affect the verdicts.
     pub clients: Vec<String>,
-    /// What differs about the loads of imported runs, which no experiment describes.
+    /// Differences between the loads of imported runs, which have no experiment to compare.
     pub loads: Vec<String>,
-    /// Figure by figure.
+    /// Compared figures.
     pub rows: Vec<Row>,
 }
 
-/// Compares the series of two sides that belong together, figure by figure. `primary` was declared beforehand; without it, it is the first
-/// operation's p50. `also` are figures that are asked for beside the usual ones.
+/// Compares pairs of series, figure by figure. `primary` is the primary figure, by default p50 of the first
+/// operation. `also` lists figures to compare in addition to the default ones.
 pub fn rows(
     pairs: &[(&Series, &Series)],
     primary: Option<&Target>,
@@ -156,12 +157,12 @@ fn row((series, other): (&Series, &Series), compared: &Compared, primary: bool, 
 }
 
 impl Row {
-    /// `get p99`, `ramp_3 get p50`; the phase is left out where it says no more than the operation.
+    /// Returns the name of the figure: `get p99`, `ramp_3 get p50`. Omits a phase that has the name of its operation.
     pub fn label(&self) -> String {
         format!("{} {}", self.place(), self.metric)
     }
 
-    /// `get`, `ramp_3 get`.
+    /// Returns phase and operation: `get`, `ramp_3 get`.
     fn place(&self) -> String {
         let phase = self.step.map_or_else(|| self.phase.clone(), |s| format!("{}_{}", self.phase, s + 1));
         let phase = if phase == self.operation { String::new() } else { format!("{phase} ") };
@@ -177,7 +178,7 @@ impl Row {
         }
     }
 
-    /// The change in words: `x 1.25 [1.20..1.31]`.
+    /// Returns the change with its interval: `x 1.25 [1.20..1.31]`.
     pub fn change_text(&self) -> String {
         let (Some(change), Some(low), Some(high)) = (self.change, self.change_low, self.change_high) else {
             return "-".into();
@@ -188,14 +189,14 @@ impl Row {
         format!("x {change:.3} [{low:.3}..{high:.3}]")
     }
 
-    /// The verdict for the table.
+    /// Returns the verdict for the table, with a remark if a side was limited by its client.
     fn verdict_text(&self) -> String {
         format!("{}{}", self.verdict_alone(), self.bound_text())
     }
 
     fn verdict_alone(&self) -> String {
         if let Some(seconds) = self.needs_s.filter(|_| self.verdict == Verdict::CannotTell.describe()) {
-            return format!("cannot tell; about {seconds:.0} s of measurement would be needed");
+            return format!("cannot tell; needs about {seconds:.0} s of measurement");
         }
         let lost = self.change_low.zip(self.change_high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
         let note = match (
@@ -203,14 +204,16 @@ impl Row {
             lost && self.unit != "share",
             self.smallest,
         ) {
-            (true, true, _) => " (one of many figures)".into(),
-            (true, false, Some(smallest)) => format!(" (less than {:.1}% would not show)", 100.0 * smallest),
+            (true, true, _) => " (not significant among this many figures)".into(),
+            (true, false, Some(smallest)) => {
+                format!(" (changes below {:.1}% go undetected)", 100.0 * smallest)
+            }
             _ => String::new(),
         };
         format!("{}{note}", self.verdict)
     }
 
-    /// Names the sides whose figures are bounds because the client was the limit: `; a bound: the client limited the base`.
+    /// Returns a remark that names the sides whose figure is only a bound: `; a bound: the client limited the base`.
     pub fn bound_text(&self) -> &'static str {
         match (&self.base.client_limited, &self.other.client_limited) {
             (None, None) => "",
@@ -222,13 +225,13 @@ impl Row {
 }
 
 impl Comparison {
-    /// The answer in a sentence: what the primary figure says.
+    /// Returns the verdict on the primary figure in a sentence.
     pub fn sentence(&self) -> String {
         let Some(row) = self.rows.iter().find(|r| r.primary).or_else(|| self.rows.first()) else {
             return "nothing was measured in both".into();
         };
         let (a, b) = (&self.base.name, &self.other.name);
-        let among = self.reservations(row);
+        let reservations = self.reservations(row);
         match row.change.filter(|_| row.verdict == "faster" || row.verdict == "slower") {
             Some(change) if row.unit != "share" => {
                 let less = row.unit == "ms";
@@ -238,23 +241,29 @@ impl Comparison {
                 });
                 let (low, high) = ends.unwrap_or_default();
                 format!(
-                    "{b} is {} than {a} by a factor of {factor:.2} [{low:.2}..{high:.2}] in {}{among}",
+                    "{b} is {} than {a} by a factor of {factor:.2} [{low:.2}..{high:.2}] in {}{reservations}",
                     row.verdict,
                     row.label()
                 )
             }
-            Some(change) => format!("{b} has {:+.3}% {} against {a}{among}", 100.0 * change, row.label()),
+            Some(change) => format!(
+                "{} of {b} differ from {a} by {:+.3} percentage points{reservations}",
+                row.label(),
+                100.0 * change
+            ),
             None => match row.needs_s.filter(|_| row.change.is_none()) {
                 Some(seconds) => format!(
-                    "too short to tell {b} from {a} in {}: about {seconds:.0} s of measurement would be needed{among}",
+                    "too little data to compare {b} with {a} in {}: needs about {seconds:.0} s of measurement{reservations}",
                     row.label()
                 ),
-                None => format!("{} between {a} and {b} in {}{among}", row.verdict_alone(), row.label()),
+                None => {
+                    format!("{} between {a} and {b} in {}{reservations}", row.verdict_alone(), row.label())
+                }
             },
         }
     }
 
-    /// Returns what the answer is about beside the stores: different clients, different loads, a limited client.
+    /// Returns the reservations about the verdict: different clients, different loads, or a limited client.
     fn reservations(&self, row: &Row) -> String {
         let mut out = String::new();
         if !self.clients.is_empty() {
@@ -276,12 +285,12 @@ impl Comparison {
             .collect();
         if !limited.is_empty() {
             let whose = limited.join(" and ");
-            out.push_str(&format!("; a bound only: the client, not the store, limited {whose}"));
+            out.push_str(&format!("; only a bound: the client, not the store, limited {whose}"));
         }
         out
     }
 
-    /// Returns a line for each side and operation in which the client was the limit.
+    /// Returns a line for each side and operation in which the client was the bottleneck.
     pub fn limits(&self) -> Vec<String> {
         let mut out = Vec::new();
         for row in &self.rows {
@@ -298,7 +307,7 @@ impl Comparison {
         out
     }
 
-    /// For a terminal.
+    /// Renders the comparison for a terminal.
     pub fn render(&self) -> String {
         let mut out = format!("{}\n", self.sentence());
         for (side, subject) in [("base ", &self.base), ("other", &self.other)] {
@@ -333,11 +342,11 @@ impl Comparison {
             column.set_cell_alignment(CellAlignment::Right);
         }
         out.push_str(&format!(
-            "\n{}\n* declared beforehand; the others are held to Holm's bounds",
+            "\n{}\n* primary figure; the others must pass Holm's correction",
             lines(&table)
         ));
         if let Some(pairs) = self.rows.iter().map(|r| r.pairs).max().filter(|p| *p > 0) {
-            out.push_str(&format!("; {pairs} blocks measured in turn were paired"));
+            out.push_str(&format!("; {pairs} pairs of interleaved blocks"));
         }
         out.push('\n');
         out

@@ -1,24 +1,24 @@
-//! JUnit XML, as CI systems read it: one suite per run, one case per objective and place. What cannot be told is an error there, what
-//! was missed a failure.
+//! JUnit XML for CI systems: one suite per run, one case per objective and place. A missed objective is a
+//! failure; one that cannot be decided is an error.
 
 use quick_xml::Writer;
 use quick_xml::events::{BytesDecl, BytesText, Event};
 
 use crate::summary::objective::ObjectiveResult;
 
-/// One case.
+/// One test case: an objective checked in one place.
 pub struct Case {
-    /// The objective.
+    /// Objective as the user wrote it.
     pub name: String,
-    /// Where it was checked.
+    /// Store, phase and operation that were checked.
     pub place: String,
-    /// How it came out.
+    /// Result of the check.
     pub outcome: ObjectiveResult,
-    /// What was measured.
+    /// Description of the measured value, for people.
     pub detail: String,
 }
 
-/// The document.
+/// Returns the XML document for these suites, each with its name and cases.
 pub fn document(suites: &[(String, Vec<Case>)]) -> String {
     let mut writer = Writer::new_with_indent(Vec::new(), b' ', 2);
     // Writing to memory does not fail.

@@ -1,4 +1,5 @@
-//! Synchronisations side by side: wall time of whole loops, rates, CPU, and how much faster than the baseline.
+//! Comparison of `plimsoll sync` loops: wall-clock time of whole loops, rates, CPU time, and speed-up over the
+//! baseline.
 
 use super::document::Table;
 use crate::summary::result::SyncLoop;
@@ -14,7 +15,7 @@ fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// Loops of each direction, tool and store, in the order in which they first went.
+/// Groups loops by direction, client and store, in order of first appearance.
 fn groups(loops: &[SyncLoop]) -> Vec<Vec<&SyncLoop>> {
     let mut groups: Vec<Vec<&SyncLoop>> = Vec::new();
     for one in loops {
@@ -29,11 +30,11 @@ fn groups(loops: &[SyncLoop]) -> Vec<Vec<&SyncLoop>> {
     groups
 }
 
-/// The table, where there are any loops; the first contestant of each direction is the baseline.
+/// Returns the table of all loops; `None` if there are none. The first contender of each direction is the baseline.
 pub fn table(loops: &[SyncLoop]) -> Option<Table> {
     let first = loops.first()?;
     let head = format!(
-        "{} files of {} per loop, the target empty at its beginning; wall time of a whole loop",
+        "{} files of {} per loop, starting with an empty target; times are wall-clock times of a whole loop",
         format_count(first.objects),
         format_bytes(first.bytes / first.objects.max(1)),
     );
@@ -90,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_stand_beside_the_baseline_of_their_direction() {
+    fn speed_ups_are_relative_to_the_baseline_of_the_direction() {
         let one = |direction: &str, client: &str, wall_s: f64| SyncLoop {
             store: "s3://b?endpoint=http://h:1".into(),
             direction: direction.into(),
@@ -115,7 +116,7 @@ mod tests {
         let cells = |at: usize| table.rows[at].join("|");
         assert!(cells(0).starts_with("up|ours|s3://b|3|2.00|1.00|9.00|1,000|"), "{}", cells(0));
         assert!(cells(0).ends_with("|0.51|1.00") && cells(1).ends_with("|0.25"), "{} {}", cells(0), cells(1));
-        assert!(cells(2).ends_with("|1.00"), "the only one of its direction is its baseline");
+        assert!(cells(2).ends_with("|1.00"), "the only client of a direction is its own baseline");
         assert_eq!(super::table(&[]), None);
     }
 }

@@ -1,5 +1,5 @@
-//! Shows results: the terminal table, JSON, and the files of the run directory. One file per form; each works from
-//! `result.json` or from the recorder's rows alone, so any report can be made again without measuring again.
+//! Reports: terminal tables, HTML pages, JUnit XML and exports. Each works from the files of a run directory
+//! alone, so a report can be created again without another measurement.
 
 pub mod comparison;
 pub mod decisions;

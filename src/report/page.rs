@@ -1,18 +1,19 @@
-//! What all pages share: one self-contained file that opens offline, its data as JSON, its charts by scripts that find it there.
+//! Renders HTML pages: one self-contained file that opens offline, with its data as JSON and scripts that draw
+//! the charts from it.
 
 use minijinja::{Environment, Value, context};
 
-/// The page that a template of `report/template/` makes of its content, with `scripts` between the chart kit and what starts it.
+/// Renders a template of `report/template/` with its content. `scripts` are inserted between `kit.js` and `start.js`.
 ///
 /// # Errors
-/// When a template is broken, which its test would show.
+/// Fails if a template is invalid; the tests render every template.
 pub fn render(
     template: &str,
     content: Value,
     data: &serde_json::Value,
     scripts: &[&str],
 ) -> Result<String, minijinja::Error> {
-    // What ends a script must not stand in one.
+    // The data must not end the script element that contains it.
     let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\u0021--");
     let mut templates = Environment::new();
     templates.add_template("page.html", include_str!("template/page.html"))?;

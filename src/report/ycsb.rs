@@ -1,4 +1,5 @@
-//! A run in the words of YCSB and go-ycsb, for scripts written for those: one summary per operation, times in whole microseconds.
+//! Output in the formats of YCSB and go-ycsb, for scripts written for those tools: one summary per operation,
+//! times in whole microseconds.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use crate::schedule::Role;
 use crate::summary::merge::overall;
 use crate::summary::result::{RunResult, Window};
 
-/// What YCSB calls an operation; the families differ in one of them.
+/// Returns YCSB's name of an operation. YCSB and go-ycsb differ in one name.
 fn name(operation: &str, go: bool) -> String {
     match operation {
         "put" => "INSERT".into(),
@@ -20,7 +21,8 @@ fn name(operation: &str, go: bool) -> String {
     }
 }
 
-/// Service times of an operation; of an open loop its response times, which count from the intended time.
+/// Returns the service times of an operation, or in an open loop its response times, which count from the
+/// intended time.
 fn latencies(window: &Window) -> Latencies {
     let kind = if window.response_ms.is_some() { "response" } else { "service" };
     let bytes = window.histograms.get(kind).and_then(|text| STANDARD.decode(text).ok());
@@ -31,18 +33,18 @@ fn micros(ns: Option<f64>) -> u64 {
     (ns.unwrap_or(0.0) / 1e3).round() as u64
 }
 
-/// Measured operations by YCSB's name of them.
+/// Returns the measured windows by YCSB's name of their operation.
 fn measured(result: &RunResult, go: bool) -> BTreeMap<String, Window> {
     let windows = overall(&result.windows);
     windows.into_iter().filter(|w| w.role == Role::Measure).map(|w| (name(&w.operation, go), w)).collect()
 }
 
-/// Microseconds at a quantile: exact bucket of the histogram, never interpolated.
+/// Returns quantile `q` in microseconds: a bucket of the histogram, never interpolated.
 fn at(latencies: &Latencies, q: f64) -> u64 {
     latencies.quantile_ns(q).unwrap_or(0).div_ceil(1000)
 }
 
-/// As go-ycsb prints it: properties, then a line per operation.
+/// Renders a result in go-ycsb's format: the properties, then a line per operation.
 pub fn go_ycsb<'a>(result: &RunResult, properties: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = String::from("***************** properties *****************\n");
     properties.for_each(|(name, value)| out.push_str(&format!("\"{name}\"=\"{value}\"\n")));
@@ -91,7 +93,7 @@ pub fn go_ycsb<'a>(result: &RunResult, properties: impl Iterator<Item = (&'a str
     out
 }
 
-/// As YCSB prints it.
+/// Renders a result in YCSB's format.
 pub fn ycsb(result: &RunResult) -> String {
     let windows = measured(result, false);
     let took = windows.values().map(|w| w.window_s).fold(0.0, f64::max);
@@ -100,7 +102,7 @@ pub fn ycsb(result: &RunResult) -> String {
     out.push_str(&format!("[OVERALL], Throughput(ops/sec), {}\n", done as f64 / took.max(1e-9)));
     for (name, window) in &windows {
         let of = latencies(window);
-        let mut line = |what: &str, value: String| out.push_str(&format!("[{name}], {what}, {value}\n"));
+        let mut line = |key: &str, value: String| out.push_str(&format!("[{name}], {key}, {value}\n"));
         line("Operations", of.len().to_string());
         line("AverageLatency(us)", format!("{}", of.mean_ns().unwrap_or(0.0) / 1e3));
         line("MinLatency(us)", micros(of.min_ns().map(|n| n as f64)).to_string());
@@ -141,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn go_ycsb_lines_have_every_field_in_its_place() {
+    fn go_ycsb_lines_have_every_field_in_order() {
         let text = go_ycsb(&result(), [("recordcount", "1000")].into_iter());
         assert!(text.contains("\"recordcount\"=\"1000\"\n*****"));
         let read = text.lines().find(|l| l.starts_with("READ ")).unwrap();
@@ -155,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn ycsb_lines_have_their_brackets() {
+    fn ycsb_lines_have_bracketed_names() {
         let text = ycsb(&result());
         assert!(
             text.starts_with("[OVERALL], RunTime(ms), 2000\n[OVERALL], Throughput(ops/sec), 1000\n"),

@@ -12,7 +12,7 @@ use crate::summary::series::{Clocked, Series};
 
 /// The contents of a run directory.
 pub struct Run {
-    /// The directory.
+    /// Path of the run directory.
     pub path: PathBuf,
     /// The result, as in `result.json`.
     pub result: RunResult,

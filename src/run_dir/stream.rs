@@ -111,8 +111,7 @@ impl Batches {
 
 /// Runs a part of Arrow's reader, and converts a panic to an error that names the file.
 fn without_panic<T>(path: &Path, part: impl FnOnce() -> T) -> io::Result<T> {
-    catch_unwind(AssertUnwindSafe(part))
-        .map_err(|_| invalid(path, "damaged (its messages are inconsistent)"))
+    catch_unwind(AssertUnwindSafe(part)).map_err(|_| invalid(path, "damaged (its messages are inconsistent)"))
 }
 
 /// Wrapper that checks the messages of a stream before Arrow's reader sees them.

@@ -10,7 +10,7 @@ use super::number::hexadecimal;
 use super::sign::{EMPTY_SHA256, sha256};
 use crate::net::encode::hex;
 
-/// A body that was rejected. Each variant maps to one S3 error code.
+/// Reason for rejecting a body. Each variant maps to one S3 error code.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ChunkError {
     /// The framing is malformed.
@@ -24,7 +24,7 @@ pub enum ChunkError {
     Signature,
 }
 
-/// The state for computing the signatures of consecutive chunks.
+/// State for computing the signatures of consecutive chunks.
 pub struct ChunkSigner {
     /// Signing key derived for the request.
     pub key: hmac::Key,

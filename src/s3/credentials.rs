@@ -1,7 +1,7 @@
 //! Credentials from the standard AWS chain: environment, profile, SSO, web identity, process, container, instance.
 //!
 //! `reqsign` implements the chain. This module gives it access to files, the environment and HTTP, and renews the
-//! credentials outside measured operations. `Debug` of [`Credentials`] hides the secret.
+//! credentials outside measured operations. The `Debug` output of [`Credentials`] hides all secrets.
 
 use std::sync::{Arc, RwLock};
 
@@ -31,7 +31,7 @@ impl std::fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// Builds credentials that do not expire. Temporary ones have a session token.
+    /// Builds credentials without an expiry time. Only temporary credentials have a session token.
     pub fn new(access_key: &str, secret_key: &str, session_token: Option<&str>) -> Credentials {
         Credentials {
             access_key: access_key.to_string(),
@@ -53,7 +53,7 @@ impl Credentials {
     }
 }
 
-/// A failure to find or load credentials.
+/// Reason why no credentials are available.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialError {
     /// No provider of the chain has credentials.
@@ -67,7 +67,8 @@ pub enum CredentialError {
     Chain(String),
     /// An environment variable that the `[store.NAME]` table in `plimsoll.toml` names is not set.
     #[error(
-        "store '{store}': environment variable {variable} is not set; set it, or name another one in plimsoll.toml"
+        "store '{store}': environment variable {variable} is not set; \
+         set it, or name another one in plimsoll.toml"
     )]
     Variable {
         /// Name of the store in `plimsoll.toml`.

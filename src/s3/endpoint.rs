@@ -2,7 +2,7 @@
 
 use crate::net::encode::encode_into;
 
-/// The position of the bucket name in a URL.
+/// Position of the bucket name in a URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Style {
     /// Path style: `https://host/bucket/key`.
@@ -26,22 +26,23 @@ pub struct Endpoint {
     pub bucket: String,
     /// Addressing style of requests.
     pub style: Style,
-    /// Region that signatures name.
+    /// Region used in signatures.
     pub region: String,
 }
 
-/// An endpoint or bucket name that was rejected.
+/// Reason for rejecting an endpoint or a bucket name.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum EndpointError {
     /// The URL does not begin with `http://` or `https://`.
     #[error("endpoint '{0}' must begin with http:// or https://, such as endpoint=http://127.0.0.1:9000")]
     Scheme(String),
-    /// The URL has no host, an invalid port, or a path.
+    /// The URL has no host, an invalid port, a path or a user name.
     #[error("endpoint '{0}' must be scheme://host or scheme://host:port, without a path or user name")]
     Shape(String),
     /// The bucket name breaks the naming rules.
     #[error(
-        "'{0}' is not a valid bucket name: use 3 to 63 of a-z, 0-9, '-' and '.', with a letter or digit at both ends"
+        "'{0}' is not a valid bucket name: use 3 to 63 of a-z, 0-9, '-' and '.', \
+         with a letter or digit at both ends"
     )]
     Bucket(String),
 }

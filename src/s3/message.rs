@@ -95,7 +95,7 @@ fn number_of(element: &Element, name: &str) -> Result<u64, XmlError> {
     text.parse().map_err(|_| XmlError::Malformed(format!("{name} is not a number")))
 }
 
-/// An uploaded part, or a completed object, as CompleteMultipartUpload identifies it.
+/// Entity tag and checksum of an uploaded part or of a completed object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PartTag {
     /// Entity tag, including its quotes.

@@ -3,17 +3,17 @@
 use quick_xml::Reader;
 use quick_xml::events::Event;
 
-/// An XML document that was rejected.
+/// Reason for rejecting an XML document.
 #[derive(Debug, thiserror::Error)]
 pub enum XmlError {
     /// The document is not well-formed.
     #[error("malformed XML: {0}")]
     Malformed(String),
     /// The document is nested deeper than any S3 document.
-    #[error("XML nested deeper than {MAX_DEPTH} elements")]
+    #[error("the XML document is nested deeper than {MAX_DEPTH} elements")]
     TooDeep,
     /// The document has more elements or text than any S3 document.
-    #[error("XML with more than {0}")]
+    #[error("the XML document has more than {0}")]
     TooLarge(&'static str),
 }
 

@@ -108,7 +108,7 @@ impl Search {
                 if high / low > 1.0 + tolerance * 1.001 {
                     return Some(round((low * high).sqrt(), low, high));
                 }
-                // The bounds are close enough: try each again until its majority is certain.
+                // The bounds are close enough: try each again until the majority of its tries is certain.
                 [low, high].into_iter().find(|bound| !self.sure(*bound))
             }
         }

@@ -115,7 +115,7 @@ pub struct Phase {
     pub load: Load,
     /// Ramp of the load; `None` if the load is fixed.
     pub ramp: Option<Ramp>,
-    /// Limits of the phase, which end it.
+    /// Limits at which the phase ends.
     pub limit: Limit,
     /// Deadline of one operation, in nanoseconds.
     pub timeout_ns: u64,

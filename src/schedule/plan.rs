@@ -4,7 +4,7 @@
 //! A [`PhaseRun`] is an uninterrupted execution of a phase on one store: the whole phase, a block of it (several
 //! stores, interleaved), or a step of its ramp. With several stores in interleaved order, each measured phase is
 //! cut into blocks. The stores take turns, and their order rotates from block to block. A change of store drains
-//! the old store and then warms up the new one unrecorded (law of measurement, 12).
+//! the old store and then warms up the new one without recording (law of measurement, 12).
 
 use std::ops::Range;
 
@@ -78,14 +78,25 @@ impl PhaseRun {
     }
 
     /// Returns true if the phase run is a step of a ramp that a rule may end early.
-    pub fn may_be_cut(&self) -> bool {
+    pub fn may_end_early(&self) -> bool {
         self.phase.ramp.is_some_and(|ramp| ramp.stop != Stop::Never)
     }
 
     /// Returns the identity of the ramp to which the phase run belongs: store, phase and repeat.
-    pub fn ramp_of(&self) -> (usize, usize, u32) {
-        (self.store, self.number, self.repeat)
+    pub fn ramp_id(&self) -> RampId {
+        RampId { store: self.store, phase: self.number, repeat: self.repeat }
     }
+}
+
+/// Identity of one ramp of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RampId {
+    /// Index of the store.
+    pub store: usize,
+    /// Index of the phase in the experiment.
+    pub phase: usize,
+    /// Repeat, from 0.
+    pub repeat: u32,
 }
 
 /// Returns the load of one step of a phase's ramp; without a ramp, the load of the phase.
@@ -205,7 +216,7 @@ pub fn segments(phase_runs: &[PhaseRun]) -> Vec<Range<usize>> {
     for (i, phase_run) in phase_runs.iter().enumerate() {
         let joins = |last: &Range<usize>| {
             let before = &phase_runs[last.end - 1];
-            let open_end = before.may_be_cut() && before.ramp_of() != phase_run.ramp_of();
+            let open_end = before.may_end_early() && before.ramp_id() != phase_run.ramp_id();
             timed(phase_run) && timed(before) && before.store == phase_run.store && !open_end
         };
         match out.last_mut() {

@@ -8,7 +8,7 @@ use super::live::Live;
 use super::observer::RunObserver;
 use super::settings::Components;
 use crate::clock::now_ns;
-use crate::driver::{Control, Job, RampOf};
+use crate::driver::{Control, Job, RampId};
 use crate::machine::peak_rss_bytes;
 use crate::recorder::collector::{Listener, SecondRow, WindowState};
 use crate::recorder::log::Logged;
@@ -45,7 +45,7 @@ pub struct Reporter<'a> {
     cpu_closed_s: f64,
     /// Throughput and link share of ramp steps that are over and settled, by phase run.
     settled: BTreeMap<usize, (f64, Option<f64>)>,
-    ends: BTreeMap<RampOf, RampEnd>,
+    ends: BTreeMap<RampId, RampEnd>,
     written_at_ns: u64,
     write_took_ns: u64,
     /// Metrics of the Prometheus endpoint.
@@ -110,7 +110,7 @@ impl<'a> Reporter<'a> {
     /// Whether a step of a ramp counts: the one that was cut short does not.
     fn counts(&self, index: usize) -> bool {
         let phase_run = &self.job.phase_runs[index];
-        let end = self.ends.get(&phase_run.ramp_of()).filter(|_| phase_run.may_be_cut());
+        let end = self.ends.get(&phase_run.ramp_id()).filter(|_| phase_run.may_end_early());
         end.is_none_or(|end| phase_run.step.is_none_or(|step| (step as usize) < end.steps))
     }
 
@@ -118,14 +118,14 @@ impl<'a> Reporter<'a> {
     fn judge_ramp(&mut self, states: &[WindowState]) {
         let Some(current) = states.iter().rposition(|w| w.edges.is_some()) else { return };
         let phase_run = &self.job.phase_runs[current];
-        let ramp = phase_run.ramp_of();
-        if !phase_run.may_be_cut() || self.ends.contains_key(&ramp) {
+        let ramp = phase_run.ramp_id();
+        if !phase_run.may_end_early() || self.ends.contains_key(&ramp) {
             return;
         }
         let steps: Vec<usize> = (0..=current)
             .filter(|i| {
                 let s = &self.job.phase_runs[*i];
-                s.recorded && s.step.is_some() && s.ramp_of() == ramp
+                s.recorded && s.step.is_some() && s.ramp_id() == ramp
             })
             .collect();
         let mut throughputs = Vec::new();
@@ -200,8 +200,8 @@ impl<'a> Reporter<'a> {
 
     /// Why the ramp that a window is a step of has no more steps.
     fn why_ended(&self, window: &Window) -> String {
-        let same = |ramp: &RampOf| {
-            let (store, number, repeat) = *ramp;
+        let same = |ramp: &RampId| {
+            let RampId { store, phase: number, repeat } = *ramp;
             let phase = self.job.phase_runs.iter().find(|s| s.number == number).map(|s| &s.phase.name);
             repeat == window.repeat
                 && self.described[store].url == window.store

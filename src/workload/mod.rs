@@ -149,7 +149,7 @@ pub struct Workload {
     pub range: u64,
     /// Distribution of reads over the objects.
     pub popularity: Popularity,
-    /// Position from which puts add new objects; `None` if puts write the same objects repeatedly.
+    /// Settings of puts that add new objects; `None` if puts write the same objects repeatedly.
     pub inserts: Option<Inserts>,
     /// Number of objects that a scan reads.
     pub scan: ScanLength,
@@ -264,7 +264,7 @@ impl Sequence {
                 (operation.target, operation.index) = (Target::Spare, ordinal);
             }
             (OperationKind::Delete, _) => {
-                // The put belongs to the delete `spare_count` deletes earlier, so it has finished by now.
+                // This put was issued `spare_count` deletes ago, so it has finished by now.
                 let (puts, deletes) = self.puts_per_delete;
                 let put = (ordinal - self.spare_count) * puts / deletes;
                 operation.target = Target::Written;

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn sequential_takes_each_in_turn() {
+    fn sequential_reads_every_object_equally_often() {
         assert!(counts(Popularity::Sequential, 1000).iter().all(|c| *c == 300));
     }
 
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn exponential_fits_and_stays_inside() {
+    fn exponential_fits_and_stays_in_range() {
         let (percentile, objects) = (95.0, 0.8571428571);
         let mut seen = counts(Popularity::Exponential { percentile, objects }, 200);
         seen.reverse();
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_stay_inside_at_the_edges() {
+    fn ranks_stay_in_range_for_extreme_parameters() {
         for (n, theta) in [(1, 0.99), (2, 3.0), (u64::from(u32::MAX), 0.99)] {
             let zipf = Zipf::new(n, theta);
             assert!(

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn latest_is_skewed_as_ycsb_skews_it() {
+    fn latest_has_the_skew_of_ycsb() {
         let (count, items) = (1000u64, 999.0);
         let latest = Latest::new(count);
         let mut seen = vec![0; count as usize];

@@ -55,7 +55,7 @@ fn every_printed_cost_that_does_not_follow_is_listed_with_the_right_one() {
     assert_eq!(wrong("000"), first);
     let second = expected(&[
         ("R2: Class A ", "4.00", "8008.00"),
-        ("S3: the same", "5.00", "10010.00"),
+        ("S3: Class A ", "5.00", "10010.00"),
         ("$12,400 a ye", "12400.00", "108000.00"),
         ("1 TB of egre", "120.00", "85.00"),
         ("about $720,0", "720000.00", "636000.00"),

@@ -1,4 +1,4 @@
-//! A month of work as people write it, on the command line or in a file, and the usage that it comes to.
+//! Workload of one month, from the command line or a file, and the usage that follows from it.
 
 pub mod spec;
 
@@ -9,35 +9,37 @@ use super::usage::{MONTH_HOURS, Usage};
 use crate::provider::calls::Call;
 use crate::units::{format_count, format_size, format_volume, parse_count, parse_size, parse_volume};
 
-/// Size of an object where none is said, in bytes.
+/// Default size of an object, in bytes.
 pub const USUAL_OBJECT: u64 = 1 << 20;
-/// Most bytes that are believed of a month.
+/// Maximum number of bytes in a month: 4 EiB.
 const MOST_BYTES: u64 = 1 << 62;
-/// Most parts of an object (S3, R2, Google).
+/// Maximum number of parts of an object (S3, R2, Google).
 const MOST_PARTS: u64 = 10_000;
-/// Most bytes of one request (S3, R2, Google).
+/// Maximum size of a single PUT request, in bytes (S3, R2, Google).
 const LARGEST_PUT: u64 = 5 << 30;
-/// What is taken for granted where nobody says how long objects live: a bill that rests on it is for a part of the work.
-pub const NOTHING_STAYS: &str = "what is written is deleted at once and nothing of it stays stored (--storage, or --keep for so many days)";
-/// Days of a month.
+/// Assumption about written objects if the workload specifies neither storage nor retention. Such a bill
+/// contains no storage.
+pub const NOTHING_STAYS: &str =
+    "written objects are deleted immediately, so none of them are stored (--storage or --keep)";
+/// Number of days in a month.
 pub const MONTH_DAYS: f64 = MONTH_HOURS as f64 / 24.0;
 
-/// What cannot be made of a workload.
+/// Error in a workload.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{field}: {message}")]
 pub struct WorkloadError {
-    /// The field, as in a file: `object_size`.
+    /// Name of the field, as in a file: `object_size`.
     pub field: &'static str,
-    /// What is wrong, and the fix.
+    /// Problem, and how to fix it.
     pub message: String,
 }
 
-/// A usage, and what had to be taken for granted.
+/// Usage of a workload, and the assumptions on which it rests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Resolved {
-    /// The usage.
+    /// Usage of one month.
     pub usage: Usage,
-    /// What was not said, in words.
+    /// Assumptions about values that the workload does not specify.
     pub assumptions: Vec<String>,
 }
 
@@ -49,7 +51,7 @@ fn volume(field: &'static str, text: Option<&String>) -> Result<Option<u64>, Wor
     text.map(|text| parse_volume(text).map_err(|e| wrong(field, e))).transpose()
 }
 
-/// Counts that belong to a kind of request.
+/// Returns the counts of a workload: field, kind of request and value.
 fn counts(workload: &Workload) -> [(&'static str, Call, Option<&String>); 6] {
     [
         ("put", Call::PutObject, workload.put.as_ref()),
@@ -64,7 +66,7 @@ fn counts(workload: &Workload) -> [(&'static str, Call, Option<&String>); 6] {
 fn object_size(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
     let bytes = parse_size(text).map_err(|e| wrong(field, e))?;
     match (bytes, text.trim().ends_with(|c: char| c.is_ascii_digit())) {
-        (0, _) => Err(wrong(field, "it must be more than 0")),
+        (0, _) => Err(wrong(field, "the size must be greater than 0")),
         (_, true) => {
             Err(wrong(field, format!("'{text}' has no unit; write {text}B, {text}KiB or {text}MiB")))
         }
@@ -72,15 +74,15 @@ fn object_size(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
     }
 }
 
-/// Days as `7d`.
+/// Parses a number of days, such as `7d`.
 fn days(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
     let number = text.trim().strip_suffix(['d', 'D']).unwrap_or_default().trim().parse().ok();
     number.filter(|days| (1..=36_500).contains(days)).ok_or_else(|| {
-        wrong(field, format!("'{text}' is no number of days; write whole days with their unit, such as 7d"))
+        wrong(field, format!("'{text}' is not a number of days; write whole days with the unit, such as 7d"))
     })
 }
 
-/// A machine and its seconds, from `c7g.4xlarge=730h`.
+/// Parses the type and the hours of a machine, such as `c7g.4xlarge=730h`, into type and seconds.
 fn instance(text: &str) -> Result<(String, u64), WorkloadError> {
     let fail = || wrong("instance", format!("'{text}' is not TYPE=HOURS; write it as c7g.4xlarge=730h"));
     let (name, hours) = text.split_once('=').ok_or_else(fail)?;
@@ -95,10 +97,10 @@ fn instance(text: &str) -> Result<(String, u64), WorkloadError> {
 }
 
 impl Workload {
-    /// The usage that it comes to.
+    /// Computes the usage of the workload.
     ///
     /// # Errors
-    /// [`WorkloadError`], with the field that is wrong.
+    /// [`WorkloadError`] with the invalid field.
     pub fn resolve(&self) -> Result<Resolved, WorkloadError> {
         let mut assumptions = Vec::new();
         let mut usage = Usage { without_allowances: self.without_allowances, ..Usage::default() };
@@ -109,7 +111,7 @@ impl Workload {
         usage.object_bytes = match &self.object_size {
             Some(text) => object_size("object_size", text)?,
             None if puts > 0 || gets > 0 || self.delete.is_some() => {
-                assumptions.push("objects have 1 MiB (--object-size)".into());
+                assumptions.push("objects are 1 MiB (--object-size)".into());
                 USUAL_OBJECT
             }
             None => 0,
@@ -118,7 +120,7 @@ impl Workload {
         let parts = part.filter(|p| *p < usage.object_bytes).map_or(1, |p| usage.object_bytes.div_ceil(p));
         if puts > 0 && parts > MOST_PARTS {
             let message = format!(
-                "{} parts of an object are more than the {} that stores take; write larger ones",
+                "an object has {} parts, but stores accept at most {}; use larger parts",
                 format_count(parts),
                 format_count(MOST_PARTS)
             );
@@ -126,7 +128,7 @@ impl Workload {
         }
         if puts > 0 && part.is_none() && usage.object_bytes > LARGEST_PUT {
             assumptions.push(
-                "objects above 5 GiB are put in one request each, which stores do not take (--part-size)"
+                "objects above 5 GiB are written in one request each, which stores do not accept (--part-size)"
                     .into(),
             );
         }
@@ -144,7 +146,7 @@ impl Workload {
         if usage.stored == 0 && usage.uploaded > 0 {
             usage.keep_days = Some(0);
         }
-        // What `keep` says is deleted follows from what is stored.
+        // With `keep`, the bill derives the deleted data from the stored data.
         let deletes = usage.calls.get(Call::DeleteObject);
         usage.deleted = match usage.keep_days {
             None => deletes.saturating_mul(usage.object_bytes).min(MOST_BYTES),
@@ -154,7 +156,7 @@ impl Workload {
             Some(peak) if peak < usage.stored => {
                 return Err(wrong(
                     "storage_peak",
-                    "the days' highest cannot be below the mean that --storage says",
+                    "the daily peak must not be less than --storage, the mean",
                 ));
             }
             peak => peak.unwrap_or(usage.stored),
@@ -165,19 +167,19 @@ impl Workload {
         if usage.is_nothing() {
             return Err(wrong(
                 "storage",
-                "the workload comes to nothing; say what is stored, written, read or asked for",
+                "the workload is empty; specify data stored, objects written, objects read or other requests",
             ));
         }
         Ok(Resolved { usage, assumptions })
     }
 
-    /// Bytes stored: as said, or what is written and kept for so many days.
+    /// Returns the bytes stored: as specified, or derived from the bytes written and their retention.
     fn stored(&self, usage: &Usage, assumptions: &mut Vec<String>) -> Result<u64, WorkloadError> {
         if let Some(stored) = volume("storage", self.storage.as_ref())? {
             return Ok(stored);
         }
         if self.storage_peak.is_some() {
-            return Err(wrong("storage_peak", "it goes with --storage, the mean"));
+            return Err(wrong("storage_peak", "it needs --storage, the mean; add it"));
         }
         match usage.keep_days {
             Some(days) if usage.uploaded > 0 => {
@@ -185,18 +187,15 @@ impl Workload {
                 let stored = if stored <= MOST_BYTES as f64 {
                     stored as u64
                 } else {
-                    return Err(wrong("keep", "what is kept so long is more than 4 EiB"));
+                    return Err(wrong("keep", "the data stored exceeds 4 EiB; reduce --keep"));
                 };
                 assumptions.push(format!(
-                    "{} are stored: what is written in {days} days (--storage)",
+                    "{} are stored: the data written in {days} days (--storage)",
                     format_volume(stored)
                 ));
                 Ok(stored)
             }
-            Some(_) => Err(wrong(
-                "keep",
-                "it says how long objects live; say how much is stored or written with --storage or --put",
-            )),
+            Some(_) => Err(wrong("keep", "it needs an amount of data; add --storage or --put")),
             None if usage.uploaded > 0 => {
                 assumptions.push(NOTHING_STAYS.into());
                 Ok(0)
@@ -205,14 +204,15 @@ impl Workload {
         }
     }
 
-    /// Bytes written, read and gone.
+    /// Sets the bytes written, the bytes read and the egress.
     fn bytes(
         &self,
         usage: &mut Usage,
         gets: u64,
         assumptions: &mut Vec<String>,
     ) -> Result<(), WorkloadError> {
-        let beyond = |field| wrong(field, "times --object-size that is more than 4 EiB; check both");
+        let beyond =
+            |field| wrong(field, "multiplied by --object-size, this exceeds 4 EiB; check both values");
         if let Some(written) = volume("written", self.written.as_ref())? {
             usage.uploaded = written;
         }
@@ -230,14 +230,14 @@ impl Workload {
                 let percent = percent.ok_or_else(|| {
                     wrong(
                         "egress",
-                        format!("'{text}' is no share; write 0% to 100%, or an amount such as 10TB"),
+                        format!("'{text}' is not a percentage; write 0% to 100%, or an amount such as 10TB"),
                     )
                 })?;
                 if read.unwrap_or(of_gets) == 0 {
                     return Err(wrong(
                         "egress",
                         format!(
-                            "'{text}' is a share of what is read; add --get or --read, or write an amount"
+                            "'{text}' is a share of the data read; add --get or --read, or write an amount"
                         ),
                     ));
                 }
@@ -248,25 +248,25 @@ impl Workload {
         };
         usage.downloaded = match read {
             Some(read) if read < stated => {
-                return Err(wrong("egress", "more leaves than is read; raise --read, or leave it out"));
+                return Err(wrong("egress", "the egress exceeds the data read; increase --read, or omit it"));
             }
             Some(read) => read,
             None => of_gets.max(stated),
         };
-        // Without a word on it, what leaves depends on the provider: see `Egress::at`.
+        // If it is not specified, egress depends on the provider: see `Egress::at`.
         usage.egress = if self.egress.is_some() { Egress::Stated(stated) } else { Egress::UNSTATED };
         if read.is_none() && stated > of_gets {
-            let asked = match gets {
+            let reason = match gets {
                 0 => String::new(),
                 gets => format!(
-                    "; {} requests of {} are {}",
+                    ", because {} reads of {} are only {}",
                     format_count(gets),
                     format_size(usage.object_bytes),
                     format_volume(of_gets)
                 ),
             };
             assumptions
-                .push(format!("{} are read, as much as leaves{asked} (--read)", format_volume(stated)));
+                .push(format!("{} are read, as much as the egress{reason} (--read)", format_volume(stated)));
         }
         Ok(())
     }
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_workload_comes_to_its_requests_and_bytes() {
+    fn a_workload_yields_requests_and_bytes() {
         let usage =
             of("put='1k'\nobject_size='20MiB'\npart_size='8MiB'\nget='2k'\negress='50%'").unwrap().usage;
         let of = |call| usage.calls.get(call);
@@ -296,22 +296,22 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_told() {
+    fn unspecified_values_are_listed_as_assumptions() {
         let resolved = of("get='12M'\negress='10PB'").unwrap();
         assert_eq!(resolved.usage.downloaded, 10_000_000_000_000_000);
         assert_eq!(resolved.assumptions.len(), 2, "{:?}", resolved.assumptions);
     }
 
     #[test]
-    fn what_is_kept_is_stored() {
+    fn written_data_is_stored_for_its_retention() {
         let usage = of("put='730'\nobject_size='1GB'\nkeep='5d'").unwrap().usage;
-        // 730 GB a month of 730 hours are a GB an hour.
+        // 730 GB in a month of 730 hours are 1 GB per hour.
         assert_eq!((usage.stored, usage.keep_days), (120_000_000_000, Some(5)));
     }
 
-    /// Bytes that a run moved were billed although the objects were said to have another size.
+    /// Regression test: the bytes of a run were billed although a flag specified another object size.
     #[test]
-    fn what_is_said_anew_leaves_no_stale_bytes() {
+    fn new_counts_and_sizes_replace_the_bytes_of_a_run() {
         let run = parse("put='10'\nget='20'\nobject_size='1KiB'\nwritten='10KiB'\nread='20KiB'").unwrap();
         let flags = parse("object_size='1MiB'").unwrap();
         let usage = flags.over(run.clone()).resolve().unwrap().usage;
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_names_its_field() {
+    fn an_error_names_its_field() {
         for (text, field) in [
             ("storage='-1 TB'", "storage"),
             ("storage='100'", "storage"),

@@ -1,44 +1,46 @@
-//! A month of work as it is written: flags, or a file with the same words.
+//! Specification of a month's workload: flags, or a file with the same names.
 
 use serde::{Deserialize, Deserializer};
 
-/// What a month brings. Amounts of data bear their unit: `10PB` is 10^16 bytes, `10PiB` is 10 x 2^50.
+/// Workload of one month. Amounts of data need a unit: `10PB` is 10^16 bytes, `10PiB` is 10 x 2^50 bytes.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, clap::Args)]
 #[serde(deny_unknown_fields, default)]
 pub struct Workload {
-    /// Data stored, on average over the month: 10PB, 500 GiB
+    /// Data stored, averaged over the month: 10PB, 500 GiB
     #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub storage: Option<String>,
-    /// Data stored at each day's highest, on average, where providers count that [default: --storage]
+    /// Daily peaks of the data stored, averaged over the month, for providers that bill by peak [default:
+    /// --storage]
     #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub storage_peak: Option<String>,
-    /// Data that leaves for the internet: 10PB, or a share of the bytes read: 30% [default: all reads at providers without compute, else none]
+    /// Data sent to the internet: 10PB, or a percentage of the data read: 30% [default: all reads at providers
+    /// without compute, none at others]
     #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub egress: Option<String>,
-    /// Objects written: 12M
+    /// Number of objects written: 12M
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub put: Option<String>,
-    /// Objects read
+    /// Number of objects read
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub get: Option<String>,
-    /// Objects asked for their metadata
+    /// Number of metadata requests
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub head: Option<String>,
-    /// Pages of listings
+    /// Number of listing pages
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub list: Option<String>,
-    /// Objects deleted
+    /// Number of objects deleted
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub delete: Option<String>,
-    /// Objects copied within the store
+    /// Number of objects copied within the store
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub copy: Option<String>,
@@ -46,7 +48,7 @@ pub struct Workload {
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub object_size: Option<String>,
-    /// Write larger objects in parts of this size, each of which is a request
+    /// Write larger objects in parts of this size; each part is one request
     #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub part_size: Option<String>,
@@ -58,7 +60,8 @@ pub struct Workload {
     #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub read: Option<String>,
-    /// Days after which objects are deleted, where that is soon: 7d [default: longer than any minimum where it is said what is stored, else at once]
+    /// Retention: days after which objects are deleted: 7d [default: with --storage, longer than any minimum
+    /// duration; else deleted immediately]
     #[arg(long, value_name = "DAYS", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub keep: Option<String>,
@@ -70,16 +73,16 @@ pub struct Workload {
     #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub cross_region: Option<String>,
-    /// Hours of machines next to the store, where its provider rents them: c7g.4xlarge=730h; may be repeated
+    /// Hours of machines in the store's region, if its provider rents them: c7g.4xlarge=730h; may be repeated
     #[arg(long, value_name = "TYPE=HOURS")]
     #[serde(deserialize_with = "words")]
     pub instance: Vec<String>,
-    /// Take what is free in a month as used up by others
+    /// Assume that the free allowances of the month are used up
     #[arg(long)]
     pub without_allowances: bool,
 }
 
-/// Text, or a number as it is written.
+/// A value in a workload file: text or an integer.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Word {
@@ -116,9 +119,9 @@ fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::E
 }
 
 impl Workload {
-    /// What it says, in its own words: `storage 10TB, get 50M`.
+    /// Describes the workload in words: `storage 10TB, get 50M`.
     pub fn in_words(&self) -> String {
-        let said = [
+        let fields = [
             ("storage", &self.storage),
             ("storage peak", &self.storage_peak),
             ("egress", &self.egress),
@@ -136,16 +139,17 @@ impl Workload {
             ("cross zone", &self.cross_zone),
             ("cross region", &self.cross_region),
         ];
-        let words = said.into_iter().filter_map(|(name, text)| Some(format!("{name} {}", text.as_ref()?)));
+        let words = fields.into_iter().filter_map(|(name, text)| Some(format!("{name} {}", text.as_ref()?)));
         words
             .chain(self.instance.iter().map(|text| format!("instance {text}")))
             .collect::<Vec<_>>()
             .join(", ")
     }
 
-    /// This workload, with what it does not say taken from another.
+    /// Returns this workload, with unset fields taken from another one.
     ///
-    /// Bytes follow from counts and sizes: where these are said anew, the bytes below do not hold any more.
+    /// Bytes follow from counts and sizes. If this workload sets a count or a size, the bytes of the other one
+    /// no longer apply.
     pub fn over(self, mut below: Workload) -> Workload {
         if self.put.is_some() || self.object_size.is_some() {
             below.written = None;
@@ -176,10 +180,10 @@ impl Workload {
     }
 }
 
-/// A workload from a file's text.
+/// Parses the text of a workload file.
 ///
 /// # Errors
-/// The line, from 1, and what is wrong with it.
+/// The line number, from 1, and the problem.
 pub fn parse(text: &str) -> Result<Workload, (usize, String)> {
     toml::from_str(text).map_err(|e| {
         let offset = e.span().map_or(0, |s| s.start).min(text.len());

@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_line_and_the_likely_name() {
+    fn errors_name_the_line_and_suggest_a_name() {
         let message = |text: &str| read(text).map(|_| ()).unwrap_err().to_string();
         assert_eq!(message("a=1\n").split(':').next(), Some("f"));
         assert!(message("x=1\nreadpropotion=0.5").starts_with("f:1"));
@@ -302,7 +302,7 @@ mod tests {
     /// Regression test: every dotted name was accepted as a property of another binding, and every name after `s3.`
     /// was ignored.
     #[test]
-    fn misspelt_dotted_names_are_refused() {
+    fn misspelt_dotted_names_are_rejected() {
         for wrong in [
             "plimsoll.foo=1",
             "s3.sizee=1",
@@ -349,6 +349,6 @@ mod tests {
         }
         assert!(Properties::read(&["/nowhere/workloadz".into()], &[], Family::Ycsb).is_err());
         let go = Properties::read(&["workloada".into()], &[], Family::GoYcsb).unwrap();
-        assert_eq!(go.get("requestdistribution"), Some("uniform"), "as go-ycsb ships it");
+        assert_eq!(go.get("requestdistribution"), Some("uniform"), "the default of go-ycsb");
     }
 }

@@ -138,7 +138,7 @@ fn zipfian_and_latest_are_those_of_ycsb() {
     let of = |file: &str, single: &[&str], family| run_of(&[file], single, family).workload.popularity;
     let zipfian = |items, order| Popularity::YcsbZipfian { items, order };
     assert_eq!(of("workloadc", &[], Family::Ycsb), zipfian(1001, RecordOrder::Hashed));
-    // 5% of 1,000 operations insert; YCSB expects twice as many.
+    // 5% of the 1,000 operations are inserts; YCSB doubles that number.
     assert_eq!(of("workloade", &[], Family::Ycsb), zipfian(1101, RecordOrder::Hashed));
     let go = of("workloada", &["requestdistribution=zipfian"], Family::GoYcsb);
     assert_eq!(go, zipfian(1001, RecordOrder::HashedGo));

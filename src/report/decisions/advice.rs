@@ -1,4 +1,4 @@
-//! Which store fits.
+//! Document with the recommended store.
 
 use serde_json::json;
 
@@ -13,28 +13,28 @@ use crate::report::document::{Document, Table};
 use crate::summary::objective::ObjectiveResult;
 use crate::units::format_ms;
 
-/// What `plimsoll advise` came to.
+/// Result of `plimsoll advise`.
 #[derive(Debug)]
 pub struct Advice<'a> {
-    /// The stores.
+    /// Stores that can be recommended.
     pub candidates: &'a [Candidate],
-    /// The month of work.
+    /// Usage of one month.
     pub usage: &'a Usage,
-    /// The objectives as written.
+    /// Objectives as the user wrote them.
     pub objectives: &'a [String],
-    /// Which latency stores are ranked by.
+    /// Latency by which stores are ranked.
     pub ranked_by: &'a str,
-    /// The objective about it, where there is one.
+    /// Objective about that latency; `None` if there is none.
     pub latency_objective: Option<&'a str>,
-    /// Places of the candidates that hold the objectives, or may.
+    /// Indexes of the candidates that meet, or may meet, the objectives.
     pub choice: &'a [usize],
-    /// Which assumption, moved how far, changes the answer; places are those in `choice`.
+    /// Changes of assumptions that change the answer. Their `to` is an index into `choice`.
     pub changes: &'a [Change],
-    /// What was not measured.
+    /// Operations, object sizes, rates and stores that were not measured.
     pub missing: &'a [String],
 }
 
-/// A figure in milliseconds with its interval.
+/// Formats a figure in milliseconds with its confidence interval.
 fn ms(figure: Option<Figure>) -> String {
     let Some(figure) = figure else { return "-".into() };
     match (figure.low, figure.high) {
@@ -49,21 +49,21 @@ fn money(dollars: Option<f64>) -> String {
     dollars.map_or("-".into(), |d| Usd::from_pico((d * 1e12) as i128).shown())
 }
 
-/// The bill per unit, in words.
+/// Describes the cost per million operations and per TB.
 fn units(unit: UnitCost) -> String {
-    let parts = [(unit.per_million, "a million operations"), (unit.per_tb, "a TB read and written")];
-    let said: Vec<String> =
-        parts.into_iter().filter_map(|(d, what)| Some(format!("{} {what}", money(Some(d?))))).collect();
-    if said.is_empty() { String::new() } else { format!(" ({})", said.join(", ")) }
+    let parts = [(unit.per_million, "per million operations"), (unit.per_tb, "per TB read and written")];
+    let texts: Vec<String> =
+        parts.into_iter().filter_map(|(d, unit)| Some(format!("{} {unit}", money(Some(d?))))).collect();
+    if texts.is_empty() { String::new() } else { format!(" ({})", texts.join(", ")) }
 }
 
 fn sentence(advice: &Advice<'_>) -> String {
     let all = advice.candidates;
-    let what = match advice.objectives {
-        [] => "Without an objective every store fits".to_string(),
+    let goal = match advice.objectives {
+        [] => "Without an objective, every store qualifies".to_string(),
         some => some.join(" and "),
     };
-    let asks = |at: usize| {
+    let cost = |at: usize| {
         let c = &all[at];
         format!("{} a month{}", c.bill.total_usd.shown(), units(unit_cost(&c.bill, advice.usage)))
     };
@@ -71,21 +71,25 @@ fn sentence(advice: &Advice<'_>) -> String {
         let best = &all[at];
         let lead = match advice.objectives {
             [] => {
-                format!("{what}: the cheapest is {} as {} at {}", best.named(), best.bill.provider, asks(at))
+                let (name, provider) = (best.named(), &best.bill.provider);
+                format!("{goal}: the cheapest is {name}, billed as {provider}, at {}", cost(at))
             }
             _ => format!(
-                "{}, billed as {}, holds {what} and is the cheapest that does: {}",
+                "{}, billed as {}, is the cheapest store that meets {goal}: {}",
                 best.named(),
                 best.bill.provider,
-                asks(at)
+                cost(at)
             ),
         };
         let measured =
             cheapest(all, |c| c.outcome() == ObjectiveResult::Pass && c.evidence == Evidence::Measured);
         let other = match measured {
             _ if best.evidence == Evidence::Measured => String::new(),
-            Some(at) => format!(" Of those measured at their provider, {} at {}.", all[at].name, asks(at)),
-            None => " None that holds it was measured at its provider.".to_string(),
+            Some(at) => {
+                let name = &all[at].name;
+                format!(" Of the stores measured at their provider, {name} is the cheapest at {}.", cost(at))
+            }
+            None => " No store that qualifies was measured at its provider.".to_string(),
         };
         let gaps =
             if best.gaps.is_empty() { String::new() } else { format!("; but {}", best.gaps.join("; ")) };
@@ -97,22 +101,25 @@ fn sentence(advice: &Advice<'_>) -> String {
             let next = open.map_or("measure it longer".to_string(), |h| {
                 format!("{} was not measured there", h.objective)
             });
-            format!("No store is sure to hold {what}. {} may, at {}; {next}.", all[at].named(), asks(at))
+            let name = all[at].named();
+            format!("No store is certain to meet {goal}. {name} may meet it at {}; {next}.", cost(at))
         }
         None if all.iter().any(|c| c.outcome() == ObjectiveResult::CannotTell) => {
-            format!("No store holds {what} as far as was measured; not all of it is sure (measure longer).")
+            format!(
+                "No store meets {goal} in these measurements, but some results are uncertain; measure longer."
+            )
         }
-        None => format!("No store holds {what}."),
+        None => format!("No store meets {goal}."),
     }
 }
 
 fn table(advice: &Advice<'_>) -> Table {
     let latency = format!("{}, ms#", advice.ranked_by);
     let mut columns =
-        vec!["store", "known by", "billed as", "a month#", "a million operations#", "a TB#", &latency];
+        vec!["store", "evidence", "billed as", "per month#", "per million operations#", "per TB#", &latency];
     columns.extend(advice.objectives.iter().map(String::as_str));
     columns.push("");
-    let mut table = Table::new("Stores, the cheapest first", &columns);
+    let mut table = Table::new("Stores, cheapest first", &columns);
     let on_front = pareto_front(advice.candidates);
     let mut order: Vec<usize> = (0..advice.candidates.len()).collect();
     order.sort_by_key(|at| advice.candidates[*at].bill.total_usd);
@@ -141,9 +148,9 @@ fn table(advice: &Advice<'_>) -> Table {
     table
 }
 
-/// How sure it is that each store holds each objective.
+/// Builds the table of the results of all objectives at all stores; `None` if there are no objectives.
 fn certainty(advice: &Advice<'_>) -> Option<Table> {
-    let mut table = Table::new("How sure that is", &["store", "objective", "", "found"]);
+    let mut table = Table::new("Results of the objectives", &["store", "objective", "result", "detail"]);
     for (c, held) in advice.candidates.iter().flat_map(|c| c.held.iter().map(move |h| (c, h))) {
         let (outcome, detail) = match &held.finding {
             Some(f) => (f.outcome.describe(), f.detail.as_str()),
@@ -157,35 +164,34 @@ fn certainty(advice: &Advice<'_>) -> Option<Table> {
 fn sensitivity(advice: &Advice<'_>) -> Option<Table> {
     let name = |at: usize| advice.choice.get(at).map_or("-", |c| advice.candidates[*c].name.as_str());
     let mut table =
-        Table::new("What would change the answer", &["assumption", "moved", "cheapest then", "at"]);
+        Table::new("What would change the answer", &["assumption", "change", "cheapest then", "per month"]);
     let fixed = |c: &Change| c.factor.is_none();
     for (at, change) in advice.changes.iter().enumerate() {
         if change.assumption == Assumption::Leaving {
-            let share = change
-                .factor
-                .map_or("all of it changes nothing".into(), |f| format!("{:.1}% of it", 100.0 * f));
+            let share = change.factor.map_or("no effect up to 100%".into(), |f| format!("{:.1}%", 100.0 * f));
             let usd = change.total_usd.map_or("-".into(), |t| t.shown());
             table.row([change.assumption.name(), &share, change.to.map_or("-", name), &usd]);
             continue;
         }
-        // Up and down follow each other; where neither changes anything, one row says so.
+        // The increase and the decrease of an assumption are adjacent. If neither has an effect, they share one
+        // row.
         if fixed(change) && change.up && advice.changes.get(at + 1).is_some_and(fixed) {
-            table.row([change.assumption.name(), "x 1000 to / 1000 changes nothing", "-", "-"]);
+            table.row([change.assumption.name(), "no effect from / 1000 to x 1000", "-", "-"]);
             continue;
         }
         if fixed(change) && !change.up && at > 0 && fixed(&advice.changes[at - 1]) {
             continue;
         }
-        let moved = match change.factor {
+        let factor = match change.factor {
             Some(factor) if factor >= 1.0 => format!("x {factor:.3}"),
             Some(factor) => format!("/ {:.3}", 1.0 / factor),
-            None if change.up => "x 1000 changes nothing".into(),
-            None => "/ 1000 changes nothing".into(),
+            None if change.up => "no effect up to x 1000".into(),
+            None => "no effect down to / 1000".into(),
         };
         let to = change.to.map_or("-", name);
         table.row([
             change.assumption.name(),
-            &moved,
+            &factor,
             to,
             &change.total_usd.map_or("-".into(), |t| t.shown()),
         ]);
@@ -195,12 +201,13 @@ fn sensitivity(advice: &Advice<'_>) -> Option<Table> {
     }
     if let (Some(best), Some(objective)) = (recommended(advice.candidates), advice.latency_objective) {
         for bound in bound_changes(advice.candidates, best, objective) {
-            let to = bound.to.map_or("nobody surely".to_string(), |at| advice.candidates[at].name.clone());
+            let to =
+                bound.to.map_or("no store for certain".to_string(), |at| advice.candidates[at].name.clone());
             let usd = bound.to.map_or("-".into(), |at| advice.candidates[at].bill.total_usd.shown());
-            let way = if bound.tighter { "at most" } else { "at least" };
+            let direction = if bound.tighter { "at most" } else { "at least" };
             table.row([
                 format!("objective {}", advice.ranked_by),
-                format!("{way} {} ms", format_ms(bound.ms)),
+                format!("{direction} {} ms", format_ms(bound.ms)),
                 to,
                 usd,
             ]);
@@ -251,30 +258,30 @@ fn figures(advice: &Advice<'_>) -> Table {
     table
 }
 
-/// What must not be overlooked, once for all stores that it is true of.
+/// Returns the warnings, each with the names of all stores that it applies to.
 fn warnings(advice: &Advice<'_>) -> Vec<String> {
-    let mut told: Vec<(String, Vec<&str>)> = Vec::new();
+    let mut found: Vec<(String, Vec<&str>)> = Vec::new();
     for c in advice.candidates {
         let doubts = c.bill.doubtful();
         let doubts =
             (!doubts.is_empty()).then(|| format!("low confidence in the price of {}", doubts.join("; ")));
         let caveat = c.evidence.caveat().map(str::to_string);
         for text in caveat.into_iter().chain(c.gaps.iter().chain(&c.remarks).cloned()).chain(doubts) {
-            match told.iter_mut().find(|(known, _)| *known == text) {
+            match found.iter_mut().find(|(known, _)| *known == text) {
                 Some((_, names)) => names.push(&c.name),
-                None => told.push((text, vec![&c.name])),
+                None => found.push((text, vec![&c.name])),
             }
         }
     }
-    told.into_iter().map(|(text, names)| format!("{}: {text}", names.join(", "))).collect()
+    found.into_iter().map(|(text, names)| format!("{}: {text}", names.join(", "))).collect()
 }
 
-/// The document.
+/// Builds the document of a recommendation.
 pub fn document(advice: &Advice<'_>, what: Vec<String>, mut notes: Vec<String>) -> Document {
     let warnings = warnings(advice);
     notes.splice(0..0, advice.missing.iter().map(|m| format!("not measured: {m}")));
     notes.push(
-        "front: no other store is both cheaper and faster; stores that miss an objective are not in it"
+        "front: the Pareto front, no other store is both cheaper and faster; stores that miss an objective are left out"
             .into(),
     );
     let on_front = pareto_front(advice.candidates);
@@ -292,7 +299,7 @@ pub fn document(advice: &Advice<'_>, what: Vec<String>, mut notes: Vec<String>) 
     tables.extend(certainty(advice));
     tables.extend(sensitivity(advice));
     Document {
-        title: "Which store fits".into(),
+        title: "Recommended store".into(),
         what,
         answer: sentence(advice),
         premise: String::new(),

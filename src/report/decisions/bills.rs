@@ -1,4 +1,4 @@
-//! Bills side by side.
+//! Document with the bills of several providers for one workload.
 
 use serde_json::json;
 
@@ -10,7 +10,8 @@ use crate::provider::Confidence;
 use crate::report::document::{Document, Table};
 use crate::units::grouped;
 
-/// How a decimal is shown: thousands apart, rounded to three places, or to three digits where that would be nothing.
+/// Formats a decimal for people: with thousands separators, rounded to three decimal places, or to three
+/// significant digits if it is small.
 pub fn quantity(text: &str) -> String {
     let Some(pico) = decimal(text) else { return text.to_string() };
     let mut places = 3;
@@ -25,20 +26,20 @@ pub fn quantity(text: &str) -> String {
     if fraction.is_empty() { grouped } else { format!("{grouped}.{fraction}") }
 }
 
-/// A unit as people say it: `GiB-month`, `1,000 requests`.
-pub fn unit(written: &str) -> String {
-    match written.split_once(' ') {
-        Some((count, what)) => format!("{} {what}", quantity(count)),
-        None => written.to_string(),
+/// Formats a unit for people: `GiB-month`, `1,000 requests`.
+pub fn unit(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((count, name)) => format!("{} {name}", quantity(count)),
+        None => text.to_string(),
     }
 }
 
-/// The parts that any of the bills has.
+/// Returns the parts that occur in at least one of the bills.
 pub fn parts(bills: &[&Bill]) -> Vec<Part> {
     Part::ALL.into_iter().filter(|p| bills.iter().any(|b| b.lines.iter().any(|l| l.part == *p))).collect()
 }
 
-/// All bills in one table, the cheapest first.
+/// Builds the table of all bills, cheapest first.
 fn ranking(bills: &Bills) -> Table {
     let sorted = bills.by_total();
     let parts = parts(&sorted);
@@ -46,9 +47,9 @@ fn ranking(bills: &Bills) -> Table {
     let columns: Vec<&str> = ["provider", "region"]
         .into_iter()
         .chain(names.iter().map(String::as_str))
-        .chain(["a month#", "x the cheapest#"])
+        .chain(["per month#", "x the cheapest#"])
         .collect();
-    let mut table = Table::new("Bills, the cheapest first", &columns);
+    let mut table = Table::new("Bills, cheapest first", &columns);
     let least = sorted.first().map_or(Usd::ZERO, |b| b.total_usd);
     for bill in &sorted {
         let mut row = vec![bill.provider.clone(), bill.region.clone()];
@@ -63,17 +64,17 @@ fn ranking(bills: &Bills) -> Table {
     table
 }
 
-/// How many times one amount is of another.
+/// Formats the ratio of two amounts, such as `1.25`; `-` if the second is zero.
 pub fn times(amount: Usd, of: Usd) -> String {
     if of == Usd::ZERO { "-".into() } else { format!("{:.2}", amount.dollars() / of.dollars()) }
 }
 
-/// One bill, line by line.
+/// Builds the table of one bill, line by line.
 pub fn itemised(bill: &Bill) -> Table {
     let head = format!("{} ({}, {}), prices of {}", bill.title, bill.provider, bill.region, bill.as_of);
     let mut table = Table::new(
         head,
-        &["item", "quantity#", "unit", "unit price#", "amount#", "price read", "confidence"],
+        &["item", "quantity#", "unit", "unit price#", "amount#", "price as of", "confidence"],
     );
     for line in &bill.lines {
         table.row([
@@ -90,7 +91,7 @@ pub fn itemised(bill: &Bill) -> Table {
     table
 }
 
-/// Every line of every bill as it is, for programs.
+/// Builds the table of all lines of all bills for programs, without rounding.
 fn figures(bills: &[Bill]) -> Table {
     let columns = [
         "provider",
@@ -124,14 +125,14 @@ fn figures(bills: &[Bill]) -> Table {
     table
 }
 
-/// What of a bill nobody confirmed.
+/// Returns a warning that lists the items with prices of low confidence; `None` if there are none.
 pub fn doubts(bill: &Bill) -> Option<String> {
     let items = bill.doubtful();
     (!items.is_empty())
         .then(|| format!("{}: low confidence in the price of {}", bill.provider, items.join("; ")))
 }
 
-/// Sources and remarks of a bill's prices.
+/// Returns the sources of the prices, the remarks about them, and the rules that affected the bills.
 pub fn sources(bills: &[&Bill]) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for bill in bills {
@@ -160,36 +161,38 @@ fn answer(bills: &Bills) -> String {
     let sorted = bills.by_total();
     match sorted.as_slice() {
         [] => "No provider has a bill for this workload.".into(),
-        [only] => format!("{} asks {} a month.", only.title, only.total_usd.shown()),
+        [only] => format!("{} costs {} a month.", only.title, only.total_usd.shown()),
         [first, second, ..] => {
             let dearest = sorted[sorted.len() - 1];
             let same = first.total_usd == second.total_usd;
             let lead = if same {
-                format!("{} and {} ask {} a month", first.title, second.title, first.total_usd.shown())
+                format!("{} and {} cost {} a month", first.title, second.title, first.total_usd.shown())
             } else {
                 format!("{} is the cheapest at {} a month", first.title, first.total_usd.shown())
             };
             let last = match first.total_usd == dearest.total_usd || sorted.len() == 2 && same {
                 true => String::new(),
-                false => format!("; {} asks {}", dearest.title, dearest.total_usd.shown()),
+                false => {
+                    format!("; {} is the most expensive at {}", dearest.title, dearest.total_usd.shown())
+                }
             };
             format!("{lead}{last}.")
         }
     }
 }
 
-/// How much of the bills a document shows.
+/// Level of detail of the bills in a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Items {
-    /// Their parts, side by side.
+    /// Parts of each bill in one table.
     Parts,
-    /// Every line of them.
+    /// Every line of each bill.
     Lines,
-    /// Every line of them, when asked.
+    /// Every line of each bill, collapsed until the reader opens it.
     Folded,
 }
 
-/// The document of bills for a workload that `what` describes.
+/// Builds the document of the bills for a workload that `what` describes.
 pub fn document(bills: &Bills, what: Vec<String>, items: Items) -> Document {
     let sorted = bills.by_total();
     let mut tables = Vec::new();
@@ -206,13 +209,13 @@ pub fn document(bills: &Bills, what: Vec<String>, items: Items) -> Document {
     if every {
         notes.extend(sources(&sorted));
     } else if !sorted.is_empty() {
-        notes.push("--items shows every line with its source; --provider NAME chooses".into());
+        notes.push("--items shows every line with its source; --provider NAME selects a provider".into());
     }
     let parts = parts(&sorted);
     let amounts = |b: &&Bill| parts.iter().map(|p| dollars(b.part(*p))).collect::<Vec<f64>>();
     let low = |b: &Bill| b.lines.iter().any(|l| l.confidence == Confidence::Low);
     Document {
-        title: "What it costs".into(),
+        title: "Monthly cost".into(),
         what,
         answer: answer(bills),
         premise: String::new(),
@@ -233,7 +236,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quantities_keep_what_counts() {
+    fn small_quantities_keep_three_significant_digits() {
         assert_eq!(quantity("9313225.746154785156"), "9,313,225.746");
         assert_eq!(quantity("12000"), "12,000");
         assert_eq!(quantity("0.00012345"), "0.000123");

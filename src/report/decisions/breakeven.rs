@@ -1,4 +1,4 @@
-//! Where bills cross.
+//! Document with the break-even points of several providers.
 
 use serde_json::json;
 
@@ -7,7 +7,7 @@ use crate::cost::breakeven::{Breakeven, Vary};
 use crate::report::document::{Document, Table};
 use crate::units::{format_count, format_size, format_volume};
 
-/// An amount of what varies, for people.
+/// Formats an amount of the value that varies.
 pub fn amount(vary: Vary, amount: u64) -> String {
     match vary {
         Vary::ObjectSize if amount < 1_000_000 => format_size(amount),
@@ -17,14 +17,14 @@ pub fn amount(vary: Vary, amount: u64) -> String {
 }
 
 fn sentence(found: &Breakeven, titles: &[&str]) -> String {
-    let name = |at: Option<usize>| at.map_or("nobody", |at| titles[at]);
+    let name = |at: Option<usize>| at.map_or("no provider", |at| titles[at]);
     let vary = found.vary;
     let per = if vary == Vary::ObjectSize { "" } else { " a month" };
     let crossing = |i: usize| format!("{} of {}{per}", amount(vary, found.segments[i].from), vary.name());
     match found.segments.as_slice() {
         [] => "There is nothing to compare.".into(),
         [only] => format!(
-            "{} is the cheapest all the way from {} to {} of {}{per}.",
+            "{} is the cheapest from {} to {} of {}{per}.",
             name(only.cheapest),
             amount(vary, only.from),
             amount(vary, only.to),
@@ -32,7 +32,7 @@ fn sentence(found: &Breakeven, titles: &[&str]) -> String {
         ),
         [first, second] => {
             format!(
-                "{} is the cheapest below {}, {} from there on.",
+                "{} is the cheapest below {}, and {} from there on.",
                 name(first.cheapest),
                 crossing(1),
                 name(second.cheapest)
@@ -41,7 +41,7 @@ fn sentence(found: &Breakeven, titles: &[&str]) -> String {
         many => {
             let last = &many[many.len() - 1];
             format!(
-                "{} is the cheapest below {}; the cheapest changes {} times, and from {} on it is {}.",
+                "{} is the cheapest below {}. The cheapest provider changes {} times; from {} on, it is {}.",
                 name(many[0].cheapest),
                 crossing(1),
                 many.len() - 1,
@@ -53,31 +53,31 @@ fn sentence(found: &Breakeven, titles: &[&str]) -> String {
 }
 
 fn table(found: &Breakeven, titles: &[&str]) -> Table {
-    let heads: Vec<String> = titles.iter().map(|t| format!("{t}, there#")).collect();
+    let heads: Vec<String> = titles.iter().map(|t| format!("{t}, at start#")).collect();
     let columns: Vec<&str> =
         ["from#", "to#", "cheapest"].into_iter().chain(heads.iter().map(String::as_str)).collect();
-    let mut table = Table::new(format!("Who is the cheapest, by {}", found.vary.name()), &columns);
+    let mut table = Table::new(format!("Cheapest provider by {}", found.vary.name()), &columns);
     for segment in &found.segments {
         let totals = segment.at_from.totals_usd.iter().map(|t| t.map_or("-".into(), |t| t.shown()));
         let first = [
             amount(found.vary, segment.from),
             amount(found.vary, segment.to),
-            segment.cheapest.map_or("nobody".into(), |at| titles[at].to_string()),
+            segment.cheapest.map_or("no provider".into(), |at| titles[at].to_string()),
         ];
         table.row(first.into_iter().chain(totals));
     }
     table
 }
 
-/// Most segments that a table shows.
+/// Maximum number of ranges in the table.
 const MOST_SEGMENTS: usize = 40;
 
-/// The document of a break-even.
+/// Builds the document of a break-even analysis.
 pub fn document(found: &Breakeven, titles: &[&str], what: Vec<String>, mut notes: Vec<String>) -> Document {
     let mut table = table(found, titles);
     if table.rows.len() > MOST_SEGMENTS {
         notes.push(format!(
-            "the first {MOST_SEGMENTS} of {} stretches are shown; --format csv has all bills",
+            "only the first {MOST_SEGMENTS} of {} ranges are shown; --format csv contains all bills",
             table.rows.len()
         ));
         table.rows.truncate(MOST_SEGMENTS);

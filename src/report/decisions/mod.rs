@@ -1,4 +1,5 @@
-//! What helps to decide, as documents: bills side by side, where they cross, which age to move objects at, which store fits.
+//! Documents that support decisions: bills of several providers, break-even points, tiering ages, price lists
+//! and recommended stores.
 
 pub mod advice;
 pub mod bills;
@@ -9,7 +10,7 @@ pub mod tiering;
 
 use crate::cost::money::Usd;
 
-/// Dollars for the scale of a chart; tables have the exact amounts.
+/// Converts an amount to dollars for the scale of a chart. Tables contain the exact amounts.
 fn dollars(amount: Usd) -> f64 {
     amount.dollars()
 }

@@ -1,4 +1,4 @@
-//! What can be bought, and every price with its source.
+//! Price lists: all offers, and all prices of one offer with their sources.
 
 use jiff::civil::Date;
 
@@ -12,7 +12,7 @@ use crate::provider::calls::Call;
 use crate::report::document::{Document, Table};
 use crate::units::{format_count, format_volume};
 
-/// The first price of a meter, per million where it counts requests.
+/// Formats the price of the first tier of a meter, for requests per million; `-` if there is no meter.
 fn first(meter: Option<&Meter>) -> String {
     let Some(meter) = meter else { return "-".into() };
     let price = meter.tiers[0].price;
@@ -23,9 +23,9 @@ fn first(meter: Option<&Meter>) -> String {
     match meter.measure {
         Measure::Requests { every, .. } => {
             let million = Usd::from_pico(price.pico() * 1_000_000 / i128::from(meter.unit_base));
-            let begun =
+            let step =
                 if every > 0 { format!("/{}", format_volume(every).replace(' ', "")) } else { String::new() };
-            format!("${million}{begun}")
+            format!("${million}{step}")
         }
         _ => format!("${price}/{}{more}", meter.unit.trim_end_matches("-month")),
     }
@@ -43,11 +43,11 @@ fn least(tariff: &Tariff) -> Confidence {
     priced.map(|m| m.provenance.confidence).min_by_key(order).unwrap_or(Confidence::High)
 }
 
-/// What there is to buy.
+/// Builds the list of all offers that store objects, with their main prices on a date.
 pub fn all(prices: &Prices, date: Date) -> Document {
     let mut table = Table::new(
         "",
-        &["name", "a month#", "1M PUT#", "1M GET#", "written#", "read#", "out#", "confidence"],
+        &["name", "stored#", "1M PUT#", "1M GET#", "written#", "read#", "egress#", "confidence"],
     );
     let mut notes = Vec::new();
     for offer in prices.facts().iter().filter(|o| o.is_store) {
@@ -76,9 +76,9 @@ pub fn all(prices: &Prices, date: Date) -> Document {
         .filter(|o| !o.is_store)
         .map(|o: &OfferFacts| format!("{} ({})", o.name, o.title))
         .collect();
-    notes.push("*: the first of several tiers; prices per GB are for what is stored in a month, written, read, and leaves for the internet; confidence is the least of all".into());
-    notes.push(format!("also: {}", others.join(", ")));
-    notes.push("`plimsoll list prices NAME` shows every price with its tiers, source and history; --as-of DATE the prices of a day".into());
+    notes.push("*: the first of several tiers; the columns are prices of data stored for a month, requests, data written, data read, and data sent to the internet; the confidence is the lowest of these prices".into());
+    notes.push(format!("offers without storage: {}", others.join(", ")));
+    notes.push("`plimsoll list prices NAME` shows every price with its tiers, source and history; --as-of DATE shows the prices of that date".into());
     Document {
         what: vec![format!("Prices of {date}, in US dollars")],
         tables: vec![table],
@@ -87,7 +87,7 @@ pub fn all(prices: &Prices, date: Date) -> Document {
     }
 }
 
-/// The tiers of a meter in words.
+/// Describes the free allowance and the tiers of a meter.
 fn tiers(meter: &Meter) -> String {
     let amount = |up_to: u64| match meter.measure {
         Measure::Requests { .. } => format_count(up_to),
@@ -97,7 +97,7 @@ fn tiers(meter: &Meter) -> String {
     match meter.free {
         Free::None => {}
         Free::Amount(free) => out.push(format!("{} free", amount(free))),
-        Free::TimesStored(times) => out.push(format!("{times} times what is stored free")),
+        Free::TimesStored(times) => out.push(format!("{times} times the data stored free")),
     }
     for tier in &meter.tiers {
         out.push(match tier.up_to {
@@ -121,7 +121,7 @@ fn row(table: &mut Table, facts: &PriceFacts) {
         _ => String::new(),
     };
     let source = match &facts.book {
-        Some(book) => format!("{book}, which comes first: {}", meter.provenance.source),
+        Some(book) => format!("{book} (overrides the built-in prices): {}", meter.provenance.source),
         None => meter.provenance.source.clone(),
     };
     let note = meter.note.as_ref().map(|n| format!("; {n}")).unwrap_or_default();
@@ -136,14 +136,15 @@ fn row(table: &mut Table, facts: &PriceFacts) {
     ]);
 }
 
-/// All prices of one offer, `NAME` or `NAME@REGION`: those of a day where one is asked for, else whenever they held.
+/// Builds the list of all prices of one offer, `NAME` or `NAME@REGION`: those of `date` if `dated` is true,
+/// else those of all periods.
 ///
 /// # Errors
-/// [`BookError`] when there is no such offer, region or price.
+/// [`BookError`] if the offer or the region is unknown, or if an item has no price on that date.
 pub fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Document, BookError> {
     let (name, region) = name.split_once('@').map_or((name, None), |(o, r)| (o, Some(r)));
     let tariff = prices.tariff(name, region, date)?;
-    let columns = ["item", "price", "per", "held", "read", "confidence", "source"];
+    let columns = ["item", "price", "per", "valid", "as of", "confidence", "source"];
     let mut table = Table::new(format!("{} ({name})", tariff.title), &columns);
     if dated {
         for meter in tariff.meters.iter().chain(&tariff.instances) {
@@ -176,10 +177,13 @@ pub fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Docum
     let mut notes: Vec<String> = tariff.rules.said.iter().map(rule).collect();
     if !tariff.sells_compute && tariff.meter(Measure::Storage).is_some() {
         notes.push(
-            "no compute is sold beside it: all reads are egress unless a workload says otherwise".into(),
+            "no compute is sold near the store: all reads are egress unless the workload specifies egress"
+                .into(),
         );
     }
-    notes.extend(tariff.network.iter().map(|network| format!("what leaves is charged by {network}")));
+    notes.extend(
+        tariff.network.iter().map(|network| format!("outgoing traffic is billed at the prices of {network}")),
+    );
     notes.push(format!("a month has {} hours", tariff.rules.month_hours));
     Ok(Document { tables: vec![table], notes, ..Document::default() })
 }

@@ -1,4 +1,4 @@
-//! What others computed, beside the real bill and beside what their own constants say.
+//! Document with published costs, compared with the real bills and with the document's own constants.
 
 use serde_json::json;
 
@@ -7,8 +7,8 @@ use crate::cost::claims::{Beside, Checked};
 use crate::cost::money::Usd;
 use crate::report::document::{Document, Table};
 
-/// A number of dollars, or a ratio.
-fn shown(checked: &Checked, value: Usd) -> String {
+/// Formats a value of a claim: dollars, or a ratio.
+fn claim_value(checked: &Checked, value: Usd) -> String {
     if checked.ratio { format!("{:.3}", value.dollars()) } else { value.cents() }
 }
 
@@ -20,18 +20,18 @@ fn difference(beside: &Beside) -> Table {
     let (real, today) = (&beside.real, &beside.today);
     let now = match real.as_of == today.as_of {
         true => String::new(),
-        false => format!("; by prices of {} {}", today.as_of, today.total_usd.cents()),
+        false => format!("; {} at prices of {}", today.total_usd.cents(), today.as_of),
     };
     let head = format!(
-        "{} {}, really {} on {} ({} times){now}: the difference, line by line",
+        "{}: {} as published, {} at real prices of {} ({} times as much){now}",
         beside.published.title,
         beside.published.total_usd.cents(),
         real.total_usd.cents(),
         real.as_of,
         times(real.total_usd, beside.published.total_usd)
     );
-    let (then, now) = (format!("real, {}#", real.as_of), format!("{}#", today.as_of));
-    let mut table = Table::new(head, &["line", "as published#", &then, "difference#", &now, "why"]);
+    let (then, now) = (format!("real, {}#", real.as_of), format!("real, {}#", today.as_of));
+    let mut table = Table::new(head, &["line", "as published#", &then, "difference#", &now, "reason"]);
     for d in &beside.differences {
         table.row([
             d.line,
@@ -52,18 +52,19 @@ fn claims(checked: &[Checked]) -> Table {
     let holding = checked.iter().filter(|c| c.holds).count();
     let head =
         format!("{holding} of {} printed costs follow from the document's own constants", checked.len());
-    let columns = ["", "printed", "as printed#", "follows#", "by real prices#", "by today's#"];
+    let columns = ["", "claim", "as printed#", "follows#", "real prices#", "today's prices#"];
     let mut table = Table::new(head, &columns);
     for c in checked {
-        let word = if c.holds { "holds" } else { "WRONG" };
-        let priced = |usd: Option<Usd>| usd.map_or("-".into(), |usd| shown(c, usd));
+        let verdict = if c.holds { "holds" } else { "WRONG" };
+        let priced = |usd: Option<Usd>| usd.map_or("-".into(), |usd| claim_value(c, usd));
         let (real, today) = (priced(c.real), priced(c.today));
-        table.row([word, &c.says, &shown(c, c.printed), &shown(c, c.follows), &real, &today]);
+        let (printed, follows) = (claim_value(c, c.printed), claim_value(c, c.follows));
+        table.row([verdict, &c.says, &printed, &follows, &real, &today]);
     }
     table
 }
 
-/// The document; `head` says whose costs they are.
+/// Builds the document. `head` is its title.
 pub fn document(
     head: String,
     what: Vec<String>,

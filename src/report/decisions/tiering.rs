@@ -1,4 +1,4 @@
-//! Young objects in one store, old ones in another.
+//! Document with the cost and latency of tiering between a hot and a cold store.
 
 use serde_json::json;
 
@@ -10,28 +10,28 @@ use crate::cost::tiering::Age;
 use crate::report::document::{Document, Table};
 use crate::units::format_ms;
 
-/// What `plimsoll cost tiering` came to.
+/// Result of `plimsoll cost tiering`.
 #[derive(Debug)]
 pub struct Found<'a> {
     /// Name of the store for young objects.
     pub hot: &'a str,
-    /// Name of the store for old ones.
+    /// Name of the store for old objects.
     pub cold: &'a str,
-    /// Every age.
+    /// All ages that have a bill.
     pub ages: &'a [Age],
-    /// The whole life of objects, in days: they are never moved.
+    /// Retention of the objects, in days. Objects of this age are never moved.
     pub whole_days: u64,
-    /// The age that was asked about.
+    /// Age that the user requested.
     pub asked: &'a Age,
-    /// The bills of that age.
+    /// Bills of the hot and the cold store for the requested age.
     pub bills: &'a (Bill, Bill),
-    /// The cheapest age.
+    /// Cheapest age that qualifies; `None` if there is none.
     pub best: Option<&'a Age>,
-    /// What the best age had to hold.
+    /// Bound on the p99 of reads for the cheapest age, in milliseconds; `None` if there is none.
     pub within: Option<f64>,
 }
 
-/// Bounds of a percentile: one value where they agree to three digits.
+/// Formats the bounds of a percentile, as one value if they are equal when formatted.
 pub fn bounds(bounds: Option<Bounds>) -> String {
     let Some(Bounds { low_ms, high_ms }) = bounds else { return "-".into() };
     match high_ms {
@@ -41,7 +41,7 @@ pub fn bounds(bounds: Option<Bounds>) -> String {
     }
 }
 
-/// Ages worth a row: the young ones, the one asked about and its neighbours in a table, the best, the last.
+/// Returns the ages that the table shows: some fixed ones, the requested age, the cheapest one and the retention.
 fn rows(found: &Found<'_>) -> Vec<u64> {
     let last = found.whole_days;
     let mut days = vec![0, 1, 2, 3, 5, 7, 14, 21, 30, 60, 90, 180, 365, found.asked.hot_days, last];
@@ -56,16 +56,16 @@ fn table(found: &Found<'_>) -> Table {
     let blended = found.asked.p99_ms.is_some();
     let hot = format!("{}#", found.hot);
     let cold = format!("{}#", found.cold);
-    let mut columns = vec!["moved after", "reads hot#", &hot, &cold, "of it moving#", "a month#"];
+    let mut columns = vec!["moved after", "hot reads#", &hot, &cold, "moving#", "per month#"];
     if blended {
-        columns.extend(["p50 of reads#", "p99 of reads#"]);
+        columns.extend(["read p50#", "read p99#"]);
     }
     columns.push("");
-    let mut table = Table::new("By the age at which objects move", &columns);
+    let mut table = Table::new("Monthly cost by the age at which objects move", &columns);
     let last = found.whole_days;
     for age in rows(found).iter().filter_map(|d| found.ages.iter().find(|a| a.hot_days == *d)) {
         let when = match age.hot_days {
-            0 => format!("never hot: all in {}", found.cold),
+            0 => format!("0 days: all in {}", found.cold),
             days if days == last => format!("never: all in {}", found.hot),
             1 => "1 day".into(),
             days => format!("{days} days"),
@@ -83,8 +83,8 @@ fn table(found: &Found<'_>) -> Table {
         }
         let is = |other: &Age| other.hot_days == age.hot_days;
         row.push(match (is(found.asked), found.best.is_some_and(is)) {
-            (true, true) => "asked; best".into(),
-            (true, false) => "asked".into(),
+            (true, true) => "requested; best".into(),
+            (true, false) => "requested".into(),
             (false, true) => "best".into(),
             _ => String::new(),
         });
@@ -94,8 +94,7 @@ fn table(found: &Found<'_>) -> Table {
 }
 
 fn answer(found: &Found<'_>) -> String {
-    let ms =
-        found.within.map(|ms| format!("a p99 of reads within {} ms by the known latencies", format_ms(ms)));
+    let ms = found.within.map(|ms| format!("a read p99 within {} ms, by the known latencies", format_ms(ms)));
     let has = ms.as_ref().map(|ms| format!(" with {ms}")).unwrap_or_default();
     let last = found.whole_days;
     let asked =
@@ -103,7 +102,7 @@ fn answer(found: &Found<'_>) -> String {
     match found.best {
         None => format!("{asked}; no age has {}.", ms.unwrap_or_else(|| "a bill".into())),
         Some(best) if best.hot_days == found.asked.hot_days => {
-            format!("{asked}, the least of all ages{has}.")
+            format!("{asked}, the cheapest of all ages{has}.")
         }
         Some(best) => {
             let saved = found.asked.total_usd - best.total_usd;
@@ -112,17 +111,17 @@ fn answer(found: &Found<'_>) -> String {
                 days if days == last => format!("all in {}", found.hot),
                 days => format!("moving after {days} days"),
             };
-            let by = if saved > crate::cost::money::Usd::ZERO {
+            let difference = if saved > crate::cost::money::Usd::ZERO {
                 format!(", {} less", saved.shown())
             } else {
                 String::new()
             };
-            format!("{asked}; the cheapest{has} is {place} at {}{by}.", best.total_usd.shown())
+            format!("{asked}; the cheapest option{has} is {place} at {}{difference}.", best.total_usd.shown())
         }
     }
 }
 
-/// The document.
+/// Builds the document for a result.
 pub fn document(
     found: &Found<'_>,
     what: Vec<String>,

@@ -1,8 +1,8 @@
-//! CSV: the figures as they are, in one table.
+//! Renders a table as CSV.
 
 use super::Table;
 
-/// The table, with a head.
+/// Returns the table as CSV with a header line.
 pub fn render(table: &Table) -> String {
     let mut writer = csv::Writer::from_writer(Vec::new());
     // Writing to memory does not fail.

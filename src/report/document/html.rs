@@ -1,4 +1,4 @@
-//! A page that opens offline: the document as plain HTML, its charts by the scripts of `report/template/`.
+//! Renders a document as an HTML page that opens offline; the scripts of `report/template/` draw its charts.
 
 use minijinja::value::Serde;
 use minijinja::{Value, context};
@@ -7,10 +7,10 @@ use serde_json::json;
 use super::Document;
 use crate::report::page;
 
-/// The page.
+/// Returns the HTML page of a document.
 ///
 /// # Errors
-/// When the template is broken.
+/// Fails if the template is invalid; the tests render it.
 pub fn render(document: &Document) -> Result<String, minijinja::Error> {
     let subjects = document.charts.get("subjects").cloned().unwrap_or_else(|| json!([]));
     let data = json!({ "subjects": subjects, "references": [], "chart": document.charts });

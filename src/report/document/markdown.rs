@@ -1,8 +1,8 @@
-//! Markdown, for a comment or a page.
+//! Renders a document as GitHub-flavoured Markdown.
 
 use super::{Document, Table};
 
-/// Text that ends no cell and begins no markup.
+/// Escapes text so that it cannot end a table cell or start markup.
 pub fn plain(text: &str) -> String {
     text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('`', "'").replace('\n', " ")
 }
@@ -23,7 +23,7 @@ fn table(table: &Table) -> String {
     out
 }
 
-/// The document.
+/// Returns the document as Markdown.
 pub fn render(document: &Document) -> String {
     let mut out = format!("### {}\n\n", plain(&document.title));
     document.what.iter().for_each(|line| out.push_str(&format!("{}\n", plain(line))));

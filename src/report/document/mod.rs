@@ -1,4 +1,5 @@
-//! An answer with its tables, notes and charts, apart from the form in which it is read: terminal, Markdown, CSV or HTML.
+//! Documents: an answer with its tables, notes and charts, independent of the output format (terminal,
+//! Markdown, CSV or HTML).
 
 mod csv;
 mod html;
@@ -11,27 +12,27 @@ use serde_json::Value;
 /// A column of a table.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Column {
-    /// Its head.
+    /// Header of the column.
     pub name: String,
-    /// Whether it holds numbers, which stand to the right.
+    /// True if the column contains numbers, which are right-aligned.
     pub number: bool,
 }
 
-/// A table; every row has as many cells as there are columns.
+/// A table. Every row has as many cells as there are columns.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Table {
-    /// What it is about; empty where there is nothing to say.
+    /// Heading of the table; may be empty.
     pub head: String,
-    /// Its columns.
+    /// Columns of the table.
     pub columns: Vec<Column>,
-    /// Its rows.
+    /// Rows of the table.
     pub rows: Vec<Vec<String>>,
-    /// Whether a page shows it only when asked.
+    /// True if an HTML page collapses the table.
     pub folded: bool,
 }
 
 impl Table {
-    /// A table without rows; names that end in `#` are columns of numbers.
+    /// Creates a table without rows. A name that ends in `#` is a column of numbers.
     pub fn new(head: impl Into<String>, columns: &[&str]) -> Table {
         let column = |name: &&str| Column {
             name: name.trim_end_matches('#').to_string(),
@@ -45,57 +46,57 @@ impl Table {
         }
     }
 
-    /// The table, shown on a page only when asked.
+    /// Returns the table as one that an HTML page collapses.
     pub fn folded(self) -> Table {
         Table { folded: true, ..self }
     }
 
-    /// Adds a row.
+    /// Adds a row of cells.
     pub fn row(&mut self, cells: impl IntoIterator<Item = impl Into<String>>) {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 }
 
-/// The document.
+/// A document for people, and its figures for programs.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Document {
-    /// Its title.
+    /// Title of the document.
     pub title: String,
-    /// What it is about, in a line or a few.
+    /// Description of the subject, one or a few lines.
     pub what: Vec<String>,
-    /// The answer in a sentence.
+    /// Answer in a sentence.
     pub answer: String,
-    /// The assumption on which the answer rests, and which stands beside it in every form; empty for none.
+    /// Assumption that the answer depends on, printed with it in every format; empty if there is none.
     pub premise: String,
-    /// What must not be overlooked.
+    /// Warnings, printed before the tables.
     pub warnings: Vec<String>,
     /// Tables, in order.
     pub tables: Vec<Table>,
     /// Sources, assumptions and explanations, below the tables.
     pub notes: Vec<String>,
-    /// Figures as they are, for programs that read CSV.
+    /// Figures for programs, printed as CSV.
     pub figures: Table,
-    /// Data of the charts, for the scripts of the page; null for none.
+    /// Data of the charts for the scripts of the page; null if there are no charts.
     pub charts: Value,
 }
 
-/// A value as programs read it, below the headline that people read.
+/// A JSON value for programs, with the headline for people.
 #[derive(Debug, Serialize)]
 pub struct Headed<'a, T> {
-    /// The answer in a sentence, with the assumption on which it rests.
+    /// Answer in a sentence, with the assumption that it depends on.
     headline: String,
-    /// The value.
+    /// JSON value, whose fields follow the headline.
     #[serde(flatten)]
     value: &'a T,
 }
 
 impl Document {
-    /// The document with the assumption on which its answer rests.
+    /// Sets the assumption that the answer depends on.
     pub fn resting_on(self, premise: Option<String>) -> Document {
         Document { premise: premise.unwrap_or_default(), ..self }
     }
 
-    /// The answer with its assumption.
+    /// Returns the answer with its assumption.
     pub fn headline(&self) -> String {
         match (self.answer.as_str(), self.premise.as_str()) {
             (answer, "") => answer.to_string(),
@@ -104,22 +105,22 @@ impl Document {
         }
     }
 
-    /// A value for programs below the headline.
+    /// Combines a value for programs with the headline.
     pub fn headed<'a, T>(&self, value: &'a T) -> Headed<'a, T> {
         Headed { headline: self.headline(), value }
     }
 
-    /// For a terminal.
+    /// Renders the document for a terminal.
     pub fn terminal(&self) -> String {
         terminal::render(self)
     }
 
-    /// As GitHub-flavoured Markdown.
+    /// Renders the document as GitHub-flavoured Markdown.
     pub fn markdown(&self) -> String {
         markdown::render(self)
     }
 
-    /// The figures as CSV. If the answer rests on an assumption, every row has it.
+    /// Renders the figures as CSV. If the answer depends on an assumption, every row contains it.
     pub fn csv(&self) -> String {
         if self.premise.is_empty() {
             return csv::render(&self.figures);
@@ -130,10 +131,10 @@ impl Document {
         csv::render(&figures)
     }
 
-    /// As a page that opens offline.
+    /// Renders the document as an HTML page that opens offline.
     ///
     /// # Errors
-    /// When the template is broken, which its test would show.
+    /// Fails if the template is invalid; the tests render it.
     pub fn html(&self) -> Result<String, minijinja::Error> {
         html::render(self)
     }
@@ -158,11 +159,11 @@ mod tests {
     }
 
     #[test]
-    fn every_form_says_the_same() {
+    fn every_format_contains_the_same_text() {
         let document = document();
         for text in [document.terminal(), document.markdown(), document.html().unwrap()] {
-            for said in ["cheapest", "$1.50", "prices of today"] {
-                assert!(text.contains(said), "{said}: {text}");
+            for expected in ["cheapest", "$1.50", "prices of today"] {
+                assert!(text.contains(expected), "{expected}: {text}");
             }
         }
         assert_eq!(document.csv(), "provider,total\na|b <i>,$1.50\n");
@@ -170,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_assumption_stands_in_the_headline_of_every_form() {
+    fn the_headline_has_the_assumption_in_every_format() {
         let document = document().resting_on(Some("reads are egress".into()));
         let json = serde_json::to_string(&document.headed(&serde_json::json!({ "a": 1 }))).unwrap();
         assert!(
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn data_cannot_end_the_script_that_holds_it() {
+    fn data_cannot_end_the_script_element_that_contains_it() {
         let page = document().html().unwrap();
         let (_, data) = page.split_once("id=\"data\">").unwrap();
         assert!(data[..data.find("</script>").unwrap()].contains("\"kind\""));

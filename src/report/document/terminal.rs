@@ -1,26 +1,26 @@
-//! For a terminal: the answer first, then tables, then what they rest on.
+//! Renders a document for a terminal: the answer first, then tables, then notes.
 
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table as Drawn, Width, presets};
 
 use super::{Document, Table};
 use crate::report::terminal::table::lines;
 
-/// Width of what goes to no terminal, where COLUMNS says nothing else.
+/// Width in columns if standard output is not a terminal and COLUMNS is not set.
 pub const SHOWN_WIDTH: u16 = 150;
-/// Least width that tables are fitted into.
+/// Minimum width of tables, in columns.
 const LEAST_WIDTH: u16 = 40;
 
-/// Width of the terminal.
+/// Returns the width of the terminal in columns.
 fn width() -> u16 {
     let terminal = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
-    let told = || std::env::var("COLUMNS").ok()?.parse().ok();
-    terminal().or_else(told).unwrap_or(SHOWN_WIDTH).max(LEAST_WIDTH)
+    let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
+    terminal().or_else(variable).unwrap_or(SHOWN_WIDTH).max(LEAST_WIDTH)
 }
 
-/// Longest name of a row that is kept on one line.
+/// Length of the longest row name that is kept on one line, in characters.
 const LONGEST_NAME: usize = 44;
 
-/// A table, below an empty line.
+/// Renders a table, preceded by an empty line.
 pub fn table(table: &Table) -> String {
     let mut drawn = Drawn::new();
     drawn.set_width(width());
@@ -32,13 +32,13 @@ pub fn table(table: &Table) -> String {
     let longest = |at: usize| table.rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
     let whole = |at: usize| (at == 0 || table.columns[at].number) && longest(at) <= LONGEST_NAME;
     let needed: usize = (0..table.columns.len()).filter(|at| whole(*at)).map(|at| longest(at) + 2).sum();
-    // Names and numbers are not broken where there is room for the rest beside them.
+    // Names and numbers are not broken if enough room remains for the other columns.
     let room = needed * 10 <= usize::from(drawn.width().unwrap_or(SHOWN_WIDTH)) * 7;
     for (at, (column, drawn)) in table.columns.iter().zip(drawn.column_iter_mut()).enumerate() {
         if column.number {
             drawn.set_cell_alignment(CellAlignment::Right);
         }
-        // A broken number is none.
+        // A number broken over two lines would be unreadable.
         if room && whole(at) || column.number {
             drawn.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(longest(at) as u16 + 2)));
         }
@@ -47,7 +47,7 @@ pub fn table(table: &Table) -> String {
     format!("\n{head}{}", lines(&drawn))
 }
 
-/// The document.
+/// Renders the document.
 pub fn render(document: &Document) -> String {
     let mut out = String::new();
     document.what.iter().for_each(|line| out.push_str(&format!("{line}\n")));

@@ -1,5 +1,6 @@
-//! `windows.csv` and `intervals.csv`: one row per window, one row per second; latencies in milliseconds, empty where too few samples
-//! carry a percentile.
+//! `windows.csv` with one row per window, and `intervals.csv` with one row per second. Latencies are in
+//! milliseconds; a percentile with too
+//! few samples is empty.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use crate::run_dir::read::intervals;
 use crate::summary::latency::percentiles;
 use crate::summary::result::{Percentiles, Window};
 
-/// Comma-separated values (RFC 4180).
+/// Exporter of comma-separated values (RFC 4180).
 pub struct Csv;
 
 const LATENCIES: [&str; 8] = ["mean", "p50", "p90", "p95", "p99", "p99.9", "min", "max"];

@@ -1,5 +1,7 @@
-//! `service.hlog` and, for open loops, `response.hlog`: HdrHistogram's interval log, one line per second, phase and operation, for
-//! HdrHistogram's own tools. Values are microseconds; a line's maximum is in milliseconds; the tag says store, phase and operation.
+//! `service.hlog` and, for open loops, `response.hlog`: interval logs for HdrHistogram's own tools, with one
+//! line per second, store, phase
+//! and operation. Values are microseconds; the maximum of a line is in milliseconds; the tag is store, phase
+//! and operation.
 
 use std::fs::File;
 use std::io::{self, BufWriter};
@@ -14,10 +16,10 @@ use crate::recorder::histogram::Latencies;
 use crate::run_dir::directory::read_environment;
 use crate::run_dir::read::{Interval, intervals};
 
-/// HdrHistogram interval logs.
+/// Exporter of HdrHistogram interval logs.
 pub struct Hlog;
 
-/// A tag holds neither commas nor white space.
+/// Returns the tag of a row, with commas and white space, which a tag must not contain, replaced by underscores.
 fn tag(row: &Interval) -> String {
     let text = format!("{}/{}/{}", row.store, row.phase, row.operation);
     text.chars().map(|c| if c == ',' || c.is_whitespace() { '_' } else { c }).collect()

@@ -1,4 +1,4 @@
-//! `report.md`: tables and remarks for a comment on a pull request.
+//! `report.md`: tables and remarks, for example for a comment on a pull request.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,16 +12,16 @@ use crate::summary::result::{RunResult, Window};
 use crate::text::outgoing;
 use crate::units::{format_count, format_per_s, format_throughput};
 
-/// GitHub-flavoured Markdown.
+/// Exporter of GitHub-flavoured Markdown.
 pub struct Markdown;
 
-/// Text that ends no cell and begins no markup.
+/// Escapes text so that it cannot end a table cell or start markup.
 fn plain(text: &str) -> String {
     text.replace('\\', "\\\\").replace('|', "\\|").replace('<', "&lt;").replace('`', "'")
 }
 
 fn row(window: &Window) -> String {
-    let (latencies, what) = match &window.response_ms {
+    let (latencies, suffix) = match &window.response_ms {
         Some(response) => (response, " (response)"),
         None => (&window.service_ms, ""),
     };
@@ -35,7 +35,7 @@ fn row(window: &Window) -> String {
         "–".into()
     };
     format!(
-        "| {} | {}{what} | {load} | {} | {} | {} | {throughput} | {} | {} | {} | {} |\n",
+        "| {} | {}{suffix} | {load} | {} | {} | {} | {throughput} | {} | {} | {} | {} |\n",
         plain(&window.label()),
         window.operation,
         format_count(window.operations),
@@ -48,23 +48,23 @@ fn row(window: &Window) -> String {
     )
 }
 
-/// A table of the terminal as it is; nothing where there is none.
+/// Returns a terminal table as a fenced code block, or an empty string for an empty table.
 fn fenced(table: &str) -> String {
     if table.is_empty() { String::new() } else { format!("\n```\n{}\n```\n", table.trim_matches('\n')) }
 }
 
-/// The document.
+/// Returns the report of a run as Markdown.
 pub fn render(result: &RunResult) -> String {
     let run = &result.run;
     let mut out =
         format!("### Plimsoll: {} (seed {}, {})\n", plain(&run.experiment), run.seed, run.started_at);
-    for (what, text) in [("imported", &run.imported), ("**degraded**", &run.degraded)] {
+    for (label, text) in [("imported", &run.imported), ("**degraded**", &run.degraded)] {
         if let Some(text) = text {
-            out.push_str(&format!("\n{what}: {}\n", plain(text)));
+            out.push_str(&format!("\n{label}: {}\n", plain(text)));
         }
     }
     if run.partial {
-        out.push_str("\n**partial**: the run did not come to its end\n");
+        out.push_str("\n**partial**: the run did not complete\n");
     }
     let merged = overall(&result.windows);
     for store in result.stores() {

@@ -1,4 +1,4 @@
-//! A run in other tools' formats. One file per format; each works from the run directory alone.
+//! Exports a run to the formats of other tools. Each format has a file of its own and needs only the run directory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,24 @@ pub mod hlog;
 pub mod markdown;
 pub mod parquet;
 
-/// A run to be exported.
+/// A run to export.
 pub struct Run {
-    /// Its directory.
+    /// Path of the run directory.
     pub path: PathBuf,
-    /// Its result.
+    /// Result of the run.
     pub result: RunResult,
 }
 
-/// One format.
+/// Exporter to one format.
 pub trait Exporter {
-    /// Writes the run into the directory `to` and returns the files made.
+    /// Writes the run into the directory `to`. Returns the paths of the written files.
     ///
     /// # Errors
-    /// When a file of the run cannot be read or one of the export cannot be written.
+    /// Fails if a file of the run cannot be read or an exported file cannot be written.
     fn export(&self, run: &Run, to: &Path) -> io::Result<Vec<PathBuf>>;
 }
 
-/// Says which file an error is about.
+/// Returns a function that adds the path of the file to an error.
 fn named(path: &Path) -> impl Fn(io::Error) -> io::Error {
     let shown = path.display().to_string();
     move |e| io::Error::new(e.kind(), format!("{shown}: {e}"))

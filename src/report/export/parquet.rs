@@ -1,4 +1,4 @@
-//! `intervals.parquet` and, where operations were recorded, `operations.parquet`: the Arrow streams, column for column.
+//! `intervals.parquet` and, if operations were recorded, `operations.parquet`, with the columns of the Arrow streams.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use parquet::file::properties::WriterProperties;
 use super::{Exporter, Run, named};
 use crate::run_dir::read::batches;
 
-/// Parquet with Snappy compression.
+/// Exporter of Parquet files with Snappy compression.
 pub struct Parquet;
 
 fn convert(from: &Path, to: &Path) -> io::Result<()> {

@@ -1,0 +1,54 @@
+//! Stops a run, or one of its ramps, from another thread.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
+
+use crate::clock::{MILLISECOND, Timer, now_ns};
+pub use crate::schedule::plan::RampId;
+
+/// How a run is told to stop early, or a ramp to end; shared with the signal handler and with whoever watches the figures.
+#[derive(Debug, Default)]
+pub struct Control {
+    stop_at_ns: AtomicU64,
+    cuts: RwLock<HashMap<RampId, u64>>,
+}
+
+impl Control {
+    /// Ends the run now; what is recorded stays.
+    pub fn stop(&self) {
+        let _ = self.stop_at_ns.compare_exchange(0, now_ns(), Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// When the run was told to stop.
+    pub fn stopped_at(&self) -> Option<u64> {
+        Some(self.stop_at_ns.load(Ordering::Relaxed)).filter(|at| *at != 0)
+    }
+
+    /// Runs `work` until it ends or the run is stopped.
+    pub async fn unless_stopped(&self, work: impl Future<Output = ()>) {
+        let stopped = async {
+            while let Ok(mut timer) = Timer::new() {
+                let _ = timer.until(now_ns() + 100 * MILLISECOND).await;
+                if self.stopped_at().is_some() {
+                    return;
+                }
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = work => {}
+            () = stopped => {}
+        }
+    }
+
+    /// Ends a ramp now; the step that it is in does not count.
+    pub fn cut(&self, ramp: RampId) {
+        self.cuts.write().unwrap_or_else(PoisonError::into_inner).entry(ramp).or_insert_with(now_ns);
+    }
+
+    /// When a ramp was told to end.
+    pub fn cut_at(&self, ramp: RampId) -> Option<u64> {
+        self.cuts.read().unwrap_or_else(PoisonError::into_inner).get(&ramp).copied()
+    }
+}
