@@ -184,7 +184,7 @@ fn simulate(case: &Case, seed: u64) -> Series {
             ..Second::default()
         }
     });
-    Series { operation: "get".into(), seconds: seconds.collect(), ..Series::default() }
+    Series { operation: plimsoll::workload::OperationKind::Get, seconds: seconds.collect(), ..Series::default() }
 }
 
 /// Returns the true values of a case, computed from 40,000 independent seconds: p50 and p99 in nanoseconds,

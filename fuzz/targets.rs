@@ -1,5 +1,6 @@
-//! Fuzz targets: one function for each parser of foreign input. `cargo fuzz` runs them guided by coverage, `tests/it/fuzz.rs` on the
-//! committed corpus and on seeded mutations of it. A target must return, whatever its input.
+//! Fuzz targets: one function for each parser of untrusted input. `cargo fuzz` runs them with coverage guidance;
+//! `tests/it/fuzz.rs` runs them on the committed corpus and on seeded mutations of it. A target must return normally
+//! for every input.
 
 use http::request::Parts;
 
@@ -18,10 +19,10 @@ use plimsoll::server::ops::get::parse_range;
 use plimsoll::server::{accepts, auth, route};
 use plimsoll::store::url;
 
-/// A target and its name, which is also that of its corpus.
+/// A target and its name. Its corpus has the same name.
 pub type Target = (&'static str, fn(&[u8]));
 
-/// Every fuzz target with its name.
+/// All fuzz targets.
 pub const TARGETS: &[Target] = &[
     ("xml_client", xml_client),
     ("xml_server", xml_server),
@@ -37,7 +38,7 @@ pub const TARGETS: &[Target] = &[
     ("request_head", request_head),
 ];
 
-/// Answers that a client reads.
+/// Parses XML responses that the client reads.
 pub fn xml_client(data: &[u8]) {
     let _ = Listing::parse(data);
     let _ = uploads(data);
@@ -49,7 +50,7 @@ pub fn xml_client(data: &[u8]) {
     let _ = S3Error::inside_success("", data);
 }
 
-/// Bodies that the server reads.
+/// Parses XML request bodies that the server reads.
 pub fn xml_server(data: &[u8]) {
     if let Ok(root) = Element::parse(data) {
         let _: usize =
@@ -57,6 +58,7 @@ pub fn xml_server(data: &[u8]) {
     }
 }
 
+/// Decodes an aws-chunked body without and with chunk signatures.
 pub fn aws_chunked(data: &[u8]) {
     let _ = decode(data, None);
     let mut signer = ChunkSigner {
@@ -68,7 +70,7 @@ pub fn aws_chunked(data: &[u8]) {
     let _ = decode(data, Some(&mut signer));
 }
 
-/// A request from a method, a target and header lines; `None` if HTTP cannot carry it.
+/// Builds a request from a method, a target and header lines; `None` if the request is not valid HTTP.
 fn request(method: &str, target: &str, lines: &str) -> Option<Parts> {
     let mut builder = http::Request::builder().method(method).uri(target);
     for line in lines.lines() {
@@ -78,7 +80,7 @@ fn request(method: &str, target: &str, lines: &str) -> Option<Parts> {
     Some(builder.body(()).ok()?.into_parts().0)
 }
 
-/// Everything that the server does with a request before its body comes.
+/// Runs every check that the server makes before it reads the request body.
 fn head(parts: &Parts) {
     let credentials = Credentials::new("AKID", "a-secret-that-no-input-knows", None);
     let _ = auth::access_key(parts);
@@ -88,6 +90,7 @@ fn head(parts: &Parts) {
     }
 }
 
+/// Authenticates a request with the input as its header lines.
 pub fn sigv4_header(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Some(parts) = request("GET", "/bucket/key?list-type=2", &text) {
@@ -95,6 +98,7 @@ pub fn sigv4_header(data: &[u8]) {
     }
 }
 
+/// Authenticates a request with the first line of the input as its query.
 pub fn sigv4_query(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let target = format!("/bucket/key?{}", text.lines().next().unwrap_or(""));
@@ -103,6 +107,7 @@ pub fn sigv4_query(data: &[u8]) {
     }
 }
 
+/// Parses a Range header for objects of several sizes.
 pub fn range(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     for size in [0, 1, 10, 1 << 20, u64::MAX] {
@@ -110,14 +115,17 @@ pub fn range(data: &[u8]) {
     }
 }
 
+/// Parses a store URL.
 pub fn store_url(data: &[u8]) {
     let _ = url::parse(&String::from_utf8_lossy(data), &|_| None);
 }
 
+/// Parses and resolves an experiment file.
 pub fn experiment(data: &[u8]) {
     let _ = resolve::parse("fuzz.toml", &String::from_utf8_lossy(data), &[]);
 }
 
+/// Parses YCSB properties and converts them to an experiment.
 pub fn ycsb_properties(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(properties) = Properties::parse("fuzz", &text) {
@@ -127,6 +135,7 @@ pub fn ycsb_properties(data: &[u8]) {
     }
 }
 
+/// Reads an interval log from a temporary run directory.
 pub fn arrow_log(data: &[u8]) {
     let thread = format!("{:?}", std::thread::current().id());
     let number: String = thread.chars().filter(char::is_ascii_digit).collect();
@@ -137,11 +146,12 @@ pub fn arrow_log(data: &[u8]) {
     let _ = std::fs::remove_dir_all(&run);
 }
 
+/// Parses a price book.
 pub fn price_book(data: &[u8]) {
     let _ = Prices::only("fuzz.toml", &String::from_utf8_lossy(data));
 }
 
-/// A method, a target and headers, as they stand on the wire.
+/// Routes and authenticates a request whose first line has a method and a target, followed by header lines.
 pub fn request_head(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let (line, headers) = text.split_once('\n').unwrap_or((&text, ""));

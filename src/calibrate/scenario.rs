@@ -1,4 +1,4 @@
-//! The scenarios: what the server does, how it is measured, and which figures must agree with its log.
+//! The scenarios: faults of the server, the load that measures it, and the figures to compare with its access log.
 
 use std::sync::Arc;
 
@@ -28,23 +28,23 @@ use crate::workload::payload::Block;
 
 /// One server and one way to measure it.
 pub struct Scenario {
-    /// Name.
+    /// Name on the command line and in the table.
     pub name: &'static str,
-    /// What it shows.
+    /// Description for the user: behaviour of the server and load.
     pub what: &'static str,
-    /// About how long it takes.
+    /// Approximate duration, in seconds.
     pub seconds: u32,
-    /// What the server does.
+    /// Faults of the server, in the syntax of `plimsoll serve --inject`.
     inject: &'static str,
-    /// The measured phase's load and length, as in an experiment file.
+    /// Load and duration of the measured phase, in the syntax of an experiment file.
     load: &'static str,
 }
 
-/// All scenarios.
+/// All scenarios, in the order in which they run.
 pub const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "floor",
-        what: "a server that answers at once, 5,000/s",
+        what: "a server that answers immediately, 5,000/s",
         seconds: 13,
         inject: "latency=0",
         load: "rate = '5000/s'\nduration = '10s'",
@@ -58,7 +58,7 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "lognormal",
-        what: "lognormal latency of median 5 ms and sigma 0.8, 500/s Poisson",
+        what: "lognormal latency with median 5 ms and sigma 0.8, 500/s Poisson",
         seconds: 25,
         inject: "latency=lognormal(5ms;0.8)",
         load: "rate = '500/s'\narrival = 'poisson'\nduration = '22s'",
@@ -72,28 +72,28 @@ pub const SCENARIOS: &[Scenario] = &[
     },
     Scenario {
         name: "slow-stretch",
-        what: "5 ms with 10 s at 100 ms, 16 in flight for 50 s",
+        what: "5 ms, but 100 ms for 10 s, 16 in flight for 50 s",
         seconds: 53,
         inject: "latency=5ms,slow=100ms@22s+10s",
         load: "concurrency = 16\nduration = '50s'",
     },
     Scenario {
         name: "saturation",
-        what: "a server that carries 400/s, 500/s offered",
+        what: "a server limited to 400/s, 500/s offered",
         seconds: 20,
         inject: "capacity=400/s",
         load: "rate = '500/s'\nduration = '12s'\ndrain = '1s'",
     },
 ];
 
-/// Objects to read; few, because the server is already slow while they are written.
+/// Objects to read, as in an experiment file. There are few, because the faults also slow down their writing.
 const OBJECTS: &str = "{ count = 64, size = '1 KiB' }";
 
-/// What a scenario came to.
+/// Result of a scenario.
 pub struct Measured {
-    /// Figures beside their true values.
+    /// Measured figures with their true values.
     pub rows: Vec<Row>,
-    /// Client CPU per operation.
+    /// CPU time of the client per operation, in microseconds.
     pub cpu_us_per_operation: f64,
 }
 
@@ -105,7 +105,7 @@ impl Listener for Silent {
     fn failure(&mut self, _: &str, _: &str) {}
 }
 
-/// The phases of a scenario: objects, two seconds of warm-up under the same load, the measurement.
+/// Returns the phases of a scenario: writing the objects, 2 s of warm-up under the same load, and the measurement.
 fn phases(scenario: &Scenario) -> Result<Vec<Phase>, RunError> {
     let measured =
         format!("operations = {{ get = 1 }}\nobjects = {{ from = 'objects' }}\n{}\n", scenario.load);
@@ -118,19 +118,19 @@ fn phases(scenario: &Scenario) -> Result<Vec<Phase>, RunError> {
     Ok(parse(scenario.name, &text, &[]).map_err(RunError::check)?.phases)
 }
 
-/// Runs one scenario.
+/// Runs one scenario against a new server.
 ///
 /// # Errors
-/// When the server or its log cannot be had.
+/// Fails if the server cannot be started, its access log cannot be read, or nothing was measured.
 pub fn run(scenario: &Scenario) -> Result<Measured, RunError> {
     let log = std::env::temp_dir().join(format!(
         "plimsoll-access-log-{}-{}.csv",
         std::process::id(),
         scenario.name
     ));
-    let outcome = measure(scenario, &log);
+    let measured = measure(scenario, &log);
     let _ = std::fs::remove_file(&log);
-    outcome
+    measured
 }
 
 fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, RunError> {
@@ -141,7 +141,7 @@ fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, RunEr
         EmbeddedServer::start(&["--inject", scenario.inject, "--access-log", &log.to_string_lossy()])?;
     let store = server.store("calibrate")?;
     create_bucket(store.as_ref())?;
-    // One worker: the server needs the other cores, and no scenario needs more.
+    // One worker is enough for every scenario and leaves the other cores to the server.
     let workers = 1;
     let job = Arc::new(Job {
         sites: vec![Site { store, space: KeySpace::of_run("", &RunId::fresh()) }],
@@ -158,15 +158,16 @@ fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, RunEr
     let description = job.sites[0].store.describe();
     drop(job);
     server.stop();
-    let entries = read(log).map_err(|e| RunError::store(format!("the server's log: {e}")))?;
+    let entries =
+        read(log).map_err(|e| RunError::store(format!("cannot read the access log of the server: {e}")))?;
     let means = Means { usable_cores: usable_cores(), workers };
     let (Some(phase_run), Some(state)) = (phase_runs.last(), states.last()) else {
-        return Err(RunError::check("no phase"));
+        return Err(RunError::check("the scenario has no phase"));
     };
     let connections = phase_run.phase.load.slots();
     let setting = Setting { store: &description, means, connections, epoch_unix_s: 0.0, now_ns: now_ns() };
     let shown = windows(phase_run, state, setting);
-    let shown = shown.first().ok_or_else(|| RunError::check("nothing was measured"))?;
+    let shown = shown.first().ok_or_else(|| RunError::check("the scenario measured nothing"))?;
     if let Some(error) = &shown.instrument_error {
         return Err(RunError::check(error));
     }
@@ -198,7 +199,7 @@ fn create_bucket(store: &dyn Store) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Start lag has no true values but zero; its bar is half a millisecond.
+/// Returns the row of the start lag, whose true value is 0 and whose largest allowed error is 0.5 ms.
 fn lag_row(lag: &Percentiles) -> Row {
     let measured_ms = lag.p99.unwrap_or(f64::INFINITY);
     Row {
@@ -213,8 +214,9 @@ fn lag_row(lag: &Percentiles) -> Row {
     }
 }
 
-/// p50 and p99 within 2% or 0.5 ms of the true values, p99.9 within 2% or 1 ms, whichever is larger.
-fn compare(name: &str, what: &str, measured: &Percentiles, true_values: &mut [u64]) -> Vec<Row> {
+/// Compares the percentiles of `measured` with the true values. The largest allowed error is 2% of the true value,
+/// but at least 0.5 ms for p50 and p99 and at least 1 ms for p99.9.
+fn compare(name: &str, latency: &str, measured: &Percentiles, true_values: &mut [u64]) -> Vec<Row> {
     let mut rows = Vec::new();
     for (percentile, q) in SHOWN {
         if !matches!(percentile, "p50" | "p99" | "p99.9") || (true_values.len() as u64) < needed(q) {
@@ -226,11 +228,11 @@ fn compare(name: &str, what: &str, measured: &Percentiles, true_values: &mut [u6
         let bound = measured.get(percentile).is_none();
         let measured_ms =
             measured.get(percentile).or(measured.above.get(percentile).copied()).unwrap_or(f64::NAN);
-        // A bound is right when the true values is not below it.
+        // A bound is correct if the true value is not below it.
         let error_ms = if bound { f64::max(measured_ms - true_ms, 0.0) } else { measured_ms - true_ms };
         rows.push(Row {
             name: name.into(),
-            metric: format!("{what} {percentile}"),
+            metric: format!("{latency} {percentile}"),
             true_ms,
             measured_ms,
             error_ms,

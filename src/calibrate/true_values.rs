@@ -1,4 +1,4 @@
-//! True latencies from the server's log, and the quantile of a list of them.
+//! Computes the true latencies of a phase from the server's access log, and their quantiles.
 
 use crate::schedule::arrival::Arrivals;
 use crate::schedule::{Load, Phase};
@@ -7,19 +7,19 @@ use crate::server::access_log::Entry;
 /// The true latencies of a phase, in nanoseconds.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct TrueValues {
-    /// Logged end minus arrival.
+    /// Service times: last byte sent minus first byte received.
     pub service: Vec<u64>,
-    /// Logged end minus intended time; empty for a closed loop. Operations that never reached the server are
-    /// carried on at the rate at which the server was answering.
+    /// Response times: last byte sent minus intended time. Empty for a closed loop. Operations that never reached
+    /// the server are assumed to end after its last answer, at its mean rate of answers.
     pub response: Vec<u64>,
 }
 
-/// Number of an operation from its tag, `PHASE/NUMBER`.
+/// Returns the number of an operation of `phase` from its tag, `PHASE/NUMBER`; `None` for another phase.
 fn number(entry: &Entry, phase: &str) -> Option<u64> {
     entry.tag.strip_prefix(phase)?.strip_prefix('/')?.parse().ok()
 }
 
-/// The true values of `phase`, whose window began at `start_ns`.
+/// Returns the true latencies of `phase`, whose window began at `start_ns`.
 pub fn of(phase: &Phase, start_ns: u64, log: &[Entry]) -> TrueValues {
     let answered = |e: &&Entry| e.last_byte_ns > 0 && e.status < 300;
     let mine: Vec<(u64, &Entry)> =
@@ -57,7 +57,7 @@ pub fn of(phase: &Phase, start_ns: u64, log: &[Entry]) -> TrueValues {
     TrueValues { service, response }
 }
 
-/// The value of rank `ceil(q * n)`, in milliseconds.
+/// Returns the `q`-quantile of `values`, the value of rank `ceil(q * n)`, in milliseconds; `None` if there are none.
 pub fn quantile_ms(values: &mut [u64], q: f64) -> Option<f64> {
     let rank = ((q * values.len() as f64).ceil() as usize).clamp(1, values.len().max(1)) - 1;
     (rank < values.len()).then(|| *values.select_nth_unstable(rank).1 as f64 / 1e6)
@@ -69,11 +69,11 @@ mod tests {
     use crate::experiment::resolve::parse;
 
     #[test]
-    fn what_never_reached_the_server_is_carried_on() {
+    fn operations_that_never_reached_the_server_are_extrapolated() {
         let text = "name='t'\n[[phase]]\nname='p'\noperations={put=1}\nrate='10/s'\nduration='1s'\n";
         let phase = parse("t", text, &[]).unwrap().phases.remove(0);
         let second = 1_000_000_000;
-        // The server answers one operation every 200 ms and is given up after five.
+        // The server answers one operation every 200 ms, and the client stops after five.
         let entry = |n: u64| Entry {
             tag: format!("p/{n}"),
             status: 200,

@@ -18,7 +18,6 @@ use crate::run_dir::json;
 use crate::run_dir::read::{Interval, intervals};
 use crate::summary::result::RunResult;
 use crate::summary::shards::merge_runs;
-use crate::workload::OperationKind;
 
 /// Arguments of `plimsoll merge`.
 #[derive(Debug, Args)]
@@ -153,7 +152,6 @@ fn write_intervals(shards: &[Shard], origin: f64, directory: &mut RunDirectory) 
         }
     }
     for ((second, place), (row, tally)) in &rows {
-        let Some(kind) = OperationKind::from_name(&row.operation) else { continue };
         let place_of = Place {
             store: &row.store,
             phase: &row.phase,
@@ -162,7 +160,7 @@ fn write_intervals(shards: &[Shard], origin: f64, directory: &mut RunDirectory) 
             block: row.block,
             step: row.step,
         };
-        directory.second(place_of, &SecondRow { second: *second, phase: *place, kind, tally });
+        directory.second(place_of, &SecondRow { second: *second, phase: *place, kind: row.operation, tally });
     }
     Ok(())
 }

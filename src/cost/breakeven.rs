@@ -260,8 +260,9 @@ mod tests {
 
     #[test]
     fn a_crossing_is_found_to_the_byte() {
-        // 1 TB costs 21.42 at S3 and 14.85 at R2. S3 has 100 GiB of free egress, and R2 never bills egress, so R2 is
-        // always cheaper. There are no reads, which R2 bills at 0.36 per million beyond ten and B2 does not bill.
+        // 1 TB costs 21.42 at S3 and 14.85 at R2. S3 has 100 GiB of free egress, and R2 never bills egress, so
+        // R2 is always cheaper. The workload has no reads; R2 bills them at 0.36 per million beyond ten
+        // million, B2 does not bill them.
         let workload = Workload { storage: Some("1TB".into()), ..Workload::default() };
         let found =
             breakeven(&tariffs(&["aws-s3", "cloudflare-r2"]), &workload, Vary::Egress, (1, 1 << 50)).unwrap();
@@ -301,7 +302,7 @@ mod tests {
         assert!((28_900_000..=29_000_000).contains(&r2_again.from), "{r2_again:?}");
     }
 
-    /// Regression test: reads from B2 cost nothing at any number. Egress beyond three times the data stored is
+    /// Regression test: reads from B2 were free at any number. Egress beyond three times the data stored is
     /// billed.
     #[test]
     fn a_crossing_includes_the_egress_of_reads() {

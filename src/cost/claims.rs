@@ -51,7 +51,7 @@ pub enum ClaimError {
 pub struct Difference {
     /// Name of the line: `storage`, `put`, `get`, `upload`, `retrieval`, `egress` or `replication`.
     pub line: &'static str,
-    /// Amount at the document's own constants.
+    /// Amount with the document's own constants.
     pub published_usd: Usd,
     /// Amount at real prices of the document's date.
     pub real_usd: Usd,
@@ -66,7 +66,7 @@ pub struct Difference {
 /// A document's bill, compared with the real bill.
 #[derive(Debug, Clone, Serialize)]
 pub struct Beside {
-    /// Bill at the document's own constants.
+    /// Bill with the document's own constants.
     pub published: Bill,
     /// Bill at real prices of the document's date, or of the requested date if the document has none.
     pub real: Bill,

@@ -5,11 +5,12 @@ use super::workload::Workload;
 use crate::schedule::Role;
 use crate::summary::result::{RunResult, Window};
 use crate::units::{format_per_s, parse_rate, short_names};
+use crate::workload::OperationKind;
 
 /// Seconds in a month.
 pub const MONTH_S: f64 = MONTH_HOURS as f64 * 3600.0;
 
-/// Rate to which a run is extrapolated.
+/// Rate of the extrapolated month.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Scale {
     /// Multiple of the measured rate.
@@ -71,35 +72,34 @@ impl Rates {
         let each =
             (window.attempts - window.retries.min(window.attempts)) as f64 / window.operations.max(1) as f64;
         self.operations += operations;
-        match window.operation.as_str() {
-            "put" | "update" => {
+        match window.operation {
+            OperationKind::Put | OperationKind::Update => {
                 let parts = window.upload.as_ref().map(|upload| upload.part_bytes);
                 self.part_bytes = parts.filter(|bytes| *bytes > 0).or(self.part_bytes);
                 self.put += operations;
                 self.objects_put += operations;
                 self.written += bytes;
             }
-            "get" | "get_range" => {
+            OperationKind::Get | OperationKind::GetRange => {
                 self.get += operations;
                 self.read += bytes;
             }
-            "head" => self.head += operations,
-            "list" => self.list += operations,
-            "delete" => self.delete += operations,
-            "scan" => {
+            OperationKind::Head => self.head += operations,
+            OperationKind::List => self.list += operations,
+            OperationKind::Delete => self.delete += operations,
+            OperationKind::Scan => {
                 // A scan is one listing, then one read per object.
                 self.list += operations;
                 self.get += operations * (each - 1.0).max(0.0);
                 self.read += bytes;
             }
-            "read_modify_write" => {
+            OperationKind::ReadModifyWrite => {
                 self.get += operations;
                 self.put += operations;
                 self.read += bytes / 2.0;
                 self.written += bytes / 2.0;
                 self.objects_put += operations;
             }
-            _ => {}
         }
     }
 }
@@ -137,7 +137,8 @@ fn left_out(windows: &[&Window], partial: bool) -> Vec<String> {
 
 /// Extrapolates the work that a run measured on a store to a month. Returns the workload and the assumptions.
 ///
-/// Only successful operations are extrapolated. The data stored is the data that the run wrote while preparing.
+/// Only successful operations are extrapolated. The data stored is the data that the run wrote in its prepare
+/// phases.
 ///
 /// # Errors
 /// [`ProjectError`] if no operation succeeded, or if the month is too large.
@@ -184,7 +185,8 @@ pub fn project(
     )];
     assumptions.extend(left_out(&windows, result.run.partial));
     if stored > 0 {
-        assumptions.push("the data stored is the data that the run wrote while preparing (--storage)".into());
+        assumptions
+            .push("the data stored is the data written in the prepare phases of the run (--storage)".into());
     }
     if stored > 0 && rates.objects_put > rates.delete {
         assumptions
@@ -219,7 +221,7 @@ mod tests {
         Window {
             store: "s".into(),
             role: Role::Measure,
-            operation: operation.into(),
+            operation: crate::workload::OperationKind::from_name(operation).unwrap(),
             operations: attempts,
             attempts,
             achieved_per_s: attempts as f64 / 10.0,

@@ -9,7 +9,7 @@ pub const MONTH_HOURS: u64 = 730;
 /// Seconds in a day.
 pub const DAY_S: u64 = 86_400;
 
-/// Length of the usage, and its treatment by a bill.
+/// Billing period. It determines which allowances, minimum charges and rounding apply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Period {
     /// One month of the provider's own length. Allowances, minimum charges and rounding apply.
@@ -23,7 +23,7 @@ pub enum Period {
 /// Bytes, requests and time used. Totals are exact; rules that depend on the size of an object use the mean size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Length of the usage.
+    /// Billing period of the usage.
     pub period: Period,
     /// Bytes stored, averaged over the period.
     pub stored: u64,

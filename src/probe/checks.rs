@@ -1,4 +1,4 @@
-//! Single objects, conditions, checksums, listings.
+//! Checks of objects, conditional writes, checksums, listings and read-only stores.
 
 use super::{Findings, brief};
 use crate::driver::background::Background;
@@ -7,16 +7,16 @@ use crate::s3::checksum::{Algorithm, BodyChecksum, md5};
 use crate::store::ownership::KeySpace;
 use crate::store::{Body, Collect, Failure, Ignore, Observer, Reply, Request, Store};
 
-/// Puts headers on a request.
-pub struct Bearing(pub Vec<(&'static str, String)>);
+/// Observer that adds headers to a request.
+pub struct WithHeaders(pub Vec<(&'static str, String)>);
 
-impl Observer for Bearing {
+impl Observer for WithHeaders {
     fn headers(&self) -> &[(&'static str, String)] {
         &self.0
     }
 }
 
-/// Puts a small object.
+/// Writes a small object with additional request headers.
 pub async fn put(
     background: &mut Background,
     key: &str,
@@ -24,7 +24,7 @@ pub async fn put(
     headers: Vec<(&'static str, String)>,
 ) -> Result<Reply, Failure> {
     let body = Body::Whole(bytes::Bytes::copy_from_slice(content));
-    background.ask(Request::Put { key, body }, &mut Bearing(headers)).await
+    background.ask(Request::Put { key, body }, &mut WithHeaders(headers)).await
 }
 
 async fn get(background: &mut Background, key: &str) -> Result<Vec<u8>, Failure> {
@@ -32,7 +32,7 @@ async fn get(background: &mut Background, key: &str) -> Result<Vec<u8>, Failure>
     background.ask(Request::Get { key, range: None }, &mut content).await.map(|_| content.0)
 }
 
-/// Put, read, tags, ranges, conditions, checksums.
+/// Checks puts, reads, ETags, range reads, conditional writes, checksums and multi-object deletes.
 pub async fn objects(
     background: &mut Background,
     store: &dyn Store,
@@ -46,8 +46,8 @@ pub async fn objects(
     findings.tell(
         "put and get",
         match (&written, &back) {
-            (Ok(_), Ok(read)) if *read == content => Ok("what was put comes back".into()),
-            (Ok(_), Ok(_)) => Err("something else comes back".into()),
+            (Ok(_), Ok(read)) if *read == content => Ok("the content read is the content written".into()),
+            (Ok(_), Ok(_)) => Err("the content read differs from the content written".into()),
             (Err(failure), _) | (_, Err(failure)) => Err(brief(failure)),
         },
     );
@@ -59,17 +59,19 @@ pub async fn objects(
     let fresh = again.is_ok() && seen.is_ok_and(|read| read == b"and then this");
     findings.tell(
         "read after overwrite",
-        fresh.then(|| "new content at once".into()).ok_or("old content, or none".into()),
+        fresh
+            .then(|| "the new content is returned immediately".into())
+            .ok_or("old or no content is returned".into()),
     );
     let head = background.ask(Request::Head { key: &key }, &mut Ignore).await;
     let expected = hex(&md5(b"and then this"));
     findings.tell(
-        "entity tag is MD5",
+        "ETag is MD5",
         match head.map(|reply| reply.etag) {
             Ok(Some(tag)) if tag.trim_matches('"') == expected => {
-                Ok("of an object put by one request".into())
+                Ok("for an object written with one request".into())
             }
-            Ok(tag) => Err(format!("it is {}", tag.unwrap_or_else(|| "none".into()))),
+            Ok(tag) => Err(format!("the ETag is {}", tag.unwrap_or_else(|| "missing".into()))),
             Err(failure) => Err(brief(&failure)),
         },
     );
@@ -79,13 +81,13 @@ pub async fn objects(
         findings.tell(
             "ranges",
             match read {
-                Ok(_) if part.0 == b"then" => Ok("bytes 4 to 7 and no others".into()),
-                Ok(_) => Err(format!("{} bytes came for 4", part.0.len())),
+                Ok(_) if part.0 == b"then" => Ok("returned exactly bytes 4 to 7".into()),
+                Ok(_) => Err(format!("requested bytes 4 to 7, received {} wrong bytes", part.0.len())),
                 Err(failure) => Err(brief(&failure)),
             },
         );
     }
-    // Headers of conditions and checksums are S3's.
+    // These checks send S3 headers; the native API of Google Cloud Storage has different ones.
     if store
         .profile()
         .is_some_and(|p| p.name != "google-cloud-storage" || store.describe().signing.contains("payload"))
@@ -100,10 +102,10 @@ pub async fn objects(
     let Some(keys) = space.own_all(&many) else { return };
     let deleted = background.ask(Request::DeleteMany { keys }, &mut Ignore).await;
     findings.tell(
-        "delete of many",
+        "multi-object delete",
         deleted
-            .map(|_| "up to 1,000 in one request".into())
-            .map_err(|f| format!("one by one instead ({})", brief(&f))),
+            .map(|_| "up to 1,000 objects per request".into())
+            .map_err(|f| format!("objects must be deleted one by one ({})", brief(&f))),
     );
 }
 
@@ -111,7 +113,7 @@ async fn conditions(background: &mut Background, root: &str, findings: &mut Find
     let key = format!("{root}condition");
     let first = put(background, &key, b"first", vec![("if-none-match", "*".into())]).await;
     let second = put(background, &key, b"second", vec![("if-none-match", "*".into())]).await;
-    let told = |refused: Result<Reply, Failure>| match refused {
+    let rejected = |reply: Result<Reply, Failure>| match reply {
         Err(failure) if matches!(failure.status(), Some(412 | 409)) => Ok(brief(&failure)),
         Err(failure) => Err(brief(&failure)),
         Ok(_) => Err("the condition is ignored: the object was overwritten".into()),
@@ -119,14 +121,14 @@ async fn conditions(background: &mut Background, root: &str, findings: &mut Find
     findings.tell(
         "put if absent",
         match first {
-            Ok(_) => told(second),
+            Ok(_) => rejected(second),
             Err(failure) => Err(brief(&failure)),
         },
     );
     let wrong =
         put(background, &key, b"third", vec![("if-match", "\"0123456789abcdef0123456789abcdef\"".into())])
             .await;
-    findings.tell("put if unchanged", told(wrong));
+    findings.tell("put if unchanged", rejected(wrong));
 }
 
 async fn checksums(background: &mut Background, root: &str, findings: &mut Findings) {
@@ -143,18 +145,18 @@ async fn checksums(background: &mut Background, root: &str, findings: &mut Findi
         findings.tell(
             &format!("checksum {}", checksum.name()),
             match (good, bad) {
-                (Err(failure), _) => Err(format!("refused: {}", brief(&failure))),
+                (Err(failure), _) => Err(format!("rejected: {}", brief(&failure))),
                 (Ok(_), Err(failure)) if failure.status().is_some_and(|s| s < 500) => {
-                    Ok("verified: a wrong one is refused".into())
+                    Ok("verified: a wrong checksum is rejected".into())
                 }
                 (Ok(_), Err(failure)) => Err(brief(&failure)),
-                (Ok(_), Ok(_)) => Err("ignored: a wrong one is accepted".into()),
+                (Ok(_), Ok(_)) => Err("ignored: a wrong checksum is accepted".into()),
             },
         );
     }
 }
 
-/// Order, and where a listing may begin.
+/// Checks the consistency, order, start and pagination of listings.
 pub async fn listings(background: &mut Background, store: &dyn Store, root: &str, findings: &mut Findings) {
     let prefix = format!("{root}list/");
     let names: Vec<String> = (0..12).map(|i| format!("{prefix}{:02}", (i * 7) % 12)).collect();
@@ -167,23 +169,27 @@ pub async fn listings(background: &mut Background, store: &dyn Store, root: &str
     };
     match background.insist(list("")).await.map(keys) {
         Ok(found) if found.len() == names.len() => {
-            findings.add("list after put", "yes", "what was put is listed at once");
+            findings.add("list after put", "yes", "new objects are listed immediately");
             findings.tell(
                 "list in key order",
-                if found.is_sorted() { Ok("ascending".into()) } else { Err("in none that is known".into()) },
+                if found.is_sorted() { Ok("ascending".into()) } else { Err("the order is undefined".into()) },
             );
         }
-        Ok(found) => findings.add("list after put", "no", format!("{} of {} keys", found.len(), names.len())),
+        Ok(found) => findings.add(
+            "list after put",
+            "no",
+            format!("{} of {} keys are listed", found.len(), names.len()),
+        ),
         Err(failure) => findings.add("list after put", "no", brief(&failure)),
     }
     if store.capabilities().start_after {
         let from = format!("{prefix}05");
         let after = background.ask(list(&from), &mut Ignore).await.map(keys);
         findings.tell(
-            "list from a key on",
+            "list after a key",
             match after {
                 Ok(found) if found.len() == 6 => Ok("start-after is exclusive".into()),
-                Ok(found) => Err(format!("{} keys came for 6", found.len())),
+                Ok(found) => Err(format!("listed {} keys, expected 6", found.len())),
                 Err(failure) => Err(brief(&failure)),
             },
         );
@@ -191,21 +197,21 @@ pub async fn listings(background: &mut Background, store: &dyn Store, root: &str
     let page = Request::List { prefix: &prefix, start_after: "", token: "", max_keys: 5 };
     let paged = background.ask(page, &mut Ignore).await.map(|reply| reply.listing.unwrap_or_default());
     findings.tell(
-        "pages",
+        "pagination",
         match paged {
             Ok(page) if page.objects.len() <= 5 && page.next_token.is_some() => {
-                Ok("of the size asked for".into())
+                Ok("a page has at most the requested number of keys".into())
             }
-            Ok(page) => Err(format!("{} keys came for 5, and no token", page.objects.len())),
+            Ok(page) => Err(format!("received {} keys, expected 5 and a next token", page.objects.len())),
             Err(failure) => Err(brief(&failure)),
         },
     );
 }
 
-/// What can be asked of a store that is only read.
+/// Checks a read-only store: reads, cache status, range reads and connection reuse.
 pub async fn reading(background: &mut Background, store: &dyn Store, findings: &mut Findings) {
     let Some(key) = store.only_object() else {
-        findings.add("read", "-", "a directory; name one of its objects to probe it");
+        findings.add("read", "-", "the URL is a directory; probe the URL of an object in it");
         return;
     };
     let whole = background.ask(Request::Get { key, range: None }, &mut Ignore).await;
@@ -213,22 +219,25 @@ pub async fn reading(background: &mut Background, store: &dyn Store, findings: &
     match &whole {
         Ok(reply) => {
             findings.add("read", "yes", format!("{bytes} bytes"));
-            let cache = reply.cache.map_or("none speaks".into(), |c| c.to_string());
-            findings.add("cache", &cache, "what a cache on the way says of the first answer");
+            let cache = reply.cache.map_or("not reported".into(), |c| c.to_string());
+            findings.add("cache", &cache, "cache status of the first response");
         }
         Err(failure) => findings.add("read", "no", brief(failure)),
     }
     if bytes > 1 {
         let part = background.ask(Request::Get { key, range: Some(0..1) }, &mut Ignore).await;
-        findings.tell("ranges", part.map(|_| "one byte and no more".into()).map_err(|f| brief(&f)));
+        findings.tell(
+            "ranges",
+            part.map(|_| "returned exactly the requested byte".into()).map_err(|f| brief(&f)),
+        );
     }
     let again = background.ask(Request::Get { key, range: None }, &mut Ignore).await;
     if let Ok(reply) = again {
         let kept = reply.timings.connections == 0;
         findings.tell(
-            "connection kept",
-            kept.then(|| "the second request needed no new one".into())
-                .ok_or("closed after each answer".into()),
+            "connection reuse",
+            kept.then(|| "the second request reused the connection".into())
+                .ok_or("the second request needed a new connection".into()),
         );
     }
 }

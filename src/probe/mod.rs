@@ -1,7 +1,7 @@
-//! Finds out by requests, not by documentation, which features a store supports.
+//! Determines which features a store supports by sending requests, not from its documentation.
 //!
-//! Every check writes below the prefix of the probe; the caller deletes that prefix afterwards. A check that fails for an unrelated
-//! reason reports that reason; nothing is guessed. `plimsoll probe` prints the findings.
+//! Every check writes below the prefix of the probe; the caller deletes that prefix afterwards. A check that fails
+//! for an unrelated reason reports that reason instead of guessing. `plimsoll probe` prints the findings.
 
 pub mod checks;
 mod parts;
@@ -15,44 +15,44 @@ use crate::session::open::Opened;
 use crate::store::ownership::KeySpace;
 use crate::store::{Failure, Store};
 
-/// What one check found.
+/// Finding of one check.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What was asked.
+    /// Name of the check, such as `put and get`.
     pub check: String,
-    /// `yes`, `no`, or the figure.
+    /// Result: `yes`, `no`, or a value.
     pub answer: String,
-    /// How it showed.
+    /// Evidence for the result, such as the store's error.
     pub detail: String,
 }
 
-/// Findings, in order.
+/// Findings in the order of the checks.
 #[derive(Debug, Default)]
 pub struct Findings(pub Vec<Finding>);
 
 impl Findings {
-    /// Adds one.
+    /// Adds a finding.
     pub fn add(&mut self, check: &str, answer: &str, detail: impl Into<String>) {
         self.0.push(Finding { check: check.into(), answer: answer.into(), detail: detail.into() });
     }
 
-    /// Adds a yes or a no with its reason.
-    pub fn tell(&mut self, check: &str, outcome: Result<String, String>) {
-        match outcome {
+    /// Adds a finding with the result `yes` for `Ok` and `no` for `Err`; both contain the detail.
+    pub fn tell(&mut self, check: &str, result: Result<String, String>) {
+        match result {
             Ok(detail) => self.add(check, "yes", detail),
             Err(detail) => self.add(check, "no", detail),
         }
     }
 }
 
-/// What a failure is, in a few words.
+/// Returns the error class and the first 90 characters of the message, without the request id.
 pub(crate) fn brief(failure: &Failure) -> String {
     let message = failure.message.split(" (request id").next().unwrap_or("");
     let message: String = message.chars().take(90).collect();
     format!("{}: {message}", failure.class)
 }
 
-/// The checks of a store that takes objects.
+/// Runs all checks of a store that accepts writes. `root` is the prefix of the probe in `space`.
 pub async fn writing(
     background: &mut Background,
     opened: &Opened,
@@ -77,18 +77,18 @@ pub fn connection(facts: &StoreFacts, store: &dyn Store, findings: &mut Findings
     let addresses = format!("{}: {}", facts.endpoint, facts.addresses.join(", "));
     findings.add("addresses", &facts.addresses.len().to_string(), addresses);
     let ms = |ms: Option<f64>| ms.map_or("-".into(), |ms| format!("{ms:.2} ms"));
-    findings.add("round trip", &ms(facts.rtt_ms), "time of the TCP handshake");
+    findings.add("round trip", &ms(facts.rtt_ms), "duration of the TCP handshake");
     match facts.tls_ms {
         Some(took) => findings.add("TLS", "yes", format!("handshake {took:.2} ms")),
-        None => findings.add("TLS", "no", "contents travel in the clear"),
+        None => findings.add("TLS", "no", "data is transferred unencrypted"),
     }
     if let Some(offset) = facts.clock_offset_s {
-        let told = if offset.abs() > 300 {
-            "signatures end at 15 minutes"
+        let detail = if offset.abs() > 300 {
+            "signatures are only valid for 15 minutes"
         } else {
-            "store's clock minus ours, within one second"
+            "store's clock minus this machine's, to within 1 s"
         };
-        findings.add("clock", &format!("{offset:+} s"), told);
+        findings.add("clock", &format!("{offset:+} s"), detail);
     }
     findings.add("signing", &facts.signing, "how requests are signed");
 }

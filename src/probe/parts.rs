@@ -1,4 +1,4 @@
-//! Multipart uploads: whether there are any, and which rules their parts obey.
+//! Checks of multipart uploads: support, ETag, size rules of parts, and the listing of unfinished uploads.
 
 use super::{Findings, brief};
 use crate::driver::background::Background;
@@ -8,7 +8,7 @@ use crate::store::{Body, Failure, Ignore, PartTag, Reply, Request};
 
 const MIB: usize = 1 << 20;
 
-/// Uploads parts of these sizes and completes them.
+/// Uploads an object in parts of `sizes` bytes and returns the reply to its completion.
 async fn upload(background: &mut Background, key: &str, sizes: &[usize]) -> Result<Reply, Failure> {
     let begun = background.insist(Request::CreateMultipart { key }).await?;
     let upload_id = begun.upload_id.unwrap_or_default();
@@ -23,31 +23,35 @@ async fn upload(background: &mut Background, key: &str, sizes: &[usize]) -> Resu
     background.ask(complete, &mut Ignore).await
 }
 
-/// Asks for parts, for those of different sizes, for those that are too small.
+/// Checks multipart uploads with equal, different and too small parts. Adds only one finding if the store
+/// does not support them.
 pub async fn multipart(background: &mut Background, root: &str, findings: &mut Findings) {
     let key = format!("{root}parts");
     let plain = upload(background, &key, &[5 * MIB, 1]).await;
     let works = plain.is_ok();
     let expected = multipart_etag(&[md5(&vec![1; 5 * MIB]), md5(&[2])]);
-    findings.tell("parts", plain.as_ref().map(|_| "5 MiB and a last one of 1 byte".into()).map_err(brief));
+    findings.tell(
+        "multipart upload",
+        plain.as_ref().map(|_| "a part of 5 MiB and one of 1 byte".into()).map_err(brief),
+    );
     if !works {
         return;
     }
     let tag = plain.ok().and_then(|reply| reply.etag).unwrap_or_default();
     findings.tell(
-        "tag of a multipart object is MD5 of MD5s",
-        if tag.trim_matches('"') == expected { Ok(expected) } else { Err(format!("it is {tag}")) },
+        "multipart ETag is MD5 of MD5s",
+        if tag.trim_matches('"') == expected { Ok(expected) } else { Err(format!("the ETag is {tag}")) },
     );
     let unequal = upload(background, &format!("{root}unequal"), &[5 * MIB, 6 * MIB, 1]).await;
     findings.tell(
         "parts of different sizes",
-        unequal.map(|_| "5 MiB, 6 MiB and 1 byte".into()).map_err(|f| brief(&f)),
+        unequal.map(|_| "parts of 5 MiB, 6 MiB and 1 byte".into()).map_err(|f| brief(&f)),
     );
     let small = upload(background, &format!("{root}small"), &[MIB, 1]).await;
     findings.tell(
         "parts below 5 MiB",
         match small {
-            Ok(_) => Ok("1 MiB and 1 byte were taken; S3 refuses that".into()),
+            Ok(_) => Ok("parts of 1 MiB and 1 byte are accepted; S3 rejects them".into()),
             Err(failure) => Err(brief(&failure)),
         },
     );
@@ -59,7 +63,7 @@ pub async fn multipart(background: &mut Background, root: &str, findings: &mut F
             (Ok(_), Ok(reply)) if !reply.uploads.is_empty() => {
                 Ok(format!("{} under the prefix", reply.uploads.len()))
             }
-            (Ok(_), Ok(_)) => Err("none is, so none can be found after a kill".into()),
+            (Ok(_), Ok(_)) => Err("not listed, so clean-up cannot find them after a kill".into()),
             (Err(failure), _) | (_, Err(failure)) => Err(brief(&failure)),
         },
     );

@@ -1,4 +1,4 @@
-//! Presigned URLs: whether they work, and whether they end.
+//! Checks that presigned URLs work and expire.
 
 use super::checks::put;
 use super::{Findings, brief};
@@ -11,15 +11,15 @@ use crate::store::url::web;
 use crate::store::web::WebStore;
 use crate::store::{Failure, Ignore, Request};
 
-/// Life of the URLs that are tried: 15 minutes.
-const LIFE_S: u32 = 900;
+/// Lifetime of the tested URLs, in seconds (15 minutes).
+const LIFETIME_S: u32 = 900;
 
-/// Reads an object by a URL signed now, and by one whose life is over.
+/// Reads an object with a new presigned URL and with one that expired a minute ago.
 pub async fn urls(background: &mut Background, opened: &Opened, root: &str, findings: &mut Findings) {
     let Some(StoreUrl::S3(url)) = &opened.url else { return };
     let Some(source) = &opened.credentials else { return };
     if url.profile.sessions {
-        // Their URLs are signed with a session, whose five minutes end them anyway.
+        // Such a store signs URLs with a session, so they expire with it after 5 minutes.
         return;
     }
     let key = format!("{root}presigned");
@@ -31,7 +31,7 @@ pub async fn urls(background: &mut Background, opened: &Opened, root: &str, find
     let mut signer = Signer::new(&url.endpoint.region, "s3");
     let mut read = async |second: i64| -> Result<u64, Failure> {
         let host = &url.endpoint.authority;
-        let query = signer.presign_at(&source.current(), second, "GET", host, &path, (&[], &[]), LIFE_S);
+        let query = signer.presign_at(&source.current(), second, "GET", host, &path, (&[], &[]), LIFETIME_S);
         let text = format!("{}{path}?{query}", url.endpoint.url());
         let refused = |e: String| Failure::new(crate::store::ErrorClass::Connect, e, Default::default());
         let web = web::parse(&text).map_err(|e| refused(e.to_string()))?;
@@ -41,15 +41,17 @@ pub async fn urls(background: &mut Background, opened: &Opened, root: &str, find
     };
     let now = wall_now().as_second();
     let fresh = read(now).await;
-    findings
-        .tell("presigned URL", fresh.map(|_| "a GET signed for 15 minutes".into()).map_err(|f| brief(&f)));
-    let over = read(now - i64::from(LIFE_S) - 60).await;
     findings.tell(
-        "presigned URLs end",
-        match over {
+        "presigned URL",
+        fresh.map(|_| "a GET with a URL valid for 15 minutes".into()).map_err(|f| brief(&f)),
+    );
+    let expired = read(now - i64::from(LIFETIME_S) - 60).await;
+    findings.tell(
+        "presigned URLs expire",
+        match expired {
             Err(failure) if matches!(failure.status(), Some(400..=403)) => Ok(brief(&failure)),
             Err(failure) => Err(brief(&failure)),
-            Ok(_) => Err("one that ended a minute ago still works".into()),
+            Ok(_) => Err("a URL that expired a minute ago still works".into()),
         },
     );
 }

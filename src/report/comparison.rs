@@ -87,7 +87,7 @@ pub struct Comparison {
     pub clients: Vec<String>,
     /// Differences between the loads of imported runs, which have no experiment to compare.
     pub loads: Vec<String>,
-    /// Compared figures.
+    /// Figures that were compared, in order.
     pub rows: Vec<Row>,
 }
 
@@ -138,7 +138,7 @@ fn row((series, other): (&Series, &Series), compared: &Compared, primary: bool, 
     Row {
         phase: series.phase.clone(),
         step: series.step,
-        operation: series.operation.clone(),
+        operation: series.operation.to_string(),
         metric: compared.metric.name(series.clocked()),
         unit,
         primary,
@@ -206,7 +206,7 @@ impl Row {
         ) {
             (true, true, _) => " (not significant among this many figures)".into(),
             (true, false, Some(smallest)) => {
-                format!(" (changes below {:.1}% go undetected)", 100.0 * smallest)
+                format!(" (changes below {:.1}% are not detectable)", 100.0 * smallest)
             }
             _ => String::new(),
         };

@@ -1,5 +1,5 @@
-//! Reports: terminal tables, HTML pages, JUnit XML and exports. Each works from the files of a run directory
-//! alone, so a report can be created again without another measurement.
+//! Reports: terminal tables, HTML pages, JUnit XML and exports. A report of a run needs only the files of its run
+//! directory, so it can be created again without another measurement.
 
 pub mod comparison;
 pub mod decisions;

@@ -10,14 +10,15 @@ use crate::recorder::histogram::Latencies;
 use crate::schedule::Role;
 use crate::summary::merge::overall;
 use crate::summary::result::{RunResult, Window};
+use crate::workload::OperationKind;
 
 /// Returns YCSB's name of an operation. YCSB and go-ycsb differ in one name.
-fn name(operation: &str, go: bool) -> String {
+fn name(operation: OperationKind, go: bool) -> String {
     match operation {
-        "put" => "INSERT".into(),
-        "get" => "READ".into(),
-        "read_modify_write" if !go => "READ-MODIFY-WRITE".into(),
-        other => other.to_uppercase(),
+        OperationKind::Put => "INSERT".into(),
+        OperationKind::Get => "READ".into(),
+        OperationKind::ReadModifyWrite if !go => "READ-MODIFY-WRITE".into(),
+        other => other.name().to_uppercase(),
     }
 }
 
@@ -36,7 +37,7 @@ fn micros(ns: Option<f64>) -> u64 {
 /// Returns the measured windows by YCSB's name of their operation.
 fn measured(result: &RunResult, go: bool) -> BTreeMap<String, Window> {
     let windows = overall(&result.windows);
-    windows.into_iter().filter(|w| w.role == Role::Measure).map(|w| (name(&w.operation, go), w)).collect()
+    windows.into_iter().filter(|w| w.role == Role::Measure).map(|w| (name(w.operation, go), w)).collect()
 }
 
 /// Returns quantile `q` in microseconds: a bucket of the histogram, never interpolated.
@@ -130,7 +131,7 @@ mod tests {
             store: "s".into(),
             phase: "run".into(),
             role: Role::Measure,
-            operation: operation.into(),
+            operation: crate::workload::OperationKind::from_name(operation).unwrap(),
             window_s: 2.0,
             operations: 1000,
             histograms: [("service".to_string(), STANDARD.encode(latencies.to_bytes()))]

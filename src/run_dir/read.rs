@@ -12,6 +12,7 @@ use super::stream::{Batches, invalid};
 use crate::recorder::histogram::Latencies;
 use crate::recorder::tally::Tally;
 use crate::schedule::Role;
+use crate::workload::OperationKind;
 
 /// One row of `intervals.arrows`.
 #[derive(Debug, Clone)]
@@ -31,7 +32,7 @@ pub struct Interval {
     /// Step of a ramp, from 0. `None` outside a ramp.
     pub step: Option<u32>,
     /// Kind of operation.
-    pub operation: String,
+    pub operation: OperationKind,
     /// Counts and histograms of the row.
     pub tally: Tally,
 }
@@ -115,6 +116,9 @@ pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
             let Some(role) = Role::from_name(roles.value(i)) else {
                 return Err(invalid(&run.join("intervals.arrows"), "it contains an unknown role"));
             };
+            let Some(operation) = OperationKind::from_name(kinds.value(i)) else {
+                return Err(invalid(&run.join("intervals.arrows"), "it has an unknown operation"));
+            };
             out.push(Interval {
                 second: seconds.value(i),
                 store: stores.value(i).into(),
@@ -123,7 +127,7 @@ pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
                 repeat: repeats.value(i),
                 block: blocks.value(i),
                 step: (!steps.is_null(i)).then(|| steps.value(i)),
-                operation: kinds.value(i).into(),
+                operation,
                 tally,
             });
         }

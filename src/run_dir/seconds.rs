@@ -16,9 +16,10 @@ use crate::schedule::Role;
 use crate::summary::merge::client_limited;
 use crate::summary::result::{RunResult, Window};
 use crate::summary::series::{Clocked, Second, Series};
+use crate::workload::OperationKind;
 
 /// Key of a series: store, phase, step and operation.
-type Key = (String, String, Option<u32>, String);
+type Key = (String, String, Option<u32>, OperationKind);
 
 /// Columns of the log that must exist, histograms last.
 const COLUMNS: [&str; 16] = [
@@ -180,7 +181,10 @@ fn add(
             first_byte,
         };
         let step = (!steps.is_null(i)).then(|| steps.value(i));
-        let key = (stores.value(i).into(), phases.value(i).into(), step, kinds.value(i).into());
+        let Some(kind) = OperationKind::from_name(kinds.value(i)) else {
+            return Some(Err("it has an unknown operation"));
+        };
+        let key = (stores.value(i).into(), phases.value(i).into(), step, kind);
         match rows.by_key.get_mut(&key) {
             Some((_, seconds)) => seconds.push(second),
             None => {

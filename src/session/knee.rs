@@ -73,7 +73,7 @@ impl Knee {
         let Some(offered) = own.iter().filter_map(|w| w.offered_per_s).reduce(|a, b| a + b) else { return };
         let Some(rate) = self.search.next() else { return };
         let about =
-            |o: &&Objective, w: &Window| o.target.operation.as_ref().is_none_or(|name| *name == w.operation);
+            |o: &&Objective, w: &Window| o.target.operation.as_ref().is_none_or(|name| *name == w.operation.name());
         let broken = own
             .iter()
             .find_map(|w| self.objectives.iter().filter(|o| about(o, w)).find_map(|o| o.broken_by(w)));
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(figures.client_limit.as_ref().map(|limit| limit.per_s), Some(1000.0));
         assert_eq!(figures.steps.len(), 4 + 2, "doubled to 1600/s, which was tried twice");
         let sentence = crate::report::terminal::knee::sentence(&figures);
-        assert!(sentence.contains("the client, not the store, limits at 1000/s (cpu: 99%"), "{sentence}");
+        assert!(sentence.contains("the client, not the store, was the bottleneck at 1000/s (cpu: 99%"), "{sentence}");
     }
 
     #[test]

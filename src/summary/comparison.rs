@@ -257,7 +257,7 @@ mod tests {
                 ..Second::default()
             }
         };
-        Series { operation: "get".into(), seconds: (0..seconds).map(second).collect(), ..Series::default() }
+        Series { operation: crate::workload::OperationKind::Get, seconds: (0..seconds).map(second).collect(), ..Series::default() }
     }
 
     fn p50(a: &Series, b: &Series, paired: bool) -> Compared {

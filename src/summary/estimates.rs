@@ -200,7 +200,7 @@ fn entry(series: &Series, estimate: &Estimate) -> Judged {
         store: series.store.clone(),
         phase: series.phase.clone(),
         step: series.step,
-        operation: series.operation.clone(),
+        operation: series.operation,
         metric: estimate.metric.name(series.clocked()),
         unit: unit.into(),
         value: estimate.value.map(round),

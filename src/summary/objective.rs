@@ -135,7 +135,7 @@ impl Target {
     /// Returns true if the target names this series.
     pub fn matches(&self, series: &Series) -> bool {
         self.phase.as_ref().is_none_or(|p| *p == series.phase)
-            && self.operation.as_ref().is_none_or(|o| *o == series.operation)
+            && self.operation.as_ref().is_none_or(|o| *o == series.operation.name())
     }
 }
 
@@ -441,7 +441,7 @@ mod tests {
             ..Second::default()
         };
         let seconds = failed.iter().enumerate().map(second).collect();
-        Series { operation: "get".into(), seconds, ..Series::default() }
+        Series { operation: crate::workload::OperationKind::Get, seconds, ..Series::default() }
     }
 
     fn outcome(text: &str, failed: &[u64], per_s: u64) -> ObjectiveResult {

@@ -58,7 +58,7 @@ fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
         store: first.store.clone(),
         phase: first.phase.clone(),
         repeat: first.repeat,
-        operation: first.operation.clone(),
+        operation: first.operation,
         steps: steps.len() as u32,
         ended: ended.into(),
         plateau_bytes_per_s: (first.throughput_bytes_per_s > 0.0).then_some(plateau),

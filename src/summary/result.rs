@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use crate::schedule::Role;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use crate::workload::OperationKind;
 
 mod judgement;
 
@@ -217,7 +218,7 @@ pub struct RampFigures {
     /// Repeat, from 0.
     pub repeat: u32,
     /// Kind of operation.
-    pub operation: String,
+    pub operation: OperationKind,
     /// Number of steps that were measured.
     pub steps: u32,
     /// Reason why the ramp ended.
@@ -333,7 +334,7 @@ pub struct Window {
     /// Group of keys. Null if the experiment does not distinguish groups.
     pub key_group: Option<String>,
     /// Kind of operation.
-    pub operation: String,
+    pub operation: OperationKind,
     /// Kind of loop: `closed` or `open`.
     #[serde(rename = "loop")]
     pub loop_: String,

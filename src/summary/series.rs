@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::recorder::sparse::{BUCKETS, Sparse, edges_us};
 use crate::schedule::Role;
+use crate::workload::OperationKind;
 
 /// Time series of one kind of operation in one phase (and ramp step) on one store, in order of time. Seconds
 /// without an operation are included, so that a store's stalls count.
@@ -18,7 +19,7 @@ pub struct Series {
     /// Step of a ramp, from 0. `None` outside a ramp.
     pub step: Option<u32>,
     /// Kind of operation.
-    pub operation: String,
+    pub operation: OperationKind,
     /// Group of keys. `None` if the experiment does not distinguish groups.
     pub key_group: Option<String>,
     /// True for an open loop.
@@ -146,7 +147,6 @@ impl Series {
     pub fn together(parts: &[&Series]) -> Option<Series> {
         let (first, rest) = parts.split_first()?;
         let mut out = (*first).clone();
-        out.operation = "all".into();
         out.client_limited = parts.iter().find_map(|part| part.client_limited.clone());
         for part in rest {
             for second in &part.seconds {

@@ -62,7 +62,7 @@ pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) 
         let mut window = figures(phase, tally, window_s);
         window.store = setting.store.url.clone();
         window.provider = setting.store.provider.clone();
-        window.operation = kind.name().into();
+        window.operation = *kind;
         window.repeat = phase_run.repeat;
         window.block = phase_run.block;
         window.step = phase_run.step;

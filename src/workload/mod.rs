@@ -4,7 +4,9 @@
 //! [`Workload::sequence`] maps operation number `i` of a phase to an [`Operation`]. This module depends neither on
 //! time (see `schedule`) nor on connections (see `driver`).
 
-use std::fmt;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -23,11 +25,15 @@ use mix::{Mix, MixCursor};
 use popularity::{Picker, Popularity};
 
 /// Kinds of operations in a workload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum OperationKind {
     /// Write of one object.
     Put,
     /// Read of a whole object.
+    #[default]
     Get,
     /// Read of a byte range of an object.
     GetRange,
@@ -43,6 +49,12 @@ pub enum OperationKind {
     Scan,
     /// Read of an object, followed by an overwrite of it.
     ReadModifyWrite,
+}
+
+impl std::fmt::Display for OperationKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.name())
+    }
 }
 
 impl OperationKind {
@@ -92,12 +104,6 @@ impl OperationKind {
     /// Returns true if the operation overwrites existing objects.
     pub fn rewrites(self) -> bool {
         matches!(self, OperationKind::Update | OperationKind::ReadModifyWrite)
-    }
-}
-
-impl fmt::Display for OperationKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -240,9 +240,9 @@ fn what_cannot_be_is_one_line_that_names_the_fix() {
         (&["cost", "--storage", "1TB", "--provider", "aws-s3@mars"], &["--provider", "'mars'", "us-east-1"]),
         (
             &["cost", "--put", "1", "--object-size", "1MiB", "--provider", "aws-dynamodb"],
-            &["--provider", "400 KiB at most"],
+            &["--provider", "limited to 400 KiB"],
         ),
-        (&["cost", "--storage", "1TB", "--egress", "2TB", "--provider", "wasabi"], &["no more may leave"]),
+        (&["cost", "--storage", "1TB", "--egress", "2TB", "--provider", "wasabi"], &["may not exceed"]),
         (&["cost", "--list", "5", "--provider", "aws-dynamodb"], &["no known price for ListObjects"]),
         (&["cost", "--storage", "1TB", "--instance", "c7g.4xlarge"], &["--instance", "730h"]),
         (&["cost", "--from-run", "/nowhere"], &["--from-run /nowhere"]),
@@ -364,5 +364,5 @@ fn who_does_not_take_the_workload_is_left_out() {
     let value = json(&[&arguments[..], &["--json"]].concat());
     assert_eq!(value["bills"].as_array().unwrap().len(), 1);
     assert_eq!(value["not_priced"][0]["provider"], "wasabi");
-    assert!(good(&arguments).contains("left out: wasabi does not take this workload"));
+    assert!(good(&arguments).contains("left out: wasabi does not accept this workload"));
 }

@@ -160,7 +160,7 @@ fn advice_joins_objectives_and_bills_and_says_what_was_not_measured() {
     assert!(missing.iter().any(|m| m.as_str().unwrap().starts_with("backblaze-b2")));
     // The recommendation and its caveat are one line.
     let told = good(&advise(&["--slo", "get.p99 < 200ms"]));
-    let line = told.lines().find(|l| l.contains("is the cheapest that does")).unwrap();
+    let line = told.lines().find(|l| l.contains("is the cheapest store that meets")).unwrap();
     assert!(line.contains("s3://slow") && line.contains("emulated"), "{line}");
     let told = good(&[
         "advise",
@@ -173,7 +173,7 @@ fn advice_joins_objectives_and_bills_and_says_what_was_not_measured() {
         "--get",
         "1M",
     ]);
-    let line = told.lines().find(|l| l.contains("is the cheapest that does")).unwrap();
+    let line = told.lines().find(|l| l.contains("is the cheapest store that meets")).unwrap();
     assert!(line.contains("S3 Express") && line.contains("published by others, not measured here"), "{line}");
     refused(&advise(&["--slo", "get.p99 10ms"]), &["--slo", "neither < nor >"]);
     refused(&["advise", "--published", "003", "--storage", "1TB"], &["--published 003", "published show"]);
@@ -238,7 +238,7 @@ fn an_answer_says_whose_it_is_and_what_speaks_against_it() {
         "--object-size",
         "1MiB",
     ]);
-    let line = told.lines().find(|l| l.contains("is the cheapest that does")).unwrap();
+    let line = told.lines().find(|l| l.contains("is the cheapest store that meets")).unwrap();
     assert!(line.contains("but get was measured with objects of 1 KiB"), "{line}");
     // One of the two by its whole name, or both by the short one.
     let value = advise(&["--price", "s3://data (two)=wasabi"]);
@@ -252,7 +252,7 @@ fn an_answer_says_whose_it_is_and_what_speaks_against_it() {
     // Nothing may be hoped for where the figures speak against it.
     let told =
         good(&["advise", name(&runs[0]), "--slo", "get.p99 < 1ms", "--get", "1M", "--object-size", "1KiB"]);
-    assert!(told.contains("No store holds") && !told.contains("measure it longer"), "{told}");
+    assert!(told.contains("No store meets") && !told.contains("measure it longer"), "{told}");
 }
 
 /// Options were taken and had no effect.
@@ -291,7 +291,7 @@ fn what_has_no_effect_is_refused() {
     let one: Vec<&str> =
         tiering.iter().map(|word| if *word == "cloudflare-r2" { "aws-s3" } else { word }).collect();
     refused(&one, &["--cold", "the hot store already"]);
-    refused(&["cost", "--storage", "1TB", "--egress", "30%"], &["--egress", "share of what is read"]);
+    refused(&["cost", "--storage", "1TB", "--egress", "30%"], &["--egress", "share of the data read"]);
     refused(&["cost", "--keep", "7d", "--get", "1"], &["--keep", "--storage"]);
     refused(
         &[

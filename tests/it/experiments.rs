@@ -89,7 +89,7 @@ fn several_stores_take_turns_and_every_window_says_where_it_belongs() {
     let first = plimsoll(&["run", &file, "--dry-run", "--store", &one, "--store", &two]).output().unwrap();
     assert_eq!(text(&again.stdout), text(&first.stdout));
     let shown = plimsoll(&["show"]).arg(&run).output().unwrap();
-    for expected in ["side by side", "2 repeats as one", "steps get, repeat 2: ", "steps_3"] {
+    for expected in ["side by side", "2 repeats merged", "steps get, repeat 2: ", "steps_3"] {
         assert!(text(&shown.stdout).contains(expected), "{expected}\n{}", text(&shown.stdout));
     }
 }

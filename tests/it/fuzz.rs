@@ -1,4 +1,5 @@
-//! Every fuzz target on its committed corpus and on seeded mutations of it: 10,000 each, or as many as `FUZZ_INPUTS` says.
+//! Runs every fuzz target on its committed corpus and on seeded mutations of it. `FUZZ_INPUTS` sets the number of
+//! mutations per target; the default is 10,000.
 
 #[path = "../../fuzz/targets.rs"]
 mod targets;
@@ -9,10 +10,10 @@ use std::path::Path;
 use plimsoll::rng::{Stream, hash_name};
 use targets::{TARGETS, Target};
 
-/// Longest input.
-const LONGEST: usize = 64 << 10;
+/// Maximum length of an input in bytes.
+const MAX_BYTES: usize = 64 << 10;
 
-/// Words and bytes that parsers treat in their own way.
+/// Words and bytes that parsers treat specially.
 const WORDS: &[&[u8]] = &[
     b"\0",
     b"\xff\xfe",
@@ -68,7 +69,7 @@ const WORDS: &[&[u8]] = &[
     b"ffffffffffffffff",
 ];
 
-/// Draws numbers below a bound.
+/// A random stream and the number of values drawn from it.
 struct Draws(Stream, u64);
 
 impl Draws {
@@ -78,7 +79,7 @@ impl Draws {
     }
 }
 
-/// A mutation of one of the inputs: bytes exchanged, words put in, pieces cut out, repeated, or taken from another input.
+/// Returns a mutation of a random input: flips bits, inserts words, and removes, repeats or copies pieces.
 fn mutated(corpus: &[Vec<u8>], draws: &mut Draws) -> Vec<u8> {
     let mut out = corpus[draws.below(corpus.len())].clone();
     for _ in 0..=draws.below(6) {
@@ -102,7 +103,7 @@ fn mutated(corpus: &[Vec<u8>], draws: &mut Draws) -> Vec<u8> {
             }
         }
     }
-    out.truncate(LONGEST);
+    out.truncate(MAX_BYTES);
     out
 }
 
@@ -115,11 +116,11 @@ fn corpus(name: &str) -> Vec<Vec<u8>> {
 }
 
 fn passes(name: &str, target: fn(&[u8]), input: &[u8]) {
-    let held = input.to_vec();
-    if catch_unwind(move || target(&held)).is_err() {
+    let copy = input.to_vec();
+    if catch_unwind(move || target(&copy)).is_err() {
         let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.crash"));
         std::fs::write(&file, input).unwrap();
-        panic!("{name} panicked; its input is {}", file.display());
+        panic!("{name} panicked; the input is in {}", file.display());
     }
 }
 
@@ -133,7 +134,7 @@ fn fuzz((name, target): Target) {
     }
 }
 
-/// The target of that name.
+/// Returns the target with this name.
 fn of(name: &str) -> Target {
     *TARGETS.iter().find(|(known, _)| *known == name).unwrap()
 }
@@ -143,7 +144,7 @@ macro_rules! targets {
         $(#[test] fn $name() { fuzz(of(stringify!($name))); })*
 
         #[test]
-        fn every_target_is_run() {
+        fn every_target_has_a_test() {
             assert_eq!([$(stringify!($name)),*].as_slice(), TARGETS.iter().map(|(name, _)| *name).collect::<Vec<_>>());
         }
     };

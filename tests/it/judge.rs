@@ -261,7 +261,7 @@ fn a_search_for_the_knee_that_the_client_limits_says_so_and_stops() {
     assert!(knee["breaks_per_s"].is_null() && knee["holds_per_s"].is_null(), "{knee}");
     let path = std::fs::read_dir(&out).unwrap().flatten().next().unwrap().path();
     let shown = text(&run(&["show", name(&path)]).stdout);
-    for part in ["the client, not the store, limits at", "; limited by the client ("] {
+    for part in ["the client, not the store, was the bottleneck at", "; limited by the client ("] {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
 }

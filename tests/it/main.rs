@@ -1,4 +1,4 @@
-//! Integration tests in one program, so that the dependencies are linked once. One module per subject.
+//! Integration tests, one module per subject. They form a single program, so that the dependencies are linked once.
 
 mod support;
 

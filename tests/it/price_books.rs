@@ -35,11 +35,11 @@ fn a_price_file_of_ones_own_comes_first_and_its_mistakes_have_a_line() {
         ("usd = \"0.015\"", "usd = \"-1\"", &["bad.toml:2", "$-1.00 for one GiB-month"]),
         ("GiB-month", "GiB", &["bad.toml:2", "GiB-month"]),
         ("aws-s3", "aws-s9", &["bad.toml:3", "aws-s9", "neither in this file nor built in"]),
-        ("2026-01-01", "January", &["bad.toml:2", "no date"]),
+        ("2026-01-01", "January", &["bad.toml:2", "not a date"]),
         (
             "per = \"GiB-month\"",
             "per = \"GiB-month\"\nleast = \"1 MiB\"",
-            &["bad.toml:2", "above = and least = go with"],
+            &["bad.toml:2", "above = and least = are valid only with"],
         ),
         ("our contract", "contract", &["bad.toml:2", "[sources]"]),
         ("confidence = \"high\"", "confidence = \"sure\"", &["bad.toml:10"]),
@@ -103,7 +103,7 @@ fn a_price_of_ones_own_is_never_added_to_the_built_in_one() {
     let typo = price("meter = \"requests\"\nitem = \"GETZ\"\nper = \"1000 requests\"\nusd = \"0.0001\"");
     refused(
         &["cost", "--get", "1", "--prices", name(&typo)],
-        &["own.toml:5", "'GETZ' is no class of requests of aws-s3"],
+        &["own.toml:5", "'GETZ' is not a class of requests of aws-s3"],
     );
     let region = price("regions = [\"mars\"]\nmeter = \"storage\"\nper = \"GiB-month\"\nusd = \"0.01\"");
     refused(&["cost", "--get", "1", "--prices", name(&region)], &["own.toml:4", "not in 'mars'"]);
@@ -161,7 +161,7 @@ fn prices_of_another_day_are_those_of_that_day() {
     );
     refused(
         &["cost", "--provider", "aws-s3-express", "--storage", "1TiB", "--as-of", "2020-01-01"],
-        &["no price of storage for 2020-01-01", "2023-11-28", "--prices"],
+        &["no price for storage on 2020-01-01", "2023-11-28", "--prices"],
     );
     refused(&["cost", "--storage", "1TiB", "--as-of", "1999-01-01"], &["no price", "1999-01-01"]);
     refused(&["cost", "--storage", "1TiB", "--as-of", "June"], &["--as-of", "2024-06-01"]);

@@ -23,6 +23,7 @@ use crate::summary::objective::{Finding, Objective, ObjectiveResult};
 use crate::summary::result::Window;
 use crate::summary::series::Clocked;
 use crate::units::{format_bytes, format_per_s, short_names};
+use crate::workload::OperationKind;
 
 /// Operations of a workload that runs measure.
 const OPERATIONS: [(Call, &str); 5] = [
@@ -43,7 +44,7 @@ pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Exit
     }
     let measured: Vec<&str> = runs
         .iter()
-        .flat_map(|r| r.series.iter().filter(|s| s.role == Role::Measure).map(|s| s.operation.as_str()))
+        .flat_map(|r| r.series.iter().filter(|s| s.role == Role::Measure).map(|s| s.operation.name()))
         .collect();
     let operation = if measured.is_empty() || measured.contains(&"get") { "get" } else { measured[0] };
     Objective::parse(&format!("{operation}.p99 < 1h")).map_err(Exit::input)
@@ -122,14 +123,14 @@ pub fn other_size(what: &str, windows: &[&Window], wanted: u64) -> Option<String
 /// Where what a run measured of a store is not what the workload asks.
 fn gaps(windows: &[&Window], usage: &Usage) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
-    for operation in ["get", "put"] {
+    for operation in [OperationKind::Get, OperationKind::Put] {
         let own: Vec<&Window> = windows.iter().copied().filter(|w| w.operation == operation).collect();
-        out.extend(other_size(operation, &own, usage.object_bytes));
+        out.extend(other_size(operation.name(), &own, usage.object_bytes));
     }
     let unmeasured: Vec<&str> = OPERATIONS
         .into_iter()
         .filter(|(call, name)| {
-            usage.calls.get(*call) > 0 && !windows.iter().any(|w| w.operation.starts_with(name))
+            usage.calls.get(*call) > 0 && !windows.iter().any(|w| w.operation.name().starts_with(name))
         })
         .map(|(_, name)| name)
         .collect();
@@ -315,7 +316,7 @@ pub fn missing(asked: &CostRequest, candidates: &[Candidate], runs: &[Run]) -> V
     let mut out = Vec::new();
     let measured = |operation: &str| {
         runs.iter()
-            .any(|r| r.series.iter().any(|s| s.role == Role::Measure && s.operation.starts_with(operation)))
+            .any(|r| r.series.iter().any(|s| s.role == Role::Measure && s.operation.name().starts_with(operation)))
     };
     for (call, operation) in OPERATIONS {
         if !runs.is_empty() && asked.usage.calls.get(call) > 0 && !measured(operation) {

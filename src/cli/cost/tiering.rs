@@ -24,6 +24,7 @@ use crate::run_dir::json;
 use crate::schedule::Role;
 use crate::summary::result::Window;
 use crate::units::parse_duration;
+use crate::workload::OperationKind;
 
 /// Arguments of `plimsoll cost tiering`.
 #[derive(Debug, Args)]
@@ -203,7 +204,7 @@ fn measured(flag: &str, path: &Path, asked: &CostRequest, tariff: &Tariff) -> Re
     let reads: Vec<&Window> = result
         .windows
         .iter()
-        .filter(|w| w.role == Role::Measure && matches!(w.operation.as_str(), "get" | "get_range"))
+        .filter(|w| w.role == Role::Measure && matches!(w.operation, OperationKind::Get | OperationKind::GetRange))
         .collect();
     let billed = |w: &&&Window| {
         let class =

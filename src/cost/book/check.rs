@@ -99,7 +99,7 @@ fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
         };
         if up_to <= reached {
             return Err(format!(
-                "tiers must increase; up_to = \"{}\" is not greater than the tier before",
+                "tiers must increase; up_to = \"{}\" is not greater than the one before it",
                 tier.up_to.as_deref().unwrap_or("")
             ));
         }

@@ -1,5 +1,5 @@
 //! Price books: the prices of providers, with their dates and sources. The built-in books are `prices/*.toml`.
-//! Files of the user have the same format; they add offers or override prices, for example with negotiated
+//! User-supplied files have the same format; they add offers or override prices, for example with negotiated
 //! ones.
 //!
 //! Plimsoll checks units, dates, sources and tiers when it reads a book. [`Prices::tariff`] selects the prices

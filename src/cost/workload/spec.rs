@@ -60,8 +60,8 @@ pub struct Workload {
     #[arg(long, value_name = "DATA", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub read: Option<String>,
-    /// Retention: days after which objects are deleted: 7d [default: with --storage, longer than any minimum
-    /// duration; else deleted immediately]
+    /// Retention of objects: 7d [default: longer than any minimum duration if --storage is given, else objects
+    /// are deleted immediately]
     #[arg(long, value_name = "DAYS", allow_hyphen_values = true)]
     #[serde(deserialize_with = "word")]
     pub keep: Option<String>,

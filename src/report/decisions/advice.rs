@@ -30,7 +30,7 @@ pub struct Advice<'a> {
     pub choice: &'a [usize],
     /// Changes of assumptions that change the answer. Their `to` is an index into `choice`.
     pub changes: &'a [Change],
-    /// Operations, object sizes, rates and stores that were not measured.
+    /// Operations and stores that no run measured.
     pub missing: &'a [String],
 }
 
@@ -281,7 +281,7 @@ pub fn document(advice: &Advice<'_>, what: Vec<String>, mut notes: Vec<String>) 
     let warnings = warnings(advice);
     notes.splice(0..0, advice.missing.iter().map(|m| format!("not measured: {m}")));
     notes.push(
-        "front: the Pareto front, no other store is both cheaper and faster; stores that miss an objective are left out"
+        "front: no other store is both cheaper and faster (Pareto front); stores that miss an objective are left out"
             .into(),
     );
     let on_front = pareto_front(advice.candidates);

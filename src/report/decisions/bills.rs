@@ -166,7 +166,7 @@ fn answer(bills: &Bills) -> String {
             let dearest = sorted[sorted.len() - 1];
             let same = first.total_usd == second.total_usd;
             let lead = if same {
-                format!("{} and {} cost {} a month", first.title, second.title, first.total_usd.shown())
+                format!("{} and {} cost {} a month each", first.title, second.title, first.total_usd.shown())
             } else {
                 format!("{} is the cheapest at {} a month", first.title, first.total_usd.shown())
             };

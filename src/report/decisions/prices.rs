@@ -76,7 +76,11 @@ pub fn all(prices: &Prices, date: Date) -> Document {
         .filter(|o| !o.is_store)
         .map(|o: &OfferFacts| format!("{} ({})", o.name, o.title))
         .collect();
-    notes.push("*: the first of several tiers; the columns are prices of data stored for a month, requests, data written, data read, and data sent to the internet; the confidence is the lowest of these prices".into());
+    notes.push("*: price of the first of several tiers".into());
+    notes.push(
+        "stored: per month; egress: data sent to the internet; confidence: the lowest of the offer's prices"
+            .into(),
+    );
     notes.push(format!("offers without storage: {}", others.join(", ")));
     notes.push("`plimsoll list prices NAME` shows every price with its tiers, source and history; --as-of DATE shows the prices of that date".into());
     Document {

@@ -19,7 +19,7 @@ pub struct Found<'a> {
     pub cold: &'a str,
     /// All ages that have a bill.
     pub ages: &'a [Age],
-    /// Retention of the objects, in days. Objects of this age are never moved.
+    /// Retention of the objects, in days. At this age, no object is ever moved.
     pub whole_days: u64,
     /// Age that the user requested.
     pub asked: &'a Age,
@@ -95,14 +95,14 @@ fn table(found: &Found<'_>) -> Table {
 
 fn answer(found: &Found<'_>) -> String {
     let ms = found.within.map(|ms| format!("a read p99 within {} ms, by the known latencies", format_ms(ms)));
-    let has = ms.as_ref().map(|ms| format!(" with {ms}")).unwrap_or_default();
+    let condition = ms.as_ref().map(|ms| format!(" with {ms}")).unwrap_or_default();
     let last = found.whole_days;
-    let asked =
+    let requested =
         format!("Moving after {} days costs {} a month", found.asked.hot_days, found.asked.total_usd.shown());
     match found.best {
-        None => format!("{asked}; no age has {}.", ms.unwrap_or_else(|| "a bill".into())),
+        None => format!("{requested}; no age has {}.", ms.unwrap_or_else(|| "a bill".into())),
         Some(best) if best.hot_days == found.asked.hot_days => {
-            format!("{asked}, the cheapest of all ages{has}.")
+            format!("{requested}, the cheapest of all ages{condition}.")
         }
         Some(best) => {
             let saved = found.asked.total_usd - best.total_usd;
@@ -116,7 +116,10 @@ fn answer(found: &Found<'_>) -> String {
             } else {
                 String::new()
             };
-            format!("{asked}; the cheapest option{has} is {place} at {}{difference}.", best.total_usd.shown())
+            format!(
+                "{requested}; the cheapest option{condition} is {place} at {}{difference}.",
+                best.total_usd.shown()
+            )
         }
     }
 }

@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     fn document() -> Document {
-        let mut table = Table::new("what it costs", &["provider", "total#"]);
+        let mut table = Table::new("costs", &["provider", "total#"]);
         table.row(["a|b <i>", "$1.50"]);
         Document {
             title: "Title".into(),

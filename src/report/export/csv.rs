@@ -40,7 +40,7 @@ fn window_row(w: &Window) -> Vec<String> {
         w.block.to_string(),
         number(w.step),
         w.key_group.clone().unwrap_or_default(),
-        w.operation.clone(),
+        w.operation.to_string(),
         w.loop_.clone(),
         w.concurrency.to_string(),
         number(w.offered_per_s),
@@ -132,7 +132,7 @@ fn seconds(run: &Run, file: &Path) -> io::Result<()> {
             row.repeat.to_string(),
             row.block.to_string(),
             number(row.step),
-            row.operation.clone(),
+            row.operation.to_string(),
         ];
         cells.extend(
             [t.intended, t.begun, t.completed, t.operations, t.failures(), t.censored].map(|n| n.to_string()),

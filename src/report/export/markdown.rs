@@ -111,7 +111,7 @@ mod tests {
             store: "s3://b|<script>".into(),
             phase: "get".into(),
             role: Role::Measure,
-            operation: "get".into(),
+            operation: crate::workload::OperationKind::Get,
             ..Window::default()
         };
         let text = render(&RunResult { windows: vec![window], ..RunResult::default() });

@@ -1,4 +1,4 @@
-//! Exports a run to the formats of other tools. Each format has a file of its own and needs only the run directory.
+//! Exports a run to the formats of other tools. Each format has its own module and needs only the run directory.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,5 @@
-//! The first screen: what was measured, the answer in a sentence, the figures with their intervals, and what it takes to repeat them.
+//! First screen of the HTML report: the subject, the answer in a sentence, the figures with their confidence
+//! intervals, and the environment and command needed to repeat the run.
 
 use minijinja::{Value, context};
 use serde::Serialize;
@@ -11,21 +12,21 @@ use crate::schedule::Role;
 use crate::summary::result::{Judged, RunResult, SweepFigures};
 use crate::units::{format_count, format_ms, format_per_s, format_size, format_throughput, short_names};
 
-/// Rows of the table of figures that the first screen shows.
+/// Number of rows of the table of figures that are shown at first.
 pub(super) const FIRST_FIGURES: usize = 12;
 
-/// More comparisons than so many are counted, not told one by one.
+/// Maximum number of comparisons or warnings that are listed one by one.
 pub(super) const MANY: usize = 3;
 
-/// Rows of a comparison that the first screen shows; the others are a click away.
+/// Number of rows of a comparison that are shown at first; a button shows the others.
 const FIRST_ROWS: usize = 6;
 
-/// A line of the first screen's table.
+/// A row of the table of figures.
 #[derive(Debug, Serialize)]
 pub(super) struct Figure {
     pub(super) subject: usize,
     pub(super) name: String,
-    what: String,
+    operation: String,
     load: String,
     clocked: &'static str,
     pub(super) later: bool,
@@ -39,14 +40,14 @@ pub(super) struct Figure {
     stamps: Vec<String>,
 }
 
-/// A figure with its interval, or why there is none.
+/// A figure with its interval, or the reason why there is none.
 #[derive(Debug, Default, Serialize)]
 struct Cell {
     value: String,
     interval: String,
 }
 
-/// The environment of a run.
+/// Environment and command of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct Facts {
     run: String,
@@ -55,24 +56,24 @@ pub(super) struct Facts {
     experiment: String,
 }
 
-/// How many comparisons came out how, by the figure that was declared beforehand.
+/// Returns the number of comparisons for each verdict on the primary figure, in a sentence.
 pub(super) fn tally(comparisons: &[Comparison]) -> String {
     let primary = |c: &Comparison| c.rows.iter().find(|r| r.primary).map(|r| (r.verdict, r.label()));
     let verdicts: Vec<_> = comparisons.iter().filter_map(primary).collect();
     let count = |verdict: &str| verdicts.iter().filter(|(v, _)| *v == verdict).count();
-    let told = ["faster", "slower", "no difference shown", "cannot tell"];
-    let parts = told.iter().map(|v| (count(v), v)).filter(|(n, _)| *n > 0).map(|(n, v)| format!("{n} {v}"));
+    let order = ["faster", "slower", "no difference shown", "cannot tell"];
+    let parts = order.iter().map(|v| (count(v), v)).filter(|(n, _)| *n > 0).map(|(n, v)| format!("{n} {v}"));
     let figure = verdicts.first().map_or(String::new(), |(_, label)| format!(" in {label}"));
     let bounds = comparisons.iter().filter(|c| !c.limits().is_empty()).count();
     let bounds = match bounds {
         0 => String::new(),
-        n => format!("; {n} of them are bounds, because the client was the limit"),
+        n => format!("; {n} of them are only bounds, because the client was the bottleneck"),
     };
     format!("{} comparisons{figure}: {}{bounds}", verdicts.len(), parts.collect::<Vec<_>>().join(", "))
 }
 
-/// A comparison as the template has it.
-pub(super) fn shown(comparison: &Comparison) -> Value {
+/// Returns a comparison as the template needs it.
+pub(super) fn comparison_context(comparison: &Comparison) -> Value {
     let later = |number: usize, primary: bool| number >= FIRST_ROWS && !primary;
     let rows = comparison.rows.iter().enumerate().map(|(number, row)| {
         context! {
@@ -82,7 +83,7 @@ pub(super) fn shown(comparison: &Comparison) -> Value {
         }
     });
     context! {
-        head => format!("{} against {}", comparison.other.name, comparison.base.name),
+        head => format!("{} compared with {}", comparison.other.name, comparison.base.name),
         clients => comparison.clients.clone(),
         loads => comparison.loads.clone(),
         limits => comparison.limits(),
@@ -91,14 +92,14 @@ pub(super) fn shown(comparison: &Comparison) -> Value {
     }
 }
 
-/// What was measured, in a sentence.
-pub(super) fn what(result: &RunResult, environment: &Environment, stores: &[&str]) -> String {
+/// Describes the measurement of a run in a sentence.
+pub(super) fn measurement(result: &RunResult, environment: &Environment, stores: &[&str]) -> String {
     let measured: u64 = result.windows.iter().filter(|w| w.role == Role::Measure).map(|w| w.operations).sum();
     let seconds: f64 = result.windows.iter().filter(|w| w.role == Role::Measure).map(|w| w.window_s).sum();
     let vantage =
         if environment.vantage.is_empty() { String::new() } else { format!(" from {}", environment.vantage) };
     format!(
-        "{} operations in {:.0} s of windows on {}{vantage}, seed {}, {}",
+        "{} operations in {:.0} s of measurement on {}{vantage}, seed {}, {}",
         format_count(measured),
         seconds,
         short_names(stores).join(", "),
@@ -107,7 +108,8 @@ pub(super) fn what(result: &RunResult, environment: &Environment, stores: &[&str
     )
 }
 
-/// Returns what the headline begins with: failed operations, the largest share first, then rows in which the client was the limit.
+/// Returns the warnings at the start of the headline: failed operations, the largest share first, then rows in
+/// which the client was the bottleneck.
 pub(super) fn warnings(rows: &[Row], name: impl Fn(usize) -> String) -> Vec<String> {
     let mut failed: Vec<(f64, String)> = Vec::new();
     let mut limited: Vec<String> = Vec::new();
@@ -128,17 +130,17 @@ pub(super) fn warnings(rows: &[Row], name: impl Fn(usize) -> String) -> Vec<Stri
     [first_of(failed, "rows with failures"), first_of(limited, "rows limited by the client")].concat()
 }
 
-/// Returns the first few of `lines`, and how many more there are.
-fn first_of(mut lines: Vec<String>, what: &str) -> Vec<String> {
+/// Returns the first few of `lines`, followed by the number of the others.
+fn first_of(mut lines: Vec<String>, noun: &str) -> Vec<String> {
     let more = lines.len().saturating_sub(MANY);
     lines.truncate(MANY);
     if more > 0 {
-        lines.push(format!("{more} more {what}"));
+        lines.push(format!("{more} more {noun}"));
     }
     lines
 }
 
-/// What a run says without being compared.
+/// Returns the results of a run in sentences, for a report without a comparison.
 pub(super) fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
     if let Some(found) = &result.knee {
         return vec![knee::sentence(found)];
@@ -151,7 +153,8 @@ pub(super) fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
         return settings;
     }
     let of = |metric: &str, row: &Row| {
-        let own = |j: &&Judged| j.metric == metric && j.operation == row.operation && j.phase == row.phase;
+        let own =
+            |j: &&Judged| j.metric == metric && j.operation.name() == row.operation && j.phase == row.phase;
         result.confidence.iter().find(own).and_then(confidence::figure)
     };
     let sentence = |row: &Row| {
@@ -164,7 +167,7 @@ pub(super) fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
     rows.iter().take(3).map(sentence).collect()
 }
 
-/// The setting that a sweep recommends.
+/// Describes the setting that a sweep recommends; `None` if there is none.
 fn recommended(sweep: &SweepFigures) -> Option<String> {
     let point = sweep.recommended.as_ref()?;
     Some(format!(
@@ -176,8 +179,9 @@ fn recommended(sweep: &SweepFigures) -> Option<String> {
     ))
 }
 
-/// Whether a step of a search is one of its edges, which the first screen shows.
-fn telling(result: &RunResult, step: u32) -> bool {
+/// Returns true if a step of the search for the knee is the highest rate that met the objectives, or the lowest
+/// that did not.
+fn is_edge(result: &RunResult, step: u32) -> bool {
     result.knee.as_ref().is_some_and(|knee| {
         let edges = [knee.holds_per_s, knee.breaks_per_s];
         let first = |rate: f64| {
@@ -187,7 +191,7 @@ fn telling(result: &RunResult, step: u32) -> bool {
     })
 }
 
-/// A word as a shell takes it.
+/// Quotes a word for a shell if necessary.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {
@@ -197,13 +201,13 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// A row of the table of figures; its name is given when all runs are known.
+/// Returns a row of the table of figures. Its name is set later, when all runs are known.
 pub(super) fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResult) -> Figure {
     let store = stores.get(row.subject - first).copied().unwrap_or_default();
     let judged = |metric: &str| {
         result.confidence.iter().find(|j| {
             let label = j.step.map_or_else(|| j.phase.clone(), |step| format!("{}_{}", j.phase, step + 1));
-            (j.store.as_str(), label.as_str(), j.operation.as_str(), j.metric.as_str())
+            (j.store.as_str(), label.as_str(), j.operation.name(), j.metric.as_str())
                 == (store, row.phase.as_str(), row.operation.as_str(), metric)
         })
     };
@@ -217,14 +221,14 @@ pub(super) fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResul
         });
         Cell { value, interval }
     };
-    // A run without intervals (an older one) has its percentiles from its histograms.
+    // An older run without intervals gets its percentiles from its histograms.
     let at = |x: f64| row.curve.iter().rfind(|p| p.0 <= x * 1.01 && p.0 >= x * 0.99).map(|p| p.1);
     let phase = if row.phase == row.operation { String::new() } else { format!("{} ", row.phase) };
     let percent = 100.0 * row.failed as f64 / row.operations.max(1) as f64;
     Figure {
         subject: row.subject,
         name: String::new(),
-        what: format!(
+        operation: format!(
             "{phase}{}{}",
             row.operation,
             row.key_group.as_ref().map_or(String::new(), |g| format!(" {g}"))
@@ -234,7 +238,7 @@ pub(super) fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResul
             |rate| format!("{}/s offered", format_per_s(rate)),
         ),
         clocked: if row.offered_per_s.is_some() { "response time" } else { "service time" },
-        later: row.step.is_some_and(|step| !telling(result, step)),
+        later: row.step.is_some_and(|step| !is_edge(result, step)),
         operations: format_count(row.operations),
         failed: if row.failed == 0 {
             "0".into()
@@ -252,7 +256,7 @@ pub(super) fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResul
 
 pub(super) fn facts(result: &RunResult, environment: &Environment, experiment: &str) -> Facts {
     let machine = &environment.machine;
-    let told = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".into());
+    let known = |text: &Option<String>| text.clone().unwrap_or_else(|| "unknown".into());
     let mut facts: Vec<(String, String)> = vec![
         ("Plimsoll".into(), environment.version.clone()),
         ("host".into(), format!("{}, {}", machine.hostname, machine.kernel)),
@@ -260,13 +264,13 @@ pub(super) fn facts(result: &RunResult, environment: &Environment, experiment: &
             "processor".into(),
             format!("{}, {} of {} cores usable", machine.cpu, machine.usable_cores, machine.cores),
         ),
-        ("instance type".into(), told(&machine.instance_type)),
-        ("frequency governor".into(), told(&machine.governor)),
+        ("instance type".into(), known(&machine.instance_type)),
+        ("frequency governor".into(), known(&machine.governor)),
         ("worker threads".into(), environment.workers.to_string()),
         (
             "client".into(),
             format!(
-                "{:.1} µs CPU per operation, {:.1} s CPU, at most {:.0} MB",
+                "{:.1} µs CPU per operation, {:.1} s CPU, peak memory {:.0} MB",
                 result.client.cpu_us_per_operation,
                 result.client.cpu_seconds,
                 result.client.peak_rss_bytes as f64 / 1e6
@@ -274,7 +278,7 @@ pub(super) fn facts(result: &RunResult, environment: &Environment, experiment: &
         ),
     ];
     for store in &environment.stores {
-        let ms = |x: Option<f64>| x.map_or("not known".into(), |ms| format!("{} ms", format_ms(ms)));
+        let ms = |x: Option<f64>| x.map_or("unknown".into(), |ms| format!("{} ms", format_ms(ms)));
         facts.push((
             store.url.clone(),
             format!(

@@ -1,4 +1,4 @@
-//! Curves over time: what a run did second by second, thinned to what a screen shows.
+//! Curves over time: the seconds of a run, reduced to the number of points that a screen can show.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,78 +9,78 @@ use crate::schedule::Role;
 use crate::summary::latency::needed;
 use crate::summary::series::{Clocked, Second, Series};
 
-/// Points of all curves of a kind together: what a browser draws while one looks.
+/// Maximum number of points of all curves of a kind together, so that a browser draws them without delay.
 const ALL_POINTS: usize = 10_000;
 
-/// Most points of a curve; finer than a screen's pixels is of no use.
+/// Maximum number of points of a curve; more would exceed the pixels of a screen.
 const MOST_POINTS: usize = 600;
 
-/// Cells of all heatmaps together.
+/// Maximum number of cells of all heatmaps together.
 const HEAT_CELLS: usize = 60_000;
 
-/// Rows of a latency heatmap per factor of ten.
+/// Number of rows of a latency heatmap per factor of ten.
 const ROWS_PER_DECADE: f64 = 8.0;
 
-/// A stretch of a phase on a run's time axis.
+/// Interval of a phase on the time axis of a run.
 #[derive(Debug, Clone, Serialize)]
 pub struct Band {
-    /// Name of the phase, with its step.
+    /// Name of the phase, with the step of a ramp.
     pub name: String,
     /// Role of the phase.
     pub role: Role,
     /// Number of the store in the report.
     pub store: usize,
-    /// First second.
+    /// First second, since the run's origin.
     pub from_s: u64,
-    /// Second after the last.
+    /// Second after the last one, since the run's origin.
     pub to_s: u64,
 }
 
-/// One kind of operation on one store over a run's time. Points are null where nothing was measured.
+/// Curves of one kind of operation on one store over the time of a run. Points without a measurement are null.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Line {
     /// Number of the subject in the report.
     pub subject: usize,
     /// Kind of operation.
     pub operation: String,
-    /// `service` or `response`.
+    /// Latency that the percentiles are of: `service` or `response`.
     pub clocked: &'static str,
-    /// Seconds that a point stands for.
+    /// Length of the interval that a point represents, in seconds.
     pub bin_s: u64,
-    /// Seconds since the run's origin of each point.
+    /// Time of each point, in seconds since the run's origin.
     pub at_s: Vec<u64>,
-    /// Operations answered well per second.
+    /// Successful operations per second.
     pub per_s: Vec<Option<f64>>,
     /// Object megabytes per second (decimal).
     pub mb_per_s: Vec<Option<f64>>,
-    /// Percentiles in milliseconds, null where too few operations carry them.
+    /// 50th percentile in milliseconds; null with too few operations, as for the other percentiles.
     pub p50: Vec<Option<f64>>,
-    /// 90th.
+    /// 90th percentile in milliseconds.
     pub p90: Vec<Option<f64>>,
-    /// 99th.
+    /// 99th percentile in milliseconds.
     pub p99: Vec<Option<f64>>,
-    /// 99.9th.
+    /// 99.9th percentile in milliseconds.
     pub p99_9: Vec<Option<f64>>,
-    /// Failures per point, by class.
+    /// Failed operations of each point, by class.
     pub errors: BTreeMap<String, Vec<u64>>,
-    /// The heatmap of its latencies.
+    /// Heatmap of the latencies.
     pub heat: Heat,
 }
 
-/// A heatmap: cells `[point, row, operations]`.
+/// Heatmap of latencies over time.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Heat {
-    /// Seconds that a column stands for.
+    /// Length of the interval that a column represents, in seconds.
     pub bin_s: u64,
-    /// Seconds since the run's origin of each column.
+    /// Time of each column, in seconds since the run's origin.
     pub at_s: Vec<u64>,
-    /// Lower edges of the rows, in milliseconds; and the upper one of the last.
+    /// Lower edges of the rows in milliseconds, followed by the upper edge of the last row.
     pub edges_ms: Vec<f64>,
-    /// The cells that hold something.
+    /// Non-empty cells: column, row, operations.
     pub cells: Vec<(u32, u32, u64)>,
 }
 
-/// Four digits are more than a chart shows.
+/// Rounds to four significant digits, which is enough for a chart and keeps the page small.
 fn short(x: f64) -> f64 {
     if x == 0.0 || !x.is_finite() {
         return 0.0;
@@ -89,7 +89,7 @@ fn short(x: f64) -> f64 {
     (x * unit).round() / unit
 }
 
-/// Adds histograms up, again and again in the same memory.
+/// Merges histograms, reusing the same memory.
 struct Merger {
     counts: Vec<u64>,
     merged: Vec<(u16, u64)>,
@@ -100,7 +100,7 @@ impl Merger {
         Merger { counts: vec![0; BUCKETS], merged: Vec::new() }
     }
 
-    /// The counts of these histograms together, in order of their buckets, and their sum.
+    /// Returns the merged non-empty buckets of these histograms in order, and the number of values.
     fn of<'a>(&mut self, histograms: impl Iterator<Item = &'a Sparse>) -> (&[(u16, u64)], u64) {
         self.merged.clear();
         let (mut low, mut high, mut total) = (BUCKETS, 0, 0);
@@ -123,7 +123,7 @@ impl Merger {
     }
 }
 
-/// Percentile `q` of merged counts, in milliseconds.
+/// Returns percentile `q` of merged counts in milliseconds; `None` if there are too few.
 fn percentile(merged: &[(u16, u64)], total: u64, q: f64) -> Option<f64> {
     if total < needed(q) {
         return None;
@@ -141,7 +141,7 @@ fn histogram(second: &Second, clocked: Clocked) -> &Sparse {
     if clocked == Clocked::Response { &second.response } else { &second.service }
 }
 
-/// The bands of a run: consecutive seconds of one phase on one store.
+/// Returns the bands of a run in order of time: consecutive seconds of one phase on one store.
 pub fn bands(series: &[Series], subject: impl Fn(&Series) -> usize) -> Vec<Band> {
     let mut out: Vec<Band> = Vec::new();
     for s in series {
@@ -162,7 +162,8 @@ pub fn bands(series: &[Series], subject: impl Fn(&Series) -> usize) -> Vec<Band>
     out
 }
 
-/// The line of series that are of one subject and operation, one of `of` lines.
+/// Returns the curves of the series `parts`, which must be of one subject and operation. The limit on all
+/// points is divided among `of` lines.
 pub fn line(parts: &[&Series], subject: usize, of: usize) -> Line {
     let first = parts[0];
     let clocked = first.clocked();
@@ -173,7 +174,7 @@ pub fn line(parts: &[&Series], subject: usize, of: usize) -> Line {
     let bin_s = span.div_ceil(points as u64).max(1);
     let mut out = Line {
         subject,
-        operation: first.operation.clone(),
+        operation: first.operation.to_string(),
         clocked: clocked.name(),
         bin_s,
         heat: heat(&seconds, clocked, span, HEAT_CELLS / of.max(1)),
@@ -184,7 +185,7 @@ pub fn line(parts: &[&Series], subject: usize, of: usize) -> Line {
     let moves = seconds.iter().any(|s| s.bytes > 0.0);
     for group in seconds.chunk_by(|a, b| a.second / bin_s == b.second / bin_s) {
         let at = group[0].second / bin_s * bin_s;
-        // A gap in time is a gap in the line.
+        // A null point makes a gap in time visible as a gap in the line.
         if out.at_s.last().is_some_and(|last| at > last + bin_s) {
             out.at_s.push(at - bin_s);
             [&mut out.per_s, &mut out.mb_per_s, &mut out.p50, &mut out.p90, &mut out.p99, &mut out.p99_9]
@@ -211,7 +212,7 @@ pub fn line(parts: &[&Series], subject: usize, of: usize) -> Line {
     out
 }
 
-/// The row of a latency, counted from a millionth of a second.
+/// Returns the heatmap row of a latency in microseconds; row 0 starts at 1 us.
 fn row(us: f64) -> u32 {
     (us.max(1.0).log10() * ROWS_PER_DECADE).floor() as u32
 }
@@ -253,11 +254,11 @@ mod tests {
             service: [(bucket_of(us) as u16, 100)].into_iter().collect(),
             ..Second::default()
         };
-        Series { operation: "get".into(), seconds: seconds.map(second).collect(), ..Series::default() }
+        Series { operation: crate::workload::OperationKind::Get, seconds: seconds.map(second).collect(), ..Series::default() }
     }
 
     #[test]
-    fn an_hour_is_thinned_and_keeps_its_rate() {
+    fn an_hour_is_reduced_and_keeps_its_rate() {
         let long = series(10..3610, 2_000);
         let line = line(&[&long], 0, 1);
         assert!(line.at_s.len() <= 601 && line.bin_s == 6);
@@ -271,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pause_between_phases_is_a_gap() {
+    fn a_pause_between_phases_is_a_gap_in_the_line() {
         let (a, b) = (series(0..5, 1_000), series(20..25, 1_000));
         let line = line(&[&a, &b], 0, 1);
         assert_eq!(line.per_s.iter().filter(|r| r.is_none()).count(), 1);

@@ -1,5 +1,5 @@
-//! The HTML report: one self-contained file that opens offline. [`lines`] and [`rows`] reduce runs to what is drawn, here it is put on the
-//! page of `report/template/`: the first screen as plain HTML, the charts by scripts that find their data in the page.
+//! The HTML report: one self-contained file that opens offline. [`lines`] and [`rows`] reduce runs to the data of the
+//! charts. The first screen is plain HTML from `report/template/`; scripts draw the charts from data in the page.
 
 mod first;
 pub mod lines;
@@ -20,11 +20,14 @@ use crate::schedule::Role;
 use crate::summary::result::{KneeFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
 use crate::units::short_names;
-use first::{FIRST_FIGURES, Facts, Figure, MANY, answers, facts, figure, shown, tally, warnings, what};
+use first::{
+    FIRST_FIGURES, Facts, Figure, MANY, answers, comparison_context, facts, figure, measurement, tally,
+    warnings,
+};
 use lines::{Band, Line, bands, line};
 use rows::{Row, rows};
 
-/// A store of a run: what the colours of the charts stand for.
+/// A store of a run; each has its own colour in the charts.
 #[derive(Debug, Clone, Serialize)]
 struct Subject {
     name: String,
@@ -32,7 +35,7 @@ struct Subject {
     run: String,
 }
 
-/// A run as the scripts see it.
+/// A run's data for the scripts.
 #[derive(Debug, Clone, Serialize)]
 struct Drawn {
     id: String,
@@ -48,7 +51,7 @@ struct Drawn {
     peak_rss_bytes: u64,
 }
 
-/// A reference line from elsewhere.
+/// A published result, drawn as a reference line.
 #[derive(Debug, Clone, Serialize)]
 struct Reference {
     label: String,
@@ -60,7 +63,7 @@ struct Reference {
     in_flight: Option<f64>,
 }
 
-/// What a run cost at one store.
+/// Cost of a run at one store.
 #[derive(Debug, Clone, Serialize)]
 struct Cost {
     head: String,
@@ -68,7 +71,7 @@ struct Cost {
     notes: Vec<String>,
 }
 
-/// The report under construction: runs are added one by one, so that no more than one needs to be in memory.
+/// Builder of the report. Runs are added one by one, so that only one needs to be in memory.
 #[derive(Debug, Default)]
 pub struct Report {
     subjects: Vec<Subject>,
@@ -89,12 +92,12 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report of about so many runs of so many stores.
+    /// Creates an empty report. `lines_expected` is the approximate number of curves, which limits the points of each.
     pub fn new(lines_expected: usize) -> Report {
         Report { lines_expected: lines_expected.max(1), ..Report::default() }
     }
 
-    /// Adds a run.
+    /// Adds a run with its environment, its resolved experiment as TOML, and its series.
     pub fn add(
         &mut self,
         result: &RunResult,
@@ -114,7 +117,7 @@ impl Report {
         if self.title.is_empty() {
             self.title.clone_from(&result.run.experiment);
         }
-        self.what.push(what(result, environment, &stores));
+        self.what.push(measurement(result, environment, &stores));
         let names = short_names(&stores);
         let on = |subject: usize| match names.as_slice() {
             [_] => String::new(),
@@ -155,7 +158,7 @@ impl Report {
             }
         }
         let of = self.lines_expected.max(groups.len());
-        // Lines are independent, and most of a report's time goes into them.
+        // Lines are independent, and computing them takes most of the time of a report.
         let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let subjects: Vec<usize> = groups.iter().map(|group| subject(&group[0].store)).collect();
         let jobs: Vec<_> = groups.iter().zip(subjects).collect();
@@ -172,7 +175,7 @@ impl Report {
     fn stamp(&mut self, result: &RunResult) {
         let run = &result.run;
         if run.partial {
-            self.stamps.push(format!("{} is partial: it did not run to its end", run.id));
+            self.stamps.push(format!("{} is partial: the run did not complete", run.id));
         }
         if let Some(degraded) = &run.degraded {
             self.stamps.push(format!("{} is degraded: {degraded}", run.id));
@@ -183,12 +186,12 @@ impl Report {
         self.stamps.extend(run.notes.iter().map(|note| format!("note: {note}")));
     }
 
-    /// Adds comparisons.
+    /// Adds comparisons between the runs or stores.
     pub fn compare(&mut self, comparisons: Vec<Comparison>) {
         self.comparisons.extend(comparisons);
     }
 
-    /// Adds what others have published as reference lines.
+    /// Adds the results of a published document as reference lines.
     pub fn refer(&mut self, document: &Published) {
         self.sources
             .push(format!("{}: {} ({}, {})", document.name, document.title, document.source, document.date));
@@ -210,12 +213,12 @@ impl Report {
         }
     }
 
-    /// The page.
+    /// Renders the page.
     ///
     /// # Errors
-    /// When the template is broken, which its test would show.
+    /// Fails if the template is invalid; the tests render it.
     pub fn render(mut self) -> Result<String, minijinja::Error> {
-        self.name_apart();
+        self.make_names_unique();
         let mut headline = std::mem::take(&mut self.warnings);
         headline.push(match self.comparisons.as_slice() {
             [] => self.answers.join(". "),
@@ -236,7 +239,7 @@ impl Report {
             later => self.figures.iter().filter(|f| f.later).count(),
             many => Some(self.comparisons.len()).filter(|n| *n > MANY),
             figures => Value::from(Serde(&self.figures)),
-            comparisons => self.comparisons.iter().map(shown).collect::<Vec<_>>(),
+            comparisons => self.comparisons.iter().map(comparison_context).collect::<Vec<_>>(),
             sources => self.sources,
             loops => Value::from(Serde(&self.loops)),
             costs => Value::from(Serde(&self.costs)),
@@ -255,8 +258,8 @@ impl Report {
         )
     }
 
-    /// Subjects of several runs carry their run's id where their stores do not tell them apart.
-    fn name_apart(&mut self) {
+    /// Adds the run's id to the names of subjects that would otherwise be equal.
+    fn make_names_unique(&mut self) {
         let names: Vec<String> = self.subjects.iter().map(|s| s.name.clone()).collect();
         for subject in &mut self.subjects {
             if names.iter().filter(|n| **n == subject.name).count() > 1 {

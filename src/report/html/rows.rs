@@ -1,4 +1,5 @@
-//! One row per store, phase, step and operation: its distribution and its figures, from `result.json` alone.
+//! Rows of the report, one per store, phase, step and operation, with figures and distribution from
+//! `result.json` alone.
 
 use serde::Serialize;
 
@@ -7,8 +8,9 @@ use crate::schedule::Role;
 use crate::summary::latency::needed;
 use crate::summary::merge::{latencies, overall};
 use crate::summary::result::{Percentiles, RunResult, Window};
+use crate::workload::OperationKind;
 
-/// Bars of a histogram per factor of ten.
+/// Number of bars of a histogram per factor of ten.
 const BARS_PER_DECADE: f64 = 20.0;
 
 /// A row of the report.
@@ -16,45 +18,46 @@ const BARS_PER_DECADE: f64 = 20.0;
 pub struct Row {
     /// Number of the subject (run and store).
     pub subject: usize,
-    /// Phase, with its step.
+    /// Name of the phase, with the step of a ramp.
     pub phase: String,
-    /// Step of a ramp, from 0.
+    /// Step of a ramp, from 0. `None` outside a ramp.
     pub step: Option<u32>,
     /// Kind of operation.
     pub operation: String,
-    /// Group of keys.
+    /// Group of keys. `None` if the experiment does not distinguish groups.
     pub key_group: Option<String>,
-    /// `open` or `closed`.
+    /// Kind of loop: `open` or `closed`.
     pub load: String,
-    /// Operations intended per second.
+    /// Operations intended per second; open loops only.
     pub offered_per_s: Option<f64>,
-    /// Operations answered well per second.
+    /// Successful operations per second.
     pub per_s: f64,
-    /// Object bytes per second.
+    /// Object bytes delivered per second.
     pub bytes_per_s: f64,
     /// Limit of operations in flight.
     pub concurrency: usize,
-    /// Time-mean in flight.
+    /// Operations in flight, averaged over time.
     pub in_flight: f64,
-    /// Operations.
+    /// Number of operations, failed ones included.
     pub operations: u64,
-    /// Failures.
+    /// Number of failed operations.
     pub failed: u64,
-    /// Percentile plot: `[1 / (1 - q), ms]`.
+    /// Points of the percentile plot: `[1 / (1 - q), ms]`.
     pub curve: Vec<(f64, f64)>,
-    /// Histogram: lower edge, upper edge (ms), operations.
+    /// Bars of the histogram: lower edge in ms, upper edge in ms, operations.
     pub bars: Vec<(f64, f64, u64)>,
-    /// Box: 1st, 25th, 50th, 75th, 99th percentile, in ms.
+    /// Box plot: 1st, 25th, 50th, 75th and 99th percentile in ms. With too few operations, the ends are the
+    /// minimum and maximum.
     pub quartiles: Option<[f64; 5]>,
-    /// Parts of an operation: name, samples, p50, p99 (ms).
+    /// Parts of an operation: name, samples, p50 in ms, p99 in ms.
     pub parts: Vec<(&'static str, u64, Option<f64>, Option<f64>)>,
-    /// 99th percentile of how late operations were begun, in ms.
+    /// 99th percentile of the start lag, in ms.
     pub start_lag_p99: Option<f64>,
-    /// How late they may be before the client counts as the limit, in ms.
+    /// Start lag above which the client counts as the bottleneck, in ms.
     pub start_lag_allowed: Option<f64>,
-    /// What limited the client; the figures then measure the client.
+    /// Resource that limited the client; the figures then measure the client. `None` if none did.
     pub client_limited: Option<String>,
-    /// What is wrong or to be kept in mind, in a word or two.
+    /// Short remarks that qualify the figures.
     pub stamps: Vec<String>,
 }
 
@@ -62,10 +65,11 @@ fn round(x: f64) -> f64 {
     if x == 0.0 { 0.0 } else { format!("{x:.4e}").parse().unwrap_or(x) }
 }
 
-/// Percentiles of the plot, from the median to 99.99, those that enough operations carry.
+/// Returns the points of the percentile plot, from the minimum to the 99.99th percentile, as far as there are
+/// enough operations.
 fn curve(latencies: &Latencies) -> Vec<(f64, f64)> {
     let mut steps: Vec<f64> = (0..=80).map(|i| 10f64.powf(f64::from(i) / 20.0)).collect();
-    // The median itself, which is not on this grid.
+    // The median is not on this grid.
     steps.push(2.0);
     steps.sort_by(f64::total_cmp);
     let point = |x: f64| {
@@ -98,15 +102,15 @@ fn quartiles(latencies: &Latencies) -> Option<[f64; 5]> {
     Some([low?, at(0.25)?, at(0.5)?, at(0.75)?, high?])
 }
 
-/// Stamps of a window: whatever keeps its figures from being taken at face value.
+/// Returns short remarks that qualify the figures of a window.
 fn stamps(window: &Window) -> Vec<String> {
     let failed: u64 = window.errors.values().sum();
     let mut out = Vec::new();
     if let Some(error) = &window.instrument_error {
         out.push(format!("instrument error: {error}"));
     }
-    if let Some(what) = &window.client_limited {
-        out.push(format!("client-limited: {what}"));
+    if let Some(reason) = &window.client_limited {
+        out.push(format!("client-limited: {reason}"));
     }
     if window.saturated {
         out.push("saturated".into());
@@ -122,13 +126,13 @@ fn stamps(window: &Window) -> Vec<String> {
     out
 }
 
-/// Returns the measured rows of a run, of each phase in the order of the stores. `subject` numbers the stores.
+/// Returns the measured rows of a run, ordered by phase and then by store. `subject` returns the number of a store.
 pub fn rows(result: &RunResult, subject: impl Fn(&str) -> usize) -> Vec<Row> {
     let mut measured = overall(&result.windows);
     measured.retain(|w| w.role == Role::Measure);
-    let mut places: Vec<(String, Option<u32>, String)> = Vec::new();
+    let mut places: Vec<(String, Option<u32>, OperationKind)> = Vec::new();
     let mut place = |w: &Window| {
-        let own = (w.phase.clone(), w.step, w.operation.clone());
+        let own = (w.phase.clone(), w.step, w.operation);
         places.iter().position(|p| *p == own).unwrap_or_else(|| {
             places.push(own);
             places.len() - 1
@@ -155,7 +159,7 @@ fn row(window: &Window, subject: usize) -> Row {
         subject,
         phase: window.label(),
         step: window.step,
-        operation: window.operation.clone(),
+        operation: window.operation.to_string(),
         key_group: window.key_group.clone(),
         load: window.loop_.clone(),
         offered_per_s: window.offered_per_s.map(round),

@@ -1,4 +1,4 @@
-/* What helps to decide: bills side by side, where they cross, ages to move objects at, which store fits. */
+/* Charts for decisions: bills by provider, break-even points, transition ages, choice of a store. */
 const decided = data.chart || {};
 const money = (x) => { if (x === null || x === undefined || !isFinite(x)) return "–"; const a = Math.abs(x); return (x < 0 ? "-$" : "$") + (a >= 1e6 ? (a / 1e6).toPrecision(3) + "M" : a >= 1e3 ? Math.round(a).toString().replace(/\B(?=(\d{3})+$)/g, ",") : a >= 0.1 || a === 0 ? a.toFixed(2) : Number(a.toPrecision(3)).toString()); };
 const moneyAxis = (name, more) => axis(name, Object.assign({ axisLabel: { color: css("--soft"), fontSize: 11, formatter: money, hideOverlap: true } }, more));
@@ -7,42 +7,42 @@ const bytes = (x) => { const units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"]; 
 const legendBelow = (more) => Object.assign({ type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 }, inactiveColor: css("--line"), pageTextStyle: { color: css("--soft") }, pageIconColor: css("--soft") }, more);
 if (decided.bills && decided.bills.providers.length) {
   const b = decided.bills;
-  chart({ section: "The bills", id: "bills", wide: true, title: "A month, part by part", note: "Every bill for the same workload, the cheapest first.",
+  chart({ section: "Bills", id: "bills", wide: true, title: "Monthly bill by part", note: "Bills for the same workload, cheapest first.",
     option: () => base({ legend: legendBelow(), grid: { left: 16, right: 60, top: 10, bottom: 64, containLabel: true },
       tooltip: Object.assign(base({}).tooltip, { axisPointer: { type: "shadow" }, valueFormatter: money }),
-      xAxis: moneyAxis("US dollars a month", { type: "value", min: 0 }),
+      xAxis: moneyAxis("US dollars per month", { type: "value", min: 0 }),
       yAxis: axis("", { type: "category", inverse: true, data: b.providers, axisLabel: { color: css("--soft"), fontSize: 11, width: 190, overflow: "truncate" }, splitLine: { show: false } }),
       series: b.parts.map((part, i) => ({ name: part, type: "bar", stack: "all", barMaxWidth: 26, itemStyle: { color: color(i) }, data: b.amounts.map((a) => a[i]) })) }),
     table: () => [["provider", ...b.parts, "total"]].concat(b.providers.map((p, k) => [p, ...b.amounts[k], b.amounts[k].reduce((x, y) => x + y, 0)])) });
 }
 if (decided.beside && decided.beside.offers.length) {
   const b = decided.beside;
-  chart({ section: "The bills", id: "beside", wide: true, title: "As published and really", note: "The same month by the document's own constants and by real prices.",
+  chart({ section: "Bills", id: "beside", wide: true, title: "Published and actual prices", note: "The same monthly bill at the prices of the published document and at actual prices.",
     option: () => base({ legend: legendBelow(), grid: { left: 16, right: 60, top: 10, bottom: 64, containLabel: true },
       tooltip: Object.assign(base({}).tooltip, { axisPointer: { type: "shadow" }, valueFormatter: money }),
-      xAxis: moneyAxis("US dollars a month", { type: "value", min: 0 }),
+      xAxis: moneyAxis("US dollars per month", { type: "value", min: 0 }),
       yAxis: axis("", { type: "category", inverse: true, data: b.offers, splitLine: { show: false } }),
       series: ["published", "real"].map((key, i) => ({ name: b.names[i], type: "bar", barMaxWidth: 22, itemStyle: { color: color(i === 0 ? 7 : 0) }, data: b[key] })) }),
     table: () => [["offer", ...b.names]].concat(b.offers.map((o, k) => [o, b.published[k], b.real[k]])) });
 }
 if (decided.breakeven) {
   const b = decided.breakeven, shownAmount = b.bytes ? bytes : num;
-  chart({ section: "The bills", id: "breakeven", wide: true, title: `A month's bill by ${b.axis}`, note: "Both axes are logarithmic; dashed lines are where the cheapest changes.",
+  chart({ section: "Bills", id: "breakeven", wide: true, title: `Monthly bill by ${b.axis}`, note: "Both axes are logarithmic. At a dashed line, the cheapest provider changes.",
     option: () => base({ legend: legendBelow(), grid: { left: 86, right: 40, top: 24, bottom: 74, containLabel: false },
       tooltip: Object.assign(base({}).tooltip, { valueFormatter: money, axisPointer: { label: { formatter: (p) => shownAmount(p.value) } } }),
-      xAxis: logAxis(b.axis, { axisLabel: { color: css("--soft"), fontSize: 11, formatter: shownAmount, hideOverlap: true } }), yAxis: logAxis("US dollars a month", { nameGap: 66, axisLabel: { color: css("--soft"), fontSize: 11, formatter: money } }),
+      xAxis: logAxis(b.axis, { axisLabel: { color: css("--soft"), fontSize: 11, formatter: shownAmount, hideOverlap: true } }), yAxis: logAxis("US dollars per month", { nameGap: 66, axisLabel: { color: css("--soft"), fontSize: 11, formatter: money } }),
       series: data.subjects.map((s, i) => ({ name: s.name, type: "line", showSymbol: false, lineStyle: { color: color(i), type: dash(i) }, itemStyle: { color: color(i) }, data: shown(i) ? b.lines[i].filter((p) => p[1] > 0) : [], markLine: i === 0 ? mark(b.crossings.map((c) => ({ xAxis: c[0], label: { formatter: c[1], position: "insideEndTop" } }))) : undefined })) }),
     table: () => [[b.axis, ...data.subjects.map((s) => s.name)]].concat((b.lines[0] || []).map((p, k) => [p[0], ...b.lines.map((l) => (l[k] ? l[k][1] : null))])) });
 }
 if (decided.tiering) {
   const t = decided.tiering, days = (d) => (d === 0 ? "none" : `${d} d`);
-  const marks = mark([{ xAxis: t.ages.indexOf(t.asked), label: { formatter: "asked" } }].concat(t.best === null || t.best === t.asked ? [] : [{ xAxis: t.ages.indexOf(t.best), label: { formatter: "best" } }]).filter((m) => m.xAxis >= 0));
-  chart({ section: "The age to move at", id: "tiering", wide: true, title: "A month's bill by the age at which objects move", note: "Left: all in the cold store. Right: all in the hot one.",
+  const marks = mark([{ xAxis: t.ages.indexOf(t.asked), label: { formatter: "requested" } }].concat(t.best === null || t.best === t.asked ? [] : [{ xAxis: t.ages.indexOf(t.best), label: { formatter: "best" } }]).filter((m) => m.xAxis >= 0));
+  chart({ section: "Transition age", id: "tiering", wide: true, title: "Monthly bill by transition age", note: "Left: all objects in the cold store. Right: all objects in the hot store.",
     option: () => base({ legend: legendBelow(), grid: { left: 86, right: 40, top: 24, bottom: 74, containLabel: false }, tooltip: Object.assign(base({}).tooltip, { valueFormatter: money }),
-      xAxis: axis("days in the hot store", { type: "category", boundaryGap: false, data: t.ages.map(days), splitLine: { show: false } }), yAxis: moneyAxis("US dollars a month", { type: "value", min: 0, nameGap: 66 }),
+      xAxis: axis("days in the hot store", { type: "category", boundaryGap: false, data: t.ages.map(days), splitLine: { show: false } }), yAxis: moneyAxis("US dollars per month", { type: "value", min: 0, nameGap: 66 }),
       series: [[t.hot, "hot_usd", 1], [t.cold, "cold_usd", 0]].map(([name, key, i]) => ({ name, type: "line", stack: "all", areaStyle: { opacity: 0.35 }, showSymbol: false, itemStyle: { color: color(i) }, lineStyle: { color: color(i), width: 1 }, data: t[key], markLine: i === 1 ? marks : undefined })) }),
     table: () => [["days", t.hot, t.cold, "total"]].concat(t.ages.map((d, k) => [d, t.hot_usd[k], t.cold_usd[k], t.total_usd[k]])) });
-  if (t.p99_low.some((x) => x !== null)) chart({ section: "The age to move at", id: "blend", wide: true, title: "p99 of reads, both stores together", note: "From the mixture of both distributions. Where only percentiles are known it lies between the two lines.",
+  if (t.p99_low.some((x) => x !== null)) chart({ section: "Transition age", id: "blend", wide: true, title: "p99 of reads from both stores", note: "From the mixture of both latency distributions. If only percentiles are known, the p99 is between the two lines.",
     option: () => base({ legend: legendBelow(), grid: { left: 66, right: 40, top: 24, bottom: 74, containLabel: false },
       xAxis: axis("days in the hot store", { type: "category", boundaryGap: false, data: t.ages.map(days), splitLine: { show: false } }), yAxis: valueAxis("ms"),
       series: [["at least", "p99_low"], ["at most", "p99_high"]].map(([name, key], i) => ({ name, type: "line", step: "end", showSymbol: false, itemStyle: { color: color(i) }, lineStyle: { color: color(i), type: dash(i * 8) }, data: t[key], markLine: i === 0 ? marks : undefined })) }),
@@ -53,16 +53,16 @@ if (decided.advice && decided.advice.points.length) {
   const line = a.points.filter((p) => p.front).sort((x, y) => x.usd - y.usd).map((p) => [p.usd, p.ms]);
   const usd = a.points.map((p) => p.usd), middle = Math.sqrt(Math.min(...usd) * Math.max(...usd));
   const symbol = { measured: "circle", EMULATED: "diamond", IMPORTED: "triangle", PUBLISHED: "rect" };
-  chart({ section: "The choice", id: "front", wide: true, title: `A month's bill and ${a.ranked_by}`, note: "Down and left is better. Green holds the objectives, amber cannot be told, orange misses one. Circles were measured at the provider, diamonds at a stand-in, squares were published by others. The line joins what nothing beats.",
+  chart({ section: "Choice of a store", id: "front", wide: true, title: `Monthly bill and ${a.ranked_by}`, note: "Lower and further left is better. Green: meets the objectives; orange: misses one; amber: undecided. Circles: measured at the provider; diamonds: measured on an emulation; triangles: imported; squares: published by others. The line is the Pareto front.",
     option: () => base({ legend: undefined, grid: { left: 76, right: 40, top: 24, bottom: 56, containLabel: false },
-      tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => { const q = a.points[p.dataIndex]; return q && p.seriesIndex === 1 ? `${escapeText(q.name)}<br>${money(q.usd)} a month<br>${num(q.ms)} ms${q.low === null ? "" : ` [${num(q.low)} – ${num(q.high)}]`}<br>${q.known_by}; ${q.outcome}` : ""; } }),
-      xAxis: logAxis("US dollars a month", { axisLabel: { color: css("--soft"), fontSize: 11, formatter: money, hideOverlap: true } }), yAxis: logAxis("ms", { nameGap: 48 }),
+      tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => { const q = a.points[p.dataIndex]; return q && p.seriesIndex === 1 ? `${escapeText(q.name)}<br>${money(q.usd)} per month<br>${num(q.ms)} ms${q.low === null ? "" : ` [${num(q.low)} – ${num(q.high)}]`}<br>${q.known_by}; ${q.outcome}` : ""; } }),
+      xAxis: logAxis("US dollars per month", { axisLabel: { color: css("--soft"), fontSize: 11, formatter: money, hideOverlap: true } }), yAxis: logAxis("ms", { nameGap: 48 }),
       series: [{ type: "line", showSymbol: false, step: "end", lineStyle: { color: css("--soft"), type: "dashed", width: 1 }, data: line, silent: true },
         { type: "scatter", symbolSize: 15, data: a.points.map((p) => ({ value: [p.usd, p.ms], symbol: symbol[p.known_by] || "circle", itemStyle: { color: tone[p.outcome] }, label: { show: true, formatter: p.name, position: p.usd > middle ? "left" : "right", color: css("--ink"), fontSize: 11 } })), labelLayout: { hideOverlap: false, moveOverlap: "shiftY" } },
         { type: "custom", silent: true, data: a.points.filter((p) => p.low !== null).map((p) => [p.usd, p.low, p.high]), renderItem: (_, api) => { const [x, l] = api.coord([api.value(0), api.value(1)]), [, h] = api.coord([api.value(0), api.value(2)]); return { type: "line", shape: { x1: x, y1: l, x2: x, y2: h }, style: { stroke: css("--soft"), lineWidth: 1 } }; } }] }),
-    table: () => [["store", "known by", "US dollars a month", "ms", "low", "high", "outcome", "front"]].concat(a.points.map((p) => [p.name, p.known_by, p.usd, p.ms, p.low, p.high, p.outcome, p.front ? "yes" : ""])) });
+    table: () => [["store", "known by", "US dollars per month", "ms", "low", "high", "outcome", "front"]].concat(a.points.map((p) => [p.name, p.known_by, p.usd, p.ms, p.low, p.high, p.outcome, p.front ? "yes" : ""])) });
   const moved = a.changes.filter((c) => c.factor !== null);
-  if (moved.length) chart({ section: "The choice", id: "sensitivity", wide: true, title: "What would change the answer", note: "How far an assumption may be moved before another store is the cheapest; the axis is logarithmic. Short bars are what to be sure of.",
+  if (moved.length) chart({ section: "Choice of a store", id: "sensitivity", wide: true, title: "Sensitivity to assumptions", note: "Change of an assumption that would make another store the cheapest. The axis is logarithmic. Short bars mark the assumptions that matter most.",
     option: () => base({ legend: undefined, grid: { left: 16, right: 150, top: 10, bottom: 50, containLabel: true }, tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText(moved[p.dataIndex].assumption)} × ${num(moved[p.dataIndex].factor)}: ${escapeText(moved[p.dataIndex].to)}` }),
       xAxis: axis("factor", { type: "log", axisLabel: { color: css("--soft"), fontSize: 11, formatter: (x) => (x < 1 ? "/ " + num(1 / x) : "× " + num(x)) } }), yAxis: axis("", { type: "category", inverse: true, data: moved.map((c) => `${c.assumption} ${c.up ? "more" : "less"}`), splitLine: { show: false } }),
       series: [{ type: "custom", data: moved.map((c, i) => [1, i, c.factor]), encode: { x: [0, 2], y: 1 }, renderItem: (_, api) => { const c = moved[api.value(1)], [x0, y] = api.coord([1, api.value(1)]), [x1] = api.coord([api.value(2), api.value(1)]); return { type: "group", children: [{ type: "rect", shape: { x: Math.min(x0, x1), y: y - 9, width: Math.abs(x1 - x0), height: 18 }, style: { fill: color(c.up ? 0 : 1), opacity: 0.7 } }, { type: "text", style: { text: c.to, x: Math.max(x0, x1) + 6, y: y - 6, fill: css("--ink"), fontSize: 11 } }] }; }, markLine: mark([{ xAxis: 1, label: { show: false } }]) }] }),

@@ -1,8 +1,8 @@
-/* What is judged: changes with their intervals, and whether the client was fit to measure. */
+/* Comparisons with their confidence intervals, and the start lag of the client. */
 const compared = data.comparisons.flatMap((c) => c.rows.filter((r) => r.change !== null && r.unit !== "share").map((r) => Object.assign({ label: [data.comparisons.length > 1 ? c.other.name : "", r.phase === r.operation ? "" : r.phase, r.operation, r.metric].filter(Boolean).join(" ") }, r)));
 if (compared.length) {
   const tone = (r) => (r.verdict === "faster" ? "#0072b2" : r.verdict === "slower" ? "#d55e00" : css("--soft"));
-  chart({ section: "Comparison", id: "forest", wide: true, title: "Ratios with 95% intervals", note: "Each figure of the other over that of the base: " + data.comparisons.map((c) => `${c.other.name} over ${c.base.name}`).join("; ") + ". An interval that crosses 1 shows no difference. Blue: faster, orange: slower; the axis is logarithmic.",
+  chart({ section: "Comparison", id: "forest", wide: true, title: "Ratios with 95% intervals", note: "Ratio of each figure: " + data.comparisons.map((c) => `${c.other.name} to ${c.base.name}`).join("; ") + ". If the interval contains 1, no difference was shown. Blue: faster. Orange: slower. The axis is logarithmic.",
     option: () => base({ legend: undefined, grid: { left: 16, right: 40, top: 10, bottom: 44, containLabel: true },
       tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => { const r = compared[p.dataIndex]; return `${escapeText(r.label)}<br>× ${r.change.toFixed(3)} [${r.change_low.toFixed(3)} – ${r.change_high.toFixed(3)}]<br>${r.verdict}`; } }),
       xAxis: axis("ratio", { type: "log", axisLabel: { color: css("--soft"), fontSize: 11, formatter: (x) => String(Number(x.toPrecision(3))) }, min: (v) => Math.min(0.9, v.min * 0.97), max: (v) => Math.max(1.1, v.max * 1.03) }),
@@ -16,8 +16,8 @@ if (compared.length) {
 const watched = allRows.filter((r) => r.start_lag_p99 !== null && r.start_lag_allowed);
 if (watched.length) {
   const share = (r) => (100 * r.start_lag_p99) / r.start_lag_allowed;
-  chart({ section: "The client", id: "client", title: "Was the client fit to measure?", note: "How late operations were begun (99th percentile), as a share of what is allowed: 5% of the median, at least 1 ms. Beyond 100% the figures measure the client. " + data.runs.map((r) => `${r.id}: ${num(r.cpu_us_per_operation)} µs CPU per operation`).join("; ") + ".",
-    option: () => { const rows = watched.filter((r) => shown(r.subject)); return base({ legend: undefined, grid: { left: 16, right: 40, top: 10, bottom: 44, containLabel: true }, xAxis: valueAxis("% of what is allowed", { nameGap: 30 }), yAxis: axis("", { type: "category", inverse: true, data: rows.map(rowName), axisLabel: { color: css("--soft"), fontSize: 11, width: 190, overflow: "truncate" }, splitLine: { show: false } }),
+  chart({ section: "Client", id: "client", title: "Start lag of the client", note: "99th percentile of the start lag, as a share of the allowed maximum (5% of the median service time, at least 1 ms). Above 100%, the figures describe the client, not the store. " + data.runs.map((r) => `${r.id}: ${num(r.cpu_us_per_operation)} µs CPU per operation`).join("; ") + ".",
+    option: () => { const rows = watched.filter((r) => shown(r.subject)); return base({ legend: undefined, grid: { left: 16, right: 40, top: 10, bottom: 44, containLabel: true }, xAxis: valueAxis("% of the allowed maximum", { nameGap: 30 }), yAxis: axis("", { type: "category", inverse: true, data: rows.map(rowName), axisLabel: { color: css("--soft"), fontSize: 11, width: 190, overflow: "truncate" }, splitLine: { show: false } }),
       series: [{ type: "bar", barMaxWidth: 18, data: rows.map((r) => ({ value: share(r), itemStyle: { color: share(r) > 100 ? "#d55e00" : "#009e73" } })), markLine: mark([{ xAxis: 100, label: { formatter: "limit" } }]) }] }); },
-    table: () => [["row", "start lag p99 ms", "allowed ms", "% of allowed", "stamps"]].concat(watched.map((r) => [rowName(r), r.start_lag_p99, r.start_lag_allowed, share(r), r.stamps.join("; ")])) });
+    table: () => [["row", "start lag p99 ms", "allowed ms", "% of allowed", "remarks"]].concat(watched.map((r) => [rowName(r), r.start_lag_p99, r.start_lag_allowed, share(r), r.stamps.join("; ")])) });
 }

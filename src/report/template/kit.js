@@ -1,10 +1,10 @@
 "use strict";
-/* What all charts share: the data, colours, themes, cards with their buttons, and drawing when a card comes into sight. */
+/* Common parts of all charts: data, colours, themes, cards with their buttons, and drawing. */
 const data = JSON.parse(document.getElementById("data").textContent);
 window.plimsoll = { charts: 0, drawn: 0, empty: [], errors: [] };
 window.addEventListener("error", (e) => window.plimsoll.errors.push(String(e.message)));
 
-/* Okabe and Ito's colours, which people with any colour vision tell apart; dashes tell further subjects apart. */
+/* Colours by Okabe and Ito, which are distinguishable with any colour vision; further subjects differ in their dashes. */
 const PALETTE = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c6d00", "#7f7f7f"];
 const DASHES = ["solid", "dashed", "dotted", [12, 4, 2, 4]];
 const color = (i) => PALETTE[i % PALETTE.length];
@@ -23,7 +23,7 @@ const shown = (subject) => !hidden.has(subject);
 const subjectName = (i) => data.subjects[i].name;
 const several = data.subjects.length > 1;
 
-/* Numbers for people: three digits. */
+/* Formats a number with about three significant digits. */
 function num(x) {
   if (x === null || x === undefined || !isFinite(x)) return "–";
   const a = Math.abs(x);
@@ -43,7 +43,7 @@ function axis(name, more) {
     splitLine: { lineStyle: { color: css("--line") } },
   }, more);
 }
-/* A logarithmic axis that ends where the data do. */
+/* A logarithmic axis limited to the range of the data. */
 const logAxis = (name, more) => axis(name, Object.assign({ type: "log", min: (v) => floorLog(v.min), max: (v) => ceilLog(v.max) }, more));
 const nice = [1, 2, 5, 10];
 function floorLog(x) { const e = Math.pow(10, Math.floor(Math.log10(x))); return e * nice.filter((n) => n * e <= x * 1.0001).pop(); }
@@ -57,11 +57,11 @@ function base(more) {
     tooltip: { trigger: "axis", confine: true, backgroundColor: css("--card"), borderColor: css("--line"), textStyle: { color: css("--ink"), fontSize: 12 }, valueFormatter: num },
   }, more);
 }
-/* A dashed line with a name: objectives, knees, figures published elsewhere. */
+/* Dashed lines with labels, for knees and published figures. */
 const mark = (items) => ({ silent: true, symbol: "none", label: { color: css("--soft"), fontSize: 10, position: "insideEndTop" }, lineStyle: { color: css("--soft"), type: "dashed", width: 1 }, data: items });
 
-/* What others have published, as dashed lines at a value; `figure` names it. */
-const elsewhere = (figure, operations) => mark(data.references.filter((r) => r[figure] > 0 && operations.has(r.operation)).slice(0, 12).map((r) => ({ yAxis: r[figure], label: { formatter: r.label } })));
+/* Published results as dashed lines at the value of `figure`. */
+const publishedLines = (figure, operations) => mark(data.references.filter((r) => r[figure] > 0 && operations.has(r.operation)).slice(0, 12).map((r) => ({ yAxis: r[figure], label: { formatter: r.label } })));
 
 const cards = [];
 const spec = (id) => cards.find((c) => c.id === id);
@@ -82,23 +82,23 @@ function make(spec) {
   const card = document.createElement("article");
   card.className = spec.wide ? "card wide" : "card";
   card.id = spec.id;
-  card.innerHTML = `<h3>${escapeText(spec.title)}</h3><p>${escapeText(spec.note || "")}</p><div class="choice"></div><div class="plot" role="img" aria-label="${escapeText(spec.title)}; the table button gives its numbers"></div><div class="actions"></div>`;
+  card.innerHTML = `<h3>${escapeText(spec.title)}</h3><p>${escapeText(spec.note || "")}</p><div class="choice"></div><div class="plot" role="img" aria-label="${escapeText(spec.title)}; the Table button shows its numbers"></div><div class="actions"></div>`;
   host.append(card);
   spec.card = card;
   spec.plot = card.querySelector(".plot");
   if (spec.choices) {
     const select = document.createElement("select");
-    select.setAttribute("aria-label", spec.title + ": which one");
+    select.setAttribute("aria-label", spec.title + ": selection");
     spec.choices().forEach((name, i) => select.add(new Option(name, i)));
     select.onchange = () => { spec.choice = Number(select.value); draw(spec); };
     spec.choice = 0;
     if (select.options.length > 1) card.querySelector(".choice").append(select);
   }
-  const act = (name, what) => {
+  const act = (name, action) => {
     const button = document.createElement("button");
     button.type = "button"; button.textContent = name;
     button.setAttribute("aria-label", `${spec.title}: ${name}`);
-    button.onclick = what;
+    button.onclick = action;
     card.querySelector(".actions").append(button);
   };
   act("PNG", () => save(spec.id + ".png", spec.instance.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: css("--card") })));
@@ -122,7 +122,7 @@ function toggleTable(spec) {
   const cell = (tag) => (c) => `<${tag}>${escapeText(typeof c === "number" ? num(c) : c === null || c === undefined ? "–" : String(c))}</${tag}>`;
   const box = document.createElement("div");
   box.className = "alternative"; box.tabIndex = 0;
-  box.innerHTML = `<table><thead><tr>${rows[0].map(cell("th")).join("")}</tr></thead><tbody>${rows.slice(1, most + 1).map((r) => `<tr>${r.map(cell("td")).join("")}</tr>`).join("")}</tbody></table>` + (rows.length - 1 > most ? `<p class="note">the first ${most} of ${rows.length - 1} rows; CSV has all</p>` : "");
+  box.innerHTML = `<table><thead><tr>${rows[0].map(cell("th")).join("")}</tr></thead><tbody>${rows.slice(1, most + 1).map((r) => `<tr>${r.map(cell("td")).join("")}</tr>`).join("")}</tbody></table>` + (rows.length - 1 > most ? `<p class="note">first ${most} of ${rows.length - 1} rows; the CSV file has all rows</p>` : "");
   spec.card.append(box);
 }
 function draw(spec) {

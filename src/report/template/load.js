@@ -1,4 +1,4 @@
-/* How a store behaves as the load rises: ramps, the knee, sweeps of part sizes. */
+/* Behaviour under rising load: ramps, the search for the knee, sweeps of part sizes. */
 const ramped = allRows.filter((r) => r.step !== null);
 const stepGroups = () => {
   const groups = new Map();
@@ -15,25 +15,25 @@ const stepTable = () => [["series", "phase", "offered/s", "achieved/s", "MB/s", 
 
 if (ramped.length && !knees.length) {
   const moves = ramped.some((r) => r.bytes_per_s > 0);
-  const carried = (r) => (moves ? r.bytes_per_s / 1e6 : r.per_s);
+  const throughput = (r) => (moves ? r.bytes_per_s / 1e6 : r.per_s);
   const unit = moves ? "MB/s" : "operations/s";
   const kneeMarks = () => data.runs.flatMap((run) => run.ramps.filter((r) => r.knee_in_flight).map((r) => ({ xAxis: r.knee_in_flight, label: { formatter: "knee " + num(r.knee_in_flight) } })));
-  /* Ramps that others have published, by their machine and store. */
+  /* Published ramps, by machine and store. */
   const others = data.references.filter((r) => moves && r.in_flight && r.mb_per_s && ramped.some((x) => x.operation === r.operation));
   const publishedRamps = () => [...new Set(others.map((r) => r.label.replace(/ \S+ \(published.*$/, "")))].map((name, i) => ({ name: name + " (published, not measured here)", type: "line", symbol: "emptyDiamond", symbolSize: 6, lineStyle: { type: "dotted", width: 1 }, itemStyle: { color: color(i + 2), opacity: 0.7 }, data: others.filter((r) => r.label.startsWith(name + " ") && !/ (ALL|warmup) /.test(r.label)).map((r) => [r.in_flight, r.mb_per_s]) }));
   const rampChart = (id, title, note, name, pick, more) => chart({ section: "Rising load", id, title, note,
-    option: () => base({ xAxis: axis("operations in flight (time-mean)", { type: "value", min: 0 }), yAxis: valueAxis(name, more),
+    option: () => base({ xAxis: axis("operations in flight (time average)", { type: "value", min: 0 }), yAxis: valueAxis(name, more),
       legend: others.length && id === "ramp-throughput" ? { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } } : base({}).legend, grid: { left: 66, right: 24, top: 20, bottom: several || others.length ? 66 : 48 },
       series: (id === "ramp-throughput" ? publishedRamps() : []).concat(stepGroups().flatMap((g, i) => pick(g).map(([label, data, type]) => ({ name: [g.name, label].filter(Boolean).join(" "), type: "line", symbolSize: 7, data, itemStyle: { color: color(several ? g.subject : i) }, lineStyle: { type: type || "solid" }, markLine: kneeMarks().length ? mark(kneeMarks()) : undefined })))), tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText(p.seriesName)}<br>${num(p.value[0])} in flight<br>${num(p.value[1])} ${name}` }) }),
     table: stepTable });
-  rampChart("ramp-throughput", "Throughput against concurrency", "Where the curve bends, more requests in flight buy nothing but waiting. Dashed: the knee.", unit, (g) => [["", g.rows.map((r) => [r.in_flight, carried(r)])]]);
-  rampChart("ramp-efficiency", "Efficiency against concurrency", "What each operation in flight carries.", unit + " each", (g) => [["", g.rows.map((r) => [r.in_flight, r.in_flight > 0 ? carried(r) / r.in_flight : null])]]);
+  rampChart("ramp-throughput", "Throughput against concurrency", "Beyond the bend of the curve, more operations in flight only add latency. Dashed: the knee.", unit, (g) => [["", g.rows.map((r) => [r.in_flight, throughput(r)])]]);
+  rampChart("ramp-efficiency", "Efficiency against concurrency", "Throughput per operation in flight.", unit + " each", (g) => [["", g.rows.map((r) => [r.in_flight, r.in_flight > 0 ? throughput(r) / r.in_flight : null])]]);
   rampChart("ramp-latency", "Latency against concurrency", "Median (solid) and 99th percentile (dashed).", "ms", (g) => [["p50", g.rows.map((r) => [r.in_flight, atLeast(r, 2)]), "solid"], ["p99", g.rows.map((r) => [r.in_flight, atLeast(r, 100)]).filter((p) => p[1] !== null), "dashed"]]);
 }
 if (knees.length) {
   const sorted = (g) => g.rows.slice().sort((a, b) => a.offered_per_s - b.offered_per_s);
-  chart({ section: "Rising load", id: "knee", wide: true, title: "Latency against rate", note: "Every step of the search for the knee: " + knees.flatMap((k) => k.objectives).join(", ") + ". Latency is logarithmic, so it has no zero.",
-    option: () => { const marks = knees.flatMap((k) => [k.holds_per_s && { xAxis: k.holds_per_s, label: { formatter: "holds " + num(k.holds_per_s) + "/s" } }, k.breaks_per_s && { xAxis: k.breaks_per_s, label: { formatter: "breaks", position: "end" } }].filter(Boolean));
+  chart({ section: "Rising load", id: "knee", wide: true, title: "Latency against rate", note: "Steps of the search for the highest rate that meets " + knees.flatMap((k) => k.objectives).join(", ") + ". The latency axis is logarithmic, so it has no zero.",
+    option: () => { const marks = knees.flatMap((k) => [k.holds_per_s && { xAxis: k.holds_per_s, label: { formatter: "meets: " + num(k.holds_per_s) + "/s" } }, k.breaks_per_s && { xAxis: k.breaks_per_s, label: { formatter: "misses", position: "end" } }].filter(Boolean));
       return base({ xAxis: axis("offered operations/s", { type: "value", min: 0 }), yAxis: logAxis("ms", { nameGap: 48 }), legend: { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } }, grid: { left: 66, right: 30, top: 30, bottom: 66 },
         series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: sorted(g).map((r) => [r.offered_per_s, atLeast(r, x)]).filter((p) => p[1] !== null), markLine: i === 0 && marks.length ? mark(marks) : undefined }))) }); },
     table: stepTable });
@@ -41,7 +41,7 @@ if (knees.length) {
 const sweeps = data.runs.flatMap((run) => run.sweeps);
 if (sweeps.length) {
   const size = (b) => (b >= 1 << 30 ? b / (1 << 30) + " GiB" : b / (1 << 20) + " MiB");
-  chart({ section: "Rising load", id: "sweep", wide: true, title: "Upload settings", note: "Median throughput of an upload by part size and parts in flight, MB/s; framed: the one to use.",
+  chart({ section: "Rising load", id: "sweep", wide: true, title: "Upload settings", note: "Median throughput of an upload by part size and parts in flight, in MB/s. Framed: the recommended setting.",
     choices: () => sweeps.map((s) => `${s.store.split("?")[0]} ${s.sweep}`),
     option: () => { const s = sweeps[spec("sweep").choice], xs = [...new Set(s.points.map((p) => p.parts_in_flight))].sort((a, b) => a - b), ys = [...new Set(s.points.map((p) => p.part_bytes))].sort((a, b) => a - b);
       const values = s.points.map((p) => (p.bytes_per_s || 0) / 1e6), r = s.recommended;

@@ -1,7 +1,7 @@
-/* Puts the cards on the page and draws each when it comes into sight. */
+/* Adds the cards to the page and draws each one when it scrolls into view. */
 cards.forEach(make);
 const seen = new IntersectionObserver((entries) => entries.forEach((e) => { const s = spec(e.target.id); if (e.isIntersecting && s && !s.fresh) draw(s); }), { rootMargin: "300px" });
-/* Cards that came out of date out of sight are drawn when they come near; an observer tells that anew of what it newly observes. */
+/* Stale cards outside the view are drawn when they scroll near it. An observer reports a card again only if it is observed anew. */
 const watch = () => cards.forEach((s) => { if (!s.fresh) { seen.unobserve(s.card); seen.observe(s.card); } });
 watch();
 document.querySelectorAll(".swatch").forEach((s) => { s.style.background = color(Number(s.dataset.subject)); });
@@ -18,7 +18,7 @@ if (several) {
 }
 document.getElementById("theme").onclick = () => { chosen = !dark(); applyTheme(); redraw(); watch(); };
 darkQuery.addEventListener("change", () => { applyTheme(); redraw(); watch(); });
-/* Tables show what matters first; a button shows the rest. Without scripts everything is shown. */
+/* Tables show the most important rows first; a button shows the rest. Without JavaScript, all rows are visible. */
 document.querySelectorAll(".more").forEach((button) => {
   const table = button.parentElement.previousElementSibling.querySelector("table"), few = button.textContent;
   table.classList.add("short");

@@ -1,4 +1,4 @@
-/* Charts over a run's time. */
+/* Charts over the time of a run. */
 const allLines = data.runs.flatMap((run, r) => run.lines.map((line) => Object.assign(line, { run: r })));
 const operations = new Set(allLines.map((l) => l.operation));
 const lineName = (l) => [subjectName(l.subject), operations.size > 1 ? l.operation : ""].filter(Boolean).join(" ");
@@ -6,7 +6,7 @@ const lineColor = (l) => (several ? l.subject : [...operations].indexOf(l.operat
 const points = (l, values) => l.at_s.map((t, i) => [t, values[i]]);
 const manyLines = allLines.length > 1;
 
-/* Phases as bands behind the curves, those of the first run shown. */
+/* Phases as bands behind the curves; only those of the first visible run are drawn. */
 function phaseBands() {
   const run = data.runs.find((_, r) => allLines.some((l) => l.run === r && shown(l.subject)));
   if (!run) return undefined;
@@ -38,9 +38,9 @@ function overTime(name, pick, more) {
   }
   const y = valueAxis(name, more && more.axis);
   if (more && more.published && series.length) {
-    const marks = elsewhere(more.published, operations), at = marks.data.map((m) => m.yAxis);
+    const marks = publishedLines(more.published, operations), at = marks.data.map((m) => m.yAxis);
     series[0].markLine = marks;
-    /* The axis reaches as far as the lines. */
+    /* The axis includes the reference lines. */
     if (at.length && y.type === "log") Object.assign(y, { min: (v) => floorLog(Math.min(v.min, ...at)), max: (v) => ceilLog(Math.max(v.max, ...at)) });
     else if (at.length) y.max = (v) => Math.max(v.max, ...at) * 1.05;
   }
@@ -56,19 +56,19 @@ if (allLines.some((l) => l.mb_per_s.some((v) => v !== null))) {
     option: () => overTime("MB/s", (l) => l.mb_per_s, { errors: true, published: "mb_per_s" }), table: timeTable([["MB/s", (l) => l.mb_per_s]]) });
 }
 if (allLines.length) {
-  chart({ section: "Over time", id: "rate", title: "Rate", note: "Operations answered well per second.",
+  chart({ section: "Over time", id: "rate", title: "Rate", note: "Successful operations per second.",
     option: () => overTime("operations/s", (l) => l.per_s, { errors: true, published: "per_s" }), table: timeTable([["operations/s", (l) => l.per_s]]) });
-  /* Those that enough operations carry somewhere. */
+  /* Percentiles with enough operations in at least one point. */
   const quantiles = [["p50", (l) => l.p50], ["p90", (l) => l.p90], ["p99", (l) => l.p99], ["p99.9", (l) => l.p99_9]].filter((q) => allLines.some((l) => q[1](l).some((v) => v !== null)));
   const published = { p50: "p50_ms", p99: "p99_ms" };
-  if (quantiles.length) chart({ section: "Over time", id: "percentiles", wide: true, title: "Latency percentiles", note: "Percentiles of each point's own operations, merged, never averaged. The axis is logarithmic, so it has no zero. A gap: too few operations for that percentile.",
+  if (quantiles.length) chart({ section: "Over time", id: "percentiles", wide: true, title: "Latency percentiles", note: "Percentiles of the operations of each point, from merged histograms. The axis is logarithmic, so it has no zero. A gap means that there are too few operations for the percentile.",
     choices: () => quantiles.map((q) => q[0]),
     option: () => {
       const [name, pick] = quantiles[spec("percentiles").choice];
       return overTime("ms", pick, { axis: logAxis("ms", { nameGap: 48 }), published: published[name] });
     },
     table: timeTable(quantiles) });
-  chart({ section: "Over time", id: "heatmap", wide: true, title: "Latency heatmap", note: "Operations per cell; the darker, the more, on a logarithmic scale. Latency is logarithmic, so it has no zero.",
+  chart({ section: "Over time", id: "heatmap", wide: true, title: "Latency heatmap", note: "Operations per cell on a logarithmic colour scale. The latency axis is logarithmic, so it has no zero.",
     choices: () => allLines.map(lineName),
     option: () => {
       const l = allLines[spec("heatmap").choice], h = l.heat;
@@ -86,7 +86,7 @@ if (allLines.length) {
 }
 const classes = [...new Set(allLines.flatMap((l) => Object.keys(l.errors)))];
 if (classes.length) {
-  chart({ section: "Over time", id: "errors", wide: true, title: "Errors by class", note: "Failed operations in each point of time.",
+  chart({ section: "Over time", id: "errors", wide: true, title: "Errors by class", note: "Failed operations of each point in time.",
     option: () => {
       const bars = classes.map((c, i) => {
         const at = new Map();

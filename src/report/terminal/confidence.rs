@@ -1,9 +1,9 @@
-//! Between what the figures lie, in lines.
+//! Confidence intervals as lines of text.
 
 use crate::summary::result::{Judged, Window};
 use crate::units::{format_ms, format_per_s, format_throughput};
 
-/// A value of a figure, without its unit where that is said once for all.
+/// Formats a value of a figure, without the unit for latencies and rates.
 fn value(judged: &Judged, value: f64) -> String {
     match judged.unit.as_str() {
         "ms" => format_ms(value),
@@ -13,7 +13,7 @@ fn value(judged: &Judged, value: f64) -> String {
     }
 }
 
-/// `p50 5.1 ms [4.9..5.3]`.
+/// Formats a figure with its interval: `p50 5.1 ms [4.9..5.3]`. Returns `None` if it has no value or no interval.
 pub fn figure(judged: &Judged) -> Option<String> {
     let shown = value(judged, judged.value?);
     let (low, high) = (value(judged, judged.low?), value(judged, judged.high?));
@@ -25,19 +25,15 @@ pub fn figure(judged: &Judged) -> Option<String> {
     Some(format!("{} {shown}{unit} [{low}..{high}]", judged.metric))
 }
 
-/// What an interval would need, for people.
+/// Describes the measurement time that an interval would need.
 pub fn needs(seconds: f64) -> String {
-    if seconds > 6.0 * 3600.0 {
-        "cannot be told at this pace".into()
-    } else {
-        format!("needs about {seconds:.0} s")
-    }
+    if seconds > 6.0 * 3600.0 { "needs more than 6 h".into() } else { format!("needs about {seconds:.0} s") }
 }
 
-/// The metrics in a line of a table's row.
-const TOLD: [&str; 4] = ["p50", "p99", "rate", "throughput"];
+/// Metrics whose intervals are printed.
+const METRICS: [&str; 4] = ["p50", "p99", "rate", "throughput"];
 
-/// The intervals of a window, in a line; and what could not be told, in another.
+/// Renders the intervals of a window as a line, and the metrics without an interval as another.
 pub fn render(window: &Window, judged: &[Judged]) -> String {
     let own: Vec<&Judged> = judged
         .iter()
@@ -45,7 +41,7 @@ pub fn render(window: &Window, judged: &[Judged]) -> String {
             (&j.store, &j.phase, j.step, &j.operation)
                 == (&window.store, &window.phase, window.step, &window.operation)
         })
-        .filter(|j| TOLD.contains(&j.metric.as_str()))
+        .filter(|j| METRICS.contains(&j.metric.as_str()))
         .collect();
     let place = format!("{} {}", window.label(), window.operation);
     let shown: Vec<String> = own.iter().filter_map(|j| figure(j)).collect();

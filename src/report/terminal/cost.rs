@@ -1,4 +1,4 @@
-//! What a run cost, line by line.
+//! Cost of a run, with its line items.
 
 use crate::cost::money::Usd;
 use crate::report::decisions::bills::{quantity, unit};
@@ -6,23 +6,23 @@ use crate::report::document::Table;
 use crate::summary::result::CostFigures;
 use crate::units::short_names;
 
-/// An amount as it stands in a result.
+/// Parses an amount of a result; zero if it is invalid.
 pub fn amount(text: &str) -> Usd {
     text.strip_prefix('-')
         .map_or_else(|| Usd::parse(text), |rest| Usd::parse(rest).map(|usd| -usd))
         .unwrap_or_default()
 }
 
-/// The cost of one store in a sentence.
+/// Describes the cost at one store in a sentence.
 pub fn sentence(cost: &CostFigures) -> String {
-    let as_if = if cost.emulated { ", as if the store were theirs" } else { "" };
+    let emulated = if cost.emulated { ", although the store is not the provider's own" } else { "" };
     let estimated = cost
         .estimated_usd
         .as_ref()
-        .map(|usd| format!("; {} could be estimated beforehand", amount(usd).shown()))
+        .map(|usd| format!("; estimated before the run: {}", amount(usd).shown()))
         .unwrap_or_default();
     format!(
-        "{} at {}'s prices of {} ({}){as_if}{estimated}",
+        "{} at {}'s prices of {} ({}){emulated}{estimated}",
         amount(&cost.total_usd).shown(),
         cost.provider,
         cost.as_of,
@@ -30,7 +30,7 @@ pub fn sentence(cost: &CostFigures) -> String {
     )
 }
 
-/// The lines of one store that cost something.
+/// Returns the table of one store's line items, without those that cost nothing.
 pub fn items(cost: &CostFigures) -> Table {
     let mut table =
         Table::new("", &["item", "quantity#", "unit", "unit price#", "amount#", "price read", "confidence"]);
@@ -48,7 +48,7 @@ pub fn items(cost: &CostFigures) -> Table {
     table
 }
 
-/// What the run cost at every store that has prices.
+/// Renders the cost of a run at every store that has prices.
 pub fn render(costs: &[CostFigures]) -> String {
     let mut out = String::new();
     let names = short_names(&costs.iter().map(|c| c.store.as_str()).collect::<Vec<_>>());

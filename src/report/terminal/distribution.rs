@@ -1,4 +1,4 @@
-//! The distribution of one row's latencies as bars, on a logarithmic axis.
+//! Latency distribution of one row, drawn as bars on a logarithmic axis.
 
 use hdrhistogram::Histogram;
 
@@ -8,17 +8,19 @@ use crate::summary::result::Window;
 use crate::units::{format_count, format_ms};
 
 const WIDTH: usize = 40;
-/// Edges of the bars: 1, 1.5, 2, 3, 5, 7 and their tenfolds, in microseconds.
+/// Edges of the bars in tenths of a microsecond, to be multiplied by powers of ten: 1, 1.5, 2, 3, 5 and 7 us,
+/// 10 us and so on.
 const STEPS: [u64; 6] = [10, 15, 20, 30, 50, 70];
 
-/// From, to (exclusive), count; in microseconds.
+/// Lower edge, upper edge (exclusive), both in microseconds, and count.
 type Bar = (u64, u64, u64);
 
 fn nice_edges() -> Vec<u64> {
     (0..9u32).flat_map(|e| STEPS.map(|s| s * 10u64.pow(e) / 10)).filter(|e| *e > 0).collect()
 }
 
-/// Ten equal steps over the middle 99.8%, and all the rest on either side.
+/// Returns the edges of ten equal bars over the middle 99.8% of the values, and of one bar on either side for
+/// the rest.
 fn narrow_edges(histogram: &Histogram<u64>) -> Vec<u64> {
     let (low, high) = (histogram.value_at_quantile(0.001), histogram.value_at_quantile(0.999));
     let step = ((high - low) / 10).max(1);
@@ -30,7 +32,7 @@ fn narrow_edges(histogram: &Histogram<u64>) -> Vec<u64> {
     edges
 }
 
-/// Each bucket of the histogram goes, whole, to the bar that holds its lowest value.
+/// Counts the values in each bar. A bucket of the histogram counts entirely in the bar that contains its lowest value.
 fn counted(histogram: &Histogram<u64>, edges: &[u64]) -> Vec<Bar> {
     let mut bars: Vec<Bar> = edges.windows(2).map(|w| (w[0], w[1], 0)).collect();
     for bucket in histogram.iter_recorded() {
@@ -41,11 +43,11 @@ fn counted(histogram: &Histogram<u64>, edges: &[u64]) -> Vec<Bar> {
     bars
 }
 
-/// Smallest, mean, largest, and one bar per occupied interval between them.
+/// Renders minimum, mean and maximum, and the bars between the first and the last non-empty one.
 pub fn render(window: &Window) -> String {
-    let (what, name, shown) = match &window.response_ms {
-        Some(response) => ("response", "response", response),
-        None => ("service", "service", &window.service_ms),
+    let (name, shown) = match &window.response_ms {
+        Some(response) => ("response", response),
+        None => ("service", &window.service_ms),
     };
     let all = latencies(window, name, Some(shown));
     let Some(histogram) = all.histogram() else { return String::new() };
@@ -58,7 +60,7 @@ pub fn render(window: &Window) -> String {
     let last = bars.iter().rposition(|b| b.2 > 0).unwrap_or(0);
     let most = bars.iter().map(|b| b.2).max().unwrap_or(1).max(1);
     let mut out = format!(
-        "\n{} {} {what}: min {}, mean {}, max {} ms of {}\n",
+        "\n{} {} {name} time: min {}, mean {}, max {} ms; {} operations\n",
         window.phase,
         window.operation,
         cell(shown, "min"),
@@ -68,7 +70,7 @@ pub fn render(window: &Window) -> String {
     );
     if window.censored > 0 && window.response_ms.is_some() {
         out.push_str(&format!(
-            "  (without {} that were not answered in time)\n",
+            "  (excludes {} operations that were not answered in time)\n",
             format_count(window.censored)
         ));
     }
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_sample_is_in_one_bar() {
+    fn every_sample_is_in_exactly_one_bar() {
         for values in
             [vec![5000; 400], (1..4000).collect::<Vec<u64>>(), (5000..5200).chain([90_000]).collect()]
         {

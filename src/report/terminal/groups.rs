@@ -1,4 +1,4 @@
-//! Do key names matter? The same operation on differently named keys, side by side, with a verdict from the repeats.
+//! Comparison of the same operation on differently named keys, with a verdict from the repeats.
 
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -7,20 +7,23 @@ use crate::schedule::Role;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::Window;
 use crate::units::{format_ms, format_per_s};
+use crate::workload::OperationKind;
 
+/// Name of the group that has the default keys.
 const ONE: &str = "one prefix";
 
-/// A verdict takes so many repeats: that five of one group all lie beyond five of another by chance happens in 2 of 252 comparisons.
+/// Minimum number of repeats for a verdict. The probability that five repeats of one group are all above or all
+/// below five of another by chance is 2 in 252.
 const REPEATS: usize = 5;
 
-/// The windows of one operation on one group of keys.
+/// Windows of one operation on one group of keys.
 struct Group<'a> {
     name: &'a str,
     windows: Vec<&'a Window>,
 }
 
 impl Group<'_> {
-    /// The rate of each repeat; its blocks count as one.
+    /// Returns the rate of each repeat, with its blocks merged.
     fn rates(&self) -> Vec<f64> {
         let mut repeats: Vec<u32> = self.windows.iter().map(|w| w.repeat).collect();
         repeats.sort_unstable();
@@ -35,25 +38,25 @@ impl Group<'_> {
             .collect()
     }
 
-    /// Lowest and highest rate of the repeats.
+    /// Returns the lowest and the highest rate of the repeats.
     fn range(&self) -> (f64, f64) {
         let rates = self.rates();
         (rates.iter().copied().fold(f64::INFINITY, f64::min), rates.iter().copied().fold(0.0, f64::max))
     }
 }
 
-/// One comparison per operation that was measured on several groups of keys; empty where there is none.
+/// Renders a comparison for each operation that was measured on several groups of keys; empty if there is none.
 pub fn render(windows: &[Window]) -> String {
     let measured = || windows.iter().filter(|w| w.role == Role::Measure && w.step.is_none());
     if measured().all(|w| w.key_group.is_none()) {
         return String::new();
     }
-    let mut operations: Vec<&str> = measured().map(|w| w.operation.as_str()).collect();
+    let mut operations: Vec<OperationKind> = measured().map(|w| w.operation).collect();
     operations.sort_unstable();
     operations.dedup();
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["operation", "keys", "per second", "against the first", "p50", "p99"]);
+    table.set_header(["operation", "keys", "per second", "vs first", "p50", "p99"]);
     let mut verdicts = Vec::new();
     for operation in operations {
         let mut groups: Vec<Group<'_>> = Vec::new();
@@ -77,8 +80,8 @@ pub fn render(windows: &[Window]) -> String {
     format!("\n{}\n{}", lines(&table), verdicts.concat())
 }
 
-/// Adds the rows of an operation and says what they show.
-fn compare(operation: &str, groups: &[Group<'_>], table: &mut Table) -> String {
+/// Adds the rows of an operation to the table. Returns the verdict.
+fn compare(operation: OperationKind, groups: &[Group<'_>], table: &mut Table) -> String {
     let base = groups[0].range();
     let mut differing = Vec::new();
     let repeats = groups.iter().map(|g| g.rates().len()).min().unwrap_or(0);
@@ -104,7 +107,9 @@ fn compare(operation: &str, groups: &[Group<'_>], table: &mut Table) -> String {
     }
     match (repeats, differing.is_empty()) {
         (0..REPEATS, _) => {
-            format!("{operation}: no verdict from fewer than {REPEATS} repeats (--set repeats={REPEATS})\n")
+            format!(
+                "{operation}: no verdict with fewer than {REPEATS} repeats; use --set repeats={REPEATS}\n"
+            )
         }
         (_, true) => {
             format!("{operation}: no difference shown; the ranges of the {repeats} repeats overlap\n")
@@ -123,7 +128,7 @@ mod tests {
     fn windows(rates: &[(&str, [f64; 5])]) -> Vec<Window> {
         let window = |keys: &str, (repeat, rate): (usize, f64)| Window {
             role: Role::Measure,
-            operation: "get".into(),
+            operation: crate::workload::OperationKind::Get,
             key_group: (keys != ONE).then(|| keys.to_string()),
             repeat: repeat as u32,
             achieved_per_s: rate,
@@ -141,12 +146,12 @@ mod tests {
         let first = (ONE, [100.0, 105.0, 110.0, 115.0, 120.0]);
         let overlap = render(&windows(&[first, ("random prefixes", [115.0, 120.0, 125.0, 128.0, 130.0])]));
         assert!(overlap.contains("get: no difference shown") && overlap.contains("1.124x"), "{overlap}");
-        let apart = render(&windows(&[first, ("random prefixes", [200.0, 220.0, 220.0, 230.0, 230.0])]));
-        assert!(apart.contains("random prefixes 100.0% faster than one prefix"), "{apart}");
+        let disjoint = render(&windows(&[first, ("random prefixes", [200.0, 220.0, 220.0, 230.0, 230.0])]));
+        assert!(disjoint.contains("random prefixes 100.0% faster than one prefix"), "{disjoint}");
         assert!(render(&windows(&[(ONE, [1.0; 5])])).is_empty(), "nothing to compare");
     }
 
-    /// Blocks of one repeat were taken for repeats, and gave verdicts out of chance.
+    /// Regression test: blocks of one repeat counted as repeats, which produced verdicts by chance.
     #[test]
     fn blocks_are_not_repeats() {
         let mut all = windows(&[(ONE, [100.0; 5]), ("random prefixes", [200.0; 5])]);

@@ -1,5 +1,5 @@
-//! What a person reads in a terminal: one [`table`] per store, [`ramp`] steps and knee, a verdict on key [`groups`], several
-//! [`stores`] side by side, latency [`distribution`]s, and whatever is wrong with the figures.
+//! The report in a terminal: one [`table`] per store, [`ramp`] steps and knee, a verdict on key [`groups`], a
+//! comparison of several [`stores`], latency [`distribution`]s, and remarks on the figures.
 
 pub mod confidence;
 pub mod cost;
@@ -21,7 +21,7 @@ use crate::summary::merge::overall;
 use crate::summary::result::{Percentiles, RunResult, SyncLoop, Window};
 use crate::units::format_count;
 
-/// What is wrong with a window, one line each.
+/// Returns the problems of a window, one per line.
 pub fn remarks(window: &Window) -> Vec<String> {
     let place = format!("{} {}", window.label(), window.operation);
     let mut out = Vec::new();
@@ -45,7 +45,7 @@ pub fn remarks(window: &Window) -> Vec<String> {
     }
     if window.censored > 0 {
         let text = format!(
-            "{place}: {} operations were not answered in time; '> X' means beyond X",
+            "{place}: {} operations were not answered in time; '> X' means more than X",
             format_count(window.censored)
         );
         out.push(text);
@@ -57,7 +57,7 @@ pub fn remarks(window: &Window) -> Vec<String> {
         ));
     }
     if let Some(why) = &window.client_limited {
-        out.push(format!("{place}: limited by this client, not by the store ({why})"));
+        out.push(format!("{place}: limited by the client, not by the store ({why})"));
     }
     if let Some(why) = &window.instrument_error {
         out.push(format!("{place}: INSTRUMENT ERROR: {why}"));
@@ -65,21 +65,21 @@ pub fn remarks(window: &Window) -> Vec<String> {
     out
 }
 
-/// Windows of at most so many rows are shown with their distributions without being asked.
+/// Maximum number of rows for which distributions are shown by default.
 const FEW: usize = 4;
 
-/// What else a report shows.
+/// Optional parts of a report.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Detail {
-    /// The latency distribution of every row.
+    /// True to show the latency distribution of every row.
     pub distribution: bool,
 }
 
-/// The whole report as text.
+/// Renders the whole report as text.
 pub fn render(result: &RunResult, detail: Detail) -> String {
     let mut out = String::new();
     let run = &result.run;
-    let partial = if run.partial { "  (partial: it did not run to its end)" } else { "" };
+    let partial = if run.partial { "  (partial: the run did not complete)" } else { "" };
     out.push_str(&format!("{}  seed {}  {}{partial}\n", run.experiment, run.seed, run.started_at));
     if let Some(imported) = &run.imported {
         out.push_str(&format!("imported: {imported}\n"));
@@ -99,7 +99,7 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
     for side in &result.background_requests {
         let failed = if side.failed > 0 { format!(", {} failed", side.failed) } else { String::new() };
         out.push_str(&format!(
-            "\n{}: {} x {}{failed}, beside the operations: first {:.1} ms, mean {:.1} ms, longest {:.1} ms\n",
+            "\n{}: background requests: {} x {}{failed}; first {:.1} ms, mean {:.1} ms, longest {:.1} ms\n",
             side.store, side.what, side.calls, side.first_ms, side.mean_ms, side.max_ms
         ));
     }
@@ -111,7 +111,7 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
     out
 }
 
-/// Synchronisations, where there were any.
+/// Renders the table of `plimsoll sync` loops; empty if there are none.
 pub fn loops(loops: &[SyncLoop]) -> String {
     table_of_loops(loops).map_or_else(String::new, |table| terminal::table(&table))
 }
@@ -124,7 +124,7 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     let swept = |w: &Window| w.upload.as_ref().is_some_and(|u| u.sweep.is_some());
     let plain: Vec<&Window> = measured.iter().copied().filter(|w| w.step.is_none() && !swept(w)).collect();
     if measured.is_empty() {
-        return "\nno measured phase was reached\n".into();
+        return "\nthe run ended before a measured phase\n".into();
     }
     if !plain.is_empty() {
         out.push_str(&format!("\n{}", lines(&table(&plain))));
@@ -146,9 +146,9 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     }
     out.push_str("; '-': too few samples");
     let (repeats, blocks) = (own.iter().map(|w| w.repeat).max(), own.iter().map(|w| w.block).max());
-    for (what, n) in [("repeats", repeats), ("blocks", blocks)] {
+    for (unit, n) in [("repeats", repeats), ("blocks", blocks)] {
         if let Some(n) = n.filter(|n| *n > 0) {
-            out.push_str(&format!("; {} {what} as one", n + 1));
+            out.push_str(&format!("; {} {unit} merged", n + 1));
         }
     }
     out.push('\n');
@@ -158,7 +158,7 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     }
     for window in &measured {
         out.push_str(&caches(window));
-        // A search for the knee goes beyond it; its table says where.
+        // A search for the knee exceeds it on purpose; its table reports the failures.
         if result.knee.is_none() {
             remarks(window).iter().for_each(|line| out.push_str(&format!("! {line}\n")));
         }
@@ -166,7 +166,7 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     out
 }
 
-/// What the caches on the way gave, and how fast.
+/// Renders the hit ratio, and the latency by cache status; empty if no response had one.
 fn caches(window: &Window) -> String {
     let Some(ratio) = window.hit_ratio else { return String::new() };
     let part = |(status, p): (&String, &Percentiles)| {
@@ -212,7 +212,7 @@ mod tests {
             store: "s3://bucket".into(),
             phase: "get".into(),
             role: Role::Measure,
-            operation: "get".into(),
+            operation: crate::workload::OperationKind::Get,
             loop_: "closed".into(),
             concurrency: 16,
             achieved_per_s: 100.0,
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_loop_says_service_time_only() {
+    fn a_closed_loop_is_labelled_service_time_only() {
         let text = render(&RunResult { windows: vec![window()], ..RunResult::default() }, Detail::default());
         assert!(text.contains("service time only") && !text.contains("intended time"), "{text}");
         assert!(text.contains("12.3") && text.contains("16 in flight"), "{text}");
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_loop_shows_both_times_and_what_is_beyond() {
+    fn an_open_loop_shows_both_times_and_lower_bounds() {
         let mut open = window();
         open.offered_per_s = Some(500.0);
         open.saturated = true;

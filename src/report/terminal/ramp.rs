@@ -1,4 +1,4 @@
-//! A ramp as people know it from R2-bench: one row per step, then plateau and knee.
+//! A ramp in the format of R2-bench: one row per step, then plateau and knee.
 
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -19,7 +19,8 @@ const COLUMNS: [&str; 8] = [
     "Concurrency",
 ];
 
-/// One row: seconds, requests, GiB and Mbit/s of payload, requests per second, mean latency, time-mean in flight.
+/// Returns one row: seconds, requests, GiB and Mbit/s of payload, requests per second, mean latency, average
+/// operations in flight.
 fn row(name: String, windows: &[&Window]) -> Vec<String> {
     let window_s: f64 = windows.iter().map(|w| w.window_s).fold(0.0, f64::max);
     let sum = |value: fn(&Window) -> f64| windows.iter().map(|w| value(w)).sum::<f64>();
@@ -39,11 +40,11 @@ fn row(name: String, windows: &[&Window]) -> Vec<String> {
     ]
 }
 
-/// Warm-up and steps as one, window after window.
+/// Returns the row that merges warm-up and steps; none if there are several kinds of operation.
 fn all(windows: &[Window], first_step: usize) -> Vec<Vec<String>> {
     let counts = |(i, w): &(usize, &Window)| w.step.is_some() || (w.role == Role::Warmup && *i < first_step);
     let counted: Vec<&Window> = windows.iter().enumerate().filter(counts).map(|(_, w)| w).collect();
-    // Windows of several operations lie side by side, not one after another.
+    // Windows of several kinds of operation are parallel, so they cannot be merged as consecutive ones.
     let one = counted.iter().all(|w| w.operation == counted[0].operation);
     match merge(&counted, How::Consecutive).filter(|_| one) {
         Some(window) => vec![row("ALL".into(), &[&window])],
@@ -51,9 +52,9 @@ fn all(windows: &[Window], first_step: usize) -> Vec<Vec<String>> {
     }
 }
 
-/// Where a ramp led, in one line.
+/// Describes plateau and knee of a ramp in a line.
 pub fn summary(ramp: &RampFigures) -> String {
-    let carried = match ramp.plateau_bytes_per_s {
+    let rate = match ramp.plateau_bytes_per_s {
         Some(bytes) if bytes >= 1.25e8 => {
             format!("{:.2} Gbit/s, {}/s", bytes * 8.0 / 1e9, format_per_s(ramp.plateau_per_s))
         }
@@ -62,14 +63,14 @@ pub fn summary(ramp: &RampFigures) -> String {
     };
     let repeat = if ramp.repeat > 0 { format!(", repeat {}", ramp.repeat + 1) } else { String::new() };
     let found = match (ramp.reached, ramp.knee_in_flight) {
-        (false, _) => format!("most {carried}"),
-        (true, Some(n)) => format!("plateau {carried}; knee at {n:.1} in flight"),
-        (true, None) => format!("plateau {carried}; the knee lies below the first step, begin lower"),
+        (false, _) => format!("no plateau; highest {rate}"),
+        (true, Some(n)) => format!("plateau {rate}; knee at {n:.1} in flight"),
+        (true, None) => format!("plateau {rate}; the knee is below the first step; start at a lower load"),
     };
     format!("{} {}{repeat}: {found} ({})", ramp.phase, ramp.operation, ramp.ended)
 }
 
-/// The table of all steps with the warm-up before them, and what they lead to; empty without a ramp.
+/// Renders the table of the warm-up and all steps, then plateau and knee; empty without a ramp.
 pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigures>) -> String {
     let Some(first) = windows.iter().position(|w| w.step.is_some()) else { return String::new() };
     let mut table = Table::new();
@@ -78,7 +79,7 @@ pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigure
     let mut at = 0;
     while at < windows.len() {
         let window = &windows[at];
-        // Operations of one phase and step stand side by side.
+        // Operations of one phase and step are summed in one row.
         let same = |w: &&Window| (&w.phase, w.step) == (&window.phase, window.step);
         let group: Vec<&Window> = windows[at..].iter().take_while(same).collect();
         at += group.len();
@@ -101,6 +102,8 @@ pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigure
     for figures in ramps {
         out.push_str(&format!("\n{}\n", summary(figures)));
     }
-    out.push_str("\nConcurrency is the time-mean of operations in flight; Mbit/s are decimal, GiB binary\n");
+    out.push_str(
+        "\nConcurrency is the time-averaged number of operations in flight; Mbit/s are decimal, GiB binary\n",
+    );
     out
 }

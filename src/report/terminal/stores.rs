@@ -1,4 +1,5 @@
-//! Several stores of one run side by side: how much, how fast, and by what ratio, paired block by block where they were interleaved.
+//! Comparison of the stores of one run: rates, latencies and their ratios, paired by block if the stores were
+//! interleaved.
 
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -7,15 +8,17 @@ use crate::schedule::Role;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::{RunResult, Window};
 use crate::units::{format_ms, format_per_s, short_names};
+use crate::workload::OperationKind;
 
-/// One place of comparison: a phase, a step and an operation.
-type Place<'a> = (&'a str, Option<u32>, &'a str);
+/// Phase, step and operation that are compared.
+type Place<'a> = (&'a str, Option<u32>, OperationKind);
 
 fn place(window: &Window) -> Place<'_> {
-    (&window.phase, window.step, &window.operation)
+    (&window.phase, window.step, window.operation)
 }
 
-/// Geometric mean, and lowest and highest, of the ratios of a figure in windows of the same repeat and block.
+/// Returns the geometric mean, the minimum and the maximum of a figure's ratios between windows of the same
+/// repeat and block.
 fn paired(
     first: &[&Window],
     other: &[&Window],
@@ -33,7 +36,7 @@ fn paired(
     (!logs.is_empty()).then(|| (mean, low.exp(), high.exp()))
 }
 
-/// Returns the comparison of all stores with the first that the experiment lists; empty with one store.
+/// Renders the comparison of all stores with the first one of the experiment; empty if there is only one store.
 pub fn render(result: &RunResult) -> String {
     let measured: Vec<&Window> = result.windows.iter().filter(|w| w.role == Role::Measure).collect();
     let mut stores = result.stores();
@@ -93,7 +96,7 @@ pub fn render(result: &RunResult) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     format!(
-        "\nside by side\n\n{}\nratios to the first --store: geometric mean over blocks and repeats [lowest..highest]; `plimsoll compare RUN` has intervals and a verdict\n",
+        "\nside by side\n\n{}\nratios to the first --store: geometric mean over blocks and repeats [lowest..highest]; `plimsoll compare RUN` prints confidence intervals and a verdict\n",
         lines(&table)
     )
 }
@@ -109,13 +112,13 @@ mod tests {
             store: store.into(),
             phase: "get".into(),
             role: Role::Measure,
-            operation: "get".into(),
+            operation: crate::workload::OperationKind::Get,
             block,
             achieved_per_s: rate,
             window_s: 1.0,
             ..Window::default()
         };
-        // Both stores slow down alike; the second is always half as fast.
+        // Both stores slow down in the same way; the second is always half as fast.
         let all: Vec<Window> = [(0, 100.0), (1, 50.0), (2, 10.0)]
             .into_iter()
             .flat_map(|(block, rate)| [window("a", block, rate), window("b", block, rate / 2.0)])
@@ -128,7 +131,7 @@ mod tests {
         let text = render(&result(&all, &[]));
         assert!(text.contains("0.500 [0.50..0.50]") && text.contains("1.000 [1.00..1.00]"), "{text}");
         assert!(render(&result(&all[..1], &[])).is_empty());
-        // The first store of the experiment is the base, although the other ran first.
+        // The first store of the experiment is the base, even though the other ran first.
         let text = render(&result(&all, &["b", "a"]));
         assert!(text.contains("2.000 [2.00..2.00]") && !text.contains("0.500"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! The table that a person reads: blocks and repeats as one row each.
+//! The table of windows, with blocks and repeats merged into one row.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -22,7 +22,8 @@ const COLUMNS: [&str; 14] = [
     "max",
 ];
 
-/// A latency cell: the value, `> X` among censored ones, `-` without enough samples.
+/// Returns a latency cell: the value, `> X` if censoring leaves only a lower bound, or `-` if there are too few
+/// samples.
 pub fn cell(percentiles: &Percentiles, name: &str) -> String {
     match (percentiles.get(name), percentiles.above.get(name)) {
         (Some(ms), _) => format_ms(ms),
@@ -42,13 +43,13 @@ fn load(window: &Window) -> String {
     }
 }
 
-/// The columns before the latencies.
-fn figures(window: &Window, phase: &str, what: String) -> Vec<String> {
+/// Returns the cells of the columns before the latencies.
+fn figures(window: &Window, phase: &str, operation: String) -> Vec<String> {
     let moves = window.throughput_bytes_per_s > 0.0;
     let failed: u64 = window.errors.values().sum();
     vec![
         phase.to_string(),
-        what,
+        operation,
         load(window),
         format_count(window.operations),
         format_count(failed),
@@ -58,7 +59,7 @@ fn figures(window: &Window, phase: &str, what: String) -> Vec<String> {
     ]
 }
 
-/// The table of these windows.
+/// Returns the table of these windows.
 pub fn table(windows: &[&Window]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -67,11 +68,11 @@ pub fn table(windows: &[&Window]) -> Table {
     for window in windows {
         let phase = if window.phase == previous { "" } else { &window.phase };
         previous = &window.phase;
-        let (what, latencies) = match &window.response_ms {
-            None => (window.operation.clone(), &window.service_ms),
+        let (operation, latencies) = match &window.response_ms {
+            None => (window.operation.to_string(), &window.service_ms),
             Some(response) => (format!("{} response", window.operation), response),
         };
-        table.add_row(figures(window, phase, what).into_iter().chain(latency_cells(latencies)));
+        table.add_row(figures(window, phase, operation).into_iter().chain(latency_cells(latencies)));
         if window.response_ms.is_some() {
             let blank = [String::new(), format!("{} service", window.operation)];
             let rest = std::iter::repeat_n(String::new(), 6);
@@ -84,7 +85,7 @@ pub fn table(windows: &[&Window]) -> Table {
     table
 }
 
-/// The lines of a table without the spaces at their ends.
+/// Renders a table without trailing spaces.
 pub fn lines(table: &Table) -> String {
     table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
 }

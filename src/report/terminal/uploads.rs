@@ -1,4 +1,4 @@
-//! Uploads in parts: one line each, and the table of a sweep with the point to use.
+//! Multipart uploads: one line per window, and the table of a sweep with the recommended setting.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
@@ -7,10 +7,10 @@ use crate::summary::result::{RunResult, SweepFigures, Window};
 use crate::summary::uploads::median_bytes_per_s;
 use crate::units::{format_bytes, format_count, format_throughput};
 
-/// The line of one window of uploads.
+/// Returns the line of one window of multipart uploads; `None` for other windows and those of a sweep.
 fn line(window: &Window) -> Option<String> {
     let upload = window.upload.as_ref().filter(|u| u.sweep.is_none())?;
-    let size = upload.object_bytes.map_or("drawn sizes".into(), format_bytes);
+    let size = upload.object_bytes.map_or("various sizes".into(), format_bytes);
     let seconds = |ms: Option<f64>| ms.map_or("-".into(), |ms| format!("{:.2} s", ms / 1e3));
     let p99 = match window.service_ms.needs.get("p99") {
         Some(needed) => format!("p99 needs {} uploads", format_count(*needed)),
@@ -28,7 +28,7 @@ fn line(window: &Window) -> Option<String> {
     let failed: u64 = window.errors.values().sum();
     let share = |part: u64, of: u64| 100.0 * part as f64 / of.max(1) as f64;
     Some(format!(
-        "{}: {size} in parts of {}, {} at once: {typical}, {p99}, longest {}); {} of {} requests retried ({:.2}%), {failed} of {} uploads failed ({:.2}%)",
+        "{}: {size} in parts of {}, {} in flight: {typical}, {p99}, longest {}); {} of {} requests retried ({:.2}%), {failed} of {} uploads failed ({:.2}%)",
         window.label(),
         format_bytes(upload.part_bytes),
         upload.parts_in_flight,
@@ -70,7 +70,7 @@ fn sweep(figures: &SweepFigures) -> String {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mut out = format!(
-        "\nsweep {} (seconds: median of 20 uploads and more, mean of fewer)\n{}",
+        "\nsweep {} (seconds: median of at least 20 uploads, else the mean)\n{}",
         figures.sweep,
         lines(&table)
     );
@@ -78,17 +78,17 @@ fn sweep(figures: &SweepFigures) -> String {
         Some(best) => {
             let cap = format_bytes(best.part_bytes.saturating_mul(10_000));
             out.push_str(&format!(
-                "use parts of {}, {} at once: within 5% of the fastest, with the least in flight (good for objects up to {cap} in 10 000 parts)\n",
+                "recommended: parts of {}, {} in flight: within 5% of the fastest, with the fewest bytes in flight (10,000 parts allow objects up to {cap})\n",
                 format_bytes(best.part_bytes),
                 best.parts_in_flight,
             ));
         }
-        None => out.push_str("no setting brought every upload through\n"),
+        None => out.push_str("no recommendation: uploads failed with every setting\n"),
     }
     out
 }
 
-/// What there is to say of uploads on one store; `merged` are its windows, one per phase.
+/// Renders the multipart uploads and sweeps of one store. `merged` has its windows, one per phase.
 pub fn render(result: &RunResult, merged: &[&Window], store: &str) -> String {
     let mut out = String::new();
     for window in merged {

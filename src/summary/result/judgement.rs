@@ -2,6 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use crate::workload::OperationKind;
 
 /// Highest rate that meets the objectives, and the steps of the search.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -61,7 +62,7 @@ pub struct Judged {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u32>,
     /// Kind of operation.
-    pub operation: String,
+    pub operation: OperationKind,
     /// Name of the metric: a percentile such as `p50` (of the response time in open loops, of the service time
     /// in closed ones) or `service.p50`, or `rate`, `throughput`, `errors`.
     pub metric: String,

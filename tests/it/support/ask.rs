@@ -1,4 +1,4 @@
-//! Commands of the binary that answer or refuse: what black-box tests of answers share.
+//! Helpers for black-box tests that run the binary once and check its output or its error.
 #![allow(dead_code)]
 
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub fn name(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
-/// Standard output of a command that ends well.
+/// Runs a command, expects exit code 0, and returns its standard output.
 pub fn good(arguments: &[&str]) -> String {
     let output = run(arguments);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", text(&output.stderr));
@@ -27,18 +27,18 @@ pub fn json(arguments: &[&str]) -> Value {
     serde_json::from_str(&good(arguments)).unwrap()
 }
 
-/// Runs, expects this exit code and one line on standard error that holds all of `expected`.
+/// Runs a command and expects exit code `code` and one line on standard error that contains every part of `expected`.
 pub fn fails(arguments: &[&str], code: i32, expected: &[&str]) {
     let output = run(arguments);
     let message = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{message}");
-    assert_eq!(message.lines().count(), 1, "{arguments:?}: one line\n{message}");
+    assert_eq!(message.lines().count(), 1, "{arguments:?}: the error is not one line\n{message}");
     for part in expected {
         assert!(message.contains(part), "{arguments:?} lacks '{part}'\n{message}");
     }
 }
 
-/// As [`fails`], with the code of bad input.
+/// Expects exit code 2 (invalid input), otherwise like [`fails`].
 pub fn refused(arguments: &[&str], expected: &[&str]) {
     fails(arguments, 2, expected);
 }
@@ -49,7 +49,7 @@ pub fn write(directory: &Path, file: &str, text: &str) -> PathBuf {
     path
 }
 
-/// A decimal of a JSON object, as a number.
+/// Returns a function that reads the decimal string `field` of a JSON object as a number.
 pub fn usd(field: &str) -> impl Fn(&Value) -> f64 + '_ {
     move |value| value[field].as_str().unwrap().parse().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Servers that do what a client hopes never to meet. Each connection has a thread; a server ends with its value.
+//! Servers that misbehave on purpose. Each connection has its own thread. A server stops when its [`Peer`] is dropped.
 #![allow(dead_code)]
 
 use std::io::{Read, Write};
@@ -7,15 +7,15 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A kind of server.
+/// A kind of misbehaving server.
 pub struct Hostile {
-    /// Name in messages.
+    /// Name of the server in test messages.
     pub name: &'static str,
-    /// Answers one request; returns whether the connection goes on.
+    /// Answers one request. Returns true if the connection stays open.
     answer: fn(&mut TcpStream, &Heard, &Shared) -> bool,
 }
 
-/// A new server is one line.
+/// All misbehaving servers. A new server needs one line here.
 pub const SERVERS: &[Hostile] = &[
     Hostile { name: "endless body", answer: endless_body },
     Hostile { name: "wrong length", answer: wrong_length },
@@ -33,7 +33,7 @@ pub const SERVERS: &[Hostile] = &[
     Hostile { name: "many elements", answer: many_elements },
 ];
 
-/// What a request said.
+/// A parsed request.
 struct Heard {
     method: String,
     target: String,
@@ -41,13 +41,13 @@ struct Heard {
 }
 
 impl Heard {
-    /// Returns true if it asks for a listing of objects.
+    /// Returns true if the request lists objects (S3 or Google Cloud Storage).
     fn lists(&self) -> bool {
         self.method == "GET" && (self.target.contains("list-type=2") || self.target.contains("/o?"))
     }
 }
 
-/// What the connections of a server share.
+/// State that all connections of a server share.
 #[derive(Default)]
 struct Shared {
     ended: AtomicBool,
@@ -61,7 +61,7 @@ struct Shared {
 pub struct Peer {
     pub port: u16,
     shared: Arc<Shared>,
-    /// A second one, to which the first one redirects.
+    /// A second listener. The server `redirect` redirects to it.
     elsewhere: TcpListener,
 }
 
@@ -87,7 +87,7 @@ impl Peer {
         Peer { port, shared, elsewhere }
     }
 
-    /// Keys outside `plimsoll/` that a client asked to delete.
+    /// Returns the keys outside `plimsoll/` that a client asked to delete.
     pub fn foreign_deletions(&self) -> Vec<String> {
         let deleted = self.shared.deleted.lock().unwrap();
         deleted
@@ -187,18 +187,18 @@ fn listing(keys: &[&str], token: Option<&str>) -> String {
     text + "</ListBucketResult>"
 }
 
-/// Any answer goes on for ever.
+/// Sends a response body that never ends.
 fn endless_body(stream: &mut TcpStream, _: &Heard, shared: &Shared) -> bool {
     let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n");
     let chunk = format!("10000\r\n{}\r\n", "<a/>".repeat(16384));
-    let mut goes_on = true;
-    while goes_on && !shared.ended.load(Ordering::Relaxed) {
-        goes_on = stream.write_all(chunk.as_bytes()).is_ok();
+    let mut open = true;
+    while open && !shared.ended.load(Ordering::Relaxed) {
+        open = stream.write_all(chunk.as_bytes()).is_ok();
     }
     false
 }
 
-/// Less comes than was announced.
+/// Sends less than its Content-Length announces.
 fn wrong_length(stream: &mut TcpStream, _: &Heard, _: &Shared) -> bool {
     let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n<ListBucketResult>");
     false
@@ -208,7 +208,7 @@ fn repeated_token(stream: &mut TcpStream, heard: &Heard, _: &Shared) -> bool {
     if heard.lists() { send(stream, "200 OK", &listing(&[], Some("again"))) } else { refuse(stream) }
 }
 
-/// New tokens for ever, and never a key.
+/// Returns empty pages for ever, each with a new continuation token.
 fn endless_listing(stream: &mut TcpStream, heard: &Heard, shared: &Shared) -> bool {
     let token = shared.requests.load(Ordering::Relaxed).to_string();
     if heard.lists() { send(stream, "200 OK", &listing(&[], Some(&token))) } else { refuse(stream) }
@@ -233,18 +233,18 @@ fn redirect(stream: &mut TcpStream, _: &Heard, shared: &Shared) -> bool {
     stream.write_all(head.as_bytes()).is_ok()
 }
 
-/// The n-th connection is reset after n bytes of a good answer.
+/// Resets the n-th connection after n bytes of a valid response.
 fn reset_at_each_byte(stream: &mut TcpStream, _: &Heard, shared: &Shared) -> bool {
     let body = listing(&[], None);
     let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let n = shared.connections.load(Ordering::Relaxed) % text.len();
     let _ = stream.write_all(&text.as_bytes()[..n]);
-    // The socket's end is a reset.
+    // With a linger time of zero the kernel sends a reset when the socket is closed.
     let _ = rustix::net::sockopt::set_socket_linger(&*stream, Some(Duration::ZERO));
     false
 }
 
-/// One byte at a time, with a pause after each.
+/// Sends one byte at a time, with a pause of 200 ms after each.
 fn slow_drip(stream: &mut TcpStream, _: &Heard, shared: &Shared) -> bool {
     let body = listing(&[], None);
     let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len());
@@ -254,7 +254,7 @@ fn slow_drip(stream: &mut TcpStream, _: &Heard, shared: &Shared) -> bool {
         if shared.ended.load(Ordering::Relaxed) || stream.write_all(&[byte]).is_err() {
             return false;
         }
-        // Waits for a request that never comes.
+        // The read pauses: the client sends no further request, so the read times out.
         if stream.read(&mut nothing).is_ok() {
             return false;
         }
@@ -272,11 +272,11 @@ fn dotted_keys(stream: &mut TcpStream, heard: &Heard, _: &Shared) -> bool {
     if heard.lists() { send(stream, "200 OK", &listing(&keys, None)) } else { refuse(stream) }
 }
 
-/// Takes everything, ignores the prefix of listings and lists what belongs to somebody else.
+/// Accepts every write, ignores the prefix of listings, and lists objects of another owner.
 fn foreign_keys(stream: &mut TcpStream, heard: &Heard, _: &Shared) -> bool {
     match heard.method.as_str() {
         _ if heard.lists() => send(stream, "200 OK", &listing(&["thesis.txt", "photos/wedding.jpg"], None)),
-        // The bucket is somebody else's.
+        // Creating the bucket fails: another account owns it.
         "PUT" if heard.target.matches('/').count() == 1 => {
             send(stream, "409 Conflict", "<Error><Code>BucketAlreadyExists</Code></Error>")
         }
@@ -297,7 +297,7 @@ fn no_http(stream: &mut TcpStream, _: &Heard, _: &Shared) -> bool {
     false
 }
 
-/// 12 MiB of elements in one answer.
+/// Sends 12 MiB of XML elements in one response.
 fn many_elements(stream: &mut TcpStream, heard: &Heard, _: &Shared) -> bool {
     if !heard.lists() {
         return refuse(stream);

@@ -1,4 +1,4 @@
-//! Run directories as runs would have written them, of any length, with known latencies: for tests and benches of whatever reads them.
+//! Synthetic run directories of any length with known latencies, for tests and benches of the code that reads them.
 #![allow(dead_code)]
 
 use std::collections::BTreeMap;
@@ -18,39 +18,39 @@ use plimsoll::summary::latency::percentiles;
 use plimsoll::summary::result::{RunInfo, RunResult, SCHEMA, Window};
 use plimsoll::workload::OperationKind;
 
-/// When all of them began.
+/// Start of every synthetic run, in Unix seconds.
 const ORIGIN_S: f64 = 1_800_000_000.0;
 
-/// A run to be made.
+/// Parameters of a synthetic run.
 #[derive(Clone)]
 pub struct Made {
-    /// Run id.
+    /// Id of the run; also the name of its directory.
     pub id: String,
-    /// Stores, each with the factor on its latencies.
+    /// URLs of the stores, each with a factor that multiplies its latencies.
     pub stores: Vec<(String, f64)>,
-    /// Length.
+    /// Length of the run in seconds.
     pub seconds: u64,
     /// Operations per second.
     pub per_s: u64,
-    /// Operations of each second that fail.
+    /// Failed operations per second.
     pub failed: u64,
-    /// The second from which all operations fail.
+    /// Second from which all operations fail; `None` if the store does not break down.
     pub broken_from: Option<u64>,
-    /// How much seconds differ: spread of the logarithm of their latencies.
+    /// Standard deviation of the logarithm of the latency level from second to second.
     pub spread: f64,
-    /// From where it was measured.
+    /// Vantage point of the client.
     pub vantage: String,
-    /// Size of an object, as the experiment says it.
+    /// Object size as written in the experiment.
     pub size: String,
-    /// Provider of the stores, and where they are.
+    /// Provider and endpoint of the stores.
     pub place: (String, String),
-    /// True if the experiment lists the stores the other way round than they ran.
+    /// True if the experiment lists the stores in the reverse of the order in which they ran.
     pub ran_backwards: bool,
-    /// What limited the client at the last store.
+    /// Reason why the client limited the measurement at the last store; `None` if it did not.
     pub limited: Option<String>,
-    /// Operations in flight.
+    /// Number of operations in flight.
     pub concurrency: usize,
-    /// True if it is the import of another tool's log.
+    /// True if the run is an import of another tool's log.
     pub imported: bool,
 }
 
@@ -108,7 +108,7 @@ impl Made {
             provider: "generic".into(),
             phase: "get".into(),
             role: Role::Measure,
-            operation: "get".into(),
+            operation: plimsoll::workload::OperationKind::from_name("get").unwrap(),
             loop_: "closed".into(),
             concurrency: self.concurrency,
             client_limited: self.limited.clone().filter(|_| self.stores.last().is_some_and(|s| s.0 == store)),
@@ -159,7 +159,7 @@ impl Made {
             vantage: self.vantage.clone(),
             ..Environment::default()
         };
-        // At most two hundred different seconds of a store, in changing order.
+        // A store has at most 200 distinct seconds; longer runs draw from them at random.
         let draws = Stream::new(plimsoll::rng::hash_name(&self.id), "made");
         let pools: Vec<Vec<Tally>> = (0..self.stores.len())
             .map(|s| {
@@ -196,7 +196,7 @@ impl Made {
     }
 }
 
-/// A run below `out`, after `change`.
+/// Writes a default run, modified by `change`, below `out` and returns its directory.
 pub fn made(out: &Path, id: &str, change: impl Fn(&mut Made)) -> PathBuf {
     let mut made = Made { id: id.into(), ..Made::default() };
     change(&mut made);

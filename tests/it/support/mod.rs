@@ -1,4 +1,4 @@
-//! What the wire tests share: a server of ours on a free port, and stores that speak to it.
+//! Shared helpers: the embedded server on a free port, stores that connect to it, and the binary.
 #![allow(dead_code)]
 
 pub mod ask;
@@ -32,7 +32,7 @@ pub fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(future)
 }
 
-/// The binary, with the credentials of these tests and no others.
+/// Returns a command that runs the binary with the test credentials and no others.
 pub fn plimsoll(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_plimsoll"));
     command.args(arguments);
@@ -46,7 +46,7 @@ pub fn plimsoll(arguments: &[&str]) -> Command {
     command
 }
 
-/// Creates the bucket of a store whose server fails now and then: asked until it says that it is there.
+/// Creates the bucket of a store whose server injects faults. Repeats the request until the bucket exists.
 pub fn create_through_faults(store: &dyn Store) {
     block_on(async {
         let mut connection = store.connection(0);
@@ -58,13 +58,13 @@ pub fn create_through_faults(store: &dyn Store) {
     });
 }
 
-/// Every key of a bucket that the tests created.
+/// Returns the key space of a whole bucket that the tests created.
 pub fn everything() -> KeySpace {
     let marker = CreatedBucket::content("test");
     KeySpace::of_bucket(&CreatedBucket::proven_by(marker.as_bytes()).unwrap())
 }
 
-/// An empty directory of its own.
+/// Creates an empty directory for a test. `name` must be unique among the tests.
 pub fn scratch(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&path);
@@ -131,7 +131,7 @@ impl Server {
         self.store_with(parameters, Credentials::new(ACCESS, SECRET, None))
     }
 
-    /// A store whose bucket is there.
+    /// Creates the bucket and returns a store for it.
     pub fn ready(&self, parameters: &str) -> Arc<dyn Store> {
         let store = self.store(parameters);
         block_on(async { store.connection(0).execute(Request::CreateBucket, &mut Ignore).await.map(|_| ()) })
@@ -144,7 +144,7 @@ impl Drop for Server {
     fn drop(&mut self) {
         let _ = self.stop.send(true);
         if let Some(thread) = self.thread.take() {
-            thread.join().expect("the server thread").expect("the server ends well");
+            thread.join().expect("the server thread panicked").expect("the server failed");
         }
     }
 }

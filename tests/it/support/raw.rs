@@ -1,4 +1,4 @@
-//! Requests that no client of ours sends: written byte by byte, signed with any headers.
+//! Raw HTTP requests that Plimsoll's own clients never send, signed with arbitrary headers.
 #![allow(dead_code)]
 
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use plimsoll::s3::sign::{Signer, canonical_query, sha256};
 
 use crate::support::{ACCESS, SECRET, Server};
 
-/// An answer as it came.
+/// A response as received.
 #[derive(Debug)]
 pub struct Answered {
     pub status: u16,
@@ -32,7 +32,7 @@ impl Answered {
         self.head.lines().find_map(line)
     }
 
-    /// Status and S3 error code.
+    /// Returns the status and the S3 error code; the code is empty if there is none.
     pub fn error(&self) -> (u16, String) {
         let text = self.text();
         let code = text.split("<Code>").nth(1).and_then(|rest| rest.split("</Code>").next());
@@ -55,7 +55,7 @@ impl Server {
         self.address.to_string()
     }
 
-    /// The bytes of a signed request. `headers` are signed, whatever they are.
+    /// Returns the bytes of a request whose `headers` are all signed.
     pub fn signed(
         &self,
         by: &Credentials,
@@ -75,10 +75,13 @@ impl Server {
         signed.sort_unstable();
         let mut signer = Signer::new("us-east-1", "s3");
         let canonical = canonical_query(&parse_query(query).unwrap());
-        let done = signer.sign(by, method, path, &canonical, &signed, &hash);
+        let signature = signer.sign(by, method, path, &canonical, &signed, &hash);
         let mut out =
             format!("{method} {target} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n", body.len());
-        out.push_str(&format!("authorization: {}\r\nx-amz-date: {}\r\n", done.authorization, done.date_time));
+        out.push_str(&format!(
+            "authorization: {}\r\nx-amz-date: {}\r\n",
+            signature.authorization, signature.date_time
+        ));
         for (name, value) in signed {
             out.push_str(&format!("{name}: {value}\r\n"));
         }
@@ -86,7 +89,7 @@ impl Server {
         [out.as_bytes(), body].concat()
     }
 
-    /// Sends bytes and reads to the end.
+    /// Sends bytes and reads the response until the server closes the connection.
     pub fn exchange(&self, bytes: &[u8]) -> Answered {
         let mut stream = self.connect();
         let _ = stream.write_all(bytes);
@@ -110,13 +113,13 @@ impl Server {
         self.ask_as(&owner(), method, target, headers, body)
     }
 
-    /// POSTs an XML document with its MD5.
+    /// Posts an XML document with its Content-MD5.
     pub fn post(&self, target: &str, document: &str) -> Answered {
         let digest = base64(&md5(document.as_bytes()));
         self.ask("POST", target, &[("content-md5", &digest)], document.as_bytes())
     }
 
-    /// A presigned request: `pairs` are in the query and signed, `headers` are not signed.
+    /// Sends a presigned request. `pairs` are part of the signed query; `headers` are not signed.
     pub fn presigned(
         &self,
         method: &str,
