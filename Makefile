@@ -79,11 +79,11 @@ bench-kills: build $(VENV)/ready
 
 # Runs every fuzz target on a million mutated inputs; about 15 minutes.
 bench-fuzz:
-	FUZZ_INPUTS=1000000 cargo test --release --test fuzz
+	FUZZ_INPUTS=1000000 cargo test --release --test it fuzz
 
 # Regenerates the JSON schemas from the code.
 schema:
-	UPDATE_SCHEMA=1 cargo test --test schema
+	UPDATE_SCHEMA=1 cargo test --test it schema
 
 # Formatting, lints and Rust tests, for the inner loop.
 dev: lint

@@ -3,7 +3,8 @@
 
     make bench-experiments      # about five minutes on a quiet machine
 
-Each line of output is a figure and its limit. The exit code is 1 if a figure is outside its limit.
+Each line of output is a figure and its limit. The exit code is 1 if a figure is outside its limit. With
+PERFORMANCE=write, the bench writes its tables into docs/performance.md and docs/calibration.md.
 """
 import csv
 import json
@@ -14,12 +15,14 @@ import sys
 import tempfile
 import time
 
+import performance
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PLIMSOLL = os.environ.get("PLIMSOLL", os.path.join(ROOT, "target", "release", "plimsoll"))
 ENVIRONMENT = dict({k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "PLIMSOLL_"))},
                    PLIMSOLL_ACCESS_KEY="bench", PLIMSOLL_SECRET_KEY="bench-secret", AWS_ACCESS_KEY_ID="bench",
                    AWS_SECRET_ACCESS_KEY="bench-secret", AWS_EC2_METADATA_DISABLED="true")
-missed = []
+rows, missed = [], []
 
 
 class Server:
@@ -51,8 +54,9 @@ def plimsoll(*arguments):
 
 
 def show(figure, value, bar, good):
-    """Prints a figure with its limit, and remembers it if it is outside."""
+    """Prints a figure with its limit, and keeps the row."""
     print(f"{figure:58} {value:>22}   {bar:22} {'ok' if good else 'MISSED'}", flush=True)
+    rows.append([figure, value, bar])
     if not good:
         missed.append(figure)
 
@@ -160,7 +164,9 @@ def main():
     chosen = sys.argv[1:] or ["plan", "phases", "ramp", "drift"]
     with tempfile.TemporaryDirectory() as folder:
         for name in chosen:
+            rows.clear()
             {"drift": drift, "ramp": ramp, "phases": phases, "plan": plan}[name](folder)
+            performance.write(name, performance.table(["figure", "value", "limit"], rows))
     if missed:
         sys.exit("outside the limit: " + ", ".join(missed))
 

@@ -6,7 +6,8 @@
 The bench starts `plimsoll serve` on the loopback interface, measures `plimsoll run get` without and with the other
 connections, in turns, and compares the medians of p99. Then it waits for the server's timeouts and counts the
 connections that are still open. PLIMSOLL is the path of the binary; the default is target/release/plimsoll. The exit
-code is 1 if p99 more than doubles, or if a connection outlives its timeout.
+code is 1 if p99 more than doubles, or if a connection outlives its timeout. With PERFORMANCE=write, the bench writes
+its table into docs/performance.md.
 """
 import argparse
 import asyncio
@@ -17,6 +18,8 @@ import statistics
 import subprocess
 import sys
 import time
+
+import performance
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "clients"))
@@ -82,16 +85,18 @@ async def bench(arguments):
         measure = lambda: asyncio.to_thread(figures, server.url, arguments.seconds)  # noqa: E731
         subprocess.run([PLIMSOLL, "bucket", "create", f"s3://idle?endpoint={server.url}"], env=environment(), check=True,
                        capture_output=True)
-        alone, loaded = [], []
+        alone, loaded, memory = [], [], []
         for turn in range(arguments.passes):
             alone.append(await measure())
+            before = rss_mib(server.process.pid)
             closed = []
             opened = time.monotonic()
             idle = await open_all(host, int(port), arguments.idle, b"", closed)
             heads = await open_all(host, int(port), arguments.heads, b"GET /idle/k HTTP/1.1\r\nhost: ", closed)
+            memory.append((before, rss_mib(server.process.pid)))
             print(f"pass {turn + 1}: {len(idle)} idle connections and {len(heads)} incomplete heads opened in "
-                  f"{time.monotonic() - opened:.1f} s; server memory {rss_mib(server.process.pid)} MiB; "
-                  f"{len(closed)} closed", flush=True)
+                  f"{time.monotonic() - opened:.1f} s; server memory {before} MiB before, {memory[-1][1]} MiB "
+                  f"after; {len(closed)} closed", flush=True)
             loaded.append(await measure())
             if turn + 1 < arguments.passes:
                 for transport in idle + heads:
@@ -109,6 +114,12 @@ async def bench(arguments):
           f"errors: {[f[2] for f in alone + loaded if f[2]]}")
     print(f"{left} of {needed} connections are still open; "
           f"the last was closed {longest:.1f} s after the first was opened")
+    performance.write("idle", performance.table(["figure", "alone", "with the other connections", "limit"], [
+        ["p99 of GET", f"{p99[0]:.3f} ms", f"{p99[1]:.3f} ms ({p99[1] / p99[0]:.2f}x)", "2x"],
+        ["GET per second", f"{rate[0]:,.0f}", f"{rate[1]:,.0f}", "-"],
+        ["server memory, first pass", f"{memory[0][0]} MiB", f"{memory[0][1]} MiB", "-"],
+        ["connections that outlive their timeout", "-", f"{left} of {needed:,}", 0],
+    ]))
     return 0 if p99[1] <= 2 * p99[0] and left == 0 else 1
 
 

@@ -6,6 +6,8 @@ times the reports of long runs.
 
     make bench-judge                # all three: about half an hour on a quiet machine
     judge.py same|knee|scale        # one of them; --quick makes a shorter version
+
+With PERFORMANCE=write, the full version writes its tables into docs/performance.md and docs/calibration.md.
 """
 
 import argparse
@@ -19,10 +21,19 @@ import tempfile
 import time
 from pathlib import Path
 
+import performance
+
 ROOT = Path(__file__).resolve().parent.parent
 BINARY = ROOT / "target/release/plimsoll"
 KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_EC2_METADATA_DISABLED": "true"}
 ENVIRONMENT = {**os.environ, **KEYS}
+rows = []
+
+
+def show(figure, value, limit=None):
+    """Prints a figure with its limit, and keeps the row."""
+    print(f"{figure}: {value}" + (f" (limit: {limit})" if limit else ""), flush=True)
+    rows.append([figure, value, limit or "-"])
 
 
 class Server:
@@ -62,7 +73,7 @@ def same(quick):
             row = json.loads(plimsoll("compare", *paths, "--json"))["comparisons"][0]["rows"][0]
             called.append(row["verdict"] in ("faster", "slower"))
             print(f"  pair {pair + 1}: x {row['change']:.4f} [{row['change_low']:.4f}..{row['change_high']:.4f}] {row['verdict']}", flush=True)
-    print(f"A/A: {sum(called)} of {pairs} pairs of runs differ (limit: 2 of 10)")
+    show("pairs of runs of one store that differ (A/A)", f"{sum(called)} of {pairs}", "2 of 10")
 
 
 def knee(quick):
@@ -73,13 +84,13 @@ def knee(quick):
         with Server(f"latency=2ms,capacity={capacity}/s") as server, tempfile.TemporaryDirectory() as out:
             result = json.loads(plimsoll("run", "knee", "--store", server.store, "--create-bucket", "--slo",
                                          "get.p99 < 20ms", "--out", out, "--json"))["knee"]
-            off = result["holds_per_s"] / capacity - 1
+            off = result["highest_met_per_s"] / capacity - 1
             found.setdefault(capacity, []).append(off)
-            print(f"  capacity {capacity}/s: {result['holds_per_s']:.1f}/s holds, {result['breaks_per_s']:.1f}/s breaks, "
+            print(f"  capacity {capacity}/s: {result['highest_met_per_s']:.1f}/s met, {result['lowest_missed_per_s']:.1f}/s missed, "
                   f"error {100 * off:+.2f}%, {len(result['steps'])} steps", flush=True)
     for capacity, offs in found.items():
         median = 100 * statistics.median(offs)
-        print(f"knee at {capacity}/s: median error {median:+.2f}% in {len(offs)} runs (limit: 3%)")
+        show(f"knee at {capacity}/s: median error of {len(offs)} searches", f"{median:+.2f}%", "3%")
 
 
 def timed(*arguments):
@@ -89,7 +100,7 @@ def timed(*arguments):
     _, status, usage = os.wait4(process.pid, 0)
     if status:
         sys.exit(f"{arguments}: wait status {status}")
-    return time.perf_counter() - began, usage.ru_maxrss / 1e3
+    return time.perf_counter() - began, usage.ru_maxrss * 1024 / 1e6
 
 
 def scale(quick):
@@ -103,17 +114,19 @@ def scale(quick):
         many = sorted(Path(f"{out}/many").iterdir())
         took = [timed("report", *many, "--out", f"{out}/many.html") for _ in range(3)]
         size = Path(f"{out}/many.html").stat().st_size / 1e6
-        print(f"report of {runs} runs x {stores} stores x {seconds} s: {statistics.median(t for t, _ in took):.2f} s, "
-              f"{max(m for _, m in took):.0f} MB of memory, page of {size:.1f} MB (limits: 5 s, 500 MB)")
+        subject = f"report of {runs} runs x {stores} stores x {seconds:,} s"
+        show(f"{subject}: time", f"{statistics.median(t for t, _ in took):.2f} s", "5 s")
+        show(f"{subject}: peak memory", f"{max(m for _, m in took):.0f} MB", "500 MB")
+        show(f"{subject}: size of the page", f"{size:.1f} MB")
         timed("report", f"{out}/hour/run-00", "--out", f"{out}/hour.html")
         size = Path(f"{out}/hour.html").stat().st_size / 1e6
-        print(f"report of one run of an hour: page of {size:.2f} MB (limit: 3 MB)")
+        show("report of 1 run x 1 store x 3,600 s: size of the page", f"{size:.2f} MB", "3 MB")
         large = sorted(Path(f"{out}/large").iterdir())
         for command, arguments in (("show", large[:1]), ("compare", large)):
             took = [timed(command, *arguments) for _ in range(3)]
-            print(f"{command} of {'two runs' if len(arguments) > 1 else 'a run'} of 10^8 operations: "
-                  f"{statistics.median(t for t, _ in took):.2f} s, {max(m for _, m in took):.0f} MB of memory "
-                  "(limit: 2 s)")
+            subject = f"`plimsoll {command}` of {'two runs' if len(arguments) > 1 else 'a run'} of 10^8 operations"
+            show(f"{subject}: time", f"{statistics.median(t for t, _ in took):.2f} s", "2 s")
+            show(f"{subject}: peak memory", f"{max(m for _, m in took):.0f} MB")
 
 
 def main():
@@ -123,7 +136,10 @@ def main():
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for name in arguments.bench or ["scale", "knee", "same"]:
+        rows.clear()
         {"same": same, "knee": knee, "scale": scale}[name](arguments.quick)
+        if not arguments.quick:
+            performance.write(name, performance.table(["figure", "value", "limit"], rows))
 
 
 if __name__ == "__main__":

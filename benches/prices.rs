@@ -1,9 +1,11 @@
 //! Measures the time to compute the bills of a million workloads at every provider, and compares it with a decimal
 //! library and with floating point.
 //!
-//!     cargo bench --bench prices
+//!     make bench-prices
+//!     make bench-prices | PERFORMANCE=write python3 benches/performance.py prices
 //!
-//! The bills of the decimal library must agree to the cent. Floating point shows the speed of inexact arithmetic.
+//! The second command also writes the table into docs/performance.md. The bills of the decimal library must agree to
+//! the cent. Floating point shows the speed of inexact arithmetic.
 
 #![allow(clippy::unwrap_used, reason = "a bench")]
 
@@ -93,7 +95,7 @@ fn main() {
         prices.stores().iter().map(|name| prices.tariff(name, None, date).unwrap()).collect();
     let draws = Stream::new(42, "prices");
     let usages: Vec<Usage> = (0..WORKLOADS).map(|n| workload(draws, n)).collect();
-    let mut different = 0u64;
+    let (mut compared, mut different) = (0u64, 0u64);
     let mut max_error = 0.0f64;
     for usage in usages.iter().step_by(100) {
         for tariff in &tariffs {
@@ -101,6 +103,7 @@ fn main() {
             // Plimsoll rounds halves away from zero, too.
             let reference =
                 decimal(tariff, usage).round_dp_with_strategy(2, RoundingStrategy::MidpointAwayFromZero);
+            compared += 1;
             different += u64::from(usd.cents().replace(['$', ','], "") != format!("{reference:.2}"));
             let dollars = usd.dollars().max(1e-9);
             max_error = max_error.max((floating(tariff, usage) - dollars).abs());
@@ -111,11 +114,15 @@ fn main() {
     let float = timed(&tariffs, &usages, floating);
     let bills = WORKLOADS as f64 * tariffs.len() as f64;
     println!("{WORKLOADS} workloads x {} providers on all cores, median of {PASSES} passes", tariffs.len());
-    println!("picodollars      {pico:.3} s, {:.0} ns per bill", pico / bills * 1e9);
-    println!("decimal library  {library:.3} s, {:.2} times as long", library / pico);
+    println!("| figure | value | limit |");
+    println!("| --- | --- | --- |");
+    println!("| bills in picodollars | {pico:.3} s, {:.0} ns per bill | 1 s |", pico / bills * 1e9);
+    println!("| with a decimal library | {library:.3} s, {:.2} times as long | - |", library / pico);
     println!(
-        "floating point   {float:.3} s, {:.2} times as long, maximum error ${max_error:.9}",
+        "| in floating point | {float:.3} s, {:.2} times as long, maximum error ${max_error:.9} | - |",
         float / pico
     );
-    println!("bills that differ from the decimal library by a cent or more: {different}");
+    println!(
+        "| bills that differ from the decimal library by a cent or more | {different} of {compared} | 0 |"
+    );
 }

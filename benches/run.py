@@ -6,6 +6,7 @@
 
 The cost of an operation is the user and system time of the whole process, including start and clean-up, divided by the
 number of measured operations. Ratios are medians over pairs of consecutive runs. Needs wrk and taskset.
+With PERFORMANCE=write, a bench without --only writes its tables into docs/performance.md.
 """
 import argparse
 import datetime
@@ -21,10 +22,13 @@ import tempfile
 import urllib.parse
 import urllib.request
 
+import performance
+
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PLIMSOLL = os.path.join(ROOT, "target", "release", "plimsoll")
 ACCESS, SECRET, BUCKET = "bench", "bench-secret", "bench"
 SERVER_CORE, CLIENT_CORE = "0", "1"
+rows = []
 
 
 def presigned(endpoint, method, path, expires=86400, query=()):
@@ -108,12 +112,14 @@ def wrk(server, path, seconds):
 
 
 def row(name, bar, values, unit=""):
-    """Prints the median of `values`, their range, and whether the median is within the limit `bar`."""
+    """Prints the median of `values`, their range, and whether the median is within the limit `bar`; keeps the row."""
     middle = statistics.median(values)
     low, high = min(values), max(values)
     verdict = "" if bar is None else ("ok" if middle <= bar else "OVER")
     limit = "" if bar is None else f"<= {bar:g}"
     print(f"{name:52} {middle:9.2f} {unit:4} [{low:.2f} .. {high:.2f}]  {limit:8} {verdict}", flush=True)
+    rows.append([name, f"{middle:.2f} {unit}".strip(), f"{low:.2f} .. {high:.2f}",
+                 "-" if bar is None else f"{bar:g} {unit}".strip()])
 
 
 def against_wrk(server, name, size, bar, runs, seconds, form, *options):
@@ -178,24 +184,32 @@ def main():
     runs, seconds = arguments.runs, arguments.seconds
     server = Server()
     k, m = 1024, 1 << 20
-    benches = {
+    # The benches, by the section of docs/performance.md that has their table.
+    sections = {"client": {
         "get-1k": lambda: against_wrk(server, "GET 1 KiB, signed, verified", k, 1.5, runs, seconds, "get"),
         "put-1k": lambda: against_wrk(server, "PUT 1 KiB, signed payload", k, 1.7, runs, seconds, "put"),
         "get-1m-off": lambda: against_wrk(server, "GET 1 MiB, --verify off", m, 1.3, runs, seconds, "get",
                                           "--objects", "64", "--verify", "off"),
         "get-1m-on": lambda: against_wrk(server, "GET 1 MiB, verified", m, 1.7, runs, seconds, "get",
                                          "--objects", "64"),
+    }, "server": {
         "server-get": lambda: server_cost(server, "server CPU time per GET of 1 KiB", "get", runs, seconds),
         "server-put": lambda: server_cost(server, "server CPU time per PUT of 1 KiB", "put", runs, seconds),
+    }, "schedule": {
         "schedule": lambda: schedule(server, runs),
+    }, "memory": {
         "memory": lambda: memory(server, runs),
-    }
+    }}
     if arguments.soak:
-        benches["soak"] = lambda: soak(server, arguments.soak)
+        sections["soak"] = {"soak": lambda: soak(server, arguments.soak)}
     try:
-        for name, bench in benches.items():
-            if arguments.only in name:
-                bench()
+        for section, benches in sections.items():
+            rows.clear()
+            for name, bench in benches.items():
+                if arguments.only in name:
+                    bench()
+            if not arguments.only:
+                performance.write(section, performance.table(["figure", "median", "range", "limit"], rows))
     finally:
         server.stop()
 

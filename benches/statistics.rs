@@ -1,6 +1,9 @@
 //! Measures the coverage of confidence intervals, and how often a comparison of a store with itself finds a difference.
 //!
 //!     make bench-statistics                  # about five minutes
+//!     make bench-statistics | PERFORMANCE=write python3 benches/performance.py statistics
+//!
+//! The second command also writes the table into docs/calibration.md.
 //!
 //! The bench simulates runs with known true values. The number and latencies of the operations in each second
 //! depend on an autocorrelated level, on bursts, or on a tail of varying weight. The coverage of a plain
@@ -184,7 +187,11 @@ fn simulate(case: &Case, seed: u64) -> Series {
             ..Second::default()
         }
     });
-    Series { operation: plimsoll::workload::OperationKind::Get, seconds: seconds.collect(), ..Series::default() }
+    Series {
+        operation: plimsoll::workload::OperationKind::Get,
+        seconds: seconds.collect(),
+        ..Series::default()
+    }
 }
 
 /// Returns the true values of a case, computed from 40,000 independent seconds: p50 and p99 in nanoseconds,
@@ -284,36 +291,32 @@ fn main() {
     let n: u64 = arguments.first().and_then(|a| a.parse().ok()).unwrap_or(2000);
     let words = arguments.iter().filter(|a| a.parse::<u64>().is_err()).collect::<Vec<_>>();
     let cases = CASES.iter().filter(|c| words.is_empty() || words.iter().any(|w| c.name.contains(*w)));
-    println!("coverage of 95% intervals in {n} simulated runs (share of runs that have an interval)");
-    println!("{:<30} {:>16} {:>16} {:>16}   bootstrap: p50, p99, rate", "", "p50", "p99", "rate");
+    println!(
+        "coverage of 95% intervals in {n} simulated runs (share of runs that have an interval); A/A: comparisons, of {n}, \
+         that find a difference between two runs of one store (primary metric p50)"
+    );
+    println!("| case | p50 | p99 | rate | bootstrap: p50, p99, rate | A/A |");
+    println!("| --- | --- | --- | --- | --- | --- |");
     let (mut outside, mut cells) = (Vec::new(), 0);
-    let mut differing = Vec::new();
     for case in cases {
         let true_values = true_values(case);
         let halves = in_parallel(n, |seeds| score(case, true_values, seeds));
-        let mut line = format!("{:<30}", case.name);
-        let mut plain = String::new();
+        let mut line = format!("| {:<24} |", case.name);
+        let mut bootstrap = Vec::new();
         for (i, (metric, _)) in METRICS.iter().enumerate() {
             let sum = |f: fn(&Score) -> u64| halves.iter().map(|h| f(&h[i])).sum::<u64>() as f64;
             let (with_interval, covered) = (sum(|s| s.with_interval), sum(|s| s.covered));
             let coverage = 100.0 * covered / with_interval.max(1.0);
-            line += &format!(" {coverage:>7.1}% ({:>4.0}%)", 100.0 * with_interval / n as f64);
-            plain += &format!(" {:>5.1}%", 100.0 * sum(|s| s.bootstrap) / n as f64);
+            line += &format!(" {coverage:.1}% ({:.0}%) |", 100.0 * with_interval / n as f64);
+            bootstrap.push(format!("{:.1}%", 100.0 * sum(|s| s.bootstrap) / n as f64));
             cells += 1;
             if !(92.0..=98.0).contains(&coverage) {
                 outside.push(format!("{} {metric} {coverage:.1}%", case.name));
             }
         }
-        println!("{line}  {plain}");
-        differing.push((case.name, differences(case, n)));
+        println!("{line} {} | {:.1}% |", bootstrap.join(", "), 100.0 * differences(case, n));
     }
-    println!("\n{} of {cells} within 92..98%; outside: {}", cells - outside.len(), outside.join(", "));
-    println!(
-        "\nA/A: comparisons, of {n}, that find a difference between two runs of one store (primary metric p50)"
-    );
-    for (name, share) in differing {
-        println!("{name:<30} {:>5.1}%", 100.0 * share);
-    }
+    println!("{} of {cells} within 92..98%; outside: {}", cells - outside.len(), outside.join(", "));
 }
 
 /// Returns the share of comparisons of a case with itself that find a difference in the primary metric.

@@ -4,10 +4,11 @@
     python3 benches/stores.py [express] [upload] [speed] [ycsb] [--quick]
 
 `speed` needs rclone and the AWS CLI, the second half of `upload` needs versitygw. The bench reports and skips the parts
-for which a tool is missing.
+for which a tool is missing. With PERFORMANCE=write, it writes the tables of complete parts into docs/performance.md.
 """
 import json
 import os
+import re
 import shutil
 import statistics
 import subprocess
@@ -15,10 +16,24 @@ import sys
 import tempfile
 import time
 
+import performance
 from experiments import ENVIRONMENT, PLIMSOLL, Server
 
 ENV = dict(ENVIRONMENT, AWS_REGION="us-east-1")
 QUICK = "--quick" in sys.argv
+FIGURES = ["figure", "value", "limit"]
+rows, skipped = [], []
+
+
+def spaced(size):
+    """Returns a size with a space before its unit."""
+    return re.sub(r"(?<=\d)(?=[KMG])", " ", size)
+
+
+def skip(reason):
+    """Reports that a part of the bench cannot run."""
+    print(f"{reason}; skipped")
+    skipped.append(reason)
 
 
 def plimsoll(*arguments, code=0):
@@ -52,6 +67,11 @@ def express():
     print(f"express: {pairs} pairs of {seconds} s at 1,000/s: {errors} errors, CreateSession calls {renewals}, "
           f"p99 with 5 s sessions / p99 with long sessions: median {statistics.median(ratios):.2f} "
           f"[{min(ratios):.2f}..{max(ratios):.2f}]")
+    rows.append(["errors", errors, 0])
+    rows.append(["CreateSession calls per run", f"{min(renewals)} .. {max(renewals)}", "-"])
+    rows.append(["ratio of response p99: median [range]",
+                 f"{statistics.median(ratios):.2f} [{min(ratios):.2f} .. {max(ratios):.2f}]", 1.2])
+    return FIGURES
 
 
 def upload():
@@ -66,6 +86,7 @@ def upload():
         rss = result["client"]["peak_rss_bytes"] / 2**20
         print(f"upload: {size} to {name}: {window['bytes']} bytes read back and verified, peak memory {rss:.0f} MiB "
               f"(limit 48 + {flight} x {part} = {48 + flight * part} MiB), {window['service_ms']['mean'] / 1e3:.1f} s")
+        rows.append([f"peak memory, {spaced(size)} to {name}", f"{rss:.0f} MiB", f"{48 + flight * part} MiB"])
 
     with Server("") as server:
         one(f"s3://bench?endpoint={server.url}", "plimsoll serve")
@@ -82,7 +103,7 @@ def upload():
             gateway.wait()
             shutil.rmtree(data)
     else:
-        print("upload: versitygw is not installed; skipped")
+        skip("upload: versitygw is not installed")
     with Server("error=0.02,seed=3") as server:
         uploads = 5 if QUICK else 40
         result = plimsoll("run", "put", "--store", f"s3://bench?endpoint={server.url}", "--create-bucket", "--size", "256MiB", "--objects", "4",
@@ -92,6 +113,12 @@ def upload():
         left = subprocess.run([sys.executable, "-c", LIST_UPLOADS, server.url], env=ENV, capture_output=True, text=True).stdout.strip()
         print(f"upload: 2% of requests fail: {uploads} uploads, {sum(window['errors'].values())} failed, {window['retries']} of "
               f"{window['attempts']} requests retried, unfinished uploads left: {left or 'unknown (boto3 is not installed)'}")
+        if not left:
+            skip("upload: the count of unfinished uploads needs boto3")
+        rows.append([f"failed uploads of {uploads}, if 2% of requests fail", sum(window["errors"].values()), 0])
+        rows.append(["retried requests", f"{window['retries']:,} of {window['attempts']:,}", "-"])
+        rows.append(["unfinished uploads left", left, 0])
+    return FIGURES
 
 
 LIST_UPLOADS = """
@@ -112,7 +139,7 @@ def speed():
              "rclone": {"up": "rclone sync {source} bench:{target_path}", "down": "rclone sync bench:{source_path} {target}"}}
     found = [name for name in tools if shutil.which(name)]
     for missing in set(tools) - set(found):
-        print(f"speed: {missing} is not installed; skipped")
+        skip(f"speed: {missing} is not installed")
     loops = "2" if QUICK else "5"
     with Server("") as server:
         ENV.update(RCLONE_CONFIG_BENCH_TYPE="s3", RCLONE_CONFIG_BENCH_PROVIDER="Other", RCLONE_CONFIG_BENCH_ENV_AUTH="true",
@@ -121,6 +148,7 @@ def speed():
             for direction in ("up", "down"):
                 for name in found:
                     compare(server, name, tools[name][direction], files, size, loops, f"{data}, {direction}")
+    return ["transfer", "tool", "wall time, tool / Plimsoll", "CPU time, Plimsoll / tool"]
 
 
 def compare(server, name, client, files, size, loops, case):
@@ -141,6 +169,8 @@ def compare(server, name, client, files, size, loops, case):
           f"plimsoll {wall:.2f} s, {cpu:.2f} CPU s/GiB; "
           f"wall time of {name} / plimsoll {tool_wall / wall:.2f}, CPU time of plimsoll / {name} {cpu / tool_cpu:.3f} "
           "(limit 0.333)")
+    transfer = f"{files} {'file' if files == '1' else 'files'} of {spaced(size)}, {case.split()[-1]}"
+    rows.append([transfer, name, f"{tool_wall / wall:.2f}", f"{cpu / tool_cpu:.2f}"])
 
 
 def ycsb():
@@ -155,6 +185,9 @@ def ycsb():
             runs.append(result["client"]["cpu_us_per_operation"])
     print(f"ycsb: workload A, records of 1 KB: {statistics.median(runs):.1f} us of client CPU time per operation "
           f"[{min(runs):.1f}..{max(runs):.1f}] (limit 20 us)")
+    rows.append(["client CPU time per operation: median [range]",
+                 f"{statistics.median(runs):.1f} us [{min(runs):.1f} .. {max(runs):.1f}]", "20 us"])
+    return FIGURES
 
 
 if __name__ == "__main__":
@@ -163,4 +196,8 @@ if __name__ == "__main__":
     for name in chosen:
         if name not in parts:
             sys.exit(f"unknown bench {name}: choose from {', '.join(parts)}")
-        parts[name]()
+        rows.clear()
+        skipped.clear()
+        header = parts[name]()
+        if not QUICK and not skipped:
+            performance.write(name, performance.table(header, rows))

@@ -1,4 +1,5 @@
-//! Defects that users met, each with a test named after it. Those of one module have their tests beside it.
+//! Regression tests for defects that users reported. Each test is named after the correct behaviour. Defects of one
+//! module have their tests in that module.
 
 #[path = "it/support/mod.rs"]
 mod support;
@@ -21,7 +22,7 @@ fn code(output: &Output) -> Option<i32> {
     output.status.code()
 }
 
-/// Keys and unfinished uploads of a bucket.
+/// Returns the keys and the number of unfinished uploads of a bucket.
 fn left(store: &dyn Store) -> (Vec<String>, usize) {
     block_on(async {
         let mut connection = store.connection(0);
@@ -47,8 +48,8 @@ fn only_entry(directory: &Path) -> PathBuf {
     found.remove(0)
 }
 
-/// Starts a command and waits until it has put objects into the store.
-fn begun(arguments: &[&str], store: &dyn Store) -> Child {
+/// Starts a command and waits until it has written objects to the store.
+fn start(arguments: &[&str], store: &dyn Store) -> Child {
     let child =
         plimsoll(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     while left(store).0.is_empty() {
@@ -61,7 +62,7 @@ fn signal(child: &Child, name: &str) {
     assert!(Command::new("kill").args([name, &child.id().to_string()]).status().unwrap().success());
 }
 
-/// Every file below a directory, with its content.
+/// Returns all files below a directory, with their content.
 fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let mut out = Vec::new();
     for entry in std::fs::read_dir(directory).unwrap().flatten() {
@@ -74,7 +75,7 @@ fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 #[test]
-fn sync_removed_an_existing_directory_named_files() {
+fn sync_keeps_an_existing_directory_named_files() {
     let dir = scratch("thesis");
     let thesis = dir.join("d/files/thesis.txt");
     std::fs::create_dir_all(thesis.parent().unwrap()).unwrap();
@@ -87,11 +88,11 @@ fn sync_removed_an_existing_directory_named_files() {
             .unwrap();
     assert_eq!(code(&output), Some(0), "{}", text(&output.stderr));
     assert_eq!(std::fs::read_to_string(&thesis).unwrap(), "x");
-    assert_eq!(only_entry(&dir.join("d")), dir.join("d/files"), "its own files are gone");
+    assert_eq!(only_entry(&dir.join("d")), dir.join("d/files"), "the run deletes its own files");
 }
 
 #[test]
-fn clean_could_not_clean_a_killed_sync() {
+fn clean_removes_the_objects_of_a_killed_sync() {
     let server = Server::start("", false);
     let store = server.ready("");
     put(store.as_ref(), "thesis.txt", "x");
@@ -127,14 +128,14 @@ fn clean_could_not_clean_a_killed_sync() {
     let cleaned = run(&["clean", only_entry(&out).to_str().unwrap()]);
     assert_eq!(code(&cleaned), Some(0), "{}", text(&cleaned.stderr));
     assert_eq!(left(store.as_ref()), (vec!["thesis.txt".to_string()], 0));
-    assert_eq!(only_entry(&files_dir), files_dir.join("notes.txt"), "foreign files stay, ours are gone");
+    assert_eq!(only_entry(&files_dir), files_dir.join("notes.txt"), "only the files of the run are deleted");
 }
 
 #[test]
-fn clean_could_not_clean_a_killed_ycsb_load() {
+fn clean_removes_the_records_of_a_killed_ycsb_load() {
     let server = Server::start("latency=2ms", false);
     let store = server.ready("");
-    put(store.as_ref(), "usertable/user1", "somebody else's");
+    put(store.as_ref(), "usertable/user1", "foreign");
     let out = scratch("killed-load").join("runs");
     let url = format!("s3://bucket/team?endpoint={}", server.endpoint());
     let line = [
@@ -165,7 +166,7 @@ fn clean_could_not_clean_a_killed_ycsb_load() {
 }
 
 #[test]
-fn two_runs_could_share_a_directory() {
+fn two_runs_cannot_share_a_directory() {
     let out = scratch("exclusive");
     RunDirectory::create(&out, "20261121T000000-0001", "name = 'x'\n", false).unwrap();
     let again = RunDirectory::create(&out, "20261121T000000-0001", "name = 'y'\n", false);
@@ -173,7 +174,7 @@ fn two_runs_could_share_a_directory() {
 }
 
 #[test]
-fn a_hang_up_or_a_doubled_interrupt_left_the_objects() {
+fn a_hang_up_or_repeated_interrupt_leaves_no_objects() {
     let server = Server::start("", false);
     let store = server.ready("");
     for signals in [&["-HUP"][..], &["-INT", "-INT"], &["-TERM", "-INT"]] {
@@ -191,7 +192,7 @@ fn a_hang_up_or_a_doubled_interrupt_left_the_objects() {
             "--out",
             out.to_str().unwrap(),
         ];
-        let child = begun(&line, store.as_ref());
+        let child = start(&line, store.as_ref());
         signals.iter().for_each(|name| signal(&child, name));
         let output = child.wait_with_output().unwrap();
         assert_eq!(code(&output), Some(130), "{signals:?}: {}", text(&output.stderr));
@@ -201,7 +202,7 @@ fn a_hang_up_or_a_doubled_interrupt_left_the_objects() {
 }
 
 #[test]
-fn a_full_or_closed_standard_error_was_a_panic() {
+fn a_full_or_closed_standard_error_does_not_panic() {
     let out = scratch("stderr");
     let program = env!("CARGO_BIN_EXE_plimsoll");
     let line = format!(
@@ -217,9 +218,9 @@ fn a_full_or_closed_standard_error_was_a_panic() {
 }
 
 #[test]
-fn a_disk_that_filled_while_the_report_was_written_looked_like_bad_input() {
+fn a_disk_that_fills_up_during_the_report_exits_with_code_4() {
     let out = scratch("full").join("runs");
-    // Files may not grow beyond 200 KiB: the results fit, the report does not.
+    // The file size limit is 200 KiB: the results fit, the report does not.
     let line = format!(
         "trap '' XFSZ; ulimit -f 400; exec {} run get --store memory: --objects 2 --operations 5 --warmup 0s --json --out {} >/dev/null",
         env!("CARGO_BIN_EXE_plimsoll"),
@@ -235,7 +236,7 @@ fn a_disk_that_filled_while_the_report_was_written_looked_like_bad_input() {
 }
 
 #[test]
-fn secrets_of_arguments_reached_files_and_messages() {
+fn secrets_in_arguments_reach_no_file_or_message() {
     let server = Server::start("", false);
     server.ready("");
     let out = scratch("secrets");
@@ -291,7 +292,7 @@ fn secrets_of_arguments_reached_files_and_messages() {
 }
 
 #[test]
-fn a_presigned_get_url_was_refused_because_the_preflight_sent_head() {
+fn the_preflight_accepts_a_presigned_get_url() {
     let server = Server::start("", false);
     let store = server.ready("");
     put(store.as_ref(), "some/prefix/k", "content");
@@ -331,7 +332,7 @@ fn a_presigned_get_url_was_refused_because_the_preflight_sent_head() {
 }
 
 #[test]
-fn a_rate_that_no_client_can_offer_never_ended() {
+fn a_run_at_an_unreachable_rate_ends() {
     let out = scratch("rate").join("runs");
     let line = [
         "run",
@@ -355,13 +356,17 @@ fn a_rate_that_no_client_can_offer_never_ended() {
     let result: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let window =
         result["windows"].as_array().unwrap().iter().find(|w| w["role"] == "measure").unwrap().clone();
-    assert_eq!(window["offered_per_s"].as_f64().unwrap().round(), 9e6, "every intended operation counts");
+    assert_eq!(
+        window["offered_per_s"].as_f64().unwrap().round(),
+        9e6,
+        "the offered rate counts every intended operation"
+    );
     assert!(window["censored"].as_u64().unwrap() > 1_000_000 && window["saturated"] == true);
     assert!(result["client"]["peak_rss_bytes"].as_u64().unwrap() < 400 << 20);
 }
 
 #[test]
-fn a_run_directory_with_a_named_store_did_not_run_again_elsewhere() {
+fn a_run_directory_with_a_named_store_runs_again_elsewhere() {
     let server = Server::start("", false);
     server.ready("");
     let (here, there) = (scratch("named-here"), scratch("named-there"));
@@ -410,12 +415,12 @@ fn a_run_directory_with_a_named_store_did_not_run_again_elsewhere() {
 }
 
 #[test]
-fn a_probe_that_was_killed_could_not_be_cleaned() {
+fn clean_removes_the_objects_of_a_killed_probe() {
     let server = Server::start("latency=50ms", false);
     let store = server.ready("");
     let out = scratch("killed-probe").join("runs");
     let url = format!("s3://bucket/team?endpoint={}", server.endpoint());
-    let mut child = begun(&["probe", &url, "--out", out.to_str().unwrap()], store.as_ref());
+    let mut child = start(&["probe", &url, "--out", out.to_str().unwrap()], store.as_ref());
     child.kill().unwrap();
     child.wait().unwrap();
     let cleaned = run(&["clean", only_entry(&out).to_str().unwrap()]);
@@ -423,16 +428,19 @@ fn a_probe_that_was_killed_could_not_be_cleaned() {
     assert_eq!(left(store.as_ref()), (vec![], 0));
     let whole = run(&["probe", &url, "--out", out.join("new").to_str().unwrap()]);
     assert_eq!(code(&whole), Some(0), "{}", text(&whole.stderr));
-    assert!(left(store.as_ref()) == (vec![], 0) && !out.join("new").exists(), "nothing stays of a probe");
+    assert!(
+        left(store.as_ref()) == (vec![], 0) && !out.join("new").exists(),
+        "a completed probe leaves no objects and no run directory"
+    );
 }
 
-/// The hostile server of that name.
+/// Starts the hostile server with this name.
 fn hostile(name: &str) -> Peer {
     Peer::start(SERVERS.iter().find(|server| server.name == name).unwrap())
 }
 
 #[test]
-fn sync_deleted_what_a_server_listed_that_ignores_the_prefix() {
+fn sync_deletes_no_foreign_objects_if_the_server_ignores_prefixes() {
     let peer = hostile("foreign keys");
     let url = format!("s3://bucket/team?endpoint=http://127.0.0.1:{}", peer.port);
     let out = scratch("ignores-prefix");
@@ -444,7 +452,7 @@ fn sync_deleted_what_a_server_listed_that_ignores_the_prefix() {
 }
 
 #[test]
-fn clean_waited_for_ever_for_a_silent_server() {
+fn clean_times_out_on_a_silent_server() {
     let peer = hostile("silence");
     let out = scratch("silent");
     let server = Server::start("", false);
@@ -457,9 +465,9 @@ fn clean_waited_for_ever_for_a_silent_server() {
     let run_directory = only_entry(&out.join("runs"));
     for file in ["environment.json", "experiment.toml"] {
         let path = run_directory.join(file);
-        let there = std::fs::read_to_string(&path).unwrap();
+        let content = std::fs::read_to_string(&path).unwrap();
         let silent = format!("127.0.0.1:{}", peer.port);
-        std::fs::write(&path, there.replace(&format!("localhost:{}", server.address.port()), &silent))
+        std::fs::write(&path, content.replace(&format!("localhost:{}", server.address.port()), &silent))
             .unwrap();
     }
     let output = run(&["clean", run_directory.to_str().unwrap(), "--timeout", "300ms"]);
@@ -468,7 +476,7 @@ fn clean_waited_for_ever_for_a_silent_server() {
 }
 
 #[test]
-fn a_report_replaced_the_device_or_link_that_it_was_written_to() {
+fn a_report_is_written_through_a_symbolic_link() {
     let dir = scratch("device");
     let out = dir.join("runs");
     let line = [
@@ -495,7 +503,7 @@ fn a_report_replaced_the_device_or_link_that_it_was_written_to() {
 }
 
 #[test]
-fn half_of_the_credentials_of_a_named_store_meant_those_of_another_account() {
+fn a_named_store_with_half_of_its_credentials_is_refused() {
     let dir = scratch("half");
     let table =
         "[store.half]\nurl = \"s3://bucket?endpoint=http://127.0.0.1:9\"\naccess_key_env = \"NOT_SET\"\n";
@@ -506,7 +514,7 @@ fn half_of_the_credentials_of_a_named_store_meant_those_of_another_account() {
 }
 
 #[test]
-fn arguments_that_are_no_text_or_span_lines_broke_the_error() {
+fn invalid_utf_8_and_line_breaks_in_arguments_give_a_proper_error() {
     use std::os::unix::ffi::OsStrExt;
     let odd = std::ffi::OsStr::from_bytes(b"no\xfftext");
     let output = plimsoll(&["run"]).arg(odd).output().unwrap();

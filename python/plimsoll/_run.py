@@ -48,10 +48,10 @@ class Run:
     def confidence(self) -> pl.DataFrame:
         """Returns one row per figure of the measured phases, with its value and its 95% confidence interval.
 
-        Without an interval, ``low`` and ``high`` are null, and ``needs_s`` is the number of seconds that would suffice.
+        Without an interval, ``low`` and ``high`` are null, and ``duration_needed_s`` is the number of seconds that would suffice.
         """
         schema = {"store": pl.String, "phase": pl.String, "step": pl.Int64, "operation": pl.String, "metric": pl.String,
-                  "unit": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "needs_s": pl.Float64,
+                  "unit": pl.String, "value": pl.Float64, "low": pl.Float64, "high": pl.Float64, "duration_needed_s": pl.Float64,
                   "client_limited": pl.String}
         rows = [{name: row.get(name) for name in schema} for row in self.result.get("confidence", [])]
         return pl.DataFrame(rows, schema=schema)

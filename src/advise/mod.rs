@@ -1,6 +1,8 @@
 //! Recommends a store from measured performance, objectives and the bill of a workload. [`sensitivity`] computes
 //! which change of an assumption changes the recommendation. All functions are pure.
 
+pub mod latencies;
+pub mod projection;
 pub mod sensitivity;
 
 use serde::Serialize;
@@ -225,7 +227,7 @@ mod tests {
             let finding = Finding {
                 outcome: *outcome,
                 detail: String::new(),
-                needs_s: None,
+                duration_needed_s: None,
                 as_measured,
                 client_limited: None,
             };

@@ -227,7 +227,7 @@ fn compare(name: &str, latency: &str, measured: &Percentiles, true_values: &mut 
         let allowed_ms = f64::max(0.02 * true_ms, floor);
         let bound = measured.get(percentile).is_none();
         let measured_ms =
-            measured.get(percentile).or(measured.above.get(percentile).copied()).unwrap_or(f64::NAN);
+            measured.get(percentile).or(measured.lower_bounds.get(percentile).copied()).unwrap_or(f64::NAN);
         // A bound is correct if the true value is not below it.
         let error_ms = if bound { f64::max(measured_ms - true_ms, 0.0) } else { measured_ms - true_ms };
         rows.push(Row {

@@ -1,7 +1,7 @@
-//! `plimsoll bucket`: creates buckets, and deletes those that it created.
+//! `plimsoll bucket`: creates and deletes buckets.
 //!
-//! A bucket made here holds one small object that says so. Only with that object in it is a bucket emptied by force, so that no slip of
-//! a name can empty another one.
+//! `plimsoll bucket create` puts a small marker object into each new bucket. `--force` empties only buckets
+//! with this marker, so a mistyped name cannot empty another bucket.
 
 use clap::{Args, Subcommand};
 
@@ -21,40 +21,41 @@ use crate::store::{Body, Collect, Failure, Ignore, Request};
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
-    what: What,
+    action: Action,
     #[command(flatten)]
     timeout: TimeoutArgument,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Create a bucket; directory buckets too: s3://base--use1-az4--x-s3
+enum Action {
+    /// Create a bucket, or a directory bucket such as s3://base--use1-az4--x-s3
     Create {
-        /// The bucket; {random} in its name becomes six random characters
+        /// Store URL of the bucket; {random} in its name is replaced with six random characters
         store: String,
     },
-    /// Delete a bucket that is empty, or, by force, one that `plimsoll bucket create` made
+    /// Delete an empty bucket, or, with --force, any bucket that `plimsoll bucket create` made
     Delete {
-        /// The bucket
+        /// Store URL of the bucket
         store: String,
-        /// Delete all that is in it first, unfinished uploads included
+        /// First delete all objects and unfinished uploads in the bucket
         #[arg(long)]
         force: bool,
     },
 }
 
-/// Key of the object that says that we made the bucket.
+/// Key of the marker object in buckets that Plimsoll created.
 const MARKER: &str = CreatedBucket::MARKER;
 
 /// Creates or deletes a bucket.
 ///
 /// # Errors
-/// 2 for what is no bucket or not ours, 3 when the store refuses.
+/// Exit code 2 if the store has no bucket, or if the bucket exists already, is not empty or was not created
+/// by Plimsoll; 3 if a request fails.
 pub fn bucket(arguments: &Arguments) -> Result<(), Exit> {
     arguments.timeout.apply()?;
-    match &arguments.what {
-        What::Create { store } => create(&with_random(store)),
-        What::Delete { store, force } => remove(store, *force),
+    match &arguments.action {
+        Action::Create { store } => create(&with_random(store)),
+        Action::Delete { store, force } => remove(store, *force),
     }
 }
 
@@ -71,7 +72,9 @@ fn with_random(store: &str) -> String {
 fn open(store: &str) -> Result<Opened, Exit> {
     let opened = open::open(store, None)?;
     if opened.store.container().is_empty() {
-        return Err(Exit::input(format!("{store} has no bucket to create or delete")));
+        return Err(Exit::input(format!(
+            "{store}: this store has no bucket to create or delete; name one such as s3://my-bucket"
+        )));
     }
     Ok(opened)
 }
@@ -83,9 +86,7 @@ fn unusable(store: &str, failure: &Failure) -> Exit {
 
 fn create(store: &str) -> Result<(), Exit> {
     let opened = open(store)?;
-    let exists = || {
-        Exit::input(format!("{store} exists already; only a bucket that is created here may carry the mark"))
-    };
+    let exists = || Exit::input(format!("{store}: the bucket exists already; choose another name"));
     let work = async {
         let mut background = Background::new(opened.store.as_ref());
         match background.insist(Request::CheckBucket).await {
@@ -93,9 +94,9 @@ fn create(store: &str) -> Result<(), Exit> {
             Err(failure) if failure.is_missing_container() || failure.status() == Some(404) => {}
             Err(failure) => return Err(failure),
         }
-        // Once only: a second attempt would be refused if the answer to the first was lost.
+        // Not retried after a lost response: the bucket then exists, so the next attempt would fail.
         background.ask(Request::CreateBucket, &mut Ignore).await?;
-        // Somebody else may have been faster, and some stores answer that with success.
+        // Another client may have created the bucket meanwhile; some stores report success in that case.
         if contents(&mut background).await? > 0 {
             return Ok(Err(exists()));
         }
@@ -117,20 +118,20 @@ fn remove(store: &str, force: bool) -> Result<(), Exit> {
         let found = contents(&mut background).await?;
         if found > 0 && !force {
             return Ok(Err(Exit::input(format!(
-                "{store} holds {found} objects or more; nothing was deleted. --force deletes them with a bucket that `plimsoll bucket create` made"
+                "{store}: the bucket is not empty (objects found: {found}), nothing was deleted; use --force if `plimsoll bucket create` made it"
             ))));
         }
         let Some(created) = created else {
             if force {
                 return Ok(Err(Exit::input(format!(
-                    "{store} was not made by `plimsoll bucket create`, so it is not emptied; nothing was deleted"
+                    "{store}: `plimsoll bucket create` did not make this bucket, nothing was deleted; empty it with another tool"
                 ))));
             }
             return background.insist(Request::DeleteBucket).await.map(Ok);
         };
         let space = KeySpace::of_bucket(&created);
         if force {
-            // The marker goes last, so that an interrupted deletion can be taken up again.
+            // The marker is deleted last, so that an interrupted deletion can be repeated.
             clean(opened.store.as_ref(), &mut background, &space, &Owned::everything_but(MARKER), |_| {})
                 .await?;
             clean(opened.store.as_ref(), &mut background, &space, &Owned::everything(), |_| {}).await?;
@@ -143,7 +144,7 @@ fn remove(store: &str, force: bool) -> Result<(), Exit> {
     say(&format!("deleted {store}\n"))
 }
 
-/// The proof that the bucket was created here; `None` if it was not.
+/// Returns the proof that Plimsoll created the bucket; `None` if it did not.
 async fn marker(background: &mut Background) -> Result<Option<CreatedBucket>, Failure> {
     let mut content = Collect::default();
     match background.ask(Request::Get { key: MARKER, range: None }, &mut content).await {
@@ -153,7 +154,8 @@ async fn marker(background: &mut Background) -> Result<Option<CreatedBucket>, Fa
     }
 }
 
-/// Objects in the bucket besides the marker, up to those of the first page that has any.
+/// Returns the number of objects on the first page of the listing that has any, without the marker; 0 if
+/// there are none.
 async fn contents(background: &mut Background) -> Result<usize, Failure> {
     let mut pages = Pages::new("");
     while let Some(page) = pages.next(background).await? {

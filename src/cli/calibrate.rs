@@ -1,4 +1,4 @@
-//! `plimsoll calibrate`: prints the errors that [`crate::calibrate`] measured.
+//! `plimsoll calibrate`: prints the measurement errors that [`crate::calibrate`] determines.
 
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
@@ -13,7 +13,7 @@ use crate::units::format_ms;
 /// Arguments of `plimsoll calibrate`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Only scenarios whose name contains this
+    /// Run only scenarios whose name contains this text
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     only: String,
     /// Print JSON instead of the table
@@ -27,16 +27,16 @@ struct Report {
     client_us_per_operation: f64,
 }
 
-/// Runs the scenarios and prints measured against true.
+/// Runs the scenarios, and prints measured and true values.
 ///
 /// # Errors
-/// 1 when a figure is out of its bar, 3 when a server cannot be started.
+/// Exit code 1 if an error exceeds its limit, 2 if no scenario matches, 3 if a server cannot be started.
 pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
     let chosen: Vec<_> = SCENARIOS.iter().filter(|s| s.name.contains(arguments.only.as_str())).collect();
     if chosen.is_empty() {
         let names: Vec<&str> = SCENARIOS.iter().map(|s| s.name).collect();
         return Err(Exit::input(format!(
-            "--only {}: there is no such scenario; there are {}",
+            "--only {}: no scenario matches; choose among {}",
             arguments.only,
             names.join(", ")
         )));
@@ -57,12 +57,15 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
     } else {
         say(&render(&report))?;
     }
-    let out: Vec<String> =
+    let failed: Vec<String> =
         report.scenarios.iter().filter(|r| !r.within).map(|r| format!("{} {}", r.name, r.metric)).collect();
-    if out.is_empty() {
+    if failed.is_empty() {
         return Ok(());
     }
-    Err(Exit::check(format!("out of its bar: {}; is anything else running on this machine?", out.join(", "))))
+    Err(Exit::check(format!(
+        "errors above their limit: {}; close other programs on this machine and repeat",
+        failed.join(", ")
+    )))
 }
 
 fn render(report: &Report) -> String {

@@ -1,40 +1,40 @@
-//! `--cannot-tell`: the exit code of objectives that the figures cannot decide, for `check` and `compare --fail-if`.
+//! `--cannot-tell`: the exit code if the data cannot decide an objective, for `check` and `compare --fail-if`.
 
 use clap::ValueEnum;
 
 use super::exit::Exit;
 use crate::summary::objective::ObjectiveResult;
 
-/// The meaning of an objective that cannot be decided.
+/// The treatment of an objective that cannot be decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CannotTell {
-    /// A failure: the run did not show that the objective holds
+    /// Count it as failed, because the run did not show that the objective is met
     Fail,
-    /// Passed
+    /// Count it as passed
     Pass,
 }
 
 impl CannotTell {
-    /// Decides the exit code of a command that checked all of `outcomes`. `what` names one of them, such as `objective`; `failure`
-    /// is the message for a number of failed ones.
+    /// Determines the exit code of a command that judged all of `outcomes`. `noun` names one of them in
+    /// messages, such as `objective`; `failure` returns the message for a number of failures.
     ///
     /// # Errors
-    /// 1 when one failed, or cannot be told and counts as a failure.
+    /// Exit code 1 if one failed, or cannot be decided and counts as failed.
     pub fn conclude(
         self,
         outcomes: impl Iterator<Item = ObjectiveResult> + Clone,
-        what: &str,
+        noun: &str,
         failure: impl Fn(usize) -> String,
     ) -> Result<(), Exit> {
         let count = |outcome: ObjectiveResult| outcomes.clone().filter(|o| *o == outcome).count();
-        let (failed, open) = (count(ObjectiveResult::Fail), count(ObjectiveResult::CannotTell));
+        let (failed, undecided) = (count(ObjectiveResult::Fail), count(ObjectiveResult::CannotTell));
         if failed > 0 {
             return Err(Exit::check(failure(failed)));
         }
-        if open > 0 && self == CannotTell::Fail {
-            let plural = if open == 1 { "" } else { "s" };
+        if undecided > 0 && self == CannotTell::Fail {
+            let plural = if undecided == 1 { "" } else { "s" };
             return Err(Exit::check(format!(
-                "{open} {what}{plural} cannot be told to be met; measure longer, or add --cannot-tell pass"
+                "{undecided} {noun}{plural} cannot be decided; measure longer, or add --cannot-tell pass"
             )));
         }
         Ok(())
@@ -46,15 +46,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn check_and_fail_if_treat_cannot_tell_alike() {
-        use ObjectiveResult::{CannotTell as Open, Fail, Pass};
+    fn undecided_results_follow_the_flag() {
+        use ObjectiveResult::{CannotTell as Undecided, Fail, Pass};
         let code = |policy: CannotTell, outcomes: &[ObjectiveResult]| {
             policy.conclude(outcomes.iter().copied(), "bound", |n| n.to_string()).err().map(|exit| exit.code)
         };
         for (outcomes, strict, lenient) in [
             (&[Pass, Pass][..], None, None),
-            (&[Pass, Open], Some(1), None),
-            (&[Fail, Open], Some(1), Some(1)),
+            (&[Pass, Undecided], Some(1), None),
+            (&[Fail, Undecided], Some(1), Some(1)),
             (&[], None, None),
         ] {
             assert_eq!(code(CannotTell::Fail, outcomes), strict, "{outcomes:?}");

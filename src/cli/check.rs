@@ -1,4 +1,4 @@
-//! `plimsoll check`: a run held against objectives, for people and for CI.
+//! `plimsoll check`: checks runs against objectives, for people and for CI.
 
 use std::path::{Path, PathBuf};
 
@@ -21,19 +21,19 @@ use crate::units::short_names;
 /// Arguments of `plimsoll check`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories
+    /// Run directories to check
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// An objective: 'get.p99 < 10ms', 'errors < 0.1%', 'throughput > 5 Gbit/s'; may be repeated
+    /// Objective: 'get.p99 < 10ms', 'errors < 0.1%', 'throughput > 5 Gbit/s'; may be repeated
     #[arg(long, value_name = "OBJECTIVE")]
     slo: Vec<String>,
-    /// A file of objectives, one a line; # begins a comment
+    /// File with objectives, one per line; # begins a comment
     #[arg(long, value_name = "FILE")]
     slo_file: Option<PathBuf>,
-    /// Also write the outcome as JUnit XML
+    /// Also write the results to this file as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Exit code if a run is too short to tell: 1 (fail) or 0 (pass)
+    /// Exit code if a run is too short to decide an objective: 1 (fail) or 0 (pass)
     #[arg(long, value_enum, default_value = "fail")]
     cannot_tell: CannotTell,
     /// Print JSON instead of a table
@@ -41,13 +41,13 @@ pub struct Arguments {
     json: bool,
 }
 
-/// One objective in one place.
+/// An objective and its result for one series.
 pub struct Checked {
-    /// The objective as written.
+    /// The objective as the user wrote it.
     pub objective: String,
-    /// Store, phase and operation.
+    /// Store, phase and operation of the series.
     pub place: String,
-    /// What was found.
+    /// The result of judging the series.
     pub finding: Finding,
 }
 
@@ -73,7 +73,8 @@ fn objectives(arguments: &Arguments) -> Result<Vec<Objective>, Exit> {
     Ok(out)
 }
 
-/// The series that an objective is about; without an operation all of a phase as one.
+/// Returns the measured series to which an objective applies. If it names no operation, all operations of a
+/// phase are combined into one series.
 pub fn subjects(run: &Run, objective: &Objective) -> Vec<Series> {
     let measured: Vec<&Series> =
         run.series.iter().filter(|s| s.role == Role::Measure && objective.target.matches(s)).collect();
@@ -96,7 +97,7 @@ pub fn subjects(run: &Run, objective: &Objective) -> Vec<Series> {
     groups.iter().filter_map(one).collect()
 }
 
-/// Where a series was measured, as short as it can be told.
+/// Returns the short name of the store, the phase and the operation of a series.
 fn place(run: &Run, series: &Series) -> String {
     let stores: Vec<&str> = run.environment.stores.iter().map(|s| s.url.as_str()).collect();
     let names = short_names(&stores);
@@ -107,10 +108,10 @@ fn place(run: &Run, series: &Series) -> String {
     format!("{store} {phase} {}", series.operation)
 }
 
-/// Holds a run against objectives.
+/// Checks a run against objectives.
 ///
 /// # Errors
-/// 2 when one is about something that was not measured.
+/// Exit code 2 if an objective applies to no measured series.
 fn check_run(run: &Run, objectives: &[Objective]) -> Result<Vec<Checked>, Exit> {
     let mut out = Vec::new();
     for objective in objectives {
@@ -125,7 +126,7 @@ fn check_run(run: &Run, objectives: &[Objective]) -> Result<Vec<Checked>, Exit> 
             known.sort();
             known.dedup();
             return Err(Exit::input(format!(
-                "--slo '{}': {} measured no such thing; it has {}",
+                "--slo '{}': {} did not measure this; choose among {}",
                 objective.text,
                 run.path.display(),
                 known.join(", ")
@@ -151,7 +152,7 @@ fn render(path: &Path, checked: &[Checked]) -> String {
     format!("{}\n{}", path.display(), lines(&table))
 }
 
-/// One objective in one place, as `--json` prints it.
+/// The JSON output for an objective and one series.
 #[derive(Serialize)]
 struct Document<'a> {
     run: &'a str,
@@ -159,7 +160,7 @@ struct Document<'a> {
     place: &'a str,
     outcome: &'static str,
     detail: &'a str,
-    needs_s: Option<f64>,
+    duration_needed_s: Option<f64>,
     client_limited: Option<&'a str>,
 }
 
@@ -171,7 +172,7 @@ fn json(suites: &[(String, Vec<Checked>)]) -> String {
             place: &c.place,
             outcome: c.finding.outcome.name(),
             detail: &c.finding.detail,
-            needs_s: c.finding.needs_s,
+            duration_needed_s: c.finding.duration_needed_s,
             client_limited: c.finding.client_limited.as_deref(),
         })
         .unwrap_or_default()
@@ -181,10 +182,11 @@ fn json(suites: &[(String, Vec<Checked>)]) -> String {
     format!("{}\n", serde_json::to_string_pretty(&serde_json::json!({ "checks": all })).unwrap_or_default())
 }
 
-/// Checks runs and prints what was found.
+/// Checks runs and prints the results.
 ///
 /// # Errors
-/// 1 when an objective is missed (or cannot be told to be met), 2 for bad input.
+/// Exit code 1 if an objective is missed, or cannot be decided and `--cannot-tell` is `fail`; 2 for invalid
+/// input.
 pub fn check(arguments: &Arguments) -> Result<(), Exit> {
     let objectives = objectives(arguments)?;
     let mut suites = Vec::new();

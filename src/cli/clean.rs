@@ -1,4 +1,4 @@
-//! `plimsoll clean`: deletes what a killed run left in its stores and on this machine, and nothing else.
+//! `plimsoll clean`: deletes only the objects and local files that a killed run left behind.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ use crate::sync::scratch;
 /// Arguments of `plimsoll clean`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories
+    /// Run directories of the runs to clean up after
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// PEM file of certificate authorities to trust instead of the system's
@@ -31,10 +31,10 @@ pub struct Arguments {
     timeout: TimeoutArgument,
 }
 
-/// Cleans up after each run, as far as it goes, and returns the first problem.
+/// Cleans up after each run. Continues after a problem, and returns the first one.
 ///
 /// # Errors
-/// 2 when a directory is none, 3 when a store cannot be used.
+/// Exit code 2 if a path is not a run directory, 3 if a store cannot be used.
 pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
     arguments.timeout.apply()?;
     let mut problem = None;
@@ -44,7 +44,7 @@ pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
     problem.map_or(Ok(()), Err)
 }
 
-/// Cleans up after one run: its stores, then its local files.
+/// Cleans up after one run: deletes its objects, then its local files.
 fn clean_run(run: &Path, ca_bundle: Option<&Path>) -> Result<(), Exit> {
     let mut environment = read_environment(run).map_err(|e| {
         Exit::input(format!(
@@ -74,7 +74,7 @@ fn clean_run(run: &Path, ca_bundle: Option<&Path>) -> Result<(), Exit> {
     problem.map_or(Ok(()), Err)
 }
 
-/// Cleans up in one store.
+/// Deletes the objects of a run in one store.
 fn clean_store(
     run: &Path,
     facts: &StoreFacts,
@@ -83,7 +83,10 @@ fn clean_store(
     ca_bundle: Option<&Path>,
 ) -> Result<(), Exit> {
     if facts.url == "embedded:" || facts.url == "memory:" {
-        return say(&format!("{} is gone with its run\n", facts.url));
+        return say(&format!(
+            "{}: nothing to clean, because the store existed only during the run\n",
+            facts.url
+        ));
     }
     let Some(space) = KeySpace::recorded(&facts.root).filter(KeySpace::is_of_run) else {
         return Err(Exit::input(format!(
@@ -96,7 +99,7 @@ fn clean_store(
     let store = open_as(&facts.url, &named, ca_bundle, None)?.store;
     if !is_root_of(space.root(), store.prefix(), id) {
         return Err(Exit::input(format!(
-            "{}: root '{}' in environment.json is not that of run {id} in {}; nothing was deleted",
+            "{}: root '{}' in environment.json does not belong to run {id} in {}; nothing was deleted",
             run.display(),
             facts.root,
             facts.url
@@ -110,42 +113,46 @@ fn clean_store(
     if experiment.is_some_and(|e| e.phases.iter().any(inserts_unknown)) {
         let url = &facts.url;
         say(&format!(
-            "{url}: the run inserted records for a time, so their number is unknown and they stay; `plimsoll ycsb clean` removes the table\n"
+            "{url}: the inserted records remain, because their number is unknown; `plimsoll ycsb clean` deletes the table\n"
         ))?;
     }
     Ok(())
 }
 
-/// Returns true if a root is that of this run below the prefix of its store. Shards share the root of their group; environments of
-/// earlier versions have no id.
+/// Returns true if `root` is the root of run `id` below the prefix of its store. Shards share the root of
+/// their group. Environments of earlier versions have no ID, which matches any root below the prefix.
 fn is_root_of(root: &str, prefix: &str, id: &str) -> bool {
     let group = id.split('.').next().unwrap_or(id);
     let below = root.strip_prefix(prefix).and_then(|rest| rest.strip_prefix("plimsoll/"));
     below.is_some_and(|rest| id.is_empty() || rest.strip_suffix('/') == Some(group))
 }
 
-/// Returns true if a phase inserts records until a time is over.
+/// Returns true if a phase inserts records for a time, so that their number is unknown.
 fn inserts_unknown(phase: &Phase) -> bool {
     phase.workload.inserts.is_some() && phase.limit.operations.is_none()
 }
 
 /// Removes the local files of a synchronisation.
+///
+/// # Errors
+/// Exit code 2 if the directory contains other files or cannot be removed.
 fn remove_files(run: &Path, environment: &mut Environment) -> Result<(), Exit> {
     let Some(files) = &environment.files else { return Ok(()) };
-    let gone = scratch::remove(files, &environment.run)
-        .map_err(|e| Exit::input(format!("{}: {e}; remove it by hand", files.display())))?;
-    if !gone {
+    let removed = scratch::remove(files, &environment.run)
+        .map_err(|e| Exit::input(format!("{}: {e}; remove it manually", files.display())))?;
+    if !removed {
         let (files, run) = (files.display(), run.display());
         return Err(Exit::input(format!(
-            "{files}: it holds files that run {run} did not make, or no mark of it; they stay, remove them by hand"
+            "{files}: not removed, because it contains files that run {run} did not create, or lacks the mark of the run; remove it manually"
         )));
     }
-    say(&format!("{} is removed\n", files.display()))?;
+    say(&format!("removed {}\n", files.display()))?;
     environment.files = None;
     Ok(())
 }
 
-/// The tables in which the phases of an experiment create records.
+/// Returns the record tables to which the phases of an experiment write, each with the records that they
+/// create.
 pub fn tables(experiment: &Experiment, prefix: &str) -> Vec<(KeySpace, Owned)> {
     let table = |phase| {
         let owned = Owned::records(phase)?;
@@ -155,7 +162,7 @@ pub fn tables(experiment: &Experiment, prefix: &str) -> Vec<(KeySpace, Owned)> {
     experiment.phases.iter().filter_map(table).collect()
 }
 
-/// Cleans one key space of a store.
+/// Deletes the owned objects in one key space of a store, and prints the counts.
 fn clean_one(facts: &StoreFacts, store: &dyn Store, space: &KeySpace, owned: &Owned) -> Result<(), Exit> {
     let cleaned = clean_space(store, space, owned);
     let cleaned = cleaned?.map_err(|f| Exit::store(format!("{}: {f}", facts.url)))?;
@@ -164,7 +171,7 @@ fn clean_one(facts: &StoreFacts, store: &dyn Store, space: &KeySpace, owned: &Ow
     for (count, what) in [
         (cleaned.aborted, "unfinished uploads aborted"),
         (cleaned.versions, "old versions and delete markers deleted"),
-        (cleaned.foreign, "objects there are not this run's and stay"),
+        (cleaned.foreign, "objects of other origin kept"),
     ] {
         if count > 0 {
             say(&format!("{url}: {count} {what}\n"))?;
@@ -173,7 +180,7 @@ fn clean_one(facts: &StoreFacts, store: &dyn Store, space: &KeySpace, owned: &Ow
     if cleaned.versions_hidden && cleaned.deleted > 0 && store.profile().is_some_and(|p| p.name != "generic")
     {
         say(&format!(
-            "{url}: old versions could not be listed; if the bucket keeps them, they stay and are billed\n"
+            "{url}: the store did not list old versions; if the bucket is versioned, they remain and are billed\n"
         ))?;
     }
     Ok(())
@@ -183,13 +190,13 @@ fn clean_one(facts: &StoreFacts, store: &dyn Store, space: &KeySpace, owned: &Ow
 mod tests {
     use super::*;
 
-    /// An edited environment.json made `clean` delete the objects of another run.
+    /// Regression test: an edited environment.json made `clean` delete the objects of another run.
     #[test]
     fn a_root_belongs_to_its_run_and_its_prefix() {
         let id = "20261121T040505-0123456789ab";
         let root = format!("team/plimsoll/{id}/");
         assert!(is_root_of(&root, "team/", id) && is_root_of(&root, "team/", &format!("{id}.1of4")));
-        assert!(is_root_of(&root, "team/", ""), "earlier versions wrote no id");
+        assert!(is_root_of(&root, "team/", ""), "earlier versions wrote no ID");
         assert!(!is_root_of(&root, "", id), "another prefix");
         assert!(!is_root_of(&root, "team/", "20261121T040505-ffffffffffff"), "another run");
     }

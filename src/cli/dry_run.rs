@@ -1,4 +1,5 @@
-//! `plimsoll run --dry-run`: the resolved plan with operations, bytes and time, and nothing touched.
+//! `plimsoll run --dry-run`: prints the resolved plan with operations, bytes and time, without contacting a
+//! store.
 
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -32,12 +33,12 @@ fn objects(phase: &Phase) -> String {
     let dataset = w.read.as_ref().filter(|_| reads).or(spare).unwrap_or(&w.written);
     match &dataset.existing {
         Some(existing) => {
-            format!("{} (there already, at most {})", existing.location, format_count(dataset.count))
+            format!("{} (existing objects, at most {})", existing.location, format_count(dataset.count))
         }
         None => {
             let upload = &dataset.upload;
             let parts = if upload.part_size > 0 {
-                format!(" in parts of {}, {} at once", format_size(upload.part_size), upload.in_flight)
+                format!(" in parts of {}, {} in flight", format_size(upload.part_size), upload.in_flight)
             } else {
                 String::new()
             };
@@ -53,15 +54,15 @@ fn objects(phase: &Phase) -> String {
     }
 }
 
-/// How often the objects that are read come up, where it is not the usual way.
+/// Describes the popularity of the objects that are read; empty if it is uniform.
 fn popularity(w: &Workload) -> String {
     match w.popularity {
         Popularity::Uniform => String::new(),
-        Popularity::Sequential => ", one after another".into(),
+        Popularity::Sequential => ", in order".into(),
         Popularity::Zipfian { theta } => format!(", zipfian {theta}"),
         Popularity::Latest { theta } => format!(", latest {theta}"),
-        Popularity::YcsbZipfian { .. } => ", zipfian as YCSB".into(),
-        Popularity::YcsbLatest => ", latest as YCSB".into(),
+        Popularity::YcsbZipfian { .. } => ", zipfian as in YCSB".into(),
+        Popularity::YcsbLatest => ", latest as in YCSB".into(),
         Popularity::Exponential { percentile, objects } => {
             format!(", exponential: {percentile}% of operations on the last {:.0}%", objects * 100.0)
         }
@@ -71,7 +72,7 @@ fn popularity(w: &Workload) -> String {
     }
 }
 
-/// The plan as text.
+/// Renders the plan as text.
 pub fn render(experiment: &Experiment) -> String {
     let mut out = format!("{}  seed {}\n", experiment.name, experiment.seed);
     if !experiment.description.is_empty() {
@@ -84,7 +85,7 @@ pub fn render(experiment: &Experiment) -> String {
         let estimate = of_phase(phase, experiment.repeats);
         let mix: Vec<String> =
             phase.workload.mix.shares().iter().map(|(kind, n)| format!("{kind} {n}")).collect();
-        let known = |n: Option<u64>, show: fn(u64) -> String| n.map_or("store decides".into(), show);
+        let known = |n: Option<u64>, format: fn(u64) -> String| n.map_or("unknown".into(), format);
         table.add_row([
             phase.name.clone(),
             phase.role.name().into(),
@@ -104,7 +105,7 @@ pub fn render(experiment: &Experiment) -> String {
     table.to_string().lines().for_each(|line| out.push_str(&format!("{}\n", line.trim_end())));
     out.push('\n');
     out.push_str(&format!(
-        "{} repeat{} on {} store{}: {} of timed phases on each",
+        "{} repeat{} on {} store{}: {} of timed phases per store",
         experiment.repeats,
         if experiment.repeats == 1 { "" } else { "s" },
         experiment.stores.len().max(1),
@@ -112,7 +113,7 @@ pub fn render(experiment: &Experiment) -> String {
         format_duration(duration_ns(experiment))
     ));
     if experiment.phases.iter().any(|p| p.ramp.is_some_and(|ramp| ramp.stop == Stop::Plateau)) {
-        out.push_str(" (a ramp may reach its plateau sooner)");
+        out.push_str(" (less if a ramp reaches its plateau early)");
     }
     if experiment.stores.len() > 1 {
         out.push_str(&format!(", {}\n\n", order(experiment)));
@@ -127,14 +128,14 @@ fn order(experiment: &Experiment) -> String {
     match experiment.order {
         Order::Sequential => "one store after another".into(),
         Order::Interleaved => format!(
-            "in turns of at most {}, {} of unrecorded re-warming after each change",
+            "in turns of at most {}, {} of unrecorded warm-up after each change of store",
             format_duration(experiment.block_ns),
             format_duration(experiment.rewarm_ns)
         ),
     }
 }
 
-/// Which store has its turn when.
+/// Renders the order of the stores in each phase, one letter per recorded phase run.
 fn sequence(experiment: &Experiment) -> String {
     let letter = |store: usize| char::from(b'A' + (store % 26) as u8);
     let mut out = String::new();

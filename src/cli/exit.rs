@@ -4,22 +4,22 @@ use std::fmt::Display;
 
 use crate::session::RunError;
 
-/// An exit code with the line that explains it.
+/// An exit code and the message that explains it.
 #[derive(Debug)]
 pub struct Exit {
     /// Exit code of the process.
     pub code: i32,
-    /// One line for a person; empty if there is nothing left to report.
+    /// One-line message for the user; empty if there is nothing more to report.
     pub message: String,
 }
 
 impl Exit {
-    /// Returns exit code 1: measured, but a check failed.
+    /// Returns exit code 1: the measurement succeeded, but a check failed.
     pub fn check(message: impl Display) -> Exit {
         Exit { code: 1, message: message.to_string() }
     }
 
-    /// Returns exit code 2: bad input; the message names the flag or `file:line` and the fix.
+    /// Returns exit code 2: invalid input. The message names the flag or `file:line`, and the fix.
     pub fn input(message: impl Display) -> Exit {
         Exit { code: 2, message: message.to_string() }
     }
@@ -29,12 +29,12 @@ impl Exit {
         Exit { code: 3, message: message.to_string() }
     }
 
-    /// Returns exit code 101: Plimsoll itself failed.
+    /// Returns exit code 101: a defect in Plimsoll.
     pub fn defect(message: impl Display) -> Exit {
         Exit { code: 101, message: message.to_string() }
     }
 
-    /// Returns exit code 130: interrupted.
+    /// Returns exit code 130: the user interrupted the command.
     pub fn interrupted(message: impl Display) -> Exit {
         Exit { code: 130, message: message.to_string() }
     }

@@ -1,4 +1,4 @@
-//! `plimsoll export`: runs in other tools' formats.
+//! `plimsoll export`: exports runs in the formats of other tools.
 
 use std::path::PathBuf;
 
@@ -16,20 +16,20 @@ use crate::run_dir::json;
 /// Arguments of `plimsoll export`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories
+    /// Run directories to export
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Which format
+    /// Format of the files
     #[arg(long, value_enum)]
     format: Format,
-    /// Directory for the files [default: each run's own; markdown goes to standard output]
+    /// Directory for the files of one run [default: the run directory; Markdown goes to standard output]
     #[arg(long, value_name = "DIR")]
     to: Option<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// intervals.parquet, and operations.parquet where operations were recorded
+    /// intervals.parquet, and operations.parquet if operations were recorded
     Parquet,
     /// windows.csv and intervals.csv
     Csv,
@@ -42,10 +42,10 @@ enum Format {
 /// Exports each run.
 ///
 /// # Errors
-/// 2 when a run cannot be read or a file cannot be written.
+/// Exit code 2 if a run cannot be read or a file cannot be written.
 pub fn export(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.to.is_some() && arguments.runs.len() > 1 {
-        return Err(Exit::input("--to takes the files of one run; name one run, or leave --to out"));
+        return Err(Exit::input("--to accepts only one run; name one run or omit --to"));
     }
     for path in &arguments.runs {
         let run = Run { path: path.clone(), result: json::read(path).map_err(Exit::input)? };

@@ -1,4 +1,4 @@
-//! `plimsoll import`: another tool's log as a run directory with exact percentiles.
+//! `plimsoll import`: converts another tool's log into a run directory with exact percentiles.
 
 use std::path::PathBuf;
 
@@ -27,12 +27,12 @@ use crate::summary::window::{Setting, windows};
 /// Arguments of `plimsoll import`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Which tool wrote it
+    /// Tool that wrote the log
     #[arg(value_enum)]
     tool: Tool,
-    /// Its log: warp's .csv.zst, R2-bench's .parquet
+    /// Log file: .csv.zst of warp, .parquet of R2-bench
     file: PathBuf,
-    /// Where the run directory goes
+    /// Directory in which the run directory is created
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
     /// Print result.json instead of tables
@@ -42,18 +42,18 @@ pub struct Arguments {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Tool {
-    /// warp's operation log (--benchdata)
+    /// Operation log of warp (--benchdata)
     Warp,
-    /// R2-bench's per-request Parquet
+    /// Parquet file of R2-bench with one row per request
     R2Bench,
 }
 
-/// Imports a log and prints what it says.
+/// Imports a log and prints its results.
 ///
 /// # Errors
-/// 2 when the file is not what it should be, or the directory cannot be written.
+/// Exit code 2 if the file does not have the format of the tool, or the run directory cannot be written.
 pub fn import(arguments: &Arguments) -> Result<(), Exit> {
-    let (log, theirs) = match arguments.tool {
+    let (log, published_rows) = match arguments.tool {
         Tool::Warp => (warp::read(&arguments.file).map_err(Exit::input)?, None),
         Tool::R2Bench => {
             let (log, table) = r2_bench::read(&arguments.file).map_err(Exit::input)?;
@@ -63,9 +63,10 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
     log.notes.iter().for_each(|text| note(format_args!("note: {text}")));
     let imported = replay(&log);
     let result = result_of(&log, &imported, if arguments.tool == Tool::Warp { "warp" } else { "r2-bench" });
-    let full = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
-    let text = format!("# {}: there is no experiment to repeat\nname = \"imported\"\n", log.origin);
-    let mut directory = RunDirectory::create(&arguments.out, &result.run.id, &text, true).map_err(full)?;
+    let out_error = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
+    let text = format!("# {}: an imported run has no experiment\nname = \"imported\"\n", log.origin);
+    let mut directory =
+        RunDirectory::create(&arguments.out, &result.run.id, &text, true).map_err(out_error)?;
     let environment = Environment {
         version: env!("CARGO_PKG_VERSION").into(),
         command: command_line(),
@@ -73,15 +74,15 @@ pub fn import(arguments: &Arguments) -> Result<(), Exit> {
         origin_unix_s: log.origin_unix_s,
         ..Environment::default()
     };
-    directory.environment(&environment).map_err(full)?;
+    directory.environment(&environment).map_err(out_error)?;
     write_rows(&log, &imported, &mut directory);
     let (run, unwritten) = directory.finish(result, environment);
-    unwritten.map_or(Ok(()), |e| Err(full(e)))?;
+    unwritten.map_or(Ok(()), |e| Err(out_error(e)))?;
     of_run(&run)?;
     let text = if arguments.json {
         json::to_string(&run.result)
     } else {
-        tables(&log, theirs.as_deref(), &run.result, &run.path)
+        tables(&log, published_rows.as_deref(), &run.result, &run.path)
     };
     say(&text)?;
     Ok(())
@@ -102,7 +103,7 @@ fn result_of(log: &Log, imported: &Imported, provider: &str) -> RunResult {
     }
     let transfers_known = log.records.iter().any(|r| r.first_byte_ns > 0);
     for window in &mut all {
-        // Nobody noted how late the tool was, nor, in some logs, when bodies began.
+        // No log contains start lags, and some do not contain the times at which bodies began.
         window.start_lag_ms = Percentiles::default();
         window.histograms.remove("start_lag");
         if !transfers_known {
@@ -110,7 +111,7 @@ fn result_of(log: &Log, imported: &Imported, provider: &str) -> RunResult {
             window.histograms.remove("body");
         }
     }
-    let ramps = of_windows(&all, |_| "ended by the tool that measured".into());
+    let ramps = of_windows(&all, |_| "ended by the imported tool".into());
     let started = jiff::Timestamp::from_nanosecond((log.origin_unix_s * 1e9) as i128).unwrap_or_default();
     RunResult {
         schema: SCHEMA,
@@ -151,7 +152,7 @@ fn write_rows(log: &Log, imported: &Imported, directory: &mut RunDirectory) {
     }
 }
 
-/// The table as R2-bench prints it.
+/// Builds the table that R2-bench prints.
 fn as_published(rows: &[PhaseRow]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
@@ -183,17 +184,22 @@ fn as_published(rows: &[PhaseRow]) -> Table {
     table
 }
 
-fn tables(log: &Log, theirs: Option<&[PhaseRow]>, result: &RunResult, path: &std::path::Path) -> String {
+fn tables(
+    log: &Log,
+    published_rows: Option<&[PhaseRow]>,
+    result: &RunResult,
+    path: &std::path::Path,
+) -> String {
     let mut out = String::new();
-    if let Some(rows) = theirs {
+    if let Some(rows) = published_rows {
         out.push_str(
-            "As R2-bench computes it: duration from first to last completion, all bytes of what was begun in the phase, \
-             concurrency averaged over requests (GB are GiB, throughput in Mbit/s):\n\n",
+            "As R2-bench computes it: duration from first to last completion, all bytes of requests that began in the phase, \
+             concurrency averaged over requests (GB means GiB, throughput in Mbit/s):\n\n",
         );
         out.push_str(&terminal::table::lines(&as_published(rows)));
         out.push_str(
-            "\nBy Plimsoll's law: a phase lasts from its first start to the next phase's, bytes are prorated over their transfer, \
-             concurrency is the time-mean in flight:\n\n",
+            "\nAs Plimsoll computes it: a phase lasts from its first start to that of the next phase, bytes are prorated over their \
+             transfer, concurrency is the time average of requests in flight:\n\n",
         );
     }
     for (name, n) in &log.left_out {

@@ -1,4 +1,5 @@
-//! Single keys from a terminal while a run goes on: `q` ends it. The terminal gets its settings back whatever happens but a kill.
+//! Reads single keys from the terminal during a run; `q` stops the run. The terminal's settings are restored
+//! at the end, unless the process is killed.
 
 use std::io::{IsTerminal, Read};
 use std::sync::Arc;
@@ -8,13 +9,14 @@ use rustix::termios::{LocalModes, OptionalActions, SpecialCodeIndex, Termios, tc
 use super::out::note;
 use crate::driver::Control;
 
-/// The terminal listens to single keys as long as this lives.
+/// Single-key mode of the terminal. Dropping it restores the previous settings.
 pub struct Keys {
     before: Termios,
 }
 
 impl Keys {
-    /// Listens on a thread of its own, when standard input is a terminal.
+    /// Switches the terminal to single-key mode and reads keys on a separate thread. Returns `None` if
+    /// standard input is not a terminal or its settings cannot be changed.
     pub fn listen(control: Arc<Control>) -> Option<Keys> {
         let stdin = std::io::stdin();
         if !stdin.is_terminal() {
@@ -22,7 +24,7 @@ impl Keys {
         }
         let before = tcgetattr(&stdin).ok()?;
         let mut single = before.clone();
-        // Ctrl-C goes on to be a signal.
+        // ISIG stays set, so Ctrl-C still sends a signal.
         single.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
         single.special_codes[SpecialCodeIndex::VMIN] = 1;
         tcsetattr(&stdin, OptionalActions::Now, &single).ok()?;
@@ -35,7 +37,7 @@ impl Keys {
                 }
             }
         };
-        // The thread ends with the process; without it there is still Ctrl-C.
+        // The thread ends with the process. If it cannot start, Ctrl-C still works.
         let _ = std::thread::Builder::new().name("keys".into()).spawn(read);
         Some(Keys { before })
     }

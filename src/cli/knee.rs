@@ -1,4 +1,4 @@
-//! `plimsoll run knee`: the highest rate at which a store holds its objectives.
+//! `plimsoll run knee`: finds the highest rate at which a store meets its objectives.
 
 use clap::Args;
 
@@ -14,25 +14,26 @@ use crate::units::{parse_duration, parse_rate};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Knee (plimsoll run knee)")]
 pub struct KneeArguments {
-    /// What must hold: 'get.p99 < 10ms', 'errors < 0.1%'; may be repeated
+    /// Objective to meet: 'get.p99 < 10ms', 'errors < 0.1%'; may be repeated
     #[arg(long, value_name = "OBJECTIVE")]
     slo: Vec<String>,
-    /// First rate that is tried [default: 100/s]
+    /// First rate to try [default: 100/s]
     #[arg(long, value_name = "RATE")]
     from: Option<String>,
-    /// Rate that is not gone beyond [default: 100000/s]
+    /// Maximum rate to try [default: 100000/s]
     #[arg(long, value_name = "RATE")]
     to: Option<String>,
-    /// Shortest step; one is longer where its percentile needs more operations [default: 10s]
+    /// Minimum length of a step; a step is longer if its percentile needs more operations [default: 10s]
     #[arg(long, value_name = "TIME")]
     step: Option<String>,
-    /// How close the highest rate that holds and the lowest that breaks come [default: 2%]
+    /// Maximum gap between the highest rate that meets the objectives and the lowest that misses them
+    /// [default: 2%]
     #[arg(long, value_name = "SHARE")]
     tolerance: Option<String>,
 }
 
 impl KneeArguments {
-    /// The first option that was given, by its flag.
+    /// Returns the flag of the first option that is set; `None` if none is.
     pub fn given(&self) -> Option<&'static str> {
         let given = [
             ("--slo", !self.slo.is_empty()),
@@ -44,25 +45,24 @@ impl KneeArguments {
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
 
-    /// The search that they ask for.
+    /// Returns the search that the options describe.
     ///
     /// # Errors
-    /// 2, naming the flag.
+    /// Exit code 2 if an option is missing or invalid. The message names its flag.
     pub fn search(&self) -> Result<KneeSearch, Exit> {
         let rate = |flag: &str, text: &Option<String>, default: f64| {
             let read = |text: &String| parse_rate(text).map_err(|e| Exit::input(format!("{flag}: {e}")));
             text.as_ref().map_or(Ok(default), read)
         };
-        let limits =
-            Limits {
-                from: rate("--from", &self.from, 100.0)?,
-                to: rate("--to", &self.to, 100_000.0)?,
-                tolerance: self.tolerance.as_deref().map_or(Some(0.02), parse_share).ok_or_else(|| {
-                    Exit::input("--tolerance must be a share between 0.5% and 50%, such as 2%")
-                })?,
-            };
+        let limits = Limits {
+            from: rate("--from", &self.from, 100.0)?,
+            to: rate("--to", &self.to, 100_000.0)?,
+            tolerance: self.tolerance.as_deref().map_or(Some(0.02), parse_share).ok_or_else(|| {
+                Exit::input("--tolerance must be a percentage between 0.5% and 50%, such as 2%")
+            })?,
+        };
         if limits.from > limits.to {
-            return Err(Exit::input("--from is beyond --to; begin lower"));
+            return Err(Exit::input("--from exceeds --to; lower --from or raise --to"));
         }
         let step = self.step.as_deref().unwrap_or("10s");
         let step_ns = parse_duration(step).map_err(|e| Exit::input(format!("--step: {e}")))?;
@@ -79,21 +79,21 @@ fn parse_share(text: &str) -> Option<f64> {
     (0.005..=0.5).contains(&share).then_some(share)
 }
 
-/// Reads objectives that a rate can hold or break.
+/// Parses the objectives of a knee search.
 ///
 /// # Errors
-/// 2 when one is missing, is none, or is about a rate itself.
+/// Exit code 2 if there are no objectives, or one is invalid or about a rate or throughput.
 fn objectives(texts: &[String]) -> Result<Vec<Objective>, Exit> {
     if texts.is_empty() {
         return Err(Exit::input(
-            "--slo is missing; a knee is the highest rate that holds one, such as --slo 'get.p99 < 10ms'",
+            "--slo is missing; name the objective to meet, such as --slo 'get.p99 < 10ms'",
         ));
     }
     let read = |text: &String| {
         let objective = Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")))?;
         if ["rate", "throughput"].contains(&objective.target.metric.as_str()) {
             return Err(Exit::input(format!(
-                "--slo '{text}': the knee is a rate itself; name a latency or errors"
+                "--slo '{text}': a knee search varies the rate; use an objective about latency or errors"
             )));
         }
         Ok(objective)
@@ -101,10 +101,11 @@ fn objectives(texts: &[String]) -> Result<Vec<Objective>, Exit> {
     texts.iter().map(read).collect()
 }
 
-/// The short form that these objectives are about: `get` for `get.p99`, `mixed` for `mixed.put.p99`.
+/// Returns the short form that the objectives are about: `get` for `get.p99`, `mixed` for `mixed.put.p99`,
+/// and `get` if they name no operation.
 ///
 /// # Errors
-/// 2 when they are about several, or about something that has no short form.
+/// Exit code 2 if they are about several forms, or about one that a knee search does not support.
 fn form(objectives: &[Objective]) -> Result<String, Exit> {
     let mut forms: Vec<&str> = objectives
         .iter()
@@ -116,10 +117,10 @@ fn form(objectives: &[Objective]) -> Result<String, Exit> {
         [] => Ok("get".into()),
         [form] if FORMS.contains(form) && *form != "delete" => Ok((*form).to_string()),
         [other] => Err(Exit::input(format!(
-            "--slo: there is no knee of '{other}'; there are those of get, put, head, list and mixed"
+            "--slo: a knee search does not support '{other}'; use get, put, head, list or mixed"
         ))),
         several => Err(Exit::input(format!(
-            "--slo: the objectives are about {}; a knee is about one of them, or about mixed (mixed.get.p99)",
+            "--slo: the objectives are about {}; use only one of them, or mixed (mixed.get.p99)",
             several.join(" and ")
         ))),
     }

@@ -1,4 +1,4 @@
-//! `plimsoll list`: what is built in.
+//! `plimsoll list`: lists built-in experiments, providers, prices and published documents.
 
 use std::io::IsTerminal;
 
@@ -17,12 +17,12 @@ use crate::units::{format_bytes, format_count};
 /// Arguments of `plimsoll list`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// What to list
+    /// Kind of entries to list
     #[arg(value_enum)]
-    what: What,
-    /// Of prices, all those of one offer: aws-s3-express, google-cloud-storage@us-east4
+    kind: Kind,
+    /// Offer whose prices to list: aws-s3-express, google-cloud-storage@us-east4
     name: Option<String>,
-    /// Providers side by side: what they promise, allow and limit, with sources
+    /// Compare the guarantees, features and limits of providers in a table, with sources
     #[arg(long)]
     matrix: bool,
     #[command(flatten)]
@@ -30,38 +30,39 @@ pub struct Arguments {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum What {
-    /// Experiments that `plimsoll run` knows by name
+enum Kind {
+    /// Experiments that `plimsoll run` accepts by name
     Experiments,
-    /// Providers that stores may name: s3://bucket?provider=NAME
+    /// Providers for use in store URLs: s3://bucket?provider=NAME
     Providers,
-    /// Prices of storage, requests, transfer and machines: `plimsoll list prices NAME` for every one
+    /// Prices of storage, requests, transfer and machines; `plimsoll list prices NAME` lists all prices of
+    /// one offer
     Prices,
-    /// What others have published: `plimsoll published show NAME`
+    /// Published benchmarks; `plimsoll published show NAME` shows one
     Published,
 }
 
-/// Lists.
+/// Prints the entries of one kind.
 ///
 /// # Errors
-/// 2 for a matrix of what has none.
+/// Exit code 2 if a flag does not apply to the kind, or an offer or date has no prices.
 pub fn list(arguments: &Arguments) -> Result<(), Exit> {
-    if arguments.matrix && arguments.what != What::Providers {
-        return Err(Exit::input("--matrix compares providers: plimsoll list providers --matrix"));
+    if arguments.matrix && arguments.kind != Kind::Providers {
+        return Err(Exit::input("--matrix applies only to providers; use plimsoll list providers --matrix"));
     }
-    if arguments.what != What::Prices && (arguments.name.is_some() || arguments.prices.is_given()) {
+    if arguments.kind != Kind::Prices && (arguments.name.is_some() || arguments.prices.is_given()) {
         return Err(Exit::input(
-            "a name, --as-of and --prices go with prices: plimsoll list prices aws-s3 --as-of 2024-06-01",
+            "NAME, --as-of and --prices apply only to prices; use plimsoll list prices aws-s3 --as-of 2024-06-01",
         ));
     }
-    match arguments.what {
-        What::Prices => prices::list(arguments.name.as_deref(), &arguments.prices)?,
-        What::Experiments => {
+    match arguments.kind {
+        Kind::Prices => prices::list(arguments.name.as_deref(), &arguments.prices)?,
+        Kind::Experiments => {
             for (name, _) in BUILT_IN {
                 say(&format!("{name:16} {}\n", load(name, &[]).map_err(Exit::input)?.description))?;
             }
         }
-        What::Published => {
+        Kind::Published => {
             for document in published::all().map_err(Exit::input)? {
                 say(&format!(
                     "{} {:16} {} ({}, {})\n",
@@ -69,7 +70,7 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
                 ))?;
             }
         }
-        What::Providers => {
+        Kind::Providers => {
             let profiles = provider::all().map_err(Exit::input)?;
             if arguments.matrix {
                 say(&matrix(&profiles))?;
@@ -86,18 +87,18 @@ fn line(profile: &Profile) -> String {
     format!("{:22}{:30}{place}", profile.name, profile.title)
 }
 
-/// A cell with its confidence where that is not high.
-fn told(value: &str, confidence: Confidence) -> String {
+/// Formats a cell with its confidence, unless that is high.
+fn with_confidence(value: &str, confidence: Confidence) -> String {
     match confidence {
         Confidence::High => value.to_string(),
         other => format!("{value} ({} confidence)", other.name()),
     }
 }
 
-/// A row of the matrix: its name, and what a cell of it says.
+/// A row of the matrix: its name, and the function that formats a cell.
 type Line = (&'static str, fn(&Profile) -> String);
 
-/// The rows that follow from the profile itself.
+/// Rows that are computed from fields of the profile.
 const COMPUTED: &[Line] = &[
     ("addressing", |p| match p.style {
         Addressing::Path => "path".into(),
@@ -109,8 +110,8 @@ const COMPUTED: &[Line] = &[
     }),
     ("multipart", |p| {
         let parts = p.parts;
-        let equal = if parts.equal { ", all but the last equal" } else { "" };
-        let consecutive = if parts.consecutive { ", numbers consecutive" } else { "" };
+        let equal = if parts.equal { ", all but the last of equal size" } else { "" };
+        let consecutive = if parts.consecutive { ", consecutively numbered" } else { "" };
         let (least, most) = (format_bytes(parts.least), format_bytes(parts.most));
         format!("{least} to {most}, {} parts{equal}{consecutive}", format_count(parts.count))
     }),
@@ -118,14 +119,14 @@ const COMPUTED: &[Line] = &[
     ("documented request limits", |p| {
         let rate = |r: &provider::Rate| {
             let number = r.per_s.map(|n| format!("{}/s ", format_count(n as u64))).unwrap_or_default();
-            told(&format!("{number}{} per {}: {}", r.what, r.scope, r.answer), r.confidence)
+            with_confidence(&format!("{number}{} per {}: {}", r.what, r.scope, r.answer), r.confidence)
         };
         p.rate.iter().map(rate).collect::<Vec<_>>().join("\n")
     }),
     ("quirks", |p| p.quirks.join("\n")),
 ];
 
-/// Width of tables that go to no terminal.
+/// Width of tables if standard output is not a terminal, in characters.
 const PLAIN_WIDTH: u16 = 140;
 
 fn matrix(profiles: &[Profile]) -> String {
@@ -143,7 +144,7 @@ fn matrix(profiles: &[Profile]) -> String {
                 p.fact
                     .iter()
                     .find(|f| f.key == row)
-                    .map_or("not known".into(), |f| told(&f.value, f.confidence))
+                    .map_or("not known".into(), |f| with_confidence(&f.value, f.confidence))
             };
             table.add_row(std::iter::once(row.name().to_string()).chain(group.iter().map(cell)));
         }

@@ -1,4 +1,4 @@
-//! `plimsoll merge`: the runs of several shards as one run directory.
+//! `plimsoll merge`: merges the runs of several shards into one run directory.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,7 @@ pub struct Arguments {
     /// Run directories of the shards
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Where the merged run directory goes
+    /// Directory in which the merged run directory is created
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
     /// Print result.json instead of the table
@@ -33,7 +33,7 @@ pub struct Arguments {
     json: bool,
 }
 
-/// One shard's run, read.
+/// The run of one shard.
 struct Shard {
     path: PathBuf,
     result: RunResult,
@@ -58,7 +58,7 @@ fn read(path: &Path) -> Result<Shard, Exit> {
     })
 }
 
-/// The name that all shards of a run share: the run id before its last dot.
+/// Returns the part of the run ID that all shards share: the part before the last dot.
 fn group(id: &str) -> &str {
     id.rsplit_once('.').map_or(id, |(group, _)| group)
 }
@@ -67,9 +67,9 @@ fn check(shards: &[Shard]) -> Result<(), Exit> {
     let first = &shards[0];
     let mut numbers = BTreeMap::new();
     for shard in shards {
-        let differs = |what: &str| {
+        let differs = |property: &str| {
             Exit::input(format!(
-                "{} and {} are not shards of one run: their {what} differ",
+                "{} and {} are not shards of one run: their {property} differ; merge shards of the same run",
                 first.path.display(),
                 shard.path.display()
             ))
@@ -78,11 +78,11 @@ fn check(shards: &[Shard]) -> Result<(), Exit> {
             return Err(differs("experiments"));
         }
         if group(&shard.result.run.id) != group(&first.result.run.id) {
-            return Err(differs("start times or numbers of shards"));
+            return Err(differs("start times or shard counts"));
         }
         if let Some(other) = numbers.insert(shard.result.run.shards[0].shard, &shard.path) {
             return Err(Exit::input(format!(
-                "{} and {} are the same shard",
+                "{} and {} are the same shard; name each shard once",
                 other.display(),
                 shard.path.display()
             )));
@@ -94,16 +94,17 @@ fn check(shards: &[Shard]) -> Result<(), Exit> {
 /// Merges shards and prints the result.
 ///
 /// # Errors
-/// 2 when the runs are not shards of one run, or the directory cannot be written.
+/// Exit code 2 if the runs are not shards of one run, or the run directory cannot be written.
 pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
     let shards: Vec<Shard> = arguments.runs.iter().map(|run| read(run)).collect::<Result<_, _>>()?;
     check(&shards)?;
     let id = group(&shards[0].result.run.id).to_string();
     let results: Vec<RunResult> = shards.iter().map(|s| s.result.clone()).collect();
-    let merged = merge_runs(&id, &results).ok_or_else(|| Exit::input("there is nothing to merge"))?;
-    let full = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
+    let merged = merge_runs(&id, &results)
+        .ok_or_else(|| Exit::input("there is nothing to merge; name the run directories of the shards"))?;
+    let out_error = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
     let mut directory =
-        RunDirectory::create(&arguments.out, &id, &shards[0].experiment, false).map_err(full)?;
+        RunDirectory::create(&arguments.out, &id, &shards[0].experiment, false).map_err(out_error)?;
     let origin = shards.iter().map(|s| s.environment.origin_unix_s).fold(f64::INFINITY, f64::min);
     let environment = Environment {
         command: command_line(),
@@ -111,10 +112,10 @@ pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
         shard: None,
         ..shards[0].environment.clone()
     };
-    directory.environment(&environment).map_err(full)?;
+    directory.environment(&environment).map_err(out_error)?;
     write_intervals(&shards, origin, &mut directory)?;
     let (run, unwritten) = directory.finish(merged, environment);
-    unwritten.map_or(Ok(()), |e| Err(full(e)))?;
+    unwritten.map_or(Ok(()), |e| Err(out_error(e)))?;
     of_run(&run)?;
     let text = if arguments.json {
         json::to_string(&run.result)
@@ -129,8 +130,11 @@ pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
     Ok(())
 }
 
-/// Adds up the seconds of all shards on the time axis of the first; hosts' clocks are taken as they are, less what they were told to be
-/// off.
+/// Adds up the seconds of all shards on the time axis of the shard that started first. A host's clock is
+/// corrected only by its `--clock-offset`.
+///
+/// # Errors
+/// Exit code 2 if the intervals of a shard cannot be read.
 fn write_intervals(shards: &[Shard], origin: f64, directory: &mut RunDirectory) -> Result<(), Exit> {
     let mut rows: BTreeMap<(u64, usize), (Interval, Tally)> = BTreeMap::new();
     let mut places: Vec<Interval> = Vec::new();

@@ -1,4 +1,4 @@
-//! The command line: arguments become typed settings here, and errors become one line and an exit code.
+//! The command line: parses arguments into typed settings, and reports an error as one line and an exit code.
 
 use clap::{Parser, Subcommand};
 
@@ -41,7 +41,7 @@ use crate::session::embedded::set_program;
 use crate::store::url::web::redacted as redacted_url;
 use crate::text;
 
-/// Measures, judges and prices object stores, with a known measurement error.
+/// Benchmark object stores, check objectives and estimate costs, with a known measurement error
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll", version, max_term_width = 110)]
 pub struct Cli {
@@ -53,56 +53,57 @@ pub struct Cli {
 enum Command {
     /// Run an experiment: a file, a built-in one, or a short form (get, put, mixed, head, list, delete)
     Run(Box<run::Arguments>),
-    /// YCSB's core workload, from its own property files
+    /// Run YCSB's core workloads from YCSB property files
     Ycsb(Box<ycsb::Arguments>),
-    /// Bring a directory and a store to the same contents, in turn with other tools
+    /// Time the synchronisation of a directory with a store, by Plimsoll and by other tools
     Sync(Box<sync::Arguments>),
-    /// Show a run's results again
+    /// Show the results of runs
     Show(show::Arguments),
-    /// Make the HTML report of runs
+    /// Write an HTML report of one or more runs
     Report(report::Arguments),
-    /// Hold runs, or the stores of one run, against each other
+    /// Compare runs, or the stores of one run
     Compare(compare::Arguments),
-    /// Hold a run against objectives: 'get.p99 < 10ms'
+    /// Check runs against objectives, such as 'get.p99 < 10ms'
     Check(check::Arguments),
-    /// Put the runs of several shards together
+    /// Merge the runs of several shards
     Merge(merge::Arguments),
-    /// Write a run as Parquet, CSV, Markdown or HdrHistogram log
+    /// Export runs as Parquet, CSV, Markdown or HdrHistogram logs
     Export(export::Arguments),
-    /// Turn another tool's log into a run directory
+    /// Convert another tool's log into a run directory
     Import(import::Arguments),
-    /// Delete what a killed run left in its store
+    /// Delete the objects and files that a killed run left behind
     Clean(clean::Arguments),
-    /// Find out what a store really supports
+    /// Test which features a store supports
     Probe(probe::Arguments),
-    /// Create a bucket, or delete one that was created here
+    /// Create or delete a bucket
     Bucket(bucket::Arguments),
-    /// Hold the instrument against servers whose truth is known
+    /// Determine Plimsoll's measurement error with servers whose true latencies are known
     Calibrate(calibrate::Arguments),
     /// Serve an S3-compatible store from memory
     Serve(Box<serve::Arguments>),
-    /// What a month of work costs, at one provider or at all of them
+    /// Estimate the monthly bill of a workload at one or all providers
     Cost(Box<cost::Arguments>),
-    /// Which of the measured stores fits a workload, what each costs, and what would change the answer
+    /// Recommend one of the measured stores for a workload, and show what would change the recommendation
     Advise(Box<advise::Arguments>),
-    /// What others have published, and which of it holds
+    /// Show published benchmarks and check whether their figures are consistent
     Published(published::Arguments),
-    /// List what is built in
+    /// List built-in experiments, providers, prices and published documents
     List(list::Arguments),
 }
 
-/// The words of the command line; bytes that are not UTF-8 are replaced.
+/// Returns the arguments of the command line, the program name first. Invalid UTF-8 is replaced.
 pub fn arguments() -> impl Iterator<Item = String> {
     std::env::args_os().map(|word| word.to_string_lossy().into_owned())
 }
 
-/// Returns the command line for the record, without secrets.
+/// Returns the command line for the run record, with secrets redacted.
 pub fn command_line() -> Vec<String> {
     arguments().map(|word| text::redacted(&redacted_url(&word)).into_owned()).collect()
 }
 
-/// Runs the command line and returns the exit code: 0 done, 1 a check failed, 2 bad input, 3 store unusable, 4 measured but not all
-/// results could be written, 130 interrupted.
+/// Runs the command line and returns the exit code: 0 for success, 1 for a failed check, 2 for invalid input,
+/// 3 for an unusable store, 4 if the run was measured but not all results could be written, 101 for a defect
+/// in Plimsoll, and 130 for an interrupted run.
 pub fn main() -> i32 {
     text::register_secrets_in(arguments());
     if let Ok(program) = std::env::current_exe() {
@@ -115,11 +116,11 @@ pub fn main() -> i32 {
                 note(text::without_assigned_secrets(error.render().to_string().trim_end()));
                 return 2;
             }
-            // Help and version.
+            // --help and --version are not errors.
             return i32::from(error.print().is_err_and(|e| e.kind() != std::io::ErrorKind::BrokenPipe)) * 2;
         }
     };
-    let outcome = match cli.command {
+    let result = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
         Command::Ycsb(arguments) => ycsb::ycsb_command(&arguments),
         Command::Sync(arguments) => sync::sync(&arguments),
@@ -140,7 +141,7 @@ pub fn main() -> i32 {
         Command::Published(arguments) => published::published(&arguments),
         Command::List(arguments) => list::list(&arguments),
     };
-    match outcome {
+    match result {
         Ok(()) => 0,
         Err(Exit { code, message }) => {
             if !message.is_empty() {

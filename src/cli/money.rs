@@ -1,4 +1,4 @@
-//! Flags about what a run may cost.
+//! Flags for the cost limit of a run and the prices to check it with.
 
 use std::path::PathBuf;
 
@@ -6,17 +6,18 @@ use clap::Args;
 
 use crate::session::budget::CostSettings;
 
-/// The cost limit of a run, and the prices that it is checked with.
+/// The cost limit of a run, and the prices to check it with.
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Cost")]
 pub struct MoneyArguments {
-    /// Refuse a run whose estimate is higher or has no known price, and end one before it costs more: 5, 0.50 (all hosts together)
+    /// Maximum cost of all hosts together: 5, 0.50. Refuses a run if its estimate is higher or a price is
+    /// unknown, and stops it before it costs more
     #[arg(long, value_name = "USD", allow_hyphen_values = true)]
     max_cost: Option<String>,
-    /// Price book that takes precedence over the built-in ones; may be repeated
+    /// Price book that overrides the built-in ones; may be repeated
     #[arg(long, value_name = "FILE")]
     prices: Vec<PathBuf>,
-    /// This machine is in the store's region: reads are not internet egress
+    /// This machine is in the region of the store, so reads are not internet egress
     #[arg(long)]
     in_region: bool,
 }

@@ -1,5 +1,6 @@
-//! Standard output and standard error. Everything that the program prints goes through here: secrets are redacted, control characters
-//! escaped, a reader that went away is no failure, and a full or closed standard error is none either.
+//! Standard output and standard error. Everything that the program prints goes through this module, which
+//! redacts secrets and escapes control characters. A closed pipe on standard output is not an error, and
+//! neither is any failure to write to standard error.
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Write};
@@ -10,18 +11,18 @@ use crate::text::{message, outgoing};
 /// Writes `text` to standard output.
 ///
 /// # Errors
-/// 2 when it cannot be written.
+/// Exit code 2 if the text cannot be written. A closed pipe is not an error.
 pub fn say(text: &str) -> Result<(), Exit> {
     let mut out = std::io::stdout().lock();
     match out.write_all(outgoing(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Exit::input(format!("standard output: {error}; write to another place")))
+            Err(Exit::input(format!("standard output: {error}; redirect it to another place")))
         }
         _ => Ok(()),
     }
 }
 
-/// Writes a line to standard error. A failure is ignored: there is no place left to report it.
+/// Writes a line to standard error. Ignores a failure, because there is nowhere to report it.
 pub fn note(line: impl Display) {
     let text = format!("{line}\n");
     let _ = std::io::stderr().lock().write_all(message(&text).as_bytes());

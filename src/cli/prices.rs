@@ -1,14 +1,14 @@
-//! `plimsoll list prices`: what can be bought, and every price with its source.
+//! `plimsoll list prices`: lists offers, and prices with their sources.
 
 use super::cost::request::PriceArguments;
 use super::exit::Exit;
 use super::out::say;
 use crate::report::decisions::prices::{all, one};
 
-/// Prints what there is, or all prices of one offer.
+/// Prints all offers, or all prices of one offer.
 ///
 /// # Errors
-/// 2 for an offer or a date that there are no prices for.
+/// Exit code 2 if there are no prices for the offer or date.
 pub fn list(name: Option<&str>, arguments: &PriceArguments) -> Result<(), Exit> {
     let (prices, date) = (arguments.read()?, arguments.date()?);
     let document = match name {

@@ -1,7 +1,7 @@
-//! `plimsoll probe STORE`: what a store really does, found out by asking it, not by reading its documentation.
+//! `plimsoll probe STORE`: tests which features a store supports by sending requests to it.
 //!
-//! Every check writes under a prefix of its own and removes what it wrote. A check that fails for another reason than the one it
-//! looks at says so; nothing is guessed.
+//! Each check writes below its own prefix and deletes what it wrote. A check that fails for a reason other
+//! than the tested one reports that reason.
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
@@ -21,28 +21,28 @@ use crate::store::ownership::{KeySpace, RunId};
 /// Arguments of `plimsoll probe`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Store to ask: a URL or a name from plimsoll.toml
+    /// Store to test: a URL or a name from plimsoll.toml
     store: String,
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
-    /// Create the bucket when it is missing (it is never deleted)
+    /// Create the bucket if it does not exist (it is not deleted afterwards)
     #[arg(long)]
     create_bucket: bool,
     /// PEM file of certificate authorities to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<std::path::PathBuf>,
-    /// Directory for the record of what the probe creates; it is deleted again at the end
+    /// Directory for the record of created objects, which is deleted at the end
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: std::path::PathBuf,
     #[command(flatten)]
     timeout: TimeoutArgument,
 }
 
-/// Probes.
+/// Tests a store and prints the findings.
 ///
 /// # Errors
-/// 2 for bad input, 3 when the store cannot be used at all.
+/// Exit code 2 for invalid input, 3 if the store cannot be used.
 pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
     arguments.timeout.apply()?;
     let opened = open::open(&arguments.store, arguments.ca_bundle.as_deref())?;

@@ -1,6 +1,7 @@
-//! What a person sees while a run goes on. On a terminal one live line: phase, progress, rate, throughput, percentiles of the last seconds,
-//! errors by class, time left; what goes wrong is written above it as it happens, and `q` ends the run. Without a terminal a plain
-//! line per phase. All of it goes to standard error, and none with `--json`.
+//! The progress of a run on standard error. On a terminal, one live line shows the phase, progress, rate,
+//! throughput, percentiles of the last seconds, errors by class, and the time left. Failures appear above it
+//! as they occur, and `q` stops the run. Without a terminal, each phase prints one plain line. With `--json`,
+//! only notes are printed.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::io::IsTerminal;
@@ -16,17 +17,17 @@ use crate::clock::{SECOND, now_ns};
 use crate::driver::Control;
 use crate::recorder::collector::{SecondRow, WindowState};
 use crate::recorder::histogram::Latencies;
-use crate::report::terminal::knee::verdict;
+use crate::report::text::knee::verdict;
 use crate::schedule::plan::PhaseRun;
 use crate::session::observer::{RunObserver, RunStart};
 use crate::summary::result::{KneeStep, Window};
 use crate::text::outgoing;
 use crate::units::{format_count, format_duration, format_ms, format_throughput, short_names};
 
-/// Percentiles and rates of the live line are those of so many seconds.
+/// Length of the window for the percentiles and rates of the live line, in seconds.
 const LAST_SECONDS: u64 = 5;
 
-/// One second of the phase run that is under way.
+/// Counts of one second of the current phase run.
 #[derive(Default)]
 struct Second {
     second: u64,
@@ -41,13 +42,13 @@ struct Live {
     last: VecDeque<Second>,
     errors: BTreeMap<String, u64>,
     announced: Option<usize>,
-    /// First second of the phase run: it began somewhere within.
+    /// First second of the phase run. It is incomplete, because the phase run started within it.
     first: u64,
-    /// Classes of failures already told.
-    told: HashSet<String>,
+    /// Error classes that have been reported.
+    reported: HashSet<String>,
 }
 
-/// The progress of a run.
+/// The display of a run's progress.
 struct Progress {
     bar: Option<ProgressBar>,
     plain: bool,
@@ -58,7 +59,8 @@ struct Progress {
 }
 
 impl Progress {
-    /// A live line on standard error when that is a terminal, plain lines when it is not, nothing when `quiet`.
+    /// Returns a display with a live line if standard error is a terminal, else with plain lines. Prints
+    /// nothing if `quiet`.
     fn new(stores: &[String], phase_runs: &[PhaseRun], quiet: bool, control: Arc<Control>) -> Progress {
         let terminal = std::io::stderr().is_terminal();
         let total_ns: u64 = phase_runs.iter().filter_map(|s| s.phase.limit.duration_ns).sum();
@@ -79,16 +81,16 @@ impl Progress {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hears one second of a phase run.
+    /// Adds the counts of one second of a phase run.
     fn second(&self, row: &SecondRow<'_>) {
         let mut live = self.live();
         if live.phase_run != row.phase {
-            let told = std::mem::take(&mut live.told);
+            let reported = std::mem::take(&mut live.reported);
             *live = Live {
                 phase_run: row.phase,
                 announced: live.announced,
                 first: row.second,
-                told,
+                reported,
                 ..Live::default()
             };
         }
@@ -108,7 +110,7 @@ impl Progress {
         }
     }
 
-    /// Shows where the run stands.
+    /// Updates the live line, or prints a plain line if a new phase has started.
     fn show(&self, states: &[WindowState], phase_runs: &[PhaseRun]) {
         let Some(current) = states.iter().rposition(|w| w.edges.is_some()) else { return };
         let phase_run = &phase_runs[current];
@@ -131,7 +133,7 @@ impl Progress {
         let here = now_ns().saturating_sub(started).min(duration(phase_run));
         let left = self.total_ns.saturating_sub(before + here) / SECOND;
         bar.set_position((before + here) / 1_000_000);
-        let text = format!("{name}: {}, {left} s left (q stops)", self.figures(current));
+        let text = format!("{name}: {}, {left} s left (press q to stop)", self.figures(current));
         bar.set_message(outgoing(&text).into_owned());
     }
 
@@ -142,7 +144,7 @@ impl Progress {
         }
         let mut service = Latencies::default();
         live.last.iter().for_each(|s| service.merge(&s.service));
-        // The second in which the phase run began is not a whole one.
+        // Leaves out the incomplete first second, unless it is the only one.
         let whole = || live.last.iter().filter(|s| s.second != live.first || live.last.len() == 1);
         let seconds = whole().count() as f64;
         let completed: u64 = whole().map(|s| s.completed).sum();
@@ -175,7 +177,7 @@ impl Progress {
         if phase_run.recorded { name } else { format!("{name} (re-warm)") }
     }
 
-    /// Writes a line above the live one.
+    /// Prints a line above the live line, or as a plain line.
     fn note(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.println(outgoing(text)),
@@ -184,20 +186,20 @@ impl Progress {
         }
     }
 
-    /// The first failure of a class.
+    /// Prints a failure if it is the first of its class.
     fn failure(&self, class: &str, message: &str) {
-        if !self.live().told.insert(class.to_string()) {
+        if !self.live().reported.insert(class.to_string()) {
             return;
         }
         self.note(&format!("! {class}: {message}"));
     }
 
-    /// Stamps of windows that are over.
-    fn stamps(&self, windows: &[Window]) {
+    /// Prints a warning for each finished window that was client-limited or saturated.
+    fn warnings(&self, windows: &[Window]) {
         for window in windows {
-            if let Some(why) = &window.client_limited {
+            if let Some(reason) = &window.client_limited {
                 self.note(&format!(
-                    "! {} {}: limited by this client ({why})",
+                    "! {} {}: limited by this client ({reason})",
                     window.label(),
                     window.operation
                 ));
@@ -208,14 +210,14 @@ impl Progress {
         }
     }
 
-    /// Says what is going on outside of phases.
-    fn say(&self, text: &str) {
+    /// Shows an activity outside the phases, such as cleaning up.
+    fn activity(&self, text: &str) {
         if let Some(bar) = &self.bar {
             bar.set_message(outgoing(text).into_owned());
         }
     }
 
-    /// Takes the line away.
+    /// Removes the live line.
     fn end(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -223,10 +225,10 @@ impl Progress {
     }
 }
 
-/// Shows a run on standard error, and ends it on Ctrl-C or `q`.
+/// An observer that shows a run on standard error, and stops it on Ctrl-C or `q`.
 #[derive(Default)]
 pub struct Terminal {
-    /// Prints nothing but notes.
+    /// True if only notes are printed.
     quiet: bool,
     progress: OnceLock<Progress>,
 }
@@ -274,11 +276,11 @@ impl RunObserver for Terminal {
     }
 
     fn windows(&self, windows: &[Window]) {
-        self.progress.get().inspect(|p| p.stamps(windows));
+        self.progress.get().inspect(|p| p.warnings(windows));
     }
 
     fn activity(&self, text: &str) {
-        self.progress.get().inspect(|p| p.say(text));
+        self.progress.get().inspect(|p| p.activity(text));
     }
 
     fn ended(&self) {

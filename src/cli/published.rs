@@ -1,4 +1,4 @@
-//! `plimsoll published`: what others have published, and which of it holds.
+//! `plimsoll published`: shows published documents and checks whether their figures are consistent.
 
 use clap::{Args, Subcommand};
 use comfy_table::{CellAlignment, Table, presets};
@@ -13,46 +13,47 @@ use crate::report::terminal::table::lines;
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Recompute what the figures imply of each other, and say which hold
+enum Action {
+    /// Recompute figures from other figures of the same document, and report contradictions
     Check {
-        /// Documents [default: all]
+        /// Names of the documents [default: all]
         name: Vec<String>,
-        /// Also show what holds
+        /// Also show the relations that hold
         #[arg(long)]
         all: bool,
     },
-    /// Show a document: source, environment, figures, and what is wrong with it
+    /// Show a document: its source, environment, figures and known errors
     Show {
-        /// Which one
+        /// Name of the document
         name: String,
     },
 }
 
-/// Checks or shows.
+/// Checks or shows published documents.
 ///
 /// # Errors
-/// 2 for a name that there is not.
+/// Exit code 2 if no document has the name.
 pub fn published(arguments: &Arguments) -> Result<(), Exit> {
-    match &arguments.what {
-        What::Check { name, all: every } => {
+    match &arguments.action {
+        Action::Check { name, all: every } => {
             let documents = if name.is_empty() {
                 all().map_err(Exit::input)?
             } else {
                 name.iter().map(|n| named(n).map_err(Exit::input)).collect::<Result<_, _>>()?
             };
-            say(&documents.iter().map(|d| checked(d, *every)).collect::<String>())?;
+            say(&documents.iter().map(|d| check_text(d, *every)).collect::<String>())?;
         }
-        What::Show { name } => say(&shown(&named(name).map_err(Exit::input)?))?,
+        Action::Show { name } => say(&document_text(&named(name).map_err(Exit::input)?))?,
     }
     Ok(())
 }
 
-/// A number with six digits at most.
+/// Formats a number with at most three decimal places, or in scientific notation if it is very small or very
+/// large.
 fn number(x: f64) -> String {
     if x != 0.0 && (x.abs() >= 1e6 || x.abs() < 1e-3) && x.fract() != 0.0 {
         return format!("{x:.4e}");
@@ -64,42 +65,42 @@ fn number(x: f64) -> String {
 
 fn head(document: &Published) -> String {
     format!(
-        "{}: {}\n{}, {}; published, not measured here\n",
+        "{}: {}\n{}, {}; published by others, not measured by Plimsoll\n",
         document.name, document.title, document.source, document.date
     )
 }
 
-fn checked(document: &Published, every: bool) -> String {
-    let outcomes = check(document);
+fn check_text(document: &Published, every: bool) -> String {
+    let checks = check(document);
     let mut table = Table::new();
     table.load_style(presets::NOTHING);
-    table.set_header(["", "what must hold", "where", "printed", "follows"]);
-    let word = |o: &RelationCheck| if o.holds { "holds" } else { "DOES NOT HOLD" };
-    for outcome in outcomes.iter().filter(|o| every || !o.holds) {
+    table.set_header(["", "relation", "rows", "printed", "computed"]);
+    let verdict = |c: &RelationCheck| if c.holds { "holds" } else { "DOES NOT HOLD" };
+    for check in checks.iter().filter(|c| every || !c.holds) {
         table.add_row([
-            word(outcome).to_string(),
-            outcome.says.clone(),
-            outcome.place.clone(),
-            number(outcome.published),
-            number(outcome.computed),
+            verdict(check).to_string(),
+            check.says.clone(),
+            check.place.clone(),
+            number(check.published),
+            number(check.computed),
         ]);
     }
     for column in table.column_iter_mut().skip(3) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let holding = outcomes.iter().filter(|o| o.holds).count();
-    let rows = if holding == outcomes.len() && !every { String::new() } else { lines(&table) };
-    format!("{}{rows}{holding} of {} hold\n\n", head(document), outcomes.len())
+    let holding = checks.iter().filter(|c| c.holds).count();
+    let rows = if holding == checks.len() && !every { String::new() } else { lines(&table) };
+    format!("{}{rows}{holding} of {} relations hold\n\n", head(document), checks.len())
 }
 
-fn shown(document: &Published) -> String {
+fn document_text(document: &Published) -> String {
     let mut out = format!("{}measured with: {}\n\n", head(document), document.environment);
     for row in &document.rows {
         let figures: Vec<String> =
             row.figures.iter().map(|(name, value)| format!("{name} {}", number(*value))).collect();
         out.push_str(&format!("{}: {}\n", row.label, figures.join(", ")));
     }
-    out.push_str("\nwhat is wrong with it:\n");
+    out.push_str("\nknown errors:\n");
     document.errors.iter().for_each(|error| out.push_str(&format!("- {error}\n")));
     out
 }

@@ -1,5 +1,6 @@
-//! The record of what a command creates before it creates it, so that `plimsoll clean` can remove it after a kill. Commands that leave
-//! no results, such as `probe`, delete the record when everything is gone.
+//! The record of the objects that a command is about to create. It is written first, so that `plimsoll clean`
+//! can delete the objects if the command is killed. Commands without results, such as `probe`, delete the
+//! record after a clean-up.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,19 +13,20 @@ use crate::run_dir::directory::{Environment, Ownership, StoreFacts, write_enviro
 use crate::store::Failure;
 use crate::store::ownership::RunId;
 
-/// A directory with nothing but `environment.json`.
+/// A run directory that contains only `environment.json`.
 pub struct Record {
     path: PathBuf,
-    /// The directory above did not exist before.
+    /// True if this record created the parent directory.
     made_out: bool,
     control: Arc<Control>,
 }
 
 impl Record {
-    /// Creates the record of a store in which the key space of `id` is the command's alone, and listens for Ctrl-C from here on.
+    /// Creates the record for a store in which the command owns the whole key space of `id`. Starts to handle
+    /// Ctrl-C.
     ///
     /// # Errors
-    /// 2 when it cannot be written.
+    /// Exit code 2 if the record cannot be written.
     pub fn create(out: &Path, id: &RunId, facts: StoreFacts) -> Result<Record, Exit> {
         let path = out.join(id.as_str());
         let made_out = !out.exists();
@@ -37,25 +39,24 @@ impl Record {
             stores: vec![facts],
             ..Environment::default()
         };
-        let written = std::fs::create_dir_all(out)
+        let result = std::fs::create_dir_all(out)
             .and_then(|()| std::fs::create_dir(&path))
             .and_then(|()| write_environment(&path, &environment));
-        written
-            .map_err(|e| Exit::input(format!("--out {}: {e}; choose another directory", out.display())))?;
+        result.map_err(|e| Exit::input(format!("--out {}: {e}; choose another directory", out.display())))?;
         let control = Arc::new(Control::default());
         signals::listen(Arc::clone(&control));
         Ok(Record { path, made_out, control })
     }
 
-    /// The control that Ctrl-C stops.
+    /// Returns the control that Ctrl-C stops.
     pub fn control(&self) -> &Control {
         &self.control
     }
 
-    /// Deletes the record after a clean-up that left nothing.
+    /// Deletes the record if the clean-up succeeded.
     ///
     /// # Errors
-    /// 3 if the clean-up failed, 130 after Ctrl-C.
+    /// Exit code 3 if the clean-up failed, 130 after Ctrl-C.
     pub fn finish(self, store: &str, cleaned: Result<(), Failure>) -> Result<(), Exit> {
         if let Err(failure) = cleaned {
             let run = self.path.display();
@@ -66,11 +67,11 @@ impl Record {
         let _ = std::fs::remove_file(self.path.join("environment.json"));
         let _ = std::fs::remove_dir(&self.path);
         if let Some(out) = self.path.parent().filter(|_| self.made_out) {
-            // Only if nothing else is in it.
+            // Fails, as intended, if the directory is not empty.
             let _ = std::fs::remove_dir(out);
         }
         match self.control.stopped_at() {
-            Some(_) => Err(Exit::interrupted("interrupted; everything that was created is deleted again")),
+            Some(_) => Err(Exit::interrupted("interrupted; all created objects have been deleted")),
             None => Ok(()),
         }
     }

@@ -1,4 +1,4 @@
-//! `plimsoll report`: the HTML report of one run or several.
+//! `plimsoll report`: writes an HTML report of one or more runs.
 
 use std::path::{Path, PathBuf};
 
@@ -18,16 +18,16 @@ use crate::summary::objective::Target;
 /// Arguments of `plimsoll report`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories; the first is the one that others are compared with
+    /// Run directories; the others are compared with the first
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Where the report goes [default: report.html in the run; of several runs, plimsoll-report.html]
+    /// File for the report [default: report.html in the run directory; plimsoll-report.html for several runs]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Draw what others have published as reference lines: a name from `plimsoll list published`; may be repeated
+    /// Draw published figures as reference lines: a name from `plimsoll list published`; may be repeated
     #[arg(long, value_name = "NAME")]
     published: Vec<String>,
-    /// The figure that comparisons are decided by [default: the first operation's p50]
+    /// Primary metric of the comparisons [default: p50 of the first operation]
     #[arg(long, value_name = "METRIC")]
     primary: Option<String>,
 }
@@ -40,22 +40,26 @@ fn several_stores(run: &Run) -> bool {
     run.measured().len() > 1
 }
 
-/// Hands over runs one after another; while one is used, the next is read, and no more of them are in memory.
-fn others(paths: &[PathBuf], mut used: impl FnMut(Run)) -> Result<(), Exit> {
+/// Reads runs and passes them to `consume` in order. Reads the next run while one is consumed; no other run
+/// is in memory.
+///
+/// # Errors
+/// Exit code 2 if a run cannot be read.
+fn others(paths: &[PathBuf], mut consume: impl FnMut(Run)) -> Result<(), Exit> {
     std::thread::scope(|scope| {
         let (sender, receiver) = std::sync::mpsc::sync_channel(0);
-        // A receiver that went away has found a run that cannot be read.
+        // Sending fails after the receiver has stopped at a run that could not be read.
         scope.spawn(move || {
             paths.iter().map(|path| read(path, &LATENCIES)).all(|run| sender.send(run).is_ok())
         });
-        receiver.iter().try_for_each(|run| run.map(&mut used).map_err(Exit::input))
+        receiver.iter().try_for_each(|run| run.map(&mut consume).map_err(Exit::input))
     })
 }
 
-/// Makes the report.
+/// Writes the report and prints its path.
 ///
 /// # Errors
-/// 2 when a run cannot be read, or the file not written.
+/// Exit code 2 if a run cannot be read or the file cannot be written.
 pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     let primary = arguments.primary.as_deref().map(Target::parse).transpose();
     let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;
@@ -73,7 +77,7 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
         add(&mut report, &run);
         match comparisons(&[&first, &run], primary.as_ref(), &[]) {
             Ok(comparisons) => report.compare(comparisons),
-            // A report may stand runs beside each other that no verdict is possible on.
+            // Runs that are not comparable still appear in the report, but without a verdict.
             Err(exit) => note(format_args!("note: {}", exit.message)),
         }
     })?;
@@ -87,14 +91,14 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 fn write(report: Report, out: &Path) -> Result<(), Exit> {
-    let page = report.render().map_err(|e| Exit::defect(format!("the report's template: {e:#}")))?;
+    let page = report.render().map_err(|e| Exit::defect(format!("the report template failed: {e:#}")))?;
     write_whole(out, &page).map_err(|e| Exit::input(format!("--out {}: {e}", out.display())))
 }
 
 /// Writes the report of a finished run into its directory.
 ///
 /// # Errors
-/// 101 if the template fails, 2 if the file cannot be written.
+/// Exit code 101 if the template fails, 2 if the file cannot be written.
 pub fn of_run(run: &Run) -> Result<(), Exit> {
     let mut report = Report::new(run.environment.stores.len());
     add(&mut report, run);
@@ -104,7 +108,8 @@ pub fn of_run(run: &Run) -> Result<(), Exit> {
     write(report, &run.path.join("report.html"))
 }
 
-/// Writes the report of a run that has just ended, well or badly, and returns the run and its first problem.
+/// Writes the report of a run that has just ended, with or without a problem. Returns the run and its first
+/// problem.
 pub fn conclude(summary: RunSummary) -> (Run, Option<Exit>) {
     let RunSummary { run, problem } = summary;
     let reported = of_run(&run).err().map(|exit| RunError::results_kept(&exit.message, &run.path));

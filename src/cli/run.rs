@@ -1,4 +1,4 @@
-//! `plimsoll run`: an experiment or a short form.
+//! `plimsoll run`: runs an experiment or a short form.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -33,54 +33,57 @@ use crate::units::format_rate;
 /// Arguments of `plimsoll run`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// A built-in experiment (`plimsoll list experiments`), a file, a run directory, or get, put, mixed, head, list, delete, knee
+    /// Built-in experiment (`plimsoll list experiments`), experiment file, run directory, or a short form:
+    /// get, put, mixed, head, list, delete, knee
     experiment: String,
-    /// Store to measure: a URL or a name from plimsoll.toml; NAME=URL gives a name of the experiment another store; may be repeated
+    /// Store to measure: a URL or a name from plimsoll.toml; NAME=URL replaces the store NAME of the
+    /// experiment; may be repeated
     #[arg(long, value_name = "STORE")]
     store: Vec<String>,
-    /// Where run directories go
+    /// Directory in which the run directory is created
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
-    /// Seed of everything random [default: the experiment's, or 42]
+    /// Seed of all random values [default: the seed of the experiment, or 42]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// From where it is measured, for the record: a region, a rack, a city
+    /// Name of the place from which the run measures, for the record: a region, a rack, a city
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     vantage: String,
     /// Print result.json instead of the table
     #[arg(long)]
     json: bool,
-    /// Leave the objects in the store; `plimsoll clean RUN` removes them later
+    /// Keep the objects in the store; `plimsoll clean RUN` deletes them later
     #[arg(long)]
     keep: bool,
-    /// Create the bucket when it is missing (it is never deleted)
+    /// Create the bucket if it does not exist (it is not deleted afterwards)
     #[arg(long)]
     create_bucket: bool,
     /// PEM file of certificate authorities to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
-    /// Worker threads [default: by load and cores]
+    /// Number of worker threads [default: derived from load and cores]
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
-    /// Change a value of the experiment: seed=7, phase.get.duration=60s; may be repeated
+    /// Override a value of the experiment: seed=7, phase.get.duration=60s; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
-    /// Show the resolved plan with operations, bytes and time, and touch nothing
+    /// Print the resolved plan with operations, bytes, time and cost, without contacting the store
     #[arg(long, conflicts_with = "json")]
     dry_run: bool,
     /// Log every operation to operations.arrows
-    #[arg(long, value_name = "WHAT")]
+    #[arg(long, value_name = "RECORDS")]
     record: Option<Record>,
-    /// Carry out one part of several: 1/4 is the first of four hosts; `plimsoll merge` puts their runs together
+    /// Run one shard of a run on several hosts: 1/4 is the first of four; `plimsoll merge` merges the runs
     #[arg(long, value_name = "I/N", requires = "start_at", value_parser = parse_shard)]
     shard: Option<Shard>,
-    /// When all shards begin to measure: 2026-11-21T12:00:00Z, Unix seconds, or +30s
+    /// Time at which all shards start to measure: 2026-11-21T12:00:00Z, Unix seconds, or +30s from now
     #[arg(long, value_name = "TIME", requires = "shard", value_parser = parse_start)]
     start_at: Option<jiff::Timestamp>,
-    /// This host's clock minus the reference clock, for the record, such as 0.012 or -0.003 (seconds)
+    /// This host's clock minus the reference clock in seconds, for the record and for `plimsoll merge`:
+    /// 0.012, -0.003
     #[arg(long, value_name = "SECONDS", requires = "shard", allow_hyphen_values = true)]
     clock_offset: Option<f64>,
-    /// Answer Prometheus on this address while the run goes on, at /metrics; port 0 takes a free one
+    /// Serve Prometheus metrics on this address at /metrics during the run; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
     #[command(flatten)]
@@ -91,75 +94,76 @@ pub struct Arguments {
     knee: KneeArguments,
 }
 
-/// What is logged beside histograms.
+/// Records that are logged in addition to histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Record {
-    /// Every operation
+    /// Log every single operation
     Operations,
 }
 
-/// Options of the short forms; an experiment file says these itself.
+/// Options of the short forms. An experiment file contains these settings itself.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Short forms")]
 struct ShortArguments {
-    /// Size of an object [default: 1KiB]
+    /// Size of each object [default: 1KiB]
     #[arg(long)]
     size: Option<String>,
     /// Number of objects [default: 1000]
     #[arg(long, value_name = "N")]
     objects: Option<u64>,
-    /// Closed loop: operations in flight [default: 16]
+    /// Closed loop: number of operations in flight [default: 16]
     #[arg(long, value_name = "N", conflicts_with = "rate")]
     concurrency: Option<u64>,
-    /// Open loop: operations intended per time, such as 500/s
+    /// Open loop: intended rate of operations, such as 500/s
     #[arg(long)]
     rate: Option<String>,
-    /// Open loop: constant or poisson [default: constant]
+    /// Open loop: arrival process, constant or poisson [default: constant]
     #[arg(long)]
     arrival: Option<String>,
-    /// Open loop: most operations in flight [default: 1024]
+    /// Open loop: maximum number of operations in flight [default: 1024]
     #[arg(long, value_name = "N")]
     in_flight: Option<u64>,
     /// Length of the measurement [default: 30s, unless --operations is given]
     #[arg(long)]
     duration: Option<String>,
-    /// End after so many operations
+    /// Number of operations after which the measurement ends
     #[arg(long, value_name = "N")]
     operations: Option<u64>,
     /// Length of the warm-up [default: 2s]
     #[arg(long)]
     warmup: Option<String>,
-    /// on compares what is read byte for byte, off by length; readback also reads back what is put [default: on]
+    /// Verification of reads: on compares every byte, off only the length; readback also reads back every
+    /// object that is put [default: on]
     #[arg(long)]
     verify: Option<String>,
-    /// Deadline of one operation and of every other request; also of an experiment's phases [default: 60s]
+    /// Deadline of each operation and of every other request; experiments accept it too [default: 60s]
     #[arg(long)]
     timeout: Option<String>,
-    /// Further attempts after throttling, server errors and broken connections [default: 0]
+    /// Maximum number of retries after throttling, server errors and broken connections [default: 0]
     #[arg(long, value_name = "N")]
     retries: Option<u32>,
-    /// Read the objects that this file names, one key a line, instead of writing some first
+    /// Read the objects listed in this file, one key per line, instead of writing objects first
     #[arg(long, value_name = "FILE")]
     keys: Option<String>,
     /// Upload objects larger than this in parts of this size
     #[arg(long, value_name = "SIZE")]
     part_size: Option<String>,
-    /// Parts of one object on their way at once [default: 1]
+    /// Number of parts of one object in flight [default: 1]
     #[arg(long, value_name = "N", requires = "part_size")]
     parts_in_flight: Option<u64>,
-    /// Checksum that uploads bear: auto, md5, crc32, crc32c, crc64nvme, sha1, sha256 [default: the store's checksum=]
+    /// Checksum of uploads: auto, md5, crc32, crc32c, crc64nvme, sha1, sha256 [default: checksum= of the store]
     #[arg(long, value_name = "NAME")]
     checksum: Option<String>,
-    /// Upload this file instead of made-up content
+    /// Upload this file instead of generated content
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
     file: Option<String>,
-    /// Pause after each operation of a closed loop
+    /// Closed loop: pause after each operation
     #[arg(long, value_name = "TIME", conflicts_with = "rate")]
     cooldown: Option<String>,
 }
 
 impl ShortArguments {
-    /// The first option that was given, by its flag.
+    /// Returns the first flag in use that conflicts with an experiment file; `None` if there is none.
     fn given(&self) -> Option<&'static str> {
         let given = [
             ("--size", self.size.is_some()),
@@ -182,25 +186,31 @@ impl ShortArguments {
     }
 }
 
-/// The experiment of a search: the short form at the first rate.
+/// Returns the name of the experiment or short form, and its rate. For a knee search, these are its short
+/// form and first rate.
+///
+/// # Errors
+/// Exit code 2 if a flag does not apply.
 fn of_knee(arguments: &Arguments, search: Option<&KneeSearch>) -> Result<(String, Option<String>), Exit> {
     let short = &arguments.short;
     let Some(search) = search else {
         return match arguments.knee.given() {
-            Some(flag) => Err(Exit::input(format!("{flag} belongs to `plimsoll run knee`"))),
+            Some(flag) => {
+                Err(Exit::input(format!("{flag}: only `plimsoll run knee` accepts this flag; omit it")))
+            }
             None => Ok((arguments.experiment.clone(), short.rate.clone())),
         };
     };
     let given = [
-        ("--concurrency", short.concurrency.is_some(), "an open loop has --in-flight"),
-        ("--rate", short.rate.is_some(), "it begins with --from"),
-        ("--duration", short.duration.is_some(), "its steps have --step"),
-        ("--operations", short.operations.is_some(), "its steps have --step"),
-        ("--warmup", short.warmup.is_some(), "every step has one of its own"),
-        ("--shard", arguments.shard.is_some(), "run it on one host"),
+        ("--concurrency", short.concurrency.is_some(), "use --in-flight"),
+        ("--rate", short.rate.is_some(), "use --from"),
+        ("--duration", short.duration.is_some(), "use --step"),
+        ("--operations", short.operations.is_some(), "use --step"),
+        ("--warmup", short.warmup.is_some(), "omit it, because every step has its own warm-up"),
+        ("--shard", arguments.shard.is_some(), "run the search on one host"),
     ];
     if let Some((flag, _, instead)) = given.into_iter().find(|(_, given, _)| *given) {
-        return Err(Exit::input(format!("{flag} does not go with a knee; {instead}")));
+        return Err(Exit::input(format!("{flag}: a knee search does not support this flag; {instead}")));
     }
     Ok((search.form.clone(), Some(format_rate(search.limits.from))))
 }
@@ -234,14 +244,14 @@ fn resolve_experiment(arguments: &Arguments, search: Option<&KneeSearch>) -> Res
         };
         if let Some(set) = arguments.set.first() {
             return Err(Exit::input(format!(
-                "--set {set} changes experiment files; short forms have their own flags (--help)"
+                "--set {set}: short forms do not support --set; use their own flags (--help)"
             )));
         }
         resolve::resolve(written.to_written()).map_err(|problem| Exit::input(as_flag(&problem.message)))?
     } else {
         if let Some(flag) = short.given() {
             return Err(Exit::input(format!(
-                "{flag} belongs to the short forms ({}); an experiment says this in its file",
+                "{flag}: only the short forms ({}) accept this flag; change the experiment file or use --set",
                 FORMS.join(", ")
             )));
         }
@@ -260,14 +270,18 @@ fn resolve_experiment(arguments: &Arguments, search: Option<&KneeSearch>) -> Res
     name_stores(&mut experiment, &arguments.store)?;
     if experiment.stores.is_empty() && !arguments.dry_run {
         return Err(Exit::input(
-            "--store is missing; name one, such as --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000', \
-             or --store embedded: to try it on this machine",
+            "--store is missing; name a store, such as --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000', \
+             or use --store embedded: to try Plimsoll on this machine",
         ));
     }
     Ok(experiment)
 }
 
-/// Gives an experiment the stores of `--store`: plain ones replace its own, `NAME=URL` gives one of its names another store.
+/// Applies `--store` to an experiment: plain stores replace all of its stores, `NAME=URL` replaces the store
+/// `NAME`.
+///
+/// # Errors
+/// Exit code 2 if a name is unknown or both kinds are mixed.
 fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit> {
     let mut plain = Vec::new();
     for store in given {
@@ -286,7 +300,7 @@ fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit
     if !plain.is_empty() {
         if plain.len() < given.len() {
             return Err(Exit::input(
-                "--store NAME=URL changes a store of the experiment, a plain --store replaces them all; give one kind",
+                "--store NAME=URL replaces one store of the experiment, a plain --store replaces all; use only one kind",
             ));
         }
         experiment.stores = plain;
@@ -294,7 +308,7 @@ fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit
     Ok(())
 }
 
-/// A message about a field of the file, in terms of the flag that set it.
+/// Rewrites a message about a field of an experiment so that it names the flag that sets the field.
 fn as_flag(message: &str) -> String {
     let message = message.split_once("': ").map_or(message, |(_, rest)| rest);
     let mut text = message.replace("rate = \"500/s\"", "--rate 500/s");
@@ -314,7 +328,10 @@ fn as_flag(message: &str) -> String {
     text
 }
 
-/// Figures of the run that are answered on `address`.
+/// Starts a Prometheus endpoint on `address`, and returns the metrics that it serves.
+///
+/// # Errors
+/// Exit code 2 if the address cannot be used.
 fn live(address: &str) -> Result<Live, Exit> {
     let live = Live::default();
     let mut registry = Registry::default();
@@ -327,20 +344,20 @@ fn live(address: &str) -> Result<Live, Exit> {
     Ok(live)
 }
 
-/// Most worker threads: far more than any machine has cores for.
+/// Maximum number of worker threads, far above the number of cores of any machine.
 const MOST_WORKERS: usize = 1024;
 
 /// Runs the experiment and prints its result.
 ///
 /// # Errors
-/// See [`execute`].
+/// Exit code 2 if an argument is invalid; otherwise as [`execute`].
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let search = (arguments.experiment == "knee").then(|| arguments.knee.search()).transpose()?;
     timeout::apply(arguments.short.timeout.as_deref())?;
     let experiment = resolve_experiment(arguments, search.as_ref())?;
     if arguments.workers.is_some_and(|n| !(1..=MOST_WORKERS).contains(&n)) {
         return Err(Exit::input(format!(
-            "--workers must be between 1 and {MOST_WORKERS}; omit it for one per core"
+            "--workers must be between 1 and {MOST_WORKERS}; omit --workers to derive the number from load and cores"
         )));
     }
     if arguments.dry_run {
@@ -353,7 +370,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     if let Some(start_at) = arguments.start_at.filter(|at| *at < wall_now()) {
         return Err(Exit::input(format!(
-            "--start-at {start_at} has passed; give all shards a time far enough ahead to prepare their objects"
+            "--start-at {start_at}: this time has passed; give all shards a later one that leaves time to prepare objects"
         )));
     }
     let sharding = arguments.shard.zip(arguments.start_at).map(|(shard, start_at)| Sharding {

@@ -1,4 +1,4 @@
-//! `plimsoll serve`: the embedded server in the foreground.
+//! `plimsoll serve`: runs the embedded server in the foreground.
 
 use std::io::Read;
 use std::net::TcpListener;
@@ -26,57 +26,59 @@ use crate::units::{parse_duration, parse_size};
 /// Arguments of `plimsoll serve`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Address and port; port 0 takes a free one
+    /// Address and port to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
     listen: String,
     /// Access key [default: AWS_ACCESS_KEY_ID]
     #[arg(long, value_name = "KEY", env = "PLIMSOLL_ACCESS_KEY", hide_env_values = true)]
     access_key: Option<String>,
-    /// Secret key; better set in the environment, where no process list shows it [default: AWS_SECRET_ACCESS_KEY]
+    /// Secret key; prefer the environment variable, because process lists show arguments [default:
+    /// AWS_SECRET_ACCESS_KEY]
     #[arg(long, value_name = "KEY", env = "PLIMSOLL_SECRET_KEY", hide_env_values = true)]
     secret_key: Option<String>,
-    /// PEM file with the certificate chain; with --tls-key, TLS is spoken
+    /// PEM file with the certificate chain; enables TLS together with --tls-key
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     tls_cert: Option<PathBuf>,
     /// PEM file with the certificate's private key
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// Region that it says it is in; signatures of any region are accepted
+    /// Region that the server reports; it accepts signatures for any region
     #[arg(long, default_value = "us-east-1")]
     region: String,
-    /// Threads that serve connections [default: one per core]
+    /// Number of threads that serve connections [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Most connections; beyond them, a new one replaces the one that has been idle longest
+    /// Maximum number of connections; beyond it, a new connection replaces the one that has been idle longest
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     max_connections: usize,
-    /// Close a connection that has been idle this long
+    /// Close a connection that has been idle for this long
     #[arg(long, value_name = "TIME", default_value = "60s")]
     idle_timeout: String,
-    /// Close a connection whose request head is not complete this long after its first byte
+    /// Close a connection whose request head is incomplete this long after its first byte
     #[arg(long, value_name = "TIME", default_value = "15s")]
     head_timeout: String,
-    /// Close a connection that sends no byte of a request body, or reads no byte of an answer, for this long
+    /// Close a connection that sends no byte of a request body, or reads no byte of a response, for this long
     #[arg(long, value_name = "TIME", default_value = "30s")]
     body_timeout: String,
-    /// Memory for objects, uploads and request bodies; writes beyond it are answered 503 SlowDown [default: half of the
-    /// machine's memory, or of the control group's]
+    /// Memory for objects, uploads and request bodies; writes beyond it fail with 503 SlowDown [default: half
+    /// of the memory of the machine or control group]
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
-    /// Faults, separated by commas: latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, slow=100ms@20s+10s,
-    /// drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, corrupt=0.01, seed=1
+    /// Faults to inject, separated by commas: latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s,
+    /// slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01,
+    /// corrupt=0.01, seed=1
     #[arg(long, value_name = "FAULTS")]
     inject: Option<String>,
-    /// Write down when each request came and left, as CSV
+    /// Write the times at which each request arrived and completed to this file, as CSV
     #[arg(long, value_name = "FILE", alias = "truth")]
     access_log: Option<PathBuf>,
-    /// Answer Prometheus on this address, at /metrics; port 0 takes a free one
+    /// Serve Prometheus metrics on this address at /metrics; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
-    /// How long a session of a directory bucket (base--zone--x-s3) lasts
+    /// Lifetime of a session of a directory bucket (base--zone--x-s3)
     #[arg(long, value_name = "TIME", default_value = "5m")]
     session_life: String,
-    /// End when standard input closes, as a child process should
+    /// Exit when standard input closes, for use as a child process
     #[arg(long, hide = true)]
     until_stdin_closes: bool,
 }
@@ -100,7 +102,10 @@ fn timeouts(arguments: &Arguments) -> Result<Timeouts, Exit> {
     })
 }
 
-/// The memory limit in bytes: as given, or half of what the process may use.
+/// Returns the memory limit in bytes: the given one, or half of the memory that the process may use.
+///
+/// # Errors
+/// Exit code 2 if the size is invalid.
 fn memory_limit(given: Option<&str>) -> Result<u64, Exit> {
     match given {
         Some(text) => parse_size(text).map_err(|e| Exit::input(format!("--memory-limit: {e}"))),
@@ -108,10 +113,10 @@ fn memory_limit(given: Option<&str>) -> Result<u64, Exit> {
     }
 }
 
-/// Serves until SIGINT or SIGTERM.
+/// Serves until SIGINT or SIGTERM, or, with `--until-stdin-closes`, until standard input closes.
 ///
 /// # Errors
-/// 2 for bad settings, 3 when the address cannot be used.
+/// Exit code 2 for invalid settings, 3 if the address cannot be used.
 pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     let access = key(arguments.access_key.as_ref(), "AWS_ACCESS_KEY_ID", "--access-key")?;
     let secret = key(arguments.secret_key.as_ref(), "AWS_SECRET_ACCESS_KEY", "--secret-key")?;
@@ -156,16 +161,20 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         access_log: access_log.transpose()?,
         metrics,
     };
-    run(listener, parts, &shutdown).map_err(|e| Exit::store(format!("the server ended: {e}")))
+    run(listener, parts, &shutdown).map_err(|e| Exit::store(format!("the server failed: {e}")))
 }
 
-/// A listener whose queue holds a burst of connections; that of `std` holds 128.
+/// Binds a listener with the longer accept queue of tokio, which holds a burst of connections; that of `std`
+/// holds 128.
 fn listen_on(address: &str) -> std::io::Result<TcpListener> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async { tokio::net::TcpListener::bind(address).await?.into_std() })
 }
 
-/// Counters that are answered on `address`.
+/// Starts a Prometheus endpoint on `address`, and returns the counters that it serves.
+///
+/// # Errors
+/// Exit code 2 if the address cannot be used.
 fn metrics(address: &str) -> Result<ServerMetrics, Exit> {
     let mut registry = Registry::default();
     let metrics = ServerMetrics::new(&mut registry);
@@ -177,6 +186,7 @@ fn metrics(address: &str) -> Result<ServerMetrics, Exit> {
     Ok(metrics)
 }
 
+/// Starts threads that report a signal, or the end of standard input, to `stop`.
 fn watch_for_end(stop: watch::Sender<bool>, until_stdin_closes: bool) {
     let stop = std::sync::Arc::new(stop);
     if until_stdin_closes {

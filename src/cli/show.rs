@@ -1,4 +1,4 @@
-//! `plimsoll show`: a run's table or JSON, from its directory alone.
+//! `plimsoll show`: prints the table or JSON of a run from its directory.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use crate::summary::consistency;
 /// Arguments of `plimsoll show`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories
+    /// Run directories to show
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// Print result.json instead of the table
@@ -25,10 +25,10 @@ pub struct Arguments {
     distribution: bool,
 }
 
-/// Shows each run.
+/// Prints the results of each run.
 ///
 /// # Errors
-/// When one cannot be read.
+/// Exit code 2 if a run cannot be read or its result contradicts itself.
 pub fn show(arguments: &Arguments) -> Result<(), Exit> {
     for run in &arguments.runs {
         let result = json::read(run).map_err(Exit::input)?;

@@ -1,4 +1,5 @@
-//! Ctrl-C, SIGTERM and SIGHUP: the first ends the run in good order, a later one ends the process at once.
+//! Handling of Ctrl-C, SIGTERM and SIGHUP. The first signal stops the run and keeps its results; a later one
+//! exits immediately.
 
 use std::sync::Arc;
 
@@ -6,49 +7,51 @@ use super::out::note;
 use crate::clock::{MILLISECOND, now_ns};
 use crate::driver::Control;
 
-/// A signal so soon after the first is the same one: `timeout -s INT` sends it to the process and to its group.
+/// Time after the first signal in which another one is a repetition, in nanoseconds. `timeout -s INT` sends
+/// its signal both to the process and to the process group.
 const DEBOUNCE_NS: u64 = 500 * MILLISECOND;
 
-/// Meaning of a signal.
+/// The response to a signal.
 #[derive(Debug, PartialEq, Eq)]
-enum Asks {
-    /// The first: end in good order.
+enum Response {
+    /// Stop the run and keep its results: the first signal.
     Stop,
-    /// The first, delivered again.
-    Nothing,
-    /// A later one: end at once.
+    /// Ignore the signal: a repetition of the first.
+    Ignore,
+    /// Exit immediately: a later signal.
     Exit,
 }
 
-/// Tells signals from their repetitions.
+/// Distinguishes later signals from repetitions of the first.
 #[derive(Default)]
 struct Debounce {
     first_ns: Option<u64>,
 }
 
 impl Debounce {
-    fn signalled(&mut self, now_ns: u64) -> Asks {
+    fn on_signal(&mut self, now_ns: u64) -> Response {
         match self.first_ns {
             None => {
                 self.first_ns = Some(now_ns);
-                Asks::Stop
+                Response::Stop
             }
-            Some(first) if now_ns - first < DEBOUNCE_NS => Asks::Nothing,
-            Some(_) => Asks::Exit,
+            Some(first) if now_ns - first < DEBOUNCE_NS => Response::Ignore,
+            Some(_) => Response::Exit,
         }
     }
 }
 
-/// Listens for signals on a separate thread for as long as the process lives.
+/// Starts a thread that handles signals until the process exits. The first signal stops `control`.
 pub fn listen(control: Arc<Control>) {
     let listening = move || -> std::io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};
             let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-            // Under nohup the run goes on when its terminal ends.
+            // Under nohup, SIGHUP is ignored, so the run continues after its terminal closes.
             let mut hang_up = if is_ignored(1) { None } else { Some(signal(SignalKind::hangup())?) };
-            // A file beyond the limit of its size is an error of the write, not the end of the process.
+            // Signal 25 is SIGXFSZ. With a handler, a write beyond the file size limit fails instead of
+            // killing the process.
             let _file_size = signal(SignalKind::from_raw(25))?;
             let mut debounce = Debounce::default();
             loop {
@@ -58,14 +61,14 @@ pub fn listen(control: Arc<Control>) {
                     Some(_) = async { hang_up.as_mut()?.recv().await } => {}
                 }
                 {
-                    match debounce.signalled(now_ns()) {
-                        Asks::Stop => {
+                    match debounce.on_signal(now_ns()) {
+                        Response::Stop => {
                             control.stop();
-                            note("\nstopping; results are kept (press Ctrl-C again to stop at once)");
+                            note("\nstopping; results are kept (press Ctrl-C again to exit immediately)");
                         }
-                        Asks::Nothing => {}
-                        Asks::Exit => {
-                            note("plimsoll: stopped at once; `plimsoll clean RUN` removes what is left in the store");
+                        Response::Ignore => {}
+                        Response::Exit => {
+                            note("plimsoll: exited immediately; `plimsoll clean RUN` deletes the objects left in the store");
                             std::process::exit(130);
                         }
                     }
@@ -73,7 +76,7 @@ pub fn listen(control: Arc<Control>) {
             }
         })
     };
-    // Without the thread a Ctrl-C still ends the process, only less politely.
+    // If the thread cannot start, signals keep their default effect and end the process without clean-up.
     let _ = std::thread::Builder::new().name("signals".into()).spawn(listening);
 }
 
@@ -90,13 +93,14 @@ mod tests {
     use super::*;
     use crate::clock::SECOND;
 
-    /// `timeout -s INT` delivers the signal twice, which ended the process before anything was cleaned.
+    /// Regression test: `timeout -s INT` delivers its signal twice, which ended the process before the
+    /// clean-up.
     #[test]
     fn a_signal_delivered_twice_counts_once() {
         let mut debounce = Debounce::default();
-        assert_eq!(debounce.signalled(SECOND), Asks::Stop);
-        assert_eq!(debounce.signalled(SECOND + 1000), Asks::Nothing);
-        assert_eq!(debounce.signalled(SECOND + DEBOUNCE_NS - 1), Asks::Nothing);
-        assert_eq!(debounce.signalled(SECOND + DEBOUNCE_NS), Asks::Exit);
+        assert_eq!(debounce.on_signal(SECOND), Response::Stop);
+        assert_eq!(debounce.on_signal(SECOND + 1000), Response::Ignore);
+        assert_eq!(debounce.on_signal(SECOND + DEBOUNCE_NS - 1), Response::Ignore);
+        assert_eq!(debounce.on_signal(SECOND + DEBOUNCE_NS), Response::Exit);
     }
 }

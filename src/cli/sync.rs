@@ -1,8 +1,10 @@
-//! `plimsoll sync`: a directory and a store brought to the same contents, again and again, by us and by other tools in turn.
+//! `plimsoll sync`: times the synchronisation of a directory with a store, by Plimsoll and by other tools in
+//! turn.
 //!
-//! Each loop begins with an empty target, because a second synchronisation of the same data moves nothing. What is timed is what a
-//! user waits for: looking at both sides, then transferring what is missing. Contestants take turns, their order shifted from loop to
-//! loop, so that a machine that slows down favours none.
+//! Each loop begins with an empty target, because a second synchronisation of the same data transfers
+//! nothing. The measured time is what a user waits for: listing both sides, then transferring the missing
+//! files. Contenders take turns, and their order shifts from loop to loop, so that a machine that slows down
+//! favours none of them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -47,54 +49,55 @@ pub struct Arguments {
     /// Number of files
     #[arg(long, value_name = "N", default_value_t = 1000)]
     files: u64,
-    /// Size of a file
+    /// Size of each file
     #[arg(long, default_value = "100KiB")]
     size: String,
-    /// How often each contender goes
+    /// Number of loops of each contender in each direction
     #[arg(long, value_name = "N", default_value_t = 5)]
     loops: u32,
-    /// From the directory to the store, back, or both
+    /// Direction of the synchronisation
     #[arg(long, value_enum, default_value = "both")]
     direction: Direction,
-    /// Files in flight
+    /// Number of files in flight
     #[arg(long, value_name = "N", default_value_t = 16)]
     concurrency: u64,
-    /// Files larger than this go in parts of this size
+    /// Transfer files larger than this in parts of this size
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     part_size: String,
-    /// Another tool on the same data, in turn with ours: 'aws s3 sync {source} {target}'; {source_path} and {target_path} are without
-    /// the scheme, for tools that name remotes themselves; may be repeated
+    /// Command of another tool that takes turns with Plimsoll on the same data: 'aws s3 sync {source}
+    /// {target}'; {source_path} and {target_path} omit the scheme, for tools with named remotes; may be
+    /// repeated
     #[arg(long, value_name = "COMMAND")]
     client: Vec<String>,
-    /// Directory below which the files lie while it runs, in a directory of their own [default: the run directory]
+    /// Directory in which a temporary directory for the files is created [default: the run directory]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Where run directories go
+    /// Directory in which the run directory is created
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
     /// Seed of the files' contents
     #[arg(long, value_name = "N", default_value_t = crate::experiment::spec::DEFAULT_SEED)]
     seed: u64,
-    /// From where it is measured, for the record
+    /// Name of the place from which the run measures, for the record
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     vantage: String,
     /// Print result.json instead of the table
     #[arg(long)]
     json: bool,
-    /// Create the bucket when it is missing (it is never deleted)
+    /// Create the bucket if it does not exist (it is not deleted afterwards)
     #[arg(long)]
     create_bucket: bool,
     /// PEM file of certificate authorities to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
-    /// Deadline of one file, and of every other request [default: 10m and 60s]
+    /// Deadline of each file and of every other request [default: 10m for a file, 60s for a request]
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
     #[command(flatten)]
     money: MoneyArguments,
 }
 
-/// Which way.
+/// Direction of the synchronisation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Direction {
     /// From the directory to the store
@@ -105,7 +108,7 @@ enum Direction {
     Both,
 }
 
-/// Deadline of one file unless `--timeout` says otherwise: 10 minutes.
+/// Default deadline of one file, in nanoseconds: 10 minutes.
 const FILE_TIMEOUT_NS: u64 = 600 * SECOND;
 
 impl Arguments {
@@ -143,7 +146,7 @@ impl Arguments {
         }
         if self.money.settings().max_cost.is_some() && !self.client.is_empty() {
             return Err(Exit::input(
-                "--max-cost cannot hold what another tool asks of a store; leave out --client or --max-cost",
+                "--max-cost cannot limit the requests of another tool; omit --client or --max-cost",
             ));
         }
         for client in &self.client {
@@ -152,7 +155,7 @@ impl Arguments {
             };
             if !names("source") || !names("target") {
                 return Err(Exit::input(format!(
-                    "--client '{client}' must say where the data is and where it goes: {{source}} and {{target}}"
+                    "--client '{client}': the command must contain {{source}} and {{target}}, the places of the data"
                 )));
             }
         }
@@ -161,7 +164,7 @@ impl Arguments {
 }
 
 impl Arguments {
-    /// What is moved, between `files` and the stores.
+    /// Returns the description of the data and its transfer, with the local directories below `files`.
     fn ground(&self, files: &Path, (bytes, part_size): (u64, u64)) -> Ground {
         let timeout = self.timeout.as_deref().and_then(|text| parse_duration(text).ok());
         Ground {
@@ -178,14 +181,17 @@ impl Arguments {
         }
     }
 
-    /// What our own loops may cost; tells what they are known to.
+    /// Returns the cost limit of Plimsoll's own loops, and prints their estimated cost.
+    ///
+    /// # Errors
+    /// [`RunError::Input`] if a price is missing or invalid, or the estimate exceeds `--max-cost`.
     fn budget(&self, ground: &Ground, opened: &mut [Opened], machine: &Machine) -> Result<Budget, RunError> {
         let mut phases = Vec::new();
         let (loops, pages) = (u64::from(self.loops), self.files.div_ceil(1000));
         let mut besides = Calls::default();
         for up in self.directions() {
             phases.push(contender::phase(ground, *up)?);
-            // The target is looked at before and after; that of a way up is emptied first.
+            // Each loop lists the target before and after the transfer. An upload empties it first.
             besides.add(Call::ListObjects, loops * (1 + pages));
             besides.add(Call::ListObjects, if *up { loops * pages } else { loops * pages.saturating_sub(1) });
             besides.add(Call::DeleteObjects, if *up { loops * pages } else { 0 });
@@ -203,21 +209,21 @@ impl Arguments {
         Ok(budget)
     }
 
-    /// What it cost.
+    /// Returns the cost of Plimsoll's requests to each store.
     fn spent(&self, budget: &Budget) -> Vec<CostFigures> {
         let mut figures = budget.figures();
         if !self.client.is_empty() {
-            let note = "what --client tools asked of the store is not counted";
-            figures.iter_mut().for_each(|store| store.notes.push(note.into()));
+            let note = "requests of --client tools are not counted";
+            figures.iter_mut().for_each(|store| store.bill.notes.push(note.into()));
         }
         figures
     }
 }
 
-/// Synchronises.
+/// Runs the loops of all contenders and prints their times.
 ///
 /// # Errors
-/// 1 when contents differ at the end, 2 for bad input, 3 when a store or a tool cannot be used.
+/// Exit code 1 if the contents differ at the end, 2 for invalid input, 3 if a store or a tool cannot be used.
 pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let (bytes, part_size) = arguments.check()?;
     timeout::apply(arguments.timeout.as_deref())?;
@@ -235,7 +241,10 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let mut spaces = Vec::new();
     for store in &opened {
         if !store.store.capabilities().writes {
-            return Err(Exit::input(format!("--store {}: it can only be read", store.written)));
+            return Err(Exit::input(format!(
+                "--store {}: the store is read-only; name one that accepts writes",
+                store.written
+            )));
         }
         let space = KeySpace::of_run(store.store.prefix(), &id);
         environment.stores.push(preflight(store, &space, settings.create_bucket)?);
@@ -275,8 +284,13 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     environment.workers = result.client.workers;
     match removed {
         Ok(true) => environment.files = None,
-        Ok(false) => note(format_args!("note: {} holds foreign files and stays", files.display())),
-        Err(error) => note(format_args!("note: {}: {error}; `plimsoll clean` removes it", files.display())),
+        Ok(false) => note(format_args!(
+            "note: {}: not removed, because it contains files of other programs",
+            files.display()
+        )),
+        Err(error) => {
+            note(format_args!("note: {}: {error}; remove it with `plimsoll clean`", files.display()))
+        }
     }
     let (run, unwritten) = directory.finish(result, environment);
     let unwritten = unwritten.map(|e| RunError::results_kept(&e.to_string(), &path));
@@ -287,11 +301,11 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
         let tables = terminal::loops(&run.result.sync) + &cost::render(&run.result.cost);
         format!("{tables}results: {}\n", path.display())
     };
-    let said = say(&text);
-    problem.map_or(said, Err)
+    let printed = say(&text);
+    problem.map_or(printed, Err)
 }
 
-/// Ours on every store, then each tool on every store.
+/// Returns the contenders: Plimsoll on every store, then each tool on every store.
 fn contenders<'a>(opened: &'a [Opened], spaces: &[KeySpace], clients: &[String]) -> Vec<Contender<'a>> {
     let ours = opened.iter().zip(spaces).map(|(store, space)| Contender {
         store,
@@ -331,9 +345,9 @@ fn loops(
                 budget.watch();
                 let done = run_loop(ground, contender, *up, Log { directory, repeat: loop_ })?;
                 if ground.control.stopped_at().is_some() {
-                    // A loop that was cut short has no time.
+                    // An interrupted loop has no valid time.
                     return Err(RunError::interrupted(
-                        "interrupted; whole loops are kept, the run is marked partial",
+                        "interrupted; complete loops are kept and the run is marked partial",
                     ));
                 }
                 result.windows.extend(done.windows);

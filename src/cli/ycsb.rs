@@ -1,4 +1,4 @@
-//! `plimsoll ycsb load|run|clean`: YCSB's core workload from its own property files.
+//! `plimsoll ycsb load|run|clean`: runs YCSB's core workloads from YCSB property files.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,95 +28,95 @@ use crate::session::{Components, Settings, execute};
 #[derive(Debug, Args)]
 pub struct Arguments {
     #[command(subcommand)]
-    what: What,
+    action: Action,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Write the records; they stay in the store
+enum Action {
+    /// Write the records and leave them in the store
     Load(Options),
-    /// Do operations on the records
+    /// Run operations on the records
     Run(Options),
     /// Delete the records
     Clean(Options),
 }
 
-/// Which family's built-in workloads and key hashes.
+/// The YCSB implementation whose built-in workloads and key hashes are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Compat {
-    /// The original, in Java
+    /// The original YCSB, in Java
     Ycsb,
-    /// Its rewrite in Go
+    /// go-ycsb, the rewrite in Go
     GoYcsb,
 }
 
-/// How records are written.
+/// Format of the stored records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum EncodingArgument {
-    /// Plain bytes, as many as all fields together, so that an update keeps the object's size
+    /// Plain bytes with the total length of all fields, so that an update keeps the object's size
     Bytes,
-    /// A msgpack map of fields; an update of one field loses the others, unless writeallfields=true
+    /// A msgpack map of fields; an update of one field loses the others unless writeallfields=true
     GoYcsb,
 }
 
-/// In whose words results are printed.
+/// Format of the printed results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
     /// The table of `plimsoll run`
     Plimsoll,
-    /// As go-ycsb prints them
+    /// Output of go-ycsb
     GoYcsb,
-    /// As YCSB prints them
+    /// Output of YCSB
     Ycsb,
 }
 
 #[derive(Debug, Args)]
 struct Options {
-    /// A binding's name, as YCSB wants it; it is not needed here
+    /// Name of a YCSB database binding, which is accepted but ignored
     #[arg(value_name = "DB", hide = true)]
     db: Option<String>,
-    /// Property file, or workloada to workloadf; may be repeated
+    /// Property file, or a built-in workload, workloada to workloadf; may be repeated
     #[arg(short = 'P', value_name = "FILE")]
     files: Vec<String>,
-    /// One property, over those of files; may be repeated
+    /// Property that overrides those in files; may be repeated
     #[arg(short = 'p', value_name = "NAME=VALUE")]
     properties: Vec<String>,
-    /// Store: a URL or a name from plimsoll.toml [default: the one that s3.bucket names]
+    /// Store: a URL or a name from plimsoll.toml [default: the store that s3.bucket names]
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
-    /// Operations in flight: threadcount
+    /// Number of operations in flight; sets threadcount
     #[arg(long, value_name = "N")]
     threads: Option<u64>,
-    /// Operations intended per second, an open loop: target
+    /// Intended operations per second, in an open loop; sets target
     #[arg(long, value_name = "N")]
     target: Option<f64>,
-    /// Prefix of the records: table
+    /// Prefix of the records; sets table
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
-    /// Family of built-in workloads and key hashes
+    /// YCSB implementation whose built-in workloads and key hashes are used
     #[arg(long, value_enum, default_value = "ycsb")]
     compat: Compat,
-    /// How records are written
+    /// Format of the stored records
     #[arg(long, value_enum, default_value = "bytes")]
     encoding: EncodingArgument,
-    /// How results are printed
+    /// Format of the printed results
     #[arg(long, value_enum, default_value = "plimsoll")]
     format: Format,
-    /// Print result.json instead
+    /// Print result.json instead of the results
     #[arg(long, conflicts_with = "format")]
     json: bool,
     #[command(flatten)]
     money: MoneyArguments,
-    /// Where run directories go
+    /// Directory in which the run directory is created
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
-    /// Seed of everything random
+    /// Seed of all random values
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
-    /// From where it is measured, for the record
+    /// Name of the place from which the run measures, for the record
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     vantage: String,
-    /// Create the bucket when it is missing (it is never deleted)
+    /// Create the bucket if it does not exist (it is not deleted afterwards)
     #[arg(long)]
     create_bucket: bool,
     /// PEM file of certificate authorities to trust instead of the system's
@@ -136,7 +136,9 @@ impl Options {
 
     fn read(&self) -> Result<Properties, Exit> {
         if self.files.is_empty() && self.properties.is_empty() {
-            return Err(Exit::input("-P FILE is missing; built in are workloada to workloadf"));
+            return Err(Exit::input(
+                "-P FILE is missing; name a property file, or one of workloada to workloadf",
+            ));
         }
         let mut single = self.properties.clone();
         single.extend(self.threads.map(|n| format!("threadcount={n}")));
@@ -151,22 +153,22 @@ impl Options {
     }
 }
 
-/// The credentials that a binding's own properties hold.
+/// Returns the credentials in the properties of the S3 binding; `None` if there are none.
 fn credentials(properties: &Properties) -> Option<CredentialSource> {
     let access = properties.get("s3.access_key").or_else(|| properties.get("s3.accessKeyId"))?;
     let secret = properties.get("s3.secret_key").or_else(|| properties.get("s3.secretKey"))?;
     Some(CredentialSource::fixed(Credentials::new(access, secret, None)))
 }
 
-/// Loads, runs or cleans.
+/// Writes the records, runs operations on them, or deletes them.
 ///
 /// # Errors
-/// As `plimsoll run`.
+/// As for `plimsoll run`.
 pub fn ycsb_command(arguments: &Arguments) -> Result<(), Exit> {
-    match &arguments.what {
-        What::Load(options) => go(Part::Load, options),
-        What::Run(options) => go(Part::Run, options),
-        What::Clean(options) => clean(options),
+    match &arguments.action {
+        Action::Load(options) => execute_part(Part::Load, options),
+        Action::Run(options) => execute_part(Part::Run, options),
+        Action::Clean(options) => clean(options),
     }
 }
 
@@ -186,7 +188,7 @@ fn experiment_of(
     Ok(experiment)
 }
 
-fn go(part: Part, options: &Options) -> Result<(), Exit> {
+fn execute_part(part: Part, options: &Options) -> Result<(), Exit> {
     options.timeout.apply()?;
     let properties = options.read()?;
     let mut experiment = experiment_of(part, options, &properties)?;
@@ -219,23 +221,26 @@ fn go(part: Part, options: &Options) -> Result<(), Exit> {
     problem.map_or(Ok(()), Err)
 }
 
-/// Deletes the records of the table; with `insertstart` only those that this `load` writes.
+/// Deletes all records of the table, or, if `insertstart` is set, only those that this `load` writes.
+///
+/// # Errors
+/// Exit code 2 for invalid input, 3 if the store cannot be used.
 fn clean(options: &Options) -> Result<(), Exit> {
     options.timeout.apply()?;
     let properties = options.read()?;
     let experiment = experiment_of(Part::Load, options, &properties)?;
-    let [store] = &experiment.stores[..] else { return Err(Exit::input("--store is missing")) };
+    let [store] = &experiment.stores[..] else { return Err(Exit::input("--store is missing; name a store")) };
     let opened =
         open::open_as(store, &experiment.named, options.ca_bundle.as_deref(), credentials(&properties))?;
     for (space, loaded) in tables(&experiment, opened.store.prefix()) {
-        // A host that loaded a part of the table deletes that part.
+        // A host that loaded only a part of the table deletes only that part.
         let part = properties.get("insertstart").is_some();
         let owned = if part { loaded } else { loaded.whole_table() };
         let cleaned = clean_space(opened.store.as_ref(), &space, &owned)?;
         let cleaned = cleaned.map_err(|f| Exit::store(format!("{}: {f}", opened.written)))?;
         say(&format!("deleted {} records under {}\n", cleaned.deleted, space.root()))?;
         if cleaned.foreign > 0 {
-            say(&format!("{} other objects there stay\n", cleaned.foreign))?;
+            say(&format!("kept {} other objects under the same prefix\n", cleaned.foreign))?;
         }
     }
     Ok(())

@@ -293,8 +293,10 @@ pub fn total(tariff: &Tariff, usage: &Usage) -> Result<Usd, BillError> {
 pub struct Line {
     /// Name of the billed item.
     pub item: String,
-    /// Part of the bill that it belongs to: `storage`, `requests`, `data`, `egress` or `compute`.
-    pub part: Part,
+    /// Part of the bill that it belongs to: `storage`, `requests`, `data`, `egress` or `compute`. Null in results
+    /// of schema 1.
+    #[serde(default)]
+    pub part: Option<Part>,
     /// Number of units, rounded to 12 decimal places.
     pub quantity: String,
     /// Name of the unit.
@@ -358,11 +360,12 @@ impl Part {
 }
 
 /// Monthly bill of a workload at one provider, or the bill of a run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Bill {
     /// Name of the offer, as in `plimsoll list prices`.
     pub provider: String,
-    /// Name of the offer in reports.
+    /// Name of the offer in reports. Empty in results of schema 1.
+    #[serde(default)]
     pub title: String,
     /// Region of the prices.
     pub region: String,
@@ -380,7 +383,7 @@ pub struct Bill {
 impl Bill {
     /// Returns the sum of a part of the bill.
     pub fn part(&self, part: Part) -> Usd {
-        self.lines.iter().filter(|l| l.part == part).map(|l| l.amount_usd).sum()
+        self.lines.iter().filter(|l| l.part == Some(part)).map(|l| l.amount_usd).sum()
     }
 
     /// Returns the items whose price no source confirms.
@@ -406,7 +409,7 @@ fn line(charge: &Charge<'_>) -> Line {
     let free = if charge.free { ", free allowance" } else { "" };
     Line {
         item: format!("{}{free}", meter.item),
-        part: Part::of(meter.measure),
+        part: Some(Part::of(meter.measure)),
         quantity: decimal_text(quantity, 0),
         unit: meter.unit.clone(),
         unit_price_usd: charge.price,

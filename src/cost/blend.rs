@@ -5,12 +5,7 @@
 //! F is known. If only some percentiles are known, F is between two step functions, so the percentile of the
 //! mixture is an interval.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
-
-use crate::summary::merge::latencies;
-use crate::summary::result::Window;
 
 /// Latency distribution, as far as it is known.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,26 +17,6 @@ pub enum Distribution {
 }
 
 impl Distribution {
-    /// Merges the latencies of windows: response times of open loops, service times of closed ones. Operations
-    /// that failed or timed out count as slower than every value.
-    pub fn of_windows(windows: &[&Window]) -> Distribution {
-        let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
-        let mut missed = 0;
-        for window in windows {
-            let name = if window.response_ms.is_some() { "response" } else { "service" };
-            let all = latencies(window, name, None);
-            missed += window.censored + window.errors.values().sum::<u64>();
-            for value in all.histogram().into_iter().flat_map(|h| h.iter_recorded()) {
-                *counts.entry(value.value_iterated_to()).or_default() += value.count_at_value();
-            }
-        }
-        let mut values: Vec<(f64, u64)> = counts.into_iter().map(|(us, n)| (us as f64 / 1e3, n)).collect();
-        if missed > 0 {
-            values.push((f64::INFINITY, missed));
-        }
-        Distribution::Counted(values)
-    }
-
     /// Returns a lower and an upper bound of the share of values up to `ms`. The flag is true if the share is
     /// strictly below the upper bound, because the value of that percentile is greater than `ms`.
     fn share(&self, ms: f64) -> (f64, f64, bool) {

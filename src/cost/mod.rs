@@ -13,7 +13,6 @@ pub mod breakeven;
 pub mod claims;
 pub mod egress;
 pub mod money;
-pub mod of_run;
 pub mod of_store;
 pub mod tariff;
 pub mod tiering;

@@ -1,12 +1,11 @@
 //! Cost of a run at one store: its counted requests, bytes and time, added to whatever else the account does.
 
-use super::bill::{Line, bill, is_billed, total};
+use super::bill::{Bill, bill, is_billed, total};
 use super::egress::Egress;
 use super::money::Usd;
 use super::tariff::{Measure, Tariff};
 use super::usage::{Period, Usage};
 use crate::provider::calls::{Call, Calls};
-use crate::summary::result::{CostFigures, CostLine};
 
 /// Work done or planned at a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -94,69 +93,49 @@ impl Spent {
         total(tariff, &self.usage(tariff).0).unwrap_or_default()
     }
 
-    /// Returns the cost figures for the result file.
-    pub fn figures(
-        &self,
-        store: &str,
-        tariff: &Tariff,
-        emulated: bool,
-        estimated: Option<Usd>,
-    ) -> CostFigures {
+    /// Returns the bill, with what is assumed and what has no price in its notes.
+    pub fn bill(&self, tariff: &Tariff) -> Bill {
         let (usage, unpriced) = self.usage(tariff);
-        let mut figures = CostFigures {
-            store: store.into(),
-            provider: tariff.offer.clone(),
-            region: tariff.region.clone(),
-            as_of: tariff.as_of.clone(),
-            emulated,
-            estimated_usd: estimated.map(|usd| usd.to_string()),
-            total_usd: Usd::ZERO.to_string(),
-            ..CostFigures::default()
-        };
+        let mut notes = Vec::new();
         if !unpriced.is_empty() {
             let describe = |(count, name): &(Option<u64>, String)| match count {
                 Some(count) => format!("{count} {name}"),
                 None => name.clone(),
             };
             let items: Vec<String> = unpriced.iter().map(describe).collect();
-            figures.notes.push(format!("no price is known for {}; left out", items.join(", ")));
+            notes.push(format!("no price is known for {}; left out", items.join(", ")));
         }
-        let bill = match bill(tariff, &usage) {
+        let mut bill = match bill(tariff, &usage) {
             Ok(bill) => bill,
             Err(error) => {
-                figures.notes.push(error.to_string());
-                return figures;
+                notes.push(error.to_string());
+                return Bill {
+                    provider: tariff.offer.clone(),
+                    title: tariff.title.clone(),
+                    region: tariff.region.clone(),
+                    as_of: tariff.as_of.clone(),
+                    notes,
+                    ..Bill::default()
+                };
             }
         };
-        figures.total_usd = bill.total_usd.to_string();
-        let line = |line: &Line| CostLine {
-            item: line.item.clone(),
-            quantity: line.quantity.clone(),
-            unit: line.unit.clone(),
-            unit_price_usd: line.unit_price_usd.to_string(),
-            amount_usd: line.amount_usd.to_string(),
-            source: line.source.clone(),
-            as_of: line.as_of.clone(),
-            confidence: line.confidence.name().into(),
-        };
-        figures.lines = bill.lines.iter().map(line).collect();
-        figures.notes.push("list prices of the first tier; free allowances are assumed to be used up".into());
-        figures.notes.push(match tariff.rules.minimum_days {
+        notes.push("list prices of the first tier; free allowances are assumed to be used up".into());
+        notes.push(match tariff.rules.minimum_days {
             0 => "every byte written counts as stored until the end of the run".into(),
             days => format!("every byte written is billed for at least {days} days"),
         });
         let egress = usage.egress.stated();
         if self.downloaded > 0 && egress == 0 {
-            figures.notes.push("all reads stayed in the store's region".into());
+            notes.push("all reads stayed in the store's region".into());
         } else if egress > 0 {
-            figures.notes.push("all reads were internet egress (use --in-region if they were not)".into());
+            notes.push("all reads were internet egress (use --in-region if they were not)".into());
         }
-        figures.notes.extend(bill.notes.clone());
+        notes.append(&mut bill.notes);
         let doubtful = bill.doubtful();
         if !doubtful.is_empty() {
-            figures.notes.push(format!("low confidence in the price of {}", doubtful.join("; ")));
+            notes.push(format!("low confidence in the price of {}", doubtful.join("; ")));
         }
-        figures
+        Bill { notes, ..bill }
     }
 }
 
@@ -179,14 +158,14 @@ mod tests {
     #[test]
     fn rejected_requests_are_billed_by_the_rules_of_the_provider() {
         // S3: 1,010 requests at 0.005 / 1000, and 1000 MiB for an hour of 730 at 0.023 a GiB.
-        let s3 = spent().figures("s", &tariff("aws-s3"), false, None);
+        let s3 = spent().bill(&tariff("aws-s3"));
         assert_eq!(s3.lines[1].quantity, "1.01");
-        assert_eq!(s3.lines[1].amount_usd, "0.00505");
-        let stored: f64 = s3.lines[0].amount_usd.parse().unwrap();
+        assert_eq!(s3.lines[1].amount_usd.to_string(), "0.00505");
+        let stored: f64 = s3.lines[0].amount_usd.to_string().parse().unwrap();
         assert!((stored - 1000.0 / 1024.0 * 0.023 / 730.0).abs() < 1e-12);
         // Google bills neither; R2 bills all except 401 and 403.
-        assert_eq!(spent().figures("s", &tariff("google-cloud-storage"), false, None).lines[1].quantity, "1");
-        assert_eq!(spent().figures("s", &tariff("cloudflare-r2"), false, None).lines[1].quantity, "0.0011");
+        assert_eq!(spent().bill(&tariff("google-cloud-storage")).lines[1].quantity, "1");
+        assert_eq!(spent().bill(&tariff("cloudflare-r2")).lines[1].quantity, "0.0011");
     }
 
     /// A run deletes its objects, but Google and B2 continue to bill them. With `--max-cost`, each write
@@ -201,7 +180,7 @@ mod tests {
         assert_eq!(stored("google-cloud-storage"), "4.741260273973");
         // 1.0995 TB for an hour and a month, 721 of 720 hours, at 6.95.
         assert_eq!(stored("backblaze-b2"), "7.65221915445");
-        let figures = spent().figures("s", &tariff("google-cloud-storage"), false, None);
+        let figures = spent().bill(&tariff("google-cloud-storage"));
         assert!(figures.notes.iter().any(|n| n.contains("7 more days")), "{:?}", figures.notes);
     }
 
@@ -209,8 +188,8 @@ mod tests {
     fn items_without_a_price_are_reported_and_left_out() {
         let mut spent = Spent { seconds: 1, ..Spent::default() };
         spent.calls.add(Call::ListObjects, 7);
-        let figures = spent.figures("s", &tariff("aws-dynamodb"), false, None);
+        let figures = spent.bill(&tariff("aws-dynamodb"));
         assert!(figures.notes[0].contains("7 ListObjects"), "{:?}", figures.notes);
-        assert_eq!(figures.total_usd, "0.00");
+        assert_eq!(figures.total_usd.to_string(), "0.00");
     }
 }

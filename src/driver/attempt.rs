@@ -1,4 +1,4 @@
-//! One request of an operation with its attempts, its deadline, and the comparison of what comes back.
+//! Execution of one request of an operation: attempts, deadline and verification of the response.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -9,81 +9,81 @@ use std::task::Poll;
 use super::Site;
 use super::content::Content;
 use super::context::{Context, Task};
-use super::slots::CallOff;
+use super::slots::CancelReason;
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::rng::Stream;
 use crate::schedule::Phase;
 use crate::store::{BodyChecksum, Connection, ErrorClass, Failure, Observer, Reply, Request, Timings};
 use crate::workload::OperationKind;
 
-/// What is expected of an operation's answer.
+/// Expected response to a request.
 pub struct Expected {
-    /// The content, where it is known.
+    /// Expected content; `None` if it is unknown or must not be compared.
     pub content: Option<Content>,
-    /// Its length, where that is known.
+    /// Expected length in bytes; `None` if it is unknown.
     pub bytes: Option<u64>,
-    /// Offset of the first byte that is read.
+    /// Offset in the object of the first byte to read.
     pub from: u64,
-    /// Held against the store's own checksum, because nobody here knows the content.
-    pub checksum: bool,
-    /// The checksum that an upload bears.
-    pub declared: Option<BodyChecksum>,
+    /// True if the content is unknown and must be verified against the store's checksum.
+    pub verify_checksum: bool,
+    /// Checksum to send with an upload; `None` for the checksum configured for the store.
+    pub upload_checksum: Option<BodyChecksum>,
 }
 
 impl Expected {
-    /// Nothing is known of it.
-    pub fn nothing() -> Expected {
-        Expected { content: None, bytes: None, from: 0, checksum: false, declared: None }
+    /// Returns an expectation that any response meets.
+    pub fn unknown() -> Expected {
+        Expected { content: None, bytes: None, from: 0, verify_checksum: false, upload_checksum: None }
     }
 
-    /// So many bytes.
+    /// Returns the expectation of a length in bytes, without content.
     pub fn length(bytes: u64) -> Expected {
-        Expected { bytes: Some(bytes), ..Expected::nothing() }
+        Expected { bytes: Some(bytes), ..Expected::unknown() }
     }
 }
 
-/// Tells the recorder when the operation begins, sets its deadline and compares what comes back.
-pub struct Watcher<'a> {
-    /// The worker's ground.
+/// An observer that records the start of an operation, sets its deadline and verifies the content received.
+pub struct OperationObserver<'a> {
+    /// Shared state of the worker.
     pub context: &'a Context,
-    /// Number of the connection.
+    /// Number of the connection slot.
     pub id: usize,
-    /// The operation that is due.
+    /// Operation to execute.
     pub task: Task,
-    /// Its kind.
+    /// Kind of operation.
     pub kind: OperationKind,
-    /// Its deadline, counted from its start.
+    /// Deadline of each request, in nanoseconds from the start of the operation or the last [`Self::extend`].
     pub timeout_ns: u64,
-    /// A mark for the server's log.
+    /// Tag for the server's access log; `None` sends no tag.
     pub tag: Option<String>,
-    /// When it began; 0 before.
+    /// Start of the operation, in nanoseconds on the monotonic clock; 0 before the start.
     pub start_ns: u64,
-    /// What its answer must be.
+    /// Expected response to the current request.
     pub expected: &'a Expected,
-    /// Offset of the next byte that comes back.
+    /// Offset in the object of the next byte to receive.
     pub at: u64,
-    /// Where what comes back is written to.
+    /// File to which the content is written; `None` discards the content.
     pub sink: Option<&'a File>,
 }
 
-impl<'a> Watcher<'a> {
-    /// The operation's phase.
+impl<'a> OperationObserver<'a> {
+    /// Returns the phase of the operation.
     pub fn phase(&self) -> &'a Phase {
         self.context.phase(self.task.phase)
     }
 
-    /// The store that it is for.
+    /// Returns the store that the operation addresses, with its key space.
     pub fn site(&self) -> &'a Site {
         &self.context.worker.job.sites[self.context.segment.store]
     }
 
-    /// Sets the deadline anew, for the next of the operation's requests.
+    /// Restarts the deadline, for the next request of the operation.
     pub fn extend(&self) {
         self.context.slots.set_deadline(self.id, now_ns() + self.timeout_ns);
     }
 }
 
-impl Observer for Watcher<'_> {
+impl Observer for OperationObserver<'_> {
     fn started(&mut self, at_ns: u64) {
         if self.start_ns == 0 {
             self.start_ns = at_ns;
@@ -104,11 +104,11 @@ impl Observer for Watcher<'_> {
     }
 
     fn wants_checksum(&self) -> bool {
-        self.expected.checksum
+        self.expected.verify_checksum
     }
 
     fn checksum(&self) -> Option<BodyChecksum> {
-        self.expected.declared
+        self.expected.upload_checksum
     }
 
     fn expects(&self) -> Option<u64> {
@@ -120,26 +120,28 @@ impl Observer for Watcher<'_> {
     }
 }
 
-/// What the requests of one operation took.
+/// Attempts and connections of the requests of one operation.
 #[derive(Default)]
-pub struct Tries {
-    /// Requests made.
+pub struct AttemptCounts {
+    /// Number of requests sent, including retries.
     pub attempts: u32,
-    /// Of those, the ones that were not the first of their request.
+    /// Number of retries.
     pub retries: u32,
-    /// Connections made before the last of them.
-    pub spent: Timings,
+    /// Connections, reconnects and handshake times of all requests before the last one; the other fields are
+    /// unused.
+    pub earlier: Timings,
 }
 
-/// Why an attempt did not bring a reply.
-pub enum Unfinished {
-    /// It failed.
+/// Reason why an attempt has no reply.
+pub enum AttemptError {
+    /// The attempt failed.
     Failed(Failure),
-    /// It was called off.
-    CalledOff(CallOff),
+    /// The operation was cancelled.
+    Cancelled(CancelReason),
 }
 
-/// Waits on the connection's timer, which is made when it is first needed.
+/// Waits until `at_ns` on the monotonic clock. Creates the timer on first use; without a timer, returns
+/// immediately.
 pub async fn wait_until(timer: &mut Option<Timer>, at_ns: u64) {
     if timer.is_none() {
         *timer = Timer::new().ok();
@@ -149,42 +151,48 @@ pub async fn wait_until(timer: &mut Option<Timer>, at_ns: u64) {
     }
 }
 
-/// The pause after attempt number `attempts` of a request: exponential backoff with full jitter, up to 50 ms, doubling, at most 5 s.
+/// Returns the pause in nanoseconds after attempt number `attempts` of a request: exponential backoff with
+/// full jitter. The pause is a random time of less than `50 ms * 2^attempts`, limited to 5 s. `draw` selects
+/// the random number.
 pub fn backoff_ns(phase: &Phase, draw: u64, attempts: u32) -> u64 {
     let draws = Stream::new(phase.workload.seed, "backoff");
     draws.below(draw, ((50 * MILLISECOND) << attempts.min(7)).min(5_000 * MILLISECOND))
 }
 
-/// One request with its attempts; `timer` is the connection's, for the pauses between them.
+/// Sends a request and retries it after transient failures, as often as the phase allows. `timer` is the
+/// timer of the connection slot, for the pauses between attempts.
+///
+/// # Errors
+/// Returns the last failure, or the reason for the cancellation of the operation.
 pub async fn send_with_retries(
     connection: &mut dyn Connection,
     request: Request<'_>,
-    watcher: &mut Watcher<'_>,
-    tries: &mut Tries,
+    observer: &mut OperationObserver<'_>,
+    counts: &mut AttemptCounts,
     timer: &mut Option<Timer>,
-) -> Result<Reply, Unfinished> {
-    let (context, task, phase) = (watcher.context, watcher.task, watcher.phase());
+) -> Result<Reply, AttemptError> {
+    let (context, task, phase) = (observer.context, observer.task, observer.phase());
     let mut attempts = 0;
     loop {
         attempts += 1;
-        tries.attempts += 1;
-        watcher.at = watcher.expected.from;
-        let result = attempt(connection, request.clone(), watcher).await;
-        let result = result.and_then(|reply| check(reply, watcher.expected).map_err(Unfinished::Failed));
+        counts.attempts += 1;
+        observer.at = observer.expected.from;
+        let result = attempt(connection, request.clone(), observer).await;
+        let result = result.and_then(|reply| check(reply, observer.expected).map_err(AttemptError::Failed));
         if phase.retries > 0 {
             let times = match &result {
                 Ok(reply) => reply.timings,
-                Err(Unfinished::Failed(failure)) => failure.timings,
-                Err(Unfinished::CalledOff(_)) => Timings::default(),
+                Err(AttemptError::Failed(failure)) => failure.timings,
+                Err(AttemptError::Cancelled(_)) => Timings::default(),
             };
             let took = times.end_ns.saturating_sub(times.start_ns);
-            context.recorder.borrow_mut().attempted(context.number(task.phase), watcher.kind, took);
+            context.recorder.borrow_mut().attempted(context.number(task.phase), observer.kind, took);
         }
         match result {
-            Err(Unfinished::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {
-                tries.spent.add_connections(&failure.timings);
-                tries.retries += 1;
-                let draw = (task.number << 20) + u64::from(tries.attempts);
+            Err(AttemptError::Failed(failure)) if attempts <= phase.retries && failure.is_retryable() => {
+                counts.earlier.add_connections(&failure.timings);
+                counts.retries += 1;
+                let draw = (task.number << 20) + u64::from(counts.attempts);
                 let pause = backoff_ns(phase, draw, attempts);
                 wait_until(timer, now_ns() + pause).await;
             }
@@ -193,31 +201,37 @@ pub async fn send_with_retries(
     }
 }
 
-/// One attempt, unless it is called off.
+/// Sends a request once and stops waiting if the operation is cancelled.
+///
+/// # Errors
+/// Returns the failure, or the reason for the cancellation.
 async fn attempt(
     connection: &mut dyn Connection,
     request: Request<'_>,
-    watcher: &mut Watcher<'_>,
-) -> Result<Reply, Unfinished> {
-    let (context, id) = (watcher.context, watcher.id);
-    let mut execution = pin!(connection.execute(request, watcher));
+    observer: &mut OperationObserver<'_>,
+) -> Result<Reply, AttemptError> {
+    let (context, id) = (observer.context, observer.id);
+    let mut execution = pin!(connection.execute(request, observer));
     poll_fn(|cx| {
-        if let Some(call_off) = context.slots.called_off(id) {
-            return Poll::Ready(Err(Unfinished::CalledOff(call_off)));
+        if let Some(reason) = context.slots.cancelled(id) {
+            return Poll::Ready(Err(AttemptError::Cancelled(reason)));
         }
-        context.slots.remember(id, cx);
-        execution.as_mut().poll(cx).map(|r| r.map_err(Unfinished::Failed))
+        context.slots.set_waker(id, cx);
+        execution.as_mut().poll(cx).map(|r| r.map_err(AttemptError::Failed))
     })
     .await
 }
 
-/// Holds a reply against what was expected of it.
+/// Checks the length of a reply.
+///
+/// # Errors
+/// Returns a failure of class [`ErrorClass::Corrupt`] if the length differs from the expected one.
 fn check(reply: Reply, expected: &Expected) -> Result<Reply, Failure> {
     let Some(bytes) = expected.bytes else { return Ok(reply) };
     let got = reply.size.unwrap_or(reply.bytes);
     if got == bytes {
         return Ok(reply);
     }
-    let message = format!("{got} bytes where {bytes} were written");
+    let message = format!("wrong length: {got} bytes instead of {bytes}");
     Err(Failure::new(ErrorClass::Corrupt, message, reply.timings))
 }

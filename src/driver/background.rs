@@ -1,5 +1,6 @@
-//! Requests that no phase measures: preflight, listings, clean-up, probes. Each has a deadline that covers its retries, and listings
-//! end: with the last page, or with an error if the store never sends one.
+//! Requests outside measured phases: preflight checks, listings, clean-up and probes. Each request has a
+//! deadline that includes its retries. A listing ends with an error if the store keeps sending continuation
+//! tokens.
 
 use std::time::Duration;
 
@@ -9,41 +10,41 @@ use crate::store::{
     Connection, ErrorClass, Failure, Ignore, Listing, Observer, Reply, Request, Store, Timings,
 };
 
-/// Attempts of a request at most.
-const ATTEMPTS: u32 = 8;
+/// Maximum number of attempts of a request.
+const MAX_ATTEMPTS: u32 = 8;
 
-/// A connection for requests that no phase measures.
+/// A connection for requests outside measured phases.
 pub struct Background {
     connection: Box<dyn Connection>,
     timeout: Duration,
-    /// The request that the store did not answer in time.
-    silent: Option<Failure>,
+    /// Failure of the last [`Background::ask`], if it timed out.
+    timed_out: Option<Failure>,
 }
 
 impl Background {
-    /// A connection to `store`; each exchange has the deadline of the process.
+    /// Creates a connection to `store`. Each request has the deadline of the process (`--timeout`).
     pub fn new(store: &dyn Store) -> Background {
-        Background { connection: store.connection(0), timeout: timeout(), silent: None }
+        Background { connection: store.connection(0), timeout: timeout(), timed_out: None }
     }
 
-    /// The same connection with a deadline of at most `most` for each exchange.
+    /// Returns the connection with a deadline of at most `most` for each request.
     pub fn at_most(mut self, most: Duration) -> Background {
         self.timeout = self.timeout.min(most);
         self
     }
 
-    /// Sends a request; again, if it may be repeated and the store was too busy to answer it. A store that did not answer one request
-    /// in time is not asked again.
+    /// Sends a request. If the request is idempotent, retries it after throttling (429 or 503). After a
+    /// timeout, this method sends no further requests and returns the same failure again.
     ///
     /// # Errors
-    /// The failure, or [`ErrorClass::Timeout`] after the deadline.
+    /// Returns the last failure, or one of class [`ErrorClass::Timeout`] at the deadline.
     pub async fn ask(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
-        if let Some(failure) = &self.silent {
+        if let Some(failure) = &self.timed_out {
             return Err(failure.clone());
         }
         let began = now_ns();
         let (connection, attempts) =
-            (self.connection.as_mut(), if request.is_idempotent() { ATTEMPTS } else { 1 });
+            (self.connection.as_mut(), if request.is_idempotent() { MAX_ATTEMPTS } else { 1 });
         let work = async {
             for attempt in 1..attempts {
                 match connection.execute(request.clone(), observer).await {
@@ -53,24 +54,25 @@ impl Background {
             }
             connection.execute(request.clone(), observer).await
         };
-        let result = within(self.timeout, began, work).await;
-        self.silent = result.as_ref().err().filter(|f| f.class == ErrorClass::Timeout).cloned();
+        let result = with_deadline(self.timeout, began, work).await;
+        self.timed_out = result.as_ref().err().filter(|f| f.class == ErrorClass::Timeout).cloned();
         result
     }
 
-    /// Sends a request, again after failures that may pass, with pauses that double from 40 ms.
+    /// Sends a request and retries it after transient failures. The pauses start at 40 ms and double.
     ///
     /// # Errors
-    /// The last failure, or [`ErrorClass::Timeout`] after the deadline of all attempts together.
+    /// Returns the last failure, or one of class [`ErrorClass::Timeout`] at the deadline, which covers all
+    /// attempts.
     pub async fn insist(&mut self, request: Request<'_>) -> Result<Reply, Failure> {
         insist(self.connection.as_mut(), request, self.timeout).await
     }
 }
 
-/// Sends a request as [`Background::insist`] does, on any connection.
+/// Does the same as [`Background::insist`] on any connection.
 ///
 /// # Errors
-/// As [`Background::insist`].
+/// Returns the same errors as [`Background::insist`].
 pub async fn insist(
     connection: &mut dyn Connection,
     request: Request<'_>,
@@ -79,21 +81,21 @@ pub async fn insist(
     let began = now_ns();
     let mut last = None;
     let attempts = async {
-        for attempt in 1..=ATTEMPTS {
+        for attempt in 1..=MAX_ATTEMPTS {
             let failure = match connection.execute(request.clone(), &mut Ignore).await {
-                Err(failure) if failure.is_retryable() && attempt < ATTEMPTS => failure,
+                Err(failure) if failure.is_retryable() && attempt < MAX_ATTEMPTS => failure,
                 result => return result,
             };
-            // A server that refuses connections twice does not come up within seconds.
+            // A server that refuses two connections is unlikely to start within seconds.
             if matches!(failure.class, ErrorClass::Connect) && attempt > 1 {
                 return Err(failure);
             }
             last = Some(failure);
             pause(attempt).await;
         }
-        Err(expired(timeout, began))
+        Err(timeout_failure(timeout, began))
     };
-    let result = within(timeout, began, attempts).await;
+    let result = with_deadline(timeout, began, attempts).await;
     match (result, last) {
         // The last failure is more informative than the timeout.
         (Err(failure), Some(last)) if failure.class == ErrorClass::Timeout => {
@@ -103,14 +105,15 @@ pub async fn insist(
     }
 }
 
-/// Waits 40 ms after the first attempt, twice as long after each further one.
+/// Waits 40 ms after the first attempt, and twice as long after each further attempt.
 async fn pause(attempt: u32) {
     if let Ok(mut timer) = Timer::new() {
         let _ = timer.until(now_ns() + ((20 * MILLISECOND) << attempt)).await;
     }
 }
 
-async fn within(
+/// Waits for `work`, at most until `timeout` after `began_ns`.
+async fn with_deadline(
     timeout: Duration,
     began_ns: u64,
     work: impl Future<Output = Result<Reply, Failure>>,
@@ -119,60 +122,66 @@ async fn within(
     tokio::select! {
         biased;
         result = work => result,
-        _ = timer.until(began_ns + timeout.as_nanos() as u64) => Err(expired(timeout, began_ns)),
+        _ = timer.until(began_ns + timeout.as_nanos() as u64) => Err(timeout_failure(timeout, began_ns)),
     }
 }
 
-fn expired(timeout: Duration, began_ns: u64) -> Failure {
+/// Returns the failure of a request that started at `began_ns` and exceeded its deadline.
+fn timeout_failure(timeout: Duration, began_ns: u64) -> Failure {
     let timings = Timings { start_ns: began_ns, end_ns: now_ns(), ..Timings::default() };
     let message = format!("no answer within {} s (--timeout)", timeout.as_secs_f64());
     Failure::new(ErrorClass::Timeout, message, timings)
 }
 
-/// Refuses a page with keys outside the prefix that was asked for.
+/// Checks that all keys of a page have the requested prefix.
 ///
 /// # Errors
-/// A sentence that names the first such key.
+/// Returns a message with the first key that does not.
 pub fn within_prefix(page: &Listing, prefix: &str) -> Result<(), String> {
     match page.objects.iter().find(|object| !object.key.starts_with(prefix)) {
         None => Ok(()),
         Some(foreign) => Err(format!(
-            "the store lists '{}' for prefix '{prefix}'; it does not filter by prefix, so nothing is written or deleted",
+            "the store listed '{}' for prefix '{prefix}': it does not filter by prefix; Plimsoll refuses to use it",
             foreign.key
         )),
     }
 }
 
-/// Most pages without a key that may follow each other; stores skip over deleted keys in this way.
-const MOST_EMPTY_PAGES: u32 = 1_000;
+/// Maximum number of consecutive pages without a key. Stores send such pages while they skip deleted keys.
+const MAX_EMPTY_PAGES: u32 = 1_000;
 
-/// Detects listings without end: a token that repeats, or too many pages in a row without an entry.
-pub struct Tokens {
+/// Detector of endless listings, with repeated continuation tokens or too many consecutive empty pages.
+pub struct ListingGuard {
+    /// Number of consecutive empty pages so far.
     empty: u32,
-    /// Brent's cycle detection: a token is compared with one remembered at the last power of two.
+    /// Token to which later ones are compared (Brent's cycle detection); replaced after `power` pages.
     remembered: String,
+    /// Number of pages since `remembered` was replaced.
     since: u64,
+    /// Power of two that doubles with each replacement.
     power: u64,
 }
 
-impl Default for Tokens {
-    fn default() -> Tokens {
-        Tokens { empty: 0, remembered: String::new(), since: 0, power: 1 }
+impl Default for ListingGuard {
+    fn default() -> ListingGuard {
+        ListingGuard { empty: 0, remembered: String::new(), since: 0, power: 1 }
     }
 }
 
-impl Tokens {
-    /// Checks the token of the next page; `empty` is true if the page before it has no entry.
+impl ListingGuard {
+    /// Checks the token of the next page. `empty` is true if the current page has no entries.
     ///
     /// # Errors
-    /// A sentence, if the listing has no end.
+    /// Returns a message if the listing does not end.
     pub fn advance(&mut self, next: &str, empty: bool) -> Result<(), String> {
         self.empty = if empty { self.empty + 1 } else { 0 };
-        if self.empty >= MOST_EMPTY_PAGES {
-            return Err(format!("the listing has no end: {MOST_EMPTY_PAGES} pages in a row hold no key"));
+        if self.empty >= MAX_EMPTY_PAGES {
+            return Err(format!(
+                "the listing does not end: {MAX_EMPTY_PAGES} consecutive pages have no keys"
+            ));
         }
         if next == self.remembered {
-            return Err("the listing has no end: a continuation token repeats".into());
+            return Err("the listing does not end: a continuation token repeats".into());
         }
         self.since += 1;
         if self.since == self.power {
@@ -183,31 +192,32 @@ impl Tokens {
     }
 }
 
-/// A listing, page by page. It refuses keys outside the prefix and listings without end.
+/// A listing that is read page by page. It fails on keys outside the prefix and on endless listings.
 pub struct Pages<'a> {
     prefix: &'a str,
-    /// Token of the next page; `None` after the last.
+    /// Continuation token of the next page; `None` after the last page.
     token: Option<String>,
-    tokens: Tokens,
-    /// The last key so far, if keys must come in their order.
+    guard: ListingGuard,
+    /// Last key so far, if keys must be in ascending order; otherwise `None`.
     ascending: Option<String>,
 }
 
 impl<'a> Pages<'a> {
-    /// The listing of all keys that begin with `prefix`.
+    /// Creates a listing of all keys that begin with `prefix`.
     pub fn new(prefix: &'a str) -> Pages<'a> {
-        Pages { prefix, token: Some(String::new()), tokens: Tokens::default(), ascending: None }
+        Pages { prefix, token: Some(String::new()), guard: ListingGuard::default(), ascending: None }
     }
 
-    /// The same listing, which must bring its keys in ascending order if `ordered`, so that none comes twice.
+    /// Returns the listing. If `ordered` is true, each page must begin after the last key of the previous
+    /// page, so that no key appears on two pages.
     pub fn ascending(self, ordered: bool) -> Pages<'a> {
         Pages { ascending: ordered.then(String::new), ..self }
     }
 
-    /// The next page; `None` after the last.
+    /// Requests the next page; returns `None` after the last page.
     ///
     /// # Errors
-    /// If the store refuses, or its answer cannot be true.
+    /// Returns the failure of the request, or one of class [`ErrorClass::Corrupt`] if the page is invalid.
     pub async fn next(&mut self, background: &mut Background) -> Result<Option<Listing>, Failure> {
         let Some(token) = self.token.take() else { return Ok(None) };
         let request = Request::List { prefix: self.prefix, start_after: "", token: &token, max_keys: 1000 };
@@ -216,11 +226,14 @@ impl<'a> Pages<'a> {
         let wrong = |message| Failure::new(ErrorClass::Corrupt, message, reply.timings);
         within_prefix(&page, self.prefix).map_err(wrong)?;
         if let Some(next) = &page.next_token {
-            self.tokens.advance(next, page.objects.is_empty()).map_err(wrong)?;
+            self.guard.advance(next, page.objects.is_empty()).map_err(wrong)?;
         }
         if let (Some(last), Some(first)) = (&mut self.ascending, page.objects.first()) {
             if !last.is_empty() && first.key <= *last {
-                return Err(wrong(format!("the listing has no end: '{}' comes after '{last}'", first.key)));
+                return Err(wrong(format!(
+                    "the listing is not in ascending order: '{}' follows '{last}'",
+                    first.key
+                )));
             }
             page.objects.last().iter().for_each(|object| last.clone_from(&object.key));
         }
@@ -233,31 +246,31 @@ impl<'a> Pages<'a> {
 mod tests {
     use super::*;
 
-    /// Follows a listing whose tokens are given, and returns after how many pages it was refused.
-    fn refused_after(tokens: impl Iterator<Item = String>, empty: bool) -> Option<usize> {
-        let mut pages = Tokens::default();
-        tokens.enumerate().find_map(|(i, token)| pages.advance(&token, empty).err().map(|_| i))
+    /// Returns the index of the token at which the guard rejects a listing; `None` if it rejects none.
+    fn rejected_at(tokens: impl Iterator<Item = String>, empty: bool) -> Option<usize> {
+        let mut guard = ListingGuard::default();
+        tokens.enumerate().find_map(|(i, token)| guard.advance(&token, empty).err().map(|_| i))
     }
 
-    /// A server that sent the same token again kept `clean` listing for ever.
+    /// Regression test: a server that repeated a continuation token made `clean` list forever.
     #[test]
     fn a_repeating_token_ends_the_listing() {
-        assert_eq!(refused_after(std::iter::repeat_n("t".to_string(), 10), false), Some(1));
+        assert_eq!(rejected_at(std::iter::repeat_n("t".to_string(), 10), false), Some(1));
         for cycle in [2, 3, 7, 100] {
             let tokens = (0..10_000).map(|i| (i % cycle).to_string());
-            let after = refused_after(tokens, false).expect("a cycle is found");
-            assert!(after < 4 * cycle + 4, "{cycle}: {after}");
+            let index = rejected_at(tokens, false).expect("the guard detects the cycle");
+            assert!(index < 4 * cycle + 4, "cycle of {cycle} tokens: rejected at {index}");
         }
     }
 
     #[test]
     fn pages_without_keys_end_the_listing() {
         let endless = (0..).map(|i: u64| i.to_string());
-        assert_eq!(refused_after(endless, true), Some(MOST_EMPTY_PAGES as usize - 1));
+        assert_eq!(rejected_at(endless, true), Some(MAX_EMPTY_PAGES as usize - 1));
     }
 
     #[test]
-    fn a_listing_with_ever_new_tokens_goes_on() {
-        assert_eq!(refused_after((0..100_000).map(|i| i.to_string()), false), None);
+    fn a_listing_with_new_tokens_continues() {
+        assert_eq!(rejected_at((0..100_000).map(|i| i.to_string()), false), None);
     }
 }

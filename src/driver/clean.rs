@@ -1,11 +1,12 @@
-//! Removes what a run created, and nothing else. This is the one path by which objects are deleted outside measured phases: it lists a
-//! key space, keeps the keys that the run's own rules name, and deletes those with the key space's proof.
+//! Clean-up: deletes the objects that a run created, and no others. Outside measured phases, a run deletes
+//! objects only here. [`clean`] lists a key space, selects the keys that the rules of the run name, and
+//! deletes them with the proof of ownership that the key space provides.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use super::Shard;
-use super::background::{Background, Pages, Tokens};
+use super::background::{Background, ListingGuard, Pages};
 use crate::schedule::{Phase, Role};
 use crate::store::ownership::KeySpace;
 use crate::store::{ErrorClass, Failure, Listing, Request, Store, Version};
@@ -13,51 +14,53 @@ use crate::workload::Dataset;
 use crate::workload::naming::RecordOrder;
 use crate::workload::size::Size;
 
-/// Counts of a clean-up.
+/// Numbers of objects and uploads that a clean-up removed or kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Cleaned {
-    /// Objects deleted.
+    /// Number of objects deleted.
     pub deleted: u64,
-    /// Unfinished multipart uploads aborted.
+    /// Number of unfinished multipart uploads aborted.
     pub aborted: u64,
-    /// Old versions and delete markers deleted for good, where the store keeps versions.
+    /// Number of old versions and delete markers permanently deleted, if the store keeps versions.
     pub versions: u64,
-    /// The store would not list versions, so none was deleted.
+    /// True if the store refused to list versions, so that none were deleted.
     pub versions_hidden: bool,
-    /// Keys in the key space that the run did not create; they stay.
+    /// Number of keys in the key space that the run did not create and that were kept.
     pub foreign: u64,
 }
 
-/// Foreign keys in a run's own key space after which a listing is taken for wrong.
-const MOST_FOREIGN: u64 = 1_000_000;
+/// Maximum number of foreign keys in a key space. A listing with more of them is considered wrong.
+const MAX_FOREIGN: u64 = 1_000_000;
 
-/// A rule that names keys which the run created.
+/// A rule that identifies keys that the run created.
 #[derive(Debug, Clone)]
 enum Rule {
-    /// Every key of the key space but one.
-    Everything { but: String },
-    /// Objects of a dataset; `prepared` ones are read by other shards.
+    /// Every key of the key space except one; an empty string excludes none.
+    Everything { except: String },
+    /// Objects of a dataset. If `prepared`, other shards may still read them, so each shard deletes only its
+    /// own part.
     Dataset { dataset: Box<Dataset>, prepared: bool },
-    /// Records of a table: all of them, or those in a range of their order. Hashed numbers cannot be turned back, so `there` is found
-    /// out first: the numbers of that range which the table holds.
+    /// Records of a table: all of them, or those in a range of the order. The hash of a record number cannot
+    /// be inverted, so `existing` is determined first: the numbers in the keys of those records of the range
+    /// that the table contains.
     Records {
         prefix: String,
         digits: usize,
         order: RecordOrder,
         range: Option<Range<u64>>,
-        there: HashSet<u64>,
-        in_parts: bool,
+        existing: HashSet<u64>,
+        multipart: bool,
     },
 }
 
-/// Rules that name the keys which a run may have created in a key space. One shard of N removes every N-th of the objects that were
-/// prepared, because other shards may still read theirs. It removes all that measured phases wrote, because nobody reads that and any
-/// shard may have written any of it.
+/// Rules that identify the keys that a run may have created in a key space. One shard of N deletes every N-th
+/// prepared object, because the other shards may still read theirs. It deletes all objects that measured
+/// phases wrote, because no shard reads them and any shard may have written any of them.
 #[derive(Debug, Clone)]
 pub struct Owned {
     rules: Vec<Rule>,
     shard: Shard,
-    /// Id of the process that created the objects; its temporary files are removed.
+    /// ID of the process that created the objects, whose temporary files are removed.
     process: u32,
 }
 
@@ -66,15 +69,15 @@ impl Owned {
         Owned { rules, shard, process: std::process::id() }
     }
 
-    /// The same, created by another process.
+    /// Returns the same rules for objects that another process created.
     pub fn of_process(self, process: u32) -> Owned {
         Owned { process, ..self }
     }
 
-    /// The objects that a run of these phases created in its own key space.
+    /// Returns rules for the objects that a run of these phases creates in its own key space.
     pub fn by(phases: &[Phase], shard: Shard) -> Owned {
         let written = phases.iter().map(|p| (p.workload.written.clone(), p.role == Role::Prepare));
-        // Records have a key space of their own.
+        // Records are in another key space.
         let mut datasets: Vec<(Dataset, bool)> = written.filter(|(d, _)| d.at.is_none()).collect();
         let seed = datasets.first().map_or(0, |(d, _)| d.seed);
         datasets.push((markers(seed, shard.of), true));
@@ -82,18 +85,19 @@ impl Owned {
         Owned::new(datasets.into_iter().map(rule).collect(), shard)
     }
 
-    /// Every key of a key space that is the run's alone.
+    /// Returns a rule for every key of a key space that only this run uses.
     pub fn everything() -> Owned {
         Owned::everything_but("")
     }
 
-    /// Every key of such a key space but this one.
+    /// Returns a rule for every key of such a key space except `key`.
     pub fn everything_but(key: &str) -> Owned {
-        Owned::new(vec![Rule::Everything { but: key.to_string() }], Shard::default())
+        Owned::new(vec![Rule::Everything { except: key.to_string() }], Shard::default())
     }
 
-    /// The records that a phase created in their table: those that it loads, or those that it inserts behind the ones that are
-    /// there, as many as it has operations at most. `None` if the phase creates none, or if nobody knows how many.
+    /// Returns a rule for the records that a phase creates in a table: those that it loads, or those that it
+    /// inserts after the existing ones, at most one per operation. Returns `None` if the phase creates none
+    /// or their maximum number is unknown.
     pub fn records(phase: &Phase) -> Option<Owned> {
         let workload = &phase.workload;
         let dataset = &workload.written;
@@ -109,13 +113,13 @@ impl Owned {
             digits,
             order,
             range: Some(begin..begin.saturating_add(count)),
-            there: HashSet::new(),
-            in_parts: dataset.upload.part_size > 0,
+            existing: HashSet::new(),
+            multipart: dataset.upload.part_size > 0,
         };
         Some(Owned::new(vec![rule], Shard::default()))
     }
 
-    /// The same with every record of the table, whoever wrote it.
+    /// Returns the same rules extended to every record of the table, whichever run wrote it.
     pub fn whole_table(mut self) -> Owned {
         for rule in &mut self.rules {
             if let Rule::Records { range, .. } = rule {
@@ -125,7 +129,10 @@ impl Owned {
         self
     }
 
-    /// Finds out which of the records that the rules name are there.
+    /// Returns the rules with the records that exist in the key space.
+    ///
+    /// # Errors
+    /// Returns the failure of the listing.
     async fn find_records(
         &self,
         background: &mut Background,
@@ -134,7 +141,7 @@ impl Owned {
     ) -> Result<Owned, Failure> {
         let mut found = self.clone();
         for rule in &mut found.rules {
-            let Rule::Records { prefix, digits, order, range: Some(range), there, .. } = rule else {
+            let Rule::Records { prefix, digits, order, range: Some(range), existing, .. } = rule else {
                 continue;
             };
             let mut listed = HashSet::new();
@@ -145,61 +152,65 @@ impl Owned {
                 listed.extend(numbers);
             }
             let left = |number: &u64| listed.remove(number);
-            *there = range.clone().map(|record| order.number(record)).filter(left).collect();
+            *existing = range.clone().map(|record| order.number(record)).filter(left).collect();
         }
         Ok(found)
     }
 
     /// Returns true if the run created the object with this key.
-    pub fn holds(&self, root: &str, key: &str) -> bool {
+    pub fn owns(&self, root: &str, key: &str) -> bool {
         let mut rules = self.rules.iter();
-        rules.find_map(|rule| rule.holds(root, key, self.shard)).unwrap_or(false)
+        rules.find_map(|rule| rule.owns(root, key, self.shard)).unwrap_or(false)
     }
 
-    /// Returns true if the run uploads in parts; not every store can list unfinished uploads.
-    fn in_parts(&self) -> bool {
+    /// Returns true if unfinished multipart uploads may exist. Not every store can list them.
+    fn uses_multipart(&self) -> bool {
         self.rules.iter().any(|rule| match rule {
             Rule::Everything { .. } => true,
             Rule::Dataset { dataset, .. } => dataset.upload.part_size > 0,
-            Rule::Records { in_parts, .. } => *in_parts,
+            Rule::Records { multipart, .. } => *multipart,
         })
     }
 }
 
 impl Rule {
-    /// Returns true if the object with this key is to be deleted; `None` if the rule says nothing of it.
-    fn holds(&self, root: &str, key: &str, shard: Shard) -> Option<bool> {
+    /// Returns true if the object with this key must be deleted; `None` if the rule does not apply to the
+    /// key.
+    fn owns(&self, root: &str, key: &str, shard: Shard) -> Option<bool> {
         match self {
-            Rule::Everything { but } => Some(key.starts_with(root) && (key != but || but.is_empty())),
+            Rule::Everything { except } => {
+                Some(key.starts_with(root) && (key != except || except.is_empty()))
+            }
             Rule::Dataset { dataset, prepared } => {
                 let index = dataset.index_of(root, key)?;
                 Some(!prepared || index % shard.of == shard.index)
             }
-            Rule::Records { prefix, digits, range, there, .. } => {
+            Rule::Records { prefix, digits, range, existing, .. } => {
                 let number = number_of(root, key, prefix, *digits)?;
-                Some(range.is_none() || there.contains(&number))
+                Some(range.is_none() || existing.contains(&number))
             }
         }
     }
 }
 
-/// The number in the key of a record; `None` for any other key.
+/// Returns the number in the key of a record; `None` for any other key.
 fn number_of(root: &str, key: &str, prefix: &str, digits: usize) -> Option<u64> {
     let number = key.strip_prefix(root)?.strip_prefix(prefix)?;
     let fit = number.len() >= digits && number.bytes().all(|b| b.is_ascii_digit());
     number.parse().ok().filter(|_| fit)
 }
 
-/// The objects by which shards tell each other that they have prepared.
+/// Returns the dataset of the `of` marker objects, which each shard writes when it has prepared its objects.
 pub fn markers(seed: u64, of: u64) -> Dataset {
     Dataset::new("shard-prepared", seed, of, Size::Fixed(0))
 }
 
-/// Deletes every object of the key space that the run created, aborts its unfinished uploads, and deletes the versions that the
-/// deletions left behind; calls `progress` with the number of objects deleted so far.
+/// Deletes every object of the key space that the run created, aborts its unfinished uploads, and deletes the
+/// old versions and delete markers that remain. Calls `progress` with the number of objects deleted so far.
 ///
 /// # Errors
-/// When the store refuses a listing or a delete, or its listing cannot be true. What can be removed is removed all the same.
+/// Returns the first failure of a request, or one of class [`ErrorClass::Corrupt`] if a listing is invalid. A
+/// failure to abort uploads or to delete versions does not prevent the remaining steps.
 pub async fn clean(
     store: &dyn Store,
     background: &mut Background,
@@ -215,11 +226,13 @@ pub async fn clean(
     while let Some(Listing { objects, .. }) = pages.next(background).await? {
         let listed = objects.len() as u64;
         let ours: Vec<String> =
-            objects.into_iter().map(|o| o.key).filter(|key| owned.holds(space.root(), key)).collect();
+            objects.into_iter().map(|o| o.key).filter(|key| owned.owns(space.root(), key)).collect();
         cleaned.foreign += listed - ours.len() as u64;
-        if cleaned.foreign > MOST_FOREIGN {
-            let message =
-                format!("the store lists over {MOST_FOREIGN} keys here that the run did not create");
+        if cleaned.foreign > MAX_FOREIGN {
+            let message = format!(
+                "the store listed over {MAX_FOREIGN} keys that the run did not create: \
+                 the listing seems wrong, so clean-up stopped"
+            );
             return Err(Failure::new(ErrorClass::Corrupt, message, Default::default()));
         }
         if !ours.is_empty() {
@@ -229,7 +242,7 @@ pub async fn clean(
         }
     }
     let mut problem = None;
-    if owned.in_parts() && store.capabilities().multipart {
+    if owned.uses_multipart() && store.capabilities().multipart {
         cleaned.aborted = abort_uploads(background, space, owned).await.unwrap_or_else(|failure| {
             problem = Some(failure);
             0
@@ -247,39 +260,46 @@ pub async fn clean(
     problem.map_or(Ok(cleaned), Err)
 }
 
-/// Aborts what a kill left half uploaded.
+/// Aborts the run's unfinished uploads, such as those of a killed process. Returns their number.
+///
+/// # Errors
+/// Returns the failure of a listing or of an abort.
 async fn abort_uploads(background: &mut Background, space: &KeySpace, owned: &Owned) -> Result<u64, Failure> {
-    let (mut aborted, mut token, mut tokens) = (0, String::new(), Tokens::default());
+    let (mut aborted, mut token, mut guard) = (0, String::new(), ListingGuard::default());
     loop {
         let request = Request::ListUploads { prefix: space.root(), token: &token };
         let reply = background.insist(request).await?;
-        for (key, upload_id) in reply.uploads.iter().filter(|(key, _)| owned.holds(space.root(), key)) {
+        for (key, upload_id) in reply.uploads.iter().filter(|(key, _)| owned.owns(space.root(), key)) {
             let Some(key) = space.own(key) else { continue };
             match background.insist(Request::AbortMultipart { key, upload_id }).await {
                 Ok(_) => aborted += 1,
-                // It ended by itself in the meantime.
+                // The upload ended in the meantime.
                 Err(failure) if failure.is_code("NoSuchUpload") => {}
                 Err(failure) => return Err(failure),
             }
         }
         let Some(next) = reply.next_token else { return Ok(aborted) };
-        advance(&mut tokens, &next, reply.uploads.is_empty())?;
+        advance(&mut guard, &next, reply.uploads.is_empty())?;
         token = next;
     }
 }
 
-/// Deletes old versions and delete markers for good; `None` if the store keeps none that it would list.
+/// Permanently deletes old versions and delete markers. Returns their number; `None` if the store does not
+/// list versions.
+///
+/// # Errors
+/// Returns the failure of a listing after the first page, or of a deletion.
 async fn delete_versions(
     background: &mut Background,
     space: &KeySpace,
     owned: &Owned,
 ) -> Result<Option<u64>, Failure> {
-    let (mut deleted, mut token, mut tokens) = (0, String::new(), Tokens::default());
+    let (mut deleted, mut token, mut guard) = (0, String::new(), ListingGuard::default());
     loop {
         let listed = background.insist(Request::ListVersions { prefix: space.root(), token: &token }).await;
         let reply = match listed {
             Ok(reply) => reply,
-            // Not implemented, not permitted, or answered with another kind of listing.
+            // The request is not implemented or not permitted, or the response is another kind of listing.
             Err(failure)
                 if token.is_empty()
                     && (matches!(failure.status(), Some(400 | 403 | 404 | 405 | 501))
@@ -291,25 +311,30 @@ async fn delete_versions(
         };
         let empty = reply.versions.is_empty();
         let ours: Vec<Version> =
-            reply.versions.into_iter().filter(|v| owned.holds(space.root(), &v.key)).collect();
+            reply.versions.into_iter().filter(|v| owned.owns(space.root(), &v.key)).collect();
         for batch in ours.chunks(1000) {
             let Some(versions) = space.own_versions(batch) else { continue };
             background.insist(Request::DeleteVersions { versions }).await?;
             deleted += batch.len() as u64;
         }
         let Some(next) = reply.next_token else { return Ok(Some(deleted)) };
-        advance(&mut tokens, &next, empty)?;
+        advance(&mut guard, &next, empty)?;
         token = next;
     }
 }
 
-fn advance(tokens: &mut Tokens, next: &str, empty: bool) -> Result<(), Failure> {
-    tokens
+/// Checks the continuation token of the next page; see [`ListingGuard::advance`].
+fn advance(guard: &mut ListingGuard, next: &str, empty: bool) -> Result<(), Failure> {
+    guard
         .advance(next, empty)
         .map_err(|message| Failure::new(ErrorClass::Corrupt, message, Default::default()))
 }
 
-/// Deletes objects in bulk where the store can, else one by one; `bulk` remembers which.
+/// Deletes objects in bulk if the store supports it, otherwise one by one. Sets `bulk` to false if the store
+/// rejects a bulk deletion.
+///
+/// # Errors
+/// Returns the failure of the first deletion that fails.
 async fn delete(
     background: &mut Background,
     space: &KeySpace,

@@ -16,13 +16,13 @@ fn space(prefix: &str) -> KeySpace {
 }
 
 #[test]
-fn only_what_a_run_writes_is_ours() {
+fn a_run_owns_only_the_objects_that_it_writes() {
     let space = space("mine/");
     let root = space.root();
     let all = owned(Shard::default());
     let at = |name: &str| format!("{root}{name}");
-    assert!(all.holds(root, &at("objects/00000012")));
-    assert!(all.holds(root, &at("objects/123456789")));
+    assert!(all.owns(root, &at("objects/00000012")));
+    assert!(all.owns(root, &at("objects/123456789")));
     for foreign in [
         at("notes.txt"),
         "mine/plimsoll/20261121T000000-00010/objects/00000001".into(),
@@ -31,16 +31,16 @@ fn only_what_a_run_writes_is_ours() {
         at("others/00000001"),
         at("/00000001"),
     ] {
-        assert!(!all.holds(root, &foreign), "{foreign}");
+        assert!(!all.owns(root, &foreign), "{foreign}");
     }
     let third = owned(Shard { index: 2, of: 8 });
-    assert!(third.holds(root, &at("objects/00000010")));
-    assert!(!third.holds(root, &at("objects/00000011")), "another shard reads it");
-    assert!(third.holds(root, &at("d/00000011")), "whoever wrote it, nobody reads it");
+    assert!(third.owns(root, &at("objects/00000010")));
+    assert!(!third.owns(root, &at("objects/00000011")), "another shard may read it");
+    assert!(third.owns(root, &at("d/00000011")), "no shard reads it, so any shard may delete it");
 }
 
 #[test]
-fn foreign_objects_survive() {
+fn clean_keeps_foreign_objects() {
     let store = MemoryStore::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let space = space("");
@@ -71,9 +71,10 @@ fn foreign_objects_survive() {
     });
 }
 
-/// `clean` could not clean a killed `ycsb load`; then the inserts of a run named the records of later loads.
+/// Regression test: `clean` did not delete the records of a killed `ycsb load`. A later version took the
+/// records of later loads for the inserts of a run.
 #[test]
-fn records_are_told_apart_from_those_of_others() {
+fn clean_deletes_only_the_records_of_the_run() {
     let store = MemoryStore::default();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let space = KeySpace::recorded("plimsoll/records-t/").unwrap();
@@ -84,8 +85,8 @@ fn records_are_told_apart_from_those_of_others() {
             digits: 1,
             order: RecordOrder::Hashed,
             range,
-            there: HashSet::new(),
-            in_parts: false,
+            existing: HashSet::new(),
+            multipart: false,
         };
         Owned::new(vec![rule], Shard::default())
     };
@@ -99,7 +100,7 @@ fn records_are_told_apart_from_those_of_others() {
                 .unwrap();
         }
         let mut background = Background::new(&store);
-        // The second hundred is ours; the range may name records that are not there.
+        // The run created the second hundred records. The range may include records that do not exist.
         let cleaned = clean(&store, &mut background, &space, &records(Some(100..200)), |_| {}).await.unwrap();
         assert_eq!((cleaned.deleted, cleaned.foreign), (100, 204));
         let cleaned =
@@ -112,6 +113,10 @@ fn records_are_told_apart_from_those_of_others() {
             assert_eq!(read.is_ok(), there, "{n}");
         }
         let cleaned = clean(&store, &mut background, &space, &records(None), |_| {}).await.unwrap();
-        assert_eq!((cleaned.deleted, cleaned.foreign), (150, 4), "all records, and nothing else");
+        assert_eq!(
+            (cleaned.deleted, cleaned.foreign),
+            (150, 4),
+            "all records and no other objects are deleted"
+        );
     });
 }

@@ -1,12 +1,13 @@
-//! Operations that take several requests one after another: a scan (a listing, then its objects), a read followed by a write.
+//! Operations that consist of several consecutive requests: a scan (a read, a listing and the reads of the
+//! listed objects) and a read followed by a write.
 
-use super::attempt::{Expected, Tries, Unfinished, Watcher, send_with_retries};
+use super::attempt::{AttemptCounts, AttemptError, Expected, OperationObserver, send_with_retries};
 use super::content::Content;
 use crate::clock::Timer;
 use crate::store::{BodyChecksum, Connection, Reply, Request, Timings};
 
-/// Adds what an earlier request of the operation brought and took.
-fn joined(earlier: &Reply, mut last: Reply) -> Reply {
+/// Adds the bytes and the body times of an earlier request of the operation to the reply of its last request.
+fn merge_replies(earlier: &Reply, mut last: Reply) -> Reply {
     last.bytes += earlier.bytes;
     let first = earlier.timings.body_first_ns;
     if first != 0 {
@@ -17,58 +18,66 @@ fn joined(earlier: &Reply, mut last: Reply) -> Reply {
     last
 }
 
-/// The operation's watcher for its next request, of which something else is expected.
-fn next<'a>(watcher: &Watcher<'a>, expected: &'a Expected) -> Watcher<'a> {
-    watcher.extend();
-    Watcher { expected, at: 0, tag: watcher.tag.clone(), ..*watcher }
+/// Returns an observer for the next request of an operation, with another expected response, and restarts the
+/// deadline.
+fn next_observer<'a>(observer: &OperationObserver<'a>, expected: &'a Expected) -> OperationObserver<'a> {
+    observer.extend();
+    OperationObserver { expected, at: 0, tag: observer.tag.clone(), ..*observer }
 }
 
-/// Reads an object and writes it anew.
+/// Reads an object, then overwrites it with `content`.
+///
+/// # Errors
+/// Returns the error of the first request that does not succeed.
 pub async fn read_modify_write(
     connection: &mut dyn Connection,
     key: &str,
     content: &Content,
-    declared: Option<BodyChecksum>,
-    watcher: &mut Watcher<'_>,
-    tries: &mut Tries,
+    upload_checksum: Option<BodyChecksum>,
+    observer: &mut OperationObserver<'_>,
+    counts: &mut AttemptCounts,
     timer: &mut Option<Timer>,
-) -> Result<Reply, Unfinished> {
+) -> Result<Reply, AttemptError> {
     let read =
-        send_with_retries(connection, Request::Get { key, range: None }, watcher, tries, timer).await?;
-    tries.spent.add_connections(&read.timings);
-    let expected = Expected { declared, ..Expected::nothing() };
-    let mut watcher = next(watcher, &expected);
+        send_with_retries(connection, Request::Get { key, range: None }, observer, counts, timer).await?;
+    counts.earlier.add_connections(&read.timings);
+    let expected = Expected { upload_checksum, ..Expected::unknown() };
+    let mut observer = next_observer(observer, &expected);
     let write = Request::Put { key, body: content.body() };
-    let written = send_with_retries(connection, write, &mut watcher, tries, timer).await?;
-    Ok(joined(&read, written))
+    let written = send_with_retries(connection, write, &mut observer, counts, timer).await?;
+    Ok(merge_replies(&read, written))
 }
 
-/// Reads `length` objects from `key` on, in the order of their keys: that object, then those that a listing names.
+/// Reads up to `length` objects in key order: the object `key`, then the objects that a listing after `key`
+/// returns.
+///
+/// # Errors
+/// Returns the error of the first request that does not succeed.
 pub async fn scan(
     connection: &mut dyn Connection,
     (prefix, key, length): (&str, &str, u64),
-    watcher: &mut Watcher<'_>,
-    tries: &mut Tries,
+    observer: &mut OperationObserver<'_>,
+    counts: &mut AttemptCounts,
     timer: &mut Option<Timer>,
-) -> Result<Reply, Unfinished> {
+) -> Result<Reply, AttemptError> {
     let mut sum =
-        send_with_retries(connection, Request::Get { key, range: None }, watcher, tries, timer).await?;
+        send_with_retries(connection, Request::Get { key, range: None }, observer, counts, timer).await?;
     if length <= 1 {
         return Ok(sum);
     }
-    let nothing = Expected::nothing();
+    let expected = Expected::unknown();
     let list = Request::List { prefix, start_after: key, token: "", max_keys: (length - 1).min(1000) as u32 };
-    let mut listing = next(watcher, &nothing);
-    let listed = send_with_retries(connection, list, &mut listing, tries, timer).await?;
+    let mut listing = next_observer(observer, &expected);
+    let listed = send_with_retries(connection, list, &mut listing, counts, timer).await?;
     let objects = listed.listing.unwrap_or_default().objects;
-    tries.spent.add_connections(&sum.timings);
+    counts.earlier.add_connections(&sum.timings);
     sum.timings = Timings { end_ns: listed.timings.end_ns, connections: 0, reconnects: 0, ..sum.timings };
     for object in objects {
         let expected = Expected::length(object.size);
-        let mut reading = next(watcher, &expected);
+        let mut reading = next_observer(observer, &expected);
         let request = Request::Get { key: &object.key, range: None };
-        let read = send_with_retries(connection, request, &mut reading, tries, timer).await?;
-        sum = joined(&sum, read);
+        let read = send_with_retries(connection, request, &mut reading, counts, timer).await?;
+        sum = merge_replies(&sum, read);
     }
     Ok(sum)
 }

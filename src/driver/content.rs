@@ -1,4 +1,5 @@
-//! What an operation writes, or expects to read: slices of the run's own block, or a file.
+//! Contents that operations write or expect to read: slices of the block of the run, encoded records, or
+//! files.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -13,45 +14,48 @@ use crate::store::{Body, Segments};
 use crate::workload::payload::Cut;
 use crate::workload::{Dataset, Operation};
 
-/// The content of one object.
+/// Content of one object.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// Cut from the run's block.
+    /// Content that is cut from the block of the run.
     Cut(Cut),
-    /// Of which only the length is known.
-    Unseen(u64),
-    /// Made for this operation.
+    /// Unknown content of the given length in bytes.
+    LengthOnly(u64),
+    /// Content that was generated for one operation, such as an encoded record.
     Whole(Bytes),
-    /// A file's.
+    /// Content of a file.
     File(Rc<FileContent>),
 }
 
-/// A file that is read piece by piece, as it is sent.
+/// A file that is read in pieces while it is sent.
 #[derive(Debug)]
 pub struct FileContent {
     file: File,
     path: PathBuf,
+    /// Size when the file was opened, in bytes.
     size: u64,
-    fault: RefCell<Option<io::Error>>,
+    /// First error while reading the file; `None` if there was none.
+    read_error: RefCell<Option<io::Error>>,
 }
 
 impl FileContent {
-    /// Opens a file; its length is taken now.
+    /// Opens a file and determines its size.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// Returns the system error if the file cannot be opened.
     pub fn open(path: &Path) -> io::Result<FileContent> {
         let file = File::open(path)?;
         let size = file.metadata()?.len();
-        Ok(FileContent { file, path: path.to_path_buf(), size, fault: RefCell::new(None) })
+        Ok(FileContent { file, path: path.to_path_buf(), size, read_error: RefCell::new(None) })
     }
 
+    /// Reads `len` bytes at offset `at`. Stores the error and returns `None` if they cannot be read.
     fn read(&self, at: u64, len: usize) -> Option<Bytes> {
         let mut data = vec![0; len];
         match self.file.read_exact_at(&mut data, at) {
             Ok(()) => Some(data.into()),
             Err(error) => {
-                self.fault.borrow_mut().get_or_insert(error);
+                self.read_error.borrow_mut().get_or_insert(error);
                 None
             }
         }
@@ -59,27 +63,27 @@ impl FileContent {
 }
 
 impl Content {
-    /// A content of which only the length is told.
-    pub fn length(dataset: &Dataset, operation: &Operation) -> Content {
-        Content::Unseen(dataset.size_of(operation.index, operation.version))
+    /// Returns content with the length of an operation's object, without its bytes.
+    pub fn length_only(dataset: &Dataset, operation: &Operation) -> Content {
+        Content::LengthOnly(dataset.size_of(operation.index, operation.version))
     }
 
-    /// Bytes in all.
+    /// Returns the length, in bytes.
     pub fn total(&self) -> u64 {
         match self {
             Content::Cut(cut) => cut.total(),
-            Content::Unseen(bytes) => *bytes,
+            Content::LengthOnly(bytes) => *bytes,
             Content::Whole(data) => data.len() as u64,
             Content::File(file) => file.size,
         }
     }
 
-    /// What lies from `at` to the end of its segment or to `end`, whichever comes first; `None` from `end` on, and where a file
-    /// cannot be read.
+    /// Returns the bytes from `at` to the end of its segment or to `end`, whichever is first. Returns `None`
+    /// from `end` on, for unknown content, and if a file cannot be read.
     fn piece(&self, at: u64, end: u64) -> Option<Bytes> {
         match self {
             Content::Cut(cut) => cut.piece(at, end),
-            Content::Unseen(_) => None,
+            Content::LengthOnly(_) => None,
             Content::Whole(data) => {
                 let end = end.min(data.len() as u64);
                 (at < end).then(|| data.slice(at as usize..end as usize))
@@ -94,11 +98,12 @@ impl Content {
     /// Compares `piece` with the content at `at`.
     ///
     /// # Errors
-    /// The offset of the first byte that differs, or of the first beyond the end.
+    /// Returns the offset of the first byte that differs, or of the first byte after the end of the content.
+    /// Returns `at` if a file cannot be read.
     pub fn compare(&self, at: u64, piece: &[u8]) -> Result<(), u64> {
         match self {
             Content::Cut(cut) => cut.compare(at, piece),
-            Content::Unseen(_) => Ok(()),
+            Content::LengthOnly(_) => Ok(()),
             Content::Whole(data) => {
                 let expected = data.get(at as usize..).unwrap_or_default();
                 let same = piece.iter().zip(expected).take_while(|(a, b)| a == b).count();
@@ -117,30 +122,30 @@ impl Content {
         }
     }
 
-    /// All of it as a body.
+    /// Returns the whole content as a body.
     pub fn body(&self) -> Body {
         match self {
-            // A small object leaves in one piece, without a box around it.
+            // An object of one segment is sent whole, which saves an allocation.
             Content::Cut(cut) if cut.segment(1).is_none() => Body::Whole(cut.segment(0).unwrap_or_default()),
             Content::Whole(data) => Body::Whole(data.clone()),
             _ => self.part(0, self.total()),
         }
     }
 
-    /// The bytes `from..end` as a body.
+    /// Returns the bytes `from..end` as a body.
     pub fn part(&self, from: u64, end: u64) -> Body {
         Body::Segmented(Rc::new(Part { content: self.clone(), from, end }))
     }
 
-    /// Why a file could not be read, where that happened.
-    pub fn fault(&self) -> Option<String> {
+    /// Returns a message with the first error while reading a file; `None` if there was none.
+    pub fn read_error(&self) -> Option<String> {
         let Content::File(file) = self else { return None };
-        let fault = file.fault.borrow();
-        fault.as_ref().map(|e| format!("{} could not be read while it was sent: {e}", file.path.display()))
+        let error = file.read_error.borrow();
+        error.as_ref().map(|e| format!("cannot read {}: {e}", file.path.display()))
     }
 }
 
-/// A stretch of a content, in segments.
+/// The bytes `from..end` of a content, in segments.
 struct Part {
     content: Content,
     from: u64,
@@ -153,7 +158,7 @@ impl Segments for Part {
     }
 
     fn segment(&self, index: usize) -> Option<Bytes> {
-        // The first piece ends where the object's own segment ends; the others are whole segments.
+        // Pieces end at the segment boundaries of the object, so the first and the last one may be shorter.
         let segment = self.from / Cut::SEGMENT + index as u64;
         self.content.piece(self.from.max(segment * Cut::SEGMENT), self.end)
     }
@@ -168,17 +173,17 @@ mod tests {
     use super::*;
     use crate::workload::payload::Block;
 
-    fn gathered(body: &Body) -> Vec<u8> {
+    fn bytes_of(body: &Body) -> Vec<u8> {
         body.pieces().flatten().collect()
     }
 
     #[test]
-    fn parts_put_together_are_the_object() {
+    fn concatenated_parts_equal_the_object() {
         let size = 7 * Cut::SEGMENT + 12_345;
         let cut = Block::new(42).cut(1, 2, 3, size);
         let path = std::env::temp_dir().join(format!("plimsoll-content-{}", std::process::id()));
         let contents = [Content::Cut(cut.clone()), {
-            std::fs::write(&path, gathered(&Content::Cut(cut.clone()).body())).unwrap();
+            std::fs::write(&path, bytes_of(&Content::Cut(cut.clone()).body())).unwrap();
             Content::File(Rc::new(FileContent::open(&path).unwrap()))
         }];
         for content in contents {
@@ -186,7 +191,7 @@ mod tests {
                 let mut at = 0;
                 while at < size {
                     let body = content.part(at, (at + part_size).min(size));
-                    let data = gathered(&body);
+                    let data = bytes_of(&body);
                     assert_eq!(data.len() as u64, body.len());
                     assert_eq!(cut.compare(at, &data), Ok(()), "part size {part_size}, offset {at}");
                     assert_eq!(content.compare(at, &data), Ok(()));
@@ -199,13 +204,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_shrinks_is_told() {
+    fn a_file_that_shrinks_is_reported() {
         let path = std::env::temp_dir().join(format!("plimsoll-shrinks-{}", std::process::id()));
         std::fs::write(&path, vec![1; 100]).unwrap();
         let content = Content::File(Rc::new(FileContent::open(&path).unwrap()));
         File::options().write(true).open(&path).unwrap().set_len(10).unwrap();
-        assert!(gathered(&content.body()).is_empty());
-        assert!(content.fault().unwrap().contains("plimsoll-shrinks"));
+        assert!(bytes_of(&content.body()).is_empty());
+        assert!(content.read_error().unwrap().contains("plimsoll-shrinks"));
         std::fs::remove_file(&path).unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! What the tasks of one worker share, and the operation that is due: the ground that dispatcher and connection slots both stand on.
+//! State that the tasks of one worker share: the dispatcher and the connection slots.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -8,7 +8,7 @@ use std::sync::mpsc::Sender;
 
 use tokio::sync::Notify;
 
-use super::dispatch::Rest;
+use super::dispatch::UnissuedOperations;
 use super::segment::Segment;
 use super::slots::Slots;
 use super::{Control, Job};
@@ -20,24 +20,26 @@ use crate::schedule::Phase;
 use crate::schedule::plan::PhaseRun;
 use crate::workload::Sequence;
 
-/// What a worker thread needs.
+/// State that a worker thread keeps from segment to segment.
 pub struct Worker {
-    /// Its number.
+    /// Number of the worker, from 0.
     pub index: usize,
-    /// Second 0 of the interval log.
+    /// Origin of the interval log, in nanoseconds on the monotonic clock.
     pub origin_ns: u64,
-    /// The work.
+    /// Stores and phase runs of the run.
     pub job: Arc<Job>,
-    /// How it is told to stop.
+    /// State through which other threads stop the run.
     pub control: Arc<Control>,
-    /// To the collector.
+    /// Sender of messages to the collector.
     pub messages: Sender<Message>,
-    /// The next operation number of each open loop, by store and phase: blocks go on where the one before ended.
+    /// Next operation number of each open loop, by store and phase. Each block continues the numbers of the
+    /// previous one.
     pub numbers: RefCell<HashMap<(usize, usize), u64>>,
 }
 
 impl Worker {
-    /// Connection slots that this worker contributes to a limit of `slots` for all workers of all shards.
+    /// Returns the number of connection slots that this worker contributes to a limit of `slots` for all
+    /// workers of all shards.
     pub fn share(&self, slots: usize) -> usize {
         let here = self.job.shard.share(slots);
         here / self.job.workers + usize::from(self.index < here % self.job.workers)
@@ -47,60 +49,63 @@ impl Worker {
 /// An operation that is due.
 #[derive(Debug, Clone, Copy)]
 pub struct Task {
-    /// Phase within the segment.
+    /// Index of the phase run in the segment.
     pub phase: usize,
     /// Number of the operation within its phase.
     pub number: u64,
-    /// When it was meant to begin; open loops only.
+    /// Intended start, in nanoseconds on the monotonic clock; open loops only.
     pub intended_ns: Option<u64>,
-    /// When the instrument could begin it.
+    /// Earliest possible start on the monotonic clock, in nanoseconds: the operation was due and a connection
+    /// slot was free.
     pub ready_ns: u64,
 }
 
-/// What the tasks of one worker share for one segment. They all run on one thread, so cells suffice.
+/// State that the tasks of one worker share during one segment. They all run on one thread, so cells suffice.
 pub struct Context {
-    /// The worker.
+    /// State that the worker keeps from segment to segment.
     pub worker: Rc<Worker>,
-    /// Stints of the segment.
+    /// Phase runs of the segment.
     pub phase_runs: Vec<PhaseRun>,
-    /// The order.
+    /// Segment to execute.
     pub segment: Segment,
-    /// The recorder.
+    /// Recorder of the worker's operations.
     pub recorder: RefCell<WorkerRecorder>,
-    /// Connection slots waiting for work, connection slots at work.
+    /// Connection slots of the worker, waiting and working.
     pub slots: Slots,
-    /// Operations of open loops that are due and have no connection slot yet.
+    /// Operations of open loops that are due and wait for a connection slot.
     pub backlog: RefCell<VecDeque<Task>>,
-    /// Operations of open loops that could not be handed out before their phase ended.
-    pub rest: RefCell<Vec<Rest>>,
-    /// The closed loop that connection slots may draw from: phase within the segment.
-    pub closed: Cell<Option<usize>>,
-    /// Operations by number, one sequence per phase.
+    /// Operations of open loops that were due before their phase ended but did not reach the backlog in time.
+    pub unissued: RefCell<Vec<UnissuedOperations>>,
+    /// Index in the segment of the closed loop from which connection slots take operations; `None` while none
+    /// is active.
+    pub closed_loop: Cell<Option<usize>>,
+    /// Operations by number, one sequence per phase run.
     pub sequences: RefCell<Vec<Sequence>>,
-    /// Something changed that the dispatcher may be waiting for.
+    /// Notification of a change for which the dispatcher may be waiting.
     pub changed: Notify,
-    /// Whether the dispatcher waits for the connection slots to finish.
+    /// True if the dispatcher waits for the connection slots to finish.
     pub draining: Cell<bool>,
-    /// End of the last operation.
+    /// End of the last operation, in nanoseconds on the monotonic clock; 0 before the first.
     pub last_end_ns: Cell<u64>,
-    /// Failed operations.
+    /// Number of failed operations.
     pub failed: Cell<u64>,
-    /// Classes of failures already told.
-    pub told: RefCell<HashSet<String>>,
+    /// Error classes of which a failure has been sent to the collector.
+    pub reported_classes: RefCell<HashSet<String>>,
 }
 
 impl Context {
-    /// The phase of a phase run of the segment.
+    /// Returns the phase of phase run `index` of the segment.
     pub fn phase(&self, index: usize) -> &Phase {
         &self.phase_runs[index].phase
     }
 
-    /// Connection slots that this worker contributes to a limit of `slots`.
+    /// Returns the number of connection slots that this worker contributes to a limit of `slots`.
     pub fn share(&self, slots: usize) -> usize {
         self.worker.share(slots)
     }
 
-    /// When a phase of the segment was ended before its time: by an interruption, or by the rule that ends its ramp.
+    /// Returns the time at which phase run `phase` of the segment was ended early, by an interruption or by
+    /// the rule that ends its ramp, in nanoseconds on the monotonic clock. `None` if it was not ended early.
     pub fn ended_at(&self, phase: usize) -> Option<u64> {
         let phase_run = &self.phase_runs[phase];
         let cut =
@@ -111,7 +116,8 @@ impl Context {
         }
     }
 
-    /// Edges of a phase of the segment, cut short where it was ended before its time.
+    /// Returns the edges of phase run `phase` of the segment. If it was ended early, its window ends at that
+    /// time at the latest.
     pub fn edges(&self, phase: usize) -> Edges {
         let edges = self.segment.edges[phase];
         match self.ended_at(phase) {
@@ -120,12 +126,12 @@ impl Context {
         }
     }
 
-    /// Number of a phase within the run.
+    /// Converts the index of a phase run in the segment to its number in the job.
     pub fn number(&self, phase: usize) -> usize {
         self.segment.first + phase
     }
 
-    /// Sends the collector what was logged of single operations.
+    /// Sends the logged operations to the collector.
     pub fn report_log(&self) {
         let logged = self.recorder.borrow_mut().take_log();
         if !logged.is_empty() {
@@ -133,7 +139,8 @@ impl Context {
         }
     }
 
-    /// Sends the collector what was counted.
+    /// Sends the logged operations and the tallies to the collector. `until_ns` is the end of the reported
+    /// interval.
     pub fn report(&self, until_ns: u64) {
         let placed = self.recorder.borrow_mut().take(now_ns());
         let worker = self.worker.index;

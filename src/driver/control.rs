@@ -7,7 +7,8 @@ use std::sync::{PoisonError, RwLock};
 use crate::clock::{MILLISECOND, Timer, now_ns};
 pub use crate::schedule::plan::RampId;
 
-/// How a run is told to stop early, or a ramp to end; shared with the signal handler and with whoever watches the figures.
+/// Shared state through which other threads, such as the signal handler and the reporter, stop a run or end
+/// one of its ramps.
 #[derive(Debug, Default)]
 pub struct Control {
     stop_at_ns: AtomicU64,
@@ -15,17 +16,18 @@ pub struct Control {
 }
 
 impl Control {
-    /// Ends the run now; what is recorded stays.
+    /// Stops the run now. The results recorded so far are kept.
     pub fn stop(&self) {
         let _ = self.stop_at_ns.compare_exchange(0, now_ns(), Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    /// When the run was told to stop.
+    /// Returns the time of the first call of [`Control::stop`], in nanoseconds on the monotonic clock; `None`
+    /// if there was none.
     pub fn stopped_at(&self) -> Option<u64> {
         Some(self.stop_at_ns.load(Ordering::Relaxed)).filter(|at| *at != 0)
     }
 
-    /// Runs `work` until it ends or the run is stopped.
+    /// Runs `work` until it is complete or the run is stopped, which is checked every 100 ms.
     pub async fn unless_stopped(&self, work: impl Future<Output = ()>) {
         let stopped = async {
             while let Ok(mut timer) = Timer::new() {
@@ -42,12 +44,13 @@ impl Control {
         }
     }
 
-    /// Ends a ramp now; the step that it is in does not count.
+    /// Ends a ramp now. Its current step does not count.
     pub fn cut(&self, ramp: RampId) {
         self.cuts.write().unwrap_or_else(PoisonError::into_inner).entry(ramp).or_insert_with(now_ns);
     }
 
-    /// When a ramp was told to end.
+    /// Returns the time of the first call of [`Control::cut`] for a ramp, in nanoseconds on the monotonic
+    /// clock; `None` if there was none.
     pub fn cut_at(&self, ramp: RampId) -> Option<u64> {
         self.cuts.read().unwrap_or_else(PoisonError::into_inner).get(&ramp).copied()
     }

@@ -1,4 +1,4 @@
-//! Sends the segments of a job to its workers, one after another, and collects their counts.
+//! Starts the workers of a job, sends them its segments one after another, and collects their tallies.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,10 +17,12 @@ use crate::recorder::log::Logged;
 use crate::schedule::Role;
 use crate::schedule::plan::{PhaseRun, segments};
 
-/// Runs all phase runs and returns their sums. `origin_ns` is second 0 of the interval log.
+/// Executes all phase runs of a job and returns their sums. `origin_ns` is the origin of the interval log, on
+/// the monotonic clock.
 ///
 /// # Errors
-/// See [`DriverError`]; the sums so far have reached the listener.
+/// Returns a [`DriverError`] if the system refuses a resource, an operation of a `prepare` phase fails, or a
+/// thread panics. The listener has received the sums up to that point.
 pub fn run(
     job: &Arc<Job>,
     origin_ns: u64,
@@ -32,26 +34,27 @@ pub fn run(
         let phase_runs = job.phase_runs.len();
         let workers = job.workers;
         let collecting = scope.spawn(move || {
-            let mut watch = Watch { inner: listener, failures: Vec::new() };
-            let windows = Collector::new(origin_ns, phase_runs, workers, &mut watch).run(&receiver);
-            (windows, watch.failures)
+            let mut capture = FailureCapture { inner: listener, failures: Vec::new() };
+            let windows = Collector::new(origin_ns, phase_runs, workers, &mut capture).run(&receiver);
+            (windows, capture.failures)
         });
-        let outcome = drive(job, origin_ns, control, &sender);
+        let result = drive(job, origin_ns, control, &sender);
         drop(sender);
         let (windows, failures) = collecting.join().map_err(|_| DriverError::Panic)?;
-        outcome?;
+        result?;
         check_prepared(&job.phase_runs, &windows, &failures)?;
         Ok(windows)
     })
 }
 
-/// Keeps the first failures for error messages while passing everything on.
-struct Watch<'a> {
+/// A listener that forwards everything to another listener and keeps the class and message of each reported
+/// failure.
+struct FailureCapture<'a> {
     inner: &'a mut (dyn Listener + Send),
     failures: Vec<(String, String)>,
 }
 
-impl Listener for Watch<'_> {
+impl Listener for FailureCapture<'_> {
     fn second(&mut self, row: &crate::recorder::collector::SecondRow<'_>) {
         self.inner.second(row);
     }
@@ -78,6 +81,10 @@ impl Listener for Watch<'_> {
     }
 }
 
+/// Checks that all operations of the `prepare` phases succeeded.
+///
+/// # Errors
+/// Returns [`DriverError::Prepare`] for the first phase with a failure.
 fn check_prepared(
     phase_runs: &[PhaseRun],
     windows: &[WindowState],
@@ -101,16 +108,22 @@ fn check_prepared(
     Ok(())
 }
 
+/// Starts the workers, executes the segments one after another, and joins the workers. It skips the remaining
+/// steps of ramps that a rule has ended.
+///
+/// # Errors
+/// Returns [`DriverError::System`] if a thread cannot be created or a worker reports a system error, and
+/// [`DriverError::Panic`] if a worker panicked.
 fn drive(
     job: &Arc<Job>,
     origin_ns: u64,
     control: &Arc<Control>,
     messages: &Sender<Message>,
 ) -> Result<(), DriverError> {
-    let mut hands = Vec::new();
+    let mut handles = Vec::new();
     for index in 0..job.workers {
-        let (orders, inbox) = channel();
-        let (outbox, reports) = channel();
+        let (segment_sender, segment_receiver) = channel();
+        let (report_sender, report_receiver) = channel();
         let worker = context::Worker {
             index,
             origin_ns,
@@ -120,8 +133,12 @@ fn drive(
             numbers: std::cell::RefCell::default(),
         };
         let thread = std::thread::Builder::new().name(format!("worker-{index}"));
-        let thread = thread.spawn(move || worker.run(&inbox, &outbox))?;
-        hands.push(Hand { orders: Some(orders), reports, thread: Some(thread) });
+        let thread = thread.spawn(move || worker.run(&segment_receiver, &report_sender))?;
+        handles.push(WorkerHandle {
+            segments: Some(segment_sender),
+            reports: report_receiver,
+            thread: Some(thread),
+        });
     }
     let mut result = Ok(());
     let mut counters = Counters::default();
@@ -145,18 +162,18 @@ fn drive(
                 break;
             }
         }
-        match run_segment(job, range, planned_ns, control, messages, &hands, &mut counters) {
-            Ok(done) if done.failed > 0 && prepare => break,
-            Ok(done) => planned_ns = done.next_ns.filter(|_| measuring && job.start_at_ns.is_some()),
+        match run_segment(job, range, planned_ns, control, messages, &handles, &mut counters) {
+            Ok(segment) if segment.failed > 0 && prepare => break,
+            Ok(segment) => planned_ns = segment.next_ns.filter(|_| measuring && job.start_at_ns.is_some()),
             Err(error) => {
                 result = Err(error);
                 break;
             }
         }
     }
-    for hand in &mut hands {
-        drop(hand.orders.take());
-        if let Some(thread) = hand.thread.take()
+    for handle in &mut handles {
+        drop(handle.segments.take());
+        if let Some(thread) = handle.thread.take()
             && thread.join().is_err()
         {
             result = Err(DriverError::Panic);
@@ -165,31 +182,35 @@ fn drive(
     result
 }
 
-/// A worker as the driver holds it.
-struct Hand {
-    orders: Option<Sender<Segment>>,
+/// The coordinator's channels to a worker, and the worker's thread.
+struct WorkerHandle {
+    segments: Option<Sender<Segment>>,
     reports: Receiver<SegmentReport>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-/// Time between the order and the first operation: enough for every worker to have taken the order.
+/// Time between sending a segment and its start, long enough for every worker to receive the segment.
 const LEAD_NS: u64 = 10 * MILLISECOND;
 
-/// With a timetable, time between two stretches for the first to be drained.
-const TIMETABLE_GAP_NS: u64 = 1_000 * MILLISECOND;
+/// Time between two segments whose starts are planned ([`Job::start_at_ns`]), in which the first one can
+/// drain.
+const PLANNED_GAP_NS: u64 = 1_000 * MILLISECOND;
 
 /// Operation counters by store and phase.
 type Counters = HashMap<(usize, usize), Arc<AtomicU64>>;
 
-/// A segment is over.
-struct SegmentEnd {
+/// Result of a segment.
+struct SegmentResult {
+    /// Number of failed operations.
     failed: u64,
-    /// When the next one begins, where a timetable can say so.
+    /// Planned start of the next segment, in nanoseconds on the monotonic clock; `None` if the end of this
+    /// segment was not known in advance.
     next_ns: Option<u64>,
 }
 
-/// Lays out one segment from `at` on.
-fn lay_out(job: &Job, range: std::ops::Range<usize>, mut at: u64, counters: &mut Counters) -> Segment {
+/// Builds the segment for a range of phase runs. The first one starts at `at`, in nanoseconds on the
+/// monotonic clock.
+fn build_segment(job: &Job, range: std::ops::Range<usize>, mut at: u64, counters: &mut Counters) -> Segment {
     let phase_runs = &job.phase_runs[range.clone()];
     let mut segment = Segment {
         first: range.start,
@@ -200,7 +221,7 @@ fn lay_out(job: &Job, range: std::ops::Range<usize>, mut at: u64, counters: &mut
     };
     for phase_run in phase_runs {
         let limit = phase_run.phase.limit;
-        // Where a number of operations ends the phase, its window ends with the last of them.
+        // A phase with a limit of operations ends with the last of them, at a time that is not yet known.
         let end_ns = match (limit.operations, limit.duration_ns) {
             (None, Some(duration)) => at + duration,
             _ => u64::MAX,
@@ -215,31 +236,35 @@ fn lay_out(job: &Job, range: std::ops::Range<usize>, mut at: u64, counters: &mut
     segment
 }
 
-/// Runs one segment on all workers.
+/// Executes one segment on all workers.
+///
+/// # Errors
+/// Returns [`DriverError::System`] if a worker reports a system error, and [`DriverError::Panic`] if a worker
+/// has exited.
 fn run_segment(
     job: &Job,
     range: std::ops::Range<usize>,
     planned_ns: Option<u64>,
     control: &Control,
     messages: &Sender<Message>,
-    hands: &[Hand],
+    handles: &[WorkerHandle],
     counters: &mut Counters,
-) -> Result<SegmentEnd, DriverError> {
+) -> Result<SegmentResult, DriverError> {
     let at = planned_ns.unwrap_or(0).max(now_ns() + LEAD_NS);
-    let segment = lay_out(job, range.clone(), at, counters);
-    for hand in hands {
-        let sent = hand.orders.as_ref().map(|orders| orders.send(segment.clone()));
+    let segment = build_segment(job, range.clone(), at, counters);
+    for handle in handles {
+        let sent = handle.segments.as_ref().map(|sender| sender.send(segment.clone()));
         if !matches!(sent, Some(Ok(()))) {
             return Err(DriverError::Panic);
         }
     }
     let (mut last_end_ns, mut failed) = (0, 0);
     let mut error = None;
-    for hand in hands {
-        let done = hand.reports.recv().map_err(|_| DriverError::Panic)?;
-        last_end_ns = last_end_ns.max(done.last_end_ns);
-        failed += done.failed;
-        error = error.or(done.error);
+    for handle in handles {
+        let report = handle.reports.recv().map_err(|_| DriverError::Panic)?;
+        last_end_ns = last_end_ns.max(report.last_end_ns);
+        failed += report.failed;
+        error = error.or(report.error);
     }
     if let Some(error) = error {
         return Err(error.into());
@@ -249,13 +274,14 @@ fn run_segment(
         let _ = messages.send(Message::End(range.start, Edges { start_ns, end_ns }, process_cpu_ns()));
     }
     for (counter, limit) in segment.counters.iter().zip(&segment.limits) {
-        // Connection slots that found the limit reached have counted beyond it; a repeat goes on at the limit.
+        // Connection slots that found the limit reached have raised the counter above it. A repeat must
+        // continue at the limit.
         if let Some(limit) = limit {
-            let most = limit.saturating_sub(job.shard.index).div_ceil(job.shard.of);
-            counter.fetch_min(most, Ordering::Relaxed);
+            let count = limit.saturating_sub(job.shard.index).div_ceil(job.shard.of);
+            counter.fetch_min(count, Ordering::Relaxed);
         }
     }
     let _ = messages.send(Message::Closed(range));
-    let ended = segment.edges.last().map(|e| e.end_ns).filter(|end| *end != u64::MAX);
-    Ok(SegmentEnd { failed, next_ns: ended.map(|end| end + TIMETABLE_GAP_NS) })
+    let end = segment.edges.last().map(|e| e.end_ns).filter(|end| *end != u64::MAX);
+    Ok(SegmentResult { failed, next_ns: end.map(|end| end + PLANNED_GAP_NS) })
 }

@@ -1,5 +1,5 @@
-//! Hands out operations when they are due: opens and closes the phases of a segment, walks the intended times of open
-//! loops, and drains at the end.
+//! The dispatcher of a worker: starts and ends the phase runs of a segment, releases the operations of open
+//! loops at their intended times, and drains at the end.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -11,17 +11,17 @@ use crate::recorder::collector::Message;
 use crate::schedule::arrival::Arrivals;
 use crate::schedule::{Load, Role};
 
-/// Runs the phases of the context's segment, then waits for what is in flight.
+/// Executes the phase runs of the context's segment, then drains the operations in flight and in the backlog.
 ///
 /// # Errors
-/// When the kernel refuses a timer.
+/// Returns the system error if a timer cannot be created or armed.
 pub async fn dispatch(context: &Context) -> io::Result<()> {
     let mut timer = Timer::new()?;
     let mut drain_ns = 0;
     for (index, phase_run) in context.phase_runs.iter().enumerate() {
         let edges = context.segment.edges[index];
         while now_ns() < edges.start_ns && context.ended_at(index).is_none() {
-            // The start may be far away; an interruption must not wait for it.
+            // The start may be minutes away, and an interruption must take effect before it.
             timer.until(edges.start_ns.min(now_ns() + 100 * MILLISECOND)).await?;
         }
         if context.ended_at(index).is_some() {
@@ -33,8 +33,8 @@ pub async fn dispatch(context: &Context) -> io::Result<()> {
             send(context, Message::Begin(context.number(index), edges, process_cpu_ns()));
         }
         match phase_run.phase.load {
-            Load::Closed { concurrency } => closed(context, &mut timer, index, concurrency).await?,
-            Load::Open { in_flight, .. } => open(context, &mut timer, index, in_flight).await?,
+            Load::Closed { concurrency } => run_closed_loop(context, &mut timer, index, concurrency).await?,
+            Load::Open { in_flight, .. } => run_open_loop(context, &mut timer, index, in_flight).await?,
         }
         send(context, Message::Used(context.number(index), thread_cpu_ns() - cpu));
         let ended = context.edges(index);
@@ -45,17 +45,20 @@ pub async fn dispatch(context: &Context) -> io::Result<()> {
     drain(context, &mut timer, drain_ns).await
 }
 
+/// Sends a message to the collector.
 fn send(context: &Context, message: Message) {
-    // The collector outlives the workers; a failed send means that it panicked, which the driver reports.
+    // The collector outlives the workers. A failed send means that it panicked, which the coordinator
+    // reports.
     let _ = context.worker.messages.send(message);
 }
 
+/// Returns true if the run was stopped.
 fn interrupted(context: &Context) -> bool {
     context.worker.control.stopped_at().is_some()
 }
 
-/// Waits until `at_ns`, or until something changed.
-async fn until_or_change(context: &Context, timer: &mut Timer, at_ns: u64) -> io::Result<()> {
+/// Waits until `at_ns` on the monotonic clock or the next notification of a change, whichever is first.
+async fn wait_until_or_change(context: &Context, timer: &mut Timer, at_ns: u64) -> io::Result<()> {
     if at_ns == u64::MAX {
         context.changed.notified().await;
         return Ok(());
@@ -66,31 +69,43 @@ async fn until_or_change(context: &Context, timer: &mut Timer, at_ns: u64) -> io
     }
 }
 
-async fn closed(context: &Context, timer: &mut Timer, index: usize, concurrency: usize) -> io::Result<()> {
+/// Lets the connection slots take operations of closed loop `index` until the phase run ends.
+async fn run_closed_loop(
+    context: &Context,
+    timer: &mut Timer,
+    index: usize,
+    concurrency: usize,
+) -> io::Result<()> {
     let phase = context.phase(index);
     let edges = context.segment.edges[index];
     let by_time = phase.limit.duration_ns.map_or(u64::MAX, |d| edges.start_ns + d);
     if context.share(concurrency) == 0 && phase.limit.operations.is_some() {
-        // Without a connection slot this worker would never learn that the others have done all operations.
+        // A worker without a connection slot would never notice that the others have taken all operations.
         return Ok(());
     }
-    context.closed.set(Some(index));
+    context.closed_loop.set(Some(index));
     context.slots.wake_all(context.share(concurrency));
-    while now_ns() < by_time && context.ended_at(index).is_none() && context.closed.get().is_some() {
-        until_or_change(context, timer, by_time).await?;
+    while now_ns() < by_time && context.ended_at(index).is_none() && context.closed_loop.get().is_some() {
+        wait_until_or_change(context, timer, by_time).await?;
     }
-    context.closed.set(None);
+    context.closed_loop.set(None);
     Ok(())
 }
 
-async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usize) -> io::Result<()> {
+/// Adds the operations of open loop `index` to the backlog at their intended times until the phase run ends.
+async fn run_open_loop(
+    context: &Context,
+    timer: &mut Timer,
+    index: usize,
+    in_flight: usize,
+) -> io::Result<()> {
     let phase_run = &context.phase_runs[index];
     let phase = &phase_run.phase;
     let Load::Open { rate_per_s, arrival, .. } = phase.load else { return Ok(()) };
     let Edges { start_ns, .. } = context.segment.edges[index];
     let (worker, shard) = (context.worker.index as u64, context.worker.job.shard);
     let workers = context.worker.job.workers as u64;
-    let (mine, of) = (shard.index + shard.of * worker, shard.of * workers);
+    let (remainder, divisor) = (shard.index + shard.of * worker, shard.of * workers);
     let slots = context.share(in_flight);
     let length = phase.limit.duration_ns.unwrap_or(u64::MAX);
     let end = start_ns.saturating_add(length);
@@ -102,8 +117,9 @@ async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usi
     for number in first..first.saturating_add(count) {
         let Some(offset) = arrivals.next().filter(|offset| *offset < length) else { break };
         next = number + 1;
-        // After an early end the rest is only counted, so that all workers agree where the next block begins.
-        if number % of != mine || context.ended_at(index).is_some() {
+        // After an early end, the loop only counts the remaining operations, so that the next block starts
+        // with the same number in all workers.
+        if number % divisor != remainder || context.ended_at(index).is_some() {
             continue;
         }
         let intended = start_ns + offset;
@@ -114,23 +130,23 @@ async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usi
         if context.ended_at(index).is_some() {
             continue;
         }
-        if now_ns() >= end
-            && (context.backlog.borrow().len() >= MOST_WAITING || now_ns() >= end + MOST_BEHIND_NS)
+        if now_ns() >= end && (context.backlog.borrow().len() >= MAX_BACKLOG || now_ns() >= end + MAX_LAG_NS)
         {
-            // The instrument is behind its own schedule: what is left is due, but nobody can begin it.
-            let rest = Rest {
+            // The client is behind its own schedule: the remaining operations are due, but it cannot start
+            // them.
+            let unissued = UnissuedOperations {
                 phase: index,
                 number,
                 offset,
                 arrivals,
                 start_ns,
                 length,
-                last: first.saturating_add(count),
-                mine,
-                of,
+                number_end: first.saturating_add(count),
+                remainder,
+                divisor,
             };
-            next = rest.end();
-            context.rest.borrow_mut().push(rest);
+            next = unissued.end();
+            context.unissued.borrow_mut().push(unissued);
             break;
         }
         let kind = context.sequences.borrow_mut()[index].at(number).kind;
@@ -142,21 +158,23 @@ async fn open(context: &Context, timer: &mut Timer, index: usize, in_flight: usi
     context.worker.numbers.borrow_mut().insert(place, next);
     let end = if length == u64::MAX { 0 } else { end };
     while now_ns() < end && context.ended_at(index).is_none() {
-        until_or_change(context, timer, end).await?;
+        wait_until_or_change(context, timer, end).await?;
     }
     Ok(())
 }
 
-/// Operations of one worker that wait for a connection slot, at most: 20 MB. Beyond it the dispatcher waits as well; their intended times stay.
-const MOST_WAITING: usize = 500_000;
+/// Maximum number of operations of one worker in the backlog, which take 20 MB. While the backlog is full,
+/// the dispatcher waits; the intended times of the operations do not change.
+const MAX_BACKLOG: usize = 500_000;
 
-/// A dispatcher that is so far behind its schedule at the end of a phase hands out no more: one second.
-const MOST_BEHIND_NS: u64 = 1_000 * MILLISECOND;
+/// Maximum delay behind the end of a phase at which the dispatcher still releases operations.
+const MAX_LAG_NS: u64 = 1_000 * MILLISECOND;
 
-/// Due operations between two chances for the connection slots to run.
-const BEFORE_YIELD: usize = 256;
+/// Backlog lengths at whose multiples the dispatcher yields, so that the connection slots can run.
+const YIELD_INTERVAL: usize = 256;
 
-/// Waits for the intended time of an operation, and for room in the backlog, but not beyond the phase's end.
+/// Waits for the intended time of an operation and then for space in the backlog, at most until the end of
+/// the phase.
 async fn wait_for_turn(
     context: &Context,
     timer: &mut Timer,
@@ -168,64 +186,73 @@ async fn wait_for_turn(
         if intended - now_ns().min(intended) < 20 * MILLISECOND {
             timer.until(intended).await?;
         } else {
-            until_or_change(context, timer, intended).await?;
+            wait_until_or_change(context, timer, intended).await?;
         }
     }
     let waiting = context.backlog.borrow().len();
-    if waiting > 0 && waiting.is_multiple_of(BEFORE_YIELD) {
+    if waiting > 0 && waiting.is_multiple_of(YIELD_INTERVAL) {
         tokio::task::yield_now().await;
     }
-    while context.backlog.borrow().len() >= MOST_WAITING
-        && now_ns() < end
-        && context.ended_at(index).is_none()
+    while context.backlog.borrow().len() >= MAX_BACKLOG && now_ns() < end && context.ended_at(index).is_none()
     {
-        until_or_change(context, timer, end.min(now_ns() + MILLISECOND)).await?;
+        wait_until_or_change(context, timer, end.min(now_ns() + MILLISECOND)).await?;
     }
     Ok(())
 }
 
-/// Operations that were due before their phase ended and that the instrument could not even hand out: never begun, all of them.
-pub struct Rest {
+/// Operations of an open loop that were due before their phase ended but that the client was too slow to
+/// release. None of them was started.
+pub struct UnissuedOperations {
+    /// Index of the phase run in the segment.
     phase: usize,
-    /// Number and intended time, since the phase's start, of the first.
+    /// Number of the first operation.
     number: u64,
+    /// Intended time of the first operation, in nanoseconds since the start of the phase run.
     offset: u64,
-    /// Intended times of those behind it.
+    /// Intended times of the operations after the first, in the same unit.
     arrivals: Arrivals,
+    /// Start of the phase run, in nanoseconds on the monotonic clock.
     start_ns: u64,
+    /// Length of the phase run, in nanoseconds.
     length: u64,
-    last: u64,
-    mine: u64,
-    of: u64,
+    /// First operation number after the limit of operations.
+    number_end: u64,
+    /// Remainder of the numbers of this worker's operations, modulo `divisor`.
+    remainder: u64,
+    /// Number of workers of all shards together.
+    divisor: u64,
 }
 
-impl Rest {
-    /// Numbers and intended times, since the phase's start.
+impl UnissuedOperations {
+    /// Returns the numbers and intended times of the operations of all workers, in nanoseconds since the
+    /// start of the phase run.
     fn iter(&self) -> impl Iterator<Item = (u64, u64)> {
         let length = self.length;
         let offsets = std::iter::once(self.offset).chain(self.arrivals.clone());
-        (self.number..self.last).zip(offsets).take_while(move |(_, offset)| *offset < length)
+        (self.number..self.number_end).zip(offsets).take_while(move |(_, offset)| *offset < length)
     }
 
-    /// The first operation number that is not due within the phase.
+    /// Returns the first operation number that is not due within the phase run.
     fn end(&self) -> u64 {
         self.iter().last().map_or(self.number, |(number, _)| number + 1)
     }
 }
 
-/// Waits for what is in flight and due, at most `drain_ns`; the rest is censored at what it had waited.
+/// Waits up to `drain_ns`, or up to 2 s after an interruption, for the operations in flight and in the
+/// backlog. Then records the operations that were never started, censored at their waiting time, and cancels
+/// those in flight.
 async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Result<()> {
-    let patience = if interrupted(context) { drain_ns.min(2_000 * MILLISECOND) } else { drain_ns };
-    let deadline = now_ns() + patience;
+    let timeout_ns = if interrupted(context) { drain_ns.min(2_000 * MILLISECOND) } else { drain_ns };
+    let deadline = now_ns() + timeout_ns;
     context.draining.set(true);
     let busy =
         || context.slots.working() > 0 || (!interrupted(context) && !context.backlog.borrow().is_empty());
     while busy() && now_ns() < deadline {
-        until_or_change(context, timer, deadline).await?;
+        wait_until_or_change(context, timer, deadline).await?;
     }
     let now = now_ns();
-    let rest: Vec<Task> = context.backlog.borrow_mut().drain(..).collect();
-    for task in rest {
+    let waiting: Vec<Task> = context.backlog.borrow_mut().drain(..).collect();
+    for task in waiting {
         let kind = context.sequences.borrow_mut()[task.phase].at(task.number).kind;
         let intended = task.intended_ns.unwrap_or(now);
         context.recorder.borrow_mut().never_begun(
@@ -236,55 +263,60 @@ async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Resul
             now,
         );
     }
-    for rest in context.rest.take() {
-        for (number, offset) in rest.iter().filter(|(number, _)| number % rest.of == rest.mine) {
-            if number % 65_536 < rest.of && interrupted(context) {
+    for unissued in context.unissued.take() {
+        for (number, offset) in
+            unissued.iter().filter(|(number, _)| number % unissued.divisor == unissued.remainder)
+        {
+            if number % 65_536 < unissued.divisor && interrupted(context) {
                 break;
             }
-            let kind = context.sequences.borrow_mut()[rest.phase].at(number).kind;
-            let (mut recorder, phase) = (context.recorder.borrow_mut(), context.number(rest.phase));
+            let kind = context.sequences.borrow_mut()[unissued.phase].at(number).kind;
+            let (mut recorder, phase) = (context.recorder.borrow_mut(), context.number(unissued.phase));
             recorder.intended(phase, kind);
-            recorder.never_begun(phase, number, kind, rest.start_ns + offset, now);
+            recorder.never_begun(phase, number, kind, unissued.start_ns + offset, now);
         }
     }
-    context.slots.call_off_all();
+    context.slots.cancel_all();
     while context.slots.working() > 0 {
         context.changed.notified().await;
     }
     Ok(())
 }
 
-/// The next operation for connection slot `id`, if one is due: from the backlog first, then from a closed loop.
+/// Returns the next operation for connection slot `id`, from the backlog or else from the active closed loop;
+/// `None` if none is due. `free_since_ns` is the time since which the slot has been free, on the monotonic
+/// clock, or 0.
 pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Task> {
     if let Some(task) = context.backlog.borrow_mut().pop_front() {
         let phase = context.phase(task.phase);
-        // While another connection slot is idle, the operation could have begun when it was due: what is late then is the client.
+        // If another connection slot is idle, the operation could have started when it was due. The client
+        // then causes the delay.
         let idle = context.slots.working() + 1 < context.share(phase.load.slots()) && phase.cooldown_ns == 0;
         let ready_ns = if idle { task.ready_ns } else { task.ready_ns.max(free_since_ns) };
         return Some(Task { ready_ns, ..task });
     }
-    let index = context.closed.get()?;
+    let index = context.closed_loop.get()?;
     let phase = context.phase(index);
     if id >= context.share(phase.load.slots()) {
         return None;
     }
-    // Without all of its objects the run cannot go on.
+    // The run cannot continue without all of its objects.
     if phase.role == Role::Prepare && context.failed.get() > 0 {
-        context.closed.set(None);
+        context.closed_loop.set(None);
         context.changed.notify_one();
         return None;
     }
     let edges = context.edges(index);
     let by_time = phase.limit.duration_ns.map_or(u64::MAX, |d| edges.start_ns + d).min(edges.end_ns);
-    // The end of the connection slot's last operation is as good a clock as any; it is a few microseconds old.
+    // The end of the slot's last operation is only a few microseconds old, so it saves reading the clock.
     let now = if free_since_ns > 0 { free_since_ns } else { now_ns() };
     if now >= by_time {
         return None;
     }
     let shard = context.worker.job.shard;
     let number = shard.index + shard.of * context.segment.counters[index].fetch_add(1, Ordering::Relaxed);
-    if context.segment.limits[index].is_some_and(|most| number >= most) {
-        context.closed.set(None);
+    if context.segment.limits[index].is_some_and(|limit| number >= limit) {
+        context.closed_loop.set(None);
         context.changed.notify_one();
         return None;
     }

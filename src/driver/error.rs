@@ -2,29 +2,29 @@
 
 use std::io;
 
-/// Reason why a run ended before its last operation.
+/// Error that ends a run before its last operation.
 #[derive(Debug, thiserror::Error)]
 pub enum DriverError {
-    /// The machine refused a thread or a timer.
+    /// The system could not create a thread, a timer or a file descriptor.
     #[error(
-        "the system refused a thread, a timer or a descriptor: {0}; raise `ulimit -n` or lower --concurrency or --in-flight"
+        "cannot create a thread, timer or file descriptor: {0}; raise `ulimit -n`, or lower --concurrency or --in-flight"
     )]
     System(#[from] io::Error),
-    /// Objects that later phases need could not be written.
+    /// A `prepare` phase did not write all of the objects that later phases need.
     #[error(
-        "phase '{phase}' could not write its objects: {failed} operations failed, the first with {class}: {message}"
+        "phase '{phase}' could not write all objects: {failed} operations failed, one of them with {class}: {message}"
     )]
     Prepare {
         /// Name of the phase.
         phase: String,
-        /// Number of failures.
+        /// Number of failed operations.
         failed: u64,
-        /// Class of the first.
+        /// Error class of one of the failures.
         class: String,
-        /// Message of the first.
+        /// Message of the first failure of that class.
         message: String,
     },
-    /// A worker died of a defect in the instrument.
-    #[error("a worker thread panicked; this is a defect, please report it")]
+    /// A worker thread or the collector thread panicked, which is a bug.
+    #[error("a worker thread panicked: this is a bug in Plimsoll; please report it")]
     Panic,
 }

@@ -1,4 +1,4 @@
-//! The work of a run: stores, phase runs, and this process's share of them.
+//! The work of a run: its stores, its phase runs, and the share of them that this process executes.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::store::ownership::KeySpace;
 use crate::workload::Dataset;
 use crate::workload::payload::Block;
 
-/// Which part of an experiment this process carries out: operations number `index`, `index + of`, `index + 2 of` and so on,
-/// and that share of every limit.
+/// The part of an experiment that this process executes: operations `index`, `index + of`, `index + 2 of` and
+/// so on, and one `of`-th of every limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
     /// Number of the shard, from 0.
@@ -25,24 +25,26 @@ impl Default for Shard {
 }
 
 impl Shard {
-    /// Connection slots that this shard contributes to a limit of `slots`.
+    /// Returns the number of connection slots that this shard contributes to a limit of `slots` for all
+    /// shards.
     pub fn share(self, slots: usize) -> usize {
         let (index, of) = (self.index as usize, self.of as usize);
         slots / of + usize::from(index < slots % of)
     }
 }
 
-/// A store and where in it the run may write.
+/// A store and the keys in it that the run may write.
 #[derive(Clone)]
 pub struct Site {
-    /// The store.
+    /// Store that the run measures.
     pub store: Arc<dyn Store>,
-    /// The keys that the run may create and delete.
+    /// Key space in which the run may create and delete objects.
     pub space: KeySpace,
 }
 
 impl Site {
-    /// The key space in which the objects of a dataset lie; `None` for objects that were there before.
+    /// Returns the key space that contains the objects of a dataset; `None` for objects that existed before
+    /// the run.
     pub fn space_of(&self, dataset: &Dataset) -> Option<KeySpace> {
         match &dataset.at {
             _ if dataset.existing.is_some() => None,
@@ -52,30 +54,33 @@ impl Site {
     }
 }
 
-/// Stores and what to do to them.
+/// The stores of a run and the phase runs to execute on them.
 pub struct Job {
-    /// The stores.
+    /// Stores, each with its key space.
     pub sites: Vec<Site>,
-    /// Stints in order.
+    /// Phase runs, in the order of execution.
     pub phase_runs: Arc<[PhaseRun]>,
-    /// Worker threads.
+    /// Number of worker threads.
     pub workers: usize,
-    /// Contents.
+    /// Block from which object contents are cut.
     pub block: Block,
-    /// Whether each request carries its operation's number, for the injecting server's log.
+    /// True if each request carries the number of its operation into the server's access log.
     pub tag: bool,
-    /// Whether every operation is logged.
+    /// True if every operation is logged.
     pub log: bool,
-    /// The part of the experiment that is ours.
+    /// Part of the experiment that this process executes.
     pub shard: Shard,
-    /// When the first phase run that is not `prepare` begins, at the earliest; further stretches then follow a timetable.
+    /// Earliest start of the first phase run that is not `prepare`, in nanoseconds on the monotonic clock.
+    /// Each later segment then starts 1 s after the planned end of the previous one, if that end is known in
+    /// advance. `None` starts each segment as soon as the previous one is finished.
     pub start_at_ns: Option<u64>,
-    /// Called once everything is prepared.
+    /// Function that is called once, before the first phase run that is not `prepare`.
     pub prepared: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// Worker threads for these phase runs on a machine with `cores` cores: no more than there are cores or connection slots, and never so many that a
-/// worker's share of an open loop's in-flight limit becomes too small to act as one limit.
+/// Returns the number of worker threads for these phase runs on a machine with `cores` cores: at most one per
+/// core, one per connection slot, and one per 64 connection slots of any open loop (rounded up). An in-flight
+/// limit that is divided into smaller shares no longer acts as one limit.
 pub fn workers_for(phase_runs: &[PhaseRun], cores: usize, shard: Shard) -> usize {
     let slots = |s: &PhaseRun| shard.share(s.phase.load.slots());
     let useful = phase_runs.iter().map(slots).max().unwrap_or(1);

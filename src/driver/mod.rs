@@ -1,9 +1,11 @@
-//! Runs a schedule against stores: workers, connection slots, deadlines, drains. It counts nothing; the recorder does.
+//! Executes a schedule against stores. It manages workers, connection slots, deadlines and drains; module
+//! `recorder` counts the results.
 //!
-//! [`coordinator`] sends the segments of a [`job`] to the workers, which [`control`] can stop. A worker is an OS thread with its own
-//! runtime, connections and recorder ([`worker`]). In a worker, a dispatcher hands out operations when they are due ([`dispatch`]), and
-//! one task per connection slot executes them ([`operation`]). The workers share one thing on the hot path: the counter that numbers the
-//! operations of a closed loop.
+//! The [`coordinator`] sends the segments of a [`job`] to the workers; [`control`] can stop them early. A
+//! [`worker`] is an OS thread with its own runtime, connections and recorder. In each worker, the dispatcher
+//! ([`dispatch`]) releases operations when they are due, and one task per connection slot executes them
+//! ([`operation`]). On the hot path the workers share only the counter that numbers the operations of a
+//! closed loop.
 
 pub mod attempt;
 pub mod background;

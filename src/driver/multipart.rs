@@ -1,4 +1,5 @@
-//! A put in parts: begin, parts on several connections at once, complete; given up in good order when it fails or is called off.
+//! Multipart uploads: creates the upload, sends its parts on several connections in parallel, and completes
+//! it. A failed or cancelled upload is aborted.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -7,7 +8,9 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::attempt::{Tries, Unfinished, Watcher, backoff_ns, send_with_retries, wait_until};
+use super::attempt::{
+    AttemptCounts, AttemptError, OperationObserver, backoff_ns, send_with_retries, wait_until,
+};
 use super::background::insist;
 use super::content::Content;
 
@@ -20,40 +23,45 @@ use crate::store::{
 };
 use crate::workload::dataset::Upload;
 
-/// The connections of one upload: the operation's own, and as many more as it has parts in flight.
+/// Connections of one upload, one per part in flight.
 pub struct Connections<'a> {
-    /// The operation's own.
+    /// Connection of the operation's slot.
     pub own: &'a mut dyn Connection,
-    /// The others.
-    pub more: &'a mut [Box<dyn Connection>],
+    /// Additional connections, for the other parts in flight.
+    pub extra: &'a mut [Box<dyn Connection>],
 }
 
-/// An upload as it was done.
+/// Result of a completed upload.
 pub struct Uploaded {
-    /// The store's answer to its completion.
+    /// Reply to the completion, with the times and bytes of the whole upload.
     pub reply: Reply,
-    /// Whether the store's own checksum of the object was held against what was sent.
+    /// True if the store's entity tag or checksum of the object was compared with those of the parts.
     pub checked: bool,
 }
 
-/// Writes `content` under `key` in parts. The phase's timeout holds for each request, and for any part to come to its end.
+/// Uploads `content` to `key` in parts. The timeout of the phase applies to the first and the last request,
+/// and to the time until the next part is finished.
+///
+/// # Errors
+/// Returns the failure of the first request or part that does not succeed, or the reason for the cancellation
+/// of the operation. The upload is then aborted.
 pub async fn put(
     connections: Connections<'_>,
     key: &str,
     (content, upload): (&Content, &Upload),
-    watcher: &mut Watcher<'_>,
-    tries: &mut Tries,
+    observer: &mut OperationObserver<'_>,
+    counts: &mut AttemptCounts,
     timer: &mut Option<Timer>,
-) -> Result<Uploaded, Unfinished> {
-    let Connections { own, more } = connections;
-    let begun = send_with_retries(own, Request::CreateMultipart { key }, watcher, tries, timer).await?;
+) -> Result<Uploaded, AttemptError> {
+    let Connections { own, extra } = connections;
+    let begun = send_with_retries(own, Request::CreateMultipart { key }, observer, counts, timer).await?;
     let Some(upload_id) = begun.upload_id else {
-        let message = "the store began a multipart upload without naming it";
-        return Err(Unfinished::Failed(Failure::new(ErrorClass::Corrupt, message, begun.timings)));
+        let message = "the store's response to CreateMultipartUpload has no upload ID";
+        return Err(AttemptError::Failed(Failure::new(ErrorClass::Corrupt, message, begun.timings)));
     };
     let parts = Parts {
-        phase: watcher.phase(),
-        watcher,
+        phase: observer.phase(),
+        observer,
         key,
         upload_id: &upload_id,
         content,
@@ -61,18 +69,18 @@ pub async fn put(
         next: Cell::new(1),
         done: RefCell::default(),
     };
-    let result = parts.send(own, more).await;
+    let result = parts.send(own, extra).await;
     let SentParts { mut tags, times, attempts, retries } = parts.done.into_inner();
-    tries.attempts += attempts;
-    tries.retries += retries;
-    tries.spent.add_connections(&times);
+    counts.attempts += attempts;
+    counts.retries += retries;
+    counts.earlier.add_connections(&times);
     let result = match result {
         Ok(()) => {
             tags.sort_unstable_by_key(|(number, ..)| *number);
             let sent: Vec<(PartTag, u64)> = tags.into_iter().map(|(_, tag, len)| (tag, len)).collect();
-            complete(own, (key, &upload_id), &sent, watcher, tries, timer).await
+            complete(own, (key, &upload_id), &sent, observer, counts, timer).await
         }
-        Err(ended) => Err(ended),
+        Err(error) => Err(error),
     };
     match result {
         Ok(mut uploaded) => {
@@ -82,61 +90,69 @@ pub async fn put(
             uploaded.reply.bytes = content.total();
             Ok(uploaded)
         }
-        Err(ended) => {
-            let space = watcher.site().space_of(&watcher.phase().workload.written);
+        Err(error) => {
+            let space = observer.site().space_of(&observer.phase().workload.written);
             if let Some(key) = space.as_ref().and_then(|space| space.own(key)) {
                 abort(own, key, &upload_id).await;
             }
-            Err(ended)
+            Err(error)
         }
     }
 }
 
+/// Completes an upload and compares the store's entity tag or checksum of the object with those of the parts.
+///
+/// # Errors
+/// Returns the error of the request, or a failure of class [`ErrorClass::Corrupt`] if the comparison fails.
 async fn complete(
     connection: &mut dyn Connection,
     (key, upload_id): (&str, &str),
     sent: &[(PartTag, u64)],
-    watcher: &mut Watcher<'_>,
-    tries: &mut Tries,
+    observer: &mut OperationObserver<'_>,
+    counts: &mut AttemptCounts,
     timer: &mut Option<Timer>,
-) -> Result<Uploaded, Unfinished> {
-    watcher.extend();
+) -> Result<Uploaded, AttemptError> {
+    observer.extend();
     let parts: Vec<PartTag> = sent.iter().map(|(tag, _)| tag.clone()).collect();
     let request = Request::CompleteMultipart { key, upload_id, parts: &parts };
-    let reply = send_with_retries(connection, request, watcher, tries, timer).await?;
-    let profile = watcher.site().store.profile();
+    let reply = send_with_retries(connection, request, observer, counts, timer).await?;
+    let profile = observer.site().store.profile();
     let done = PartTag { etag: reply.etag.clone().unwrap_or_default(), checksum: reply.checksum.clone() };
     match check_upload(profile, sent, &done) {
         Ok(checked) => Ok(Uploaded { reply, checked }),
-        Err(what) => Err(Unfinished::Failed(Failure::new(ErrorClass::Corrupt, what, reply.timings))),
+        Err(message) => Err(AttemptError::Failed(Failure::new(ErrorClass::Corrupt, message, reply.timings))),
     }
 }
 
-/// What has been sent so far.
+/// Parts of an upload that have been sent so far.
 #[derive(Default)]
 struct SentParts {
     /// Number, tag and length of each part.
     tags: Vec<(u32, PartTag, u64)>,
-    /// First and last byte of content, and connections made.
+    /// Times of the first and the last byte of content, connections, reconnects and handshake times.
     times: Timings,
+    /// Number of requests sent, including retries.
     attempts: u32,
+    /// Number of retries.
     retries: u32,
 }
 
-/// The parts of one upload on their way.
+/// An upload whose parts are being sent.
 struct Parts<'a, 'w> {
     phase: &'w Phase,
-    watcher: &'a Watcher<'w>,
+    observer: &'a OperationObserver<'w>,
     key: &'a str,
     upload_id: &'a str,
     content: &'a Content,
+    /// Size of every part but the last, in bytes.
     part_size: u64,
-    /// Number of the next part that nobody has taken.
+    /// Number of the next part to send, from 1.
     next: Cell<u64>,
+    /// Parts that have been sent.
     done: RefCell<SentParts>,
 }
 
-/// What a part's request is asked to bear.
+/// An observer that supplies the checksum and the tag of a part's request.
 struct PartObserver<'a> {
     checksum: Option<BodyChecksum>,
     tag: Option<&'a str>,
@@ -153,27 +169,33 @@ impl Observer for PartObserver<'_> {
 }
 
 impl Parts<'_, '_> {
-    /// Sends all parts on all connections; the first failure ends the others.
+    /// Sends all parts in parallel, one at a time on each connection. The first failure cancels the parts in
+    /// flight.
+    ///
+    /// # Errors
+    /// Returns that failure, or the reason for the cancellation of the operation.
     async fn send(
         &self,
         own: &mut dyn Connection,
-        more: &mut [Box<dyn Connection>],
-    ) -> Result<(), Unfinished> {
-        let id = self.watcher.id;
+        extra: &mut [Box<dyn Connection>],
+    ) -> Result<(), AttemptError> {
+        let id = self.observer.id;
         let mut senders = FuturesUnordered::new();
         senders.push(self.sender(own));
-        for connection in more {
+        for connection in extra {
             senders.push(self.sender(connection.as_mut()));
         }
         poll_fn(|cx| {
-            if let Some(call_off) = self.watcher.context.slots.called_off(id) {
-                return Poll::Ready(Err(Unfinished::CalledOff(call_off)));
+            if let Some(reason) = self.observer.context.slots.cancelled(id) {
+                return Poll::Ready(Err(AttemptError::Cancelled(reason)));
             }
-            self.watcher.context.slots.remember(id, cx);
+            self.observer.context.slots.set_waker(id, cx);
             loop {
                 match senders.poll_next_unpin(cx) {
                     Poll::Ready(Some(Ok(()))) => {}
-                    Poll::Ready(Some(Err(failure))) => return Poll::Ready(Err(Unfinished::Failed(failure))),
+                    Poll::Ready(Some(Err(failure))) => {
+                        return Poll::Ready(Err(AttemptError::Failed(failure)));
+                    }
                     Poll::Ready(None) => return Poll::Ready(Ok(())),
                     Poll::Pending => return Poll::Pending,
                 }
@@ -182,7 +204,10 @@ impl Parts<'_, '_> {
         .await
     }
 
-    /// Sends part after part on one connection until there are no more.
+    /// Sends parts on one connection, one after another, until none are left.
+    ///
+    /// # Errors
+    /// Returns the failure of the first part that fails.
     async fn sender(&self, connection: &mut dyn Connection) -> Result<(), Failure> {
         let size = self.content.total();
         let count = size.div_ceil(self.part_size).max(1);
@@ -197,17 +222,21 @@ impl Parts<'_, '_> {
             let end = (from + self.part_size).min(size);
             let reply = self.part(connection, number as u32, (from, end), &mut timer).await?;
             let Some(etag) = reply.etag else {
-                let message = format!("the store gave no ETag for part {number}");
+                let message = format!("the store's response to part {number} has no ETag");
                 return Err(Failure::new(ErrorClass::Corrupt, message, reply.timings));
             };
             let mut done = self.done.borrow_mut();
             done.tags.push((number as u32, PartTag { etag, checksum: reply.checksum }, end - from));
-            done.took(&reply.timings);
-            self.watcher.extend();
+            done.add_times(&reply.timings);
+            self.observer.extend();
         }
     }
 
-    /// One part with its attempts.
+    /// Sends part `number`, the bytes `from..end` of the content, and retries it as often as the phase
+    /// allows.
+    ///
+    /// # Errors
+    /// Returns the last failure.
     async fn part(
         &self,
         connection: &mut dyn Connection,
@@ -222,8 +251,10 @@ impl Parts<'_, '_> {
             let (key, upload_id) = (self.key, self.upload_id);
             let body = self.content.part(from, end);
             let request = Request::UploadPart { key, upload_id, number, body };
-            let mut observer =
-                PartObserver { checksum: self.watcher.expected.declared, tag: self.watcher.tag.as_deref() };
+            let mut observer = PartObserver {
+                checksum: self.observer.expected.upload_checksum,
+                tag: self.observer.tag.as_deref(),
+            };
             let result = connection.execute(request, &mut observer).await;
             if self.phase.retries > 0 {
                 let times = match &result {
@@ -231,19 +262,19 @@ impl Parts<'_, '_> {
                     Err(failure) => failure.timings,
                 };
                 let took = times.end_ns.saturating_sub(times.start_ns);
-                let phase = self.watcher.context.number(self.watcher.task.phase);
-                self.watcher.context.recorder.borrow_mut().attempted(phase, self.watcher.kind, took);
+                let phase = self.observer.context.number(self.observer.task.phase);
+                self.observer.context.recorder.borrow_mut().attempted(phase, self.observer.kind, took);
             }
             match result {
                 Err(failure) if attempts <= self.phase.retries && failure.is_retryable() => {
-                    self.done.borrow_mut().retried(&failure.timings);
-                    let draw = (self.watcher.task.number << 20) + u64::from(number) * 64;
+                    self.done.borrow_mut().add_retry(&failure.timings);
+                    let draw = (self.observer.task.number << 20) + u64::from(number) * 64;
                     let pause = backoff_ns(self.phase, draw + u64::from(attempts), attempts);
                     wait_until(timer, now_ns() + pause).await;
                 }
                 Err(failure) => {
-                    let fault = self.content.fault();
-                    return Err(match fault {
+                    let read_error = self.content.read_error();
+                    return Err(match read_error {
                         Some(message) => Failure { message, ..failure },
                         None => failure,
                     });
@@ -255,14 +286,14 @@ impl Parts<'_, '_> {
 }
 
 impl SentParts {
-    /// Adds an attempt that is made again.
-    fn retried(&mut self, failed: &Timings) {
+    /// Counts a retry and adds the connections of the failed attempt.
+    fn add_retry(&mut self, failed: &Timings) {
         self.retries += 1;
         self.times.add_connections(failed);
     }
 
-    /// Adds the times of a part.
-    fn took(&mut self, part: &Timings) {
+    /// Adds the connections and the body times of a part.
+    fn add_times(&mut self, part: &Timings) {
         let times = &mut self.times;
         times.add_connections(part);
         if times.body_first_ns == 0 || part.body_first_ns < times.body_first_ns {
@@ -272,7 +303,7 @@ impl SentParts {
     }
 }
 
-/// Gives the upload up, for at most ten seconds; what is left then is found by clean-up.
+/// Tries to abort an upload for at most 10 s and ignores failures. Clean-up aborts the uploads that remain.
 async fn abort(connection: &mut dyn Connection, key: OwnedKey<'_>, upload_id: &str) {
     let _ = insist(connection, Request::AbortMultipart { key, upload_id }, Duration::from_secs(10)).await;
 }

@@ -1,5 +1,5 @@
-//! One connection at work: takes the operation that is due, carries it out with its attempts and its deadline, and has it
-//! recorded.
+//! Execution of operations on one connection slot: takes the next operation, sends its requests with retries
+//! and a deadline, and records the result.
 
 use std::fs::File;
 use std::future::poll_fn;
@@ -8,14 +8,16 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use super::Site;
-use super::attempt::{Expected, Tries, Unfinished, Watcher, send_with_retries, wait_until};
+use super::attempt::{
+    AttemptCounts, AttemptError, Expected, OperationObserver, send_with_retries, wait_until,
+};
 use super::compound;
 use super::content::{Content, FileContent};
 use super::context::{Context, Task};
 use super::dispatch::next_task;
 use super::multipart::{self, Connections};
 use super::records::encode;
-use super::slots::CallOff;
+use super::slots::CancelReason;
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::recorder::collector::Message;
 use crate::recorder::{Completed, OperationResult};
@@ -25,7 +27,7 @@ use crate::store::{BodyChecksum, Connection, ErrorClass, Failure, Ignore, Reply,
 use crate::workload::dataset::UNKNOWN_SIZE;
 use crate::workload::{Dataset, Operation, OperationKind};
 
-/// Carries out operations until the connections are sent home; gives the connection back.
+/// Executes operations on connection slot `id` until the slots must exit. Returns the connection for reuse.
 pub async fn slot_loop(
     context: Rc<Context>,
     id: usize,
@@ -42,17 +44,18 @@ pub async fn slot_loop(
                 Some(task) => Poll::Ready(Some(task)),
                 None => {
                     context.slots.wait(id, cx);
-                    // A connection that waits is free for whatever comes.
+                    // A waiting slot is free before its next operation is due.
                     free_since_ns = 0;
                     Poll::Pending
                 }
             }
         });
         let Some(task) = task.await else { return connection };
-        context.slots.got_work(id);
-        free_since_ns = carry_out(&context, id, connection.as_mut(), task, &mut state).await;
-        context.slots.finished(id);
-        // Only a drain waits for single operations; waking the dispatcher for each would cost a system call.
+        context.slots.start_work(id);
+        free_since_ns = execute_operation(&context, id, connection.as_mut(), task, &mut state).await;
+        context.slots.finish_work(id);
+        // The dispatcher waits for single operations only during a drain. Each notification costs a system
+        // call.
         if context.draining.get() && context.slots.working() == 0 {
             context.changed.notify_one();
         }
@@ -60,59 +63,67 @@ pub async fn slot_loop(
         if cooldown_ns > 0 && !context.draining.get() {
             wait_until(&mut state.timer, now_ns() + cooldown_ns).await;
         }
-        if cooldown_ns > 0 || std::mem::take(&mut state.looked_after) {
+        if cooldown_ns > 0 || std::mem::take(&mut state.busy_after_end) {
             free_since_ns = now_ns();
         }
-        if std::mem::take(&mut state.withheld) {
-            // The run is about to end.
+        if std::mem::take(&mut state.hit_cost_limit) {
+            // The run is about to stop. The pause keeps the slot from spinning until then.
             wait_until(&mut state.timer, now_ns() + 10 * MILLISECOND).await;
             free_since_ns = now_ns();
         }
-        if state.refused > 0 && task.intended_ns.is_none() {
+        if state.refusals > 0 && task.intended_ns.is_none() {
             pause_after_refusal(&mut state).await;
             free_since_ns = now_ns();
         }
     }
 }
 
-/// Buffers for keys, reused.
+/// Buffers for keys, reused from operation to operation.
 #[derive(Default)]
 struct Keys {
+    /// Key of the object, or prefix of a listing.
     key: String,
+    /// Key after which a listing starts; empty for the first key.
     start_after: String,
 }
 
-/// What a connection keeps from operation to operation.
+/// State that a connection slot keeps between operations.
 #[derive(Default)]
 struct SlotState {
     keys: Keys,
+    /// Timer for pauses; `None` before the first pause.
     timer: Option<Timer>,
-    refused: u32,
-    /// Further connections, for parts that are sent at once.
-    more: Vec<Box<dyn Connection>>,
-    /// The file that was sent last.
+    /// Number of consecutive operations that could not connect.
+    refusals: u32,
+    /// Additional connections, for parts that are sent in parallel.
+    extra: Vec<Box<dyn Connection>>,
+    /// Path and content of the last file that was opened; `None` before the first.
     file: Option<(PathBuf, Rc<FileContent>)>,
-    /// Whether the connection was busy with the last operation beyond its end.
-    looked_after: bool,
-    /// Whether a request of the last operation was withheld.
-    withheld: bool,
+    /// True if the slot verified the last operation after its end.
+    busy_after_end: bool,
+    /// True if a request of the last operation was not sent because of the cost limit.
+    hit_cost_limit: bool,
 }
 
-/// A closed loop against a dead server would otherwise spin, a hundred thousand failures a second; after the first
-/// connection failure a connection waits 10 ms before its next operation, then twice as long each time, at most a second.
+/// Pauses after a failure to connect: 10 ms after the first, and twice as long after each further consecutive
+/// one, up to 640 ms. Without the pause, a closed loop against a dead server would produce 100,000 failures
+/// per second.
 async fn pause_after_refusal(state: &mut SlotState) {
-    let pause = ((10 * MILLISECOND) << state.refused.min(7)) / 2;
+    let pause = ((10 * MILLISECOND) << state.refusals.min(7)) / 2;
     wait_until(&mut state.timer, now_ns() + pause.min(1_000 * MILLISECOND)).await;
 }
 
-/// A file of ours that cannot be used.
+/// Returns a failure of class [`ErrorClass::File`] at the current time.
 fn file_failure(message: String) -> Failure {
     let now = now_ns();
     let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
     Failure::new(ErrorClass::File, message, timings)
 }
 
-/// What an operation writes, or expects to read.
+/// Returns the content that an operation writes or expects to read.
+///
+/// # Errors
+/// Returns a failure of class [`ErrorClass::File`] if the source file cannot be opened.
 fn content_of(
     context: &Context,
     phase: &Phase,
@@ -121,8 +132,8 @@ fn content_of(
     state: &mut SlotState,
 ) -> Result<Content, Failure> {
     if phase.workload.sink.is_some() {
-        // What is written to files is not compared, so its content need not be known.
-        return Ok(Content::length(dataset, operation));
+        // Content that is written to files is not compared, so its length suffices.
+        return Ok(Content::length_only(dataset, operation));
     }
     let Some(path) = dataset.file_of(operation.index) else {
         let cut = dataset.content(&context.worker.job.block, operation.index, operation.version);
@@ -138,21 +149,26 @@ fn content_of(
     if let Some((_, file)) = state.file.as_ref().filter(|(known, _)| *known == path) {
         return Ok(Content::File(Rc::clone(file)));
     }
-    let opened = FileContent::open(&path).map_err(|e| file_failure(format!("{}: {e}", path.display())))?;
+    let opened =
+        FileContent::open(&path).map_err(|e| file_failure(format!("cannot open {}: {e}", path.display())))?;
     let file = Rc::new(opened);
     state.file = Some((path, Rc::clone(&file)));
     Ok(Content::File(file))
 }
 
-/// The file that an object that is read is written to, where there is one.
+/// Creates the file to which object `index` is downloaded; returns `None` if the phase does not keep the
+/// content.
+///
+/// # Errors
+/// Returns a failure of class [`ErrorClass::File`] if the file cannot be created.
 fn sink_of(phase: &Phase, dataset: &Dataset, index: u64) -> Result<Option<File>, Failure> {
     let Some(directory) = &phase.workload.sink else { return Ok(None) };
     let path = dataset.file_in(directory, index);
-    File::create(&path).map(Some).map_err(|e| file_failure(format!("{}: {e}", path.display())))
+    File::create(&path).map(Some).map_err(|e| file_failure(format!("cannot create {}: {e}", path.display())))
 }
 
-/// Carries out one operation and returns when it ended.
-async fn carry_out(
+/// Executes and records one operation. Returns its end, in nanoseconds on the monotonic clock.
+async fn execute_operation(
     context: &Context,
     id: usize,
     connection: &mut dyn Connection,
@@ -171,14 +187,17 @@ async fn carry_out(
         Err(failure) => {
             let start_ns = failure.timings.start_ns;
             context.recorder.borrow_mut().started(operation.kind, start_ns);
-            let ending =
-                Ending { result: Err(Unfinished::Failed(failure)), tries: Tries::default(), start_ns };
-            return settle(context, task, &operation, ending, state);
+            let execution = ExecutionResult {
+                result: Err(AttemptError::Failed(failure)),
+                counts: AttemptCounts::default(),
+                start_ns,
+            };
+            return record_result(context, task, &operation, execution, state);
         }
     };
     let mut keys = std::mem::take(&mut state.keys);
     let (request, expected) = build(phase, &operation, site, &content, &mut keys);
-    let mut watcher = Watcher {
+    let mut observer = OperationObserver {
         context,
         id,
         task,
@@ -190,92 +209,106 @@ async fn carry_out(
         at: expected.from,
         sink: sink.as_ref(),
     };
-    let mut tries = Tries::default();
-    let doing = Doing { operation: &operation, dataset, content: &content };
-    let mut result = conduct(doing, connection, request, &mut watcher, &mut tries, state).await;
-    if let (Err(Unfinished::Failed(failure)), Some(fault)) = (&mut result, content.fault()) {
-        (failure.class, failure.message) = (ErrorClass::File, fault);
+    let mut counts = AttemptCounts::default();
+    let prepared = PreparedOperation { operation: &operation, dataset, content: &content };
+    let mut result = send_requests(prepared, connection, request, &mut observer, &mut counts, state).await;
+    if let (Err(AttemptError::Failed(failure)), Some(message)) = (&mut result, content.read_error()) {
+        (failure.class, failure.message) = (ErrorClass::File, message);
     }
-    let start_ns = watcher.start_ns;
+    let start_ns = observer.start_ns;
     state.keys = keys;
-    settle(context, task, &operation, Ending { result, tries, start_ns }, state)
+    record_result(context, task, &operation, ExecutionResult { result, counts, start_ns }, state)
 }
 
-/// What an operation is about.
+/// An operation with its dataset and content.
 #[derive(Clone, Copy)]
-struct Doing<'a> {
+struct PreparedOperation<'a> {
     operation: &'a Operation,
     dataset: &'a Dataset,
     content: &'a Content,
 }
 
-/// Makes the requests of one operation.
-async fn conduct(
-    doing: Doing<'_>,
+/// Sends the requests of one operation, starting with `request`, and verifies uploads.
+///
+/// # Errors
+/// Returns the error of the first request that does not succeed.
+async fn send_requests(
+    prepared: PreparedOperation<'_>,
     connection: &mut dyn Connection,
     request: Request<'_>,
-    watcher: &mut Watcher<'_>,
-    tries: &mut Tries,
+    observer: &mut OperationObserver<'_>,
+    counts: &mut AttemptCounts,
     state: &mut SlotState,
-) -> Result<Reply, Unfinished> {
-    let Doing { operation, dataset, content } = doing;
-    let site = watcher.site();
+) -> Result<Reply, AttemptError> {
+    let PreparedOperation { operation, dataset, content } = prepared;
+    let site = observer.site();
     let upload = &dataset.upload;
     match request {
         Request::Get { key, .. } if operation.kind == OperationKind::ReadModifyWrite => {
-            let declared = declared_of(dataset, site);
+            let checksum = upload_checksum_of(dataset, site);
             let timer = &mut state.timer;
-            compound::read_modify_write(connection, key, content, declared, watcher, tries, timer).await
+            compound::read_modify_write(connection, key, content, checksum, observer, counts, timer).await
         }
         Request::Get { key, .. } if operation.kind == OperationKind::Scan => {
             let prefix = dataset.prefix(site.space.root());
-            let what = (prefix.as_str(), key, operation.length);
-            compound::scan(connection, what, watcher, tries, &mut state.timer).await
+            let scanned = (prefix.as_str(), key, operation.length);
+            compound::scan(connection, scanned, observer, counts, &mut state.timer).await
         }
         Request::Put { key, .. } if upload.part_size > 0 && content.total() > upload.part_size => {
             let parts = content.total().div_ceil(upload.part_size) as usize;
             let connections = upload.in_flight.min(parts);
-            while state.more.len() + 1 < connections {
-                state.more.push(site.store.connection(watcher.id + state.more.len() + 1));
+            while state.extra.len() + 1 < connections {
+                state.extra.push(site.store.connection(observer.id + state.extra.len() + 1));
             }
-            let connections = Connections { own: connection, more: &mut state.more[..connections - 1] };
-            let put = multipart::put(connections, key, (content, upload), watcher, tries, &mut state.timer);
+            let connections = Connections { own: connection, extra: &mut state.extra[..connections - 1] };
+            let put = multipart::put(connections, key, (content, upload), observer, counts, &mut state.timer);
             let done = put.await?;
-            verified(connection, key, content, done.checked, watcher, done.reply, state).await
+            verify_upload(connection, key, content, done.checked, observer, done.reply, state).await
         }
-        Request::Put { key, body } if watcher.phase().verify == Verify::Readback => {
+        Request::Put { key, body } if observer.phase().verify == Verify::Readback => {
             let put = Request::Put { key, body };
-            let reply = send_with_retries(connection, put, watcher, tries, &mut state.timer).await?;
-            verified(connection, key, content, true, watcher, reply, state).await
+            let reply = send_with_retries(connection, put, observer, counts, &mut state.timer).await?;
+            verify_upload(connection, key, content, true, observer, reply, state).await
         }
-        request => send_with_retries(connection, request, watcher, tries, &mut state.timer).await,
+        request => send_with_retries(connection, request, observer, counts, &mut state.timer).await,
     }
 }
 
-/// Holds what was put against what the store has, outside the operation's time; what differs is deleted again.
-async fn verified(
+/// Verifies an upload outside the time of the operation, and deletes the object if it is wrong.
+/// [`Verify::Readback`] compares the whole content, and [`Verify::On`] the size, unless `checked` says that a
+/// checksum was compared already. `put` is the observer of the upload and `reply` its reply.
+///
+/// # Errors
+/// Returns a failure if the verification fails, or the reason for the cancellation of the operation.
+async fn verify_upload(
     connection: &mut dyn Connection,
     key: &str,
     content: &Content,
     checked: bool,
-    put: &Watcher<'_>,
+    put: &OperationObserver<'_>,
     reply: Reply,
     state: &mut SlotState,
-) -> Result<Reply, Unfinished> {
+) -> Result<Reply, AttemptError> {
     let phase = put.phase();
     let readback = phase.verify == Verify::Readback;
     if phase.verify == Verify::Off || (checked && !readback) {
         return Ok(reply);
     }
-    state.looked_after = true;
+    state.busy_after_end = true;
     let mut expected = Expected::length(content.total());
     expected.content = readback.then(|| content.clone());
-    let mut watcher = Watcher { expected: &expected, at: 0, tag: None, ..*put };
-    watcher.extend();
+    let mut observer = OperationObserver { expected: &expected, at: 0, tag: None, ..*put };
+    observer.extend();
     let request = if readback { Request::Get { key, range: None } } else { Request::Head { key } };
-    let seen =
-        send_with_retries(connection, request, &mut watcher, &mut Tries::default(), &mut state.timer).await;
-    let Err(Unfinished::Failed(failure)) = seen else { return seen.map(|_| reply) };
+    let seen = send_with_retries(
+        connection,
+        request,
+        &mut observer,
+        &mut AttemptCounts::default(),
+        &mut state.timer,
+    )
+    .await;
+    let Err(AttemptError::Failed(failure)) = seen else { return seen.map(|_| reply) };
     if failure.class == ErrorClass::Corrupt {
         let owned = put.site().space_of(&put.phase().workload.written);
         let owned = owned.as_ref().and_then(|space| space.own(key));
@@ -283,56 +316,60 @@ async fn verified(
             let _ = connection.execute(Request::Delete { key }, &mut Ignore).await;
         }
     }
-    let message = format!("put well, but reading it back: {}", failure.message);
-    Err(Unfinished::Failed(Failure { timings: reply.timings, message, ..failure }))
+    let message = format!("the put succeeded, but its verification failed: {}", failure.message);
+    Err(AttemptError::Failed(Failure { timings: reply.timings, message, ..failure }))
 }
 
-struct Ending {
-    result: Result<Reply, Unfinished>,
-    tries: Tries,
+/// Result of the requests of one operation.
+struct ExecutionResult {
+    result: Result<Reply, AttemptError>,
+    counts: AttemptCounts,
+    /// Start of the operation, in nanoseconds on the monotonic clock; 0 if it was not started.
     start_ns: u64,
 }
 
-/// Has the operation recorded; returns when it ended.
-fn settle(
+/// Records the result of an operation. Returns its end, in nanoseconds on the monotonic clock.
+fn record_result(
     context: &Context,
     task: Task,
     operation: &Operation,
-    ending: Ending,
+    execution: ExecutionResult,
     state: &mut SlotState,
 ) -> u64 {
-    let Ending { result, tries: Tries { attempts, retries, spent }, start_ns } = ending;
-    state.withheld = matches!(&result, Err(Unfinished::Failed(f)) if f.class == ErrorClass::Withheld);
-    if state.withheld && start_ns == 0 {
+    let ExecutionResult { result, counts: AttemptCounts { attempts, retries, earlier }, start_ns } =
+        execution;
+    state.hit_cost_limit = matches!(&result, Err(AttemptError::Failed(f)) if f.class == ErrorClass::Withheld);
+    if state.hit_cost_limit && start_ns == 0 {
         return never_begun(context, task, operation.kind);
     }
     let timeout = ErrorClass::Timeout;
     let mut timings = match &result {
         Ok(reply) => reply.timings,
-        Err(Unfinished::Failed(failure)) => failure.timings,
-        Err(Unfinished::CalledOff(_)) => Timings { start_ns, end_ns: now_ns(), ..Timings::default() },
+        Err(AttemptError::Failed(failure)) => failure.timings,
+        Err(AttemptError::Cancelled(_)) => Timings { start_ns, end_ns: now_ns(), ..Timings::default() },
     };
-    timings.add_connections(&spent);
+    timings.add_connections(&earlier);
     timings.start_ns = start_ns;
     if timings.end_ns == 0 {
         timings.end_ns = now_ns();
     }
-    let refused = matches!(&result, Err(Unfinished::Failed(f)) if matches!(f.class, ErrorClass::Connect | ErrorClass::Tls));
-    // Counted up from refusal to refusal, so that the pause doubles.
-    state.refused = if refused { state.refused + 1 } else { 0 };
+    let refused = matches!(&result, Err(AttemptError::Failed(f)) if matches!(f.class, ErrorClass::Connect | ErrorClass::Tls));
+    // The pause doubles with each consecutive refusal.
+    state.refusals = if refused { state.refusals + 1 } else { 0 };
     let outcome = match &result {
         Ok(reply) => OperationResult::Done(reply.bytes),
-        // What was begun is left where it is, as at any early end.
-        Err(Unfinished::Failed(_)) if state.withheld => OperationResult::Undrained,
-        Err(Unfinished::Failed(failure)) => {
-            tell(context, &failure.class, &failure.message);
+        // An operation that the cost limit stops between two requests counts as unfinished, as at any early
+        // end.
+        Err(AttemptError::Failed(_)) if state.hit_cost_limit => OperationResult::Undrained,
+        Err(AttemptError::Failed(failure)) => {
+            report_failure(context, &failure.class, &failure.message);
             OperationResult::Failed(&failure.class)
         }
-        Err(Unfinished::CalledOff(CallOff::Deadline)) => {
-            tell(context, &timeout, "no answer before the operation's deadline");
+        Err(AttemptError::Cancelled(CancelReason::Deadline)) => {
+            report_failure(context, &timeout, "no answer before the operation's deadline");
             OperationResult::Failed(&timeout)
         }
-        Err(Unfinished::CalledOff(CallOff::Undrained)) => OperationResult::Undrained,
+        Err(AttemptError::Cancelled(CancelReason::DrainEnded)) => OperationResult::Undrained,
     };
     if matches!(outcome, OperationResult::Failed(_)) {
         context.failed.set(context.failed.get() + 1);
@@ -354,7 +391,8 @@ fn settle(
     timings.end_ns
 }
 
-/// An operation of which nothing was sent: one that was due waited until now, and one of a closed loop was none.
+/// Records an operation of which no request was sent, if an open loop intended it. Returns the current time,
+/// in nanoseconds on the monotonic clock.
 fn never_begun(context: &Context, task: Task, kind: OperationKind) -> u64 {
     let now = now_ns();
     if let Some(intended) = task.intended_ns {
@@ -364,16 +402,16 @@ fn never_begun(context: &Context, task: Task, kind: OperationKind) -> u64 {
     now
 }
 
-/// Passes on the first failure of each class.
-fn tell(context: &Context, class: &ErrorClass, message: &str) {
+/// Sends the first failure of each class in the segment to the collector.
+fn report_failure(context: &Context, class: &ErrorClass, message: &str) {
     let class = class.to_string();
-    if context.told.borrow_mut().insert(class.clone()) {
+    if context.reported_classes.borrow_mut().insert(class.clone()) {
         let _ = context.worker.messages.send(Message::Failure(class, message.to_string()));
     }
 }
 
-/// The checksum that an upload bears.
-fn declared_of(dataset: &Dataset, site: &Site) -> Option<BodyChecksum> {
+/// Returns the checksum to send with uploads of a dataset; `None` for the checksum configured for the store.
+fn upload_checksum_of(dataset: &Dataset, site: &Site) -> Option<BodyChecksum> {
     match dataset.upload.checksum.as_deref() {
         None => None,
         Some("auto") => site.store.profile().and_then(cheapest),
@@ -381,7 +419,7 @@ fn declared_of(dataset: &Dataset, site: &Site) -> Option<BodyChecksum> {
     }
 }
 
-/// Builds the request for an operation, and what its answer must be.
+/// Returns the first request of an operation and its expected response.
 fn build<'a>(
     phase: &Phase,
     operation: &Operation,
@@ -391,9 +429,9 @@ fn build<'a>(
 ) -> (Request<'a>, Expected) {
     let root = site.space.root();
     let dataset = phase.workload.dataset(operation.target);
-    let mut expected = Expected::nothing();
+    let mut expected = Expected::unknown();
     if operation.kind == OperationKind::List {
-        // Pages begin at a random object, so that a listing of many objects is not always the same one.
+        // A listing starts at a random object, so that the listings of a large dataset differ.
         keys.start_after.clear();
         if dataset.count > 1000 && site.store.capabilities().start_after {
             dataset.key_into(&mut keys.start_after, root, operation.index);
@@ -404,20 +442,20 @@ fn build<'a>(
     }
     dataset.key_into(&mut keys.key, root, operation.index);
     let key = keys.key.as_str();
-    // What others wrote can only be held against its length and the checksum that the store keeps.
+    // Objects that existed before the run can only be verified by their length and the store's checksum. The
+    // length of encoded records is unknown, because an update may reduce a record to one field.
     let verify = phase.verify != Verify::Off;
-    // And what updates cut down to one field has no known length.
     let compared = verify && dataset.existing.is_none() && dataset.encoding.is_none();
     let request = match operation.kind {
         OperationKind::Put | OperationKind::Update => {
-            expected.declared = declared_of(dataset, site);
+            expected.upload_checksum = upload_checksum_of(dataset, site);
             Request::Put { key, body: content.body() }
         }
         OperationKind::Get | OperationKind::Scan | OperationKind::ReadModifyWrite => {
             let known = |bytes: &u64| *bytes != UNKNOWN_SIZE && dataset.encoding.is_none();
             expected.bytes = Some(content.total()).filter(known);
             expected.content = compared.then(|| content.clone());
-            expected.checksum = verify && dataset.existing.is_some();
+            expected.verify_checksum = verify && dataset.existing.is_some();
             Request::Get { key, range: None }
         }
         OperationKind::GetRange => {
@@ -432,7 +470,7 @@ fn build<'a>(
             Request::Head { key }
         }
         OperationKind::Delete | OperationKind::List => {
-            let owned = site.space.own(key).expect("a phase deletes only objects of its own run");
+            let owned = site.space.own(key).expect("a phase deletes only keys in the key space of its run");
             Request::Delete { key: owned }
         }
     };

@@ -1,5 +1,5 @@
-//! Records as go-ycsb writes them: a msgpack map from `field0`, `field1` and so on to bytes (msgpack specification: fixmap and map 16,
-//! fixstr and str 8, bin 8 to bin 32).
+//! Encoding of records as go-ycsb writes them: a msgpack map from `field0`, `field1` and so on to bytes
+//! (msgpack specification: fixmap and map 16, fixstr and str 8, bin 8 to bin 32).
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crate::workload::dataset::Encoding;
 use crate::workload::payload::Cut;
 
-/// The fields of a record, their bytes cut from `cut`.
+/// Encodes the given fields of a record. Field `i` contains the bytes of `cut` from `i * length` on.
 pub fn encode(encoding: Encoding, cut: &Cut, fields: Range<u64>) -> Bytes {
     let length = u64::from(encoding.length);
     let mut out =
@@ -54,7 +54,7 @@ mod tests {
     use crate::workload::payload::Block;
 
     #[test]
-    fn a_record_is_a_map_of_its_fields() {
+    fn a_record_is_encoded_as_a_map_of_its_fields() {
         let cut = Block::new(1).cut(1, 2, 3, 200);
         let encoding = Encoding { fields: 2, length: 100, writes_all: false };
         let whole = encode(encoding, &cut, 0..2);

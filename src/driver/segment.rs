@@ -1,4 +1,4 @@
-//! Messages between the coordinator and its workers.
+//! Messages between the coordinator and the workers.
 
 use std::io;
 use std::sync::Arc;
@@ -6,27 +6,28 @@ use std::sync::atomic::AtomicU64;
 
 use crate::recorder::Edges;
 
-/// One segment of phase runs, as sent to every worker.
+/// Phase runs on one store that run back to back. The coordinator sends every segment to every worker.
 #[derive(Clone)]
 pub struct Segment {
-    /// Number of the first phase run.
+    /// Index of the first phase run in the job.
     pub first: usize,
-    /// Number of the store.
+    /// Index of the store in the job.
     pub store: usize,
-    /// Edges of the phase runs.
+    /// Edges of the phase runs, in order.
     pub edges: Vec<Edges>,
-    /// What each phase run's closed loop counts its operations with; phase runs of one phase on one store share theirs.
+    /// Counters that number the operations of closed loops, one per phase run. The phase runs of one phase on
+    /// one store share a counter.
     pub counters: Vec<Arc<AtomicU64>>,
-    /// First operation number that a phase run's closed loop must not begin.
+    /// First operation number that the closed loop of each phase run must not start; `None` without a limit.
     pub limits: Vec<Option<u64>>,
 }
 
-/// What a worker says when it has done a segment.
+/// Report of a worker at the end of a segment.
 pub struct SegmentReport {
-    /// End of its last operation.
+    /// End of the worker's last operation, in nanoseconds on the monotonic clock; 0 if there was none.
     pub last_end_ns: u64,
-    /// A system error that kept it from working.
+    /// System error that stopped the worker; `None` if there was none.
     pub error: Option<io::Error>,
-    /// Operations that failed.
+    /// Number of failed operations.
     pub failed: u64,
 }

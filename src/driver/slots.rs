@@ -1,70 +1,71 @@
-//! The connection slots of a worker as seen from its dispatcher: which wait, which work, which must be called off.
+//! States of a worker's connection slots: waiting, working, or working on an operation that is cancelled.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Context, Waker};
 
-/// Why an operation is called off.
+/// Reason why an operation is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallOff {
-    /// Its deadline passed.
+pub enum CancelReason {
+    /// The deadline of the operation passed.
     Deadline,
-    /// The phase no longer waits for it.
-    Undrained,
+    /// The drain ended before the operation did.
+    DrainEnded,
 }
 
-/// One connection slot's state.
+/// State of one connection slot.
 #[derive(Default)]
 struct Slot {
     waker: RefCell<Option<Waker>>,
     waiting: Cell<bool>,
     deadline_ns: Cell<u64>,
-    called_off: Cell<Option<CallOff>>,
+    cancelled: Cell<Option<CancelReason>>,
 }
 
-/// All connection slots of a worker.
+/// States of all connection slots of a worker.
 pub struct Slots {
     slots: Vec<Slot>,
-    /// Waiting connection slots; the one that waited shortest is woken first, so that few connections stay warm.
+    /// Waiting slots. The one that started to wait last is woken first, so that the load uses as few
+    /// connections as possible and keeps them warm.
     waiting: RefCell<Vec<usize>>,
     working: Cell<usize>,
     stopped: Cell<bool>,
 }
 
 impl Slots {
-    /// `count` connection slots, none at work.
+    /// Creates `count` idle connection slots.
     pub fn new(count: usize) -> Slots {
         let slots = (0..count).map(|_| Slot::default()).collect();
         Slots { slots, waiting: RefCell::default(), working: Cell::new(0), stopped: Cell::new(false) }
     }
 
-    /// Connection slots at work.
+    /// Returns the number of slots that are executing an operation.
     pub fn working(&self) -> usize {
         self.working.get()
     }
 
-    /// Whether connection slots are to go home.
+    /// Returns true if the slots must exit.
     pub fn stopped(&self) -> bool {
         self.stopped.get()
     }
 
-    /// Remembers whom to wake for connection slot `id`.
-    pub fn remember(&self, id: usize, cx: &Context<'_>) {
+    /// Stores the waker of slot `id`.
+    pub fn set_waker(&self, id: usize, cx: &Context<'_>) {
         let mut waker = self.slots[id].waker.borrow_mut();
         if !waker.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
             *waker = Some(cx.waker().clone());
         }
     }
 
-    /// Connection `id` has nothing to do.
+    /// Marks slot `id` as waiting for an operation.
     pub fn wait(&self, id: usize, cx: &Context<'_>) {
-        self.remember(id, cx);
+        self.set_waker(id, cx);
         if !self.slots[id].waiting.replace(true) {
             self.waiting.borrow_mut().push(id);
         }
     }
 
-    /// Connection `id` has got work; whether it had been waiting for it.
-    pub fn got_work(&self, id: usize) -> bool {
+    /// Marks slot `id` as working. Returns true if it was waiting before.
+    pub fn start_work(&self, id: usize) -> bool {
         self.working.set(self.working.get() + 1);
         let waited = self.slots[id].waiting.replace(false);
         if waited {
@@ -76,10 +77,10 @@ impl Slots {
         waited
     }
 
-    /// Connection `id` is done with its work.
-    pub fn finished(&self, id: usize) {
+    /// Marks slot `id` as no longer working and clears its deadline.
+    pub fn finish_work(&self, id: usize) {
         self.slots[id].deadline_ns.set(0);
-        self.slots[id].called_off.set(None);
+        self.slots[id].cancelled.set(None);
         self.working.set(self.working.get() - 1);
     }
 
@@ -89,57 +90,57 @@ impl Slots {
         }
     }
 
-    /// Wakes one waiting connection slot with a number below `slots`; it leaves the waiting list at once, so that a second call wakes
-    /// another.
+    /// Wakes one waiting slot with a number below `slots` and removes it from the waiting list, so that the
+    /// next call wakes another slot.
     pub fn wake_one(&self, slots: usize) {
         let mut waiting = self.waiting.borrow_mut();
         if let Some(at) = waiting.iter().rposition(|id| *id < slots) {
             let id = waiting.remove(at);
             drop(waiting);
             self.slots[id].waiting.set(false);
-            self.slots[id].called_off.set(None);
+            self.slots[id].cancelled.set(None);
             self.wake(id);
         }
     }
 
-    /// Wakes all waiting connection slots with a number below `slots`.
+    /// Wakes all waiting slots with a number below `slots`.
     pub fn wake_all(&self, slots: usize) {
         let ids: Vec<usize> = self.waiting.borrow().iter().copied().filter(|id| *id < slots).collect();
         ids.into_iter().for_each(|id| self.wake(id));
     }
 
-    /// The operation of connection slot `id` must end by `deadline_ns`.
+    /// Sets the deadline of the operation of slot `id`, in nanoseconds on the monotonic clock.
     pub fn set_deadline(&self, id: usize, deadline_ns: u64) {
         self.slots[id].deadline_ns.set(deadline_ns);
     }
 
-    /// Whether the operation of connection slot `id` is called off.
-    pub fn called_off(&self, id: usize) -> Option<CallOff> {
-        self.slots[id].called_off.get()
+    /// Returns the reason why the operation of slot `id` is cancelled; `None` if it is not.
+    pub fn cancelled(&self, id: usize) -> Option<CancelReason> {
+        self.slots[id].cancelled.get()
     }
 
-    /// Calls off operations whose deadline has passed.
+    /// Cancels the operations whose deadline has passed at `now_ns`.
     pub fn expire(&self, now_ns: u64) {
         for (id, slot) in self.slots.iter().enumerate() {
             let deadline = slot.deadline_ns.get();
-            if deadline != 0 && deadline <= now_ns && slot.called_off.get().is_none() {
-                slot.called_off.set(Some(CallOff::Deadline));
+            if deadline != 0 && deadline <= now_ns && slot.cancelled.get().is_none() {
+                slot.cancelled.set(Some(CancelReason::Deadline));
                 self.wake(id);
             }
         }
     }
 
-    /// Calls off everything in flight.
-    pub fn call_off_all(&self) {
+    /// Cancels all operations in flight, at the end of the drain.
+    pub fn cancel_all(&self) {
         for (id, slot) in self.slots.iter().enumerate() {
-            if slot.deadline_ns.get() != 0 && slot.called_off.get().is_none() {
-                slot.called_off.set(Some(CallOff::Undrained));
+            if slot.deadline_ns.get() != 0 && slot.cancelled.get().is_none() {
+                slot.cancelled.set(Some(CancelReason::DrainEnded));
                 self.wake(id);
             }
         }
     }
 
-    /// Sends all connection slots home once they are done.
+    /// Makes all slots exit after their current operation.
     pub fn stop(&self) {
         self.stopped.set(true);
         (0..self.slots.len()).for_each(|id| self.wake(id));

@@ -1,4 +1,4 @@
-//! A worker: an OS thread with its runtime, its connections and its recorder.
+//! The main loop of a worker: an OS thread with its own runtime, connections and recorder.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -17,14 +17,14 @@ use crate::recorder::worker::WorkerRecorder;
 use crate::store::Connection;
 
 impl Worker {
-    /// Carries out segments until there are no more orders.
-    pub fn run(self, orders: &Receiver<Segment>, reports: &Sender<SegmentReport>) {
+    /// Executes segments until the coordinator closes the channel, and sends a report after each.
+    pub fn run(self, segments: &Receiver<Segment>, reports: &Sender<SegmentReport>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let worker = Rc::new(self);
-        // Connections by store; they keep their connections while other stores have their turn.
+        // Connections by store. They stay open while the run measures another store.
         let mut connections: Vec<Vec<Box<dyn Connection>>> =
             worker.job.sites.iter().map(|_| Vec::new()).collect();
-        while let Ok(segment) = orders.recv() {
+        while let Ok(segment) = segments.recv() {
             let done = match &runtime {
                 Ok(runtime) => {
                     let connections = &mut connections[segment.store];
@@ -32,12 +32,12 @@ impl Worker {
                 }
                 Err(e) => Err(io::Error::new(e.kind(), e.to_string())),
             };
-            let done = done.unwrap_or_else(|e| SegmentReport { last_end_ns: 0, failed: 0, error: Some(e) });
-            if reports.send(done).is_err() {
+            let report = done.unwrap_or_else(|e| SegmentReport { last_end_ns: 0, failed: 0, error: Some(e) });
+            if reports.send(report).is_err() {
                 return;
             }
         }
-        // Connections must go while their runtime is there.
+        // Connections must be dropped while their runtime exists.
         if let Ok(runtime) = &runtime {
             let _guard = runtime.enter();
             drop(connections);
@@ -45,6 +45,10 @@ impl Worker {
     }
 }
 
+/// Executes a segment on the first connections of a store, and creates those that are missing.
+///
+/// # Errors
+/// Returns the system error if a timer cannot be created or armed.
 async fn run_segment(
     worker: &Rc<Worker>,
     segment: Segment,
@@ -62,14 +66,14 @@ async fn run_segment(
         recorder: RefCell::new(WorkerRecorder::new(segment.first, segment.edges.clone(), job.log)),
         slots: Slots::new(count),
         backlog: RefCell::default(),
-        rest: RefCell::default(),
-        closed: Cell::new(None),
+        unissued: RefCell::default(),
+        closed_loop: Cell::new(None),
         sequences: RefCell::new(phase_runs.iter().map(|s| s.phase.workload.sequence()).collect()),
         changed: Notify::new(),
         draining: Cell::new(false),
         last_end_ns: Cell::new(0),
         failed: Cell::new(0),
-        told: RefCell::default(),
+        reported_classes: RefCell::default(),
         phase_runs,
         segment,
     });
@@ -95,10 +99,15 @@ async fn run_segment(
     Ok(SegmentReport { last_end_ns: context.last_end_ns.get(), failed: context.failed.get(), error: None })
 }
 
-/// Deadlines and interruptions are looked after at this interval, or a twentieth of the shortest deadline.
+/// Maximum interval between two checks of deadlines and interruptions. A twentieth of the shortest deadline
+/// applies if it is shorter, but at least 1 ms.
 const TICK_NS: u64 = 50 * MILLISECOND;
 
-/// Looks after what is not worth a timer of its own: deadlines, interruptions, the report of each second.
+/// Checks deadlines and interruptions at regular intervals, and reports to the collector every second. One
+/// timer for all of these is cheaper than a timer per operation.
+///
+/// # Errors
+/// Returns the system error if the timer cannot be created or armed.
 async fn tick(context: Rc<Context>) -> io::Result<()> {
     let mut timer = Timer::new()?;
     let shortest = context.phase_runs.iter().map(|s| s.phase.timeout_ns / 20).min().unwrap_or(TICK_NS);

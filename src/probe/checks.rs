@@ -40,7 +40,7 @@ pub async fn objects(
     findings: &mut Findings,
 ) {
     let key = format!("{root}object");
-    let content = b"what is put here".to_vec();
+    let content = b"initial content".to_vec();
     let written = put(background, &key, &content, Vec::new()).await;
     let back = get(background, &key).await;
     findings.tell(

@@ -1,4 +1,4 @@
-//! Lock-free recording of operations, with full histograms so that percentiles are exact.
+//! Records operations without locks, in full histograms, so that merging loses nothing that a percentile needs.
 //!
 //! Each worker owns a [`worker::WorkerRecorder`]. Once a second it sends its [`tally::Tally`]s, histograms
 //! included, to the single [`collector`], which sums them exactly. Nothing is averaged. The recorder counts

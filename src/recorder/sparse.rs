@@ -1,5 +1,5 @@
-//! Sparse histograms, decoded from their serialized form. Readers of thousands of seconds use them because a full
-//! [`Latencies`](super::histogram::Latencies) takes a third of a megabyte each, and the time to clear it.
+//! Sparse histograms, decoded from their serialized form. They are for readers of thousands of seconds, for which
+//! a full [`Latencies`](super::histogram::Latencies) each would take a third of a megabyte and the time to clear it.
 
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -71,7 +71,7 @@ pub struct Row {
     /// Smallest relative change (for errors, difference) that the comparison could have detected.
     pub smallest: Option<f64>,
     /// Seconds of measurement that an interval would need. `None` if there is one.
-    pub needs_s: Option<f64>,
+    pub duration_needed_s: Option<f64>,
     /// Number of pairs of blocks whose correlation narrowed the interval; 0 without pairing.
     pub pairs: usize,
 }
@@ -151,7 +151,9 @@ fn row((series, other): (&Series, &Series), compared: &Compared, primary: bool, 
         bound,
         verdict: compared.verdict(bound).describe(),
         smallest: compared.smallest(),
-        needs_s: compared.needs_s.or_else(|| compared.base.confidence.needs_s()),
+        duration_needed_s: compared
+            .duration_needed_s
+            .or_else(|| compared.base.confidence.duration_needed_s()),
         pairs: compared.pairs,
     }
 }
@@ -195,7 +197,9 @@ impl Row {
     }
 
     fn verdict_alone(&self) -> String {
-        if let Some(seconds) = self.needs_s.filter(|_| self.verdict == Verdict::CannotTell.describe()) {
+        if let Some(seconds) =
+            self.duration_needed_s.filter(|_| self.verdict == Verdict::CannotTell.describe())
+        {
             return format!("cannot tell; needs about {seconds:.0} s of measurement");
         }
         let lost = self.change_low.zip(self.change_high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
@@ -251,7 +255,7 @@ impl Comparison {
                 row.label(),
                 100.0 * change
             ),
-            None => match row.needs_s.filter(|_| row.change.is_none()) {
+            None => match row.duration_needed_s.filter(|_| row.change.is_none()) {
                 Some(seconds) => format!(
                     "too little data to compare {b} with {a} in {}: needs about {seconds:.0} s of measurement{reservations}",
                     row.label()

@@ -10,4 +10,5 @@ pub mod junit;
 pub mod loops;
 pub mod page;
 pub mod terminal;
+pub mod text;
 pub mod ycsb;

@@ -104,7 +104,7 @@ pub struct RunDirectory {
     experiment: String,
     log: IntervalLog,
     operations: Option<OperationLog>,
-    /// First error on writing a file; later errors are consequences of it.
+    /// First error while writing a file; later errors are consequences of it.
     pub disk_error: Option<io::Error>,
 }
 
@@ -172,7 +172,7 @@ impl RunDirectory {
 
     /// Finishes the logs, adds the confidence intervals to `result`, and writes `environment.json` and `result.json`.
     ///
-    /// Returns the run, and the first error on writing a file since the run began.
+    /// Returns the run, and the first error while writing a file since the run began.
     pub fn finish(self, mut result: RunResult, environment: Environment) -> (Run, Option<io::Error>) {
         let RunDirectory { path, experiment, log, operations, mut disk_error } = self;
         let mut check = |done: io::Result<()>| {

@@ -1,8 +1,8 @@
-//! The run directory: the files that a run leaves, written once and read by every report.
+//! The run directory: the files that a run writes and every report reads.
 //!
 //! [`directory`] creates it and writes its environment, [`json`] reads and writes `result.json`, [`intervals`]
-//! and [`operations`] append to the Arrow logs, [`read`] and [`seconds`] read them, [`run`] holds all of it in
-//! memory. Presentation is in `report`.
+//! and [`operations`] append to the Arrow logs, [`read`] and [`seconds`] read them, [`run`] represents a
+//! complete run in memory. Presentation is in `report`.
 
 pub mod directory;
 pub mod intervals;

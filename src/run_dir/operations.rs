@@ -1,6 +1,5 @@
 //! `operations.arrows`: an Arrow IPC stream with one row per operation, written with `--record operations`.
-//! Times are nanoseconds on the
-//! client's monotonic clock; columns of repeated text are dictionary-encoded.
+//! Times are nanoseconds on the client's monotonic clock; columns of repeated text are dictionary-encoded.
 
 use std::io;
 use std::path::Path;

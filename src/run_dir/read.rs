@@ -50,8 +50,8 @@ pub fn batches(path: &Path) -> io::Result<Vec<RecordBatch>> {
     Ok(out)
 }
 
-/// Upper bound for the operations of one second, far above what a client can do. A larger count is damage, and
-/// sums of it would overflow.
+/// Upper bound for the operations of one second, far more than a client can execute. A larger count indicates damage,
+/// and sums of such counts could overflow.
 const MOST_OPERATIONS: u64 = 1 << 40;
 
 /// Returns true if the counts of a row are possible for one second.
@@ -62,7 +62,9 @@ pub(super) fn plausible(counts: &[u64], bytes: f64) -> bool {
 fn missing(column: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
-        format!("intervals.arrows has no column {column}; it was written by another version of Plimsoll"),
+        format!(
+            "intervals.arrows has no valid column {column}; it was written by another version of Plimsoll"
+        ),
     )
 }
 

@@ -1,4 +1,4 @@
-//! Reads `intervals.arrows` as [`Series`] with every second of every window, seconds without an operation included.
+//! Reads `intervals.arrows` as [`Series`] with every second of every window, including seconds without operations.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -41,7 +41,7 @@ const COLUMNS: [&str; 16] = [
     "response",
 ];
 
-/// Upper bound for the seconds of a run, a hundred years. A later second is damage.
+/// Upper bound for the seconds of a run (100 years). A later second indicates damage.
 const LAST_SECOND: u64 = 100 * 366 * 86_400;
 
 /// Maximum number of seconds without a row in a block whose window is known (eleven days).
@@ -112,7 +112,7 @@ fn read(path: &Path, latencies: &[Clocked], rows: &mut Rows) -> io::Result<()> {
         if schema.index_of(name).is_err() {
             return Err(invalid(
                 path,
-                format!("it has no column {name}; it was written by another version of Plimsoll"),
+                format!("it has no column {name}; the file was written by another version of Plimsoll"),
             ));
         }
     }
@@ -120,15 +120,18 @@ fn read(path: &Path, latencies: &[Clocked], rows: &mut Rows) -> io::Result<()> {
     while let Some(batch) = from.next()? {
         add(&batch, latencies, rows, &mut scratch)
             .ok_or_else(|| {
-                invalid(path, "a column is of another type; it was written by another version of Plimsoll")
+                invalid(
+                    path,
+                    "a column has an unexpected type; the file was written by another version of Plimsoll",
+                )
             })?
-            .map_err(|what| invalid(path, what))?;
+            .map_err(|problem| invalid(path, problem))?;
     }
     Ok(())
 }
 
-/// Adds the rows of a batch. Returns `None` if a column has an unexpected type, and a description of the first
-/// damaged value as an error.
+/// Adds the rows of a batch. Returns `None` if a column is missing or has an unexpected type, and a description of the
+/// first damaged value as an error.
 fn add(
     batch: &RecordBatch,
     latencies: &[Clocked],
@@ -190,7 +193,7 @@ fn add(
             None => {
                 rows.order.push(key.clone());
                 let Some(role) = Role::from_name(roles.value(i)) else {
-                    return Some(Err("it has an unknown role"));
+                    return Some(Err("it contains an unknown role"));
                 };
                 rows.by_key.insert(key, (role, vec![second]));
             }
@@ -233,7 +236,7 @@ fn one_block(
     let (start, end) = known.unwrap_or((seen.0 as f64, seen.1 as f64 + 1.0));
     let (first, last) =
         (start.max(0.0).floor() as u64, (end.ceil() as u64).saturating_sub(1).max(start.max(0.0) as u64));
-    // Empty seconds use memory, so a damaged number must not create billions of them.
+    // Each empty second uses memory, so a damaged number must not create billions of them.
     let silent = if known.is_some() { SILENT_IN_WINDOW } else { SILENT };
     if last - first > silent + SILENT_PER_ROW * rows.len() as u64 {
         return None;
@@ -249,7 +252,8 @@ fn one_block(
             into.absorb(row);
         }
     }
-    // Less than half a second at either end is too short to stand for a second; it is merged into its neighbour.
+    // A part of less than half a second at either end is too short to count as a second, so it is merged into its
+    // neighbour.
     for edge in [0, out.len().saturating_sub(1)] {
         if out.len() > 2 && out.get(edge).is_some_and(|s| s.time_s < 0.5) {
             let sliver = out.remove(edge);

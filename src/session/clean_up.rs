@@ -1,4 +1,4 @@
-//! Deletes what a run wrote, when it has ended.
+//! Deletes the objects of a run after it has ended.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ pub const INTERRUPTED_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Deletes the objects that the run wrote to all stores, and returns the first problem.
 ///
-/// `environment` records which stores are clean afterwards.
+/// Marks the stores that were cleaned up in `environment`.
 pub fn clean_up(
     experiment: &Experiment,
     job: &Job,
@@ -41,11 +41,11 @@ pub fn clean_up(
         };
         match block_on(work) {
             Ok(Ok(_)) => facts.uncleaned = false,
-            // A bucket that was deleted in the meantime took the objects with it.
+            // If the bucket has been deleted in the meantime, so have the objects.
             Ok(Err(failure)) if failure.is_missing_container() => facts.uncleaned = false,
             Ok(Err(failure)) => {
                 let text = format!(
-                    "{}: clean-up failed ({failure}); try `plimsoll clean {}`",
+                    "{}: clean-up failed: {failure}; run `plimsoll clean {}`",
                     facts.url,
                     run.display()
                 );
@@ -57,10 +57,10 @@ pub fn clean_up(
     problem
 }
 
-/// Deletes from a key space what `owned` describes, and waits until it is done.
+/// Deletes the objects that `owned` describes from a key space.
 ///
 /// # Errors
-/// [`RunError::Store`] if the system refuses the runtime; the inner error is the store's.
+/// [`RunError::Store`] if no runtime can be created. The inner result contains the failure of the store.
 pub fn clean_space(
     store: &dyn Store,
     space: &KeySpace,

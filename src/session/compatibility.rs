@@ -1,4 +1,4 @@
-//! Whether an experiment fits its stores: what a store cannot do is refused, what is done differently there is said.
+//! Checks an experiment against its stores: rejects what a store does not support, and notes what differs there.
 
 use super::error::RunError;
 use super::open::Opened;
@@ -9,70 +9,78 @@ use crate::store::Store;
 use crate::units::format_size;
 use crate::workload::OperationKind;
 
-/// Holds every phase against every store, and returns what is to be said. Points of a sweep that a store refuses are taken out.
+/// Checks every phase against every store and returns notes for the user. Removes points of a sweep that a store does
+/// not support.
 ///
 /// # Errors
-/// 2 with the first phase that a store cannot carry out, and why.
+/// [`RunError::Input`] with the reason if a store does not support a phase, or if no point of the sweep is left.
 pub fn check_compatibility(experiment: &mut Experiment, opened: &[Opened]) -> Result<Vec<String>, RunError> {
     let mut notes = Vec::new();
     let mut refused = Vec::new();
     for store in opened {
         for phase in &experiment.phases {
-            let place = |what: String| format!("phase '{}' on {}: {what}", phase.name, store.written);
+            let place = |text: String| format!("phase '{}' on {}: {text}", phase.name, store.written);
             match refusals(phase, store.store.as_ref()) {
                 Ok(()) => {}
-                Err(what) if phase.sweep_of.is_some() => {
+                Err(reason) if phase.sweep_of.is_some() => {
                     refused.push(phase.name.clone());
-                    let note = format!("left out of the sweep on {}: {what}", store.written);
+                    let note = format!("point of the sweep omitted on {}: {reason}", store.written);
                     if !notes.contains(&note) {
                         notes.push(note);
                     }
                     continue;
                 }
-                Err(what) => return Err(RunError::input(place(what))),
+                Err(reason) => return Err(RunError::input(place(reason))),
             }
             notes.extend(remarks(phase, store.store.as_ref()).into_iter().map(place));
         }
     }
     experiment.phases.retain(|phase| !refused.contains(&phase.name));
     if experiment.phases.is_empty() {
-        return Err(RunError::input(format!("no point of the sweep is left: {}", notes.join("; "))));
+        return Err(RunError::input(format!(
+            "the stores support no point of the sweep: {}",
+            notes.join("; ")
+        )));
     }
     Ok(notes)
 }
 
+/// Returns the weight of a kind of operation in the mix of a phase.
 fn share(phase: &Phase, kind: OperationKind) -> u32 {
     phase.workload.mix.share(kind)
 }
 
-/// What the store cannot do at all.
+/// Fails with the first feature that the phase needs and the store does not support.
 fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
     use OperationKind::{Delete, GetRange, List, Put, ReadModifyWrite, Scan, Update};
     let can = store.capabilities();
     let puts = share(phase, Put) + share(phase, Update) + share(phase, ReadModifyWrite) > 0;
     let writes = puts || share(phase, Delete) > 0;
     if writes && !can.writes {
-        let text = "it can only be read; choose an experiment that reads (run get) and what it shall read (--keys FILE)";
+        let text = "the store is read-only; \
+                    choose an experiment that only reads (run get), and name the keys with --keys FILE";
         return Err(text.into());
     }
     if share(phase, List) > 0 && !can.lists {
-        return Err("it has no listings; take list out of operations".into());
+        return Err("the store cannot list objects; remove list from operations".into());
     }
     if share(phase, Scan) > 0 && !can.start_after {
-        return Err("it does not list from a key on; take scan out of operations".into());
+        return Err("the store cannot start a listing at a key; remove scan from operations".into());
     }
     if share(phase, GetRange) > 0 && !can.ranges {
-        return Err("it reads whole objects only; use get instead of get_range".into());
+        return Err("the store reads whole objects only; use get instead of get_range".into());
     }
     if puts {
         let written = &phase.workload.written;
         let (largest, part_size) = (written.size.largest(), written.upload.part_size);
         if let Some(most) = can.most_bytes.filter(|most| largest > *most) {
             let (largest, most) = (format_size(largest), format_size(most));
-            return Err(format!("objects of {largest} are more than it holds, {most}; lower objects.size"));
+            return Err(format!(
+                "objects of {largest} are too large: the store allows at most {most}; lower objects.size"
+            ));
         }
         if part_size > 0 && largest > part_size && !can.multipart {
-            return Err("it takes no objects in parts; take objects.part_size out".into());
+            return Err("the store does not support multipart uploads; remove objects.part_size".into());
         }
         let generic = provider::load("generic").map_err(|e| e.to_string())?;
         let profile = store.profile().unwrap_or(&generic);
@@ -84,7 +92,7 @@ fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
             && !profile.takes(name)
         {
             return Err(format!(
-                "it takes no {name}; objects.checksum may be auto, {}",
+                "the store does not support the checksum {name}; set objects.checksum to auto, {}",
                 profile.checksums.join(", ")
             ));
         }
@@ -95,20 +103,22 @@ fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
         && !(existing.prefix().is_empty() || existing.prefix().ends_with('/'))
     {
         return Err(format!(
-            "it lists whole directories only; write objects.dataset = '{}/'",
+            "the store lists whole directories only; set objects.dataset = '{}/'",
             existing.location
         ));
     }
     Ok(())
 }
 
-/// What is done differently there, or will run into a limit.
+/// Returns notes on what the phase does differently on this store, and on limits that it will exceed.
 fn remarks(phase: &Phase, store: &dyn Store) -> Vec<String> {
     use OperationKind::{List, Put};
     let mut out = Vec::new();
     let listed = phase.workload.read.as_ref().map_or(0, |d| d.count);
     if share(phase, List) > 0 && listed > 1000 && !store.capabilities().start_after {
-        out.push("listings begin at their start, because it lists in no order".into());
+        out.push(
+            "each listing starts at the first key, because the store cannot start a listing at a key".into(),
+        );
     }
     let limit = store.profile().and_then(|p| p.limits.writes_per_key_per_s);
     if let (Some(limit), true) = (limit, share(phase, Put) > 0) {
@@ -117,7 +127,7 @@ fn remarks(phase: &Phase, store: &dyn Store) -> Vec<String> {
         let once = phase.limit.operations.is_some_and(|n| n as f64 * puts <= count as f64);
         let too_often = match phase.load {
             Load::Open { rate_per_s, .. } => rate_per_s * puts > limit * count as f64,
-            // A connection of a fast store puts about a hundred objects a second, or a hundred megabytes.
+            // One connection to a fast store writes about 100 objects or 100 MB per second.
             Load::Closed { concurrency } => {
                 let bytes = phase.workload.written.size.mean().max(1.0);
                 concurrency as f64 * (1e8 / bytes).min(100.0) * puts > limit * count as f64
@@ -125,7 +135,8 @@ fn remarks(phase: &Phase, store: &dyn Store) -> Vec<String> {
         };
         if too_often && !once {
             out.push(format!(
-                "it takes {limit} write/s per key and puts go round {count} keys; expect 429 unless there are more (objects.count)"
+                "the store allows {limit} writes per second and key, and the puts cycle through {count} keys; \
+                 expect 429 errors unless you raise objects.count"
             ));
         }
     }

@@ -17,34 +17,36 @@ pub const EMBEDDED_BUCKET: &str = "plimsoll";
 
 static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
 
-/// Sets the `plimsoll` program that `embedded:` stores start. Only the first call counts.
+/// Sets the `plimsoll` program that `embedded:` stores start. Only the first call has an effect.
 pub fn set_program(program: PathBuf) {
     let _ = PROGRAM.set(program);
 }
 
-/// `plimsoll serve` as a process of its own. It ends with this value, or with this process, whichever comes first: it
-/// watches its standard input, which closes in either case.
+/// `plimsoll serve` as a child process. It ends when this value is dropped or this process ends, because its standard
+/// input closes in both cases.
 pub struct EmbeddedServer {
     child: Child,
-    /// `http://127.0.0.1:PORT`.
+    /// URL of the server, in the form `http://127.0.0.1:PORT`.
     pub url: String,
     credentials: Credentials,
 }
 
-/// A word that nobody can guess, for credentials that live as long as one process.
+/// Returns an unguessable word, for credentials that are valid for one server process only.
 fn random_word() -> String {
     (0..3).map(|_| format!("{:016x}", entropy())).collect()
 }
 
 impl EmbeddedServer {
-    /// Starts the server with further arguments.
+    /// Starts the server with additional arguments.
     ///
     /// # Errors
-    /// When the process cannot be started.
+    /// [`RunError::Input`] if [`set_program`] was not called; [`RunError::Store`] if the server does not start.
     pub fn start(arguments: &[&str]) -> Result<EmbeddedServer, RunError> {
         use std::os::unix::process::CommandExt;
         let program = PROGRAM.get().ok_or_else(|| {
-            RunError::input("embedded: needs the plimsoll program; call session::embedded::set_program first")
+            RunError::input(
+                "an embedded: store needs the plimsoll program; call session::embedded::set_program first",
+            )
         })?;
         let credentials = Credentials::new(&random_word(), &random_word(), None);
         let child = Command::new(program)
@@ -54,11 +56,11 @@ impl EmbeddedServer {
             .env("PLIMSOLL_SECRET_KEY", credentials.secret_key())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // A Ctrl-C on the terminal is for the run, which still needs the server to clean up.
+            // Ctrl-C on the terminal must reach only the run, which still needs the server for its clean-up.
             .process_group(0)
             .spawn();
         let mut child =
-            child.map_err(|e| RunError::store(format!("the embedded server could not be started: {e}")))?;
+            child.map_err(|e| RunError::store(format!("the embedded server cannot be started: {e}")))?;
         let mut line = String::new();
         if let Some(stdout) = child.stdout.take() {
             let _ = BufReader::new(stdout).read_line(&mut line);
@@ -67,26 +69,28 @@ impl EmbeddedServer {
             Some(url) => Ok(EmbeddedServer { url: url.to_string(), child, credentials }),
             None => {
                 let _ = child.kill();
-                Err(RunError::store("the embedded server did not come up; try `plimsoll serve` to see why"))
+                Err(RunError::store(
+                    "the embedded server did not start; run `plimsoll serve` to see the reason",
+                ))
             }
         }
     }
 
-    /// A store on the server's bucket.
+    /// Returns a store on the server's bucket.
     ///
     /// # Errors
-    /// Never, unless the loopback address has gone.
+    /// [`RunError::Store`] if the loopback address cannot be used.
     pub fn store(&self, redacted_url: &str) -> Result<Arc<dyn Store>, RunError> {
         let text = format!("s3://{EMBEDDED_BUCKET}?endpoint={}&provider=embedded", self.url);
         let Ok(StoreUrl::S3(url)) = parse(&text, &|_| None) else {
-            return Err(RunError::store("the embedded server's URL"));
+            return Err(RunError::store("the URL of the embedded server is invalid"));
         };
         let source = CredentialSource::fixed(self.credentials.clone());
         let store = S3Store::open(*url, redacted_url, Some(source), None).map_err(RunError::store)?;
         Ok(Arc::new(store))
     }
 
-    /// Ends the server in good order and waits for it, so that its log is complete.
+    /// Stops the server and waits until it has exited, so that its access log is complete.
     pub fn stop(mut self) {
         drop(self.child.stdin.take());
         let _ = self.child.wait();

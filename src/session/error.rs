@@ -1,9 +1,9 @@
-//! The error of a run, by what a caller can do about it.
+//! The error of a run, classified by the action that it requires.
 
 use std::fmt::Display;
 use std::path::Path;
 
-/// Reason why a run ended badly. Each message is one line for a person and names the fix.
+/// Reason why a run failed. Each message is one line for a person and names the fix.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RunError {
     /// A check failed after the measurement: wrong content, a client that was too slow, a cost limit that was reached.
@@ -15,7 +15,7 @@ pub enum RunError {
     /// The store could not be used.
     #[error("{0}")]
     Store(String),
-    /// The run was measured, but the disk did not take all of its results.
+    /// The run was measured, but its results could not all be written to the disk.
     #[error("{0}")]
     Unwritten(String),
     /// The run was stopped; its results so far are kept.
@@ -27,31 +27,31 @@ pub enum RunError {
 }
 
 impl RunError {
-    /// Returns [`RunError::Check`].
+    /// Returns a [`RunError::Check`] with this message.
     pub fn check(message: impl Display) -> RunError {
         RunError::Check(message.to_string())
     }
 
-    /// Returns [`RunError::Input`]; the message names the flag or `file:line`.
+    /// Returns a [`RunError::Input`] with this message, which names the flag or `file:line`.
     pub fn input(message: impl Display) -> RunError {
         RunError::Input(message.to_string())
     }
 
-    /// Returns [`RunError::Store`].
+    /// Returns a [`RunError::Store`] with this message.
     pub fn store(message: impl Display) -> RunError {
         RunError::Store(message.to_string())
     }
 
-    /// Returns [`RunError::Interrupted`].
+    /// Returns a [`RunError::Interrupted`] with this message.
     pub fn interrupted(message: impl Display) -> RunError {
         RunError::Interrupted(message.to_string())
     }
 
-    /// Returns the error of a run at `path` whose results did not all fit on the disk.
-    pub fn results_kept(what: &str, path: &Path) -> RunError {
+    /// Returns the error of a run at `path` whose results could not all be written because of `problem`.
+    pub fn results_kept(problem: &str, path: &Path) -> RunError {
         let path = path.display();
         RunError::Unwritten(format!(
-            "{what}; free some space; results kept in {path}, `plimsoll report {path}` makes its report"
+            "{problem}; free disk space; results kept in {path}; `plimsoll report {path}` creates the report"
         ))
     }
 
@@ -73,14 +73,15 @@ impl RunError {
         self
     }
 
-    /// Appends how to remove the objects of a run whose clean-up failed (`left`), unless the message already says it.
+    /// Appends the command that removes the objects of a run whose clean-up failed (`left`), unless the message already
+    /// contains it.
     #[must_use]
     pub fn with_left_behind(mut self, left: bool, run: &Path) -> RunError {
         if !left || self.message_mut().contains("plimsoll clean") {
             return self;
         }
         self.with(&format!(
-            "; objects are left in the store, `plimsoll clean {}` removes them",
+            "; objects remain in the store; remove them with `plimsoll clean {}`",
             run.display()
         ))
     }

@@ -13,40 +13,40 @@ use crate::schedule::{Limit, Load, Phase, Role};
 use crate::summary::objective::Objective;
 use crate::summary::result::{ClientLimit, KneeFigures, KneeStep, RunResult, Window};
 
-/// What is searched, and how.
+/// Parameters of a knee search.
 pub struct KneeSearch {
-    /// The short form whose rate it is.
+    /// Name of the short form whose rate is searched, such as `get`.
     pub form: String,
-    /// What must hold.
+    /// Objectives that the store must meet.
     pub objectives: Vec<Objective>,
-    /// Where the search begins and ends.
+    /// Range and tolerance of the search.
     pub limits: Limits,
-    /// Shortest step, in nanoseconds.
+    /// Minimum length of a step, in nanoseconds.
     pub step_ns: u64,
 }
 
-/// Unrecorded warm-up before each step: connections are made anew.
+/// Length of the unrecorded warm-up before each step, which opens new connections, in nanoseconds.
 const REWARM_NS: u64 = 2 * SECOND;
-/// No step is longer than this, however few operations there are.
+/// Maximum length of a step, in nanoseconds, even if it has too few operations to judge the objectives.
 pub const LONGEST_STEP_NS: u64 = 300 * SECOND;
 
-/// A search under way.
+/// State of a search.
 struct Knee {
     objectives: Vec<Objective>,
     search: Search,
     step_ns: u64,
-    /// The phase run that every step is made of.
+    /// Phase run from which every step is derived; `None` before the first pass.
     model: Option<PhaseRun>,
     steps: Vec<KneeStep>,
     /// True if the client was the limit in the last step, whose rate is tried again.
     limited_once: bool,
-    /// The rate at which the client was the limit twice, which ended the search.
+    /// Rate at which the client was the limit twice, which ended the search.
     client_limit: Option<ClientLimit>,
     observer: Arc<dyn RunObserver>,
 }
 
 impl Knee {
-    /// The phase runs of a step: a warm-up, and the step itself, long enough for its objectives.
+    /// Returns the phase runs of a step: a warm-up, and the step itself, which is long enough to judge the objectives.
     fn step(&self, rate_per_s: f64) -> Vec<PhaseRun> {
         let Some(model) = &self.model else { return Vec::new() };
         let mut phase_run = model.clone();
@@ -55,7 +55,7 @@ impl Knee {
             *rate = rate_per_s;
         }
         let needed = self.objectives.iter().map(Objective::operations_needed).max().unwrap_or(0);
-        // Far from the edge a glance will do.
+        // Until the search knows both bounds, a third of the operations is enough.
         let found = self.search.found();
         let needed = if found.holds.is_none() || found.breaks.is_none() { needed / 3 } else { needed };
         let needed_ns = (needed as f64 / rate_per_s * SECOND as f64) as u64;
@@ -65,15 +65,16 @@ impl Knee {
         vec![rewarm(&phase_run, REWARM_NS), phase_run]
     }
 
-    /// How the last step fared.
+    /// Judges the last step by its windows and records the result.
     fn judge(&mut self, windows: &[Window]) {
         let step = self.steps.len() as u32;
         let own: Vec<&Window> =
             windows.iter().filter(|w| w.role == Role::Measure && w.step == Some(step)).collect();
         let Some(offered) = own.iter().filter_map(|w| w.offered_per_s).reduce(|a, b| a + b) else { return };
         let Some(rate) = self.search.next() else { return };
-        let about =
-            |o: &&Objective, w: &Window| o.target.operation.as_ref().is_none_or(|name| *name == w.operation.name());
+        let about = |o: &&Objective, w: &Window| {
+            o.target.operation.as_ref().is_none_or(|name| *name == w.operation.name())
+        };
         let broken = own
             .iter()
             .find_map(|w| self.objectives.iter().filter(|o| about(o, w)).find_map(|o| o.broken_by(w)));
@@ -85,26 +86,26 @@ impl Knee {
             step,
             offered_per_s: offered,
             achieved_per_s,
-            held: broke.is_none(),
-            broke,
+            met: broke.is_none(),
+            missed: broke,
             client_limited,
         };
         self.observer.knee_step(&done);
         self.note(rate, done);
     }
 
-    /// Notes a step. One that broke while the client was the limit says nothing about the store: its rate is tried once more, and if the
-    /// client is the limit again the search is over.
+    /// Records a step. A step that failed while the client was the limit shows nothing about the store: its rate is
+    /// tried once more, and if the client is the limit again, the search ends.
     fn note(&mut self, rate: f64, step: KneeStep) {
         match &step.client_limited {
-            Some(reason) if !step.held && self.limited_once => {
+            Some(reason) if !step.met && self.limited_once => {
                 let limit = ClientLimit { per_s: step.achieved_per_s, reason: reason.clone() };
                 self.client_limit = Some(limit);
             }
-            Some(_) if !step.held => self.limited_once = true,
+            Some(_) if !step.met => self.limited_once = true,
             _ => {
                 self.limited_once = false;
-                self.search.note(rate, step.held);
+                self.search.note(rate, step.met);
             }
         }
         self.steps.push(step);
@@ -119,8 +120,8 @@ impl Knee {
         let found = self.search.found();
         KneeFigures {
             objectives: self.objectives.iter().map(|o| o.text.clone()).collect(),
-            holds_per_s: found.holds,
-            breaks_per_s: found.breaks,
+            highest_met_per_s: found.holds,
+            lowest_missed_per_s: found.breaks,
             finished,
             client_limit: self.client_limit.clone(),
             steps: self.steps.clone(),
@@ -145,10 +146,10 @@ impl Passes for Knee {
     }
 }
 
-/// Searches the knee of one store.
+/// Searches for the knee of one store.
 ///
 /// # Errors
-/// As [`execute_passes`]; 2 when there is not exactly one store.
+/// As [`execute_passes`], and [`RunError::Input`] if there is not exactly one store.
 pub fn find_knee(
     experiment: &Experiment,
     settings: &Settings,
@@ -157,7 +158,7 @@ pub fn find_knee(
 ) -> Result<RunSummary, RunError> {
     let KneeSearch { objectives, limits, step_ns, .. } = search;
     if experiment.stores.len() != 1 {
-        return Err(RunError::input("--store: a knee is searched on one store at a time"));
+        return Err(RunError::input("--store: a knee search measures exactly one store; name one store"));
     }
     let mut knee = Knee {
         objectives,
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
     use crate::session::observer::Silent;
 
-    /// Searches with a client that cannot send more than `client` per second, and a store that holds `store`.
+    /// Searches with a client and a store that are limited to `client` and `store` operations per second.
     fn search(client: f64, store: f64) -> Knee {
         let mut knee = Knee {
             objectives: Vec::new(),
@@ -196,8 +197,8 @@ mod tests {
                 step: knee.steps.len() as u32,
                 offered_per_s: rate,
                 achieved_per_s: rate.min(client),
-                held,
-                broke: (!held).then(|| "the rate was not achieved".into()),
+                met: held,
+                missed: (!held).then(|| "the rate was not achieved".into()),
                 client_limited: limited.then(|| "cpu: 99% of a core".into()),
             };
             knee.note(rate, step);
@@ -206,20 +207,22 @@ mod tests {
     }
 
     #[test]
-    fn a_search_that_the_client_limits_ends_there_and_does_not_halve() {
+    fn a_client_limit_ends_the_search_without_bisection() {
         let knee = search(1000.0, 1e9);
         let figures = knee.figures(true);
-        assert_eq!((figures.holds_per_s, figures.breaks_per_s), (Some(800.0), None));
+        assert_eq!((figures.highest_met_per_s, figures.lowest_missed_per_s), (Some(800.0), None));
         assert_eq!(figures.client_limit.as_ref().map(|limit| limit.per_s), Some(1000.0));
         assert_eq!(figures.steps.len(), 4 + 2, "doubled to 1600/s, which was tried twice");
-        let sentence = crate::report::terminal::knee::sentence(&figures);
-        assert!(sentence.contains("the client, not the store, was the bottleneck at 1000/s (cpu: 99%"), "{sentence}");
+        assert_eq!(
+            figures.client_limit.as_ref().map(|limit| limit.reason.as_str()),
+            Some("cpu: 99% of a core")
+        );
     }
 
     #[test]
-    fn a_store_that_breaks_before_the_client_has_a_knee() {
+    fn a_store_that_is_slower_than_the_client_has_a_knee() {
         let figures = search(10_000.0, 1000.0).figures(true);
-        let (low, high) = (figures.holds_per_s.unwrap(), figures.breaks_per_s.unwrap());
+        let (low, high) = (figures.highest_met_per_s.unwrap(), figures.lowest_missed_per_s.unwrap());
         assert!(low <= 1000.0 && high > 1000.0 && figures.client_limit.is_none(), "{low}..{high}");
     }
 
@@ -228,7 +231,7 @@ mod tests {
         let mut knee = search(1e9, 1e9);
         knee.search = Search::new(Limits { from: 100.0, to: 1e6, tolerance: 0.02 });
         let step = |held: bool, limited: bool| KneeStep {
-            held,
+            met: held,
             client_limited: limited.then(|| "start lag".into()),
             ..KneeStep::default()
         };

@@ -74,10 +74,10 @@ impl Live {
         let cost = |f: &CostFigures| {
             let labels = vec![
                 ("store", f.store.clone()),
-                ("provider", f.provider.clone()),
+                ("provider", f.bill.provider.clone()),
                 ("emulated", f.emulated.to_string()),
             ];
-            (labels, f.total_usd.parse().unwrap_or(0.0))
+            (labels, f.bill.total_usd.pico() as f64 / 1e12)
         };
         *self.1.lock().unwrap_or_else(PoisonError::into_inner) = figures.iter().map(cost).collect();
     }

@@ -1,7 +1,8 @@
-//! Runs an experiment: opens its stores, lays out the plan, drives it, cleans up, and leaves a run directory.
+//! Runs an experiment: opens its stores, executes its plan, cleans up, and writes a run directory.
 //!
-//! The command line is one caller, `examples/library_run.rs` another. [`Settings`] are data; [`Components`] are the live parts.
-//! Neighbours: `driver` executes the plan, `run_dir` stores the results, `cost` prices them. Nothing here prints.
+//! The command line and `examples/library_run.rs` call this module. [`Settings`] are plain data; [`Components`] are
+//! live objects. `driver` executes the plan, `run_dir` stores the results, and `cost` prices them. This module
+//! prints nothing.
 
 pub mod budget;
 pub mod clean_up;
@@ -52,13 +53,13 @@ use crate::workload::payload::Block;
 pub struct RunSummary {
     /// The run directory and its contents.
     pub run: Run,
-    /// Reason why the run ended badly; `None` if it went well.
+    /// Reason why the run failed; `None` if it succeeded.
     pub problem: Option<RunError>,
 }
 
-/// The passes of a run: each executes phase runs on the same objects and into the same directory.
+/// The passes of a run. Each pass executes phase runs on the same objects and writes to the same run directory.
 ///
-/// The default has one pass, the plan.
+/// By default there is one pass, which executes the plan.
 pub trait Passes {
     /// Returns the phase runs of the first pass, given those of the plan.
     fn first(&mut self, plan: Vec<PhaseRun>) -> Vec<PhaseRun> {
@@ -72,7 +73,7 @@ pub trait Passes {
     }
 }
 
-/// The plan in one pass.
+/// One pass that executes the plan.
 struct OnePass;
 
 impl Passes for OnePass {}
@@ -80,8 +81,8 @@ impl Passes for OnePass {}
 /// Runs an experiment.
 ///
 /// # Errors
-/// [`RunError::Input`] and [`RunError::Store`] if nothing could be measured. A later problem is in [`RunSummary::problem`];
-/// what was measured before it is kept.
+/// [`RunError::Input`] and [`RunError::Store`] if nothing could be measured. A later error is in
+/// [`RunSummary::problem`]; the results up to the error are kept.
 pub fn execute(
     experiment: &Experiment,
     settings: &Settings,
@@ -90,7 +91,7 @@ pub fn execute(
     execute_passes(experiment, settings, components, &mut OnePass)
 }
 
-/// A run before its first operation.
+/// A run that is ready for its first operation.
 struct Ready {
     experiment: Experiment,
     opened: Vec<Opened>,
@@ -102,7 +103,7 @@ struct Ready {
     budget: Arc<Budget>,
 }
 
-/// Opens the stores of an experiment, each of them once.
+/// Opens the stores of an experiment. Fails if a store occurs twice.
 fn open_all(
     experiment: &Experiment,
     settings: &Settings,
@@ -111,7 +112,9 @@ fn open_all(
     let stores = &experiment.stores;
     let mut seen = std::collections::HashSet::new();
     if let Some(twice) = stores.iter().find(|store| !seen.insert(*store)) {
-        return Err(RunError::input(format!("--store {twice} is given twice; name each store once")));
+        return Err(RunError::input(format!(
+            "--store {twice}: the store is given twice; name each store once"
+        )));
     }
     let open = |store: &String| {
         let (named, credentials) = (&experiment.named, components.credentials.clone());
@@ -120,7 +123,7 @@ fn open_all(
     stores.iter().map(open).collect()
 }
 
-/// Opens the stores and lays out the first pass.
+/// Opens and checks the stores, and plans the first pass.
 fn ready(
     requested: &Experiment,
     settings: &Settings,
@@ -133,9 +136,10 @@ fn ready(
         shard::check(&experiment, sharding.shard)?;
     }
     let mut opened = open_all(&experiment, settings, components)?;
-    // From here on stores have their redacted names.
+    // From here on, the experiment contains redacted URLs only.
     experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
-    // The run directory records the URLs of named stores, so that `plimsoll run RUN` works elsewhere.
+    // The run directory records the URLs of named stores, so that `plimsoll run RUN` works on
+    // other machines.
     experiment.named = opened.iter().filter_map(|o| Some((o.written.clone(), o.named.clone()?))).collect();
     let notes = check_compatibility(&mut experiment, &opened)?;
     notes.iter().for_each(|text| components.observer.note(&format!("note: {text}")));
@@ -160,7 +164,7 @@ fn ready(
     Ok(Ready { experiment, opened, notes, id, spaces, environment, phase_runs, budget: Arc::new(budget) })
 }
 
-/// The last pass's job, the result of all passes, and the first problem.
+/// Job of the last pass, result of all passes, and first error.
 struct Driven {
     job: Arc<Job>,
     result: RunResult,
@@ -270,7 +274,7 @@ fn conclude(
     let interrupted = control.stopped_at().is_some();
     let partial = problem.is_some() || interrupted;
     ready.budget.lift();
-    // Other shards may still read what an interrupted one prepared.
+    // Other shards may still read the objects that an interrupted shard prepared.
     let others_read = interrupted && settings.shard().of > 1;
     let mut left_behind = false;
     if !settings.keep && !others_read {
@@ -304,12 +308,12 @@ fn interruption(budget: &Budget, others_read: bool, path: &Path) -> RunError {
         return error;
     }
     error.with(&format!(
-        "; when the other shards are done, `plimsoll clean {}` removes its objects",
+        "; when the other shards have finished, `plimsoll clean {}` removes its objects",
         path.display()
     ))
 }
 
-/// Returns the facts that are known before run `id`.
+/// Returns the environment of run `id`, as far as it is known before the run.
 pub fn environment(settings: &Settings, id: &str) -> Environment {
     Environment {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -323,7 +327,7 @@ pub fn environment(settings: &Settings, id: &str) -> Environment {
     }
 }
 
-/// Returns a result without figures.
+/// Returns an empty result, which is marked partial.
 pub fn blank(settings: &Settings, id: &str, experiment: &str, seed: u64) -> RunResult {
     RunResult {
         schema: SCHEMA,
@@ -341,7 +345,7 @@ pub fn blank(settings: &Settings, id: &str, experiment: &str, seed: u64) -> RunR
     }
 }
 
-/// Returns the plan, with the objects that each store holds of existing datasets.
+/// Returns the plan, with the objects of existing datasets that each store contains.
 fn phase_runs_of(experiment: &Experiment, opened: &[Opened]) -> Result<Vec<PhaseRun>, RunError> {
     let mut phase_runs = plan(&experiment.phases, experiment.layout(), opened.len());
     let mut found = HashMap::new();
@@ -368,7 +372,7 @@ fn phase_runs_of(experiment: &Experiment, opened: &[Opened]) -> Result<Vec<Phase
     Ok(phase_runs)
 }
 
-/// Returns a problem that only the figures show.
+/// Returns the error of a run whose figures show a problem: an instrument error, no success, or corrupt data.
 fn judge(result: &RunResult) -> Option<RunError> {
     if let Some(error) = result.windows.iter().find_map(|w| w.instrument_error.as_ref()) {
         return Some(RunError::check(error));

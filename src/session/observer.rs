@@ -1,4 +1,4 @@
-//! The seam between a run and whoever watches it: a terminal, a test, another program.
+//! Interface between a run and its observer, such as a terminal, a test or another program.
 
 use std::sync::Arc;
 
@@ -11,9 +11,9 @@ use crate::summary::result::{KneeStep, Window};
 pub struct RunStart<'a> {
     /// Redacted URLs of the stores, in order.
     pub stores: &'a [String],
-    /// The phase runs of the first pass.
+    /// Phase runs of the first pass.
     pub phase_runs: &'a [PhaseRun],
-    /// The handle that stops the run.
+    /// Handle that stops the run.
     pub control: &'a Arc<Control>,
 }
 
@@ -34,7 +34,7 @@ pub trait RunObserver: Send + Sync {
         let _ = step;
     }
 
-    /// The run directory exists and the first operation is next.
+    /// Called when the run directory exists, before the first operation.
     fn started(&self, run: &RunStart<'_>) {
         let _ = run;
     }
@@ -59,12 +59,12 @@ pub trait RunObserver: Send + Sync {
         let _ = windows;
     }
 
-    /// Receives what the run does between phases, such as cleaning up.
+    /// Receives a description of the activity between phases, such as cleaning up.
     fn activity(&self, text: &str) {
         let _ = text;
     }
 
-    /// The run has ended; only its results are left to be written.
+    /// Called when the run has ended and only its results remain to be written.
     fn ended(&self) {}
 }
 

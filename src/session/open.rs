@@ -1,4 +1,4 @@
-//! From a store as written on the command line to an open one: URLs, names from `plimsoll.toml`, the embedded server.
+//! Opens stores from their URLs or their names in `plimsoll.toml`, and starts the embedded server.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,25 +23,25 @@ use crate::store::url::{StoreUrl, parse};
 use crate::store::web::WebStore;
 use crate::text::redacted_document;
 
-/// A store, open.
+/// An open store.
 pub struct Opened {
-    /// As the user wrote it.
+    /// URL or name of the store as the user wrote it, redacted.
     pub written: String,
-    /// The store.
+    /// Store that executes the requests.
     pub store: Arc<dyn Store>,
-    /// Where its credentials come from, when they may need renewal.
+    /// Source of its AWS credentials; `None` if it uses none.
     pub credentials: Option<CredentialSource>,
-    /// Whether its bucket is ours to create.
+    /// True if Plimsoll may create its bucket even without `--create-bucket`.
     pub own_bucket: bool,
-    /// The embedded server, while the store is open.
+    /// Embedded server, which stops when this value is dropped; `None` for other stores.
     pub server: Option<EmbeddedServer>,
-    /// What other tools call it, up to its keys: `s3://bucket/`.
+    /// URL by which other tools address it, without a key, such as `s3://bucket/`; empty if there is none.
     pub place: String,
-    /// The store's URL as it was read.
+    /// Parsed URL of the store.
     pub url: Option<StoreUrl>,
-    /// The table that names it.
+    /// Table that defines its name; `None` if the user wrote a URL.
     pub named: Option<NamedStore>,
-    /// Certificate authorities to trust instead of the system's.
+    /// PEM file of certificate authorities to trust; `None` for those of the system.
     pub ca_bundle: Option<PathBuf>,
 }
 
@@ -52,7 +52,7 @@ struct Configuration {
     store: BTreeMap<String, NamedStore>,
 }
 
-/// The `[store.NAME]` table of `plimsoll.toml` in the working directory.
+/// Returns the `[store.NAME]` table of `plimsoll.toml` in the working directory; `None` if there is none.
 fn table(name: &str) -> Result<Option<NamedStore>, RunError> {
     const FILE: &str = "plimsoll.toml";
     let Ok(text) = std::fs::read_to_string(FILE) else { return Ok(None) };
@@ -63,13 +63,15 @@ fn table(name: &str) -> Result<Option<NamedStore>, RunError> {
     Ok(configuration.store.remove(name))
 }
 
+/// Returns the credentials from the environment variables that the table of a store names; `None` if it names none.
 fn from_variables(name: &str, table: &NamedStore) -> Result<Option<CredentialSource>, RunError> {
     let (access, secret) = match (&table.access_key_env, &table.secret_key_env, &table.session_token_env) {
         (Some(access), Some(secret), _) => (access, secret),
         (None, None, None) => return Ok(None),
         _ => {
             return Err(RunError::input(format!(
-                "store '{name}': access_key_env and secret_key_env belong together; name both, or neither for the standard chain"
+                "store '{name}': access_key_env and secret_key_env belong together; \
+                 set both, or neither to use the standard credential chain"
             )));
         }
     };
@@ -83,7 +85,7 @@ fn from_variables(name: &str, table: &NamedStore) -> Result<Option<CredentialSou
     Ok(Some(CredentialSource::fixed(credentials)))
 }
 
-/// What other tools call a store, up to its keys.
+/// Returns the URL by which other tools address a store, without a key; empty if there is none.
 fn place_of(url: &StoreUrl) -> String {
     match url {
         StoreUrl::S3(s3) => format!("s3://{}/", s3.endpoint.bucket),
@@ -93,14 +95,14 @@ fn place_of(url: &StoreUrl) -> String {
     }
 }
 
-/// Whether a store, as written, can only be read.
+/// Returns true if the URL or name of a store, as the user wrote it, denotes a read-only HTTP URL.
 pub fn is_read_only(written: &str) -> bool {
     let named = if written.contains(':') { None } else { table(written).ok().flatten() };
     let url = named.as_ref().map_or(written, |t| t.url.as_str());
     url.starts_with("https://") || url.starts_with("http://")
 }
 
-/// A store's URL as it is read, and the table that names it.
+/// Returns the parsed URL of a store, and the table that defines its name if there is one.
 fn resolve(written: &str, known: &Named) -> Result<(StoreUrl, Option<NamedStore>), RunError> {
     let named = match known.get(written) {
         Some(named) => Some(named.clone()),
@@ -113,10 +115,10 @@ fn resolve(written: &str, known: &Named) -> Result<(StoreUrl, Option<NamedStore>
     Ok((resolved, named))
 }
 
-/// A store's URL as it is read; nothing is opened.
+/// Parses the URL of a store without opening it.
 ///
 /// # Errors
-/// 2 for what is written wrong.
+/// [`RunError::Input`] if the URL or `plimsoll.toml` is invalid.
 pub fn url_of(written: &str) -> Result<StoreUrl, RunError> {
     resolve(written, &Named::new()).map(|(url, _)| url)
 }
@@ -124,15 +126,16 @@ pub fn url_of(written: &str) -> Result<StoreUrl, RunError> {
 /// Opens a store.
 ///
 /// # Errors
-/// RunError 2 for what is written wrong, 3 for what cannot be reached or has no credentials.
+/// [`RunError::Input`] if the URL or a setting is invalid; [`RunError::Store`] if the store cannot be reached or there
+/// are no credentials.
 pub fn open(written: &str, ca_bundle: Option<&Path>) -> Result<Opened, RunError> {
     open_as(written, &Named::new(), ca_bundle, None)
 }
 
-/// Stores by name that an experiment brings along; they come before those of `plimsoll.toml`.
+/// Stores that an experiment defines by name; they take precedence over those of `plimsoll.toml`.
 pub type Named = BTreeMap<String, NamedStore>;
 
-/// Reads `NAME=URL`, which gives a name of an experiment another store; `None` for a plain store.
+/// Parses `NAME=URL`, which assigns another store to a name of an experiment. Returns `None` for a plain store.
 pub fn mapping(written: &str) -> Option<(&str, &str)> {
     let (name, url) = written.split_once('=')?;
     let plain =
@@ -140,7 +143,7 @@ pub fn mapping(written: &str) -> Option<(&str, &str)> {
     (plain && url.contains(':')).then_some((name, url))
 }
 
-/// Opens a store with the credentials that are `given`, where they are.
+/// Opens a store. `known` defines names of stores; `given` credentials replace all others.
 ///
 /// # Errors
 /// As [`open`].
@@ -163,7 +166,7 @@ pub fn open_as(
         named: named.clone(),
         ca_bundle: ca_bundle.map(Path::to_path_buf),
     };
-    // Credentials given here, those that a named store reads from variables of its own, or the standard chain.
+    // Precedence: given credentials, the environment variables that a named store specifies, the standard chain.
     let aws = || match (given, &named) {
         (Some(given), _) => Ok(given),
         (None, Some(table)) => from_variables(&written, table)?.map_or_else(from_chain, Ok),
@@ -179,27 +182,28 @@ pub fn open_as(
         }
         StoreUrl::Gcs(gcs) => {
             let tokens = if gcs.sign { Some(on_runtime(Tokens::from_chain())?) } else { None };
-            opened.store = Arc::new(GcsStore::open(*gcs, &written, tokens, ca_bundle).map_err(open_exit)?);
+            opened.store = Arc::new(GcsStore::open(*gcs, &written, tokens, ca_bundle).map_err(open_error)?);
         }
         StoreUrl::Web(web) => {
-            opened.store = Arc::new(WebStore::open(*web, ca_bundle).map_err(open_exit)?);
+            opened.store = Arc::new(WebStore::open(*web, ca_bundle).map_err(open_error)?);
         }
         StoreUrl::DynamoDb(table) => {
             let source = aws()?;
             opened.credentials = Some(source.clone());
             opened.store =
-                Arc::new(DynamoDbStore::open(*table, &written, source, ca_bundle).map_err(open_exit)?);
+                Arc::new(DynamoDbStore::open(*table, &written, source, ca_bundle).map_err(open_error)?);
         }
         StoreUrl::S3(s3) => {
             opened.credentials = if s3.sign { Some(aws()?) } else { None };
             let credentials = opened.credentials.clone();
-            opened.store = Arc::new(S3Store::open(*s3, &written, credentials, ca_bundle).map_err(open_exit)?);
+            opened.store =
+                Arc::new(S3Store::open(*s3, &written, credentials, ca_bundle).map_err(open_error)?);
         }
     }
     Ok(opened)
 }
 
-fn open_exit(error: OpenError) -> RunError {
+fn open_error(error: OpenError) -> RunError {
     match error {
         OpenError::Resolve { .. } => RunError::store(error),
         other => RunError::input(other),

@@ -1,4 +1,4 @@
-//! Before a run: is the store there, may it be used, how far away is it, and what is in it that the run shall read?
+//! Checks a store before a run: access, round-trip time, clock offset, and the existing objects that the run reads.
 
 use std::sync::Arc;
 
@@ -13,7 +13,10 @@ use crate::store::url::StoreUrl;
 use crate::store::{Failure, Request, Store};
 use crate::workload::dataset::{Existing, Found, UNKNOWN_SIZE};
 
-/// Asks the store whether it may be used, and notes what it looks like from here.
+/// Checks that the store can be used, creates a missing bucket if that is allowed, and returns facts about the store.
+///
+/// # Errors
+/// [`RunError::Store`] if the store cannot be used.
 pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Result<StoreFacts, RunError> {
     let store = opened.store.as_ref();
     let root = space.root().to_string();
@@ -38,7 +41,7 @@ pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Resu
         {
             background.insist(Request::CreateBucket).await.map_err(|f| unusable(&f))?;
             listed = background.insist(list).await.map(|mut second| {
-                // The connection was made by the first request, whose times are the ones that count.
+                // The first request opened the connection, so it has the valid connection times.
                 second.timings.connect_ns = failure.timings.connect_ns;
                 second.timings.tls_ns = failure.timings.tls_ns;
                 second
@@ -69,34 +72,35 @@ pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Resu
     })
 }
 
-/// What usually helps.
+/// Returns advice that usually resolves a failure; empty if there is none.
 pub fn hint(failure: &Failure) -> &'static str {
     use crate::store::ErrorClass;
     match &failure.class {
-        ErrorClass::Connect => "is the server running, and are endpoint= and port right?",
+        ErrorClass::Connect => "is the server running, and are endpoint= and the port correct?",
         ErrorClass::Tls => {
-            "is the certificate trusted? name its authority with --ca-bundle, or use http:// if the server speaks no TLS"
+            "is the certificate trusted? specify its authority with --ca-bundle, \
+             or use http:// if the server does not use TLS"
         }
         ErrorClass::Reset => {
-            "does the server speak HTTP at this port? TLS servers need https:// in endpoint="
+            "does the server use HTTP on this port? if it uses TLS, write https:// in endpoint="
         }
         ErrorClass::Answered(_) if failure.is_missing_container() => {
-            "create it, or let --create-bucket do it"
+            "create the bucket, or use --create-bucket"
         }
         ErrorClass::Answered(_) if failure.is_code("InvalidAccessKeyId") => {
-            "check AWS_ACCESS_KEY_ID, or the profile in use"
+            "check AWS_ACCESS_KEY_ID or the AWS profile"
         }
         ErrorClass::Answered(_) if failure.is_code("SignatureDoesNotMatch") => {
             "check AWS_SECRET_ACCESS_KEY and region="
         }
         ErrorClass::Answered(_) if failure.is_code("AccessDenied") => {
-            "the credentials need s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject here"
+            "the credentials need s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject for this bucket"
         }
         ErrorClass::Answered(_) if failure.is_code("RequestTimeTooSkewed") => {
             "set this machine's clock; signatures are valid for 15 minutes"
         }
         ErrorClass::Answered(_) if failure.is_code("ExpiredToken") || failure.is_code("InvalidToken") => {
-            "the session token has expired or is wrong; log in again, or set AWS_SESSION_TOKEN anew"
+            "the session token has expired or is invalid; log in again or set a new AWS_SESSION_TOKEN"
         }
         ErrorClass::Answered(_)
             if failure.is_code("AuthorizationHeaderMalformed")
@@ -112,16 +116,17 @@ pub fn hint(failure: &Failure) -> &'static str {
     }
 }
 
-/// Lists the objects of an existing dataset, `most` of them at most.
+/// Lists the objects of an existing dataset, at most `most` of them.
 ///
 /// # Errors
-/// 2 when there are none or they are in another bucket, 3 when the store refuses the listing.
+/// [`RunError::Input`] if there are none, they are in another bucket, or the file of keys is invalid;
+/// [`RunError::Store`] if the listing fails.
 pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<Arc<Found>, RunError> {
     let store = opened.store.as_ref();
     let place = |text: String| RunError::input(format!("objects.dataset = '{}': {text}", existing.location));
     if let Some(bucket) = existing.bucket().filter(|bucket| *bucket != store.container()) {
         return Err(place(format!(
-            "store {} is not in bucket '{bucket}'; name the prefix alone to read it in each store's own bucket",
+            "store {} is not in bucket '{bucket}'; write only the prefix to read it from the bucket of each store",
             opened.written
         )));
     }
@@ -130,8 +135,8 @@ pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<A
     }
     if !store.capabilities().lists {
         let Some(key) = store.only_object() else {
-            let text =
-                "it has no listings; name the keys to read, one a line, with --keys FILE (objects.keys)";
+            let text = "the store cannot list objects; \
+                        name the keys to read, one per line, with --keys FILE (objects.keys)";
             return Err(RunError::input(format!("{}: {text}", opened.written)));
         };
         let mut found = Found::default();
@@ -141,12 +146,12 @@ pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<A
     let found = block_on(list_all(store, existing.prefix(), most))?;
     let found = found.map_err(|f| RunError::store(format!("{}: {f}; {}", opened.written, hint(&f))))?;
     if found.is_empty() {
-        return Err(place(format!("store {} holds no objects there", opened.written)));
+        return Err(place(format!("store {} has no objects with this prefix", opened.written)));
     }
     Ok(Arc::new(found))
 }
 
-/// Keys from a file: one a line, with its size in bytes behind a tab where that is known.
+/// Reads at most `most` keys from a file with one key per line, optionally followed by a tab and the size in bytes.
 fn read_keys(file: &str, most: u64) -> Result<Found, RunError> {
     let text = std::fs::read_to_string(file).map_err(|e| RunError::input(format!("--keys {file}: {e}")))?;
     let mut found = Found::default();
@@ -157,7 +162,7 @@ fn read_keys(file: &str, most: u64) -> Result<Found, RunError> {
                 key,
                 size.trim().parse().map_err(|_| {
                     RunError::input(format!(
-                        "{file}:{line}: '{size}' is no size in bytes; write KEY or KEY<tab>BYTES"
+                        "{file}:{line}: '{size}' is not a size in bytes; write KEY or KEY<tab>BYTES"
                     ))
                 })?,
             ),
@@ -168,7 +173,9 @@ fn read_keys(file: &str, most: u64) -> Result<Found, RunError> {
         }
     }
     if found.is_empty() {
-        return Err(RunError::input(format!("--keys {file}: it names no key")));
+        return Err(RunError::input(format!(
+            "--keys {file}: the file contains no keys; write one key per line"
+        )));
     }
     Ok(found)
 }
@@ -196,8 +203,8 @@ mod tests {
     use crate::store::{ErrorClass, Timings};
 
     #[test]
-    fn what_usually_helps_is_said() {
-        for (class, said) in [
+    fn common_failures_have_hints() {
+        for (class, expected) in [
             ("400 ExpiredToken", "log in again"),
             ("403 RequestTimeTooSkewed", "set this machine's clock"),
             ("301 PermanentRedirect", "another region"),
@@ -207,7 +214,7 @@ mod tests {
             ("403 SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
         ] {
             let failure = Failure::new(ErrorClass::Answered(class.into()), "", Timings::default());
-            assert!(hint(&failure).contains(said), "{class}: {}", hint(&failure));
+            assert!(hint(&failure).contains(expected), "{class}: {}", hint(&failure));
         }
     }
 }

@@ -6,12 +6,12 @@ use super::observer::RunObserver;
 use crate::clock::{SECOND, Timer, now_ns};
 use crate::s3::credentials::CredentialSource;
 
-/// Interval between two looks at the expiry times.
+/// Interval between two checks of the expiry times, in nanoseconds.
 const INTERVAL_NS: u64 = 20 * SECOND;
 
 /// Starts a thread that renews temporary credentials before they expire, for as long as the process lives.
 ///
-/// It does nothing if no credentials expire. A renewal that fails is reported to the observer and tried again.
+/// Does nothing if no credentials expire. Reports a failed renewal to the observer and tries again.
 pub fn renew(credentials: Vec<CredentialSource>, observer: &Arc<dyn RunObserver>) {
     if !credentials.iter().any(|source| source.renewal_due_in_s().is_some()) {
         return;
@@ -26,12 +26,14 @@ pub fn renew(credentials: Vec<CredentialSource>, observer: &Arc<dyn RunObserver>
                 for source in credentials.iter().filter(|s| s.renewal_due_in_s().is_some_and(|due| due <= 0))
                 {
                     if let Err(error) = source.renew().await {
-                        observer.note(&format!("plimsoll: the credentials could not be renewed: {error}"));
+                        observer.note(&format!(
+                            "plimsoll: the credentials could not be renewed: {error}; Plimsoll will retry"
+                        ));
                     }
                 }
             }
         })
     };
-    // Without the thread, requests fail when the credentials expire, and the errors say so.
+    // If the thread cannot be started, requests fail when the credentials expire, and the errors show the reason.
     let _ = std::thread::Builder::new().name("credentials".into()).spawn(renewing);
 }

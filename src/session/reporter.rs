@@ -1,4 +1,5 @@
-//! Hears the collector while a run goes on: keeps the run directory up to date, ends ramps at their plateau, shows the live line.
+//! Processes the collector's data during a run: updates the run directory, ends ramps at their plateau, and
+//! notifies the observer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,13 +26,13 @@ use crate::summary::side::sums;
 use crate::summary::uploads::sweeps;
 use crate::summary::window::{Setting, settled, windows};
 
-/// How a ramp ended.
+/// End of a ramp: the number of steps that count, and the reason.
 struct RampEnd {
     steps: usize,
-    why: &'static str,
+    reason: &'static str,
 }
 
-/// What grows while the run goes on.
+/// Collects the results of one pass during the run.
 pub struct Reporter<'a> {
     job: &'a Job,
     control: &'a Control,
@@ -40,26 +41,27 @@ pub struct Reporter<'a> {
     means: Means,
     epoch_unix_s: f64,
     described: Vec<Description>,
-    /// Windows of phase runs that are over, and the CPU seconds of those that are measured.
+    /// Windows of finished phase runs, by phase run.
     closed: BTreeMap<usize, Vec<Window>>,
+    /// CPU time of finished measured phase runs, in seconds.
     cpu_closed_s: f64,
-    /// Throughput and link share of ramp steps that are over and settled, by phase run.
+    /// Throughput and used share of the network link of ramp steps whose figures are final, by phase run.
     settled: BTreeMap<usize, (f64, Option<f64>)>,
     ends: BTreeMap<RampId, RampEnd>,
     written_at_ns: u64,
     write_took_ns: u64,
-    /// Metrics of the Prometheus endpoint.
+    /// Metrics of the Prometheus endpoint; `None` without one.
     live: Option<Live>,
-    /// What the run costs.
+    /// Cost of the run; `None` if it is not computed.
     pub budget: Option<Arc<Budget>>,
-    /// What rounds before this one brought, where the run goes in rounds.
+    /// Result of the earlier passes.
     earlier: RunResult,
     /// The result so far.
     pub result: RunResult,
 }
 
 impl<'a> Reporter<'a> {
-    /// A reporter that fills `result`.
+    /// Creates a reporter that adds one pass to `result`.
     pub fn new(
         job: &'a Job,
         control: &'a Control,
@@ -107,14 +109,14 @@ impl<'a> Reporter<'a> {
         windows(phase_run, state, setting)
     }
 
-    /// Whether a step of a ramp counts: the one that was cut short does not.
+    /// Returns true unless the phase run is a ramp step after the end of its ramp, such as one that was cut short.
     fn counts(&self, index: usize) -> bool {
         let phase_run = &self.job.phase_runs[index];
         let end = self.ends.get(&phase_run.ramp_id()).filter(|_| phase_run.may_end_early());
         end.is_none_or(|end| phase_run.step.is_none_or(|step| (step as usize) < end.steps))
     }
 
-    /// Ends the ramp that is under way, when its settled steps say so.
+    /// Ends the current ramp if its settled steps have reached a plateau.
     fn judge_ramp(&mut self, states: &[WindowState]) {
         let Some(current) = states.iter().rposition(|w| w.edges.is_some()) else { return };
         let phase_run = &self.job.phase_runs[current];
@@ -142,14 +144,15 @@ impl<'a> Reporter<'a> {
         for steps in 1..=throughputs.len() {
             let share = link.filter(|_| steps == throughputs.len());
             if let Some(reason) = plateau(&throughputs[..steps], share) {
-                self.ends.insert(ramp, RampEnd { steps, why: reason.describe() });
+                self.ends.insert(ramp, RampEnd { steps, reason: reason.describe() });
                 self.control.cut(ramp);
                 return;
             }
         }
     }
 
-    /// What a step carried, all operations together, and how full the link was.
+    /// Returns the throughput of a step over all operations and the share of the network link that it used. The
+    /// throughput is in bytes per second, or in operations per second if the step transferred no bytes.
     fn carried(&self, index: usize, state: &WindowState) -> (f64, Option<f64>) {
         let windows = self.windows(index, state);
         let bytes: f64 = windows.iter().map(|w| w.throughput_bytes_per_s).sum();
@@ -193,12 +196,12 @@ impl<'a> Reporter<'a> {
         if counts { state.usage.process_cpu_ns as f64 / 1e9 } else { 0.0 }
     }
 
-    /// Whether a window is of a phase whose load rises.
+    /// Returns true if a window belongs to a phase with a ramp.
     fn is_ramp(&self, window: &Window) -> bool {
         self.job.phase_runs.iter().any(|s| s.phase.ramp.is_some() && s.phase.name == window.phase)
     }
 
-    /// Why the ramp that a window is a step of has no more steps.
+    /// Returns the reason why the ramp ended to which a window belongs.
     fn why_ended(&self, window: &Window) -> String {
         let same = |ramp: &RampId| {
             let RampId { store, phase: number, repeat } = *ramp;
@@ -208,7 +211,7 @@ impl<'a> Reporter<'a> {
                 && phase == Some(&window.phase)
         };
         let end = self.ends.iter().find(|(ramp, _)| same(ramp));
-        end.map_or("no plateau was reached", |(_, end)| end.why).into()
+        end.map_or("no plateau was reached", |(_, end)| end.reason).into()
     }
 
     fn write(&mut self) {
@@ -252,7 +255,7 @@ impl Listener for Reporter<'_> {
         }
         self.observer.progress(states, &self.job.phase_runs);
         self.directory.flush();
-        // With many windows writing takes its time; it must never take much of the machine's.
+        // Writing many windows takes long, so writes are spaced to use at most about 3% of the time.
         if now_ns() - self.written_at_ns >= 30 * self.write_took_ns {
             self.gather(states);
             self.write();
@@ -260,7 +263,7 @@ impl Listener for Reporter<'_> {
     }
 
     fn closed(&mut self, index: usize, state: &WindowState) -> bool {
-        // A prepare phase keeps its counts, because the driver looks for failures in them.
+        // A prepare phase keeps its counts, because the driver checks them for failures.
         if self.job.phase_runs[index].phase.role == Role::Prepare || state.edges.is_none() {
             return false;
         }

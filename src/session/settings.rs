@@ -1,4 +1,4 @@
-//! Settings of a run, which are data, and its components, which live as long as the run.
+//! Settings of a run, which are plain data, and its components, which are live objects.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,33 +16,33 @@ use crate::s3::credentials::CredentialSource;
 pub struct Settings {
     /// Directory in which the run directory is created.
     pub out: PathBuf,
-    /// Place from which the run measures, for the record.
+    /// Location of the client, for the record; may be empty.
     pub vantage: String,
-    /// Leaves the objects in the store.
+    /// True if the objects stay in the store after the run.
     pub keep: bool,
-    /// Creates a missing bucket.
+    /// True if a missing bucket is created.
     pub create_bucket: bool,
-    /// PEM file of certificate authorities to trust instead of the system's.
+    /// PEM file of certificate authorities to trust; `None` for those of the system.
     pub ca_bundle: Option<PathBuf>,
-    /// Number of worker threads; `None` derives it from load and cores.
+    /// Number of worker threads; `None` derives it from the load and the number of cores.
     pub workers: Option<usize>,
-    /// Logs every operation to `operations.arrows`.
+    /// True if every operation is logged to `operations.arrows`.
     pub record_operations: bool,
-    /// The part of the experiment that this process carries out; `None` for all of it.
+    /// Part of the experiment that this process executes; `None` for all of it.
     pub sharding: Option<Sharding>,
-    /// The cost limit and the prices that it is checked with.
+    /// Cost limit, and the prices to check it with.
     pub cost: CostSettings,
     /// Command line for the record, without secrets; empty if there was none.
     pub command: Vec<String>,
 }
 
 impl Settings {
-    /// Returns the shard that this process is; the only one of one without `sharding`.
+    /// Returns the shard of this process; without `sharding`, the only one.
     pub fn shard(&self) -> Shard {
         self.sharding.as_ref().map(|s| s.shard).unwrap_or_default()
     }
 
-    /// Returns the error of a directory for results that cannot be written.
+    /// Returns the error of an output directory that cannot be written.
     pub fn out_error(&self, error: &std::io::Error) -> RunError {
         let out = self.out.display();
         let fix = if is_full(error) { "free some space or choose" } else { "choose" };
@@ -50,12 +50,12 @@ impl Settings {
     }
 }
 
-/// Live parts that a run uses and its caller owns.
+/// Objects that a run uses and its caller provides.
 #[derive(Clone)]
 pub struct Components {
-    /// Receives the progress of the run.
+    /// Observer that receives the progress of the run.
     pub observer: Arc<dyn RunObserver>,
-    /// Metrics that a Prometheus endpoint serves during the run.
+    /// Metrics that a Prometheus endpoint serves during the run; `None` without one.
     pub live: Option<Live>,
     /// Credentials for all stores; `None` uses the standard chain.
     pub credentials: Option<CredentialSource>,

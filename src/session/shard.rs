@@ -1,6 +1,8 @@
-//! Several hosts without any cluster: `--shard I/N --start-at TIME`. Each host runs the same experiment with its N-th of every limit and
-//! every N-th operation, prepares its part of the objects at once, and begins to measure at TIME by its own clock. Shards know of each
-//! other only by a marker object that each writes when it has prepared; nothing waits for one that never came.
+//! Runs an experiment on several hosts without a cluster: `--shard I/N --start-at TIME`.
+//!
+//! Each host executes every N-th operation of the same experiment with one N-th of every limit. It prepares its part of
+//! the objects immediately, and starts to measure at TIME by its own clock. Shards detect each other only by the marker
+//! object that each writes after its preparation; no shard waits for a missing marker.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -23,24 +25,24 @@ use crate::store::{Body, Request};
 use crate::summary::result::{RunResult, ShardInfo};
 use crate::workload::Dataset;
 
-/// What `--shard`, `--start-at` and `--clock-offset` say.
+/// Values of `--shard`, `--start-at` and `--clock-offset`.
 #[derive(Debug, Clone)]
 pub struct Sharding {
-    /// Which part.
+    /// Shard that this host executes.
     pub shard: Shard,
-    /// When measuring begins.
+    /// Start of the measurement.
     pub start_at: jiff::Timestamp,
-    /// This host's clock minus the reference clock, in seconds.
+    /// This host's clock minus the reference clock, in seconds; `None` if unknown.
     pub host_offset_s: Option<f64>,
 }
 
-/// The markers of so many shards fit on one page of a listing.
+/// Maximum number of shards, whose markers fit on one page of a listing.
 const MOST_SHARDS: u64 = 1_000;
 
-/// Reads `I/N`, counted from 1.
+/// Parses `I/N`, where I counts from 1.
 ///
 /// # Errors
-/// When it is not that.
+/// A message for the user if the text is not of this form or is out of range.
 pub fn parse_shard(text: &str) -> Result<Shard, String> {
     let wrong =
         || format!("--shard {text}: write I/N, such as 1/4 for the first of four (at most {MOST_SHARDS})");
@@ -52,14 +54,15 @@ pub fn parse_shard(text: &str) -> Result<Shard, String> {
     Ok(Shard { index: index - 1, of })
 }
 
-/// Reads `--start-at`: RFC 3339, Unix seconds, or `+30s` from now.
+/// Parses the value of `--start-at`: RFC 3339, Unix seconds, or a time from now such as `+30s`.
 ///
 /// # Errors
-/// When it is none of these.
+/// A message for the user if the text has none of these forms.
 pub fn parse_start(text: &str) -> Result<jiff::Timestamp, String> {
     let wrong = || {
         format!(
-            "--start-at {text}: write a time all shards share, such as 2026-11-21T12:00:00Z or Unix seconds, or +30s for this host alone"
+            "--start-at {text}: write the same time for all shards, \
+             such as 2026-11-21T12:00:00Z or Unix seconds, or +30s for this host only"
         )
     };
     if let Some(wait) = text.strip_prefix('+') {
@@ -72,22 +75,24 @@ pub fn parse_start(text: &str) -> Result<jiff::Timestamp, String> {
     text.parse().map_err(|_| wrong())
 }
 
-/// Refuses experiments that cannot be split.
+/// Checks that an experiment can be split into shards.
 ///
 /// # Errors
-/// 2, with the reason.
+/// [`RunError::Input`] with the reason if it cannot.
 pub fn check(experiment: &Experiment, shard: Shard) -> Result<(), RunError> {
     for phase in &experiment.phases {
         let connections = phase.load.slots() as u64;
         if connections < shard.of {
             return Err(RunError::input(format!(
-                "--shard: phase '{}' has {connections} operations in flight for {} shards; give it at least one each",
+                "--shard: phase '{}' has {connections} operations in flight for {} shards; \
+                 set at least one per shard",
                 phase.name, shard.of
             )));
         }
         if phase.ramp.is_some_and(|ramp| ramp.stop != Stop::Never) {
             return Err(RunError::input(format!(
-                "--shard: phase '{}' ends at its plateau, which no shard alone can see; set stop = \"never\" and to",
+                "--shard: phase '{}' ends at its plateau, which a single shard cannot detect; \
+                 set stop = \"never\" and to",
                 phase.name
             )));
         }
@@ -99,19 +104,19 @@ pub fn check(experiment: &Experiment, shard: Shard) -> Result<(), RunError> {
     }
     if experiment.stores.iter().any(|s| s == "embedded:" || s == "memory:") {
         return Err(RunError::input(
-            "--shard: every shard would have a store of its own; start one with `plimsoll serve`",
+            "--shard: shards cannot share an embedded: or memory: store; start a server with `plimsoll serve`",
         ));
     }
     Ok(())
 }
 
 impl Sharding {
-    /// The name that all shards of this run share: a function of start time, experiment and number of shards.
+    /// Returns the id that all shards of this run share, derived from start time, experiment and number of shards.
     pub fn group(&self, experiment: &Experiment) -> RunId {
         RunId::at(self.start_at, mix(hash_name(&to_toml(experiment)) ^ self.shard.of))
     }
 
-    /// The run id of this shard.
+    /// Returns the run id of this shard.
     pub fn run_id(&self, group: &str) -> String {
         format!("{group}.{}of{}", self.shard.index + 1, self.shard.of)
     }
@@ -120,14 +125,14 @@ impl Sharding {
         self.start_at.as_nanosecond() as f64 / 1e9
     }
 
-    /// The start on the monotonic clock.
+    /// Returns the start of the measurement on the monotonic clock, in nanoseconds.
     pub fn start_ns(&self) -> u64 {
         let ahead = self.start_at.as_nanosecond() - wall_now().as_nanosecond();
         (i128::from(now_ns()) + ahead).max(0) as u64
     }
 }
 
-/// Tells the other shards that this one is prepared, and remembers how many were when it began.
+/// Announces to the other shards that this one has prepared, and counts the prepared shards at the start.
 #[derive(Clone)]
 pub struct Prepared {
     sharding: Sharding,
@@ -139,7 +144,7 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Ready to tell; an experiment that prepares nothing needs no markers.
+    /// Creates the announcement of a shard. An experiment that prepares nothing needs no markers.
     pub fn new(
         sharding: &Sharding,
         experiment: &Experiment,
@@ -157,7 +162,7 @@ impl Prepared {
         }
     }
 
-    /// Writes this shard's marker, waits until just before the start, and counts the markers there are.
+    /// Writes this shard's marker, waits until just before the start, and counts the markers of all shards.
     pub fn announce(&self) {
         let Some(markers) = &self.markers else {
             let _ = block_on(self.wait_for_start());
@@ -187,13 +192,13 @@ impl Prepared {
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen.ok();
     }
 
-    /// Waits until just before the start, or until the run is told to stop.
+    /// Waits until 300 ms before the start, or until the run is stopped.
     async fn wait_for_start(&self) {
         let until = self.sharding.start_ns().saturating_sub(300 * MILLISECOND);
         let Ok(mut timer) = Timer::new() else { return };
         if until > now_ns() + SECOND {
             self.observer.note(&format!(
-                "prepared; waiting for {} ({} s)",
+                "prepared; waiting until {} ({} s)",
                 self.sharding.start_at,
                 (until - now_ns()) / SECOND
             ));
@@ -203,7 +208,7 @@ impl Prepared {
         }
     }
 
-    /// What the result says of this shard.
+    /// Returns the entry of this shard in the result.
     pub fn info(&self, id: &str, result: &RunResult, environment: &Environment) -> ShardInfo {
         let start = self.sharding.start_unix_s();
         let first = result.windows.iter().find(|w| w.role != Role::Prepare).map(|w| w.start_unix_s);
@@ -216,12 +221,13 @@ impl Prepared {
             clock_offset_s: environment.stores.iter().find_map(|s| s.clock_offset_s).map(|s| s as f64),
             host_offset_s: self.sharding.host_offset_s,
             prepared: *self.seen.lock().unwrap_or_else(PoisonError::into_inner),
-            // Until the run has come to its end.
+            // Cleared at the end of a complete run.
             partial: true,
         }
     }
 
-    /// The objects are still read by shards that run a little later; two seconds are enough for clocks that are in order.
+    /// Waits 2 s before clean-up, because shards that run slightly later still read the objects. Synchronized clocks
+    /// differ by less.
     pub fn wait_for_the_others(&self) {
         if self.markers.is_some() && self.control.stopped_at().is_none() {
             let until = now_ns() + 2 * SECOND;
@@ -239,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_and_times_are_read() {
+    fn shards_and_start_times_are_parsed() {
         assert_eq!(parse_shard("1/1"), Ok(Shard { index: 0, of: 1 }));
         assert_eq!(parse_shard("3/8"), Ok(Shard { index: 2, of: 8 }));
         for bad in ["", "3", "0/3", "4/3", "a/b", "1/0", "1/2/3"] {
@@ -254,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_add_up() {
+    fn the_shares_of_all_shards_add_up_to_the_total() {
         for (connections, of) in [(100, 8), (8, 8), (9, 2), (1024, 3)] {
             let total: usize = (0..of).map(|index| Shard { index, of }.share(connections)).sum();
             assert_eq!(total, connections);

@@ -44,7 +44,7 @@ pub struct Compared {
     /// Probability (p-value) of a change at least this large if there were no true difference.
     pub probability: Option<f64>,
     /// Seconds of measurement that an interval would need; `None` if there is an interval.
-    pub needs_s: Option<f64>,
+    pub duration_needed_s: Option<f64>,
     /// Number of pairs of blocks whose correlation narrowed the interval; 0 if the series are not paired.
     pub pairs: usize,
 }
@@ -145,14 +145,14 @@ pub fn compare(
     paired: bool,
 ) -> Compared {
     let (a, b) = (base.estimate(metric), other.estimate(metric));
-    let needs = [a.confidence, b.confidence].into_iter().filter_map(|c| c.needs_s());
+    let needs = [a.confidence, b.confidence].into_iter().filter_map(|c| c.duration_needed_s());
     let mut out = Compared {
         metric,
         base: a,
         other: b,
         change: None,
         probability: None,
-        needs_s: needs.reduce(f64::max),
+        duration_needed_s: needs.reduce(f64::max),
         pairs: 0,
     };
     let (Some(av), Some(bv)) = (a.value, b.value) else { return out };
@@ -177,7 +177,7 @@ pub fn compare(
     let (low, high) = (change - reach(ah - av, bv - bl), change + reach(av - al, bh - bv));
     if metric != Metric::Errors && high - low > WIDEST.ln() {
         let longest = base.series.seconds.len().max(other.series.seconds.len()) as f64;
-        out.needs_s = Some((2.0 * longest * ((high - low) / WIDEST.ln()).powi(2)).ceil());
+        out.duration_needed_s = Some((2.0 * longest * ((high - low) / WIDEST.ln()).powi(2)).ceil());
         return out;
     }
     let freedom = af.min(bf);
@@ -257,7 +257,11 @@ mod tests {
                 ..Second::default()
             }
         };
-        Series { operation: crate::workload::OperationKind::Get, seconds: (0..seconds).map(second).collect(), ..Series::default() }
+        Series {
+            operation: crate::workload::OperationKind::Get,
+            seconds: (0..seconds).map(second).collect(),
+            ..Series::default()
+        }
     }
 
     fn p50(a: &Series, b: &Series, paired: bool) -> Compared {
@@ -314,6 +318,6 @@ mod tests {
         assert!(a.estimate(Metric::Rate).confidence.ends().is_some());
         let compared = compare(&mut a, &mut b, Metric::Rate, false);
         assert_eq!((compared.change, compared.verdict(0.05)), (None, Verdict::CannotTell));
-        assert!(compared.needs_s.unwrap() > 20.0);
+        assert!(compared.duration_needed_s.unwrap() > 20.0);
     }
 }

@@ -206,7 +206,7 @@ fn entry(series: &Series, estimate: &Estimate) -> Judged {
         value: estimate.value.map(round),
         low: ends.map(|(low, _)| round(low)),
         high: ends.map(|(_, high)| round(high)),
-        needs_s: estimate.confidence.needs_s(),
+        duration_needed_s: estimate.confidence.duration_needed_s(),
         client_limited: series.client_limited.clone(),
     }
 }

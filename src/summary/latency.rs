@@ -26,7 +26,7 @@ pub fn percentiles(latencies: &Latencies) -> Percentiles {
 /// Returns the percentiles of latencies of which some (`censored`) are known only to exceed the time waited.
 ///
 /// The true value of a censored latency lies between its wait and infinity. A percentile is reported if both
-/// ends give the same bucket; otherwise `above` has its lower bound, which it equals or exceeds.
+/// ends give the same bucket; otherwise `lower_bounds` has its lower end, which it equals or exceeds.
 pub fn with_censored(observed: &Latencies, censored: &Latencies) -> Percentiles {
     let n = observed.len() + censored.len();
     let mut out = Percentiles { n, ..Percentiles::default() };
@@ -37,7 +37,7 @@ pub fn with_censored(observed: &Latencies, censored: &Latencies) -> Percentiles 
     lowest.merge(censored);
     for (name, q) in SHOWN {
         if n < needed(q) {
-            out.needs.insert(name.into(), needed(q));
+            out.samples_needed.insert(name.into(), needed(q));
             continue;
         }
         let Some(low) = lowest.quantile_ns(q) else { continue };
@@ -49,7 +49,7 @@ pub fn with_censored(observed: &Latencies, censored: &Latencies) -> Percentiles 
         if known {
             set(&mut out, name, ms(low));
         } else {
-            out.above.insert(name.into(), ms(low));
+            out.lower_bounds.insert(name.into(), ms(low));
         }
     }
     out.min = lowest.min_ns().map(ms);
@@ -57,7 +57,7 @@ pub fn with_censored(observed: &Latencies, censored: &Latencies) -> Percentiles 
         out.mean = observed.mean_ns().map(|ns| ns / 1e6);
         out.max = observed.max_ns().map(ms);
     } else if let Some(max) = lowest.max_ns() {
-        out.above.insert("max".into(), ms(max));
+        out.lower_bounds.insert("max".into(), ms(max));
     }
     out
 }
@@ -88,7 +88,10 @@ mod tests {
     #[test]
     fn a_percentile_needs_ten_samples_beyond_it() {
         let shown = percentiles(&of((1..=999).map(|i| i * MS)));
-        assert_eq!((shown.p99, shown.needs["p99"], shown.needs["p99.9"]), (None, 1000, 10_000));
+        assert_eq!(
+            (shown.p99, shown.samples_needed["p99"], shown.samples_needed["p99.9"]),
+            (None, 1000, 10_000)
+        );
         assert!(shown.p95.is_some());
         let shown = percentiles(&of((1..=1000).map(|i| i * MS)));
         assert!((shown.p99.unwrap() / 990.0 - 1.0).abs() < 0.001);
@@ -100,8 +103,8 @@ mod tests {
         // 900 operations took 1..900 ms and 100 were abandoned at 300 ms, so every rank beyond 300 is uncertain.
         let shown = with_censored(&of((1..=900).map(|i| i * MS)), &of(std::iter::repeat_n(300 * MS, 100)));
         assert_eq!(shown.n, 1000);
-        assert!((shown.above["p50"] - 400.0).abs() < 1.0, "{shown:?}");
-        assert!((shown.above["p90"] - 800.0).abs() < 1.0);
+        assert!((shown.lower_bounds["p50"] - 400.0).abs() < 1.0, "{shown:?}");
+        assert!((shown.lower_bounds["p90"] - 800.0).abs() < 1.0);
         assert!(shown.p50.is_none() && shown.p99.is_none() && shown.mean.is_none() && shown.max.is_none());
     }
 
@@ -110,13 +113,13 @@ mod tests {
         let shown = with_censored(&of((1..=900).map(|i| i * MS)), &of(std::iter::repeat_n(2_000 * MS, 100)));
         assert!((shown.p50.unwrap() / 500.0 - 1.0).abs() < 0.001);
         assert!((shown.p90.unwrap() / 900.0 - 1.0).abs() < 0.001, "the last observed value");
-        assert!((shown.above["p99"] / 2_000.0 - 1.0).abs() < 0.001);
+        assert!((shown.lower_bounds["p99"] / 2_000.0 - 1.0).abs() < 0.001);
     }
 
     #[test]
     fn without_samples_there_are_no_percentiles() {
         assert_eq!(percentiles(&Latencies::default()), Percentiles::default());
         let all_lost = with_censored(&Latencies::default(), &of(std::iter::repeat_n(MS, 100)));
-        assert!(all_lost.p50.is_none() && all_lost.above.contains_key("p50"));
+        assert!(all_lost.p50.is_none() && all_lost.lower_bounds.contains_key("p50"));
     }
 }

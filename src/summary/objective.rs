@@ -85,7 +85,7 @@ pub struct Finding {
     pub detail: String,
     /// Estimated seconds of measurement needed for an interval. `None` if there is one, or if the result is
     /// decided without one.
-    pub needs_s: Option<f64>,
+    pub duration_needed_s: Option<f64>,
     /// True if the measured value meets the objective, regardless of its interval. `None` if there is no value.
     pub as_measured: Option<bool>,
     /// Reason why the client was the bottleneck; the figure is then only a bound on the store's. `None` if it was not.
@@ -276,7 +276,7 @@ fn undecided(why: &str) -> Finding {
     Finding {
         outcome: ObjectiveResult::CannotTell,
         detail: why.into(),
-        needs_s: None,
+        duration_needed_s: None,
         as_measured: None,
         client_limited: None,
     }
@@ -308,7 +308,7 @@ fn decide(
         Some((false, false)) => ObjectiveResult::Fail,
         _ => ObjectiveResult::CannotTell,
     };
-    let (detail, needs_s) = match confidence {
+    let (detail, duration_needed_s) = match confidence {
         Confidence::Between { low, high, .. } => (format!("{text} [{}..{}]", show(low), show(high)), None),
         Confidence::Needs { seconds } if outcome == ObjectiveResult::CannotTell => {
             (format!("{text}; too few independent seconds, about {seconds:.0} s needed"), Some(seconds))
@@ -317,7 +317,7 @@ fn decide(
             (format!("{text}; decided without an interval because the bound is far off"), None)
         }
     };
-    Finding { outcome, detail, needs_s, as_measured: Some(holds(value)), client_limited: None }
+    Finding { outcome, detail, duration_needed_s, as_measured: Some(holds(value)), client_limited: None }
 }
 
 /// A bound on a change: `get.p99 > +5%`.

@@ -60,7 +60,7 @@ fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
         repeat: first.repeat,
         operation: first.operation,
         steps: steps.len() as u32,
-        ended: ended.into(),
+        end_reason: ended.into(),
         plateau_bytes_per_s: (first.throughput_bytes_per_s > 0.0).then_some(plateau),
         plateau_per_s: steps
             .iter()

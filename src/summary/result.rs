@@ -1,19 +1,21 @@
-//! Types of `result.json`, schema number 1 (`schema/result.schema.json`). Field names include their units and
+//! Types of `result.json`, schema number 2 (`schema/result.schema.json`). Field names include their units and
 //! are a stable interface.
 
 use std::collections::BTreeMap;
 
+use crate::cost::bill::Bill;
+use crate::cost::money::Usd;
 use crate::schedule::Role;
+use crate::workload::OperationKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use crate::workload::OperationKind;
 
 mod judgement;
 
 pub use judgement::{ClientLimit, Judged, KneeFigures, KneeStep};
 
 /// Schema number of [`RunResult`].
-pub const SCHEMA: u32 = 1;
+pub const SCHEMA: u32 = 2;
 
 /// Results of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -36,7 +38,7 @@ pub struct RunResult {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sync: Vec<SyncLoop>,
     /// Requests that Plimsoll sends besides the operations, such as those for sessions.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "side_calls")]
     pub background_requests: Vec<BackgroundRequests>,
     /// Result of the search for the highest rate that meets the objectives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -71,45 +73,14 @@ impl RunResult {
 pub struct CostFigures {
     /// URL of the store as the user wrote it, without credentials.
     pub store: String,
-    /// Name of the price list, from `plimsoll list prices`.
-    pub provider: String,
-    /// Region that the prices apply to.
-    pub region: String,
-    /// Date on which the prices were read.
-    pub as_of: String,
     /// True if the store is not the provider's own, but is billed at its prices.
     pub emulated: bool,
     /// Cost estimated before the run. Null if there was no estimate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub estimated_usd: Option<String>,
-    /// Total cost in US dollars.
-    pub total_usd: String,
-    /// Line items of the bill.
-    pub lines: Vec<CostLine>,
-    /// Assumptions, and usage that has no known price.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub notes: Vec<String>,
-}
-
-/// One line item of a run's cost.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct CostLine {
-    /// Billed item, such as a class of requests.
-    pub item: String,
-    /// Number of units.
-    pub quantity: String,
-    /// Unit of `quantity`.
-    pub unit: String,
-    /// Price of one unit, in US dollars.
-    pub unit_price_usd: String,
-    /// Amount of this line, in US dollars.
-    pub amount_usd: String,
-    /// URL from which the price was read.
-    pub source: String,
-    /// Date on which the price was read.
-    pub as_of: String,
-    /// Confidence in the price: `high`, `medium` or `low`.
-    pub confidence: String,
+    pub estimated_usd: Option<Usd>,
+    /// The bill, with the assumptions and the usage without a known price in its notes.
+    #[serde(flatten)]
+    pub bill: Bill,
 }
 
 /// Requests that Plimsoll sends besides the operations, such as those for sessions.
@@ -118,7 +89,8 @@ pub struct BackgroundRequests {
     /// URL of the store as the user wrote it, without credentials.
     pub store: String,
     /// Purpose of the requests, such as `CreateSession`.
-    pub what: String,
+    #[serde(alias = "what")]
+    pub request: String,
     /// Number of requests.
     pub calls: u64,
     /// Number of requests that failed.
@@ -222,7 +194,8 @@ pub struct RampFigures {
     /// Number of steps that were measured.
     pub steps: u32,
     /// Reason why the ramp ended.
-    pub ended: String,
+    #[serde(alias = "ended")]
+    pub end_reason: String,
     /// True if the plateau rule was met at one of the steps.
     #[serde(default)]
     pub reached: bool,
@@ -434,11 +407,11 @@ pub struct Percentiles {
     /// Exact maximum, in milliseconds; null if any operation was censored.
     pub max: Option<f64>,
     /// Lower bounds of the percentiles that censored operations make uncertain, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub above: BTreeMap<String, f64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", alias = "above")]
+    pub lower_bounds: BTreeMap<String, f64>,
     /// Number of samples that each omitted percentile needs, by name.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub needs: BTreeMap<String, u64>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", alias = "needs")]
+    pub samples_needed: BTreeMap<String, u64>,
 }
 
 impl Percentiles {

@@ -87,7 +87,7 @@ pub fn degraded(shards: &[ShardInfo], windows: &[Window]) -> Option<String> {
     }
     let cut = list(shards.iter().filter(|s| s.partial).map(|s| s.shard));
     if !cut.is_empty() {
-        out.push(format!("shard {cut} did not run to its end"));
+        out.push(format!("shard {cut} did not complete"));
     }
     let unprepared = list(shards.iter().filter(|s| s.prepared.is_some_and(|n| n < s.of)).map(|s| s.shard));
     if !unprepared.is_empty() {
@@ -145,7 +145,7 @@ mod tests {
         assert!(judge(&[shard(1), shard(3)]).contains("shard 2 of 3 is missing"));
         assert!(
             judge(&[shard(1), shard(2), ShardInfo { partial: true, ..shard(3) }])
-                .contains("shard 3 did not run")
+                .contains("shard 3 did not complete")
         );
         assert!(
             judge(&[shard(1), shard(2), ShardInfo { prepared: Some(2), ..shard(3) }])

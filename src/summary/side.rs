@@ -9,10 +9,10 @@ pub fn sums(store: &str, calls: &[BackgroundRequest]) -> Vec<BackgroundRequests>
     let mut out: Vec<BackgroundRequests> = Vec::new();
     for call in calls {
         let ms = call.took_ns as f64 / 1e6;
-        let at = out.iter().position(|sum| sum.what == call.what).unwrap_or_else(|| {
+        let at = out.iter().position(|sum| sum.request == call.what).unwrap_or_else(|| {
             out.push(BackgroundRequests {
                 store: store.to_string(),
-                what: call.what.to_string(),
+                request: call.what.to_string(),
                 first_ms: ms,
                 ..BackgroundRequests::default()
             });

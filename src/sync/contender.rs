@@ -1,4 +1,5 @@
-//! One loop of one contender: the target emptied, the clock started, both sides looked at, what is missing transferred, checked.
+//! Runs one loop of one contender: empties the target, starts the clock, lists both sides, transfers the missing
+//! files, stops the clock and checks the target.
 
 use std::sync::Arc;
 
@@ -32,18 +33,18 @@ use crate::workload::popularity::Popularity;
 use crate::workload::size::Size;
 use crate::workload::{Dataset, OperationKind, ScanLength, Workload};
 
-/// Who moves them, and where to.
+/// Client that transfers the files to and from one store.
 pub struct Contender<'a> {
-    /// The store.
+    /// Store with which the files are synchronized.
     pub store: &'a Opened,
-    /// The keys that the files may have in it.
+    /// Key space of the files in the store.
     pub space: KeySpace,
-    /// Another tool's command; `None` for ours.
+    /// Command of another tool; `None` for Plimsoll.
     pub client: Option<String>,
 }
 
 impl Contender<'_> {
-    /// Name for people and results.
+    /// Returns the names of the client and the store, for messages.
     pub fn name(&self) -> String {
         match &self.client {
             None => format!("plimsoll, {}", self.store.written),
@@ -52,21 +53,21 @@ impl Contender<'_> {
     }
 }
 
-/// What a command is called: its words up to the data.
+/// Returns the name of a command: its words before the first option or placeholder.
 fn name_of(command: &str) -> String {
     let words = command.split_whitespace().take_while(|word| !word.contains('{') && !word.starts_with('-'));
     words.collect::<Vec<_>>().join(" ")
 }
 
-/// Where the seconds of one of our own loops go.
+/// Destination of the per-second counts of a Plimsoll loop.
 pub struct Log<'a> {
-    /// The run directory.
+    /// Run directory that contains the interval log.
     pub directory: &'a mut RunDirectory,
     /// Number of the loop, from 0.
     pub repeat: u32,
 }
 
-/// Files that were moved.
+/// Measurements of one transfer.
 #[derive(Default)]
 struct Moved {
     wall_s: f64,
@@ -77,11 +78,11 @@ struct Moved {
 
 /// Result of one loop.
 pub struct LoopResult {
-    /// Wall time and what else is told of every contender.
+    /// Wall time and the other figures that every contender has.
     pub figures: SyncLoop,
-    /// Our own windows, with every single file's time in them.
+    /// Windows of Plimsoll's transfer, with the time of every file; empty for another tool.
     pub windows: Vec<Window>,
-    /// Threads that moved them; none of ours where another tool did.
+    /// Number of Plimsoll's worker threads; 0 for another tool.
     pub workers: usize,
 }
 
@@ -97,7 +98,7 @@ fn dataset(ground: &Ground) -> Dataset {
     }
 }
 
-/// All files up, or down.
+/// Returns the phase that transfers all files once: uploads if `up` is true, otherwise downloads.
 pub fn phase(ground: &Ground, up: bool) -> Result<Phase, RunError> {
     let kind = if up { OperationKind::Put } else { OperationKind::Get };
     let mix = Mix::new(&[(kind, 1)]).map_err(RunError::input)?;
@@ -131,15 +132,14 @@ pub fn phase(ground: &Ground, up: bool) -> Result<Phase, RunError> {
     })
 }
 
-/// The files as an experiment that uploads them once: what the run directory keeps, and what `plimsoll clean` goes by.
+/// Returns an experiment that uploads the files once. The run directory stores it, and `plimsoll clean` derives the
+/// keys to delete from it.
 pub fn recorded(ground: &Ground, loops: u32, opened: &[Opened]) -> Result<Experiment, RunError> {
     let upload = phase(ground, true)?;
     let workload = Workload { phase: DATASET.into(), ..upload.workload };
     Ok(Experiment {
         name: "sync".into(),
-        description: format!(
-            "The files of `plimsoll sync`, which moved them {loops} times in each direction"
-        ),
+        description: format!("Files of `plimsoll sync`, transferred {loops} times in each direction"),
         seed: ground.seed,
         stores: opened.iter().map(|o| o.written.clone()).collect(),
         named: opened.iter().filter_map(|o| Some((o.written.clone(), o.named.clone()?))).collect(),
@@ -151,8 +151,8 @@ pub fn recorded(ground: &Ground, loops: u32, opened: &[Opened]) -> Result<Experi
     })
 }
 
-/// Writes the collector's seconds to the interval log.
-struct Ear<'a> {
+/// Writes the counts of each second to the interval log, and stops the run at the first failure.
+struct LoopListener<'a> {
     log: Option<Log<'a>>,
     store: &'a str,
     phase: &'a str,
@@ -160,11 +160,11 @@ struct Ear<'a> {
     control: &'a Control,
 }
 
-impl Listener for Ear<'_> {
+impl Listener for LoopListener<'_> {
     fn second(&mut self, row: &SecondRow<'_>) {
         if let Some(log) = &mut self.log {
             let role = Role::Measure;
-            let Ear { store, phase, .. } = *self;
+            let LoopListener { store, phase, .. } = *self;
             log.directory.second(Place { store, phase, role, repeat: log.repeat, block: 0, step: None }, row);
         }
     }
@@ -177,12 +177,13 @@ impl Listener for Ear<'_> {
 
     fn failure(&mut self, class: &str, message: &str) {
         self.failures.push(format!("{class}: {message}"));
-        // A loop that lost a file has no time; the others need not be waited for.
+        // A loop with a failed file has no valid time, so the other files need not finish.
         self.control.stop();
     }
 }
 
-fn ours(
+/// Transfers the files with Plimsoll.
+fn run_plimsoll(
     ground: &Ground,
     contender: &Contender<'_>,
     up: bool,
@@ -190,13 +191,16 @@ fn ours(
 ) -> Result<Moved, RunError> {
     let store = &contender.store.store;
     let (began_ns, cpu) = (now_ns(), process_cpu_ns());
-    // Both sides are looked at, as a tool does that does not know that one of them is empty.
+    // List both sides, as a tool must that does not know that one of them is empty.
     let here = files::scan(if up { &ground.source } else { &ground.target })
         .map_err(|e| RunError::input(format!("{}: {e}", ground.source.display())))?;
     let there =
         block_on(list(ground, store.as_ref(), &contender.space))?.map_err(|f| unusable(contender, &f))?;
     if up != there.is_empty() || (up && here.len() as u64 != ground.count) {
-        return Err(RunError::check(format!("{}: the target was not empty", contender.name())));
+        return Err(RunError::check(format!(
+            "{}: unexpected files before the loop; make sure that no other process uses the source or the target",
+            contender.name()
+        )));
     }
     if !up {
         files::directories(ground)
@@ -224,14 +228,14 @@ fn ours(
         prepared: None,
     });
     let described = store.describe();
-    let mut ear = Ear {
+    let mut listener = LoopListener {
         log,
         store: &described.url,
         phase: &phase_run.phase.name,
         failures: Vec::new(),
         control: &ground.control,
     };
-    let states = run(&job, ground.origin_ns, &ground.control, &mut ear).map_err(RunError::store)?;
+    let states = run(&job, ground.origin_ns, &ground.control, &mut listener).map_err(RunError::store)?;
     let wall_s = (now_ns() - began_ns) as f64 / 1e9;
     let cpu_s = (process_cpu_ns() - cpu) as f64 / 1e9;
     let setting = Setting {
@@ -243,9 +247,9 @@ fn ours(
     };
     let windows: Vec<Window> = states.iter().flat_map(|state| windows(&phase_run, state, setting)).collect();
     let failed: u64 = windows.iter().flat_map(|w| w.errors.values()).sum();
-    if let Some(first) = ear.failures.into_iter().next() {
+    if let Some(first) = listener.failures.into_iter().next() {
         return Err(RunError::store(format!(
-            "{}: {failed} files failed, the first with {first}",
+            "{}: {failed} files failed; the first failure was {first}",
             contender.name()
         )));
     }
@@ -256,42 +260,46 @@ fn unusable(contender: &Contender<'_>, failure: &Failure) -> RunError {
     RunError::store(format!("{}: {failure}", contender.name()))
 }
 
-/// Keys and sizes of the files in a store; more than a few thousand beyond those of the run are an error.
+/// Returns the keys and sizes of the files in a store. Fails if there are more than 10,000 in addition to those of
+/// the run.
 async fn list(ground: &Ground, store: &dyn Store, space: &KeySpace) -> Result<Vec<(String, u64)>, Failure> {
     let (mut background, mut pages) = (Background::new(store), Pages::new(space.root()));
     let mut found = Vec::new();
     while let Some(page) = pages.next(&mut background).await? {
         found.extend(page.objects.into_iter().map(|o| (o.key, o.size)));
         if found.len() as u64 > ground.count + 10_000 {
-            let message =
-                format!("the store lists over {} files, but the run has {}", found.len(), ground.count);
+            let message = format!(
+                "the store lists at least {} files, but the run has only {}",
+                found.len(),
+                ground.count
+            );
             return Err(Failure::new(ErrorClass::Corrupt, message, Default::default()));
         }
     }
     Ok(found)
 }
 
-/// Removes the files that a loop may have put into a store.
+/// Deletes the files that a loop may have written to a store.
 pub fn empty(ground: &Ground, store: &dyn Store, space: &KeySpace) -> Result<(), RunError> {
     let owned = Owned::by(&[phase(ground, true)?], Shard::default());
     clean_space(store, space, &owned)?.map_err(RunError::store)?;
     Ok(())
 }
 
-/// A word that a shell takes as one.
+/// Quotes a string as one word of a shell command.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// Another tool, on the same data.
-fn theirs(ground: &Ground, contender: &Contender<'_>, command: &str, up: bool) -> Result<Moved, RunError> {
+/// Transfers the files with another tool.
+fn run_tool(ground: &Ground, contender: &Contender<'_>, command: &str, up: bool) -> Result<Moved, RunError> {
     let description = contender.store.store.describe();
     let place = &contender.store.place;
     let remote = format!("{place}{}{DATASET}/", contender.space.root());
     let local = if up { &ground.source } else { &ground.target };
     let (source, target) =
         if up { (local.display().to_string(), remote) } else { (remote, local.display().to_string()) };
-    // Tools with names of their own for remotes want the path alone: rclone sync {source} remote:{target_path}
+    // Tools that define their own names for stores need only the path: rclone sync {source} remote:{target_path}
     let path = |place: &str| quoted(place.split_once("://").map_or(place, |(_, path)| path));
     let line = command
         .replace("{source}", &quoted(&source))
@@ -303,13 +311,13 @@ fn theirs(ground: &Ground, contender: &Contender<'_>, command: &str, up: bool) -
         .map_err(|e| RunError::input(format!("--client '{command}': {e}")))?;
     let wall_s = (now_ns() - began_ns) as f64 / 1e9;
     if !run.status.success() && ground.control.stopped_at().is_none() {
-        let last = if run.last_line.is_empty() { "no message" } else { &run.last_line };
-        return Err(RunError::input(format!("--client '{command}' ended with {}: {last}", run.status)));
+        let last = if run.last_line.is_empty() { "no error message" } else { &run.last_line };
+        return Err(RunError::input(format!("--client '{command}' failed ({}): {last}", run.status)));
     }
     Ok(Moved { wall_s, cpu_s: children_cpu_s() - cpu, ..Moved::default() })
 }
 
-/// One loop.
+/// Runs one loop of a contender in one direction and checks the transferred files.
 pub fn run_loop(
     ground: &Ground,
     contender: &Contender<'_>,
@@ -323,15 +331,15 @@ pub fn run_loop(
     } else {
         files::empty_target(ground).map_err(io)?;
         if block_on(list(ground, store, &contender.space))?.map_err(|f| unusable(contender, &f))?.is_empty() {
-            // Nobody has brought the files up yet.
+            // A download needs the files in the store.
             let up_first = Contender { store: contender.store, space: contender.space.clone(), client: None };
-            ours(ground, &up_first, true, None)?;
+            run_plimsoll(ground, &up_first, true, None)?;
         }
     }
     let repeat = log.repeat;
     let moved = match &contender.client {
-        None => ours(ground, contender, up, Some(log))?,
-        Some(command) => theirs(ground, contender, command, up)?,
+        None => run_plimsoll(ground, contender, up, Some(log))?,
+        Some(command) => run_tool(ground, contender, command, up)?,
     };
     let Moved { wall_s, cpu_s, windows, workers } = moved;
     check(ground, contender, up)?;
@@ -351,20 +359,24 @@ pub fn run_loop(
     Ok(LoopResult { figures, windows, workers })
 }
 
-/// Compares the target with the source; not part of the measured time.
+/// Compares the target with the source, outside the measured time.
 fn check(ground: &Ground, contender: &Contender<'_>, up: bool) -> Result<(), RunError> {
     if ground.control.stopped_at().is_some() {
         return Ok(());
     }
-    let wrong = |what: String| RunError::check(format!("{}: {what}", contender.name()));
+    let wrong = |problem: String| RunError::check(format!("{}: {problem}", contender.name()));
     if !up {
         let found = files::difference(ground).map_err(|e| wrong(e.to_string()))?;
-        return found.map_or(Ok(()), |what| Err(wrong(what)));
+        return found.map_or(Ok(()), |problem| Err(wrong(problem)));
     }
     let found = block_on(list(ground, contender.store.store.as_ref(), &contender.space))?;
     let found = found.map_err(|f| unusable(contender, &f))?;
     if found.len() as u64 != ground.count || found.iter().any(|(_, size)| *size != ground.bytes) {
-        return Err(wrong(format!("{} of {} files arrived whole", found.len(), ground.count)));
+        return Err(wrong(format!(
+            "the store lists {} of {} files, or a file has the wrong size",
+            found.len(),
+            ground.count
+        )));
     }
     Ok(())
 }

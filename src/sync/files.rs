@@ -1,4 +1,4 @@
-//! The files that are moved: written once, compared at the end.
+//! The local files of a synchronization: writes the source, empties the target, and compares the two.
 
 use std::fs;
 use std::io::{self, Write};
@@ -8,39 +8,39 @@ use std::sync::Arc;
 use crate::driver::Control;
 use crate::workload::payload::Block;
 
-/// What all contenders move.
+/// Files that all contenders transfer, and the settings of the transfers.
 pub struct Ground {
-    /// The files.
+    /// Directory of the original files.
     pub source: PathBuf,
-    /// Where they come back to.
+    /// Directory of the downloaded files.
     pub target: PathBuf,
     /// Number of files.
     pub count: u64,
-    /// Bytes of each.
+    /// Size of each file, in bytes.
     pub bytes: u64,
-    /// Bytes of a part of larger ones.
+    /// Size of a part, in bytes. Plimsoll uploads larger files in parts.
     pub part_size: u64,
-    /// Files in flight.
+    /// Number of files in flight.
     pub concurrency: usize,
-    /// Seed of the contents.
+    /// Seed of the generated contents.
     pub seed: u64,
-    /// Deadline of one file, in nanoseconds.
+    /// Timeout of the transfer of one file, in nanoseconds.
     pub timeout_ns: u64,
-    /// How it is told to stop.
+    /// Handle that stops the run.
     pub control: Arc<Control>,
-    /// Second 0 of the interval log.
+    /// Start of second 0 of the interval log, in nanoseconds on the monotonic clock.
     pub origin_ns: u64,
 }
 
-/// Files of one directory; large numbers of them in one place are no good to any file system.
+/// Maximum number of files in one directory, because file systems are slow with very large directories.
 const PER_DIRECTORY: u64 = 1000;
 
-/// The template of names: every thousandth file begins a new directory.
+/// Returns the relative path of a file, in the form of the naming template `{dir}/{index}`.
 pub fn name(index: u64) -> String {
     format!("{:05}/{index:08}", index / PER_DIRECTORY)
 }
 
-/// Writes the source.
+/// Writes the source files and creates the target directory.
 pub fn write(ground: &Ground) -> io::Result<()> {
     let block = Block::new(ground.seed);
     fs::create_dir_all(&ground.target)?;
@@ -63,11 +63,12 @@ pub fn write(ground: &Ground) -> io::Result<()> {
     Ok(())
 }
 
-/// Most bytes of old targets that are kept until the end.
+/// Maximum total size, in bytes, of old targets that are kept until the end.
 const MOST_ASIDE: u64 = 4 << 30;
 
-/// Empties the target. Small files are put aside and deleted at the end: some file systems search long for a free inode right after
-/// many were freed (ext4 leaves those of the last seconds alone), and that is no part of anybody's synchronisation.
+/// Empties the target. Old targets of up to [`MOST_ASIDE`] bytes in total are renamed and deleted at the end of the
+/// run: some file systems take long to find a free inode right after many were freed (ext4 does not reuse those
+/// freed in the last seconds), and that time is not part of a synchronization.
 pub fn empty_target(ground: &Ground) -> io::Result<()> {
     if ground.target.exists() {
         let aside = |n: u64| ground.target.with_extension(format!("old-{n}"));
@@ -81,13 +82,13 @@ pub fn empty_target(ground: &Ground) -> io::Result<()> {
     fs::create_dir_all(&ground.target)
 }
 
-/// Makes the directories of the target.
+/// Creates the subdirectories of the target.
 pub fn directories(ground: &Ground) -> io::Result<()> {
     (0..ground.count.div_ceil(PER_DIRECTORY))
         .try_for_each(|n| fs::create_dir_all(ground.target.join(format!("{n:05}"))))
 }
 
-/// What is in a directory, with sizes, as a tool sees it that is to bring it up to date.
+/// Returns the paths and sizes of all files below a directory, as a synchronization tool lists them.
 pub fn scan(directory: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let (mut found, mut left) = (Vec::new(), vec![directory.to_path_buf()]);
     while let Some(directory) = left.pop() {
@@ -104,7 +105,7 @@ pub fn scan(directory: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     Ok(found)
 }
 
-/// The first file of the target that is missing or differs from its source.
+/// Describes the first file of the target that is missing or differs from its source; `None` if all are equal.
 pub fn difference(ground: &Ground) -> io::Result<Option<String>> {
     let block = Block::new(ground.seed);
     for index in 0..ground.count {
@@ -118,10 +119,10 @@ pub fn difference(ground: &Ground) -> io::Result<Option<String>> {
         };
         let cut = block.cut(1, index, 0, ground.bytes);
         if content.len() as u64 != ground.bytes {
-            return Ok(Some(format!("{name} has {} bytes of {}", content.len(), ground.bytes)));
+            return Ok(Some(format!("{name} has {} bytes instead of {}", content.len(), ground.bytes)));
         }
         if let Err(at) = cut.compare(0, &content) {
-            return Ok(Some(format!("{name} differs from byte {at} on")));
+            return Ok(Some(format!("{name} differs from its source at byte {at}")));
         }
     }
     Ok(None)

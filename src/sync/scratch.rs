@@ -1,62 +1,64 @@
-//! The local files of a synchronisation: a directory that Plimsoll creates, marks and, by the mark alone, removes again.
+//! Directory for the local files of a synchronization. Plimsoll creates a marker file in it, and later removes only a
+//! directory with this marker.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Name of the mark: a file that holds the run's id.
-const MARK: &str = ".plimsoll-sync";
+/// Name of the marker file, which contains the run id.
+const MARKER: &str = ".plimsoll-sync";
 
-/// Files and directories that a synchronisation makes in its directory: the mark, `source`, `target` and emptied targets.
-fn is_ours(name: &str) -> bool {
-    matches!(name, MARK | "source" | "target")
+/// Returns true if a synchronization creates files with this name: the marker, `source`, `target` and old targets.
+fn is_created_by_sync(name: &str) -> bool {
+    matches!(name, MARKER | "source" | "target")
         || name.strip_prefix("target.old-").is_some_and(|n| n.bytes().all(|b| b.is_ascii_digit()))
 }
 
-/// The place of a run's files below `parent`.
+/// Returns the directory below `parent` for the files of a run.
 pub fn place(parent: &Path, run: &str) -> PathBuf {
     parent.join(format!("plimsoll-{run}"))
 }
 
-/// Creates the directory and marks it.
+/// Creates the directory and its marker.
 ///
 /// # Errors
-/// When it exists already, or cannot be written.
+/// Fails if the directory already exists or cannot be written.
 pub fn create(path: &Path, run: &str) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent)?;
     }
     fs::create_dir(path)?;
-    fs::write(path.join(MARK), run)
+    fs::write(path.join(MARKER), run)
 }
 
-/// Removes what the run made in the directory, and the directory if nothing else is in it; returns whether it is gone. A directory
-/// without the run's mark stays as it is, unless it is empty.
+/// Removes the files that the run created in the directory, and then the directory if it contains no other files.
+/// Returns true if the directory no longer exists. Without the run's marker, removes the directory only if it is
+/// empty.
 ///
 /// # Errors
-/// When something cannot be removed.
+/// Fails if a file or directory cannot be removed.
 pub fn remove(path: &Path, run: &str) -> io::Result<bool> {
-    match fs::read_to_string(path.join(MARK)) {
-        Ok(mark) if mark == run => {}
-        // A kill before the mark was written leaves nothing else.
-        Ok(mark) if mark.is_empty() && fs::read_dir(path)?.count() == 1 => {}
-        // A kill between creation and mark leaves it empty.
+    match fs::read_to_string(path.join(MARKER)) {
+        Ok(id) if id == run => {}
+        // A run that is killed before it writes its id leaves an empty marker and no other files.
+        Ok(id) if id.is_empty() && fs::read_dir(path)?.count() == 1 => {}
+        // A run that is killed before it creates the marker leaves an empty directory.
         _ => return Ok(!path.exists() || fs::remove_dir(path).is_ok()),
     }
-    let mut marked = None;
+    let mut marker = None;
     for entry in fs::read_dir(path)? {
         let entry = entry?;
         let name = entry.file_name();
-        match name.to_str().filter(|name| is_ours(name)) {
-            Some(MARK) => marked = Some(entry.path()),
+        match name.to_str().filter(|name| is_created_by_sync(name)) {
+            Some(MARKER) => marker = Some(entry.path()),
             Some(_) if entry.file_type()?.is_dir() => fs::remove_dir_all(entry.path())?,
             _ => {}
         }
     }
-    // The mark goes last, so that an interrupted removal can be taken up again.
+    // The marker is removed last, so that an interrupted removal can be resumed.
     let alone = fs::read_dir(path)?.count() == 1;
-    if let Some(mark) = marked.filter(|_| alone) {
-        fs::remove_file(mark)?;
+    if let Some(marker) = marker.filter(|_| alone) {
+        fs::remove_file(marker)?;
     }
     Ok(fs::remove_dir(path).is_ok())
 }
@@ -73,27 +75,30 @@ mod tests {
     }
 
     #[test]
-    fn only_what_carries_the_mark_is_removed() {
-        let parent = directory("mark");
+    fn only_directories_with_the_marker_of_the_run_are_removed() {
+        let parent = directory("marker");
         let files = place(&parent, "run-1");
         create(&files, "run-1").unwrap();
-        assert!(create(&files, "run-1").is_err(), "it is created exclusively");
+        assert!(create(&files, "run-1").is_err(), "an existing directory is not reused");
         fs::create_dir_all(files.join("source/00000")).unwrap();
         fs::create_dir_all(files.join("target.old-0")).unwrap();
         fs::write(files.join("source/00000/1"), "x").unwrap();
-        assert!(!remove(&files, "run-2").unwrap() && files.join("source/00000/1").exists(), "another run's");
+        assert!(
+            !remove(&files, "run-2").unwrap() && files.join("source/00000/1").exists(),
+            "another run has created it"
+        );
         fs::write(files.join("thesis.txt"), "x").unwrap();
         assert!(!remove(&files, "run-1").unwrap());
         assert!(files.join("thesis.txt").exists() && !files.join("source").exists());
         fs::remove_file(files.join("thesis.txt")).unwrap();
         assert!(remove(&files, "run-1").unwrap() && !files.exists());
-        assert!(remove(&files, "run-1").unwrap(), "what is gone is gone");
+        assert!(remove(&files, "run-1").unwrap(), "a missing directory is not an error");
         fs::remove_dir_all(parent).unwrap();
     }
 
     #[test]
-    fn a_directory_without_a_mark_is_removed_only_if_it_is_empty() {
-        let parent = directory("unmarked");
+    fn a_directory_without_a_marker_is_removed_only_if_it_is_empty() {
+        let parent = directory("no-marker");
         fs::create_dir(parent.join("empty")).unwrap();
         assert!(remove(&parent.join("empty"), "run-1").unwrap());
         fs::create_dir_all(parent.join("full/source")).unwrap();

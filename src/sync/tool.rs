@@ -1,4 +1,5 @@
-//! Runs another tool's command in a separate process group, which ends with the run.
+//! Runs the command of another tool in its own process group, and kills the group when the command ends or the run
+//! stops.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -10,25 +11,25 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::driver::Control;
 
-/// Interval at which an interruption of the run is noticed.
-const LOOK: Duration = Duration::from_millis(100);
-/// Looks between SIGTERM and SIGKILL.
+/// Interval between two checks for a stop of the run.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+/// Number of checks between SIGTERM and SIGKILL, that is, 2 s.
 const GRACE: u32 = 20;
-/// Most bytes of standard error that are kept.
+/// Number of bytes to keep from the end of standard error; up to twice as many are kept.
 const MOST_KEPT: usize = 64 << 10;
 
-/// End of a command.
+/// Exit status and last message of a command.
 pub struct ToolExit {
-    /// Its exit status.
+    /// Exit status of the shell that ran the command.
     pub status: ExitStatus,
-    /// The last line of its standard error; empty if there is none.
+    /// Last line of standard error that is not blank; empty if there is none.
     pub last_line: String,
 }
 
-/// Runs a shell command to its end; a stop of the run ends it with SIGTERM, then with SIGKILL.
+/// Runs a shell command until it ends. If the run stops, sends the command SIGTERM and 2 s later SIGKILL.
 ///
 /// # Errors
-/// When the shell cannot be started.
+/// Fails if the shell cannot be started.
 pub fn run(line: &str, endpoint: &str, control: &Control) -> std::io::Result<ToolExit> {
     let mut child = Command::new("sh")
         .args(["-c", line])
@@ -36,7 +37,7 @@ pub fn run(line: &str, endpoint: &str, control: &Control) -> std::io::Result<Too
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        // A Ctrl-C on the terminal is for the run, which ends the command and then cleans up.
+        // Ctrl-C on the terminal must reach only Plimsoll, which ends the command and then cleans up.
         .process_group(0)
         .spawn()?;
     let group = Pid::from_child(&child);
@@ -49,28 +50,28 @@ pub fn run(line: &str, endpoint: &str, control: &Control) -> std::io::Result<Too
         let _ = ended.send(());
         status
     });
-    let mut looks = 0;
-    while ends.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+    let mut checks = 0;
+    while ends.recv_timeout(CHECK_EVERY) == Err(RecvTimeoutError::Timeout) {
         if control.stopped_at().is_some() {
-            let signal = if looks < GRACE { Signal::TERM } else { Signal::KILL };
-            if looks % GRACE == 0 {
+            let signal = if checks < GRACE { Signal::TERM } else { Signal::KILL };
+            if checks % GRACE == 0 {
                 let _ = kill_process_group(group, signal);
             }
-            looks += 1;
+            checks += 1;
         }
     }
     let panicked = |_| std::io::Error::other("a thread panicked");
     let status = waiting.join().map_err(panicked)??;
-    // What the command left running in the background may hold its standard error open.
+    // Background processes of the command may keep its standard error open.
     let _ = kill_process_group(group, Signal::KILL);
-    // A process that left the group may hold it open even so.
-    let kept = reads.recv_timeout(10 * LOOK).unwrap_or_default();
+    // A process that left the group may still keep it open, so the wait is limited.
+    let kept = reads.recv_timeout(10 * CHECK_EVERY).unwrap_or_default();
     let text = String::from_utf8_lossy(&kept);
     let last_line = text.lines().rfind(|l| !l.trim().is_empty()).unwrap_or_default().to_string();
     Ok(ToolExit { status, last_line })
 }
 
-/// The last bytes of a stream.
+/// Reads a stream to its end and returns its last bytes.
 fn tail(stream: &mut impl Read) -> Vec<u8> {
     let (mut kept, mut piece) = (Vec::new(), [0; 4096]);
     while let Ok(n) = stream.read(&mut piece)
@@ -89,12 +90,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_line_of_a_tool_is_kept() {
+    fn the_last_line_of_standard_error_is_returned() {
         let ended = run("echo one >&2; echo; echo two >&2; exit 3", "", &Control::default()).unwrap();
         assert_eq!((ended.status.code(), ended.last_line.as_str()), (Some(3), "two"));
     }
 
-    /// A tool that hangs outlived Ctrl-C.
+    /// Regression: a tool that hung survived Ctrl-C.
     #[test]
     fn a_stop_of_the_run_ends_the_tool() {
         let control = Control::default();

@@ -1,4 +1,4 @@
-"""A headless Chromium, spoken to over its DevTools protocol."""
+"""A headless Chromium, controlled through its DevTools protocol."""
 
 import base64
 import json
@@ -14,7 +14,7 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 
 class Page:
-    """One page. What it logs, throws or asks the network for is kept."""
+    """A page. It records errors, warnings and network requests."""
 
     def __init__(self):
         self.profile = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -33,15 +33,15 @@ class Page:
             self.call(f"{domain}.enable")
 
     def note(self, event):
-        method, told = event.get("method"), event.get("params", {})
+        method, params = event.get("method"), event.get("params", {})
         if method == "Runtime.exceptionThrown":
-            self.trouble.append(told["exceptionDetails"].get("exception", {}).get("description", str(told)))
-        elif method == "Log.entryAdded" and told["entry"]["level"] in ("error", "warning"):
-            self.trouble.append(told["entry"]["text"])
-        elif method == "Runtime.consoleAPICalled" and told["type"] in ("error", "warning"):
-            self.trouble.append(str([a.get("value") for a in told["args"]]))
+            self.trouble.append(params["exceptionDetails"].get("exception", {}).get("description", str(params)))
+        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            self.trouble.append(params["entry"]["text"])
+        elif method == "Runtime.consoleAPICalled" and params["type"] in ("error", "warning"):
+            self.trouble.append(str([a.get("value") for a in params["args"]]))
         elif method == "Network.requestWillBeSent":
-            self.requests.append(told["request"]["url"])
+            self.requests.append(params["request"]["url"])
         elif method == "Page.loadEventFired":
             self.loaded = True
 

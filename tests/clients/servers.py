@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Every short form and every built-in experiment against real servers: versitygw, MinIO, moto and our own. No operation may fail, and
-every result.json must fit its schema.
+"""Runs every short form and every built-in experiment against versitygw, MinIO, moto and `plimsoll serve`. No operation
+may fail, and every result.json must match its schema.
 
     make test-servers        # installs the servers, then runs this
 
-versitygw and MinIO come by `go install`, moto from PyPI.
+versitygw and MinIO are installed with `go install`, moto from PyPI.
 """
 import json
 import os
@@ -22,7 +22,7 @@ from support import ACCESS, PLIMSOLL, SECRET, environment
 
 FORMS = ["get", "put", "mixed", "head", "list", "delete"]
 
-# The built-in experiments, each small enough for a test.
+# The built-in experiments, each reduced to a size that suits a test.
 EXPERIMENTS = {
     "quickstart": [f"phase.{p}.duration=1s" for p in
                    ["warmup-1k", "put-1k", "get-1k", "mixed-1k", "get-1k-open", "mixed-1k-open", "warmup-1m", "put-1m", "get-1m",
@@ -37,7 +37,7 @@ EXPERIMENTS = {
              "phase.warmup.duration=1s", "phase.ramp.objects.range=1MiB",
              "phase.ramp.concurrency={ from = 2, step = 4, to = 10, every = '1s' }"],
     "upload": [f"phase.upload-{n}g.objects.size={2 * n + 9}MiB" for n in (1, 5, 10)] +
-              [f"phase.upload-{n}g.{what}" for n in (1, 5, 10) for what in ("stop_after=2", "cooldown=10ms", "objects.part_size=5MiB")],
+              [f"phase.upload-{n}g.{setting}" for n in (1, 5, 10) for setting in ("stop_after=2", "cooldown=10ms", "objects.part_size=5MiB")],
     "upload-sweep": ["phase.upload.objects.size=12MiB", "phase.upload.stop_after=1",
                      "phase.upload.sweep={ part_size = ['1 MiB', '5 MiB', '8 MiB'], parts_in_flight = [1, 4] }"],
     "ycsb": ["phase.load.objects.count=300", "phase.load.stop_after=300", "phase.run.stop_after=500"],
@@ -57,7 +57,7 @@ def wait_for(port, process):
             urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5)
             return
         except urllib.error.HTTPError as answer:
-            # A server that is still coming up says 503.
+            # A server that is still starting returns 503.
             if answer.code != 503:
                 return
         except OSError:
@@ -85,13 +85,13 @@ def commands(folder, port):
 
 
 def run(name, arguments, port, out, buckets=("plimsoll-test",)):
-    """Runs, prints a line, returns the number of problems."""
+    """Runs an experiment, prints one line, and returns the number of problems."""
     stores = [s for b in buckets for s in ("--store", f"s3://{b}?endpoint=http://127.0.0.1:{port}")]
     done = subprocess.run([PLIMSOLL, "run", *arguments, *stores, "--create-bucket", "--json", "--out", out], env=environment(),
                           capture_output=True, text=True, timeout=600)
-    what = arguments[0]
+    experiment = arguments[0]
     if done.returncode != 0:
-        print(f"{name:10} {what:10} exit {done.returncode}: {done.stderr.strip()}", flush=True)
+        print(f"{name:10} {experiment:10} exit {done.returncode}: {done.stderr.strip()}", flush=True)
         return 1
     result = json.loads(done.stdout)
     with open(SCHEMA) as schema:
@@ -100,7 +100,7 @@ def run(name, arguments, port, out, buckets=("plimsoll-test",)):
     count = sum(w["operations"] for w in result["windows"])
     note = " ".join(a for a in arguments[1:] if a in ("--rate", "--concurrency"))
     knees = "".join(f", {r['steps']} steps ({r['ended']})" for r in result.get("ramps", []))
-    print(f"{name:10} {what:10} {note:13} {count:7} operations, errors: {errors or 'none'}{knees}"
+    print(f"{name:10} {experiment:10} {note:13} {count:7} operations, errors: {errors or 'none'}{knees}"
           f"{', INVALID ' + invalid[0] if invalid else ''}", flush=True)
     return bool(errors) + bool(invalid)
 

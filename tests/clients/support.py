@@ -1,4 +1,4 @@
-"""What the black-box tests share: a `plimsoll serve` on a free port."""
+"""Shared helpers of the black-box tests: a `plimsoll serve` on a free port and its credentials."""
 import os
 import subprocess
 
@@ -8,7 +8,7 @@ ACCESS, SECRET = "client-test", "client-test-secret"
 
 
 def environment(**more):
-    """The environment of a client: these credentials and no others."""
+    """Returns the environment of a client, with the test credentials and no others."""
     env = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
     env.update(AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET, AWS_REGION="us-east-1",
                AWS_DEFAULT_REGION="us-east-1", AWS_EC2_METADATA_DISABLED="true", **more)
@@ -27,4 +27,4 @@ class Server:
 
     def __exit__(self, *_):
         self.process.terminate()
-        assert self.process.wait(timeout=10) == 0, "the server ends well"
+        assert self.process.wait(timeout=10) == 0, "the server failed"

@@ -1,4 +1,5 @@
-"""Bills held against a second reading of the price books: TOML by Python's own parser, sums in fractions, rules as the books' words say them."""
+"""Compares bills with a second, independent calculation from the price books, with Python's TOML parser and exact
+fractions."""
 
 import json
 import pathlib
@@ -22,7 +23,7 @@ def amount(text):
 
 
 class Books:
-    """The books as they are written."""
+    """The price books as read from their files."""
 
     def __init__(self):
         self.offers, self.prices, self.rules = {}, [], []
@@ -33,14 +34,14 @@ class Books:
             self.rules += book.get("rule", [])
 
     @staticmethod
-    def held(entry):
+    def in_force(entry):
         return entry["from"] <= DAY and DAY < entry.get("until", "9999")
 
     def of(self, name, region):
-        return [p for p in self.prices if name in p["offers"] and self.held(p) and region in p.get("regions", [region])]
+        return [p for p in self.prices if name in p["offers"] and self.in_force(p) and region in p.get("regions", [region])]
 
     def rule(self, name, field, default):
-        values = [r[field] for r in self.rules if name in r["offers"] and self.held(r) and field in r]
+        values = [r[field] for r in self.rules if name in r["offers"] and self.in_force(r) and field in r]
         return values[-1] if values else default
 
     def stores(self):
@@ -51,7 +52,7 @@ BOOKS = Books()
 
 
 def bill(name, work):
-    """What a month of work costs, as a fraction of dollars."""
+    """Returns the cost of a month of work in dollars, as a fraction."""
     offer = BOOKS.offers[name]
     region = offer["regions"][0]
     prices = BOOKS.of(name, region)
@@ -96,7 +97,7 @@ def used(name, price, work):
         paid = -(-size // step) * step + int(amount(BOOKS.rule(name, "object_overhead", "0 B")))
         stored = stored * max(paid, int(amount(BOOKS.rule(name, "minimum_object", "0 B")))) / size
         days, month = BOOKS.rule(name, "minimum_days", 0), F(BOOKS.offers[name].get("month_hours", 730), 24)
-        # After deletion bytes are charged further: for some days, or, where their versions stay, for a month.
+        # Some stores charge for bytes after their deletion: for a number of days, or for a month if versions are kept.
         after = month if BOOKS.rule(name, "deleted_versions", False) else BOOKS.rule(name, "deleted_days", 0)
         if work["keep"]:
             stored = stored * max(days, work["keep"] + after) / work["keep"]
@@ -107,20 +108,20 @@ def used(name, price, work):
         calls = {"PutObject": work["put"], "GetObject": work["get"], "ListObjects": work["list"], "DeleteObject": work["delete"]}
         count = sum(calls.get(c, 0) for c in price["calls"])
         return F(count * (-(-size // int(amount(price["every"]))) if "every" in price else 1))
-    egress = leaving(name, work)
+    egress = egress_of(name, work)
     quantity = F({"upload": work["put"] * size, "retrieval": max(work["get"] * size, egress), "egress": egress}.get(meter, 0))
     least = int(amount(price["least"])) if "least" in price else 0
     return quantity * least / size if size < least else quantity
 
 
-def leaving(name, work):
-    """What leaves: as stated, else all reads where no compute is sold beside the store."""
+def egress_of(name, work):
+    """Returns the egress: as stated, or else all reads from a provider that sells no compute."""
     if work["egress"] is not None:
         return work["egress"]
     return 0 if BOOKS.offers[name].get("sells_compute", False) else work["get"] * work["object_size"]
 
 
-def ours(names, work):
+def plimsoll_bills(names, work):
     egress = [] if work["egress"] is None else ["--egress", f"{work['egress']}B"]
     arguments = [PLIMSOLL, "cost", "--json", "--as-of", DAY, "--provider", ",".join(names), "--storage", f"{work['storage']}B",
                  *egress, "--put", str(work["put"]), "--get", str(work["get"]),
@@ -135,7 +136,7 @@ def ours(names, work):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_two_readings_of_the_books_come_to_the_same(seed):
+def test_bills_match_the_second_calculation(seed):
     draw = random.Random(seed)
     spread = lambda low, high: int(low * (high / low) ** draw.random())
     storage = spread(10**8, 10**17)
@@ -143,21 +144,21 @@ def test_two_readings_of_the_books_come_to_the_same(seed):
             "delete": spread(1, 10**9), "list": 0, "object_size": spread(1, 400 * 1024), "keep": draw.choice([None, 1, 7, 29, 30, 89, 120])}
     names = BOOKS.stores()
     assert len(names) >= 13
-    for provider, found in ours(names, work).items():
+    for provider, found in plimsoll_bills(names, work).items():
         exact = bill(provider, work)
         total = F(found["total_usd"])
-        # Every line is rounded to 10^-12.
+        # Each line is rounded to 10^-12 dollars.
         assert abs(total - exact) <= F(len(found["lines"]), 10**12), (provider, float(total), float(exact))
         assert total == sum(F(line["amount_usd"]) for line in found["lines"])
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_egress_that_is_not_stated_and_deletions_come_to_the_same(seed):
+def test_bills_with_assumed_egress_and_deletions_match_the_second_calculation(seed):
     draw = random.Random(1000 + seed)
     size, reads = draw.randint(1, 400 * 1024), draw.randint(1, 10**9)
     work = {"storage": 10**16 + draw.randint(0, 10**12), "egress": None, "put": 1, "get": reads, "delete": draw.randint(0, 10**9), "list": 0,
             "object_size": size, "keep": draw.choice([None, None, 1, 7, 25, 40])}
-    for provider, found in ours(BOOKS.stores(), work).items():
+    for provider, found in plimsoll_bills(BOOKS.stores(), work).items():
         assert abs(F(found["total_usd"]) - bill(provider, work)) <= F(len(found["lines"]), 10**12), provider
 
 
@@ -175,15 +176,15 @@ CENTS = [
 
 
 @pytest.mark.parametrize("name,given,cents", CENTS)
-def test_worked_examples_of_reads_and_deletions_come_to_the_cent(name, given, cents):
+def test_bills_match_worked_examples_of_reads_and_deletions(name, given, cents):
     work = {"egress": None, "put": 0, "get": 0, "delete": 0, "list": 0, "keep": None} | given
     assert f"{float(round(bill(name, work), 2)):.2f}" == cents
-    found = ours([name], work)[name]
+    found = plimsoll_bills([name], work)[name]
     assert f"{float(round(F(found['total_usd']), 2)):.2f}" == cents
 
 
-def test_listings_too():
+def test_bills_with_listings_match_the_second_calculation():
     work = {"storage": 10**12, "egress": 0, "put": 1, "get": 0, "delete": 0, "list": 3_000_000, "object_size": 1024, "keep": None}
     names = [n for n in BOOKS.stores() if not n.startswith("aws-dynamodb")]
-    for provider, found in ours(names, work).items():
+    for provider, found in plimsoll_bills(names, work).items():
         assert abs(F(found["total_usd"]) - bill(provider, work)) <= F(len(found["lines"]), 10**12), provider

@@ -1,4 +1,4 @@
-"""Real clients against `plimsoll serve`: upload, list, range, multipart, copy, delete, presigned, byte for byte."""
+"""Real clients against `plimsoll serve`: uploads, listings, ranges, multipart, copies, deletions, presigned URLs."""
 import hashlib
 import os
 import shutil
@@ -92,7 +92,7 @@ def test_boto_multipart(s3, files):
 
 
 @pytest.mark.parametrize("algorithm", ["CRC32", "CRC32C", "CRC64NVME", "SHA1", "SHA256"])
-def test_boto_checksums(s3, algorithm):
+def test_boto_verifies_checksums(s3, algorithm):
     try:
         answer = s3.put_object(Bucket="boto", Key="sum", Body=b"content", ChecksumAlgorithm=algorithm)
     except botocore.exceptions.MissingDependencyException:
@@ -101,7 +101,7 @@ def test_boto_checksums(s3, algorithm):
     assert s3.get_object(Bucket="boto", Key="sum", ChecksumMode="ENABLED")["Body"].read() == b"content"
 
 
-def test_boto_conditions(s3):
+def test_conditional_requests_from_boto(s3):
     etag = s3.put_object(Bucket="boto", Key="cond", Body=b"1")["ETag"]
     for arguments in ({"IfNoneMatch": "*"}, {"IfMatch": '"other"'}):
         with pytest.raises(botocore.exceptions.ClientError, match="PreconditionFailed"):
@@ -111,7 +111,7 @@ def test_boto_conditions(s3):
     s3.put_object(Bucket="boto", Key="cond", Body=b"2", IfMatch=etag)
 
 
-def test_boto_presigned(s3):
+def test_presigned_urls_from_boto(s3):
     url = s3.generate_presigned_url("put_object", Params={"Bucket": "boto", "Key": "pre signed/ü"}, ExpiresIn=60)
     urllib.request.urlopen(urllib.request.Request(url, data=b"by url", method="PUT")).read()
     url = s3.generate_presigned_url("get_object", Params={"Bucket": "boto", "Key": "pre signed/ü"}, ExpiresIn=60)
@@ -120,7 +120,7 @@ def test_boto_presigned(s3):
         urllib.request.urlopen(url.replace("X-Amz-Signature=", "X-Amz-Signature=0"))
 
 
-def test_wrong_secret(server):
+def test_a_wrong_secret_is_refused(server):
     client = boto3.client("s3", endpoint_url=server.url, aws_access_key_id=ACCESS, aws_secret_access_key="wrong",
                           region_name="us-east-1")
     with pytest.raises(botocore.exceptions.ClientError, match="SignatureDoesNotMatch"):
@@ -196,7 +196,7 @@ def test_rclone(server, files, tmp_path):
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """A tree with empty files, spaces, plus signs and letters beyond ASCII in names and folders."""
+    """Creates a tree with empty files, and with spaces, plus signs and non-ASCII letters in names."""
     folder = tmp_path_factory.mktemp("tree")
     contents = {"empty": b"", "a b/empty too": b"", "a b/c+d.txt": b"plus", "a b/c d.txt": b"space", "näme/日本 %25 & =.bin": os.urandom(100_000),
                 "deep/er/still/x": b"x", "large": os.urandom(9 * MIB)}

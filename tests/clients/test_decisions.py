@@ -1,4 +1,5 @@
-"""Bills, break-evens, tiering and advice as pages in a real browser: every chart drawn, nothing logged, nothing asked of the network."""
+"""Pages of bills, break-even points, tiering and advice in a real browser: every chart is drawn, without errors or
+network requests."""
 
 import os
 
@@ -10,8 +11,8 @@ from test_report import plimsoll
 
 if CHROMIUM is None:
     if os.environ.get("PLIMSOLL_REQUIRE_BROWSER"):
-        pytest.fail("Chromium is not there", pytrace=False)
-    pytest.skip("no Chromium", allow_module_level=True)
+        pytest.fail("Chromium is not installed", pytrace=False)
+    pytest.skip("Chromium is not installed", allow_module_level=True)
 
 WORK = ["--storage", "10TB", "--put", "50M", "--get", "500M", "--object-size", "64KiB", "--egress", "30%"]
 PAGES = {
@@ -32,7 +33,7 @@ def page():
     page.close()
 
 
-def look(page, path, charts, width, dark):
+def check_page(page, path, charts, width, dark):
     page.requests.clear()
     page.open(path.as_uri(), width=width, dark=dark)
     page.run("plimsoll.drawAll()")
@@ -43,20 +44,20 @@ def look(page, path, charts, width, dark):
         assert page.run(f"spec('{chart}').table().length") > 1, chart
         assert page.run(f"svg(spec('{chart}')).startsWith('<svg')"), chart
     assert page.trouble == []
-    assert page.requests == [path.as_uri()], "the page asks for nothing but itself"
-    assert page.run("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out"
+    assert page.requests == [path.as_uri()], "the page loads nothing but itself"
+    assert page.run("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the window"
 
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize("width,dark", [(1440, False), (390, True)])
-def test_pages_are_drawn_and_quiet(page, tmp_path, name, width, dark):
+def test_pages_draw_every_chart_without_errors_or_requests(page, tmp_path, name, width, dark):
     arguments, charts = PAGES[name]
     out = tmp_path / f"{name}.html"
     plimsoll(*arguments, "--format", "html", "--output", out)
-    look(page, out, charts, width, dark)
+    check_page(page, out, charts, width, dark)
 
 
-def test_advice_and_the_cost_of_a_run_are_drawn(page, tmp_path):
+def test_pages_of_advice_and_of_a_run_show_costs(page, tmp_path):
     with Server() as quick, Server("--inject", "latency=20ms") as slow:
         stores = [f"s3://one?endpoint={quick.url}&provider=aws-s3&style=path", f"s3://two?endpoint={slow.url}&provider=cloudflare-r2&style=path"]
         plimsoll("run", "mixed", *(x for s in stores for x in ("--store", s)), "--create-bucket", "--duration", "4s", "--rate", "100/s",
@@ -67,6 +68,6 @@ def test_advice_and_the_cost_of_a_run_are_drawn(page, tmp_path):
     page.open(out.as_uri())
     charts = page.run("[...document.querySelectorAll('article')].map((a) => a.id)")
     assert charts[0] == "front"
-    look(page, out, charts, 1440, False)
+    check_page(page, out, charts, 1440, False)
     page.open((run / "report.html").as_uri())
     assert "at aws-s3's prices of" in page.run("document.body.textContent")

@@ -1,4 +1,4 @@
-"""Figures for Prometheus: `promtool` finds nothing wrong with them, and a real Prometheus reads them."""
+"""Metrics for Prometheus: `promtool` reports no problems, and a real Prometheus scrapes them."""
 
 import json
 import shutil
@@ -18,7 +18,7 @@ def scrape(url, accept="application/openmetrics-text"):
 
 
 class Running:
-    """A run that goes on until it is told to stop, with its figures at `metrics`."""
+    """A run that lasts until it is interrupted. `metrics` is the URL of its metrics."""
 
     def __init__(self, store, out):
         self.process = subprocess.Popen(
@@ -35,19 +35,19 @@ class Running:
         assert self.process.wait(timeout=30) == 130
 
 
-def until(found, what):
-    """Asks until there is an answer: what is counted arrives once a second."""
+def until(find, name):
+    """Calls `find` until it returns something, for at most a minute. Counts are updated once a second."""
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
-        answer = found()
+        answer = find()
         if answer:
             return answer
-    pytest.fail(f"no {what} in a minute")
+    pytest.fail(f"no {name} within a minute")
 
 
-def test_runs_and_servers_are_scraped(tmp_path):
+def test_the_metrics_of_runs_and_servers_can_be_scraped(tmp_path):
     with Server("--metrics-listen", "127.0.0.1:0") as server:
-        # The first line says where it listens for the one or the other.
+        # The server prints the URLs of S3 and of the metrics in any order.
         lines = [server.url, server.process.stdout.readline().split()[-1]]
         url = next(line for line in lines if line.endswith("/metrics"))
         server.url = next(line for line in lines if not line.endswith("/metrics"))
@@ -74,7 +74,7 @@ def test_runs_and_servers_are_scraped(tmp_path):
 
 
 def check(figures):
-    """`promtool check metrics`, where it is there; it reads the text without the end mark."""
+    """Runs `promtool check metrics`, if it is installed. It does not accept the end marker `# EOF`."""
     if shutil.which("promtool"):
         done = subprocess.run(["promtool", "check", "metrics"], input=figures.replace("# EOF\n", ""), capture_output=True, text=True)
         problems = [line for line in (done.stdout + done.stderr).splitlines() if line and "no help text" not in line]

@@ -1,4 +1,4 @@
-"""The Python package, installed as users install it, on runs of the binary beside it."""
+"""The Python package, installed as users install it, on runs of the binary from the same build."""
 
 import json
 import shutil
@@ -28,7 +28,7 @@ def test_frames_and_histograms_agree_with_the_result(runs):
     seconds = run.intervals.filter((pl.col("role") == "measure") & (pl.col("operation") == "get"))
     assert seconds["operations"].sum() == windows["operations"].sum()
     merged = plimsoll.Histogram.merge(map(plimsoll.Histogram.decode, seconds["response"]))
-    assert merged == run.latency("get"), "seconds add up to the window"
+    assert merged == run.latency("get"), "the seconds add up to the window"
     assert len(merged) == seconds["operations"].sum()
     shown = windows["response_ms.p50"][0]
     assert abs(merged.quantile(0.5) - shown) <= 0.001 * shown + 0.001
@@ -39,17 +39,17 @@ def test_frames_and_histograms_agree_with_the_result(runs):
     assert {"p50", "rate"} <= set(run.confidence["metric"])
 
 
-def test_comparisons_are_those_of_the_binary(runs):
+def test_comparisons_match_the_binary(runs):
     found = plimsoll.compare(runs[0], runs[1], primary="put.p90")[0]
-    told = subprocess.run([PLIMSOLL, "compare", "--json", "--primary", "put.p90", str(runs[0].path), str(runs[1].path)],
+    done = subprocess.run([PLIMSOLL, "compare", "--json", "--primary", "put.p90", str(runs[0].path), str(runs[1].path)],
                           capture_output=True, text=True, check=True)
-    rows = json.loads(told.stdout)["comparisons"][0]["rows"]
+    rows = json.loads(done.stdout)["comparisons"][0]["rows"]
     assert [row.verdict for row in found.rows] == [row["verdict"] for row in rows]
     assert (found.primary.operation, found.primary.metric) == ("put", "p90")
     assert found.frame().height == len(rows)
 
 
-def test_what_cannot_be_read_says_so(runs, tmp_path):
+def test_invalid_input_raises_a_clear_error(runs, tmp_path):
     with pytest.raises(plimsoll.RunError, match="no such file"):
         plimsoll.load(tmp_path)
     (tmp_path / "result.json").write_text('{"schema": 7}')
@@ -62,7 +62,7 @@ def test_what_cannot_be_read_says_so(runs, tmp_path):
     assert plimsoll.Histogram.decode(b"").quantile(0.5) is None
 
 
-def test_a_log_that_was_cut_short_is_read_as_far_as_it_goes(runs, tmp_path):
+def test_a_truncated_log_is_read_up_to_the_truncation(runs, tmp_path):
     cut = tmp_path / "cut"
     shutil.copytree(runs[0].path, cut)
     log = (cut / "intervals.arrows").read_bytes()
@@ -71,7 +71,7 @@ def test_a_log_that_was_cut_short_is_read_as_far_as_it_goes(runs, tmp_path):
     assert 0 < height < runs[0].intervals.height
 
 
-def test_the_example_draws(runs, tmp_path):
+def test_the_example_draws_a_chart(runs, tmp_path):
     pytest.importorskip("matplotlib")
     out = tmp_path / "ycsb.png"
     done = subprocess.run(["python", f"{ROOT}/examples/redraw.py", "ycsb", str(runs[0].path), str(runs[1].path), "-o", str(out)],

@@ -1,4 +1,4 @@
-"""The HTML report in a real browser: every chart drawn with data, nothing logged, nothing asked of the network."""
+"""The HTML report in a real browser: every chart is drawn with data, without errors or network requests."""
 
 import os
 import subprocess
@@ -10,8 +10,8 @@ from support import PLIMSOLL, Server, environment
 
 if CHROMIUM is None:
     if os.environ.get("PLIMSOLL_REQUIRE_BROWSER"):
-        pytest.fail("Chromium is not there", pytrace=False)
-    pytest.skip("no Chromium", allow_module_level=True)
+        pytest.fail("Chromium is not installed", pytrace=False)
+    pytest.skip("Chromium is not installed", allow_module_level=True)
 
 RAMP = """
 name = "ramp"
@@ -46,7 +46,7 @@ def plimsoll(*arguments):
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """Run directories that between them have every chart."""
+    """Returns run directories whose reports together contain every chart."""
     folder = tmp_path_factory.mktemp("runs")
     with Server("--inject", "error=0.02") as faulty, Server() as sound, Server("--inject", "capacity=150/s") as slow:
         store = lambda server: f"s3://bench/?endpoint={server.url}"
@@ -81,7 +81,7 @@ CHARTS = {
 
 @pytest.mark.parametrize("name", CHARTS)
 @pytest.mark.parametrize("width,dark", [(1440, False), (390, True)])
-def test_every_chart_has_data_and_the_page_is_quiet(runs, page, name, width, dark):
+def test_every_chart_has_data_and_the_page_makes_no_requests(runs, page, name, width, dark):
     report = runs[name] / "report.html"
     page.requests.clear()
     page.open(report.as_uri(), width=width, dark=dark)
@@ -91,16 +91,16 @@ def test_every_chart_has_data_and_the_page_is_quiet(runs, page, name, width, dar
     ids = page.run("[...document.querySelectorAll('article')].map((a) => a.id)")
     assert set(CHARTS[name]) <= set(ids), ids
     assert page.trouble == []
-    assert page.requests == [report.as_uri()], "the page asks for nothing but itself"
-    assert page.run("document.documentElement.scrollWidth <= innerWidth"), "nothing sticks out"
+    assert page.requests == [report.as_uri()], "the page loads nothing but itself"
+    assert page.run("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the window"
 
 
-def test_charts_have_numbers_downloads_and_can_be_picked(runs, page):
+def test_charts_have_tables_downloads_and_a_selection(runs, page):
     page.open((runs["mixed"] / "report.html").as_uri())
     page.run("plimsoll.drawAll()")
     for chart in page.run("cards.map((c) => c.id)"):
         rows = page.run(f"spec('{chart}').table().length")
-        assert rows > 1, f"{chart} has a table"
+        assert rows > 1, f"{chart} has no table"
         assert page.run(f"csv(spec('{chart}').table()).split('\\n').length") > rows - 1
         assert page.run(f"svg(spec('{chart}')).startsWith('<svg')"), chart
         assert page.run(f"spec('{chart}').instance.getDataURL({{type: 'png'}}).length") > 1000
@@ -112,7 +112,7 @@ def test_charts_have_numbers_downloads_and_can_be_picked(runs, page):
     assert page.trouble == []
 
 
-def test_several_runs_stand_in_one_report(runs, page, tmp_path):
+def test_one_report_shows_several_runs(runs, page, tmp_path):
     out = tmp_path / "both.html"
     plimsoll("report", runs["mixed"], runs["ramp"], "--out", out, "--published", "tigris-ycsb")
     page.open(out.as_uri())

@@ -1,4 +1,4 @@
-//! What runs cost: estimated before, itemised after, and never more than they may.
+//! The cost of runs: estimated before, itemized after, and bounded by `--max-cost`.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -9,7 +9,7 @@ use crate::support::{Server, block_on, plimsoll, scratch, text};
 use plimsoll::store::{Body, Ignore, Reply, Request, Store};
 use serde_json::Value;
 
-/// A store that is told to be S3, and where its runs go.
+/// A server that is billed as Amazon S3, and the directory for its runs.
 struct Ground {
     server: Server,
     store: Arc<dyn Store>,
@@ -32,7 +32,7 @@ impl Ground {
         block_on(async { self.store.connection(0).execute(request, &mut Ignore).await.unwrap() })
     }
 
-    /// Writes so many objects of so many bytes, and the file that names them.
+    /// Writes `count` objects of `bytes` bytes each, and returns a file with their keys and sizes.
     fn objects(&self, count: u64, bytes: u64) -> PathBuf {
         let mut keys = String::new();
         for number in 0..count {
@@ -48,17 +48,21 @@ impl Ground {
         plimsoll(&base).arg(&self.out).args(more).output().unwrap()
     }
 
-    /// Runs, expects to be ended by the bound, and returns what was spent.
+    /// Runs, expects that `--max-cost` ends the run, and returns its cost in dollars and its result.
     fn ended(&self, form: &str, more: &[&str]) -> (f64, Value) {
         let output = self.run(form, more);
-        let told = text(&output.stderr);
-        assert_eq!(output.status.code(), Some(1), "{more:?}: {told}");
-        assert!(told.contains("--max-cost $") && told.contains("ended before it cost more"), "{told}");
+        let message = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{more:?}: {message}");
+        assert!(
+            message.contains("--max-cost $") && message.contains("ended before it cost more"),
+            "{message}"
+        );
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
         assert_eq!(value["run"]["partial"], true);
         (usd("total_usd")(&value["cost"][0]), value)
     }
 
+    /// Runs, and expects that the run is refused with a message that contains `expected`.
     fn not_run(&self, form: &str, more: &[&str], expected: &str) {
         let output = self.run(form, more);
         assert_eq!(output.status.code(), Some(2), "{more:?}: {}", text(&output.stderr));
@@ -69,8 +73,8 @@ impl Ground {
 const SMALL: [&str; 4] = ["--objects", "50", "--size", "64KiB"];
 
 #[test]
-fn a_run_says_what_it_cost() {
-    let ground = Ground::new("budget-said");
+fn a_run_reports_its_cost() {
+    let ground = Ground::new("budget-reported");
     let output = ground.run("get", &[&SMALL[..], &["--operations", "200", "--max-cost", "1"]].concat());
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -80,7 +84,7 @@ fn a_run_says_what_it_cost() {
         let lines = cost["lines"].as_array().unwrap();
         lines.iter().find(|l| l["item"].as_str().unwrap().starts_with(item)).unwrap().clone()
     };
-    // 200 reads of 64 KiB; 50 writes, a look at the bucket, and the listings of the clean-up.
+    // 200 reads of 64 KiB, 50 writes, a check of the bucket, and the listings of the clean-up.
     assert_eq!(line("GET")["quantity"], "0.2");
     let writes: f64 = line("PUT")["quantity"].as_str().unwrap().parse().unwrap();
     assert!((0.052..0.056).contains(&writes), "{writes}");
@@ -91,15 +95,16 @@ fn a_run_says_what_it_cost() {
     assert!((estimated / usd("total_usd")(cost) - 1.0).abs() < 0.05, "{estimated} {cost:#}");
 }
 
-/// The bound was looked at behind the requests, and stopped none that was due, a part, or on its way.
+/// Regression: the bound was checked only after requests, so it did not stop due requests, parts, or requests in
+/// flight.
 #[test]
-fn no_run_costs_more_than_it_may() {
+fn no_run_exceeds_its_maximum_cost() {
     let ground = Ground::new("budget-ended");
-    // A second of this store costs more than any of these runs may.
+    // One second of requests to this store costs more than the maximum of any of these runs.
     let closed = ["--duration", "30s", "--concurrency", "4", "--max-cost", "0.02"];
     let (spent, _) = ground.ended("get", &[&SMALL[..], &closed].concat());
     assert!((0.018..=0.02).contains(&spent), "{spent}");
-    // Of objects that were there before the plan knows no size: the requests are 0.016, what leaves is 0.2.
+    // The plan does not know the size of existing objects: the requests cost 0.016 and the egress 0.2.
     let keys = ground.objects(50, 64 << 10);
     let open =
         ["--rate", "20000/s", "--duration", "2s", "--max-cost", "0.05", "--keys", keys.to_str().unwrap()];
@@ -118,28 +123,31 @@ fn no_run_costs_more_than_it_may() {
     assert!((0.0005..=0.001).contains(&spent), "{spent}");
     let (spent, _) = ground.ended("list", &["--objects", "20", "--duration", "30s", "--max-cost", "0.01"]);
     assert!((0.008..=0.01).contains(&spent), "{spent}");
-    // Clean-up is part of what it may cost, and never left out.
+    // The maximum includes the clean-up, which always runs.
     let list = Request::List { prefix: "team/", start_after: "", token: "", max_keys: 1000 };
     let left = ground.ask(list).listing.unwrap().objects;
-    assert_eq!(left.len(), 50, "those that were there before");
+    assert_eq!(left.len(), 50, "only the objects that existed before");
 }
 
-/// A host of several said that it had been interrupted.
+/// Regression: one of several hosts reported that it had been interrupted.
 #[test]
-fn each_host_may_spend_its_share() {
+fn each_host_of_a_sharded_run_spends_at_most_its_share() {
     let ground = Ground::new("budget-shards");
     let host = ["--shard", "1/2", "--start-at", "+1s", "--duration", "30s", "--max-cost", "0.04"];
     let output = ground.run("get", &[&SMALL[..], &host].concat());
-    let told = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(1), "{told}");
-    assert!(told.contains("$0.0200 on each of 2 hosts") && told.contains("plimsoll clean"), "{told}");
+    let message = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{message}");
+    assert!(
+        message.contains("$0.0200 on each of 2 hosts") && message.contains("plimsoll clean"),
+        "{message}"
+    );
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(usd("total_usd")(&value["cost"][0]) <= 0.02);
 }
 
-/// Refused: known beforehand to cost more, one request alone too dear, or something of it without a price.
+/// A run is refused if its estimate or a single request exceeds the maximum, or if a price is missing.
 #[test]
-fn what_cannot_be_bounded_is_refused() {
+fn a_run_that_exceeds_max_cost_or_lacks_a_price_is_refused() {
     let ground = Ground::new("budget-refused");
     ground.not_run("get", &["--operations", "1000000", "--max-cost", "0.1"], "estimated to cost");
     ground.not_run(
@@ -169,7 +177,7 @@ fn what_cannot_be_bounded_is_refused() {
         .unwrap();
     assert!(text(&dry.stdout).contains("aws-dynamodb-eventual"), "{}", text(&dry.stdout));
 
-    // A book of one's own that says nothing of egress or parts: their price is not nothing.
+    // A price file without prices for egress or parts: a missing price is not zero.
     let book = cellar(&ground.out);
     let own = ground.url.replace("provider=aws-s3", "provider=minio");
     let prices = ["--prices", book.to_str().unwrap()];
@@ -180,29 +188,30 @@ fn what_cannot_be_bounded_is_refused() {
     ground.not_run("get", &host, "--max-cost $0.00000001 ($0.00000000250 on each of 4 hosts)");
 }
 
-/// B2 was refused at Plimsoll's own default region, and Google's `auto` was us-central1 without a word.
+/// Regression: B2 was refused in Plimsoll's default region, and Google's `auto` became us-central1 without a note.
 #[test]
-fn a_bounded_run_takes_the_default_region_of_every_provider() {
+fn max_cost_accepts_the_default_region_of_every_provider() {
     let ground = Ground::new("budget-regions");
     for provider in ["aws-s3", "backblaze-b2", "cloudflare-r2", "google-cloud-storage", "tigris", "wasabi"] {
         let url =
             format!("s3://bucket/team?endpoint={}&provider={provider}&style=path", ground.server.endpoint());
         let arguments = ["run", "put", "--store", &url, "--max-cost", "1", "--operations", "10", "--dry-run"];
         let output = plimsoll(&arguments).output().unwrap();
-        let told = text(&output.stdout);
+        let table = text(&output.stdout);
         assert_eq!(output.status.code(), Some(0), "{provider}: {}", text(&output.stderr));
-        let assumed = told.contains("prices of us-central1 are assumed; the store's region is not known");
-        assert_eq!(assumed, provider == "google-cloud-storage", "{told}");
+        let assumed = table.contains("prices of us-central1 are assumed; the store's region is not known");
+        assert_eq!(assumed, provider == "google-cloud-storage", "{table}");
     }
 }
 
-/// B2 charges deleted objects until their versions are gone; a bound counted the hour in which they were there.
+/// Regression: B2 charges deleted objects until their versions are removed, but the bound counted only the hour of the
+/// run.
 #[test]
-fn a_bounded_run_sets_aside_what_deleted_bytes_cost() {
+fn max_cost_includes_charges_for_deleted_bytes() {
     let mut ground = Ground::new("budget-deleted");
     ground.url =
         ground.url.replace("provider=aws-s3", "provider=backblaze-b2").replace("&region=us-east-1", "");
-    // 200 MiB for an hour and a month are 0.00146, for the hour alone 0.000002.
+    // 200 MiB cost 0.00146 for an hour and a month, and 0.000002 for the hour alone.
     let put = ["--size", "1MiB", "--objects", "50", "--max-cost", "0.001"];
     ground.not_run("put", &[&put[..], &["--operations", "200"]].concat(), "estimated to cost");
     let (spent, value) =
@@ -212,9 +221,9 @@ fn a_bounded_run_sets_aside_what_deleted_bytes_cost() {
     assert!(notes.contains("until their versions are deleted"), "{notes}");
 }
 
-/// A price that two entries of one file give was left out without a word.
+/// Regression: a price with two entries in one file was ignored silently.
 #[test]
-fn a_price_file_in_doubt_ends_a_run() {
+fn a_price_file_with_a_duplicate_price_is_refused() {
     let ground = Ground::new("budget-doubt");
     let price = "[[price]]\noffers=['aws-s3']\nmeter='storage'\nper='GiB-month'\nusd='0.02'\nfrom='2026-01-01'\n\
                  source='a contract'\nas_of='2026-01'\nconfidence='high'\n";
@@ -222,6 +231,7 @@ fn a_price_file_in_doubt_ends_a_run() {
     ground.not_run("get", &["--duration", "1s", "--prices", book.to_str().unwrap()], "twice.toml");
 }
 
+/// Writes a price file for the invented offer `cellar`, without prices for egress and parts.
 fn cellar(directory: &Path) -> PathBuf {
     let price = |more: &str| {
         format!(

@@ -1,4 +1,4 @@
-//! The binary as a user meets it: exit codes, one clear line, results kept, nothing foreign touched, no secret anywhere.
+//! The binary as a user runs it: exit codes, one-line errors, kept results, untouched foreign objects, hidden secrets.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ fn run(arguments: &[&str]) -> Output {
     plimsoll(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
-/// Runs, and expects this exit code and a single line on standard error that holds all of `expected`.
+/// Runs a command and expects exit code `code` and an error that contains every part of `expected`. The error must be
+/// one line, unless clap printed it.
 fn fails(arguments: &[&str], code: i32, expected: &[&str]) {
     let output = run(arguments);
     let message = text(&output.stderr);
@@ -22,7 +23,7 @@ fn fails(arguments: &[&str], code: i32, expected: &[&str]) {
     assert!(!message.contains(SECRET));
     assert!(
         code == 2 && message.starts_with("error:") || message.lines().count() == 1,
-        "one line\n{message}"
+        "the error is not one line\n{message}"
     );
 }
 
@@ -83,7 +84,7 @@ fn a_run_leaves_a_valid_result_and_nothing_in_the_store() {
             text(&output.stderr)
         );
         let value: serde_json::Value =
-            serde_json::from_slice(&output.stdout).expect("stdout is exactly the result");
+            serde_json::from_slice(&output.stdout).expect("stdout contains exactly the result");
         let errors: Vec<String> = validator.iter_errors(&value).map(|e| e.to_string()).collect();
         assert!(errors.is_empty(), "{form}: {errors:?}");
         let windows = value["windows"].as_array().unwrap();
@@ -101,7 +102,7 @@ fn a_run_leaves_a_valid_result_and_nothing_in_the_store() {
 }
 
 #[test]
-fn an_experiment_with_open_loops_runs_and_shows_again() {
+fn an_open_loop_experiment_runs_and_can_be_shown_and_repeated() {
     let out = scratch("experiment");
     let file = out.join("e.toml");
     std::fs::write(&file, "name = 'two'\nstores = ['embedded:']\n[[phase]]\nname = 'o'\nrole = 'prepare'\noperations = { put = 1 }\nobjects = { count = 10 }\n\
@@ -133,8 +134,8 @@ fn an_experiment_with_open_loops_runs_and_shows_again() {
 }
 
 #[test]
-fn bad_input_is_one_line_that_names_the_fix() {
-    let out = scratch("bad");
+fn invalid_input_is_reported_in_one_line_that_names_the_fix() {
+    let out = scratch("cli-bad");
     let out = out.to_str().unwrap();
     let server = Server::start("", false);
     server.ready("");
@@ -183,7 +184,7 @@ fn bad_input_is_one_line_that_names_the_fix() {
 }
 
 #[test]
-fn storms_resets_and_corruption_are_counted_and_the_run_goes_on() {
+fn errors_resets_and_corruption_are_counted_and_the_run_continues() {
     for (inject, class, code) in [
         ("error=0.3,seed=1", "503 SlowDown", 0),
         ("reset=0.3,seed=1", "reset", 0),
@@ -192,14 +193,14 @@ fn storms_resets_and_corruption_are_counted_and_the_run_goes_on() {
     ] {
         let out = scratch(&format!("storm-{}", &inject[..5]));
         let file = out.join("e.toml");
-        // Writing must succeed before reads can be held against it, so it retries hard.
+        // Reads can only be verified if the writes succeed, so the writes are retried up to 40 times.
         std::fs::write(&file, "name = 'storm'\n[[phase]]\nname = 'o'\nrole = 'prepare'\noperations = { put = 1 }\nobjects = { count = 20 }\nretries = 40\n\
             [[phase]]\nname = 'g'\noperations = { get = 1 }\nobjects = { from = 'o' }\nstop_after = 300\n").unwrap();
         let server = Server::start(inject, false);
         let store = server.store("");
         crate::support::create_through_faults(store.as_ref());
         let url = format!("s3://bucket?endpoint={}", server.endpoint());
-        // The listing before the run may meet a fault as well; a user would try again, and so does this test.
+        // An injected fault may also hit the listing before the run, so the test starts the run up to 50 times.
         let value = (0..50)
             .find_map(|i| {
                 let runs = out.join(format!("runs{i}"));
@@ -218,7 +219,7 @@ fn storms_resets_and_corruption_are_counted_and_the_run_goes_on() {
         let window = value["windows"].as_array().unwrap().iter().find(|w| w["phase"] == "g").unwrap().clone();
         let failed = window["errors"][class].as_u64().unwrap_or(0);
         if inject.starts_with("reset") {
-            // A reset before any answer is sent again once, and counted (law of measurement, 8).
+            // A request that is reset before any response is sent once more and counted (law of measurement, 8).
             let resent = window["reconnects"].as_u64().unwrap();
             assert!((5..60).contains(&failed) && resent > 50, "{failed} failed, {resent} sent again");
         } else {
@@ -232,7 +233,7 @@ fn storms_resets_and_corruption_are_counted_and_the_run_goes_on() {
     }
 }
 
-/// A long run in the background, begun: its objects are in the store.
+/// Starts a long run in the background and waits until its result has a measured operation.
 fn long_run(url: &str, out: &Path) -> Child {
     let mut command =
         plimsoll(&["run", "mixed", "--store", url, "--duration", "10m", "--warmup", "0s", "--out"]);
@@ -281,7 +282,7 @@ fn keys(server: &Server) -> Vec<String> {
 }
 
 #[test]
-fn ctrl_c_keeps_the_results_cleans_up_and_touches_nothing_foreign() {
+fn ctrl_c_keeps_the_results_and_removes_only_the_objects_of_the_run() {
     let out = scratch("interrupt");
     let server = Server::start("", false);
     write_foreign(&server);
@@ -304,7 +305,7 @@ fn ctrl_c_keeps_the_results_cleans_up_and_touches_nothing_foreign() {
 }
 
 #[test]
-fn after_kill_9_the_results_are_readable_and_clean_removes_what_is_left() {
+fn after_kill_9_the_results_are_readable_and_clean_removes_the_objects() {
     let out = scratch("kill");
     let server = Server::start("", false);
     write_foreign(&server);
@@ -325,7 +326,7 @@ fn after_kill_9_the_results_are_readable_and_clean_removes_what_is_left() {
 }
 
 #[test]
-fn a_server_that_is_killed_and_restarted_shows_as_a_gap() {
+fn a_server_restart_is_recorded_as_errors_and_the_schedule_continues() {
     let out = scratch("restart");
     let serve = |listen: &str| {
         let mut child = plimsoll(&["serve", "--listen", listen]).stdout(Stdio::piped()).spawn().unwrap();
@@ -367,10 +368,10 @@ fn a_server_that_is_killed_and_restarted_shows_as_a_gap() {
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     let window = &value["windows"][0];
     let errors = window["errors"].as_object().unwrap();
-    // The bucket went with the old server, so after the gap every put is answered NoSuchBucket: by the new one.
+    // The bucket was lost with the old server, so the new server answers every put with NoSuchBucket.
     assert!(errors.contains_key("404 NoSuchBucket"), "{errors:?}");
-    assert_eq!(window["operations"], 1600, "the schedule went on: {window}");
-    assert_eq!(output.status.code(), Some(0), "a bucket that is gone needs no cleaning");
+    assert_eq!(window["operations"], 1600, "the schedule continues: {window}");
+    assert_eq!(output.status.code(), Some(0), "a bucket that no longer exists needs no clean-up");
     server.kill().unwrap();
     server.wait().unwrap();
 }

@@ -1,4 +1,4 @@
-//! Bills by the binary: published calculators, every form, workload files, and input that cannot be.
+//! `plimsoll cost` through the binary: published calculators, every format, workload files, and invalid input.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use crate::support::scratch;
 use serde_json::Value;
 
 #[test]
-fn published_calculators_come_to_what_they_printed() {
+fn published_calculators_reproduce_their_printed_totals() {
     let totals = |document: &str| -> Vec<String> {
         let value = json(&["cost", "--as-published", document, "--as-of", "2026-11-21", "--json"]);
         let bills = value["bills"].as_array().unwrap().clone();
         for bill in &bills {
-            // Line by line the differences explain the whole difference.
+            // The differences of the lines add up to the difference of the totals.
             let sum: f64 = bill["differences"].as_array().unwrap().iter().map(usd("difference_usd")).sum();
             let whole = usd("total_usd")(&bill["real"]) - usd("total_usd")(&bill["published"]);
             assert!((sum - whole).abs() < 1e-6, "{sum} {whole}");
@@ -25,7 +25,7 @@ fn published_calculators_come_to_what_they_printed() {
 }
 
 #[test]
-fn every_printed_cost_that_does_not_follow_is_listed_with_the_right_one() {
+fn wrong_published_costs_are_listed_with_the_correct_value() {
     let wrong = |document: &str| -> Vec<(String, String, String)> {
         let value = json(&["cost", "--as-published", document, "--as-of", "2026-11-21", "--json"]);
         let claims = value["claims"].as_array().unwrap().clone();
@@ -39,8 +39,8 @@ fn every_printed_cost_that_does_not_follow_is_listed_with_the_right_one() {
     let expected = |list: &[(&str, &str, &str)]| -> Vec<(String, String, String)> {
         list.iter().map(|(a, b, c)| ((*a).into(), (*b).into(), (*c).into())).collect()
     };
-    // 10 PB x 0.09 x 12; 1.5 x 2^20 GB x 0.09; 80% of that; 336 TB x 0.20; and what they come to together. A year of 100 Gbit/s is
-    // 394.2 PB, 32.85 PB a month: 10,485,760 GB x 0.09 and the rest x 0.085, times 12.
+    // 10 PB x 0.09 x 12; 1.5 x 2^20 GB x 0.09; 80% of that; 336 TB x 0.20; and their combinations. A year at
+    // 100 Gbit/s is 394.2 PB, 32.85 PB a month: 10,485,760 GB x 0.09 and the rest x 0.085, times 12.
     let first = expected(&[
         ("8x cost diff", "8.00", "19.332600029332"),
         ("$42k a year ", "42000.00", "34136145.60"),
@@ -63,9 +63,9 @@ fn every_printed_cost_that_does_not_follow_is_listed_with_the_right_one() {
     assert_eq!(wrong("002"), second);
 }
 
-/// The real bill was that of today's prices, and the calculator's replication was refused for R2.
+/// Regression: the real bill used today's prices, and the calculator's replication was refused for R2.
 #[test]
-fn a_published_calculator_is_held_against_the_prices_of_its_own_day() {
+fn a_published_calculator_is_compared_with_the_prices_of_its_date() {
     let value = json(&["cost", "--as-published", "000", "--as-of", "2026-11-21", "--json"]);
     let express = &value["bills"][0];
     assert_eq!(
@@ -73,7 +73,7 @@ fn a_published_calculator_is_held_against_the_prices_of_its_own_day() {
         (Some("2024-06-01"), Some("2026-11-21"))
     );
     let storage = &express["differences"][0];
-    // 10 PB are 9,313,225.746 GiB: at 0.16 then, at 0.11 now.
+    // 10 PB are 9,313,225.746 GiB, at 0.16 then and at 0.11 now.
     assert_eq!(
         (storage["real_usd"].as_str(), storage["today_usd"].as_str()),
         (Some("1490116.119384765625"), Some("1024454.832077026367"))
@@ -83,14 +83,14 @@ fn a_published_calculator_is_held_against_the_prices_of_its_own_day() {
     let line = |bill: &Value, name: &str| -> Option<Value> {
         bill["differences"].as_array().unwrap().iter().find(|d| d["line"] == name).cloned()
     };
-    // 10 PB x 0.01; 0.01 at either end for each GiB.
+    // Published: 10 PB x 0.01. Real: 0.01 per GiB in each direction.
     let copied = line(&replicated["bills"][0], "replication").unwrap();
     assert_eq!(
         (copied["published_usd"].as_str(), copied["real_usd"].as_str()),
         (Some("100000.00"), Some("186264.514923095703"))
     );
     assert_eq!(replicated["bills"][0]["published"]["total_usd"], "3000006.00");
-    assert_eq!(line(&replicated["bills"][1], "replication"), None, "built in at R2");
+    assert_eq!(line(&replicated["bills"][1], "replication"), None, "R2 includes replication");
     assert_eq!(replicated["bills"][1]["published"]["total_usd"], "150006.00");
     refused(&["cost", "--as-published", "002", "--cross-az"], &["--cross-az", "replicates nothing"]);
     let table = good(&["cost", "--as-published", "000", "--as-of", "2026-11-21"]);
@@ -99,16 +99,16 @@ fn a_published_calculator_is_held_against_the_prices_of_its_own_day() {
     assert!(!other.contains("asked nowhere") && !other.contains("egress from S3, at the $0.12"), "{other}");
 }
 
-/// B2 was the cheapest at $6.88, and nothing in the headline said why.
+/// Regression: B2 was the cheapest at $6.88, and the headline did not state the assumption behind it.
 #[test]
-fn the_assumption_about_reads_stands_in_every_headline() {
+fn every_headline_states_the_assumption_about_reads() {
     let month = ["--storage", "1TB", "--get", "100M", "--object-size", "1MB", "--as-of", "2026-11-21"];
-    let said = "all reads are egress from providers that sell no compute";
+    let assumption = "all reads are egress from providers that sell no compute";
     let bills = [&["cost"][..], &month].concat();
     let value = json(&[&bills[..], &["--json"]].concat());
     let b2 = value["bills"].as_array().unwrap().iter().find(|b| b["provider"] == "backblaze-b2").unwrap();
     assert_eq!(b2["total_usd"], "976.8805");
-    assert!(value["headline"].as_str().unwrap().contains(said), "{}", value["headline"]);
+    assert!(value["headline"].as_str().unwrap().contains(assumption), "{}", value["headline"]);
     let between = [
         "cost",
         "breakeven",
@@ -143,21 +143,25 @@ fn the_assumption_about_reads_stands_in_every_headline() {
             text.lines().find(|l| l.contains(marker)).map(str::to_string).unwrap_or_default()
         };
         let table = good(command);
-        assert!(table.lines().take(3).any(|l| l.contains(said)), "{table}");
-        assert!(first("markdown", "**").contains(said) && first("html", "class=\"sentence\"").contains(said));
+        assert!(table.lines().take(3).any(|l| l.contains(assumption)), "{table}");
+        assert!(
+            first("markdown", "**").contains(assumption)
+                && first("html", "class=\"sentence\"").contains(assumption)
+        );
         let csv = good(&[command, &["--format", "csv"]].concat());
         assert!(
-            csv.lines().next().unwrap().ends_with(",assumed") && csv.lines().nth(1).unwrap().contains(said),
+            csv.lines().next().unwrap().ends_with(",assumed")
+                && csv.lines().nth(1).unwrap().contains(assumption),
             "{csv}"
         );
-        assert!(json(&[command, &["--json"]].concat())["headline"].as_str().unwrap().contains(said));
+        assert!(json(&[command, &["--json"]].concat())["headline"].as_str().unwrap().contains(assumption));
     }
     let stated = json(&[&bills[..], &["--egress", "0%", "--json"]].concat());
     assert!(!stated["headline"].as_str().unwrap().contains("egress"), "{}", stated["headline"]);
 }
 
 #[test]
-fn a_fraction_of_a_binary_unit_is_an_amount() {
+fn a_fraction_of_a_binary_unit_is_accepted() {
     let value =
         json(&["cost", "--storage", "1.3TiB", "--provider", "aws-s3", "--as-of", "2026-11-21", "--json"]);
     // 1,331.2 GiB x 0.023.
@@ -165,9 +169,9 @@ fn a_fraction_of_a_binary_unit_is_an_amount() {
 }
 
 #[test]
-fn a_region_that_nobody_names_is_an_assumption() {
-    let told = good(&["cost", "--storage", "1TB", "--provider", "google-cloud-storage"]);
-    assert!(told.contains("assumed: google-cloud-storage has the prices of us-central1"), "{told}");
+fn a_default_region_is_reported_as_an_assumption() {
+    let table = good(&["cost", "--storage", "1TB", "--provider", "google-cloud-storage"]);
+    assert!(table.contains("assumed: google-cloud-storage has the prices of us-central1"), "{table}");
 }
 
 const WORKLOAD: &[&str] =
@@ -178,7 +182,7 @@ fn with<'a>(head: &[&'a str], tail: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn bills_have_the_promised_shape_in_every_form() {
+fn bills_have_the_documented_shape_in_every_format() {
     let arguments = with(&["cost"], &["--provider", "aws-s3-express,cloudflare-r2", "--as-of", "2026-11-21"]);
     let value = json(&[&arguments[..], &["--json"]].concat());
     let schema =
@@ -213,19 +217,19 @@ fn bills_have_the_promised_shape_in_every_form() {
     let page = std::fs::read_to_string(out).unwrap();
     assert!(page.contains("$150,050.07") && page.contains("echarts"));
     let table = good(&arguments);
-    for said in [
+    for expected in [
         "x the cheapest",
         "$150,050.07",
         "free allowance",
         "assumed: ",
         "developers.cloudflare.com/r2/pricing",
     ] {
-        assert!(table.contains(said), "{said}: {table}");
+        assert!(table.contains(expected), "{expected}: {table}");
     }
 }
 
 #[test]
-fn what_cannot_be_is_one_line_that_names_the_fix() {
+fn invalid_input_is_reported_in_one_line_that_names_the_fix() {
     for (arguments, expected) in [
         (&["cost"][..], &["nothing is asked for", "--storage"][..]),
         (&["cost", "--storage", "100"], &["--storage", "unit"]),
@@ -330,7 +334,7 @@ fn what_cannot_be_is_one_line_that_names_the_fix() {
 }
 
 #[test]
-fn a_workload_file_is_read_and_its_mistakes_have_a_line() {
+fn a_workload_file_is_read_and_its_errors_name_the_line() {
     let out = scratch("workload");
     let file = write(&out, "w.toml", "storage = \"1 TiB\"\negress = \"10 TiB\"\n");
     let total = |more: &[&str]| {
@@ -338,7 +342,7 @@ fn a_workload_file_is_read_and_its_mistakes_have_a_line() {
             [&["cost", "--workload", name(&file), "--provider", "aws-s3", "--json"][..], more].concat();
         json(&arguments)["bills"][0]["total_usd"].as_str().unwrap().to_string()
     };
-    // 1,024 x 0.023 and (10,240 - 100) x 0.09; a flag comes before the file.
+    // 1,024 x 0.023 + (10,240 - 100) x 0.09. A flag overrides the file.
     assert_eq!(total(&[]), "936.152");
     assert_eq!(total(&["--egress", "0 TiB"]), "23.552");
     let bad = write(&out, "bad.toml", "storage = \"1 TiB\"\n\nput = \"lots\"\n");
@@ -347,9 +351,9 @@ fn a_workload_file_is_read_and_its_mistakes_have_a_line() {
     refused(&["cost", "--workload", name(&typo)], &["typo.toml:2", "pust"]);
 }
 
-/// One provider that does not take the workload ended the comparison of the others.
+/// Regression: a provider that does not accept the workload ended the comparison of all others.
 #[test]
-fn who_does_not_take_the_workload_is_left_out() {
+fn a_provider_that_does_not_accept_the_workload_is_left_out() {
     let arguments = [
         "cost",
         "--storage",

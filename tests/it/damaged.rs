@@ -1,5 +1,5 @@
-//! Damaged files of a run directory: reading them returns an error with the file's name or what there is, never a panic, and takes no
-//! memory that the file does not account for.
+//! Damaged interval logs. Reading one must return an error with the name of the file, or the readable rows. It must not
+//! panic, and its memory must be bounded by the size of the file.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -14,26 +14,26 @@ use plimsoll::run_dir::seconds::series;
 use plimsoll::summary::series::Clocked;
 
 thread_local! {
-    static NOW: Cell<usize> = const { Cell::new(0) };
+    static ALLOCATED: Cell<usize> = const { Cell::new(0) };
     static PANICS: Cell<usize> = const { Cell::new(0) };
-    static MOST: Cell<usize> = const { Cell::new(0) };
+    static PEAK: Cell<usize> = const { Cell::new(0) };
 }
 
-/// Counts what a thread has allocated.
+/// An allocator that counts the bytes that each thread has allocated.
 struct Counting;
 
-// SAFETY: every call goes to the system's allocator as it is; the counters are beside it.
+// SAFETY: every call is forwarded unchanged to the system allocator. The counters do not affect the allocations.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let _ = NOW.try_with(|now| {
+        let _ = ALLOCATED.try_with(|now| {
             now.set(now.get() + layout.size());
-            let _ = MOST.try_with(|most| most.set(most.get().max(now.get())));
+            let _ = PEAK.try_with(|peak| peak.set(peak.get().max(now.get())));
         });
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
-        let _ = NOW.try_with(|now| now.set(now.get().saturating_sub(layout.size())));
+        let _ = ALLOCATED.try_with(|now| now.set(now.get().saturating_sub(layout.size())));
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -41,15 +41,15 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that a part allocates at most beyond what there is before it.
-fn most(part: impl FnOnce()) -> usize {
-    let before = NOW.get();
-    MOST.set(before);
+/// Returns the peak of the bytes that `part` allocates, above the bytes allocated before it.
+fn peak(part: impl FnOnce()) -> usize {
+    let before = ALLOCATED.get();
+    PEAK.set(before);
     part();
-    MOST.get().saturating_sub(before)
+    PEAK.get().saturating_sub(before)
 }
 
-/// One damaged copy: bytes exchanged, lengths made huge, a piece cut out, repeated or cut off.
+/// Returns a damaged copy: changed bytes, extreme lengths, and pieces that are removed, repeated or cut off.
 fn damaged(whole: &[u8], draws: Stream, number: u64) -> Vec<u8> {
     let mut out = whole.to_vec();
     let mut draw = (number << 8..).map(|i| draws.below(i, u64::MAX));
@@ -86,15 +86,16 @@ fn scratch() -> std::path::PathBuf {
     path
 }
 
-fn told(path: &Path, what: Result<(), std::io::Error>) -> bool {
-    if let Err(error) = &what {
+/// Checks that an error names the interval log. Returns true if there is an error.
+fn is_error(path: &Path, read: Result<(), std::io::Error>) -> bool {
+    if let Err(error) = &read {
         assert!(error.to_string().contains("intervals.arrows"), "{}: {error}", path.display());
     }
-    what.is_err()
+    read.is_err()
 }
 
 #[test]
-fn ten_thousand_damaged_interval_logs_give_an_error_with_their_name_or_what_there_is() {
+fn damaged_interval_logs_return_an_error_or_the_readable_rows() {
     let out = scratch();
     let run = made(&out, "run", |m| {
         m.seconds = 12;
@@ -104,10 +105,10 @@ fn ten_thousand_damaged_interval_logs_give_an_error_with_their_name_or_what_ther
     let log = run.join("intervals.arrows");
     let whole = std::fs::read(&log).unwrap();
     let result = json::read(&run).unwrap();
-    let wanted = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
-    let read = || series(&run, &result, &wanted).map(drop);
-    // An intact log needs as much as this; each histogram of a second is a few hundred kilobytes while it is read.
-    let usual = most(|| drop(intervals(&run).unwrap())).max(most(|| read().unwrap()));
+    let clocks = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
+    let read = || series(&run, &result, &clocks).map(drop);
+    // Memory to read an intact log. Each histogram of a second takes a few hundred kilobytes while it is read.
+    let usual = peak(|| drop(intervals(&run).unwrap())).max(peak(|| read().unwrap()));
     let draws = Stream::new(20_261_121, "damaged");
     std::panic::set_hook(Box::new(|panic| {
         PANICS.set(PANICS.get() + 1);
@@ -117,18 +118,22 @@ fn ten_thousand_damaged_interval_logs_give_an_error_with_their_name_or_what_ther
     for number in 0..10_000 {
         let bytes = damaged(&whole, draws, number);
         std::fs::write(&log, &bytes).unwrap();
-        let used = most(|| {
-            let done = catch_unwind(AssertUnwindSafe(|| told(&log, read())));
+        let used = peak(|| {
+            let done = catch_unwind(AssertUnwindSafe(|| is_error(&log, read())));
             errors += u32::from(done.unwrap_or_else(|_| panic!("number {number} panicked")));
             if number % 10 == 0 {
-                let done = catch_unwind(AssertUnwindSafe(|| told(&log, intervals(&run).map(drop))));
-                done.unwrap_or_else(|_| panic!("number {number} panicked as rows"));
+                let done = catch_unwind(AssertUnwindSafe(|| is_error(&log, intervals(&run).map(drop))));
+                done.unwrap_or_else(|_| panic!("number {number} panicked in `intervals`"));
             }
         });
         assert_eq!(PANICS.get(), 0, "number {number}: a panic was caught");
         let allowed = 2 * usual + 64 * bytes.len() + (8 << 20);
-        assert!(used <= allowed, "number {number}: {used} bytes for a file of {}", bytes.len());
+        assert!(
+            used <= allowed,
+            "number {number}: reading a file of {} bytes took {used} bytes",
+            bytes.len()
+        );
     }
     std::fs::remove_dir_all(&out).unwrap();
-    assert!(errors > 1_000, "{errors} of 10000 were found to be damaged");
+    assert!(errors > 1_000, "only {errors} of 10000 damaged logs returned an error");
 }

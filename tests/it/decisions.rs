@@ -1,13 +1,14 @@
-//! Break-even, tiering, advice and the cost of runs, by the binary.
+//! Break-even points, tiering, advice and the cost of runs through the binary.
 
 use crate::support::ask::{good, json, name, refused, usd};
 use crate::support::made::made;
 use crate::support::scratch;
 
 #[test]
-fn bills_cross_where_they_do() {
-    // A TB at S3 Express is 102.45 a month, at R2 14.85; a million reads more cost 0.03 there and 0.36 here, in whole millions: 300 of them
-    // are 108 here and make 111.45 there.
+fn breakeven_finds_the_point_where_bills_cross() {
+    // Storing 1 TB costs 102.45 a month at S3 Express and 14.85 at R2. Each further million reads costs 0.03 at
+    // S3 Express and 0.36 at R2, which bills whole millions. 300 million reads cost 108 at R2 and bring the total at
+    // S3 Express to 111.45.
     let arguments = [
         "cost",
         "breakeven",
@@ -50,7 +51,7 @@ fn bills_cross_where_they_do() {
 }
 
 #[test]
-fn tiering_mixes_distributions_and_not_percentiles() {
+fn tiering_mixes_distributions_instead_of_percentiles() {
     let arguments = [
         "cost",
         "tiering",
@@ -78,21 +79,21 @@ fn tiering_mixes_distributions_and_not_percentiles() {
         "2026-11-21",
     ];
     let value = json(&[&arguments[..], &["--json"]].concat());
-    let asked = &value["asked"];
-    assert_eq!(asked["p99_ms"]["low_ms"], 18.0);
-    assert_eq!(asked["p99_ms"]["high_ms"], 26.0);
-    assert!((asked["hot_reads"].as_f64().unwrap() - 0.8).abs() < 1e-9);
-    assert_eq!(value["best"]["hot_days"], 0, "R2 asks nothing for what leaves");
-    assert!(usd("migration_usd")(asked) > 60_000.0, "1.44 PB leave S3 Express to be moved");
-    let told = good(&arguments);
-    assert!(told.contains("published by others, not measured here"), "{told}");
-    // Within 10 ms only the hot store alone is sure.
+    let requested = &value["asked"];
+    assert_eq!(requested["p99_ms"]["low_ms"], 18.0);
+    assert_eq!(requested["p99_ms"]["high_ms"], 26.0);
+    assert!((requested["hot_reads"].as_f64().unwrap() - 0.8).abs() < 1e-9);
+    assert_eq!(value["best"]["hot_days"], 0, "R2 charges no egress");
+    assert!(usd("migration_usd")(requested) > 60_000.0, "moving 1.44 PB out of S3 Express");
+    let table = good(&arguments);
+    assert!(table.contains("published by others, not measured here"), "{table}");
+    // Only the hot store alone is certain to meet a p99 of 10 ms.
     let value = json(&[&arguments[..], &["--json", "--p99", "10ms"]].concat());
     assert_eq!(value["best"]["hot_days"], 90);
 }
 
 #[test]
-fn a_run_goes_on_for_a_month() {
+fn a_run_is_extrapolated_to_a_month() {
     let out = scratch("from-run");
     let run = made(&out, "run", |m| m.per_s = 100);
     // 100 reads of 1 KiB a second for 2,628,000 seconds.
@@ -112,12 +113,12 @@ fn a_run_goes_on_for_a_month() {
         "--json",
     ]);
     assert_eq!(value["bills"][0]["lines"][0]["quantity"], "131400");
-    let gone: f64 = value["bills"][0]["lines"].as_array().unwrap()[1..]
+    let egress: f64 = value["bills"][0]["lines"].as_array().unwrap()[1..]
         .iter()
         .map(|l| l["quantity"].as_str().unwrap().parse::<f64>().unwrap())
         .sum();
-    assert!((gone - 131_400_000.0 / 1_048_576.0).abs() < 1e-6);
-    // What a run writes is no flag of tiering that somebody gave.
+    assert!((egress - 131_400_000.0 / 1_048_576.0).abs() < 1e-6);
+    // `tiering` accepts a run even though the run sets workload fields that tiering refuses as flags.
     let tiers =
         ["--hot", "aws-s3", "--cold", "cloudflare-r2", "--hot-reads", "80%", "--put", "1M", "--keep", "90d"];
     good(&[&["cost", "tiering", "--from-run", name(&run)], &tiers[..]].concat());
@@ -128,9 +129,9 @@ fn a_run_goes_on_for_a_month() {
 }
 
 #[test]
-fn advice_joins_objectives_and_bills_and_says_what_was_not_measured() {
+fn advice_combines_objectives_and_bills_and_lists_unmeasured_providers() {
     let out = scratch("advise");
-    // 3 ms in the median, spread so that the p99 is near 10; the other store is five times slower.
+    // One store has a median of 3 ms and a p99 near 10 ms; the other is five times slower.
     let run = made(&out, "stores", |m| {
         m.stores = vec![("s3://quick".into(), 1.0), ("s3://slow".into(), 5.0)];
         (m.seconds, m.per_s) = (120, 400);
@@ -148,21 +149,22 @@ fn advice_joins_objectives_and_bills_and_says_what_was_not_measured() {
         (Some("s3://quick"), Some("FAIL"))
     );
     let loose = json(&advise(&["--slo", "get.p99 < 200ms", "--json"]));
-    assert_eq!(loose["recommended"], "s3://slow", "the cheaper of two that hold it");
+    assert_eq!(loose["recommended"], "s3://slow", "the cheaper of two stores that meet the objective");
     assert!(loose["caveat"].as_str().unwrap().contains("emulated"));
-    assert_eq!(loose["candidates"][0]["front"], true, "faster, if dearer");
+    assert_eq!(loose["candidates"][0]["front"], true, "faster but more expensive");
     let bound = &loose["bounds"][0];
     assert_eq!((bound["tighter"].as_bool(), bound["to_store"].as_str()), (Some(true), Some("s3://quick")));
-    // R2's reads and storage are dearer or cheaper than S3 Express's, so moving them far enough changes the answer.
-    let moved = loose["sensitivity"].as_array().unwrap().iter().any(|c| c["to_store"] == "s3://quick");
-    assert!(moved, "{:#}", loose["sensitivity"]);
+    // Reads cost more at R2 than at S3 Express, and storage costs less. A large enough change of either changes the
+    // recommendation.
+    let changed = loose["sensitivity"].as_array().unwrap().iter().any(|c| c["to_store"] == "s3://quick");
+    assert!(changed, "{:#}", loose["sensitivity"]);
     let missing = loose["not_measured"].as_array().unwrap();
     assert!(missing.iter().any(|m| m.as_str().unwrap().starts_with("backblaze-b2")));
-    // The recommendation and its caveat are one line.
-    let told = good(&advise(&["--slo", "get.p99 < 200ms"]));
-    let line = told.lines().find(|l| l.contains("is the cheapest store that meets")).unwrap();
+    // The recommendation and its caveat are on one line.
+    let table = good(&advise(&["--slo", "get.p99 < 200ms"]));
+    let line = table.lines().find(|l| l.contains("is the cheapest store that meets")).unwrap();
     assert!(line.contains("s3://slow") && line.contains("emulated"), "{line}");
-    let told = good(&[
+    let table = good(&[
         "advise",
         "--published",
         "000",
@@ -173,14 +175,14 @@ fn advice_joins_objectives_and_bills_and_says_what_was_not_measured() {
         "--get",
         "1M",
     ]);
-    let line = told.lines().find(|l| l.contains("is the cheapest store that meets")).unwrap();
+    let line = table.lines().find(|l| l.contains("is the cheapest store that meets")).unwrap();
     assert!(line.contains("S3 Express") && line.contains("published by others, not measured here"), "{line}");
     refused(&advise(&["--slo", "get.p99 10ms"]), &["--slo", "neither < nor >"]);
     refused(&["advise", "--published", "003", "--storage", "1TB"], &["--published 003", "published show"]);
 }
 
 #[test]
-fn what_was_measured_at_its_provider_needs_no_caveat() {
+fn a_run_measured_at_its_provider_has_no_caveat() {
     let out = scratch("home");
     let run = made(&out, "home", |m| {
         m.stores = vec![("s3://data?region=us-east-1".into(), 1.0)];
@@ -191,9 +193,9 @@ fn what_was_measured_at_its_provider_needs_no_caveat() {
     assert_eq!(value["candidates"][0]["known_by"], "measured");
 }
 
-/// Two stores of one name could not be told apart, and what spoke against an answer stood far below it.
+/// Regression: two stores with the same name were indistinguishable, and a recommendation appeared far above its gaps.
 #[test]
-fn an_answer_says_whose_it_is_and_what_speaks_against_it() {
+fn a_recommendation_names_its_run_and_its_gaps() {
     let out = scratch("apart");
     let of = |id: &str, provider: &str, host: &str| {
         made(&out, id, |m| {
@@ -224,10 +226,10 @@ fn an_answer_says_whose_it_is_and_what_speaks_against_it() {
     assert!(names.contains(&value["recommended"].as_str().unwrap()));
     let gaps = value["candidates"][0]["gaps"].to_string();
     assert!(gaps.contains("objects of 1 KiB") && gaps.contains("put was not measured"), "{gaps}");
-    let leaving =
+    let assumption =
         value["sensitivity"].as_array().unwrap().iter().find(|c| c["assumption"] == "leaving").unwrap();
-    assert_eq!(leaving["up"], true, "what leaves is looked at where nobody says that anything does");
-    let told = good(&[
+    assert_eq!(assumption["up"], true, "egress is varied even if none is stated");
+    let table = good(&[
         "advise",
         name(&runs[0]),
         name(&runs[1]),
@@ -238,9 +240,9 @@ fn an_answer_says_whose_it_is_and_what_speaks_against_it() {
         "--object-size",
         "1MiB",
     ]);
-    let line = told.lines().find(|l| l.contains("is the cheapest store that meets")).unwrap();
+    let line = table.lines().find(|l| l.contains("is the cheapest store that meets")).unwrap();
     assert!(line.contains("but get was measured with objects of 1 KiB"), "{line}");
-    // One of the two by its whole name, or both by the short one.
+    // `--price` accepts the full name of one of the two stores; the short name applies to both.
     let value = advise(&["--price", "s3://data (two)=wasabi"]);
     let billed: Vec<&str> = value["candidates"]
         .as_array()
@@ -249,15 +251,15 @@ fn an_answer_says_whose_it_is_and_what_speaks_against_it() {
         .map(|c| c["bill"]["provider"].as_str().unwrap())
         .collect();
     assert_eq!(billed, ["aws-s3", "wasabi"]);
-    // Nothing may be hoped for where the figures speak against it.
-    let told =
+    // If no store can meet the objective, the advice does not suggest a longer measurement.
+    let table =
         good(&["advise", name(&runs[0]), "--slo", "get.p99 < 1ms", "--get", "1M", "--object-size", "1KiB"]);
-    assert!(told.contains("No store meets") && !told.contains("measure it longer"), "{told}");
+    assert!(table.contains("No store meets") && !table.contains("measure it longer"), "{table}");
 }
 
-/// Options were taken and had no effect.
+/// Regression: some options were accepted but had no effect.
 #[test]
-fn what_has_no_effect_is_refused() {
+fn options_without_effect_are_refused() {
     let tiering = [
         "cost",
         "tiering",

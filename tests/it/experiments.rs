@@ -1,4 +1,4 @@
-//! Whole experiments through the binary: many phases, several stores, objects that were there before, directories, large objects in parts.
+//! Experiments through the binary: many phases, several stores, existing objects, directories, and multipart uploads.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,12 +14,12 @@ fn write(dir: &Path, content: &str) -> String {
     path.to_str().unwrap().into()
 }
 
-/// Runs, expects success, and returns the result.
+/// Runs an experiment, expects exit code 0, and returns the result.
 fn measure(arguments: &[&str], out: &Path) -> RunResult {
     measure_to(0, arguments, out)
 }
 
-/// Runs, expects this exit code, and returns the result.
+/// Runs an experiment, expects exit code `code`, and returns the result.
 fn measure_to(code: i32, arguments: &[&str], out: &Path) -> RunResult {
     let run = plimsoll(&["run"]).args(arguments).args(["--json", "--out"]).arg(out).output().unwrap();
     assert_eq!(run.status.code(), Some(code), "{arguments:?}\n{}", text(&run.stderr));
@@ -53,7 +53,7 @@ const MANY: &str = "name = 'many'\nblock = '200ms'\nrewarm = '50ms'\nrepeats = 2
     concurrency = { from = 1, step = 2, to = 5, every = '200ms', stop = 'never' }\n";
 
 #[test]
-fn several_stores_take_turns_and_every_window_says_where_it_belongs() {
+fn several_stores_take_turns_and_windows_have_repeat_block_and_step() {
     let server = Server::start("", false);
     let store = server.ready("");
     let dir = scratch("many");
@@ -77,12 +77,12 @@ fn several_stores_take_turns_and_every_window_says_where_it_belongs() {
         assert_eq!(steps.len(), 2 * 3, "{steps:?}");
         let deleted: u64 =
             windows.iter().filter(|w| w.store == *store && w.phase == "counted").map(|w| w.operations).sum();
-        assert_eq!(deleted, 60, "each repeat deletes as many objects as it was given");
+        assert_eq!(deleted, 60, "each repeat deletes its 30 objects");
     }
     assert!(windows.iter().any(|w| w.key_group.as_deref() == Some("random prefixes")));
     assert!(keys(store.as_ref(), "").is_empty(), "nothing is left");
 
-    // What the run directory keeps runs again, and gives the same plan.
+    // The experiment in the run directory has the same plan.
     let run = dir.join("runs").join(&result.run.id);
     let resolved = run.join("experiment.toml");
     let again = plimsoll(&["run", resolved.to_str().unwrap(), "--dry-run"]).output().unwrap();
@@ -95,7 +95,7 @@ fn several_stores_take_turns_and_every_window_says_where_it_belongs() {
 }
 
 #[test]
-fn objects_that_were_there_are_read_and_stay() {
+fn existing_objects_are_read_and_kept() {
     let server = Server::start("", false);
     let store = server.ready("");
     let mut before = vec!["data/folder/".to_string()];
@@ -130,7 +130,7 @@ fn objects_that_were_there_are_read_and_stay() {
     assert_eq!(measured(&result).iter().find(|w| w.phase == "ranges").map(|w| w.bytes), Some(200 * 50));
     let mut after = keys(store.as_ref(), "");
     after.sort();
-    assert_eq!(after, before, "not one object more or less");
+    assert_eq!(after, before, "the bucket has the same objects as before");
 
     for (location, expected) in
         [("s3://elsewhere/data/", "is not in bucket 'elsewhere'"), ("nothing/", "holds no objects there")]
@@ -143,9 +143,9 @@ fn objects_that_were_there_are_read_and_stay() {
     }
 }
 
-/// Nobody here knows what others wrote, but the store keeps a checksum of it.
+/// The expected content of foreign objects is unknown, but the store keeps a checksum of it.
 #[test]
-fn foreign_content_is_held_against_the_checksum_that_the_store_keeps() {
+fn foreign_content_is_verified_with_the_checksum_in_the_store() {
     let server = Server::start("corrupt=0.2,seed=3", false);
     let dir = scratch("checksum");
     let store = server.ready("");
@@ -175,11 +175,11 @@ fn foreign_content_is_held_against_the_checksum_that_the_store_keeps() {
     let result =
         measure_to(1, &[&write(&dir, content), "--store", &url(&server, "bucket")], &dir.join("runs"));
     let corrupt = measured(&result)[0].errors.get("corrupt").copied().unwrap_or(0);
-    assert!((3..30).contains(&corrupt), "{corrupt} of 60 were corrupted on the way, a fifth on average");
+    assert!((3..30).contains(&corrupt), "{corrupt} of 60 responses were corrupt; 12 are expected on average");
 }
 
 #[test]
-fn a_directory_is_a_store_like_any_other() {
+fn a_directory_works_as_a_store() {
     let dir = scratch("directory");
     let root = dir.join("store");
     std::fs::create_dir_all(root.join("mine")).unwrap();
@@ -189,7 +189,7 @@ fn a_directory_is_a_store_like_any_other() {
     let result = measure(&[&file, "--store", &store], &dir.join("runs"));
     assert!(measured(&result).iter().all(|w| w.errors.is_empty() && w.provider == "file"));
     let left: Vec<PathBuf> = std::fs::read_dir(&root).unwrap().flatten().map(|e| e.path()).collect();
-    assert_eq!(left, [root.join("mine")], "only what was there before");
+    assert_eq!(left, [root.join("mine")], "only the existing directory is left");
     assert_eq!(std::fs::read_to_string(root.join("mine/precious")).unwrap(), "precious");
 
     let missing = format!("file://{}/none", root.display());
@@ -207,7 +207,7 @@ fn uploads(store: &dyn Store) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_large_object_goes_up_in_parts_and_comes_back_byte_for_byte() {
+fn a_large_object_is_uploaded_in_parts_and_read_back_intact() {
     let server = Server::start("", false);
     let store = server.ready("");
     let dir = scratch("large");
@@ -219,15 +219,15 @@ fn a_large_object_goes_up_in_parts_and_comes_back_byte_for_byte() {
     assert_eq!(
         (load.operations, load.attempts, load.bytes),
         (1, 1 + 7 + 1, 33 << 20),
-        "begun, seven parts, completed"
+        "create, seven parts, complete"
     );
     assert!(measured(&result).iter().all(|w| w.errors.is_empty() && w.operations == 3));
     assert!(uploads(store.as_ref()).is_empty() && keys(store.as_ref(), "").is_empty());
 }
 
-/// A worker without a connection waited for ever for the end of a phase that a number of operations ends.
+/// Regression: if a number of operations ends the phase, a worker without a connection waited for its end for ever.
 #[test]
-fn more_workers_than_operations_in_flight_do_no_harm() {
+fn a_run_with_more_workers_than_operations_in_flight_completes() {
     let server = Server::start("", false);
     let _store = server.ready("");
     let dir = scratch("workers");
@@ -237,7 +237,7 @@ fn more_workers_than_operations_in_flight_do_no_harm() {
     assert_eq!((result.client.workers, measured(&result)[0].operations), (4, 20));
 }
 
-/// The server takes few requests a second, so the interruption comes in the middle of the upload.
+/// The server accepts four requests per second, so the interruption occurs during the upload.
 #[test]
 fn an_interrupted_upload_in_parts_is_aborted() {
     let server = Server::start("capacity=4/s", false);
@@ -257,11 +257,11 @@ fn an_interrupted_upload_in_parts_is_aborted() {
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(130));
-    assert!(uploads(store.as_ref()).is_empty(), "no part is left to be paid for");
+    assert!(uploads(store.as_ref()).is_empty(), "the upload is aborted, so its parts are no longer billed");
     assert!(keys(store.as_ref(), "").is_empty());
 }
 
-/// An interruption waited for the start that was still an hour away.
+/// Regression: the interruption took effect only at the start time, an hour later.
 #[test]
 fn a_shard_that_waits_for_its_start_can_be_interrupted() {
     let server = Server::start("", false);
@@ -273,17 +273,18 @@ fn a_shard_that_waits_for_its_start_can_be_interrupted() {
         plimsoll(&["run", &file, "--store", &target, "--shard", "1/1", "--start-at", "+1h", "--out"]);
     run.arg(dir.join("runs")).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let child = run.spawn().unwrap();
-    // The marker says that it has prepared and waits.
+    // The marker object shows that the shard has prepared its objects and waits for the start.
     while !keys(store.as_ref(), "").iter().any(|key| key.contains("shard-prepared")) {}
     let id = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(130));
-    assert!(keys(store.as_ref(), "").is_empty(), "and it has cleaned up");
+    assert!(keys(store.as_ref(), "").is_empty(), "the shard has removed its objects");
 }
 
-/// A lone shard left behind what it had put, because it took every second object for another shard's.
+/// Regression: a lone shard did not remove every second object that it had written, because it attributed these objects
+/// to the other shard.
 #[test]
-fn one_shard_alone_removes_all_that_it_wrote_and_merges_as_degraded() {
+fn a_lone_shard_removes_all_its_objects_and_merges_as_degraded() {
     let server = Server::start("", false);
     let store = server.ready("");
     let dir = scratch("lone");
@@ -294,7 +295,11 @@ fn one_shard_alone_removes_all_that_it_wrote_and_merges_as_degraded() {
     let target = url(&server, "bucket");
     let result =
         measure(&[&file, "--store", &target, "--shard", "1/2", "--start-at", "+1s"], &dir.join("runs"));
-    assert!(measured(&result).iter().any(|w| w.operation == "put" && w.operations > 20));
+    assert!(
+        measured(&result)
+            .iter()
+            .any(|w| w.operation == plimsoll::workload::OperationKind::Put && w.operations > 20)
+    );
     assert!(keys(store.as_ref(), "").is_empty());
     let run = dir.join("runs").join(&result.run.id);
     let merged = plimsoll(&["merge", "--json", "--out"]).arg(dir.join("merged")).arg(&run).output().unwrap();
@@ -307,7 +312,7 @@ fn one_shard_alone_removes_all_that_it_wrote_and_merges_as_degraded() {
 }
 
 #[test]
-fn what_cannot_be_split_or_merged_says_why() {
+fn unsupported_shards_merges_and_imports_are_refused_with_a_reason() {
     let dir = scratch("unsplit");
     let file = write(&dir, MANY);
     let fails = |arguments: &[&str], expected: &str| {

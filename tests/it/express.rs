@@ -1,4 +1,4 @@
-//! Directory buckets (S3 Express One Zone) over real sockets: sessions, their renewal, and the rules that differ.
+//! Directory buckets (S3 Express One Zone) over real sockets: sessions, their renewal, and the rules of such buckets.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn a_directory_bucket_conforms_with_one_session() {
 }
 
 #[test]
-fn sessions_are_renewed_before_they_end_and_never_by_two_at_once() {
+fn sessions_are_renewed_before_they_expire_and_never_concurrently() {
     let server = server(3);
     let store = ready(&server, BUCKET);
     let begin = plimsoll::clock::now_ns();
@@ -56,7 +56,7 @@ fn sessions_are_renewed_before_they_end_and_never_by_two_at_once() {
         one(store.as_ref(), Request::Put { key: &key, body: Body::Whole("x".into()) }).unwrap();
     };
     let mut done = 0;
-    // Two sessions' worth of operations from several threads; each would fail with a session that has ended.
+    // Operations from several threads for longer than two sessions. An operation with an expired session would fail.
     std::thread::scope(|scope| {
         let worker = |n: usize| {
             let mut i = n;
@@ -72,28 +72,30 @@ fn sessions_are_renewed_before_they_end_and_never_by_two_at_once() {
     let calls = store.background_requests();
     assert!(done > 4 && calls.iter().all(|c| c.error.is_none()), "{calls:?}");
     assert!(calls.windows(2).all(|two| two[0].began_ns + two[0].took_ns <= two[1].began_ns), "{calls:?}");
-    assert!(plimsoll::clock::now_ns() - begin >= 2 * 2_000_000_000, "a session is used for most of its life");
+    assert!(
+        plimsoll::clock::now_ns() - begin >= 2 * 2_000_000_000,
+        "a session is used for most of its lifetime"
+    );
 }
 
 #[test]
-fn objects_are_reached_with_a_session_of_their_own_bucket_only() {
+fn object_requests_need_a_session_of_their_bucket() {
     let server = server(300);
     let store = ready(&server, BUCKET);
     one(store.as_ref(), list("")).unwrap();
-    // The same bucket as if it were any other: signed with the account's own credentials.
+    // The same bucket treated as a general-purpose bucket: requests are signed with the account's credentials.
     let plain = server.store_of(BUCKET, "&provider=generic", own());
     assert!(one(plain.as_ref(), list("")).unwrap_err().is_code("AccessDenied"));
-    one(plain.as_ref(), Request::CheckBucket)
-        .expect("HeadBucket is signed with the account's own credentials");
+    one(plain.as_ref(), Request::CheckBucket).expect("HeadBucket accepts the account's credentials");
     let wrong = server.store_of(BUCKET, "", Credentials::new(ACCESS, "wrong", None));
     assert!(one(wrong.as_ref(), list("")).unwrap_err().is_code("SignatureDoesNotMatch"));
-    assert!(one(wrong.as_ref(), list("")).is_err(), "and again, not hanging");
+    assert!(one(wrong.as_ref(), list("")).is_err(), "a second attempt fails as well and does not hang");
     let missing = server.store_of("none--use1-az4--x-s3", "", own());
     assert!(one(missing.as_ref(), list("")).unwrap_err().is_code("NoSuchBucket"));
 }
 
 #[test]
-fn rules_of_directory_buckets_are_kept() {
+fn the_rules_of_directory_buckets_are_enforced() {
     let server = server(300);
     let store = ready(&server, BUCKET);
     let refused = |request| one(store.as_ref(), request).unwrap_err();
@@ -107,7 +109,7 @@ fn rules_of_directory_buckets_are_kept() {
         let reply = one(store.as_ref(), request).unwrap();
         PartTag { etag: reply.etag.unwrap(), checksum: reply.checksum }
     };
-    // Parts 2 and 3, completed as 1 and 2: the first is not there. (The client always numbers from 1.)
+    // Parts 2 and 3 are uploaded. The client numbers the completed parts from 1, and part 1 does not exist.
     part(2);
     let parts = [part(3)];
     let complete = Request::CompleteMultipart { key: "k", upload_id: &upload_id, parts: &parts };

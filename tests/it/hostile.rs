@@ -1,5 +1,6 @@
-//! Every command against every hostile server: each pair ends in time, in little memory, with exit code 1, 2 or 3 and one clear line,
-//! and touches nothing foreign. A new command is one line of `COMMANDS`, a new server one line of `SERVERS`.
+//! Runs every command against every hostile server. Each command must end in time, use less than 64 MiB of memory, exit
+//! with code 1, 2 or 3, print one line, and leave foreign objects alone. A new command needs one line in `COMMANDS`, a
+//! new server one line in `SERVERS`.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,11 +12,12 @@ use std::time::Duration;
 use crate::support::hostile::{Hostile, Peer, SERVERS};
 use crate::support::{plimsoll, scratch};
 
-/// A command line; `S3`, `WEB`, `GS`, `DYNAMO`, `EXPRESS`, `OUT` and `RUN` stand for the server's stores and for directories.
+/// A command line. `S3`, `WEB`, `GS`, `DYNAMO` and `EXPRESS` are replaced by stores on the server, `OUT` and `RUN` by
+/// directories.
 struct Case {
     name: &'static str,
     line: &'static str,
-    /// True if its credentials come from the hostile server.
+    /// True if the command fetches its credentials from the hostile server.
     asks_for_credentials: bool,
 }
 
@@ -71,20 +73,22 @@ const COMMANDS: &[Case] = &[
     case("clean", "clean RUN --timeout 1s"),
 ];
 
-/// Far beyond every deadline of the commands: they end after at most a second of work, a second of deadline and five more, several
-/// of them at once on a busy machine.
+/// Time limit per command. A command ends after at most one second of work, one second of timeout and five further
+/// seconds. The limit is far higher because several commands run in parallel on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// What a finished process left.
+/// Exit code, error output and peak memory of a command.
 struct Ended {
+    /// Exit code; `None` if the process was killed.
     code: Option<i32>,
     stderr: String,
     peak_kib: u64,
 }
 
-/// Peak memory of a `plimsoll` process so far in KiB; 0 once it is gone.
+/// Returns the peak memory of a `plimsoll` process so far in KiB; 0 if it no longer runs.
 ///
-/// A later child of this test may get the number of a finished one, and until it has replaced its image it shows this test's memory.
+/// Another child may reuse the process id. Until it calls exec, it shows the memory of this test, so the image is
+/// checked first.
 fn peak_kib(pid: u32) -> u64 {
     let image = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
     if image.file_name() != Path::new(env!("CARGO_BIN_EXE_plimsoll")).file_name() {
@@ -95,7 +99,7 @@ fn peak_kib(pid: u32) -> u64 {
     line.and_then(|text| text.trim().trim_end_matches(" kB").parse().ok()).unwrap_or(0)
 }
 
-/// Runs a command to its end, or until `LIMIT`.
+/// Runs a command until it ends, and kills it after `LIMIT`.
 fn run(mut command: Command) -> Ended {
     let mut child =
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
@@ -118,14 +122,14 @@ fn run(mut command: Command) -> Ended {
             }
             Err(_) if left.is_zero() => {
                 let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-                return Ended { code: None, stderr: "it did not end".into(), peak_kib: peak };
+                return Ended { code: None, stderr: "the command did not end".into(), peak_kib: peak };
             }
             Err(_) => left = left.saturating_sub(step),
         }
     }
 }
 
-/// A run directory such as a killed run leaves.
+/// Creates a run directory as a killed run leaves it.
 fn killed_run(directory: &Path, url: &str) -> std::path::PathBuf {
     let run = directory.join("killed");
     std::fs::create_dir_all(&run).unwrap();
@@ -142,7 +146,7 @@ fn killed_run(directory: &Path, url: &str) -> std::path::PathBuf {
     run
 }
 
-/// Runs one pair and says what is wrong with it.
+/// Runs one command against one server. Returns a description of the first problem, or `None`.
 fn pair(case: &Case, hostile: &'static Hostile, out: &Path) -> Option<String> {
     let peer = Peer::start(hostile);
     let port = peer.port;
@@ -210,5 +214,5 @@ fn every_command_survives_every_hostile_server() {
         }
     });
     let problems = problems.lock().unwrap();
-    assert!(problems.is_empty(), "{} pairs:\n{}", problems.len(), problems.join("\n"));
+    assert!(problems.is_empty(), "{} of the pairs have problems:\n{}", problems.len(), problems.join("\n"));
 }

@@ -1,4 +1,5 @@
-//! Other tools' logs: R2-bench's own figures come out of them to the printed digit, and ours stand beside them.
+//! Imports of other tools' logs. The import reproduces the published figures of R2-bench to the printed digit and adds
+//! Plimsoll's own figures.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,7 +14,7 @@ use parquet::file::properties::WriterProperties;
 use plimsoll::import::{Log, r2_bench, replay, warp};
 use plimsoll::summary::result::RunResult;
 
-/// The rows printed for one store, as the notes print them.
+/// Returns the published rows of one store, as printed in the notes of R2-bench.
 fn published(storage: &str) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string(data("r2-bench/published.csv")).unwrap();
     let rows = text.lines().skip(1).map(|line| line.split(',').map(str::to_string).collect::<Vec<_>>());
@@ -21,7 +22,7 @@ fn published(storage: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn every_published_row_of_r2_bench_follows_from_its_log() {
+fn the_r2_bench_log_reproduces_every_published_row() {
     let mut compared = 0;
     for (storage, file) in [("R2", "r2-c5n-9xlarge.parquet"), ("S3", "s3-c5n-9xlarge.parquet")] {
         let (_, table) = r2_bench::read(&data("r2-bench").join(file)).unwrap();
@@ -29,7 +30,7 @@ fn every_published_row_of_r2_bench_follows_from_its_log() {
         assert_eq!(table.len(), expected.len());
         for (row, printed) in table.iter().zip(expected) {
             let number = |i: usize| printed[i].parse::<f64>().unwrap();
-            let shown = [
+            let figures = [
                 (row.phase.clone(), printed[1].clone()),
                 (format!("{:.1}", row.duration_s), format!("{:.1}", number(2))),
                 (row.requests.to_string(), printed[3].clone()),
@@ -39,8 +40,8 @@ fn every_published_row_of_r2_bench_follows_from_its_log() {
                 (format!("{:.1}", row.latency_ms), format!("{:.1}", number(7))),
                 (format!("{:.0}", row.concurrency), format!("{:.0}", number(8))),
             ];
-            for (ours, theirs) in shown {
-                assert_eq!(ours, theirs, "{storage} {}", printed[1]);
+            for (computed, published) in figures {
+                assert_eq!(computed, published, "{storage} {}", printed[1]);
                 compared += 1;
             }
         }
@@ -49,7 +50,7 @@ fn every_published_row_of_r2_bench_follows_from_its_log() {
 }
 
 #[test]
-fn by_our_law_no_byte_is_lost_and_in_flight_is_what_little_says() {
+fn the_replay_loses_no_byte_and_satisfies_littles_law() {
     let (log, table) = r2_bench::read(&data("r2-bench/r2-c5n-9xlarge.parquet")).unwrap();
     let imported = replay(&log);
     let all = table.last().unwrap();
@@ -74,7 +75,7 @@ fn by_our_law_no_byte_is_lost_and_in_flight_is_what_little_says() {
 }
 
 #[test]
-fn an_import_is_a_run_that_shows_and_exports() {
+fn an_imported_run_can_be_shown_and_exported() {
     let out = scratch("import");
     let file = data("r2-bench/s3-c5n-9xlarge.parquet");
     let run = plimsoll(&["import", "r2-bench"]).arg(&file).arg("--out").arg(&out).output().unwrap();
@@ -112,10 +113,11 @@ fn an_import_is_a_run_that_shows_and_exports() {
     assert_eq!(rows, 1 + 5, "a header and one row per phase");
 }
 
-/// A log of R2-bench of a hundred requests, each 50 ms long, one after another; times in `scale` per second.
+/// An R2-bench log of 100 consecutive requests of 50 ms each. Times are in units of 1/`scale` seconds.
 struct Requests {
     scale: f64,
     latency: Vec<f64>,
+    /// Start times; `None` if the log has no `start_ts` column.
     begins: Option<Vec<f64>>,
     ends: Vec<f64>,
     bytes: Vec<i64>,
@@ -174,14 +176,14 @@ fn span_ns(log: &Log) -> (u64, u64) {
 }
 
 #[test]
-fn units_of_seconds_milliseconds_and_microseconds_are_found() {
+fn the_units_of_times_and_latencies_are_detected() {
     let file = scratch("units").join("log.parquet");
     for scale in [1.0, 1e3, 1e6] {
         for (latency, unit) in [(0.05, "seconds"), (50.0, ""), (50_000.0, "microseconds")] {
             let mut requests = Requests::new(scale, latency);
             for starts in [true, false] {
                 if !starts {
-                    // Without starts the latency decides; Little's law says its unit.
+                    // Without start times the latency gives the start, and Little's law gives the unit of the latency.
                     requests.begins = None;
                 }
                 let log = requests.read(&file);
@@ -196,7 +198,7 @@ fn units_of_seconds_milliseconds_and_microseconds_are_found() {
 }
 
 #[test]
-fn retries_and_rows_that_contradict_themselves_are_in_the_run() {
+fn retries_and_contradictory_rows_are_recorded_in_the_run() {
     let out = scratch("contradiction");
     let mut requests = Requests::new(1.0, 50.0);
     requests.latency[7] = 20.0;
@@ -213,35 +215,35 @@ fn retries_and_rows_that_contradict_themselves_are_in_the_run() {
 }
 
 #[test]
-fn numbers_that_are_none_negative_bytes_and_ends_before_starts_are_refused_with_their_row() {
-    let file = scratch("refused").join("log.parquet");
+fn invalid_numbers_and_times_are_refused_with_their_row() {
+    let file = scratch("import-refused").join("log.parquet");
     let refusal = |change: fn(&mut Requests)| {
         let mut requests = Requests::new(1.0, 50.0);
         change(&mut requests);
         requests.refusal(&file)
     };
-    for (message, says) in [
+    for (message, expected) in [
         (refusal(|r| r.latency[4] = f64::NAN), "log.parquet:5: latency_ms is NaN"),
         (refusal(|r| r.latency[4] = -1.0), "log.parquet:5: latency_ms is -1, which is negative"),
         (refusal(|r| r.ends[99] = f64::INFINITY), "log.parquet:100: end_ts is inf"),
         (refusal(|r| r.bytes[0] = -5), "log.parquet:1: bytes is -5, which is negative"),
         (refusal(|r| r.ends[2] -= 0.06 * r.scale), "log.parquet:3: end_ts"),
     ] {
-        assert!(message.contains(says), "{message}, not '{says}'");
+        assert!(message.contains(expected), "{message} lacks '{expected}'");
     }
     let row = |bytes: &str, end: &str| {
         format!(
             "op\tbytes\terror\tstart\tend\nGET\t{bytes}\t\t2026-11-21T10:00:05Z\t2026-11-21T10:00:{end}Z\n"
         )
     };
-    let csv = scratch("refused-warp").join("log.csv");
-    for (bytes, end, says) in [
+    let csv = scratch("import-refused-warp").join("log.csv");
+    for (bytes, end, expected) in [
         ("-5", "06", "log.csv:2: bytes '-5'"),
         ("5", "04", "log.csv:2: end 2026-11-21T10:00:04Z is before start"),
     ] {
         std::fs::write(&csv, row(bytes, end)).unwrap();
         let message = warp::read(&csv).unwrap_err().to_string();
-        assert!(message.contains(says), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }
 
@@ -261,7 +263,8 @@ fn compressed_parquet_is_read() {
     }
 }
 
-/// A frame of repeated bytes: a megabyte of zeros in four bytes, as often as wanted (RFC 8878, 3.1.1.2: a block of type RLE).
+/// Returns a Zstandard frame with `head`, followed by `times` RLE blocks. Each RLE block expands four bytes to 128 KiB
+/// of `byte` (RFC 8878, 3.1.1.2).
 fn zstd_of_repeated(head: &[u8], byte: u8, times: usize) -> Vec<u8> {
     const BLOCK: u32 = 128 * 1024;
     let mut out = vec![0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58];
@@ -281,11 +284,12 @@ fn zstd_of_repeated(head: &[u8], byte: u8, times: usize) -> Vec<u8> {
 fn a_zstandard_bomb_is_refused_before_it_expands() {
     let file = scratch("bomb").join("warp.csv.zst");
     let header = b"op\tbytes\terror\tstart\tend\n";
-    for (byte, says) in [(b'x', "warp.csv.zst:2: the line is longer than 64 KiB"), (b'\n', "times its size")]
+    for (byte, expected) in
+        [(b'x', "warp.csv.zst:2: the line is longer than 64 KiB"), (b'\n', "times its size")]
     {
-        // Four gigabytes.
+        // The frame expands to 4 GiB.
         std::fs::write(&file, zstd_of_repeated(header, byte, 32 * 1024)).unwrap();
         let message = warp::read(&file).unwrap_err().to_string();
-        assert!(message.contains(says), "{message}");
+        assert!(message.contains(expected), "{message}");
     }
 }

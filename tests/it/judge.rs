@@ -1,4 +1,5 @@
-//! Runs whose truth is known, judged by the binary: `compare`, `check`, `show`, `report`, `published`; and run directories that are none.
+//! `compare`, `check`, `show`, `report` and `published` through the binary, on synthetic runs with known latencies and
+//! on invalid run directories.
 
 use std::path::Path;
 
@@ -19,7 +20,7 @@ fn row<'a>(document: &'a Value, metric: &str) -> &'a Value {
 }
 
 #[test]
-fn a_store_that_is_a_fifth_slower_is_found_to_be() {
+fn a_store_that_is_20_percent_slower_is_reported_as_slower() {
     let out = scratch("compare");
     let base = made(&out, "base", |_| {});
     let slower = made(&out, "slower", |m| m.stores[0].1 = 1.2);
@@ -39,7 +40,7 @@ fn a_store_that_is_a_fifth_slower_is_found_to_be() {
 }
 
 #[test]
-fn a_bound_is_broken_only_when_the_interval_says_so() {
+fn a_bound_is_broken_only_if_the_whole_interval_exceeds_it() {
     let out = scratch("fail-if");
     let base = made(&out, "base", |_| {});
     let slower = made(&out, "slower", |m| m.stores[0].1 = 1.2);
@@ -49,22 +50,22 @@ fn a_bound_is_broken_only_when_the_interval_says_so() {
         let output = run(&["compare", base, slower, "--fail-if", bound, "--cannot-tell", "pass"]);
         assert!(output.status.success(), "{bound}: {}", text(&output.stdout));
     }
-    // The interval contains the bound: nobody can tell, which counts as in `check`.
+    // The interval contains the bound, so the result is undecided. It fails by default, as in `check`.
     fails(
         &["compare", base, slower, "--fail-if", "get.p50 > +20%"],
         1,
         &["cannot be told", "--cannot-tell pass"],
     );
-    let sure = run(&["compare", base, slower, "--fail-if", "get.p50 > +40%"]);
-    assert!(sure.status.success(), "{}", text(&sure.stdout));
+    let within = run(&["compare", base, slower, "--fail-if", "get.p50 > +40%"]);
+    assert!(within.status.success(), "{}", text(&within.stdout));
     fails(&["compare", base, slower, "--fail-if", "put.p50 > +5%"], 2, &["--fail-if", "no such figure"]);
     fails(&["compare", base, slower, "--fail-if", "get.p50 > 5"], 2, &["--fail-if", "+5%"]);
     fails(&["compare", base, slower, "--primary", "put.p50"], 2, &["--primary put.p50"]);
 }
 
 #[test]
-fn only_runs_of_the_same_work_are_compared_and_other_clients_are_named() {
-    let out = scratch("alike");
+fn runs_of_different_work_are_refused_and_different_clients_are_noted() {
+    let out = scratch("comparable");
     let base = made(&out, "base", |_| {});
     let larger = made(&out, "larger", |m| m.size = "4 KiB".into());
     let elsewhere = made(&out, "elsewhere", |m| m.vantage = "another city".into());
@@ -75,20 +76,20 @@ fn only_runs_of_the_same_work_are_compared_and_other_clients_are_named() {
 }
 
 #[test]
-fn a_short_run_has_no_interval_and_says_how_long_it_should_be() {
+fn a_short_run_has_no_interval_and_reports_the_length_it_needs() {
     let out = scratch("short");
     let short = made(&out, "short", |m| m.seconds = 5);
     let other = made(&out, "other", |m| m.seconds = 5);
     let document = comparison(&short, &other);
     assert_eq!(row(&document, "p50")["verdict"], "cannot tell");
-    assert!(row(&document, "p50")["needs_s"].as_f64().unwrap() >= 8.0);
+    assert!(row(&document, "p50")["duration_needed_s"].as_f64().unwrap() >= 8.0);
     fails(&["check", name(&short), "--slo", "get.p99 < 50ms"], 1, &["cannot be told", "--cannot-tell pass"]);
     let lenient = run(&["check", name(&short), "--slo", "get.p99 < 50ms", "--cannot-tell", "pass"]);
     assert!(lenient.status.success());
 }
 
 #[test]
-fn a_store_that_broke_down_fails_its_objectives_also_where_cannot_tell_passes() {
+fn a_failed_store_misses_its_objectives_even_with_cannot_tell_pass() {
     let out = scratch("broke-down");
     let broken = made(&out, "broken", |m| m.broken_from = Some(15));
     for slo in ["errors < 1%", "get.p99 < 10s"] {
@@ -96,7 +97,7 @@ fn a_store_that_broke_down_fails_its_objectives_also_where_cannot_tell_passes() 
         fails(&check, 1, &["1 objective missed"]);
         assert!(text(&run(&check).stdout).contains("FAIL"), "{slo}");
     }
-    // Five seconds, no operation in time: short, but beyond doubt.
+    // A run of five seconds without any operation in time is short, but conclusive.
     let late = made(&out, "late", |m| m.seconds = 5);
     fails(
         &["check", name(&late), "--slo", "get.p99 < 10us", "--cannot-tell", "pass"],
@@ -107,9 +108,9 @@ fn a_store_that_broke_down_fails_its_objectives_also_where_cannot_tell_passes() 
     fails(&["check", name(&few), "--slo", "get.p99 < 10us"], 1, &["cannot be told"]);
 }
 
-/// Which of two stores begins depends on the seed.
+/// The seed decides which of two stores runs first.
 #[test]
-fn the_base_is_the_first_store_of_the_experiment_whichever_ran_first() {
+fn the_base_is_the_first_store_of_the_experiment_in_any_run_order() {
     let out = scratch("base-store");
     for ran_backwards in [false, true] {
         let stores = [("s3://listed-first".to_string(), 1.0), ("s3://listed-second".to_string(), 1.3)];
@@ -132,7 +133,7 @@ fn the_base_is_the_first_store_of_the_experiment_whichever_ran_first() {
 }
 
 #[test]
-fn sides_of_one_store_have_names_that_tell_them_apart() {
+fn sides_with_the_same_store_have_distinct_names() {
     let out = scratch("names");
     let side = |directory: &str, id: &str| made(&out.join(directory), id, |_| {});
     for (base, other, names) in [
@@ -151,7 +152,7 @@ fn sides_of_one_store_have_names_that_tell_them_apart() {
 }
 
 #[test]
-fn imported_runs_of_other_loads_and_unknown_clients_are_not_compared_in_silence() {
+fn comparisons_of_imported_runs_note_different_loads_and_unknown_clients() {
     let out = scratch("imported");
     let import = |id: &str, concurrency| {
         made(&out, id, |m| {
@@ -159,19 +160,19 @@ fn imported_runs_of_other_loads_and_unknown_clients_are_not_compared_in_silence(
             m.concurrency = concurrency;
         })
     };
-    let (base, other, alike) = (import("base", 16), import("other", 64), import("alike", 16));
+    let (base, other, same_load) = (import("base", 16), import("other", 64), import("same", 16));
     let table = text(&run(&["compare", name(&base), name(&other)]).stdout);
     let headline = table.lines().next().unwrap();
     assert!(headline.contains("under different loads (get get: 16 / 64 in flight)"), "{headline}");
     assert!(headline.contains("instance type: not in the imported log"), "{headline}");
-    let document = comparison(&base, &alike);
+    let document = comparison(&base, &same_load);
     assert_eq!(document["comparisons"][0]["loads"].as_array().unwrap().len(), 0);
     let measured = made(&out, "measured", |_| {});
     fails(&["compare", name(&base), name(&measured)], 2, &["did not do the same"]);
 }
 
 #[test]
-fn the_mark_of_a_limited_client_travels_with_every_figure() {
+fn every_output_marks_client_limited_figures() {
     let out = scratch("limited");
     let why = "cpu: 97% of a core by the busiest of 2 workers";
     let base = made(&out, "base", |_| {});
@@ -199,9 +200,9 @@ fn the_mark_of_a_limited_client_travels_with_every_figure() {
     );
     assert!(run(&["report", name(&limited)]).status.success());
     let page = std::fs::read_to_string(limited.join("report.html")).unwrap();
-    let at = |what: &str| page.find(what).unwrap_or_else(|| panic!("the page lacks '{what}'"));
+    let at = |part: &str| page.find(part).unwrap_or_else(|| panic!("the page lacks '{part}'"));
     let (failed, mark) = (at("get: 1.50% failed"), at("get: limited by the client, not by the store"));
-    assert!(failed < mark, "failures come first");
+    assert!(failed < mark, "the page lists failures first");
 }
 
 #[test]
@@ -231,9 +232,9 @@ fn every_operation_with_content_has_a_body_time() {
     }
 }
 
-/// A store in the client's own memory is as fast as the client, so what breaks is the client.
+/// A store in the client's memory is as fast as the client, so the client reaches its limit first.
 #[test]
-fn a_search_for_the_knee_that_the_client_limits_says_so_and_stops() {
+fn a_client_limited_knee_search_reports_the_limit_and_stops() {
     let out = scratch("client-knee");
     let search = [
         "run",
@@ -257,8 +258,8 @@ fn a_search_for_the_knee_that_the_client_limits_says_so_and_stops() {
     let result: Value = serde_json::from_slice(&done.stdout).unwrap();
     let knee = &result["knee"];
     assert!(knee["client_limit"]["per_s"].as_f64().unwrap() > 0.0, "{knee}");
-    assert_eq!(knee["steps"].as_array().unwrap().len(), 2, "tried again once, never halved: {knee}");
-    assert!(knee["breaks_per_s"].is_null() && knee["holds_per_s"].is_null(), "{knee}");
+    assert_eq!(knee["steps"].as_array().unwrap().len(), 2, "one retry, no bisection: {knee}");
+    assert!(knee["lowest_missed_per_s"].is_null() && knee["highest_met_per_s"].is_null(), "{knee}");
     let path = std::fs::read_dir(&out).unwrap().flatten().next().unwrap().path();
     let shown = text(&run(&["show", name(&path)]).stdout);
     for part in ["the client, not the store, was the bottleneck at", "; limited by the client ("] {
@@ -267,9 +268,9 @@ fn a_search_for_the_knee_that_the_client_limits_says_so_and_stops() {
 }
 
 #[test]
-fn objectives_pass_and_fail_and_junit_has_them() {
+fn objectives_pass_or_fail_and_appear_in_junit() {
     let out = scratch("check");
-    // Lognormal around 3 ms with sigma 0.5: p99 is 9.6 ms.
+    // Latencies are lognormal with a median of 3 ms and sigma 0.5, so the p99 is 9.6 ms.
     let run_dir = made(&out, "run", |m| m.seconds = 120);
     let junit = out.join("junit.xml");
     let good = run(&[
@@ -290,7 +291,7 @@ fn objectives_pass_and_fail_and_junit_has_them() {
     );
     fails(&["check", name(&run_dir), "--slo", "get.p99 < 6ms"], 1, &["1 objective missed"]);
     let failing = made(&out, "failing", |m| m.failed = 4);
-    // Two percent fail, so that no percentile beyond the 98th can be held.
+    // Two percent of the operations fail, so no objective above the 98th percentile can be met.
     fails(&["check", name(&failing), "--slo", "get.p99 < 10s"], 1, &["1 objective missed"]);
     fails(&["check", name(&failing), "--slo", "errors < 0.1%"], 1, &["1 objective missed"]);
     let file = out.join("slo.txt");
@@ -301,8 +302,8 @@ fn objectives_pass_and_fail_and_junit_has_them() {
 }
 
 #[test]
-fn directories_that_are_no_runs_are_told_in_a_line() {
-    let out = scratch("bad");
+fn invalid_run_directories_are_reported_in_one_line() {
+    let out = scratch("judge-bad");
     let good = made(&out, "good", |_| {});
     let copy = |to: &str| {
         let to = out.join(to);
@@ -361,7 +362,7 @@ fn directories_that_are_no_runs_are_told_in_a_line() {
 }
 
 #[test]
-fn the_report_is_one_page_that_asks_for_nothing() {
+fn the_report_is_one_page_without_external_requests() {
     let out = scratch("report");
     let two = made(&out, "two", |m| {
         m.stores = vec![("s3://a".into(), 1.0), ("s3://b".into(), 1.3)];
@@ -370,22 +371,25 @@ fn the_report_is_one_page_that_asks_for_nothing() {
     let output = run(&["report", name(&two), "--published", "tigris-ycsb"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let page = std::fs::read_to_string(two.join("report.html")).unwrap();
-    assert!(page.contains("b is slower than s3:&#x2f;&#x2f;a by a factor of 1.3"), "the answer");
+    assert!(
+        page.contains("b is slower than s3:&#x2f;&#x2f;a by a factor of 1.3"),
+        "the page has the conclusion"
+    );
     assert!(page.contains("default-src &#x27;none&#x27;") || page.contains("default-src 'none'"));
-    assert!(!page.contains("src=\"http") && !page.contains("href=\"http"), "nothing is fetched");
+    assert!(!page.contains("src=\"http") && !page.contains("href=\"http"), "the page fetches nothing");
     assert!(page.contains("published, not measured here"));
     assert!(page.len() < 3_000_000, "{} bytes", page.len());
     fails(&["report", name(&two), "--published", "nobody"], 2, &["--published", "tigris-ycsb"]);
 }
 
-/// A store's name comes from outside and must not become part of the page.
+/// A store name is untrusted input and must not become markup of the page.
 #[test]
-fn what_a_store_is_called_is_no_markup() {
+fn store_names_are_escaped_in_the_report() {
     let out = scratch("markup");
     let odd = made(&out, "odd", |m| m.stores[0].0 = "s3://</script><b>bold".into());
     assert!(run(&["report", name(&odd)]).status.success());
     let page = std::fs::read_to_string(odd.join("report.html")).unwrap();
-    assert!(!page.contains("</script><b>bold"), "it is escaped");
+    assert!(!page.contains("</script><b>bold"), "the name is escaped");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What clients of the embedded server can use up: connections, memory, descriptors, time.
+//! Limits of the resources that clients of the embedded server can use: connections, memory, descriptors and time.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -16,7 +16,7 @@ fn server(settings: Settings) -> Server {
     server
 }
 
-/// Reads to the end of a connection that the server closes; false if it stays open.
+/// Reads to the end of a connection. Returns true if the server closed it, false if it stayed open.
 fn closed(stream: &mut TcpStream) -> bool {
     match stream.read_to_end(&mut Vec::new()) {
         Ok(_) => true,
@@ -30,25 +30,35 @@ fn idle_clients_do_not_exhaust_the_connections_of_others() {
     let mut idle: Vec<TcpStream> = Vec::new();
     for _ in 0..50 {
         idle.push(server.connect());
-        assert_eq!(server.ask("PUT", "/bkt/k", &[], b"x").status, 200, "with {} idle", idle.len());
+        assert_eq!(
+            server.ask("PUT", "/bkt/k", &[], b"x").status,
+            200,
+            "with {} idle connections",
+            idle.len()
+        );
     }
-    assert!(closed(&mut idle[0]), "the one that has been idle longest made room");
+    assert!(closed(&mut idle[0]), "the connection that was idle longest is closed");
 }
 
 #[test]
-fn half_sent_heads_do_not_exhaust_the_connections_of_others() {
+fn incomplete_heads_do_not_exhaust_the_connections_of_others() {
     let server = server(Settings { max_connections: 8, ..Settings::default() });
     let mut half = Vec::new();
     for _ in 0..50 {
         let mut stream = server.connect();
         stream.write_all(b"GET /bkt HTTP/1.1\r\nhost: ").unwrap();
         half.push(stream);
-        assert_eq!(server.ask("PUT", "/bkt/k", &[], b"x").status, 200, "with {} half-sent heads", half.len());
+        assert_eq!(
+            server.ask("PUT", "/bkt/k", &[], b"x").status,
+            200,
+            "with {} incomplete heads",
+            half.len()
+        );
     }
 }
 
 #[test]
-fn a_client_that_makes_no_progress_is_closed() {
+fn clients_without_progress_are_disconnected() {
     let timeouts = Timeouts { idle_ns: SECOND, head_ns: SECOND, body_ns: SECOND };
     let server = server(Settings { timeouts, ..Settings::default() });
     let (mut silent, mut half, mut body) = (server.connect(), server.connect(), server.connect());
@@ -56,24 +66,25 @@ fn a_client_that_makes_no_progress_is_closed() {
     let request = server.signed(&raw::owner(), "PUT", "/bkt/k", &[], &[7; 1000]);
     body.write_all(&request[..request.len() - 1]).unwrap();
     assert!(closed(&mut silent) && closed(&mut half) && closed(&mut body));
-    assert_eq!(server.ask("HEAD", "/bkt/k", &[], b"").status, 404, "half a body is no object");
+    assert_eq!(server.ask("HEAD", "/bkt/k", &[], b"").status, 404, "an incomplete body creates no object");
 }
 
 #[test]
-fn writes_beyond_the_memory_limit_are_slowed_down() {
+fn writes_beyond_the_memory_limit_return_slow_down() {
     let server = server(Settings { memory_limit: 1 << 20, ..Settings::default() });
     let data = vec![7; 300 << 10];
     let put = |key: usize| server.ask("PUT", &format!("/bkt/{key}"), &[], &data);
     let refused = (0..).map(put).find(|answer| answer.status != 200).unwrap();
     assert_eq!(refused.error(), (503, "SlowDown".to_string()));
-    assert_eq!(server.ask("GET", "/bkt/0", &[], b"").body, data, "reads go on");
+    assert_eq!(server.ask("GET", "/bkt/0", &[], b"").body, data, "reads still succeed");
     assert_eq!(server.ask("DELETE", "/bkt/0", &[], b"").status, 204);
-    assert_eq!(put(0).status, 200, "what is deleted makes room");
-    // Empty objects take memory too.
+    assert_eq!(put(0).status, 200, "a deletion frees memory");
+    // Empty objects use memory, too.
     let empty = |key: usize| server.ask("PUT", &format!("/bkt/empty{key}"), &[], b"");
     assert!((0..10_000).any(|key| empty(key).status == 503));
 }
 
+/// A running `plimsoll serve` process. It is killed when dropped.
 struct Served {
     child: Child,
     address: String,
@@ -86,7 +97,7 @@ impl Drop for Served {
     }
 }
 
-/// `plimsoll serve` with at most this many open files.
+/// Starts `plimsoll serve` with a limit of `files` open files.
 fn served(files: usize) -> Served {
     let binary = plimsoll(&[]);
     let script = format!(
@@ -103,7 +114,7 @@ fn served(files: usize) -> Served {
 }
 
 #[test]
-fn a_server_with_few_descriptors_goes_on_serving() {
+fn a_server_with_few_file_descriptors_keeps_serving() {
     let served = served(160);
     let mut idle = Vec::new();
     for _ in 0..400 {

@@ -19,6 +19,7 @@ mod limits;
 mod plans;
 mod price_books;
 mod probe;
+mod prose;
 mod resume;
 mod schema;
 mod server;

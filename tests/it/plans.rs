@@ -1,5 +1,5 @@
-//! Golden plans: what the built-in experiments resolve to, and what `--dry-run` says of them. `UPDATE_GOLDEN=1 cargo test --test plans`
-//! rewrites them; the difference is then for the eye.
+//! Compares the resolved built-in experiments and the output of `--dry-run` with files in `tests/golden`.
+//! `UPDATE_GOLDEN=1 cargo test --test it plans` rewrites these files; review the difference before you commit it.
 
 use std::path::Path;
 
@@ -13,18 +13,18 @@ fn golden(name: &str, content: &str) {
         std::fs::write(&path, content).unwrap();
     }
     let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(content, expected, "{name}; `UPDATE_GOLDEN=1 cargo test --test plans` rewrites it");
+    assert_eq!(content, expected, "{name} differs; `UPDATE_GOLDEN=1 cargo test --test it plans` rewrites it");
 }
 
 #[test]
-fn built_in_experiments_resolve_as_they_did() {
+fn built_in_experiments_match_their_golden_files() {
     for (name, _) in BUILT_IN {
         golden(&format!("{name}.toml"), &to_toml(&load(name, &[]).unwrap()));
     }
 }
 
 #[test]
-fn dry_runs_say_what_they_said() {
+fn dry_runs_match_their_golden_files() {
     for (name, _) in BUILT_IN {
         let run = plimsoll(&["run", name, "--dry-run"]).output().unwrap();
         assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));

@@ -1,4 +1,4 @@
-//! Price books by the binary: dates, and files of one's own.
+//! Price books through the binary: dates, and price files of the user.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use crate::support::ask::{json, name, refused, write};
 use crate::support::scratch;
 
 #[test]
-fn a_price_file_of_ones_own_comes_first_and_its_mistakes_have_a_line() {
+fn a_price_file_overrides_built_in_prices_and_its_errors_name_a_line() {
     let out = scratch("prices");
     let book = |change: &str| {
         format!(
@@ -23,8 +23,8 @@ fn a_price_file_of_ones_own_comes_first_and_its_mistakes_have_a_line() {
     let now = on("2026-11-21");
     assert_eq!(now["total_usd"], "15.36");
     assert_eq!(now["lines"][0]["source"], "our contract");
-    assert_eq!(on("2025-11-21")["total_usd"], "23.552", "the contract did not hold yet");
-    // A new request price need not say again which requests it is for.
+    assert_eq!(on("2025-11-21")["total_usd"], "23.552", "the contract was not yet in force");
+    // A new price of a built-in request class does not need to repeat its `calls`.
     let class = "[[price]]\noffers = [\"aws-s3\"]\nmeter = \"requests\"\nitem = \"PUT, COPY, POST, LIST\"\nper = \"1000 requests\"\n\
                  usd = \"0.001\"\nfrom = \"2026-01-01\"\nsource = \"our contract\"\nas_of = \"2026-01\"\nconfidence = \"high\"\n";
     let file = write(&out, "class.toml", &book(class));
@@ -49,7 +49,7 @@ fn a_price_file_of_ones_own_comes_first_and_its_mistakes_have_a_line() {
         refused(&["cost", "--storage", "1TiB", "--prices", name(&file)], expected);
     }
     refused(&["cost", "--storage", "1TiB", "--prices", "/nowhere.toml"], &["--prices /nowhere.toml"]);
-    // Two classes of one file that charge the same request at the same time: every PUT was paid for twice.
+    // Regression: two classes of one file that charge the same request were both charged for every PUT.
     let class = |item: &str| {
         format!(
             "[[price]]\noffers = [\"aws-s3\"]\nmeter = \"requests\"\nitem = \"{item}\"\ncalls = [\"PutObject\"]\nper = \"1000 requests\"\n\
@@ -61,9 +61,9 @@ fn a_price_file_of_ones_own_comes_first_and_its_mistakes_have_a_line() {
     refused(&["cost", "--put", "1M", "--prices", name(&file)], &expected);
 }
 
-/// A price of one's own under another name was added to the built-in one, or left aside.
+/// Regression: a price from a file under another name was added to the built-in price, or ignored.
 #[test]
-fn a_price_of_ones_own_is_never_added_to_the_built_in_one() {
+fn a_price_from_a_file_replaces_the_built_in_price() {
     let out = scratch("overlap");
     let price = |text: &str| {
         write(
@@ -93,11 +93,11 @@ fn a_price_of_ones_own_is_never_added_to_the_built_in_one() {
         let value = json(&[&arguments[..], &["--prices", name(file), "--as-of", "2026-11-21"]].concat());
         value["bills"][0]["total_usd"].as_str().unwrap().to_string()
     };
-    // 23.552 stored, 0.80 for two million reads.
+    // At built-in prices, storage costs 23.552 and two million reads cost 0.80.
     let reads = price(
         "meter = \"requests\"\nitem = \"GETS\"\ncalls = [\"GetObject\"]\nper = \"1000 requests\"\nusd = \"0.0001\"",
     );
-    assert_eq!(total(&reads), "24.052", "0.10 for ours, 0.40 for the other million");
+    assert_eq!(total(&reads), "24.052", "0.10 for a million GetObject, 0.40 for a million HeadObject");
     let stored = price("meter = \"storage\"\nitem = \"our storage\"\nper = \"GiB-month\"\nusd = \"0.01\"");
     assert_eq!(total(&stored), "11.04");
     let typo = price("meter = \"requests\"\nitem = \"GETZ\"\nper = \"1000 requests\"\nusd = \"0.0001\"");
@@ -109,7 +109,7 @@ fn a_price_of_ones_own_is_never_added_to_the_built_in_one() {
     refused(&["cost", "--get", "1", "--prices", name(&region)], &["own.toml:4", "not in 'mars'"]);
 }
 
-/// A provider whose default region has no prices is refused by every bound.
+/// `--max-cost` refuses a provider whose default region has no prices.
 #[test]
 fn the_default_region_of_every_provider_has_prices() {
     let prices = plimsoll::cost::book::Prices::built_in().unwrap();
@@ -122,7 +122,8 @@ fn the_default_region_of_every_provider_has_prices() {
         assert!(!found.elsewhere, "{} in {}", profile.name, profile.region);
     }
     assert!(priced >= 7, "{priced}");
-    // One price for every region, one that is not listed included; where prices differ, another region is told apart.
+    // If all regions have one price, an unlisted region has it too. If prices differ, an unlisted region is
+    // `elsewhere`.
     let of = |provider: &str, region: &str| {
         prices.of_store(provider, Some(region), None, "2026-11-21".parse().unwrap()).unwrap().unwrap()
     };
@@ -136,9 +137,9 @@ fn the_default_region_of_every_provider_has_prices() {
     assert!(of("google-cloud-storage", "auto").note.unwrap().contains("us-central1 are assumed"));
 }
 
-/// Prices of machines begin later than those of stores, and nobody asked for a machine.
+/// The price history of machines is shorter than that of stores, which must not matter for a bill without machines.
 #[test]
-fn a_machine_without_a_price_hides_no_store() {
+fn a_missing_machine_price_does_not_hide_a_store() {
     let value =
         json(&["cost", "--storage", "1TiB", "--provider", "aws-s3", "--as-of", "2022-12-31", "--json"]);
     assert_eq!(value["bills"][0]["total_usd"], "23.552");
@@ -149,7 +150,7 @@ fn a_machine_without_a_price_hides_no_store() {
 }
 
 #[test]
-fn prices_of_another_day_are_those_of_that_day() {
+fn as_of_selects_the_prices_of_that_day() {
     let total = |date: &str| {
         let value =
             json(&["cost", "--provider", "aws-s3-express", "--storage", "1TiB", "--as-of", date, "--json"]);

@@ -1,4 +1,4 @@
-//! `plimsoll probe` on stores of which it is known what they do.
+//! `plimsoll probe` on stores with known capabilities.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ fn probe(store: &str) -> BTreeMap<String, String> {
 }
 
 #[test]
-fn our_own_server_is_found_to_do_what_it_does() {
+fn probe_reports_the_capabilities_of_the_embedded_server() {
     let server = Server::start("", false);
     let found = probe(&format!("s3://bucket/p?endpoint={}", server.endpoint()));
     for check in [
@@ -43,7 +43,7 @@ fn our_own_server_is_found_to_do_what_it_does() {
 }
 
 #[test]
-fn directory_buckets_are_found_to_differ() {
+fn probe_reports_the_differences_of_directory_buckets() {
     let server = Server::start("", false);
     let found = probe(&format!("s3://data--use1-az4--x-s3/p?endpoint={}", server.endpoint()));
     assert_eq!(found["entity tag is MD5"], "no");
@@ -54,7 +54,7 @@ fn directory_buckets_are_found_to_differ() {
 }
 
 #[test]
-fn a_directory_and_memory_are_probed_too() {
+fn directories_and_memory_can_be_probed() {
     let dir = scratch("probe");
     let found = probe(&format!("file://{}", dir.display()));
     assert_eq!((found["put and get"].as_str(), found["list in key order"].as_str()), ("yes", "yes"));

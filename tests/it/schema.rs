@@ -1,4 +1,4 @@
-//! `schema/*.schema.json` are what the code writes and reads, and what it writes fits them.
+//! Checks that `schema/*.schema.json` match the types in the code, and that the files of the project match the schemas.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ fn the_published_schemas_are_current() {
 }
 
 #[test]
-fn built_in_experiments_fit_the_schema_and_misspelt_ones_do_not() {
+fn built_in_experiments_match_the_schema_and_misspelt_ones_do_not() {
     let validator = jsonschema::validator_for(&serde_json::from_str(&spec::schema()).unwrap()).unwrap();
     for (name, text) in BUILT_IN {
         for text in [(*text).to_string(), to_toml(&load(name, &[]).unwrap())] {
@@ -39,7 +39,7 @@ fn built_in_experiments_fit_the_schema_and_misspelt_ones_do_not() {
 }
 
 #[test]
-fn an_empty_result_fits_and_a_wrong_one_does_not() {
+fn an_empty_result_matches_the_schema_and_an_invalid_one_does_not() {
     let validator = jsonschema::validator_for(&serde_json::from_str(&schema()).unwrap()).unwrap();
     let mut value = serde_json::to_value(RunResult::default()).unwrap();
     assert!(validator.is_valid(&value));
@@ -48,7 +48,7 @@ fn an_empty_result_fits_and_a_wrong_one_does_not() {
 }
 
 #[test]
-fn price_books_fit_their_schema_and_misspelt_ones_do_not() {
+fn price_books_match_the_schema_and_misspelt_ones_do_not() {
     let validator = jsonschema::validator_for(&serde_json::from_str(&book::schema()).unwrap()).unwrap();
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut seen = 0;

@@ -1,12 +1,13 @@
-//! The embedded server, asked what no client of ours asks: what it refuses, and what it answers exactly.
+//! Requests to the embedded server that Plimsoll's own clients never send: refusals and exact responses.
 
 use crate::support::Server;
 use crate::support::raw::owner;
 use plimsoll::s3::credentials::Credentials;
 
-const SLOW: &str = "Tue, 14 Nov 2023 22:13:19 GMT";
+/// A date before every object of these tests was written.
+const OLD_DATE: &str = "Tue, 14 Nov 2023 22:13:19 GMT";
 
-/// A server with an empty bucket `bkt`.
+/// Starts a server with an empty bucket `bkt`.
 fn server() -> Server {
     let server = Server::start("", false);
     assert_eq!(server.ask("PUT", "/bkt", &[], b"").status, 200);
@@ -48,7 +49,7 @@ fn an_unsigned_header_on_a_presigned_url_is_refused() {
 }
 
 #[test]
-fn headers_that_a_client_moved_into_a_presigned_url_count() {
+fn headers_in_the_query_of_a_presigned_url_are_applied() {
     let server = server();
     let put = |pairs| server.presigned("PUT", "/bkt/k", pairs, &[], b"body");
     assert_eq!(put(&[("x-amz-acl", "public-read")]).error(), refusal(501, "NotImplemented"));
@@ -62,7 +63,7 @@ fn headers_that_a_client_moved_into_a_presigned_url_count() {
 }
 
 #[test]
-fn two_ways_to_authenticate_are_refused() {
+fn two_authentication_methods_in_one_request_are_refused() {
     let server = server();
     for query in ["X-Amz-Algorithm=AWS4-HMAC-SHA256", "X-Amz-Signature=0", "Signature=0&AWSAccessKeyId=a"] {
         let answer = server.ask("GET", &format!("/bkt?{query}"), &[], b"");
@@ -72,7 +73,7 @@ fn two_ways_to_authenticate_are_refused() {
 }
 
 #[test]
-fn what_is_not_implemented_is_refused_and_nothing_is_written() {
+fn unimplemented_headers_are_refused_and_nothing_is_written() {
     let server = server();
     put(&server, "old", b"old");
     for (name, value) in [
@@ -103,16 +104,18 @@ fn what_is_not_implemented_is_refused_and_nothing_is_written() {
 }
 
 #[test]
-fn a_delete_obeys_its_conditions() {
+fn delete_object_honours_its_conditions() {
     let server = server();
     let etag = put(&server, "k", b"12345");
     let delete = |headers: &[(&str, &str)]| server.ask("DELETE", "/bkt/k", headers, b"");
-    for condition in
-        [("if-match", "\"other\""), ("x-amz-if-match-size", "6"), ("x-amz-if-match-last-modified-time", SLOW)]
-    {
+    for condition in [
+        ("if-match", "\"other\""),
+        ("x-amz-if-match-size", "6"),
+        ("x-amz-if-match-last-modified-time", OLD_DATE),
+    ] {
         assert_eq!(delete(&[condition]).error(), refusal(412, "PreconditionFailed"), "{condition:?}");
     }
-    assert_eq!(delete(&[("if-unmodified-since", SLOW)]).error(), refusal(501, "NotImplemented"));
+    assert_eq!(delete(&[("if-unmodified-since", OLD_DATE)]).error(), refusal(501, "NotImplemented"));
     assert_eq!(
         server.ask("DELETE", "/bkt/k?versionId=v1", &[], b"").error(),
         refusal(400, "InvalidArgument")
@@ -123,7 +126,7 @@ fn a_delete_obeys_its_conditions() {
 }
 
 #[test]
-fn delete_objects_obeys_the_conditions_of_each_key() {
+fn delete_objects_honours_the_conditions_of_each_key() {
     let server = server();
     for key in ["a", "b", "c", "d", "e"] {
         put(&server, key, b"12345");
@@ -147,7 +150,7 @@ fn delete_objects_obeys_the_conditions_of_each_key() {
 }
 
 #[test]
-fn a_copy_source_has_a_version_only_if_it_is_null_and_a_plus_is_a_space() {
+fn a_copy_source_accepts_only_the_null_version_and_decodes_plus_as_space() {
     let server = server();
     put(&server, "a%20b", b"spaced");
     let copy = |source| server.ask("PUT", "/bkt/copy", &[("x-amz-copy-source", source)], b"");
@@ -183,7 +186,7 @@ fn a_part_number_outside_1_to_10000_is_refused() {
 }
 
 #[test]
-fn a_range_with_a_sign_is_no_range() {
+fn a_range_with_a_sign_is_ignored() {
     let server = server();
     put(&server, "k", b"0123456789");
     let get = |range| server.ask("GET", "/bkt/k", &[("range", range)], b"");
@@ -192,7 +195,7 @@ fn a_range_with_a_sign_is_no_range() {
 }
 
 #[test]
-fn an_empty_bucket_name_lists_nothing() {
+fn invalid_bucket_names_are_refused() {
     let server = server();
     assert_eq!(server.ask("GET", "//b/k", &[], b"").error(), refusal(400, "InvalidBucketName"));
     for name in ["xn--abc", "data-s3alias", "foo-.bar", "foo.-bar"] {
@@ -202,7 +205,7 @@ fn an_empty_bucket_name_lists_nothing() {
 }
 
 #[test]
-fn an_empty_body_is_continued() {
+fn expect_100_continue_works_with_an_empty_body() {
     let server = server();
     let request = server.signed(&owner(), "PUT", "/bkt/empty", &[], b"");
     let request = String::from_utf8(request)
@@ -227,7 +230,7 @@ fn a_304_carries_the_entity_tag() {
 }
 
 #[test]
-fn empty_elements_of_listings_are_present() {
+fn listings_include_empty_elements() {
     let server = server();
     let v1 = server.ask("GET", "/bkt", &[], b"").text();
     assert!(v1.contains("<Prefix></Prefix><Marker></Marker>"), "{v1}");
@@ -266,7 +269,7 @@ fn every_object_is_listed_as_the_version_null() {
 }
 
 #[test]
-fn attributes_are_those_of_the_object() {
+fn get_object_attributes_returns_the_requested_attributes() {
     let server = server();
     let etag = put(&server, "k", b"12345");
     let names = [("x-amz-object-attributes", "ETag,Checksum,ObjectParts,StorageClass,ObjectSize")];
@@ -288,7 +291,7 @@ fn attributes_are_those_of_the_object() {
 }
 
 #[test]
-fn metadata_and_content_encoding_survive_as_sent() {
+fn metadata_and_content_encoding_are_returned_as_sent() {
     let server = server();
     let sent = [
         ("content-encoding", "deflate, gzip"),
@@ -320,7 +323,7 @@ fn a_checksum_algorithm_without_its_checksum_is_refused() {
 }
 
 #[test]
-fn heads_above_256_kib_are_refused() {
+fn request_heads_above_256_kib_are_refused() {
     let server = server();
     let value = "v".repeat(60 * 1024);
     let head = |lines: usize| {
@@ -333,7 +336,7 @@ fn heads_above_256_kib_are_refused() {
 }
 
 #[test]
-fn an_xml_body_is_refused_before_it_is_parsed() {
+fn oversized_xml_bodies_are_refused() {
     let server = server();
     let document = format!("<Delete>{}</Delete>", "<a/>".repeat(3 << 18));
     assert_eq!(server.post("/bkt?delete", &document).error(), refusal(400, "MaxMessageLengthExceeded"));
@@ -345,7 +348,7 @@ fn an_xml_body_is_refused_before_it_is_parsed() {
 }
 
 #[test]
-fn a_session_opens_its_own_bucket_in_its_own_mode_only() {
+fn a_session_is_limited_to_its_bucket_and_mode() {
     let server = server();
     put(&server, "k", b"x");
     let zone = "use1-az4";
@@ -390,7 +393,7 @@ fn a_session_opens_its_own_bucket_in_its_own_mode_only() {
     }
     let source = [("x-amz-copy-source", "bkt/k")];
     let copy = server.ask_as(&writes, "PUT", "/one--use1-az4--x-s3/copy", &source, b"");
-    assert_eq!(copy.error(), refusal(403, "AccessDenied"), "a copy reads another bucket");
+    assert_eq!(copy.error(), refusal(403, "AccessDenied"), "the copy source is in another bucket");
     for (method, target) in [
         ("PUT", "/one--use1-az4--x-s3/k"),
         ("DELETE", "/one--use1-az4--x-s3/k"),

@@ -1,5 +1,5 @@
-//! Eight shards as eight processes, each in a network namespace of its own where the system allows it: what they measured together is
-//! what their operation logs say, nothing is done twice and nothing left out.
+//! Runs eight shards as eight processes, each in its own network namespace if the system permits it. The merged result
+//! must match the operation logs, and each operation must run exactly once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use plimsoll::summary::result::RunResult;
 
 const SHARDS: u64 = 8;
 
-/// A bridge with a namespace per shard behind it; gone when dropped.
+/// A network bridge with one namespace per shard. Both are deleted when it is dropped.
 struct Network {
     name: String,
 }
@@ -29,7 +29,7 @@ fn ip(arguments: &str) -> bool {
 impl Network {
     const ADDRESS: &str = "10.213.7.1";
 
-    /// `None` where the system does not let us.
+    /// Creates the bridge and the namespaces; `None` if the system does not permit it.
     fn new() -> Option<Network> {
         let network = Network { name: format!("pl{}", std::process::id() % 100_000) };
         let name = &network.name;
@@ -71,7 +71,7 @@ const EXPERIMENT: &str = "name = 'shards'\nstores = []\n\
     rate = '600/s'\narrival = 'poisson'\nduration = '4s'\n\
     [[phase]]\nname = 'counted'\noperations = { get = 1 }\nobjects = { from = 'objects' }\nconcurrency = 16\nstop_after = 2001\n";
 
-/// One operation as logged: phase, kind, number, service time in microseconds.
+/// An operation in the log: phase, kind, number, and service time in microseconds.
 type Row = (String, String, u64, u64);
 
 fn rows(batch: &RecordBatch, out: &mut Vec<Row>) {
@@ -94,7 +94,8 @@ fn shard_runs(server: &Server, network: Option<&Network>, dir: &Path) -> Vec<Pat
     std::fs::write(&file, EXPERIMENT).unwrap();
     let host = if network.is_some() { Network::ADDRESS } else { "127.0.0.1" };
     let store = format!("s3://bucket/some/prefix?endpoint=http://{host}:{}", server.address.port());
-    // Time enough for eight processes to start and to prepare on a busy machine; one that is late says so and still counts.
+    // Four seconds are enough for eight processes to start and prepare on a busy machine. A late shard reports the
+    // delay, and its operations still count.
     let at = plimsoll::clock::wall_now().as_second() + 4;
     let children: Vec<_> = (1..=SHARDS)
         .map(|shard| {
@@ -128,12 +129,12 @@ fn shard_runs(server: &Server, network: Option<&Network>, dir: &Path) -> Vec<Pat
 }
 
 #[test]
-fn eight_shards_together_are_one_run() {
+fn eight_shards_merge_into_one_run() {
     let network = Network::new();
     if network.is_none() {
-        eprintln!("network namespaces are not to be had; eight processes share this one");
+        eprintln!("network namespaces are not available; the eight processes share the current one");
     }
-    // On the bridge and on loopback, through which this test itself speaks to it.
+    // With namespaces, the server listens on the bridge for the shards and on loopback for this test.
     let address = if network.is_some() { "0.0.0.0:0" } else { "127.0.0.1:0" };
     let server = Server::start_on(address, "latency=lognormal(3ms;0.5)", false);
     let store = server.ready("");
@@ -159,7 +160,7 @@ fn eight_shards_together_are_one_run() {
         let distinct: BTreeSet<u64> = numbers.iter().copied().collect();
         assert!(
             distinct.iter().copied().eq(0..numbers.len() as u64),
-            "{phase}: each operation once, none left out"
+            "{phase}: each operation runs exactly once"
         );
     }
     assert_eq!((numbers["objects"].len(), numbers["counted"].len()), (50, 2001));
@@ -169,23 +170,23 @@ fn eight_shards_together_are_one_run() {
     for window in &result.windows {
         let mut values: Vec<u64> = logged
             .iter()
-            .filter(|(phase, kind, _, _)| *phase == window.phase && *kind == window.operation)
+            .filter(|(phase, kind, _, _)| *phase == window.phase && *kind == window.operation.name())
             .map(|(_, _, _, us)| *us)
             .collect();
         values.sort_unstable();
         assert_eq!(window.operations, values.len() as u64);
         for (name, q) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99)] {
-            let Some(shown) = window.service_ms.get(name) else { continue };
-            let truth = values[((q * values.len() as f64).ceil() as usize).max(1) - 1] as f64;
+            let Some(reported) = window.service_ms.get(name) else { continue };
+            let logged_us = values[((q * values.len() as f64).ceil() as usize).max(1) - 1] as f64;
             assert!(
-                (shown * 1000.0 - truth).abs() <= truth * 0.001 + 1.0,
-                "{} {name}: {shown} ms, logged {truth} us",
+                (reported * 1000.0 - logged_us).abs() <= logged_us * 0.001 + 1.0,
+                "{} {name}: reported {reported} ms, logged {logged_us} us",
                 window.phase
             );
             compared += 1;
         }
     }
-    assert!(compared >= 6, "{compared} percentiles were compared");
+    assert!(compared >= 6, "only {compared} percentiles were compared");
 
     let merged_run = dir.join("merged").join(&result.run.id);
     let seconds: u64 = intervals(&merged_run).unwrap().iter().map(|row| row.tally.operations).sum();
@@ -199,6 +200,6 @@ fn eight_shards_together_are_one_run() {
     block_on(async {
         let list = Request::List { prefix: "some/prefix/", start_after: "", token: "", max_keys: 1000 };
         let left = store.connection(0).execute(list, &mut Ignore).await.unwrap().listing.unwrap();
-        assert!(left.objects.is_empty(), "every shard removed what it wrote: {:?}", left.objects.first());
+        assert!(left.objects.is_empty(), "a shard left objects: {:?}", left.objects.first());
     });
 }

@@ -1,4 +1,4 @@
-//! Our signer against the `aws-sigv4` crate, on keys and queries that break naive encoders.
+//! Compares Plimsoll's signer with the `aws-sigv4` crate, on keys and queries that break naive encoders.
 
 use std::time::{Duration, SystemTime};
 
@@ -35,8 +35,8 @@ struct Case<'a> {
     second: u64,
 }
 
-/// What aws-sigv4 answers: the authorization header, or the signature parameter of a presigned URL.
-fn theirs(case: &Case<'_>, expires: Option<Duration>) -> String {
+/// Returns the Authorization header of `aws-sigv4`, or the signature of a presigned URL if `expires` is given.
+fn aws_sigv4(case: &Case<'_>, expires: Option<Duration>) -> String {
     let location =
         if expires.is_some() { SignatureLocation::QueryParams } else { SignatureLocation::Headers };
     let mut settings = settings(location);
@@ -62,6 +62,7 @@ fn theirs(case: &Case<'_>, expires: Option<Duration>) -> String {
     headers.into_iter().find(|h| h.name() == "authorization").unwrap().value().to_string()
 }
 
+/// Generates strings from pieces that are hard to encode.
 fn hostile() -> impl Strategy<Value = String> {
     let pieces = prop::sample::select(vec![
         "a", "Z", "0", "-", ".", "_", "~", "/", "//", " ", "+", "%", "%2F", "=", "&", "?", "#", ":", ";",
@@ -75,7 +76,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn headers_as_aws_sigv4(
+    fn header_signatures_match_aws_sigv4(
         key in hostile(),
         pairs in prop::collection::vec((hostile(), hostile()), 0..4),
         payload in prop::collection::vec(any::<u8>(), 0..64),
@@ -95,7 +96,7 @@ proptest! {
         };
         let body = if unsigned { SignableBody::UnsignedPayload } else { SignableBody::Bytes(&payload) };
         let case = Case { method: "PUT", host: "example.com:9000", target: &target, headers: &[("range", "bytes=0-9")], body, token: token.as_deref(), second };
-        let expected = theirs(&case, None);
+        let expected = aws_sigv4(&case, None);
 
         let credentials = Credentials::new(ACCESS, SECRET, token.as_deref());
         let mut headers = vec![("host", "example.com:9000"), ("range", "bytes=0-9"), ("x-amz-content-sha256", hash.as_str())];
@@ -108,10 +109,10 @@ proptest! {
     }
 
     #[test]
-    fn presigned_urls_as_aws_sigv4(key in hostile(), token in prop::option::of("[A-Za-z0-9]{8,40}"), second in 1_500_000_000u64..2_000_000_000) {
+    fn presigned_urls_match_aws_sigv4(key in hostile(), token in prop::option::of("[A-Za-z0-9]{8,40}"), second in 1_500_000_000u64..2_000_000_000) {
         let path = encode_path(&format!("/{key}"));
         let case = Case { method: "GET", host: "bucket.example.com", target: &path, headers: &[], body: SignableBody::UnsignedPayload, token: token.as_deref(), second };
-        let expected = theirs(&case, Some(Duration::from_secs(900)));
+        let expected = aws_sigv4(&case, Some(Duration::from_secs(900)));
         let credentials = Credentials::new(ACCESS, SECRET, token.as_deref());
         let mut signer = Signer::new("eu-central-1", "s3");
         let query = signer.presign_at(&credentials, second as i64, "GET", "bucket.example.com", &path, (&[], &[]), 900);

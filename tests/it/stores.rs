@@ -1,6 +1,6 @@
-//! Stores of other kinds against the servers that stand in for them: fake-gcs-server for Google Cloud Storage, dynalite for DynamoDB.
+//! Google Cloud Storage and DynamoDB stores against emulators: fake-gcs-server and dynalite.
 //!
-//! A server that is not installed is skipped, unless PLIMSOLL_REQUIRE_SERVERS is set, as it is in CI.
+//! If an emulator is not installed, its tests are skipped, unless PLIMSOLL_REQUIRE_SERVERS is set (as in CI).
 
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -17,13 +17,13 @@ use plimsoll::store::testing::conformance::check;
 use plimsoll::store::url::{StoreUrl, parse};
 use plimsoll::store::{Body, Collect, Failure, Ignore, Reply, Request, Store};
 
-/// A server of somebody else's, on a port of its own; ended when dropped.
+/// A running emulator on a free port. It is killed when dropped.
 struct Foreign {
     child: Child,
     port: u16,
 }
 
-/// Where a program is: in the path, or where `go install` and `npm install` of the Makefile put it.
+/// Finds a program in PATH or in the directories to which the Makefile installs it (`go install`, `npm install`).
 fn found(name: &str) -> Option<PathBuf> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let go = std::env::var_os("GOPATH").map_or(home.join("go"), PathBuf::from).join("bin");
@@ -34,7 +34,7 @@ fn found(name: &str) -> Option<PathBuf> {
 }
 
 impl Foreign {
-    /// Starts `name` with the arguments that `arguments` gives for a port; `None` where it is not installed.
+    /// Starts the program `name` with the arguments that `arguments` returns for a port; `None` if it is not installed.
     fn start(name: &str, arguments: impl Fn(u16) -> Vec<String>) -> Option<Foreign> {
         let Some(program) = found(name) else {
             assert!(std::env::var_os("PLIMSOLL_REQUIRE_SERVERS").is_none(), "{name} is not installed");
@@ -51,7 +51,7 @@ impl Foreign {
         let server = Foreign { child, port };
         let began = plimsoll::clock::now_ns();
         while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(plimsoll::clock::now_ns() - began < 30_000_000_000, "{name} does not come up");
+            assert!(plimsoll::clock::now_ns() - began < 30_000_000_000, "{name} does not accept connections");
             std::thread::yield_now();
         }
         Some(server)
@@ -114,7 +114,7 @@ fn content(store: &dyn Store, key: &str) -> Vec<u8> {
 }
 
 #[test]
-fn google_cloud_storage_conforms_by_media_and_resumable_uploads() {
+fn google_cloud_storage_conforms_with_media_and_resumable_uploads() {
     let Some(server) = Foreign::fake_gcs() else { return };
     let list = Request::List { prefix: "", start_after: "", token: "", max_keys: 1 };
     let early = one(gcs(server.port, "").as_ref(), list).map(|_| ()).unwrap_err();
@@ -130,7 +130,7 @@ fn google_cloud_storage_conforms_by_media_and_resumable_uploads() {
 }
 
 #[test]
-fn more_parts_than_one_call_joins_are_joined_in_rounds() {
+fn more_than_32_parts_are_composed_in_several_calls() {
     let Some(server) = Foreign::fake_gcs() else { return };
     let counts = Arc::<plimsoll::store::counted::Counts>::default();
     let store = Counted::new(gcs(server.port, ""), Arc::clone(&counts));
@@ -147,22 +147,23 @@ fn more_parts_than_one_call_joins_are_joined_in_rounds() {
     }
     let complete = Request::CompleteMultipart { key, upload_id: &id, parts: &parts };
     let reply = one(store.as_ref(), complete).unwrap();
-    // 32, 32 and 6 are joined, then those three; one listing finds the 70, the three and the mark of the upload.
+    // Three calls compose 32, 32 and 6 parts, and a fourth composes the three results. One listing finds the objects
+    // to delete: 70 parts, three intermediate results and the marker of the upload.
     let composed = [Call::CompleteMultipartUpload, Call::ListObjects, Call::DeleteObject];
-    assert_eq!(composed.map(|call| counts.requests(call)), [4, 1, 74], "what is paid for");
+    assert_eq!(composed.map(|call| counts.requests(call)), [4, 1, 74], "billed requests");
     let expected: Vec<u8> = (1..=70u8).flat_map(|n| [n; 1000]).collect();
     assert_eq!(content(store.as_ref(), key), expected);
     let done = plimsoll::store::PartTag { etag: reply.etag.unwrap_or_default(), checksum: reply.checksum };
     let sent: Vec<_> = parts.into_iter().map(|p| (p, 1000)).collect();
     let checked = plimsoll::store::integrity::check_upload(store.profile(), &sent, &done);
-    assert_eq!(checked, Ok(true), "crc32c of the whole is that of its parts");
+    assert_eq!(checked, Ok(true), "the crc32c of the object matches its parts");
     let list = Request::List { prefix: "some/", start_after: "", token: "", max_keys: 1000 };
     let left = one(store.as_ref(), list).unwrap().listing.unwrap().objects;
     assert_eq!(left.len(), 1, "the parts are gone: {left:?}");
 }
 
 #[test]
-fn dynamodb_conforms_and_refuses_what_no_item_holds() {
+fn dynamodb_conforms_and_refuses_objects_above_the_item_limit() {
     let arguments = |port: u16| {
         ["--host", "127.0.0.1", "--createTableMs", "1", "--deleteTableMs", "1", "--port", &port.to_string()]
             .map(str::to_string)
@@ -180,7 +181,7 @@ fn dynamodb_conforms_and_refuses_what_no_item_holds() {
         let body = Body::Whole(vec![1; len as usize].into());
         one(store.as_ref(), Request::Put { key: &"k".repeat(2000), body })
     };
-    put(most).expect("as much as an item holds");
+    put(most).expect("the largest item is accepted");
     let refused = put(most + 1).map(|_| ()).unwrap_err();
     assert!(refused.is_code("EntityTooLarge") && refused.message.contains("400 KB"), "{refused}");
 }

@@ -1,4 +1,4 @@
-//! `plimsoll sync` through the binary: both ways, several stores, another tool in turn, and nothing left behind.
+//! `plimsoll sync` through the binary: both directions, several stores, turns with another tool, and clean-up.
 
 use crate::support::{Server, block_on, plimsoll, scratch, text};
 use plimsoll::store::{Ignore, Request, Store};
@@ -12,7 +12,7 @@ fn count(store: &dyn Store) -> usize {
 }
 
 #[test]
-fn files_go_up_and_come_back_by_us_and_by_another_tool() {
+fn plimsoll_and_another_tool_take_turns_in_both_directions() {
     let server = Server::start("", false);
     let store = server.ready("");
     let dir = scratch("sync");
@@ -41,7 +41,7 @@ fn files_go_up_and_come_back_by_us_and_by_another_tool() {
         ("down", "mkdir", 1),
         ("down", "plimsoll", 1),
     ];
-    assert_eq!(seen, expected, "they take turns");
+    assert_eq!(seen, expected, "the clients take turns");
     assert!(result.sync.iter().all(|l| l.objects == 1100 && l.bytes == 1100 * 2048 && l.wall_s > 0.0));
     assert_eq!(result.windows.iter().map(|w| w.operations).collect::<Vec<_>>(), [1100; 4]);
     assert!(std::fs::read_dir(&there).unwrap().next().is_none(), "nothing is left in the store");
@@ -74,12 +74,12 @@ fn files_go_up_and_come_back_by_us_and_by_another_tool() {
     assert!(text(&large.stdout).contains("CPU s/GiB"), "{}", text(&large.stdout));
     assert_eq!(count(store.as_ref()), 0);
     for run in std::fs::read_dir(dir.join("runs")).unwrap().flatten() {
-        assert!(!run.path().join("files").exists(), "the files are gone");
+        assert!(!run.path().join("files").exists(), "the run deletes its files");
     }
 }
 
 #[test]
-fn what_loops_cost_is_told_before_and_after() {
+fn the_cost_of_loops_is_estimated_and_reported() {
     let server = Server::start("", false);
     let store = server.ready("");
     let dir = scratch("sync-cost");
@@ -97,23 +97,26 @@ fn what_loops_cost_is_told_before_and_after() {
         let result: RunResult = serde_json::from_slice(&output.stdout).unwrap();
         let cost = &result.cost[0];
         let quantity = |item: &str| {
-            let line = cost.lines.iter().find(|l| l.item.starts_with(item));
+            let line = cost.bill.lines.iter().find(|l| l.item.starts_with(item));
             line.map_or("0", |l| l.quantity.as_str()).to_string()
         };
         assert_eq!(quantity("GET"), reads, "{direction}: {cost:?}");
         let other = quantity("PUT").parse::<f64>().unwrap() - writes;
-        assert!((0.001..0.02).contains(&other), "{direction}: besides puts, looking at both sides: {other}");
-        let [estimated, total] = [cost.estimated_usd.as_deref().unwrap(), &cost.total_usd];
-        let ratio = estimated.parse::<f64>().unwrap() / total.parse::<f64>().unwrap();
+        assert!(
+            (0.001..0.02).contains(&other),
+            "{direction}: PUT-class requests other than PUT (listings of both sides): {other}"
+        );
+        let [estimated, total] = [cost.estimated_usd.unwrap(), cost.bill.total_usd];
+        let ratio = estimated.pico() as f64 / total.pico() as f64;
         assert!((0.95..1.05).contains(&ratio), "{direction}: {estimated} against {total}");
     }
-    for (more, said) in [
+    for (more, expected) in [
         (vec!["--max-cost", "0.0005"], "estimated to cost"),
         (vec!["--max-cost", "1", "--client", "cp {source} {target}"], "leave out --client or --max-cost"),
     ] {
         let output = run(&more);
         assert_eq!(output.status.code(), Some(2));
-        assert!(text(&output.stderr).contains(said), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
     }
     let output = run(&["--client", "true {source} {target}", "--direction", "down"]);
     assert!(text(&output.stdout).contains("--client tools asked of the store is not counted"));
@@ -121,12 +124,12 @@ fn what_loops_cost_is_told_before_and_after() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_arguments_and_incomplete_transfers_fail() {
     let server = Server::start("", false);
     server.ready("");
     let dir = scratch("sync-bad");
     let s3 = format!("s3://bucket/some/prefix?endpoint={}", server.endpoint());
-    for (arguments, code, said) in [
+    for (arguments, code, expected) in [
         (vec!["--client", "aws s3 sync"], 2, "{source} and {target}"),
         (vec!["--size", "many"], 2, "--size"),
         (vec!["--files", "0"], 2, "above 0"),
@@ -138,8 +141,8 @@ fn what_cannot_be_is_refused() {
         ),
     ] {
         let run = plimsoll(&["sync", "--store", &s3, "--out"]).arg(&dir).args(&arguments).output().unwrap();
-        let told = text(&run.stderr);
-        assert!(run.status.code() == Some(code) && told.contains(said), "{arguments:?}: {told}");
+        let message = text(&run.stderr);
+        assert!(run.status.code() == Some(code) && message.contains(expected), "{arguments:?}: {message}");
     }
     let web = plimsoll(&["sync", "--store", "http://127.0.0.1:9/dir/"]).output().unwrap();
     assert!(text(&web.stderr).contains("only be read"), "{}", text(&web.stderr));

@@ -1,4 +1,4 @@
-//! Uploads in parts through the binary: parts at once, faults, integrity, sweeps; nothing is left behind.
+//! Multipart uploads through the binary: concurrent parts, faults, integrity, sweeps and clean-up.
 
 use std::path::Path;
 
@@ -22,25 +22,25 @@ fn measured(result: &RunResult) -> Vec<&Window> {
     result.windows.iter().filter(|w| w.role == plimsoll::schedule::Role::Measure).collect()
 }
 
-/// Objects and unfinished uploads in the bucket; asked again where a fault is injected.
+/// Returns the numbers of objects and of unfinished uploads in the bucket. Repeats requests that fail.
 fn left(store: &dyn Store) -> (usize, usize) {
     block_on(async {
         let mut connection = store.connection(0);
-        let mut ask = async |request: Request<'static>| loop {
+        let mut request_until_ok = async |request: Request<'static>| loop {
             if let Ok(reply) = connection.execute(request.clone(), &mut Ignore).await {
                 return reply;
             }
         };
         let list = Request::List { prefix: "", start_after: "", token: "", max_keys: 1000 };
-        let objects = ask(list).await.listing.unwrap().objects.len();
-        (objects, ask(Request::ListUploads { prefix: "", token: "" }).await.uploads.len())
+        let objects = request_until_ok(list).await.listing.unwrap().objects.len();
+        (objects, request_until_ok(Request::ListUploads { prefix: "", token: "" }).await.uploads.len())
     })
 }
 
 const PARTS: [&str; 6] = ["--size", "23MiB", "--part-size", "5MiB", "--parts-in-flight", "3"];
 
 #[test]
-fn every_checksum_is_checked_and_the_parts_are_the_object() {
+fn multipart_uploads_verify_with_automatic_and_md5_checksums() {
     let server = Server::start("", false);
     let store = server.ready("");
     let dir = scratch("checksums");
@@ -51,20 +51,20 @@ fn every_checksum_is_checked_and_the_parts_are_the_object() {
         arguments.extend(["--checksum", checksum, "--verify", "readback"]);
         let (result, _) = run(0, &server, &arguments, &dir);
         let [window] = measured(&result)[..] else { panic!("{checksum}") };
-        // Create, five parts, complete.
+        // Seven requests per upload: create, five parts, complete.
         assert_eq!((window.operations, window.attempts, window.retries), (2, 14, 0), "{checksum}");
         assert_eq!(window.bytes, (2 * 23) << 20);
         let upload = window.upload.as_ref().unwrap();
         assert_eq!((upload.part_bytes, upload.parts_in_flight), (5 << 20, 3));
-        assert!(window.connections >= 3, "three parts at once: {}", window.connections);
+        assert!(window.connections >= 3, "three parts in flight: {}", window.connections);
     }
     assert_eq!(left(store.as_ref()), (0, 0));
 }
 
 #[test]
-fn with_failing_parts_every_upload_completes_or_is_aborted() {
-    // Refusals leave no doubt about what the store did, so the upload itself is given up; after a broken connection nobody knows
-    // whether it began, and clean-up finds it.
+fn uploads_with_failing_parts_complete_or_are_aborted() {
+    // After an error response the state of the upload is known, so the operation aborts it. After a broken connection
+    // it is unknown whether the upload began, so the clean-up aborts it.
     for (faults, keep) in [("error=0.07,seed=5", true), ("error=0.03,reset=0.03,seed=6", false)] {
         let server = Server::start(faults, false);
         let store = server.store("");
@@ -81,7 +81,7 @@ fn with_failing_parts_every_upload_completes_or_is_aborted() {
             let failed: u64 = window.errors.values().sum();
             assert_eq!(window.operations, 12);
             if retries == "0" {
-                assert!(failed > 0, "seven requests each, some of them fail");
+                assert!(failed > 0, "some of the seven requests per upload fail");
             } else {
                 assert!(failed == 0 && window.retries > 0, "{:?}", window.errors);
                 assert_eq!(window.attempts, 12 * 7 + window.retries);
@@ -92,21 +92,21 @@ fn with_failing_parts_every_upload_completes_or_is_aborted() {
 }
 
 #[test]
-fn what_comes_back_wrong_is_counted_and_thrown_away() {
-    // Answers are corrupted, so reading back finds what a checksum of the upload cannot.
+fn corrupt_uploads_are_counted_and_deleted() {
+    // The server corrupts responses, so only reading back detects it; a checksum of the upload cannot.
     let server = Server::start("corrupt=1,seed=5", false);
     let store = server.ready("");
     let dir = scratch("wrong");
     let arguments = ["put", "--size", "1MiB", "--objects", "3", "--operations", "3", "--warmup", "0"];
-    let (result, told) =
+    let (result, message) =
         run(3, &server, &[&arguments[..], &["--verify", "readback", "--keep"]].concat(), &dir);
-    let [window] = measured(&result)[..] else { panic!("{told}") };
+    let [window] = measured(&result)[..] else { panic!("{message}") };
     assert_eq!(window.errors.get("corrupt"), Some(&3), "{:?}", window.errors);
-    assert_eq!(left(store.as_ref()).0, 0, "what is wrong does not stay");
+    assert_eq!(left(store.as_ref()).0, 0, "corrupt objects are deleted");
 }
 
 #[test]
-fn a_file_is_streamed_and_its_length_is_the_size() {
+fn a_file_is_streamed_and_its_length_is_the_object_size() {
     let server = Server::start("", false);
     server.ready("");
     let dir = scratch("file");
@@ -120,29 +120,33 @@ fn a_file_is_streamed_and_its_length_is_the_size() {
     let [window] = measured(&result)[..] else { panic!() };
     assert_eq!((window.bytes, window.operations), (24_000_000, 2));
     let missing = dir.join("missing");
-    let (_, told) = run(2, &server, &["put", "--file", missing.to_str().unwrap(), "--operations", "1"], &dir);
-    assert!(told.contains("missing"), "{told}");
+    let (_, message) =
+        run(2, &server, &["put", "--file", missing.to_str().unwrap(), "--operations", "1"], &dir);
+    assert!(message.contains("missing"), "{message}");
 }
 
 #[test]
-fn a_sweep_tells_the_setting_to_use_and_what_is_refused() {
+fn a_sweep_recommends_a_setting_and_reports_refused_ones() {
     let server = Server::start("", false);
     let store = server.ready("");
     let dir = scratch("sweep");
     let sets = ["--set", "phase.upload.objects.size=12MiB", "--set", "phase.upload.stop_after=1"];
     let sweep =
         "--set=phase.upload.sweep={ part_size = ['1 MiB', '5 MiB', '8 MiB'], parts_in_flight = [1, 3] }";
-    let (result, told) = run(0, &server, &[&["upload-sweep"][..], &sets, &[sweep]].concat(), &dir);
+    let (result, message) = run(0, &server, &[&["upload-sweep"][..], &sets, &[sweep]].concat(), &dir);
     let [figures] = &result.sweeps[..] else { panic!("{:?}", result.sweeps) };
     let points: Vec<(u64, u64)> =
         figures.points.iter().map(|p| (p.part_bytes >> 20, p.parts_in_flight)).collect();
     assert_eq!(points, [(5, 1), (5, 3), (8, 1), (8, 3)]);
     assert!(figures.recommended.is_some());
     assert_eq!(result.run.notes.len(), 1, "{:?}", result.run.notes);
-    assert!(told.contains("parts of 1 MiB are too small") && told.contains("at least 5 MiB"), "{told}");
+    assert!(
+        message.contains("parts of 1 MiB are too small") && message.contains("at least 5 MiB"),
+        "{message}"
+    );
     let refused = ["--set", "phase.upload.objects.size=60 GiB", "--set", "phase.upload.stop_after=1"];
     let only = "--set=phase.upload.sweep={ part_size = ['5 MiB'], parts_in_flight = [1] }";
-    let (_, told) = run(2, &server, &[&["upload-sweep"][..], &refused, &[only]].concat(), &dir);
-    assert!(told.contains("reach only 48.8 GiB"), "{told}");
+    let (_, message) = run(2, &server, &[&["upload-sweep"][..], &refused, &[only]].concat(), &dir);
+    assert!(message.contains("reach only 48.8 GiB"), "{message}");
     assert_eq!(left(store.as_ref()), (0, 0));
 }

@@ -1,4 +1,4 @@
-//! What a URL names, through the binary: hits and misses of caches apart, keys from a file, refusals, and no signature in any file.
+//! HTTP URLs as stores, through the binary: cache hits and misses, keys from a file, refusals, and hidden signatures.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -8,7 +8,7 @@ use std::process::Output;
 use crate::support::{plimsoll, scratch, text};
 use plimsoll::summary::result::{RunResult, Window};
 
-/// A cache before an origin: of four answers to /dir/ keys three come from it; /moved points elsewhere.
+/// Starts a cache: on each connection, every fourth response is a miss. `/moved` redirects, `/missing` does not exist.
 fn cdn() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -61,7 +61,7 @@ fn only(result: &RunResult) -> &Window {
 }
 
 #[test]
-fn hits_and_misses_are_told_apart_and_the_signature_stays_out_of_every_file() {
+fn cache_hits_and_misses_are_separate_and_no_file_contains_the_signature() {
     let port = cdn();
     let out = scratch("web");
     let url = format!("http://127.0.0.1:{port}/one.bin?X-Amz-Signature=hush-hush");
@@ -109,11 +109,11 @@ fn keys_come_from_a_file_and_their_sizes_are_checked() {
 }
 
 #[test]
-fn what_cannot_be_done_is_refused_in_one_line() {
+fn unsupported_requests_are_refused_with_a_reason() {
     let port = cdn();
-    let out = scratch("refused");
+    let out = scratch("web-refused");
     let at = |path: &str| format!("http://127.0.0.1:{port}{path}");
-    for (arguments, code, said) in [
+    for (arguments, code, expected) in [
         (vec!["put", "--store", &at("/dir/"), "--operations", "1"], 2, "can only be read"),
         (vec!["list", "--store", &at("/dir/"), "--operations", "1"], 2, "no listings"),
         (vec!["get", "--store", &at("/dir/"), "--operations", "1"], 2, "--keys FILE"),
@@ -125,8 +125,8 @@ fn what_cannot_be_done_is_refused_in_one_line() {
         (vec!["get", "--store", &at("/missing"), "--operations", "1"], 3, "404 NoSuchKey"),
     ] {
         let run = run(&arguments, &out);
-        let told = text(&run.stderr);
-        assert_eq!(run.status.code(), Some(code), "{arguments:?}: {told}");
-        assert!(told.contains(said) && !told.contains("hush"), "{arguments:?}: {told}");
+        let message = text(&run.stderr);
+        assert_eq!(run.status.code(), Some(code), "{arguments:?}: {message}");
+        assert!(message.contains(expected) && !message.contains("hush"), "{arguments:?}: {message}");
     }
 }

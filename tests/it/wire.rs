@@ -34,22 +34,22 @@ fn conforms_with_the_bucket_in_the_host_name() {
 }
 
 #[test]
-fn conforms_through_urls_signed_ahead() {
+fn conforms_with_presigned_urls() {
     let server = Server::start("", false);
     let store = server.ready("&presign=15m");
     assert!(store.describe().signing.contains("900 s"));
     block_on(check(store.as_ref(), "some/prefix/"));
-    // Headers that say something about the object are signed as well.
+    // Headers that describe the object are signed as well.
     block_on(check(
         server.store("&presign=15m&checksum=crc32c&storage_class=STANDARD").as_ref(),
         "some/prefix/",
     ));
-    // Short lives are renewed before they end.
+    // URLs with a short lifetime are renewed before they expire.
     block_on(check(server.store("&presign=2s").as_ref(), "some/prefix/"));
 }
 
 #[test]
-fn every_profile_of_an_s3_provider_conforms() {
+fn every_s3_provider_profile_conforms() {
     let server = Server::start("", false);
     server.ready("");
     for name in plimsoll::provider::names().into_iter().filter(|name| *name != "aws-s3-express") {
@@ -60,7 +60,7 @@ fn every_profile_of_an_s3_provider_conforms() {
 }
 
 #[test]
-fn uploads_bear_the_checksum_that_the_store_is_set_to() {
+fn uploads_carry_the_configured_checksum() {
     let server = Server::start("", false);
     for checksum in ["md5", "crc32", "crc32c", "crc64nvme", "sha1", "sha256"] {
         let store = server.store(&format!("&provider=embedded&checksum={checksum}&storage_class=STANDARD"));
@@ -70,7 +70,7 @@ fn uploads_bear_the_checksum_that_the_store_is_set_to() {
 }
 
 #[test]
-fn tls_handshake_and_connect_are_timed_apart() {
+fn connect_and_tls_handshake_are_timed_separately() {
     let server = Server::start("", true);
     let store = server.ready("");
     block_on(async {
@@ -78,7 +78,7 @@ fn tls_handshake_and_connect_are_timed_apart() {
         let first = connection.execute(put("k", "x"), &mut Ignore).await.unwrap().timings;
         assert!(first.connections == 1 && first.connect_ns > 0 && first.tls_ns > 0, "{first:?}");
         let second = connection.execute(put("k", "x"), &mut Ignore).await.unwrap().timings;
-        assert!(second.connections == 0 && second.tls_ns == 0, "kept alive: {second:?}");
+        assert!(second.connections == 0 && second.tls_ns == 0, "the connection is reused: {second:?}");
         assert!(second.start_ns < second.first_byte_ns && second.first_byte_ns <= second.end_ns);
     });
 }
@@ -90,7 +90,7 @@ fn an_untrusted_certificate_is_a_tls_failure() {
     let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
         panic!()
     };
-    // The server's own certificate is no authority.
+    // The server's certificate is not a certificate authority.
     let ca = crate::support::data("tls/server.pem");
     let store = plimsoll::store::s3::S3Store::open(*url, &text, None, Some(&ca)).unwrap();
     let failure = block_on(async {
@@ -101,16 +101,16 @@ fn an_untrusted_certificate_is_a_tls_failure() {
 }
 
 #[test]
-fn wrong_credentials_are_named_by_code() {
+fn wrong_credentials_return_the_s3_error_code() {
     let server = Server::start("", false);
     server.ready("");
-    let code = |credentials| {
+    let failure = |credentials| {
         let store = server.store_with("", credentials);
         let request = Request::List { prefix: "", start_after: "", token: "", max_keys: 1 };
         block_on(async { store.connection(0).execute(request, &mut Ignore).await.map(|_| ()).unwrap_err() })
     };
-    assert!(code(Credentials::new(ACCESS, "wrong", None)).is_code("SignatureDoesNotMatch"));
-    assert!(code(Credentials::new("nobody", SECRET, None)).is_code("InvalidAccessKeyId"));
+    assert!(failure(Credentials::new(ACCESS, "wrong", None)).is_code("SignatureDoesNotMatch"));
+    assert!(failure(Credentials::new("nobody", SECRET, None)).is_code("InvalidAccessKeyId"));
     let anonymous = server.store("&sign=off");
     let failure = block_on(async {
         anonymous.connection(0).execute(put("k", "v"), &mut Ignore).await.map(|_| ()).unwrap_err()
@@ -119,7 +119,7 @@ fn wrong_credentials_are_named_by_code() {
 }
 
 #[test]
-fn a_corrupt_truncated_or_reset_answer_is_a_failure_of_its_own_class() {
+fn truncated_reset_and_error_responses_are_classified() {
     for (inject, class) in [
         ("truncate=1", ErrorClass::Reset),
         ("reset=1", ErrorClass::Reset),
@@ -134,7 +134,7 @@ fn a_corrupt_truncated_or_reset_answer_is_a_failure_of_its_own_class() {
 }
 
 #[test]
-fn one_lane_survives_a_storm_of_faults() {
+fn one_connection_survives_many_faults() {
     let server = Server::start("error=0.2,reset=0.2,truncate=0.2,seed=3", false);
     let store = server.store("");
     crate::support::create_through_faults(store.as_ref());
@@ -149,9 +149,9 @@ fn one_lane_survives_a_storm_of_faults() {
     });
 }
 
-/// A reused connection that closes under a request, before any byte of the answer, must not cost an operation.
+/// If a reused connection closes during a request, before the first byte of the response, the operation must not fail.
 #[test]
-fn a_connection_closed_under_a_request_is_replaced_once_and_counted() {
+fn a_connection_closed_during_a_request_is_replaced_once_and_counted() {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -184,9 +184,9 @@ fn a_connection_closed_under_a_request_is_replaced_once_and_counted() {
     server.join().unwrap();
 }
 
-/// moto closes the connection after every answer; creating a bucket after a listing then found a dead connection.
+/// Regression: moto closes the connection after every response, so creating a bucket after a listing failed.
 #[test]
-fn a_server_that_closes_after_each_answer_costs_no_operation() {
+fn a_server_that_closes_after_each_response_fails_no_operation() {
     use std::io::{Read, Write};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -214,7 +214,7 @@ fn a_server_that_closes_after_each_answer_costs_no_operation() {
 }
 
 #[test]
-fn refused_connections_say_where() {
+fn a_refused_connection_names_the_address() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);

@@ -1,4 +1,4 @@
-//! YCSB through the binary: load, run, clean with every core workload, output in the words of both families, and bad input.
+//! YCSB through the binary: load, run and clean with every core workload, output in both YCSB formats, invalid input.
 
 use std::path::Path;
 use std::process::Output;
@@ -7,14 +7,14 @@ use crate::support::{ACCESS, SECRET, Server, block_on, plimsoll, scratch, text};
 use plimsoll::store::{Ignore, Request, Store};
 use plimsoll::summary::result::RunResult;
 
-fn ycsb(server: &Server, what: &str, arguments: &[&str], out: &Path) -> Output {
+fn ycsb(server: &Server, command: &str, arguments: &[&str], out: &Path) -> Output {
     let store = format!("s3://bucket/some/prefix?endpoint={}", server.endpoint());
-    let mut command = plimsoll(&["ycsb", what]);
-    command.args(arguments).args(["--store", &store]);
-    if what != "clean" {
-        command.arg("--out").arg(out);
+    let mut process = plimsoll(&["ycsb", command]);
+    process.args(arguments).args(["--store", &store]);
+    if command != "clean" {
+        process.arg("--out").arg(out);
     }
-    command.output().unwrap()
+    process.output().unwrap()
 }
 
 fn count(store: &dyn Store, prefix: &str) -> usize {
@@ -59,7 +59,7 @@ fn every_core_workload_loads_runs_and_cleans() {
                 "{file}: {:?}",
                 result.windows[0].errors
             );
-            let kinds: Vec<&str> = result.windows.iter().map(|w| w.operation.as_str()).collect();
+            let kinds: Vec<&str> = result.windows.iter().map(|w| w.operation.name()).collect();
             let expected: &[&str] = match workload {
                 'a' | 'b' => &["get", "update"],
                 'c' => &["get"],
@@ -69,7 +69,11 @@ fn every_core_workload_loads_runs_and_cleans() {
             };
             assert_eq!(kinds, expected, "{file}");
             if workload == 'e' {
-                let scan = result.windows.iter().find(|w| w.operation == "scan").unwrap();
+                let scan = result
+                    .windows
+                    .iter()
+                    .find(|w| w.operation == plimsoll::workload::OperationKind::Scan)
+                    .unwrap();
                 assert!(scan.attempts > 10 * scan.operations && scan.bytes > 10_000 * scan.operations);
             }
             good(&ycsb(&server, "clean", &["-P", &file, "-p", "recordcount=900"], &out));
@@ -79,7 +83,7 @@ fn every_core_workload_loads_runs_and_cleans() {
 }
 
 #[test]
-fn an_update_keeps_the_size_but_for_the_encoding_that_loses_fields() {
+fn updates_keep_the_record_size_except_in_go_ycsb_encoding() {
     let server = Server::start("", false);
     let store = server.ready("");
     let out = scratch("sizes");
@@ -119,7 +123,7 @@ fn an_update_keeps_the_size_but_for_the_encoding_that_loses_fields() {
 }
 
 #[test]
-fn results_are_printed_in_the_words_of_both_families() {
+fn results_are_printed_in_both_ycsb_formats() {
     let server = Server::start("", false);
     server.ready("");
     let out = scratch("words");
@@ -144,7 +148,7 @@ fn results_are_printed_in_the_words_of_both_families() {
 }
 
 #[test]
-fn keys_among_properties_are_used_and_kept_nowhere() {
+fn credentials_in_properties_are_used_but_never_stored() {
     let server = Server::start("", false);
     server.ready("");
     let out = scratch("hidden");
@@ -169,7 +173,7 @@ fn keys_among_properties_are_used_and_kept_nowhere() {
     }
 }
 
-/// Loads of several hosts, each with its own seed and first record, were reported as corrupt.
+/// Regression: loads of several hosts, each with its own seed and first record, were reported as corrupt.
 #[test]
 fn split_loads_verify_each_others_records() {
     let server = Server::start("", false);
@@ -193,14 +197,14 @@ fn split_loads_verify_each_others_records() {
 }
 
 #[test]
-fn bad_input_is_one_line_that_names_the_place() {
+fn invalid_input_is_reported_with_its_location() {
     let server = Server::start("", false);
     server.ready("");
-    let out = scratch("bad");
+    let out = scratch("ycsb-bad");
     let file = out.join("mine");
     std::fs::write(&file, "recordcount=10\nreadpropotion=0.5\n").unwrap();
     let express = format!("s3://data--use1-az4--x-s3?endpoint={}", server.endpoint());
-    for (arguments, said) in [
+    for (arguments, expected) in [
         (
             vec!["-P", file.to_str().unwrap()],
             "mine:2: property 'readpropotion' is unknown; did you mean readproportion?",
@@ -218,13 +222,13 @@ fn bad_input_is_one_line_that_names_the_place() {
         (vec![], "-P FILE is missing"),
     ] {
         let run = ycsb(&server, "run", &arguments, &out);
-        let told = text(&run.stderr);
-        assert!(run.status.code() == Some(2) && told.contains(said), "{arguments:?}: {told}");
+        let message = text(&run.stderr);
+        assert!(run.status.code() == Some(2) && message.contains(expected), "{arguments:?}: {message}");
     }
-    // What lists in no order cannot be scanned.
+    // A store with unordered listings does not support scans.
     let created = plimsoll(&["bucket", "create", &express]).output().unwrap();
     assert_eq!(created.status.code(), Some(0), "{}", text(&created.stderr));
     let run = plimsoll(&["ycsb", "run", "-P", "workloade", "--store", &express]).output().unwrap();
-    let told = text(&run.stderr);
-    assert!(run.status.code() == Some(2) && told.contains("take scan out"), "{told}");
+    let message = text(&run.stderr);
+    assert!(run.status.code() == Some(2) && message.contains("take scan out"), "{message}");
 }

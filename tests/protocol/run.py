@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""`versitygw test full-flow` against `plimsoll serve`, held against the committed list of what passes.
+"""Runs `versitygw test full-flow` against `plimsoll serve` and compares the result with the committed list.
 
-    python3 tests/protocol/run.py             # fails when a test that passed no longer does
+    python3 tests/protocol/run.py             # fails if a listed test no longer passes
     python3 tests/protocol/run.py --update    # rewrites passes.txt and failures.txt
 
-versitygw comes from `go install github.com/versity/versitygw/cmd/versitygw@v1.8.0`.
+Install versitygw with `go install github.com/versity/versitygw/cmd/versitygw@v1.8.0`.
 """
 import os
 import re
@@ -17,9 +17,9 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "clients"))
 from support import ACCESS, SECRET, Server, environment  # noqa: E402
 
-# Why a test does not pass: a pattern over "name: message", and the feature it is about.
+# Reasons why tests fail: a pattern for "name: message", and the feature that the test is about.
 FEATURES = [
-    (r"^IAM|as_user|AccessControl|no_access|exit status 1|not_owned|PublicBucket", "accounts beside the one it is started with"),
+    (r"^IAM|as_user|AccessControl|no_access|exit status 1|not_owned|PublicBucket", "accounts other than the one that the server is started with"),
     (r"PostObject|RouterPostRoot|RouterPostObject", "browser uploads by form (POST object)"),
     (r"[Aa]cl|Ownership|ownership", "access control lists and object ownership"),
     (r"Policy|policy", "bucket policies"),
@@ -32,24 +32,24 @@ FEATURES = [
     (r"owner", "x-amz-expected-bucket-owner"),
     (r"sha512|SHA512|xxhash|XXHASH|MD5, SHA1|checksum- header is invalid|x-amz-trailer header is not supported|multiple_.*checksums",
      "checksums beyond CRC32, CRC32C, CRC64NVME, SHA-1 and SHA-256"),
-    (r"incorrect_region|location_constraint", "more than one region (signatures of any region are accepted)"),
+    (r"incorrect_region|location_constraint", "several regions (the server accepts signatures for any region)"),
     (r"object_names|directory_success|dir_with_range|racey", "file system semantics of keys"),
     (r"arn", "ARNs of buckets"),
     (r"if_match_initiated_time|DeleteObject_conditional_writes", "conditional deletes and aborts by time or size"),
-    (r"conditional_writes", "wants NotImplemented for conditions that this server offers"),
-    (r"zero_len_with_range", "ranges of empty objects (416 here, as S3 answers)"),
-    (r"conditional_reads", "304 from copies (412 here, as the S3 reference says)"),
+    (r"conditional_writes", "conditions that this server implements, for which the test expects NotImplemented"),
+    (r"zero_len_with_range", "ranges of empty objects (this server returns 416, like S3)"),
+    (r"conditional_reads", "304 from copies (this server returns 412, as in the S3 reference)"),
     (r"security_token|sigv2|ECDSA|unsupported_algorithm", "signature schemes other than SigV4 with HMAC"),
-    (r"Authentication|Presigned|PresignedAuth|Router|Server_", "order of checks: authentication comes first, wording as below"),
-    (r"Streaming|Streamin", "wording and order of checks on malformed aws-chunked bodies"),
-    (r"checksum", "checksum bookkeeping of parts: wording and order of checks"),
+    (r"Authentication|Presigned|PresignedAuth|Router|Server_", "order of checks (authentication comes first here) and wording of messages"),
+    (r"Streaming|Streamin", "order of checks and wording of messages for malformed aws-chunked bodies"),
+    (r"checksum", "checksums of parts: order of checks and wording of messages"),
 ]
 
 
 def feature(name, message):
-    # A message quotes documents, whose prologue says "version".
+    # Messages quote XML documents, whose prologue contains the word "version".
     line = f"{name}: " + message.replace('<?xml version="1.0" encoding="UTF-8"?>', "another document")
-    return next((f for pattern, f in FEATURES if re.search(pattern, line)), "detail of the answer")
+    return next((f for pattern, f in FEATURES if re.search(pattern, line)), "details of the response")
 
 
 def run_suite():
@@ -62,7 +62,7 @@ def run_suite():
                               env=environment(), cwd=folder, capture_output=True, text=True, timeout=600)
     text = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout + done.stderr)
     if "RAN:" not in text:
-        sys.exit(f"the suite did not come to its end:\n{text[-3000:]}")
+        sys.exit(f"the suite did not finish:\n{text[-3000:]}")
     passes = set(re.findall(r"^PASS\s+(\w+)", text, re.M))
     failures = dict(re.findall(r"^FAIL\s+(\w+): (.*)", text, re.M))
     return passes - failures.keys(), failures
@@ -75,7 +75,7 @@ def main():
         with open(listed_path, "w") as file:
             file.writelines(f"{name}\n" for name in sorted(passes))
         with open(os.path.join(HERE, "failures.txt"), "w") as file:
-            file.write("# Tests of `versitygw test full-flow` (v1.8.0) that do not pass, and what they are about.\n")
+            file.write("# Tests of `versitygw test full-flow` (v1.8.0) that fail, grouped by feature.\n")
             groups = {}
             for name, message in failures.items():
                 groups.setdefault(feature(name, message), []).append((name, message))
@@ -90,7 +90,7 @@ def main():
     lost = sorted(listed - passes)
     for name in lost:
         print(f"no longer passes: {name}: {failures.get(name, 'did not run')}")
-    print(f"{len(passes)} pass, {len(failures)} do not, {len(passes - listed)} pass that are not listed")
+    print(f"{len(passes)} tests pass, {len(failures)} fail, {len(passes - listed)} pass but are not listed")
     sys.exit(1 if lost else 0)
 
 

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""ceph s3-tests, unmodified and with one key pair, against `plimsoll serve`, compared with committed lists.
+"""Runs ceph s3-tests, unmodified, against `plimsoll serve` and compares the result with committed lists. All accounts of
+the suite use the same key pair.
 
-    python3 tests/protocol/s3_tests.py CHECKOUT             # fails if a test that passed no longer does
+    python3 tests/protocol/s3_tests.py CHECKOUT             # fails if a listed test no longer passes
     python3 tests/protocol/s3_tests.py CHECKOUT --update    # rewrites s3-tests-passes.txt and s3-tests-failures.txt
     python3 tests/protocol/s3_tests.py CHECKOUT --messages  # also prints every failure
 
@@ -19,10 +20,10 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "clients"))
 from support import ACCESS, SECRET, Server, environment  # noqa: E402
 
-# The tests of S3 itself; the others are of IAM, STS, SNS and S3 Select.
+# The tests of S3 itself. The other files test IAM, STS, SNS and S3 Select.
 FILES = ["s3tests/functional/test_s3.py", "s3tests/functional/test_headers.py"]
 
-# Features that the server does not have: a pattern over "name: message", and the feature.
+# Features that the server does not have: a pattern for "name: message", and the feature.
 FEATURES = [
     (r"aws2|_v2\b|mechanism you have provided", "signature version 2"),
     (r"post_object|_post_", "browser uploads by form (POST object)"),
@@ -33,25 +34,26 @@ FEATURES = [
     (r"cors", "CORS"),
     (r"website", "static websites"),
     (r"torrent", "BitTorrent"),
-    (r"versioning|versioned|version_|PutBucketVersioning|GetBucketVersioning|delete_marker", "versioning (each object has the one version `null`)"),
-    (r"bucket_head_extended|usage|unordered|allow-unordered", "extensions of Ceph"),
+    (r"versioning|versioned|version_|PutBucketVersioning|GetBucketVersioning|delete_marker", "versioning (each object has only the version `null`)"),
+    (r"bucket_head_extended|usage|unordered|allow-unordered", "Ceph extensions"),
     (r"anon|not_owned|public|access_denied|[Aa]cl|[Oo]wner|object-ownership|grant|authenticated_|_policy|policy_|PutBucketPolicy|logging",
      "other accounts, anonymous access, access control lists and policies"),
 ]
 
-# Tests of features that the server has, which demand another answer than S3 gives, or cannot pass as they are written.
+# Tests of existing features that expect another response than S3 returns, or that cannot pass as written: a pattern for
+# the name, and the reason.
 DIFFERENT = [
-    (r"object_raw_put_authenticated_expired", "a negative X-Amz-Expires is 400 AuthorizationQueryParametersError, as S3 answers"),
-    (r"put_object_ifnonmatch|put_object_if_match", "If-None-Match with an entity tag on a write is 501, as S3 answers"),
-    (r"_get_part", "a part that is not there is 416 InvalidPartNumber, as S3 answers"),
-    (r"multipart_copy_invalid_range", "a source range beyond the object is 400 InvalidArgument, as S3 answers"),
-    (r"object_checksum_(sha256|crc64nvme)", "a checksum of the wrong length is 400 InvalidRequest, as S3 answers"),
-    (r"list_prefix_unreadable", "the Prefix of ListObjects is percent-encoded, as the S3 reference says; botocore does not decode it"),
+    (r"object_raw_put_authenticated_expired", "a negative X-Amz-Expires returns 400 AuthorizationQueryParametersError, like S3"),
+    (r"put_object_ifnonmatch|put_object_if_match", "If-None-Match with an entity tag on a write returns 501, like S3"),
+    (r"_get_part", "a missing part returns 416 InvalidPartNumber, like S3"),
+    (r"multipart_copy_invalid_range", "a source range beyond the object returns 400 InvalidArgument, like S3"),
+    (r"object_checksum_(sha256|crc64nvme)", "a checksum of the wrong length returns 400 InvalidRequest, like S3"),
+    (r"list_prefix_unreadable", "the Prefix of ListObjects is percent-encoded, as in the S3 reference; botocore does not decode it"),
     (r"unicode_metadata", "botocore sends UTF-8 and reads Latin-1 (the test is marked fails_on_rgw)"),
     (r"object_read_unreadable", "the key is valid UTF-8 (the test is marked fails_on_rgw)"),
-    (r"bucket_recreate_not_overriding", "re-creating a bucket is 409 BucketAlreadyOwnedByYou, as S3 answers outside us-east-1"),
+    (r"bucket_recreate_not_overriding", "re-creating a bucket returns 409 BucketAlreadyOwnedByYou, like S3 outside us-east-1"),
     (r"multipart_resend_first_finishes_last", "a part that is listed twice is refused"),
-    (r"_none\b|authorization_empty|amz_date_and_no_date|date_and_amz_date\b", "the test does not change the header that it means to change (marked fails_on_rgw)"),
+    (r"_none\b|authorization_empty|amz_date_and_no_date|date_and_amz_date\b", "the test does not change the header that it intends to change (marked fails_on_rgw)"),
     (r"bad_expect_mismatch|bucket_create_exists", "the test itself raises TypeError or AttributeError"),
 ]
 
@@ -102,17 +104,17 @@ secret_key = {secret}
 
 
 def about(name, message):
-    """What a failure is about; a failure of a feature that the server has is a defect."""
-    for groups, kind in ((DIFFERENT, "different: "), (FEATURES, "absent: ")):
-        text = name if groups is DIFFERENT else f"{name}: {message}"
-        for pattern, what in groups:
+    """Returns the reason of a failure. A failure that matches no pattern is a defect of the server."""
+    for patterns, kind in ((DIFFERENT, "different: "), (FEATURES, "absent: ")):
+        text = name if patterns is DIFFERENT else f"{name}: {message}"
+        for pattern, reason in patterns:
             if re.search(pattern, text):
-                return kind + what
+                return kind + reason
     return "DEFECT"
 
 
 def run_suite(checkout):
-    """Returns the names of tests that pass, and messages of those that fail by name."""
+    """Returns the set of tests that pass, and a dictionary from each failed test to its message."""
     with Server() as server, tempfile.TemporaryDirectory() as folder:
         host, port = server.url.rsplit("/", 1)[1].split(":")
         config = os.path.join(folder, "s3tests.conf")
@@ -143,14 +145,14 @@ def update(passes, failures):
     for name in failures:
         groups.setdefault(about(name, failures[name]), []).append(name)
     with open(os.path.join(HERE, "s3-tests-failures.txt"), "w") as file:
-        file.write("# Tests of ceph s3-tests that fail: features that the server does not have, and answers in which S3 and the\n"
-                   "# tests differ.\n")
+        file.write("# Tests of ceph s3-tests that fail: features that the server does not have, and responses for which S3 and\n"
+                   "# the tests differ.\n")
         for group in sorted(groups):
             file.write(f"\n[{group}]\n")
-            few = len(groups[group]) <= 12
+            short = len(groups[group]) <= 12
             for name in sorted(groups[group]):
                 message = re.sub(r"\bs3-tests-\w+-\d+\b", "BUCKET", failures[name])[:140].strip()
-                file.write(f"{name}: {message}\n" if few else f"{name}\n")
+                file.write(f"{name}: {message}\n" if short else f"{name}\n")
 
 
 def main():
@@ -168,7 +170,7 @@ def main():
     lost = sorted(listed - passes) + sorted(name for name in failures if about(name, failures[name]) == "DEFECT")
     for name in lost:
         print(f"no longer passes: {name}: {failures.get(name, 'did not run')}")
-    print(f"{len(passes)} pass, {len(failures)} fail, {len(passes - listed)} pass that are not listed")
+    print(f"{len(passes)} tests pass, {len(failures)} fail, {len(passes - listed)} pass but are not listed")
     sys.exit(1 if lost else 0)
 
 

@@ -1,15 +1,16 @@
-//! What is known of each store: its runs held against the objectives, its bill, and what was not measured.
+//! Builds the candidates: judges the runs of each store by the objectives, computes its bill, and lists what
+//! was not measured.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Arguments;
+use crate::advise::projection::MONTH_S;
 use crate::advise::{Candidate, Evidence, Figure, Held, recommended};
 use crate::cli::check::subjects;
 use crate::cli::cost::request::CostRequest;
 use crate::cli::exit::Exit;
 use crate::cost::bill::bill;
 use crate::cost::book::StoreTariff;
-use crate::cost::of_run::MONTH_S;
 use crate::cost::tariff::Tariff;
 use crate::cost::usage::Usage;
 use crate::provider::calls::Call;
@@ -25,7 +26,7 @@ use crate::summary::series::Clocked;
 use crate::units::{format_bytes, format_per_s, short_names};
 use crate::workload::OperationKind;
 
-/// Operations of a workload that runs measure.
+/// Requests of a workload that a run can measure, each with the name of its operation.
 const OPERATIONS: [(Call, &str); 5] = [
     (Call::PutObject, "put"),
     (Call::GetObject, "get"),
@@ -34,7 +35,11 @@ const OPERATIONS: [(Call, &str); 5] = [
     (Call::DeleteObject, "delete"),
 ];
 
-/// The latency that stores are ranked by: that of the first objective about one, else the 99th percentile of reads.
+/// Returns an objective about the latency that ranks the stores. It is the first objective about a latency,
+/// else the p99 of `get`, or of the first measured operation if `get` was not measured.
+///
+/// # Errors
+/// Exit code 2 if the name of the measured operation cannot be used in an objective.
 pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Exit> {
     let is_latency = |o: &&Objective| {
         matches!(Metric::from_name(&o.target.metric, Clocked::Service), Some(Metric::Percentile(..)))
@@ -50,7 +55,7 @@ pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Exit
     Objective::parse(&format!("{operation}.p99 < 1h")).map_err(Exit::input)
 }
 
-/// What the ranking's latency is at a store: the worst of its phases.
+/// Returns the latency that ranks a store: the highest of its phases; `None` if it was not measured.
 fn latency(run: &Run, store: &str, ranking: &Objective) -> Option<Figure> {
     let figures = subjects(run, ranking).into_iter().filter(|s| s.store == store).filter_map(|series| {
         let metric = Metric::from_name(&ranking.target.metric, series.clocked())?;
@@ -66,8 +71,8 @@ fn latency(run: &Run, store: &str, ranking: &Objective) -> Option<Figure> {
     figures.max_by(|a, b| a.value.total_cmp(&b.value))
 }
 
-/// The worst that an objective came to at a store.
-fn held(run: &Run, store: &str, objective: &Objective) -> Held {
+/// Judges a store by an objective. Returns the worst result of its series.
+fn judge(run: &Run, store: &str, objective: &Objective) -> Held {
     let rank = |f: &Finding| match f.outcome {
         ObjectiveResult::Fail => 2,
         ObjectiveResult::CannotTell => 1,
@@ -78,49 +83,56 @@ fn held(run: &Run, store: &str, objective: &Objective) -> Held {
     Held { objective: objective.text.clone(), finding }
 }
 
-/// Whether a store is where its provider is.
+/// Returns true if the endpoint of a store belongs to its provider.
 pub fn at_home(facts: &StoreFacts) -> bool {
     let host = facts.endpoint.split_once("://").map_or(facts.endpoint.as_str(), |(_, rest)| rest);
     is_home(&facts.provider, host.split(':').next().unwrap_or_default())
 }
 
-/// The prices of a measured store, whether it was measured at home, and what must be said of the prices.
+/// Returns the prices of a measured store, true if it was measured at its provider, and a remark about the
+/// prices.
+///
+/// # Errors
+/// Exit code 2 if `--price` is invalid or no prices are known.
 fn tariff(
-    asked: &CostRequest,
+    request: &CostRequest,
     arguments: &Arguments,
     facts: &StoreFacts,
     (name, short): (&str, &str),
 ) -> Result<(Tariff, bool, Option<String>), Exit> {
     for text in &arguments.price {
-        let wrong = || Exit::input(format!("--price '{text}' is not STORE=NAME; write it as {name}=aws-s3"));
+        let wrong = || {
+            Exit::input(format!("--price '{text}': not of the form STORE=NAME; write it as {name}=aws-s3"))
+        };
         let (store, offer) = text.rsplit_once('=').ok_or_else(wrong)?;
         if store == name || store == short || store == facts.url {
-            let tariff = asked.tariff("--price", offer)?;
-            let own = asked.prices.offer(&tariff.offer).and_then(|o| o.provider.as_deref());
+            let tariff = request.tariff("--price", offer)?;
+            let own = request.prices.offer(&tariff.offer).and_then(|o| o.provider.as_deref());
             return Ok((tariff, at_home(facts) && own == Some(facts.provider.as_str()), None));
         }
     }
     let (region, class) = (facts.region.as_deref(), facts.storage_class.as_deref());
-    let found = asked.prices.of_store(&facts.provider, region, class, asked.date).map_err(Exit::input)?;
+    let found = request.prices.of_store(&facts.provider, region, class, request.date).map_err(Exit::input)?;
     let StoreTariff { tariff, note, .. } = found.ok_or_else(|| {
         Exit::input(format!(
-            "nothing is known of what {name} costs (provider {}); say whose prices hold with --price '{name}=aws-s3' (`plimsoll list prices`)",
+            "{name}: no prices are known for provider {}; choose prices with --price '{name}=aws-s3' (`plimsoll list prices`)",
             facts.provider
         ))
     })?;
     Ok((tariff, at_home(facts), note))
 }
 
-/// What must be said where windows are of objects less than half or more than twice as large as those of a workload.
-pub fn other_size(what: &str, windows: &[&Window], wanted: u64) -> Option<String> {
+/// Returns a remark if the mean object size of the windows is less than half or more than twice that of the
+/// workload.
+pub fn other_size(subject: &str, windows: &[&Window], workload_bytes: u64) -> Option<String> {
     let sum = |of: fn(&Window) -> u64| windows.iter().map(|w| of(w)).sum::<u64>();
     let mean = sum(|w| w.bytes).checked_div(sum(|w| w.operations)).unwrap_or(0);
-    let far = mean > 0 && wanted > 0 && !(mean / 2..=mean * 2).contains(&wanted);
-    let (mean, wanted) = (format_bytes(mean), format_bytes(wanted));
-    far.then(|| format!("{what} was measured with objects of {mean}, the workload has {wanted}"))
+    let far = mean > 0 && workload_bytes > 0 && !(mean / 2..=mean * 2).contains(&workload_bytes);
+    let (mean, expected) = (format_bytes(mean), format_bytes(workload_bytes));
+    far.then(|| format!("{subject} was measured with objects of {mean}, but the workload has {expected}"))
 }
 
-/// Where what a run measured of a store is not what the workload asks.
+/// Returns the differences between the measurement of a store and the workload.
 fn gaps(windows: &[&Window], usage: &Usage) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
     for operation in [OperationKind::Get, OperationKind::Put] {
@@ -145,14 +157,14 @@ fn gaps(windows: &[&Window], usage: &Usage) -> Vec<String> {
     out
 }
 
-/// What must be known of a store's figures.
+/// Returns remarks on the figures of a store: client limits, a partial run, a rate below that of the workload.
 fn remarks(windows: &[&Window], partial: bool, usage: &Usage) -> Vec<String> {
     let mut out: Vec<String> = Vec::new();
-    if let Some(why) = windows.iter().find_map(|w| w.client_limited.as_ref()) {
-        out.push(format!("the client was the limit ({why}); the store may be faster"));
+    if let Some(reason) = windows.iter().find_map(|w| w.client_limited.as_ref()) {
+        out.push(format!("the client was the bottleneck ({reason}); the store may be faster"));
     }
     if partial {
-        out.push("its run did not go to its end".into());
+        out.push("its run is partial".into());
     }
     let mut rates: BTreeMap<_, f64> = BTreeMap::new();
     for w in windows {
@@ -162,7 +174,7 @@ fn remarks(windows: &[&Window], partial: bool, usage: &Usage) -> Vec<String> {
     let needed = usage.calls.total() as f64 / MONTH_S;
     if needed > most {
         out.push(format!(
-            "the workload needs {}/s on average, no more than {}/s was measured",
+            "the workload needs {}/s on average, but at most {}/s was measured",
             format_per_s(needed),
             format_per_s(most)
         ));
@@ -170,27 +182,28 @@ fn remarks(windows: &[&Window], partial: bool, usage: &Usage) -> Vec<String> {
     out
 }
 
-/// A store's name that tells it from one of the same name in another run.
-fn apart(short: &str, run: &Run) -> String {
+/// Returns the name of a store with the ID of its run, to distinguish stores of the same name in several runs.
+fn with_run(short: &str, run: &Run) -> String {
     format!("{short} ({})", run.result.run.id)
 }
 
-/// Short names that stores of several runs have: they are told apart by their run.
+/// Returns the short names that stores of several runs share.
 pub fn repeated(runs: &[Run]) -> BTreeSet<String> {
-    // A run that is named twice is one.
+    // A run that is given twice counts once.
     let ids: BTreeMap<&str, &Run> = runs.iter().map(|run| (run.result.run.id.as_str(), run)).collect();
     let mut seen = BTreeSet::new();
     let names = ids.values().flat_map(|run| short_names(&run.measured()));
     names.filter(|name| !seen.insert(name.clone())).collect()
 }
 
-/// The stores that a run measured; those without a bill for the workload are left out, and why.
+/// Returns the stores that a run measured. Stores without a bill for the workload are added to `left_out`
+/// instead, with the reason.
 ///
 /// # Errors
-/// 2 when nothing is known of what a store costs.
+/// Exit code 2 if no prices are known for a store.
 pub fn of_run(
     run: &Run,
-    asked: &CostRequest,
+    request: &CostRequest,
     arguments: &Arguments,
     objectives: &[Objective],
     ranking: &Objective,
@@ -200,17 +213,17 @@ pub fn of_run(
     let mut out = Vec::new();
     for (store, short) in stores.iter().zip(short_names(&stores)) {
         let name = match repeated.contains(&short) {
-            true => apart(&short, run),
+            true => with_run(&short, run),
             false => short.clone(),
         };
         let windows: Vec<&Window> =
             run.result.windows.iter().filter(|w| w.role == Role::Measure && w.store == **store).collect();
         let facts = run.environment.stores.iter().find(|f| f.url == **store).cloned().unwrap_or_default();
-        let (tariff, home, note) = tariff(asked, arguments, &facts, (&name, &short))?;
-        let bill = match bill(&tariff, &asked.usage) {
+        let (tariff, home, note) = tariff(request, arguments, &facts, (&name, &short))?;
+        let bill = match bill(&tariff, &request.usage) {
             Ok(bill) => bill,
             Err(why) => {
-                left_out.push(format!("{name} has no bill and is left out: {why}"));
+                left_out.push(format!("{name} is left out because it has no bill: {why}"));
                 continue;
             }
         };
@@ -224,10 +237,10 @@ pub fn of_run(
             },
             tariff,
             bill,
-            held: objectives.iter().map(|o| held(run, store, o)).collect(),
+            held: objectives.iter().map(|o| judge(run, store, o)).collect(),
             latency: latency(run, store, ranking),
-            gaps: gaps(&windows, &asked.usage),
-            remarks: remarks(&windows, run.result.run.partial, &asked.usage)
+            gaps: gaps(&windows, &request.usage),
+            remarks: remarks(&windows, run.result.run.partial, &request.usage)
                 .into_iter()
                 .chain(note)
                 .collect(),
@@ -236,8 +249,9 @@ pub fn of_run(
     Ok(out)
 }
 
-/// A published figure held against an objective: its value alone decides, because nobody says what it lies between.
-fn published_held(document: &Published, store: &str, objective: &Objective) -> Held {
+/// Judges a published figure by an objective. Only the value decides, because its confidence interval is
+/// unknown.
+fn judge_published(document: &Published, store: &str, objective: &Objective) -> Held {
     let operation = objective.target.operation.as_deref().unwrap_or("get");
     let known = document.percentiles(store, operation);
     let Some(Metric::Percentile(_, q)) = Metric::from_name(&objective.target.metric, Clocked::Service) else {
@@ -246,21 +260,21 @@ fn published_held(document: &Published, store: &str, objective: &Objective) -> H
     let value = known.iter().find(|(share, _)| (share - q).abs() < 1e-9).map(|(_, ms)| *ms);
     let finding = value.map(|ms| Finding {
         outcome: if ms * 1e6 < objective.bound { ObjectiveResult::Pass } else { ObjectiveResult::Fail },
-        detail: format!("{ms} ms as printed"),
-        needs_s: None,
+        detail: format!("{ms} ms as published"),
+        duration_needed_s: None,
         as_measured: Some(ms * 1e6 < objective.bound),
         client_limited: None,
     });
     Held { objective: objective.text.clone(), finding }
 }
 
-/// The stores of a published document that have the latency they are ranked by.
+/// Returns the stores of a published document for which it states the latency that ranks them.
 ///
 /// # Errors
-/// 2 when there is no such document, or none of its stores has it.
+/// Exit code 2 if there is no such document, or it states this latency for none of its stores.
 pub fn of_document(
     name: &str,
-    asked: &CostRequest,
+    request: &CostRequest,
     objectives: &[Objective],
     ranking: &Objective,
     left_out: &mut Vec<String>,
@@ -275,12 +289,12 @@ pub fn of_document(
     for (store, offer) in &document.stores {
         let known = document.percentiles(store, operation);
         let Some((_, value)) = known.iter().find(|(share, _)| (share - q).abs() < 1e-9) else { continue };
-        let tariff = asked.prices.tariff(offer, None, asked.date).map_err(|e| wrong(&e))?;
+        let tariff = request.prices.tariff(offer, None, request.date).map_err(|e| wrong(&e))?;
         let name = format!("{store} in {}", document.name);
-        let bill = match bill(&tariff, &asked.usage) {
+        let bill = match bill(&tariff, &request.usage) {
             Ok(bill) => bill,
             Err(why) => {
-                left_out.push(format!("{name} has no bill and is left out: {why}"));
+                left_out.push(format!("{name} is left out because it has no bill: {why}"));
                 continue;
             }
         };
@@ -292,7 +306,7 @@ pub fn of_document(
             evidence: Evidence::Published,
             tariff,
             bill,
-            held: objectives.iter().map(|o| published_held(&document, store, o)).collect(),
+            held: objectives.iter().map(|o| judge_published(&document, store, o)).collect(),
             latency: Some(Figure { value: *value, low: None, high: None }),
             gaps: workload
                 .filter(|w| !w.is_empty())
@@ -304,48 +318,54 @@ pub fn of_document(
     }
     if out.is_empty() && left_out.is_empty() {
         return Err(wrong(&format!(
-            "it has no {operation}.{}; `plimsoll published show {name}` shows what it has",
+            "the document has no {operation}.{}; see its figures with `plimsoll published show {name}`",
             ranking.target.metric
         )));
     }
     Ok(out)
 }
 
-/// What nobody measured: operations of the workload, and stores that would be cheaper.
-pub fn missing(asked: &CostRequest, candidates: &[Candidate], runs: &[Run]) -> Vec<String> {
+/// Returns what was not measured: operations of the workload, then other stores with their bills, cheapest
+/// first.
+pub fn missing(request: &CostRequest, candidates: &[Candidate], runs: &[Run]) -> Vec<String> {
     let mut out = Vec::new();
     let measured = |operation: &str| {
-        runs.iter()
-            .any(|r| r.series.iter().any(|s| s.role == Role::Measure && s.operation.name().starts_with(operation)))
+        runs.iter().any(|r| {
+            r.series.iter().any(|s| s.role == Role::Measure && s.operation.name().starts_with(operation))
+        })
     };
     for (call, operation) in OPERATIONS {
-        if !runs.is_empty() && asked.usage.calls.get(call) > 0 && !measured(operation) {
-            out.push(format!("{operation}, which the workload has"));
+        if !runs.is_empty() && request.usage.calls.get(call) > 0 && !measured(operation) {
+            out.push(format!("{operation}, although the workload contains it"));
         }
     }
     let best = recommended(candidates).map(|at| candidates[at].bill.total_usd);
     let mut others: Vec<(crate::cost::money::Usd, String)> = Vec::new();
     let mut refused = Vec::new();
-    for name in asked.prices.stores() {
+    for name in request.prices.stores() {
         if candidates.iter().any(|c| c.tariff.offer == name) {
             continue;
         }
-        let priced = asked.prices.tariff(name, None, asked.date).map_err(|e| e.to_string());
-        match priced.and_then(|tariff| bill(&tariff, &asked.usage).map_err(|e| e.to_string())) {
+        let priced = request.prices.tariff(name, None, request.date).map_err(|e| e.to_string());
+        match priced.and_then(|tariff| bill(&tariff, &request.usage).map_err(|e| e.to_string())) {
             Ok(bill) => others.push((bill.total_usd, name.to_string())),
-            Err(why) => refused.push(format!("{name}; it has no bill: {why}")),
+            Err(why) => refused.push(format!("{name}, which has no bill: {why}")),
         }
     }
     others.sort();
     for (usd, name) in others {
-        let cheaper = if best.is_some_and(|b| usd < b) { ", which is less" } else { "" };
-        out.push(format!("{name}; it would ask {} a month{cheaper}", usd.shown()));
+        let cheaper = if best.is_some_and(|b| usd < b) { ", less than the recommended store" } else { "" };
+        out.push(format!("{name}, which would cost {} a month{cheaper}", usd.shown()));
     }
     out.extend(refused);
     out
 }
 
-/// Whether every objective is about something that some run measured, and every --price about a store that there is.
+/// Checks that some run measured each objective, and that each `--price` names a measured store. Skips the
+/// objectives if published documents are given.
+///
+/// # Errors
+/// Exit code 2 with the first objective or price that fails the check.
 pub fn measured_at_all(objectives: &[Objective], runs: &[Run], arguments: &Arguments) -> Result<(), Exit> {
     let measured = || runs.iter().flat_map(|r| r.series.iter().filter(|s| s.role == Role::Measure));
     let known = |names: Vec<String>| {
@@ -356,7 +376,7 @@ pub fn measured_at_all(objectives: &[Objective], runs: &[Run], arguments: &Argum
     if let Some(objective) = objectives.iter().find(missing).filter(|_| arguments.published.is_empty()) {
         let has = known(measured().map(|s| format!("{}.{}", s.phase, s.operation)).collect());
         return Err(Exit::input(format!(
-            "--slo '{}': no run measured such a thing; they have {has}",
+            "--slo '{}': no run measured this; choose among {has}",
             objective.text
         )));
     }
@@ -364,7 +384,7 @@ pub fn measured_at_all(objectives: &[Objective], runs: &[Run], arguments: &Argum
     for run in runs {
         let stores = run.measured();
         let short = short_names(&stores);
-        names.extend(short.iter().map(|name| apart(name, run)));
+        names.extend(short.iter().map(|name| with_run(name, run)));
         names.extend(short);
         names.extend(stores.iter().map(|s| (*s).to_string()));
     }
@@ -372,7 +392,9 @@ pub fn measured_at_all(objectives: &[Objective], runs: &[Run], arguments: &Argum
         let store = text.rsplit_once('=').map_or(text.as_str(), |(store, _)| store);
         if !names.iter().any(|name| name == store) {
             let names = known(names.iter().filter(|n| !n.contains('?')).cloned().collect());
-            return Err(Exit::input(format!("--price {text}: no run measured '{store}'; there are {names}")));
+            return Err(Exit::input(format!(
+                "--price {text}: no run measured '{store}'; choose among {names}"
+            )));
         }
     }
     Ok(())

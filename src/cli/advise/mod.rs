@@ -1,4 +1,5 @@
-//! `plimsoll advise`: which of the measured stores fits a workload, what each costs, and what would change the answer.
+//! `plimsoll advise`: recommends one of the measured stores for a workload, and shows what would change the
+//! recommendation.
 
 mod gather;
 
@@ -28,16 +29,17 @@ use gather::{measured_at_all, missing, of_document, of_run, ranking, repeated};
 /// Arguments of `plimsoll advise`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Runs that measured the stores
+    /// Run directories of runs that measured the stores
     #[arg(value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// What must hold: 'get.p99 < 20ms', 'errors < 0.1%'; may be repeated
+    /// Objective: 'get.p99 < 20ms', 'errors < 0.1%'; may be repeated
     #[arg(long, value_name = "OBJECTIVE")]
     slo: Vec<String>,
-    /// Take a store's bill from these prices: STORE=NAME, with a name from `plimsoll list prices`; may be repeated
+    /// Compute the bill of a store from other prices: STORE=NAME, with a name from `plimsoll list prices`;
+    /// may be repeated
     #[arg(long, value_name = "STORE=NAME")]
     price: Vec<String>,
-    /// Also consider what others published (`plimsoll list published`); may be repeated
+    /// Also consider the stores of a published document (`plimsoll list published`); may be repeated
     #[arg(long, value_name = "DOCUMENT")]
     published: Vec<String>,
     #[command(flatten)]
@@ -48,11 +50,11 @@ pub struct Arguments {
     form: FormArguments,
 }
 
-/// What it came to, for programs.
+/// The JSON output of `plimsoll advise`.
 #[derive(Serialize)]
 struct AdviceReport<'a> {
     recommended: Option<&'a str>,
-    /// What must be said in the same line.
+    /// Caveat to show next to the recommendation; `None` if the store was measured at its provider.
     caveat: Option<&'static str>,
     objectives: &'a [String],
     ranked_by: &'a str,
@@ -99,19 +101,19 @@ struct BoundReport<'a> {
     to_store: Option<&'a str>,
 }
 
-/// Advises.
+/// Recommends a store and prints the reasons.
 ///
 /// # Errors
-/// 2 when a run, document, workload or objective is wrong, or nothing is known of what a store costs.
+/// Exit code 2 if a run, document, workload or objective is invalid, or no prices are known for a store.
 pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.runs.is_empty() && arguments.published.is_empty() {
         return Err(Exit::input(
-            "name the runs that measured the stores: plimsoll advise RUN... --storage 10TB --get 50M --slo 'get.p99 < 20ms'; --published NAME considers what others printed",
+            "RUN is missing; name runs that measured the stores, such as plimsoll advise RUN... --storage 10TB --get 50M --slo 'get.p99 < 20ms', or a document with --published NAME",
         ));
     }
     let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));
     let objectives: Vec<Objective> = arguments.slo.iter().map(parse).collect::<Result<_, _>>()?;
-    let mut asked = CostRequest::read(&arguments.workload, &arguments.from_run)?;
+    let mut request = CostRequest::read(&arguments.workload, &arguments.from_run)?;
     let latencies = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
     let runs: Vec<Run> = arguments
         .runs
@@ -125,42 +127,42 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     let mut left_out = Vec::new();
     let repeated = repeated(&runs);
     for run in &runs {
-        let found = of_run(run, &asked, arguments, &objectives, &ranking, (&repeated, &mut left_out))?;
+        let found = of_run(run, &request, arguments, &objectives, &ranking, (&repeated, &mut left_out))?;
         let known = |c: &Candidate| candidates.iter().any(|o| (&o.from, &o.name) == (&c.from, &c.name));
         let new: Vec<Candidate> = found.into_iter().filter(|c| !known(c)).collect();
         candidates.extend(new);
     }
     for name in &arguments.published {
-        candidates.extend(of_document(name, &asked, &objectives, &ranking, &mut left_out)?);
+        candidates.extend(of_document(name, &request, &objectives, &ranking, &mut left_out)?);
     }
-    if let Some(why) = left_out.first().filter(|_| candidates.is_empty()) {
-        return Err(Exit::input(why));
+    if let Some(reason) = left_out.first().filter(|_| candidates.is_empty()) {
+        return Err(Exit::input(reason));
     }
     if candidates.is_empty() {
-        return Err(Exit::input("the runs measured nothing; only phases of role measure count"));
+        return Err(Exit::input("the runs measured nothing; name runs that have phases with role measure"));
     }
-    let premise = asked.assume_egress(candidates.iter().map(|c| &c.tariff));
-    tell(arguments, &asked, &runs, &candidates, &ranking, left_out, premise)
+    let premise = request.assume_egress(candidates.iter().map(|c| &c.tariff));
+    print_advice(arguments, &request, &runs, &candidates, &ranking, left_out, premise)
 }
 
-fn tell(
+fn print_advice(
     arguments: &Arguments,
-    asked: &CostRequest,
+    request: &CostRequest,
     runs: &[Run],
     candidates: &[Candidate],
     ranking: &Objective,
     left_out: Vec<String>,
     premise: Option<String>,
 ) -> Result<(), Exit> {
-    // The answer is chosen among those that hold, else among those that may.
-    let of = |outcome: ObjectiveResult| -> Vec<usize> {
-        (0..candidates.len()).filter(|at| candidates[*at].outcome() == outcome).collect()
+    // Chooses among the stores that meet all objectives, else among those that may meet them.
+    let with_result = |result: ObjectiveResult| -> Vec<usize> {
+        (0..candidates.len()).filter(|at| candidates[*at].outcome() == result).collect()
     };
-    let sure = of(ObjectiveResult::Pass);
-    let choice = if sure.is_empty() { of(ObjectiveResult::CannotTell) } else { sure };
+    let passed = with_result(ObjectiveResult::Pass);
+    let choice = if passed.is_empty() { with_result(ObjectiveResult::CannotTell) } else { passed };
     let chosen: Vec<&Candidate> = choice.iter().map(|at| &candidates[*at]).collect();
-    let changes = if chosen.is_empty() { Vec::new() } else { changes(&chosen, &asked.usage) };
-    let mut missing = missing(asked, candidates, runs);
+    let changes = if chosen.is_empty() { Vec::new() } else { changes(&chosen, &request.usage) };
+    let mut missing = missing(request, candidates, runs);
     missing.extend(left_out);
     let operation = ranking.target.operation.as_deref().map(|o| format!("{o}.")).unwrap_or_default();
     let ranked_by = format!("{operation}{}", ranking.target.metric);
@@ -171,7 +173,7 @@ fn tell(
         .map_or(Vec::new(), |(best, objective)| bound_changes(candidates, best, objective));
     let advice = Advice {
         candidates,
-        usage: &asked.usage,
+        usage: &request.usage,
         objectives: &arguments.slo,
         ranked_by: &ranked_by,
         latency_objective,
@@ -181,7 +183,7 @@ fn tell(
     };
     let on_front = pareto_front(candidates);
     let best = recommended(candidates).map(|at| &candidates[at]);
-    let told = AdviceReport {
+    let report = AdviceReport {
         recommended: best.map(|c| c.name.as_str()),
         caveat: best.and_then(|c| c.evidence.caveat()),
         objectives: &arguments.slo,
@@ -189,7 +191,7 @@ fn tell(
         candidates: candidates
             .iter()
             .enumerate()
-            .map(|(at, c)| told_of(c, asked, on_front.contains(&at)))
+            .map(|(at, c)| candidate_report(c, request, on_front.contains(&at)))
             .collect(),
         sensitivity: changes
             .iter()
@@ -200,13 +202,13 @@ fn tell(
             .map(|change| BoundReport { change, to_store: change.to.map(|at| candidates[at].name.as_str()) })
             .collect(),
         not_measured: &missing,
-        assumptions: &asked.assumptions,
+        assumptions: &request.assumptions,
     };
-    let notes = asked.notes();
-    arguments.form.print(&document(&advice, asked.what(), notes).resting_on(premise), &told)
+    let notes = request.notes();
+    arguments.form.print(&document(&advice, request.what(), notes).resting_on(premise), &report)
 }
 
-fn told_of<'a>(c: &'a Candidate, asked: &CostRequest, front: bool) -> CandidateReport<'a> {
+fn candidate_report<'a>(c: &'a Candidate, request: &CostRequest, front: bool) -> CandidateReport<'a> {
     let objective = |h: &'a Held| ObjectiveReport {
         objective: &h.objective,
         outcome: h.finding.as_ref().map_or("not measured", |f| f.outcome.describe()),
@@ -217,7 +219,7 @@ fn told_of<'a>(c: &'a Candidate, asked: &CostRequest, front: bool) -> CandidateR
         from: &c.from,
         known_by: c.evidence,
         bill: &c.bill,
-        cost: unit_cost(&c.bill, &asked.usage),
+        cost: unit_cost(&c.bill, &request.usage),
         latency_ms: c.latency,
         outcome: c.outcome().describe(),
         objectives: c.held.iter().map(objective).collect(),

@@ -1,4 +1,5 @@
-//! Whether two runs may be compared: the same operations on the same objects under the same load. And what differs about who measured.
+//! Checks that two runs are comparable: the same operations on the same objects under the same load. Also
+//! lists the differences between their clients.
 
 use crate::machine::Machine;
 use crate::run_dir::run::Run;
@@ -8,13 +9,13 @@ use crate::summary::series::Series;
 use crate::units::{format_bytes, format_per_s};
 use toml::{Table, Value};
 
-/// Fields of an experiment that may differ: how long, how often, in which order, and what it is called.
+/// Fields of an experiment that may differ between comparable runs. `phase` is compared separately.
 const MAY_DIFFER: [&str; 9] =
     ["name", "description", "seed", "stores", "repeats", "order", "block", "rewarm", "phase"];
-/// The same of a phase.
-const OF_A_PHASE: [&str; 2] = ["duration", "drain"];
+/// Fields of a phase that may differ between comparable runs.
+const PHASE_MAY_DIFFER: [&str; 2] = ["duration", "drain"];
 
-/// The first thing that keeps two experiments from being compared, for people.
+/// Describes the first difference that makes two experiments incomparable; `None` if they are comparable.
 pub fn difference(base: &Table, other: &Table) -> Option<String> {
     fields("", base, other, &MAY_DIFFER).or_else(|| {
         let (a, b) = (phases(base), phases(other));
@@ -22,7 +23,7 @@ pub fn difference(base: &Table, other: &Table) -> Option<String> {
         if a.len() != b.len() {
             return Some(format!("the phases are {} in one and {} in the other", names(&a), names(&b)));
         }
-        a.iter().zip(&b).find_map(|(a, b)| fields(&format!("phase.{}", name(a)), a, b, &OF_A_PHASE))
+        a.iter().zip(&b).find_map(|(a, b)| fields(&format!("phase.{}", name(a)), a, b, &PHASE_MAY_DIFFER))
     })
 }
 
@@ -30,13 +31,14 @@ fn name(phase: &Table) -> String {
     phase.get("name").and_then(Value::as_str).unwrap_or_default().to_string()
 }
 
-/// Phases that matter to the figures; a warm-up does not.
+/// Returns the phases that affect the figures: all except warm-ups.
 fn phases(experiment: &Table) -> Vec<&Table> {
     let all = experiment.get("phase").and_then(Value::as_array);
     let tables = all.into_iter().flatten().filter_map(Value::as_table);
     tables.filter(|p| p.get("role").and_then(Value::as_str) != Some("warmup")).collect()
 }
 
+/// Describes the first difference between two tables, except in the `ignored` fields; `None` if there is none.
 fn fields(path: &str, base: &Table, other: &Table, ignored: &[&str]) -> Option<String> {
     let mut keys: Vec<&String> =
         base.keys().chain(other.keys()).filter(|k| !ignored.contains(&k.as_str())).collect();
@@ -55,10 +57,12 @@ fn fields(path: &str, base: &Table, other: &Table, ignored: &[&str]) -> Option<S
     })
 }
 
-/// Loads of imported runs that differ by more than this share are reported: what the log shows of a load varies a little by itself.
-const ALIKE: f64 = 0.05;
+/// Largest relative difference between the loads of imported runs that is not reported. The load in a log
+/// varies slightly.
+const LOAD_TOLERANCE: f64 = 0.05;
 
-/// Returns what differs about the loads of two runs of which one was imported: no experiment describes them, so their windows do.
+/// Returns the differences between the loads of two runs if at least one is imported; else nothing. An
+/// imported run has no experiment, so the loads are compared by their windows.
 pub fn loads(base: &RunResult, other: &RunResult, series: &[(&Series, &Series)]) -> Vec<String> {
     if base.run.imported.is_none() && other.run.imported.is_none() {
         return Vec::new();
@@ -75,7 +79,7 @@ pub fn loads(base: &RunResult, other: &RunResult, series: &[(&Series, &Series)])
 
 fn load_differs(a: &Window, b: &Window) -> Vec<String> {
     let place = format!("{} {}", a.label(), a.operation);
-    let apart = |x: f64, y: f64| (x - y).abs() > ALIKE * x.max(y);
+    let apart = |x: f64, y: f64| (x - y).abs() > LOAD_TOLERANCE * x.max(y);
     let mut out = Vec::new();
     if a.loop_ != b.loop_ {
         out.push(format!("{place}: {} loop / {} loop", a.loop_, b.loop_));
@@ -99,8 +103,8 @@ fn load_differs(a: &Window, b: &Window) -> Vec<String> {
     out
 }
 
-/// Returns what differs about the clients; the verdict is then about them, too. The client of an imported run is unknown and differs from
-/// every other.
+/// Returns the differences between the clients of two runs. If there are any, the verdict includes their
+/// effect. The client of an imported run is unknown and differs from every other.
 pub fn clients(base: &Run, other: &Run) -> Vec<String> {
     let unknown =
         |run: &Run| run.result.run.imported.is_some() && run.environment.machine == Machine::default();
@@ -114,17 +118,17 @@ pub fn clients(base: &Run, other: &Run) -> Vec<String> {
     }
     let (base, other) = (&base.environment, &other.environment);
     let (a, b) = (&base.machine, &other.machine);
-    let named = |what: &str, a: String, b: String| (a != b).then(|| format!("{what}: {a} / {b}"));
-    let blank = |text: &str| if text.is_empty() { "not named".to_string() } else { text.to_string() };
-    let told = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".into());
+    let difference = |name: &str, a: String, b: String| (a != b).then(|| format!("{name}: {a} / {b}"));
+    let or_unnamed = |text: &str| if text.is_empty() { "not named".to_string() } else { text.to_string() };
+    let or_unknown = |text: &Option<String>| text.clone().unwrap_or_else(|| "not known".into());
     [
-        named("vantage", blank(&base.vantage), blank(&other.vantage)),
-        named("host", a.hostname.clone(), b.hostname.clone()),
-        named("CPU", a.cpu.clone(), b.cpu.clone()),
-        named("usable cores", a.usable_cores.to_string(), b.usable_cores.to_string()),
-        named("instance type", told(&a.instance_type), told(&b.instance_type)),
-        named("worker threads", base.workers.to_string(), other.workers.to_string()),
-        named("Plimsoll", base.version.clone(), other.version.clone()),
+        difference("vantage", or_unnamed(&base.vantage), or_unnamed(&other.vantage)),
+        difference("host", a.hostname.clone(), b.hostname.clone()),
+        difference("CPU", a.cpu.clone(), b.cpu.clone()),
+        difference("usable cores", a.usable_cores.to_string(), b.usable_cores.to_string()),
+        difference("instance type", or_unknown(&a.instance_type), or_unknown(&b.instance_type)),
+        difference("worker threads", base.workers.to_string(), other.workers.to_string()),
+        difference("Plimsoll", base.version.clone(), other.version.clone()),
     ]
     .into_iter()
     .flatten()

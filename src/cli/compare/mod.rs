@@ -21,16 +21,17 @@ use sides::{Side, pairs};
 /// Arguments of `plimsoll compare`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories; the first is the base. Of one run, its first --store is the base
+    /// Run directories; the first is the base. If there is only one, its first store is the base
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// The figure that is decided by, declared before looking: get.p99, put.rate [default: the first operation's p50]
+    /// Primary metric, to choose before seeing the results: get.p99, put.rate [default: p50 of the first
+    /// operation]
     #[arg(long, value_name = "METRIC")]
     primary: Option<String>,
     /// Exit with 1 if a change exceeds this bound: 'get.p99 > +5%'; may be repeated
     #[arg(long, value_name = "CHANGE")]
     fail_if: Vec<String>,
-    /// Exit code if a run is too short to tell whether a bound is broken: 1 (fail) or 0 (pass)
+    /// Exit code if a run is too short to decide a bound: 1 (fail) or 0 (pass)
     #[arg(long, value_enum, default_value = "fail")]
     cannot_tell: CannotTell,
     /// Print JSON instead of tables
@@ -38,14 +39,14 @@ pub struct Arguments {
     json: bool,
 }
 
-/// What `--json` prints.
+/// The JSON output of `plimsoll compare`.
 #[derive(Serialize)]
 struct Document {
     comparisons: Vec<Comparison>,
     checks: Vec<Check>,
 }
 
-/// How a `--fail-if` came out.
+/// The result of one `--fail-if` for one figure.
 #[derive(Serialize)]
 struct Check {
     fail_if: String,
@@ -55,13 +56,16 @@ struct Check {
     outcome: ObjectiveResult,
 }
 
-/// Series of both sides that are of one phase, step and operation.
+/// Returns the pairs of series with the same phase, step and operation.
 fn matching<'a>(base: &'a Side<'_>, other: &'a Side<'_>) -> Vec<(&'a Series, &'a Series)> {
     let same = |a: &Series, b: &Series| (&a.phase, a.step, &a.operation) == (&b.phase, b.step, &b.operation);
     base.series().filter_map(|a| other.series().find(|b| same(a, b)).map(|b| (a, b))).collect()
 }
 
 /// Compares two sides.
+///
+/// # Errors
+/// Exit code 2 if they are not comparable, or did not both measure `primary`.
 fn compare_pair(
     (base, other): (&Side<'_>, &Side<'_>),
     primary: Option<&Target>,
@@ -73,7 +77,7 @@ fn compare_pair(
             comparable::difference(&base.run.experiment_table(), &other.run.experiment_table())
     {
         return Err(Exit::input(format!(
-            "{} and {} did not do the same: {difference}; only runs of the same operations, objects and load can be compared",
+            "{} and {} are not comparable: {difference}; compare runs with the same operations, objects and load",
             base.run.path.display(),
             other.run.path.display()
         )));
@@ -81,14 +85,14 @@ fn compare_pair(
     let series = matching(base, other);
     if series.is_empty() {
         return Err(Exit::input(format!(
-            "{} and {} have no measured phase in common",
+            "{} and {} have no measured phase in common; compare runs of the same experiment",
             base.subject.name, other.subject.name
         )));
     }
     let rows = rows(&series, primary, also, within);
     if let Some(target) = primary.filter(|_| rows.iter().all(|r| !r.primary)) {
         return Err(Exit::input(format!(
-            "--primary {}: no such phase or operation was measured in both",
+            "--primary {}: not measured by both runs; choose a phase or operation that both measured",
             show(target)
         )));
     }
@@ -113,10 +117,10 @@ fn show(target: &Target) -> String {
         .join(".")
 }
 
-/// Comparisons of these runs; also what the report draws.
+/// Compares runs. The HTML report uses this function, too.
 ///
 /// # Errors
-/// 2 when they cannot be compared.
+/// Exit code 2 if the runs are not comparable.
 pub fn comparisons(
     runs: &[&Run],
     primary: Option<&Target>,
@@ -125,7 +129,10 @@ pub fn comparisons(
     pairs(runs)?.iter().map(|(base, other)| compare_pair((base, other), primary, also)).collect()
 }
 
-/// Holds the comparisons against the bounds.
+/// Judges the comparisons by the bounds.
+///
+/// # Errors
+/// Exit code 2 if no comparison has the figure of a bound.
 fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check>, Exit> {
     let mut out = Vec::new();
     for bound in bounds {
@@ -150,7 +157,7 @@ fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check
         }
         if out.len() == before {
             return Err(Exit::input(format!(
-                "--fail-if '{}': no such figure was measured in both",
+                "--fail-if '{}': not measured by both runs; choose a figure that both measured",
                 bound.text
             )));
         }
@@ -158,10 +165,11 @@ fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check
     Ok(out)
 }
 
-/// Compares and prints.
+/// Compares runs and prints the comparisons.
 ///
 /// # Errors
-/// 1 when a bound is broken (or cannot be told to hold), 2 when the runs cannot be compared.
+/// Exit code 1 if a bound is exceeded, or cannot be decided and `--cannot-tell` is `fail`; 2 if the runs are
+/// not comparable.
 pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
     let primary = arguments.primary.as_deref().map(Target::parse).transpose();
     let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;
@@ -171,12 +179,12 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
         .map(|text| ChangeBound::parse(text).map_err(|e| Exit::input(format!("--fail-if {e}"))))
         .collect::<Result<_, _>>()?;
     let also: Vec<Target> = bounds.iter().map(|b| b.target.clone()).collect();
-    let wanted = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
+    let clocks = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
     let used = if also.iter().chain(&primary).any(|t| t.metric.starts_with("first_byte")) { 3 } else { 2 };
     let runs: Vec<Run> = arguments
         .runs
         .iter()
-        .map(|run| read(run, &wanted[..used]))
+        .map(|run| read(run, &clocks[..used]))
         .collect::<Result<_, _>>()
         .map_err(Exit::input)?;
     let comparisons = comparisons(&runs.iter().collect::<Vec<_>>(), primary.as_ref(), &also)?;
@@ -193,6 +201,6 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
         format!("{}{}", tables.join("\n"), lines.collect::<String>())
     };
     say(&text)?;
-    let broken = |failed: usize| format!("{failed} of {} bounds broken", outcomes.len());
-    arguments.cannot_tell.conclude(outcomes.iter().copied(), "bound", broken)
+    let exceeded = |failed: usize| format!("{failed} of {} bounds exceeded", outcomes.len());
+    arguments.cannot_tell.conclude(outcomes.iter().copied(), "bound", exceeded)
 }

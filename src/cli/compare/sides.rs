@@ -1,4 +1,4 @@
-//! Which stores of which runs are compared, and what each side is called.
+//! Chooses the pairs of stores to compare, and names both sides.
 
 use crate::cli::exit::Exit;
 use crate::report::comparison::Subject;
@@ -9,9 +9,9 @@ use crate::units::short_names;
 
 /// A store of a run.
 pub struct Side<'a> {
-    /// The run.
+    /// The run that measured the store.
     pub run: &'a Run,
-    /// The store as written.
+    /// The store as the user wrote it.
     pub store: String,
     /// Name and settings of the side in reports.
     pub subject: Subject,
@@ -23,16 +23,17 @@ impl<'a> Side<'a> {
         Side { run, store: store.into(), subject: Subject { run: id, store: store.into(), name } }
     }
 
-    /// Returns its measured series.
+    /// Returns the measured series of the store.
     pub fn series(&self) -> impl Iterator<Item = &Series> {
         self.run.series.iter().filter(|s| s.role == Role::Measure && s.store == self.store)
     }
 
-    /// Returns names of a side, the shortest first. `alone`: its run measured no other store.
+    /// Returns possible names of the side, the shortest first. `alone` is true if its run measured no other
+    /// store.
     fn names(&self, short: &str, alone: bool) -> [String; 5] {
         let (id, path) = (&self.subject.run, &self.run.path);
         let directory = path.file_name().map_or_else(|| id.clone(), |n| n.to_string_lossy().into_owned());
-        // A run with one store is named by the run alone.
+        // If the run measured only one store, its own name is enough.
         let within = |run: &str| if alone { run.to_string() } else { format!("{short} in {run}") };
         let whole = path.display().to_string();
         [
@@ -45,25 +46,29 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Gives both sides the shortest names that tell them apart.
+/// Gives both sides the shortest names that differ.
 fn name<'a>(mut pair: (Side<'a>, Side<'a>), alone: bool) -> (Side<'a>, Side<'a>) {
     let short = short_names(&[&pair.0.store, &pair.1.store]);
     let (a, b) = (pair.0.names(&short[0], alone), pair.1.names(&short[1], alone));
     let apart = a.into_iter().zip(b).find(|(a, b)| a != b);
-    // Only a run that is compared with itself has no such names.
+    // The names are all equal only if a run is compared with itself.
     (pair.0.subject.name, pair.1.subject.name) =
         apart.unwrap_or_else(|| (format!("{} (first)", short[0]), format!("{} (second)", short[1])));
     pair
 }
 
-/// Pairs the sides: of one run each store with the first that the experiment lists, of several runs each with the first run.
+/// Returns the pairs to compare. In one run, each store is compared with the first store of the experiment;
+/// of several runs, each is compared with the first run.
 ///
 /// # Errors
-/// 2 when there is nothing to compare.
+/// Exit code 2 if there is nothing to compare.
 pub fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
     let all: Vec<Vec<&str>> = runs.iter().map(|run| run.measured()).collect();
     if let Some(empty) = all.iter().position(Vec::is_empty) {
-        return Err(Exit::input(format!("{}: nothing was measured in it", runs[empty].path.display())));
+        return Err(Exit::input(format!(
+            "{}: the run measured nothing; name another run",
+            runs[empty].path.display()
+        )));
     }
     if let [one] = all.as_slice() {
         let names = short_names(one);
@@ -74,7 +79,7 @@ pub fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
         };
         if one.len() < 2 {
             return Err(Exit::input(format!(
-                "{}: it measured one store; name a second run, or measure two stores in one",
+                "{}: the run measured only one store; name a second run, or measure two stores in one run",
                 runs[0].path.display()
             )));
         }

@@ -1,4 +1,4 @@
-//! `plimsoll cost breakeven`: where the bills of providers cross.
+//! `plimsoll cost breakeven`: finds the amounts at which the cheapest provider changes.
 
 use clap::Args;
 
@@ -19,16 +19,17 @@ use crate::units::{MOST_COUNT, parse_count, parse_size};
 /// Arguments of `plimsoll cost breakeven`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Providers to hold against each other: two or more names from `plimsoll list prices`, with @REGION where they have several
+    /// Providers to compare: two or more names from `plimsoll list prices`, as NAME@REGION if a provider has
+    /// several regions
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', required = true)]
     between: Vec<String>,
-    /// What changes, all else being as the workload says
+    /// Value of the workload that varies; all others stay as given
     #[arg(long, value_enum)]
     vary: Vary,
-    /// From so much of it
+    /// Start of the range
     #[arg(long, value_name = "AMOUNT")]
     from: Option<String>,
-    /// Up to so much of it
+    /// End of the range
     #[arg(long, value_name = "AMOUNT")]
     to: Option<String>,
     #[command(flatten)]
@@ -39,7 +40,10 @@ pub struct Arguments {
     form: FormArguments,
 }
 
-/// An end of the range.
+/// Parses one end of the range; returns `usual` if the flag is not set.
+///
+/// # Errors
+/// Exit code 2 if the amount is invalid or lacks a unit.
 fn end(flag: &str, vary: Vary, text: Option<&String>, usual: u64) -> Result<u64, Exit> {
     let Some(text) = text else { return Ok(usual) };
     let read = if vary.is_bytes() { parse_size(text) } else { parse_count(text) };
@@ -51,37 +55,43 @@ fn end(flag: &str, vary: Vary, text: Option<&String>, usual: u64) -> Result<u64,
     }
 }
 
-/// What was taken for granted whatever the amount, who has no bill from where on, and which prices nobody confirmed.
+/// Returns the assumptions that apply to every amount, the providers that have no bill for some amounts, and
+/// the prices of low confidence.
+///
+/// # Errors
+/// Exit code 2 if the workload is invalid at the end of the range.
 fn notes(
-    asked: &CostRequest,
+    request: &CostRequest,
     tariffs: &[Tariff],
     titles: &[&str],
     found: &Breakeven,
     to: u64,
 ) -> Result<Vec<String>, Exit> {
     let vary = found.vary;
-    let resolve = |amount| vary.set(&asked.workload, amount).resolve();
+    let resolve = |amount| vary.set(&request.workload, amount).resolve();
     let at_end = resolve(to).map_err(|e| Exit::input(format!("--vary {}: {e}", vary.name())))?.assumptions;
-    let premise = assumption(&asked.usage, tariffs);
-    let holds = |a: &&String| at_end.contains(a) || premise.as_ref() == Some(*a);
+    let premise = assumption(&request.usage, tariffs);
+    let applies = |a: &&String| at_end.contains(a) || premise.as_ref() == Some(*a);
     let mut out: Vec<String> =
-        asked.assumptions.iter().filter(holds).map(|a| format!("assumed: {a}")).collect();
+        request.assumptions.iter().filter(applies).map(|a| format!("assumed: {a}")).collect();
     for (at, (tariff, title)) in tariffs.iter().zip(titles).enumerate() {
         let Some(point) = found.points.iter().find(|p| p.totals_usd[at].is_none()) else { continue };
-        let why = resolve(point.amount).ok().and_then(|r| total(tariff, &r.usage).err());
+        let reason = resolve(point.amount).ok().and_then(|r| total(tariff, &r.usage).err());
         out.extend(
-            why.map(|why| format!("{title} has no bill from {} on: {why}", amount(vary, point.amount))),
+            reason.map(|reason| {
+                format!("{title} has no bill from {} on: {reason}", amount(vary, point.amount))
+            }),
         );
     }
-    let bills = Bills::of(tariffs, &asked.usage, Vec::new());
+    let bills = Bills::of(tariffs, &request.usage, Vec::new());
     out.extend(bills.bills.iter().filter_map(doubts));
     Ok(out)
 }
 
-/// Prints where the bills cross.
+/// Prints the amounts at which the cheapest provider changes.
 ///
 /// # Errors
-/// 2 for a workload, provider or range that there are no bills for.
+/// Exit code 2 if there are no bills for the workload, a provider or the range.
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let vary = arguments.vary;
     let usual = vary.usual_range();
@@ -93,29 +103,31 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     if arguments.workload.says(vary) {
         return Err(Exit::input(format!(
-            "{} is what changes; say from where to where with --from and --to",
+            "{}: this value varies; omit it and set the range with --from and --to",
             vary.flag()
         )));
     }
-    let mut asked = CostRequest::read_with(&arguments.workload, &arguments.from_run, |w| vary.set(w, from))?;
-    let tariffs = apart(asked.tariffs("--between", &arguments.between)?.0);
+    let mut request =
+        CostRequest::read_with(&arguments.workload, &arguments.from_run, |w| vary.set(w, from))?;
+    let tariffs = apart(request.tariffs("--between", &arguments.between)?.0);
     if tariffs.len() < 2 {
         return Err(Exit::input(
             "--between needs two different providers, such as --between aws-s3-express,cloudflare-r2",
         ));
     }
-    let found = breakeven(&tariffs, &asked.workload, vary, (from, to));
+    let found = breakeven(&tariffs, &request.workload, vary, (from, to));
     let found = found.map_err(|e| Exit::input(format!("--vary {}: {e}", vary.name())))?;
     if found.points.iter().all(|p| p.totals_usd.iter().all(Option::is_none)) {
-        let why = Bills::of(&tariffs, &asked.usage, Vec::new());
-        let reason = why.not_priced.first().map_or("no provider has a bill", |n| n.reason.as_str());
+        let bills = Bills::of(&tariffs, &request.usage, Vec::new());
+        let reason = bills.not_priced.first().map_or("no provider has a bill", |n| n.reason.as_str());
         return Err(Exit::input(format!("--between: {reason}")));
     }
-    let premise = asked.assume_egress(&tariffs);
+    let premise = request.assume_egress(&tariffs);
     let titles: Vec<&str> = tariffs.iter().map(|t| t.title.as_str()).collect();
-    let notes = notes(&asked, &tariffs, &titles, &found, to)?;
-    let rest = vary.clear(&asked.workload).in_words();
-    let rest = if rest.is_empty() { "nothing else".into() } else { rest };
-    let what = vec![format!("A month by {}; besides: {rest}. Prices of {}", vary.name(), asked.date)];
+    let notes = notes(&request, &tariffs, &titles, &found, to)?;
+    let rest = vary.clear(&request.workload).in_words();
+    let rest = if rest.is_empty() { "none".into() } else { rest };
+    let what =
+        vec![format!("Monthly bill by {}; other usage: {rest}; prices of {}", vary.name(), request.date)];
     arguments.form.print(&document(&found, &titles, what, notes).resting_on(premise), &found)
 }

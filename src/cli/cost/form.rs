@@ -1,4 +1,4 @@
-//! In which form an answer is printed, and where.
+//! Flags for the output format and destination of a document.
 
 use std::path::PathBuf;
 
@@ -10,45 +10,45 @@ use crate::cli::out::say;
 use crate::report::document::Document;
 use crate::text::outgoing;
 
-/// Where an answer goes.
+/// Output format and destination of a document.
 #[derive(Debug, Args)]
 pub struct FormArguments {
-    /// Form of the answer
+    /// Format of the output
     #[arg(long, value_enum, default_value = "table")]
     format: Form,
-    /// The same as --format json
+    /// Same as --format json
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    /// Write it to this file [default: standard output]
+    /// Write the output to this file [default: standard output]
     #[arg(long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
 
-/// Forms of an answer.
+/// Output formats of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Form {
-    /// For people, in the terminal
+    /// Tables for the terminal
     Table,
-    /// For programs; amounts are decimal strings
+    /// JSON, with amounts as decimal strings
     Json,
-    /// For spreadsheets
+    /// CSV for spreadsheets
     Csv,
-    /// For a comment or a page
+    /// Markdown for comments and pages
     Markdown,
-    /// A page with charts that opens offline
+    /// HTML page with charts that works offline
     Html,
 }
 
 impl FormArguments {
-    /// Whether it is a page, which has room for everything.
+    /// Returns true if the output is an HTML page, which has room for all details.
     pub fn is_page(&self) -> bool {
         self.format == Form::Html
     }
 
-    /// Prints the document, or `value` where JSON is asked for.
+    /// Prints the document, or `value` with the head of the document if the format is JSON.
     ///
     /// # Errors
-    /// 2 when the file cannot be written.
+    /// Exit code 2 if the page cannot be rendered or the output cannot be written.
     pub fn print(&self, document: &Document, value: &impl Serialize) -> Result<(), Exit> {
         let text = match if self.json { Form::Json } else { self.format } {
             Form::Table => document.terminal(),

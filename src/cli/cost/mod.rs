@@ -1,4 +1,4 @@
-//! `plimsoll cost`: what a month of work costs, at one provider or at all of them.
+//! `plimsoll cost`: estimates the monthly bill of a workload at one or all providers.
 
 pub mod breakeven;
 pub mod form;
@@ -31,25 +31,28 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Where the bills of providers cross when one thing changes
+    /// Find the amounts of one value at which the cheapest provider changes
     Breakeven(Box<breakeven::Arguments>),
-    /// Young objects in one store, old ones in another: what it costs, and at which age to move them
+    /// Estimate the cost of young objects in one store and old ones in another, and find the best age to move
+    /// them
     Tiering(Box<tiering::Arguments>),
 }
 
-/// Arguments of the bill itself.
+/// Arguments of `plimsoll cost` without a subcommand.
 #[derive(Debug, Args)]
 struct BillArguments {
-    /// Whose bill: a name from `plimsoll list prices`, with @REGION where it has several; may be repeated [default: all]
+    /// Provider: a name from `plimsoll list prices`, as NAME@REGION if it has several regions; may be
+    /// repeated [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     provider: Vec<String>,
     /// Show every line of every bill with its source
     #[arg(long)]
     items: bool,
-    /// Compute as a published document does (`plimsoll list published`), and explain the difference to the real bill
+    /// Compute the bill as a published document does (`plimsoll list published`), and explain how it differs
+    /// from the real one
     #[arg(long, value_name = "DOCUMENT", conflicts_with_all = ["provider", "from_run", "items"])]
     as_published: Option<String>,
-    /// Turn on the replication of the published calculator: all that is stored is copied to another zone
+    /// Enable the replication of the published calculator, which copies all stored data to another zone
     #[arg(long, requires = "as_published", conflicts_with = "cross_zone")]
     cross_az: bool,
     #[command(flatten)]
@@ -60,10 +63,10 @@ struct BillArguments {
     form: FormArguments,
 }
 
-/// Prints what it costs.
+/// Prints the monthly bills.
 ///
 /// # Errors
-/// 2 for a workload, provider, region or date that there is no bill for.
+/// Exit code 2 if there is no bill for the workload, provider, region or date.
 pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
     if let Some(command) = &arguments.command {
         return match command {
@@ -79,13 +82,13 @@ pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 fn bills(arguments: &BillArguments) -> Result<(), Exit> {
-    let mut asked = CostRequest::read(&arguments.workload, &arguments.from_run)?;
+    let mut request = CostRequest::read(&arguments.workload, &arguments.from_run)?;
     let named = !arguments.provider.is_empty();
-    let (tariffs, mut missing) = asked.tariffs("--provider", &arguments.provider)?;
+    let (tariffs, mut missing) = request.tariffs("--provider", &arguments.provider)?;
     let tariffs = apart(tariffs);
-    let premise = asked.assume_egress(&tariffs);
-    asked.assume_regions(&arguments.provider);
-    let mut bills = Bills::of(&tariffs, &asked.usage, asked.assumptions.clone());
+    let premise = request.assume_egress(&tariffs);
+    request.assume_regions(&arguments.provider);
+    let mut bills = Bills::of(&tariffs, &request.usage, request.assumptions.clone());
     if named
         && bills.bills.is_empty()
         && let Some(refused) = bills.not_priced.first()
@@ -103,14 +106,14 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
         false if arguments.items || (named && bills.bills.len() <= 4) => Items::Lines,
         false => Items::Parts,
     };
-    let mut document = document(&bills, asked.what(), items);
-    if asked.assumptions.iter().any(|a| a == NOTHING_STAYS) {
-        document.warnings.insert(0, format!("a bill without storage: {NOTHING_STAYS}"));
+    let mut document = document(&bills, request.what(), items);
+    if request.assumptions.iter().any(|a| a == NOTHING_STAYS) {
+        document.warnings.insert(0, format!("the bill contains no storage: {NOTHING_STAYS}"));
     }
     arguments.form.print(&document.resting_on(premise), &bills)
 }
 
-/// Offers that are asked for in several regions bear theirs in the title.
+/// Adds the region to the titles of offers that are requested in several regions.
 pub fn apart(tariffs: Vec<Tariff>) -> Vec<Tariff> {
     let titles: Vec<String> = tariffs.iter().map(|t| t.title.clone()).collect();
     let several = |t: &Tariff| titles.iter().filter(|title| **title == t.title).count() > 1;
@@ -120,7 +123,7 @@ pub fn apart(tariffs: Vec<Tariff>) -> Vec<Tariff> {
     tariffs.into_iter().map(named).collect()
 }
 
-/// JSON for a program, with a line's end.
+/// Formats a value as JSON with a final newline.
 pub fn json(value: &impl Serialize) -> String {
     format!("{}\n", serde_json::to_string_pretty(value).unwrap_or_default())
 }

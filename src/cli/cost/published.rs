@@ -1,4 +1,4 @@
-//! `plimsoll cost --as-published`: a published calculator with its own constants, and the real bill beside it.
+//! `plimsoll cost --as-published`: compares the bill of a published calculator with the real bill.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::cost::workload::Workload;
 use crate::published::named;
 use crate::report::decisions::published::document;
 
-/// What it came to, for programs.
+/// The JSON output of `plimsoll cost --as-published`.
 #[derive(Serialize)]
 struct AsPublished {
     document: String,
@@ -20,10 +20,10 @@ struct AsPublished {
     claims: Vec<Checked>,
 }
 
-/// Prints it.
+/// Prints the bill of a published calculator, the real bill, and the checks of the printed costs.
 ///
 /// # Errors
-/// 2 for a document that computes no costs, or a workload that it has no prices for.
+/// Exit code 2 if the document computes no costs, or has no prices for the workload.
 pub fn as_published(
     name: &str,
     replicated: bool,
@@ -34,42 +34,41 @@ pub fn as_published(
     let published = named(name).map_err(|e| wrong(&e))?;
     let (date, prices) = (arguments.prices.date()?, arguments.prices.read()?);
     let checked = check(&published, &prices, date).map_err(|e| wrong(&e))?;
-    let words = published.calculator.as_ref().map(|c| c.workload.clone()).unwrap_or_default();
+    let default_workload = published.calculator.as_ref().map(|c| c.workload.clone()).unwrap_or_default();
     let (given, text) = arguments.given()?;
     let without_allowances = given.without_allowances;
-    let nothing = Workload { without_allowances, ..Workload::default() };
-    let mut asked = match given == nothing {
-        true => Workload { without_allowances, ..workload(&words).map_err(|e| wrong(&e))? },
+    let empty = Workload { without_allowances, ..Workload::default() };
+    let mut request = match given == empty {
+        true => Workload { without_allowances, ..workload(&default_workload).map_err(|e| wrong(&e))? },
         false => given,
     };
     if replicated {
         if !published.calculator.as_ref().is_some_and(|c| c.replication) {
             return Err(Exit::input(format!(
-                "--cross-az: the calculator of {} replicates nothing; leave it out",
+                "--cross-az: the calculator of {} has no replication; omit --cross-az",
                 published.name
             )));
         }
-        asked.cross_zone = asked.storage.clone();
+        request.cross_zone = request.storage.clone();
     }
-    let resolved = asked.resolve().map_err(|e| arguments.located(&e, text.as_deref()))?;
+    let resolved = request.resolve().map_err(|e| arguments.located(&e, text.as_deref()))?;
     let usage = resolved.usage;
     let day = day_of(&published, date).map_err(|e| wrong(&e))?;
     let beside = beside(&published, &prices, date, &usage).map_err(|e| wrong(&e))?;
     let what = vec![
         format!("{} ({}, {})", published.title, published.source, published.date),
-        format!("A month of {}; real prices of {day}, and of {date}", in_words(&usage)),
+        format!("Monthly usage: {}; real prices of {day} and of {date}", in_words(&usage)),
     ];
     let mut notes = vec![
-        "as published: with the document's own constants, wrong ones included".to_string(),
+        "as published: computed with the document's own constants, including wrong ones".to_string(),
         format!(
             "real: prices of {day}, {}",
             match published.calculator.as_ref().and_then(|c| c.date.as_ref()) {
-                Some(_) =>
-                    "the document's own day; beside them those of the day that --as-of names, else of today",
-                None => "the day that --as-of names, else today; the document has no day",
+                Some(_) => "the date of the document, followed by those of the --as-of date (default: today)",
+                None => "the --as-of date (default: today), because the document has no date",
             }
         ),
-        "follows: what the same constants come to for what the sentence says".to_string(),
+        "follows: recomputed with the same constants for the workload in the claim".to_string(),
     ];
     notes.extend(resolved.assumptions.iter().map(|a| format!("assumed: {a}")));
     let mut premise = None;

@@ -1,4 +1,4 @@
-//! What is asked: a workload from flags, a file or a run, and prices of a date.
+//! The request of a cost command: a workload from flags, a file or a run, and the prices of a date.
 
 use std::path::{Path, PathBuf};
 
@@ -18,67 +18,68 @@ use crate::cost::workload::{Workload, WorkloadError, parse};
 use crate::provider::calls::Call;
 use crate::units::{format_count, format_size, format_volume};
 
-/// The workload and the date of its prices.
+/// Flags for the workload and its prices.
 #[derive(Debug, Clone, Args)]
 pub struct WorkloadArguments {
-    /// A file with the workload: storage = "10 PB", get = "12M", ...; flags come before it
+    /// File with the workload: storage = "10 PB", get = "12M", ...; flags override its values
     #[arg(long = "workload", value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The workload as flags
+    /// Workload in the form of flags
     #[command(flatten)]
     pub flags: Workload,
-    /// Which prices
+    /// Price books and their date
     #[command(flatten)]
     pub prices: PriceArguments,
 }
 
-/// Which prices.
+/// Flags that select the price books and their date.
 #[derive(Debug, Clone, Args)]
 pub struct PriceArguments {
-    /// Prices of this day, such as 2024-06-01 [default: today]
+    /// Use the prices of this date, such as 2024-06-01 [default: today]
     #[arg(long, value_name = "DATE")]
     as_of: Option<String>,
-    /// A price book of your own, whose prices come before the built-in ones; may be repeated
+    /// Price book that overrides the built-in ones; may be repeated
     #[arg(long, value_name = "FILE")]
     prices: Vec<PathBuf>,
 }
 
 impl PriceArguments {
-    /// The prices, those of one's own included.
+    /// Reads the built-in prices and those of `--prices`.
     ///
     /// # Errors
-    /// 2 when a file cannot be read or is wrong somewhere.
+    /// Exit code 2 if a file cannot be read or is invalid.
     pub fn read(&self) -> Result<Prices, Exit> {
         read_prices(&self.prices).map_err(Exit::input)
     }
 
-    /// The day.
+    /// Returns the date of the prices.
     ///
     /// # Errors
-    /// 2 when it is none.
+    /// Exit code 2 if `--as-of` is not a date.
     pub fn date(&self) -> Result<Date, Exit> {
         let Some(text) = &self.as_of else {
             return Ok(today());
         };
-        text.parse().map_err(|_| Exit::input(format!("--as-of '{text}' is no date; write it as 2024-06-01")))
+        text.parse()
+            .map_err(|_| Exit::input(format!("--as-of '{text}' is not a date; write it as 2024-06-01")))
     }
 
-    /// Whether anything was chosen.
+    /// Returns true if a date or a price book is given.
     pub fn is_given(&self) -> bool {
         self.is_dated() || !self.prices.is_empty()
     }
 
-    /// Whether a day was chosen.
+    /// Returns true if a date is given.
     pub fn is_dated(&self) -> bool {
         self.as_of.is_some()
     }
 }
 
 impl WorkloadArguments {
-    /// The workload of flags and file together, and the file's text.
+    /// Returns the workload of flags and file together, and the text of the file; `None` if there is no file.
     ///
     /// # Errors
-    /// 2 when the file cannot be read or is wrong somewhere.
+    /// Exit code 2 if the file cannot be read or is invalid.
     pub fn given(&self) -> Result<(Workload, Option<String>), Exit> {
         Ok(match self.file.as_deref().map(read_workload).transpose()? {
             Some((workload, text)) => (self.flags.clone().over(workload), Some(text)),
@@ -86,12 +87,13 @@ impl WorkloadArguments {
         })
     }
 
-    /// Whether a flag says what is to vary.
+    /// Returns true if a flag sets the value that varies.
     pub fn says(&self, vary: Vary) -> bool {
         vary.clear(&self.flags) != self.flags
     }
 
-    /// A problem with the workload, where it was said: a flag, or a line of the file's text.
+    /// Returns an error with exit code 2 that names the source of a problem with the workload: its flag, or
+    /// its line in the file.
     pub fn located(&self, error: &WorkloadError, text: Option<&str>) -> Exit {
         let flag = format!("--{}", error.field.replace('_', "-"));
         let by_flag = self.flags.resolve().err().is_some_and(|e| e == *error);
@@ -108,15 +110,15 @@ impl WorkloadArguments {
     }
 }
 
-/// Today, where it is not night yet at Greenwich.
+/// Returns today's date in UTC.
 fn today() -> Date {
     wall_now().to_zoned(jiff::tz::TimeZone::UTC).date()
 }
 
-/// A workload from a file.
+/// Reads a workload file. Returns the workload and the text of the file.
 ///
 /// # Errors
-/// 2 with the line that is wrong.
+/// Exit code 2 with the invalid line, or if the file cannot be read.
 fn read_workload(path: &Path) -> Result<(Workload, String), Exit> {
     let text = std::fs::read_to_string(path)
         .map_err(|e| Exit::input(format!("--workload {}: {e}", path.display())))?;
@@ -125,30 +127,30 @@ fn read_workload(path: &Path) -> Result<(Workload, String), Exit> {
     Ok((workload, text))
 }
 
-/// What is asked.
+/// A workload, and the prices of a date.
 pub struct CostRequest {
-    /// The workload as written, flags, file and run together.
+    /// The workload as written, merged from flags, file and run.
     pub workload: Workload,
-    /// The usage of a month.
+    /// Usage of one month.
     pub usage: Usage,
-    /// What was taken for granted.
+    /// Assumptions about values that are not specified.
     pub assumptions: Vec<String>,
-    /// The prices.
+    /// Built-in prices and those of the user.
     pub prices: Prices,
-    /// Their day.
+    /// Date of the prices.
     pub date: Date,
 }
 
 impl CostRequest {
-    /// Reads what is asked.
+    /// Reads the request from its flags.
     ///
     /// # Errors
-    /// 2 for whatever is wrong, naming the flag or the line.
+    /// Exit code 2 for invalid input. The message names the flag or line.
     pub fn read(arguments: &WorkloadArguments, from_run: &FromRun) -> Result<CostRequest, Exit> {
         CostRequest::read_with(arguments, from_run, Workload::clone)
     }
 
-    /// Reads what is asked and changes it before it is looked at.
+    /// Reads the request from its flags, and applies `change` to the workload before resolving it.
     ///
     /// # Errors
     /// As [`CostRequest::read`].
@@ -160,7 +162,7 @@ impl CostRequest {
         let (workload, text) = arguments.given()?;
         let (run, mut assumptions) = from_run.workload()?;
         if workload.storage.is_some() {
-            // What is said replaces what was taken for granted of the run.
+            // A specified value replaces the assumption about the run.
             assumptions.retain(|a| !a.ends_with("(--storage)"));
         }
         let mut run = run;
@@ -174,23 +176,24 @@ impl CostRequest {
         let workload = change(&workload.over(run));
         if workload == (Workload { without_allowances: workload.without_allowances, ..Workload::default() }) {
             return Err(Exit::input(
-                "nothing is asked for; say what a month brings, such as --storage 10TB --egress 2TB --put 1M --get 50M, \
-                 or name --workload FILE or --from-run RUN",
+                "the workload is empty; specify a month, such as --storage 10TB --egress 2TB --put 1M --get 50M, \
+                 or use --workload FILE or --from-run RUN",
             ));
         }
         let resolved = workload.resolve().map_err(|e| arguments.located(&e, text.as_deref()))?;
         assumptions.extend(resolved.assumptions);
         let (prices, date) = (arguments.prices.read()?, arguments.prices.date()?);
         if date > today() {
-            assumptions.push(format!("prices stay until {date} as they are known today (--as-of)"));
+            assumptions.push(format!("prices do not change between today and {date} (--as-of)"));
         }
         Ok(CostRequest { workload, usage: resolved.usage, assumptions, prices, date })
     }
 
-    /// The tariffs of these providers, or of all of them; of all, those without a price on that day are told apart.
+    /// Returns the tariffs of the named providers, without duplicates. If `names` is empty, returns those of
+    /// all providers, and separately the providers without prices on the date.
     ///
     /// # Errors
-    /// 2 when a named provider, its region or its price on that day is not known.
+    /// Exit code 2 if a named provider, its region or its prices on the date are unknown.
     pub fn tariffs(&self, flag: &str, names: &[String]) -> Result<(Vec<Tariff>, Vec<NotPriced>), Exit> {
         if names.is_empty() {
             let (mut tariffs, mut missing) = (Vec::new(), Vec::new());
@@ -212,55 +215,57 @@ impl CostRequest {
         Ok((tariffs, Vec::new()))
     }
 
-    /// The tariff of one provider, `NAME` or `NAME@REGION`, that a flag names.
+    /// Returns the tariff of one provider, `NAME` or `NAME@REGION`. `flag` is the flag to name in errors.
     ///
     /// # Errors
-    /// 2 when it is not known.
+    /// Exit code 2 if the provider, its region or its prices on the date are unknown.
     pub fn tariff(&self, flag: &str, name: &str) -> Result<Tariff, Exit> {
         let (offer, region) = name.split_once('@').map_or((name, None), |(o, r)| (o, Some(r)));
         let tariff = self.prices.tariff(offer.trim(), region, self.date);
         let tariff = tariff.map_err(|e| Exit::input(format!("{flag}: {e}")))?;
         if !self.prices.stores().contains(&offer.trim()) {
             let known = self.prices.stores().join(", ");
-            return Err(Exit::input(format!("{flag}: {offer} stores no objects; choose among {known}")));
+            return Err(Exit::input(format!("{flag}: {offer} is not an object store; choose among {known}")));
         }
         Ok(tariff)
     }
 
-    /// The assumption about reads on which bills by these tariffs rest, listed among the others.
+    /// Returns the assumption about egress on which bills at these tariffs rest, and adds it to the others;
+    /// `None` if there is none.
     pub fn assume_egress<'a>(&mut self, tariffs: impl IntoIterator<Item = &'a Tariff>) -> Option<String> {
         let found = assumption(&self.usage, tariffs);
         self.assumptions.extend(found.clone());
         found
     }
 
-    /// Lists the regions that are assumed for providers that were named without one, or for all where none was named.
+    /// Adds the regions that are assumed for providers named without one, or for all providers if none is
+    /// named.
     pub fn assume_regions(&mut self, names: &[String]) {
         let all = self.prices.stores();
-        let named: Vec<&str> =
+        let names: Vec<&str> =
             if names.is_empty() { all } else { names.iter().map(String::as_str).collect() };
-        let assumed = named.into_iter().filter_map(|name| {
+        let assumed = names.into_iter().filter_map(|name| {
             let region = self.prices.assumed_region(name)?;
             Some(format!("{name} has the prices of {region} (--provider {name}@REGION)"))
         });
         self.assumptions.extend(assumed.collect::<Vec<_>>());
     }
 
-    /// What was taken for granted, as notes.
+    /// Returns the assumptions as notes of a document.
     pub fn notes(&self) -> Vec<String> {
         self.assumptions.iter().map(|a| format!("assumed: {a}")).collect()
     }
 
-    /// The workload in words.
+    /// Describes the usage and the date of the prices in words.
     pub fn what(&self) -> Vec<String> {
-        vec![format!("A month of {}, at prices of {}", in_words(&self.usage), self.date)]
+        vec![format!("Monthly usage: {}; prices of {}", in_words(&self.usage), self.date)]
     }
 }
 
-/// A usage in words.
+/// Describes a usage in words: `10 TB stored, 50,000,000 get`.
 pub fn in_words(usage: &Usage) -> String {
     let mut out: Vec<String> = Vec::new();
-    for (bytes, what) in [
+    for (bytes, label) in [
         (usage.stored, "stored"),
         (usage.uploaded, "written"),
         (usage.downloaded, "read"),
@@ -269,7 +274,7 @@ pub fn in_words(usage: &Usage) -> String {
         (usage.cross_region, "to another region"),
     ] {
         if bytes > 0 {
-            out.push(format!("{} {what}", format_volume(bytes)));
+            out.push(format!("{} {label}", format_volume(bytes)));
         }
     }
     for call in Call::ALL {

@@ -1,4 +1,5 @@
-//! `plimsoll cost tiering`: young objects in one store, old ones in another, and the age at which to move them.
+//! `plimsoll cost tiering`: estimates the cost of young objects in one store and old ones in another, and
+//! finds the best age to move them.
 
 use std::path::{Path, PathBuf};
 
@@ -8,6 +9,7 @@ use serde::Serialize;
 use super::form::FormArguments;
 use super::from_run::FromRun;
 use super::request::{CostRequest, WorkloadArguments};
+use crate::advise::latencies::distribution;
 use crate::cli::advise::{at_home, other_size};
 use crate::cli::exit::Exit;
 use crate::cost::bill::{Bill, BillError};
@@ -29,31 +31,32 @@ use crate::workload::OperationKind;
 /// Arguments of `plimsoll cost tiering`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// The store for young objects: a name from `plimsoll list prices`
+    /// Store for young objects: a name from `plimsoll list prices`
     #[arg(long, value_name = "NAME")]
     hot: String,
-    /// The store for old ones
+    /// Store for old objects
     #[arg(long, value_name = "NAME")]
     cold: String,
-    /// Days after which objects move
+    /// Age at which objects move
     #[arg(long, value_name = "DAYS", default_value = "7d", value_parser = whole_days)]
     hot_days: u64,
-    /// Share of reads that go to objects below that age: 80%
+    /// Share of reads that go to objects younger than --hot-days: 80%
     #[arg(long, value_name = "SHARE", conflicts_with = "reads_by_age")]
     hot_reads: Option<String>,
-    /// Shares of reads that go to objects below some ages: 1d=40%,7d=80%,30d=95%
+    /// Shares of reads that go to objects younger than these ages: 1d=40%,7d=80%,30d=95%
     #[arg(long, value_name = "AGE=SHARE", value_delimiter = ',')]
     reads_by_age: Vec<String>,
-    /// A run that measured reads from the hot store
+    /// Run that measured reads from the hot store
     #[arg(long, value_name = "RUN")]
     hot_run: Option<PathBuf>,
-    /// A run that measured reads from the cold store; may be the same
+    /// Run that measured reads from the cold store; may be the same run
     #[arg(long, value_name = "RUN")]
     cold_run: Option<PathBuf>,
-    /// Latencies that others published, for a store without a run (`plimsoll list published`)
+    /// Published document with latencies for a store without a run (`plimsoll list published`)
     #[arg(long, value_name = "DOCUMENT")]
     published: Option<String>,
-    /// Only ages at which the 99th percentile of reads is within this by the latencies that are known, at worst: 50ms
+    /// Consider only ages at which the upper bound of the p99 of reads, from the known latencies, is within
+    /// this limit: 50ms
     #[arg(long, value_name = "TIME")]
     p99: Option<String>,
     #[command(flatten)]
@@ -64,10 +67,10 @@ pub struct Arguments {
     form: FormArguments,
 }
 
-/// A distribution, and what must be said of it.
+/// A latency distribution, and warnings about it.
 type Known = (Distribution, Vec<String>);
 
-/// What it came to, for programs.
+/// The JSON output of `plimsoll cost tiering`.
 #[derive(Serialize)]
 struct Tiering<'a> {
     hot: &'a str,
@@ -80,58 +83,77 @@ struct Tiering<'a> {
     assumptions: &'a [String],
 }
 
-/// Whole days, `7` or `7d`.
+/// Parses a number of whole days, `7` or `7d`.
+///
+/// # Errors
+/// A message with the expected form.
 fn whole_days(text: &str) -> Result<u64, String> {
     let number = text.trim().trim_end_matches('d').trim().parse().ok();
-    number.ok_or_else(|| format!("'{text}' is no number of days; write whole days, such as 7d"))
+    number.ok_or_else(|| format!("'{text}' is not a number of whole days; write it as 7d"))
 }
 
-/// What a workload can say and tiering has no place for.
+/// Rejects fields of a workload that tiering does not support.
+///
+/// # Errors
+/// [`WorkloadError`] with the first such field.
 fn refuse(workload: &Workload) -> Result<(), WorkloadError> {
     let given = [
-        ("list", workload.list.is_some(), "it is not said which store is listed"),
-        ("copy", workload.copy.is_some(), "it is not said where copies are made"),
-        ("delete", workload.delete.is_some(), "every object is deleted at the end of --keep"),
-        ("written", workload.written.is_some(), "it follows from --put and --object-size"),
-        ("storage_peak", workload.storage_peak.is_some(), "what is stored follows from --put and --keep"),
-        ("cross_zone", workload.cross_zone.is_some(), "it is not said from where"),
-        ("cross_region", workload.cross_region.is_some(), "it is not said from where"),
-        ("instance", !workload.instance.is_empty(), "machines cost the same whatever the age"),
+        ("list", workload.list.is_some(), "the listed store is ambiguous; omit it"),
+        ("copy", workload.copy.is_some(), "the store of the copies is ambiguous; omit it"),
+        ("delete", workload.delete.is_some(), "every object is deleted at the end of --keep; omit it"),
+        ("written", workload.written.is_some(), "it follows from --put and --object-size; omit it"),
+        (
+            "storage_peak",
+            workload.storage_peak.is_some(),
+            "the data stored follows from --put and --keep; omit it",
+        ),
+        ("cross_zone", workload.cross_zone.is_some(), "the sending store is ambiguous; omit it"),
+        ("cross_region", workload.cross_region.is_some(), "the sending store is ambiguous; omit it"),
+        ("instance", !workload.instance.is_empty(), "machines cost the same at every age; omit it"),
         (
             "storage",
             workload.storage.is_some() && workload.keep.is_some(),
-            "--keep says how much is stored; give one of the two",
+            "--keep determines the data stored; use only one of the two",
         ),
     ];
     match given.into_iter().find(|(_, given, _)| *given) {
-        Some((field, _, why)) => {
-            Err(WorkloadError { field, message: format!("does not go with tiering: {why}") })
+        Some((field, _, reason)) => {
+            Err(WorkloadError { field, message: format!("not supported by tiering: {reason}") })
         }
         None => Ok(()),
     }
 }
 
+/// Parses a percentage such as `80%` as a share, 0 to 1.
+///
+/// # Errors
+/// Exit code 2 if it is not a percentage between 0% and 100%.
 fn share(flag: &str, text: &str) -> Result<f64, Exit> {
     let percent = text.trim().strip_suffix('%').and_then(|t| t.trim().parse::<f64>().ok());
     percent
         .filter(|p| (0.0..=100.0).contains(p))
         .map(|p| p / 100.0)
-        .ok_or_else(|| Exit::input(format!("{flag}: '{text}' is no share; write it as 80%")))
+        .ok_or_else(|| Exit::input(format!("{flag}: '{text}' is not a percentage; write it as 80%")))
 }
 
+/// Returns the distribution of reads over the age of objects that are kept for `keep` days, and the
+/// assumption behind it.
+///
+/// # Errors
+/// Exit code 2 if the shares are missing or invalid.
 fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
     let days = arguments.hot_days as f64;
     if let Some(text) = &arguments.hot_reads {
         let hot = share("--hot-reads", text)?;
         if !(hot > 0.0 && hot < 1.0) || days <= 0.0 || days >= keep {
             return Err(Exit::input(format!(
-                "--hot-reads {text} at --hot-days {days}: the share must be more than 0% and less than 100%, the age more than 0 and less than the {keep:.0} days that objects live"
+                "--hot-reads {text} at --hot-days {days}: the share must be above 0% and below 100%, and the age above 0 days and below the retention of {keep:.0} days"
             )));
         }
-        let told = format!(
-            "reads change by the same factor every day of an object's life, so that {text} go to objects below {days} days (--reads-by-age)"
+        let assumption = format!(
+            "reads of an object change by the same factor every day, and {text} go to objects below {days} days (--reads-by-age)"
         );
-        return Ok((Reads::through(days, hot, keep), told));
+        return Ok((Reads::through(days, hot, keep), assumption));
     }
     let mut known: Vec<(f64, f64)> = Vec::new();
     for text in &arguments.reads_by_age {
@@ -141,25 +163,28 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
         let part = share("--reads-by-age", part)?;
         let rises = known.last().is_none_or(|(a, s)| age > *a && part >= *s);
         if age <= 0.0 || !rises {
-            return Err(Exit::input(format!("--reads-by-age: ages and shares must rise; '{text}' does not")));
+            return Err(Exit::input(format!(
+                "--reads-by-age: '{text}' is out of order; ages and shares must increase"
+            )));
         }
         if age > keep {
             return Err(Exit::input(format!(
-                "--reads-by-age: '{text}' is older than the {keep:.0} days that objects live (--keep)"
+                "--reads-by-age: '{text}' exceeds the retention of {keep:.0} days; remove it or raise --keep"
             )));
         }
         known.push((age, part));
     }
     if known.is_empty() {
         return Err(Exit::input(
-            "--hot-reads is missing; say which share of reads goes to objects below --hot-days, such as --hot-reads 80%, or give several with --reads-by-age 1d=40%,7d=80%",
+            "--hot-reads is missing; give the share of reads that go to objects younger than --hot-days, such as --hot-reads 80%, or several shares with --reads-by-age 1d=40%,7d=80%",
         ));
     }
-    Ok((Reads::Known(known), "reads between the ages of --reads-by-age lie on straight lines".into()))
+    Ok((Reads::Known(known), "the share of reads is linear between the ages of --reads-by-age".into()))
 }
 
-/// The workload without what a run measured beside reads and writes: it has no place here, and nobody asked for it.
-fn without_the_rest(workload: &Workload, given: &Workload) -> Workload {
+/// Drops the values that tiering does not support and that come only from a run, so that they cause no error.
+/// Keeps those that the user gave.
+fn without_unsupported(workload: &Workload, given: &Workload) -> Workload {
     Workload {
         list: given.list.clone(),
         delete: given.delete.clone(),
@@ -169,47 +194,57 @@ fn without_the_rest(workload: &Workload, given: &Workload) -> Workload {
     }
 }
 
-/// Days that objects live: as said, or what is stored over what is written in a day.
-fn keep_days(asked: &CostRequest) -> Result<(f64, String), Exit> {
-    let usage = &asked.usage;
+/// Returns the retention of the objects in days, and the assumption about it. Without `--keep`, the retention
+/// is the data stored divided by the data written per day.
+///
+/// # Errors
+/// Exit code 2 if the retention is unknown or too long.
+fn keep_days(request: &CostRequest) -> Result<(f64, String), Exit> {
+    let usage = &request.usage;
     let puts = usage.calls.get(Call::PutObject) + usage.calls.get(Call::CreateMultipartUpload);
     if puts == 0 || usage.uploaded == 0 {
         return Err(Exit::input(
-            "--put is missing; say how many objects are written a month, and their --object-size",
+            "--put is missing; give the number of objects written a month, and their --object-size",
         ));
     }
     let days = match (usage.keep_days, usage.stored) {
         (Some(days), _) => days as f64,
         (None, 0) => {
             return Err(Exit::input(
-                "--keep is missing; say after how many days objects are deleted, such as --keep 90d, or how much is stored with --storage",
+                "--keep is missing; give the days after which objects are deleted, such as --keep 90d, or the data stored with --storage",
             ));
         }
         (None, stored) => stored as f64 / (usage.uploaded as f64 / MONTH_DAYS),
     };
     if days > MOST_DAYS as f64 {
         return Err(Exit::input(format!(
-            "--keep: objects that live {days:.0} days are more than the {MOST_DAYS} that are looked at"
+            "--keep: a retention of {days:.0} days exceeds the maximum of {MOST_DAYS}; reduce --keep or --storage"
         )));
     }
-    let told = format!("objects arrive evenly and live {days:.1} days");
-    Ok((days, told))
+    let assumption = format!("objects arrive evenly and are deleted after {days:.1} days");
+    Ok((days, assumption))
 }
 
-/// Latencies of reads from a run, of the store that is billed as `tariff` or the only one, and what must be said of them.
-fn measured(flag: &str, path: &Path, asked: &CostRequest, tariff: &Tariff) -> Result<Known, Exit> {
+/// Returns the latencies of reads in a run, and warnings about them. Uses the store that is billed as
+/// `tariff`, or the only store of the run.
+///
+/// # Errors
+/// Exit code 2 if the run cannot be read or has no such store.
+fn measured(flag: &str, path: &Path, request: &CostRequest, tariff: &Tariff) -> Result<Known, Exit> {
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("{flag} {}: {e}", path.display()));
     let result = json::read(path).map_err(|e| wrong(&e))?;
     let environment = read_environment(path).map_err(|e| wrong(&e))?;
     let reads: Vec<&Window> = result
         .windows
         .iter()
-        .filter(|w| w.role == Role::Measure && matches!(w.operation, OperationKind::Get | OperationKind::GetRange))
+        .filter(|w| {
+            w.role == Role::Measure && matches!(w.operation, OperationKind::Get | OperationKind::GetRange)
+        })
         .collect();
     let billed = |w: &&&Window| {
         let class =
             environment.stores.iter().find(|f| f.url == w.store).and_then(|f| f.storage_class.as_deref());
-        asked.prices.offer_of(&w.provider, usual(class)) == Some(tariff.offer.as_str())
+        request.prices.offer_of(&w.provider, usual(class)) == Some(tariff.offer.as_str())
     };
     let mut own: Vec<&Window> = reads.iter().filter(billed).copied().collect();
     let fits = !own.is_empty();
@@ -218,39 +253,43 @@ fn measured(flag: &str, path: &Path, asked: &CostRequest, tariff: &Tariff) -> Re
     }
     let several = own.iter().any(|w| w.store != own[0].store);
     if own.is_empty() || several {
-        let what = if own.is_empty() {
-            "it measured no reads"
+        let problem = if own.is_empty() {
+            "the run measured no reads"
         } else {
-            "it measured several stores, none of which is billed so"
+            "the run measured several stores, but none at these prices"
         };
-        return Err(wrong(&format!("{what}; name a run that measured gets from {}", tariff.offer)));
+        return Err(wrong(&format!("{problem}; name a run that measured gets from {}", tariff.offer)));
     }
-    let mut told = Vec::new();
+    let mut warnings = Vec::new();
     let home = environment.stores.iter().any(|facts| facts.url == own[0].store && at_home(facts));
     if !fits || !home {
-        told.push(format!(
+        warnings.push(format!(
             "latencies of {} were measured at a stand-in (emulated): {}",
             tariff.offer, result.run.id
         ));
     }
-    let what = format!("the latency of {}", tariff.offer);
-    told.extend(other_size(&what, &own, asked.usage.object_bytes));
-    if let Some(why) = own.iter().find_map(|w| w.client_limited.as_ref()) {
-        told.push(format!("the client was the limit when {} was measured ({why})", tariff.offer));
+    let subject = format!("the latency of {}", tariff.offer);
+    warnings.extend(other_size(&subject, &own, request.usage.object_bytes));
+    if let Some(reason) = own.iter().find_map(|w| w.client_limited.as_ref()) {
+        warnings.push(format!("the client was the bottleneck when {} was measured ({reason})", tariff.offer));
     }
-    Ok((Distribution::of_windows(&own), told))
+    Ok((distribution(&own), warnings))
 }
 
-/// The latencies of one of the stores: measured, else published; with what must be said of it.
+/// Returns the latencies of one of the stores, measured or else published, and warnings about them; `None` if
+/// neither a run nor a document is given.
+///
+/// # Errors
+/// Exit code 2 if the run or document has no latencies of the store.
 fn latency(
     flag: &str,
     run: Option<&Path>,
     arguments: &Arguments,
-    asked: &CostRequest,
+    request: &CostRequest,
     tariff: &Tariff,
 ) -> Result<Option<Known>, Exit> {
     if let Some(path) = run {
-        return measured(flag, path, asked, tariff).map(Some);
+        return measured(flag, path, request, tariff).map(Some);
     }
     let Some(name) = &arguments.published else { return Ok(None) };
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--published {name}: {e}"));
@@ -258,76 +297,77 @@ fn latency(
     let store = published.stores.iter().find(|(_, offer)| **offer == tariff.offer).map(|(store, _)| store);
     let known = store.map(|s| published.percentiles(s, "get")).unwrap_or_default();
     if known.is_empty() {
-        return Err(wrong(&format!("it has no latencies of reads from {}", tariff.offer)));
+        return Err(wrong(&format!("the document has no latencies of reads from {}", tariff.offer)));
     }
     let rows = published.rows.iter().filter(|r| Some(&r.store) == store && r.operation == "get");
     let workload = rows.map(|r| r.workload.as_str()).next().unwrap_or_default();
-    let told = format!(
+    let warning = format!(
         "latencies of {} are published by others, not measured here: {} ({}, {})",
         tariff.offer, published.name, published.source, workload
     );
-    Ok(Some((Distribution::Percentiles(known), vec![told])))
+    Ok(Some((Distribution::Percentiles(known), vec![warning])))
 }
 
-/// What is known of latencies.
+/// Latencies of reads from both stores.
 struct Latencies {
-    /// Those of reads in the hot store and in the cold one.
+    /// Distributions of the hot and the cold store; `None` if one of them is unknown.
     both: Option<(Distribution, Distribution)>,
-    /// The bound on the 99th percentile, in milliseconds.
+    /// Bound on the p99, in milliseconds; `None` if there is none.
     within: Option<f64>,
-    /// What must be said of them.
-    told: Vec<String>,
+    /// Warnings about the latencies.
+    warnings: Vec<String>,
 }
 
 fn latencies(
     arguments: &Arguments,
-    asked: &CostRequest,
+    request: &CostRequest,
     hot: &Tariff,
     cold: &Tariff,
 ) -> Result<Latencies, Exit> {
-    let hot = latency("--hot-run", arguments.hot_run.as_deref(), arguments, asked, hot)?;
-    let cold = latency("--cold-run", arguments.cold_run.as_deref(), arguments, asked, cold)?;
-    let told = [&hot, &cold].into_iter().flatten().flat_map(|(_, told)| told.clone()).collect();
+    let hot = latency("--hot-run", arguments.hot_run.as_deref(), arguments, request, hot)?;
+    let cold = latency("--cold-run", arguments.cold_run.as_deref(), arguments, request, cold)?;
+    let warnings = [&hot, &cold].into_iter().flatten().flat_map(|(_, warnings)| warnings.clone()).collect();
     let within = arguments.p99.as_deref().map(parse_duration).transpose();
     let within = within.map_err(|e| Exit::input(format!("--p99: {e}")))?.map(|ns| ns as f64 / 1e6);
     let both = hot.zip(cold).map(|((hot, _), (cold, _))| (hot, cold));
     if within.is_some() && both.is_none() {
         return Err(Exit::input(
-            "--p99 needs latencies of both stores: --hot-run and --cold-run, or --published",
+            "--p99 needs the latencies of both stores; give --hot-run and --cold-run, or --published",
         ));
     }
-    Ok(Latencies { both, within, told })
+    Ok(Latencies { both, within, warnings })
 }
 
-/// Prints what tiering costs.
+/// Prints the cost of tiering.
 ///
 /// # Errors
-/// 2 for a workload, provider or share that cannot be.
+/// Exit code 2 if the workload, a provider or a share is invalid.
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let (given, text) = arguments.workload.given()?;
     refuse(&given).map_err(|e| arguments.workload.located(&e, text.as_deref()))?;
-    let mut asked =
-        CostRequest::read_with(&arguments.workload, &arguments.from_run, |w| without_the_rest(w, &given))?;
+    let mut request =
+        CostRequest::read_with(&arguments.workload, &arguments.from_run, |w| without_unsupported(w, &given))?;
     if arguments.published.is_none() && arguments.hot_run.is_some() != arguments.cold_run.is_some() {
         return Err(Exit::input(
-            "--hot-run and --cold-run go together; or let --published NAME stand for the other",
+            "--hot-run and --cold-run must be given together; or use --published NAME instead of one of them",
         ));
     }
-    let (hot, cold) = (asked.tariff("--hot", &arguments.hot)?, asked.tariff("--cold", &arguments.cold)?);
+    let (hot, cold) = (request.tariff("--hot", &arguments.hot)?, request.tariff("--cold", &arguments.cold)?);
     if (&hot.offer, &hot.region) == (&cold.offer, &cold.region) {
         return Err(Exit::input(format!(
-            "--cold: {} is the hot store already; name another",
+            "--cold: {} is also the hot store; name another store",
             arguments.cold
         )));
     }
-    let (keep_days, lives) = keep_days(&asked)?;
+    let (keep_days, lives) = keep_days(&request)?;
     let (reads, curve) = reads(arguments, keep_days)?;
-    let Latencies { both: latency, within, told: mut warnings } = latencies(arguments, &asked, &hot, &cold)?;
-    let part_bytes = asked.workload.part_size.as_deref().and_then(|text| crate::units::parse_size(text).ok());
+    let Latencies { both: latency, within, mut warnings } = latencies(arguments, &request, &hot, &cold)?;
+    let part_bytes =
+        request.workload.part_size.as_deref().and_then(|text| crate::units::parse_size(text).ok());
     let scenario = Scenario {
         hot: &hot,
         cold: &cold,
-        month: asked.usage.clone(),
+        month: request.usage.clone(),
         part_bytes,
         keep_days,
         reads,
@@ -335,29 +375,30 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     };
     let wrong =
         |e: BillError| Exit::input(format!("--hot {}, --cold {}: {e}", arguments.hot, arguments.cold));
-    let (ages, without) = scenario.ages();
+    let (ages, without_bill) = scenario.ages();
     let at = arguments.hot_days.min(scenario.whole_days());
-    let asked_age = scenario.age(at).map_err(wrong)?;
+    let requested_age = scenario.age(at).map_err(wrong)?;
     let bills = scenario.bills(at).map_err(wrong)?;
-    if let Some((days, why)) = without.first() {
-        warnings.push(format!("{} ages have no bill, the first of them {days} days: {why}", without.len()));
+    if let Some((days, reason)) = without_bill.first() {
+        let count = without_bill.len();
+        warnings.push(format!("ages without a bill: {count}, the first at {days} days: {reason}"));
     }
-    let premise = asked.assume_egress([&hot, &cold]);
-    let mut assumptions = asked.assumptions.clone();
+    let premise = request.assume_egress([&hot, &cold]);
+    let mut assumptions = request.assumptions.clone();
     assumptions.extend([lives, curve]);
     if scenario.transitions() {
         assumptions
-            .push(format!("a lifecycle rule of {} moves objects: nothing is read or sent for it", hot.title));
+            .push(format!("a lifecycle rule of {} moves the objects, without reads or transfer", hot.title));
     } else if scenario.crosses() {
-        assumptions.push(format!("what moves leaves {} for the internet", hot.title));
+        assumptions.push(format!("objects that move leave {} as internet egress", hot.title));
     } else {
-        assumptions.push(format!("what moves stays in the network of {}", hot.title));
+        assumptions.push(format!("objects that move stay in the network of {}", hot.title));
     }
     let found = Found {
         hot: &hot.title,
         cold: &cold.title,
         ages: &ages,
-        asked: &asked_age,
+        asked: &requested_age,
         whole_days: scenario.whole_days(),
         bills: &bills,
         best: best(&ages, within),
@@ -374,5 +415,5 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         bills: [&bills.0, &bills.1],
         assumptions: &assumptions,
     };
-    arguments.form.print(&document(&found, asked.what(), warnings, notes).resting_on(premise), &value)
+    arguments.form.print(&document(&found, request.what(), warnings, notes).resting_on(premise), &value)
 }

@@ -36,7 +36,10 @@ pub fn unit(text: &str) -> String {
 
 /// Returns the parts that occur in at least one of the bills.
 pub fn parts(bills: &[&Bill]) -> Vec<Part> {
-    Part::ALL.into_iter().filter(|p| bills.iter().any(|b| b.lines.iter().any(|l| l.part == *p))).collect()
+    Part::ALL
+        .into_iter()
+        .filter(|p| bills.iter().any(|b| b.lines.iter().any(|l| l.part == Some(*p))))
+        .collect()
 }
 
 /// Builds the table of all bills, cheapest first.
@@ -53,7 +56,7 @@ fn ranking(bills: &Bills) -> Table {
     let least = sorted.first().map_or(Usd::ZERO, |b| b.total_usd);
     for bill in &sorted {
         let mut row = vec![bill.provider.clone(), bill.region.clone()];
-        row.extend(parts.iter().map(|p| match bill.lines.iter().any(|l| l.part == *p) {
+        row.extend(parts.iter().map(|p| match bill.lines.iter().any(|l| l.part == Some(*p)) {
             true => bill.part(*p).shown(),
             false => "-".into(),
         }));
@@ -112,7 +115,7 @@ fn figures(bills: &[Bill]) -> Table {
             bill.provider.clone(),
             bill.region.clone(),
             line.item.clone(),
-            line.part.name().into(),
+            line.part.map_or("", Part::name).into(),
             line.quantity.clone(),
             line.unit.clone(),
             line.unit_price_usd.to_string(),

@@ -1,6 +1,5 @@
 //! `windows.csv` with one row per window, and `intervals.csv` with one row per second. Latencies are in
-//! milliseconds; a percentile with too
-//! few samples is empty.
+//! milliseconds; a percentile with too few samples is empty.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,6 @@
 //! `service.hlog` and, for open loops, `response.hlog`: interval logs for HdrHistogram's own tools, with one
-//! line per second, store, phase
-//! and operation. Values are microseconds; the maximum of a line is in milliseconds; the tag is store, phase
-//! and operation.
+//! line per second, store, phase and operation. Values are microseconds; the maximum of a line is in
+//! milliseconds; the tag is store, phase and operation.
 
 use std::fs::File;
 use std::io::{self, BufWriter};

@@ -4,8 +4,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Exporter, Run, named};
-use crate::report::terminal::table::cell;
-use crate::report::terminal::{groups, ramp, remarks, stores};
+use crate::report::text::percentile::cell;
+use crate::report::terminal::{groups, stores};
+use crate::report::text::ramp::summary;
+use crate::report::text::remarks::remarks;
 use crate::schedule::Role;
 use crate::summary::merge::overall;
 use crate::summary::result::{RunResult, Window};
@@ -80,7 +82,7 @@ pub fn render(result: &RunResult) -> String {
             notes.iter().for_each(|note| out.push_str(&format!("- {}\n", plain(note))));
         }
         for figures in result.ramps.iter().filter(|r| r.store == store) {
-            out.push_str(&format!("- {}\n", plain(&ramp::summary(figures))));
+            out.push_str(&format!("- {}\n", plain(&summary(figures))));
         }
         let own: Vec<Window> = result.windows.iter().filter(|w| w.store == store).cloned().collect();
         out.push_str(&fenced(&groups::render(&own)));

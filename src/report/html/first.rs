@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::rows::Row;
 use crate::report::comparison::Comparison;
-use crate::report::terminal::{confidence, knee, ramp};
+use crate::report::text::{confidence, knee, ramp};
 use crate::run_dir::directory::Environment;
 use crate::schedule::Role;
 use crate::summary::result::{Judged, RunResult, SweepFigures};
@@ -183,7 +183,7 @@ fn recommended(sweep: &SweepFigures) -> Option<String> {
 /// that did not.
 fn is_edge(result: &RunResult, step: u32) -> bool {
     result.knee.as_ref().is_some_and(|knee| {
-        let edges = [knee.holds_per_s, knee.breaks_per_s];
+        let edges = [knee.highest_met_per_s, knee.lowest_missed_per_s];
         let first = |rate: f64| {
             knee.steps.iter().find(|s| (s.offered_per_s - rate).abs() < 0.01 * rate).map(|s| s.step)
         };
@@ -214,7 +214,7 @@ pub(super) fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResul
     let cell = |metric: &str, otherwise: Option<f64>, show: fn(f64) -> String| {
         let judged = judged(metric);
         let value = judged.and_then(|j| j.value).or(otherwise).map_or("–".into(), show);
-        let interval = judged.map_or(String::new(), |j| match (j.low, j.high, j.needs_s) {
+        let interval = judged.map_or(String::new(), |j| match (j.low, j.high, j.duration_needed_s) {
             (Some(low), Some(high), _) => format!("{} – {}", show(low), show(high)),
             (_, _, Some(seconds)) => confidence::needs(seconds),
             _ => String::new(),

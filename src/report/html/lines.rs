@@ -254,7 +254,11 @@ mod tests {
             service: [(bucket_of(us) as u16, 100)].into_iter().collect(),
             ..Second::default()
         };
-        Series { operation: crate::workload::OperationKind::Get, seconds: seconds.map(second).collect(), ..Series::default() }
+        Series {
+            operation: crate::workload::OperationKind::Get,
+            seconds: seconds.map(second).collect(),
+            ..Series::default()
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use super::comparison::Comparison;
 use super::document::Table;
 use super::loops;
 use super::page;
-use super::terminal::cost;
+use super::text::cost;
 use crate::published::Published;
 use crate::run_dir::directory::Environment;
 use crate::schedule::Role;
@@ -129,7 +129,7 @@ impl Report {
         self.costs.extend(result.cost.iter().zip(paid).map(|(cost, store)| Cost {
             head: format!("{store}, {}: {}", result.run.id, cost::sentence(cost)),
             table: cost::items(cost),
-            notes: cost.notes.clone(),
+            notes: cost.bill.notes.clone(),
         }));
         self.loops.extend(loops::table(&result.sync));
         let lines = self.lines(series, subject);

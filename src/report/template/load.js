@@ -33,7 +33,7 @@ if (ramped.length && !knees.length) {
 if (knees.length) {
   const sorted = (g) => g.rows.slice().sort((a, b) => a.offered_per_s - b.offered_per_s);
   chart({ section: "Rising load", id: "knee", wide: true, title: "Latency against rate", note: "Steps of the search for the highest rate that meets " + knees.flatMap((k) => k.objectives).join(", ") + ". The latency axis is logarithmic, so it has no zero.",
-    option: () => { const marks = knees.flatMap((k) => [k.holds_per_s && { xAxis: k.holds_per_s, label: { formatter: "meets: " + num(k.holds_per_s) + "/s" } }, k.breaks_per_s && { xAxis: k.breaks_per_s, label: { formatter: "misses", position: "end" } }].filter(Boolean));
+    option: () => { const marks = knees.flatMap((k) => [k.highest_met_per_s && { xAxis: k.highest_met_per_s, label: { formatter: "meets: " + num(k.highest_met_per_s) + "/s" } }, k.lowest_missed_per_s && { xAxis: k.lowest_missed_per_s, label: { formatter: "misses", position: "end" } }].filter(Boolean));
       return base({ xAxis: axis("offered operations/s", { type: "value", min: 0 }), yAxis: logAxis("ms", { nameGap: 48 }), legend: { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } }, grid: { left: 66, right: 30, top: 30, bottom: 66 },
         series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: sorted(g).map((r) => [r.offered_per_s, atLeast(r, x)]).filter((p) => p[1] !== null), markLine: i === 0 && marks.length ? mark(marks) : undefined }))) }); },
     table: stepTable });

@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-use super::table::cell;
+use crate::report::text::percentile::cell;
 use crate::summary::merge::latencies;
 use crate::summary::result::Window;
 use crate::units::{format_count, format_ms};

@@ -11,7 +11,10 @@ pub mod stores;
 pub mod table;
 pub mod uploads;
 
-use table::{cell, lines, table};
+use table::{lines, table};
+
+use super::text::percentile::cell;
+use super::text::remarks::remarks;
 
 use super::document::terminal;
 use super::loops::table as table_of_loops;
@@ -20,50 +23,6 @@ use crate::schedule::Role;
 use crate::summary::merge::overall;
 use crate::summary::result::{Percentiles, RunResult, SyncLoop, Window};
 use crate::units::format_count;
-
-/// Returns the problems of a window, one per line.
-pub fn remarks(window: &Window) -> Vec<String> {
-    let place = format!("{} {}", window.label(), window.operation);
-    let mut out = Vec::new();
-    if !window.errors.is_empty() {
-        let failed: u64 = window.errors.values().sum();
-        let classes: Vec<String> =
-            window.errors.iter().map(|(c, n)| format!("{c} x {}", format_count(*n))).collect();
-        let of = format_count(window.operations);
-        out.push(format!(
-            "{place}: {} of {of} operations failed: {}",
-            format_count(failed),
-            classes.join(", ")
-        ));
-    }
-    if window.saturated {
-        out.push(format!(
-            "{place}: saturated; {:.0}/s offered, {:.0}/s achieved",
-            window.offered_per_s.unwrap_or(0.0),
-            window.achieved_per_s
-        ));
-    }
-    if window.censored > 0 {
-        let text = format!(
-            "{place}: {} operations were not answered in time; '> X' means more than X",
-            format_count(window.censored)
-        );
-        out.push(text);
-    }
-    if window.reconnects > 0 {
-        out.push(format!(
-            "{place}: {} requests were sent again on a new connection",
-            format_count(window.reconnects)
-        ));
-    }
-    if let Some(why) = &window.client_limited {
-        out.push(format!("{place}: limited by the client, not by the store ({why})"));
-    }
-    if let Some(why) = &window.instrument_error {
-        out.push(format!("{place}: INSTRUMENT ERROR: {why}"));
-    }
-    out
-}
 
 /// Maximum number of rows for which distributions are shown by default.
 const FEW: usize = 4;
@@ -100,7 +59,7 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
         let failed = if side.failed > 0 { format!(", {} failed", side.failed) } else { String::new() };
         out.push_str(&format!(
             "\n{}: background requests: {} x {}{failed}; first {:.1} ms, mean {:.1} ms, longest {:.1} ms\n",
-            side.store, side.what, side.calls, side.first_ms, side.mean_ms, side.max_ms
+            side.store, side.request, side.calls, side.first_ms, side.mean_ms, side.max_ms
         ));
     }
     out.push_str(&cost::render(&result.cost));
@@ -158,7 +117,7 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     }
     for window in &measured {
         out.push_str(&caches(window));
-        // A search for the knee exceeds it on purpose; its table reports the failures.
+        // A search exceeds the knee on purpose, and its own table reports the failures.
         if result.knee.is_none() {
             remarks(window).iter().for_each(|line| out.push_str(&format!("! {line}\n")));
         }
@@ -238,7 +197,8 @@ mod tests {
         open.saturated = true;
         open.errors.insert("503 SlowDown".into(), 7);
         let above = [("p99".to_string(), 900.0)].into_iter().collect();
-        open.response_ms = Some(Percentiles { p50: Some(7.0), above, ..Percentiles::default() });
+        open.response_ms =
+            Some(Percentiles { p50: Some(7.0), lower_bounds: above, ..Percentiles::default() });
         let text = render(&RunResult { windows: vec![open], ..RunResult::default() }, Detail::default());
         for expected in
             ["get response", "get service", "> 900", "503 SlowDown x 7", "500/s offered, 100/s achieved"]

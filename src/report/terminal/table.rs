@@ -2,8 +2,9 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 
+use crate::report::text::percentile::cell;
 use crate::summary::result::{Percentiles, Window};
-use crate::units::{format_count, format_ms, format_per_s, format_throughput};
+use crate::units::{format_count, format_per_s, format_throughput};
 
 const COLUMNS: [&str; 14] = [
     "phase",
@@ -21,16 +22,6 @@ const COLUMNS: [&str; 14] = [
     "p99.9",
     "max",
 ];
-
-/// Returns a latency cell: the value, `> X` if censoring leaves only a lower bound, or `-` if there are too few
-/// samples.
-pub fn cell(percentiles: &Percentiles, name: &str) -> String {
-    match (percentiles.get(name), percentiles.above.get(name)) {
-        (Some(ms), _) => format_ms(ms),
-        (None, Some(ms)) => format!("> {}", format_ms(*ms)),
-        (None, None) => "-".into(),
-    }
-}
 
 fn latency_cells(percentiles: &Percentiles) -> [String; 6] {
     ["mean", "p50", "p90", "p99", "p99.9", "max"].map(|name| cell(percentiles, name))

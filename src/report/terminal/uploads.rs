@@ -12,7 +12,7 @@ fn line(window: &Window) -> Option<String> {
     let upload = window.upload.as_ref().filter(|u| u.sweep.is_none())?;
     let size = upload.object_bytes.map_or("various sizes".into(), format_bytes);
     let seconds = |ms: Option<f64>| ms.map_or("-".into(), |ms| format!("{:.2} s", ms / 1e3));
-    let p99 = match window.service_ms.needs.get("p99") {
+    let p99 = match window.service_ms.samples_needed.get("p99") {
         Some(needed) => format!("p99 needs {} uploads", format_count(*needed)),
         None => format!("p99 {}", seconds(window.service_ms.p99)),
     };

@@ -1,4 +1,4 @@
-//! Prices of a run's stores, and what the run is known to cost beforehand.
+//! Prices of the stores of a run, and the estimate of its cost before it starts.
 
 use std::sync::Arc;
 
@@ -17,61 +17,61 @@ use crate::store::counted::Charge;
 use crate::store::url::StoreUrl;
 use crate::workload::OperationKind;
 
-/// What is going to be done at every store.
+/// Work that a run plans to do at each of its stores.
 #[derive(Clone, Copy)]
 pub struct Planned<'a> {
-    /// Phases.
+    /// Phases of the run.
     pub phases: &'a [Phase],
-    /// How often those that are not `prepare` are gone through.
+    /// Number of repeats of all phases other than `prepare`.
     pub repeats: u32,
-    /// How many hosts share them.
+    /// Number of hosts that share the operations.
     pub hosts: u64,
-    /// Requests that are made beside its operations, on each host.
+    /// Requests that each host sends in addition to the operations.
     pub besides: Calls,
 }
 
 impl<'a> Planned<'a> {
-    /// An experiment that so many hosts share.
+    /// Returns the plan of an experiment whose operations `hosts` hosts share.
     pub fn of(experiment: &'a Experiment, hosts: u64) -> Planned<'a> {
         Planned { phases: &experiment.phases, repeats: experiment.repeats, hosts, besides: Calls::default() }
     }
 }
 
-/// What is known beforehand.
+/// Estimate of the work of one host at one store.
 #[derive(Default)]
 pub struct Estimate {
-    /// What is done.
+    /// Work that can be estimated before the run.
     pub spent: Spent,
-    /// Phases that do as much as the store lets them.
-    pub open: Vec<String>,
+    /// Names of the phases whose work depends on the speed or the content of the store.
+    pub store_limited: Vec<String>,
 }
 
-/// A store whose provider has prices.
+/// A store with known prices.
 pub struct Priced {
-    /// The store as written.
+    /// URL or name of the store, as the user wrote it.
     pub store: String,
-    /// Its prices of today.
+    /// Tariff of the store on the current date.
     pub tariff: Tariff,
-    /// Whether it is not where its provider is.
+    /// True if the endpoint does not belong to the provider, so that the costs are hypothetical.
     pub emulated: bool,
-    /// What is known beforehand.
+    /// Estimate of the work at this store.
     pub estimate: Estimate,
-    /// What must be said of the prices.
+    /// Caveat about the prices, such as an assumed region; `None` if there is none.
     pub note: Option<String>,
-    /// Whether the prices are those of another region.
+    /// True if the prices are those of another region.
     pub elsewhere: bool,
-    /// Whether what is read leaves for the internet.
+    /// True if the bytes read are internet egress.
     pub leaves: bool,
-    /// The machine that works, where it is charged with this store.
+    /// Type of the client machine; `None` if this store does not include its cost.
     pub machine: Option<String>,
-    /// Bytes that the store counts beside an object's content.
+    /// Bytes per object that the store counts in addition to the content.
     names: u64,
 }
 
-/// For how long at least what a request writes is charged with it.
+/// Minimum storage time that the charge of each write includes, in seconds.
 const CHARGED_S: u64 = 3600;
 
-/// The provider of a store, as far as its URL says.
+/// Returns the provider of a store, or `None` if its URL does not determine one.
 pub fn provider_of(url: &StoreUrl) -> Option<&str> {
     match url {
         StoreUrl::S3(s3) => Some(&s3.profile.name),
@@ -81,8 +81,8 @@ pub fn provider_of(url: &StoreUrl) -> Option<&str> {
     }
 }
 
-/// Key, names of attributes and a size beside the content: what an item of DynamoDB consists of ("Item sizes and formats"). Keys have
-/// about 64 bytes.
+/// Returns the size of a DynamoDB item without its content, in bytes: the key, the attribute names and the size
+/// attribute ("Item sizes and formats" in its documentation). Assumes keys of 64 bytes. Returns 0 for other stores.
 fn names(url: Option<&StoreUrl>) -> u64 {
     match url {
         Some(StoreUrl::DynamoDb(table)) => {
@@ -92,7 +92,7 @@ fn names(url: Option<&StoreUrl>) -> u64 {
     }
 }
 
-/// Whether a store is not where its provider is.
+/// Returns true if the endpoint of a store does not belong to the provider.
 fn is_emulated(url: Option<&StoreUrl>, provider: &str) -> bool {
     let host = match url {
         Some(StoreUrl::S3(s3)) => &s3.endpoint.host,
@@ -103,8 +103,9 @@ fn is_emulated(url: Option<&StoreUrl>, provider: &str) -> bool {
     !is_home(provider, host)
 }
 
-/// Says of each store whether what is read there leaves for the internet, which it does unless the machine is of the same cloud and
-/// then taken to be in its region; the machine itself is charged once.
+/// Determines for each store whether reads are internet egress, and adds the client machine to the first store whose
+/// tariff has a price for it. Reads are egress unless `in_region` is true or the machine runs in the provider's
+/// cloud; such a machine is assumed to be in the store's region.
 pub fn locate<'a>(all: impl Iterator<Item = &'a mut Priced>, in_region: bool, machine: &Machine) {
     let vendor = machine.vendor.as_deref();
     let mut free = machine.instance_type.clone();
@@ -121,7 +122,10 @@ pub fn locate<'a>(all: impl Iterator<Item = &'a mut Priced>, in_region: bool, ma
 }
 
 impl Priced {
-    /// The store of that provider, where there are prices for it.
+    /// Returns the store with its prices and its estimate; `None` if the prices of the provider are unknown.
+    ///
+    /// # Errors
+    /// [`BookError`] if an item has no price on the current date.
     pub fn of(
         prices: &Prices,
         written: &str,
@@ -140,17 +144,18 @@ impl Priced {
         Ok(Some(Priced { store, tariff, emulated, estimate, note, elsewhere, leaves, machine, names }))
     }
 
-    /// What the known part of a run costs.
+    /// Returns the cost of the work that can be estimated before the run.
     pub fn estimated(&self) -> Usd {
-        self.told(self.estimate.spent.clone()).total(&self.tariff)
+        self.located(self.estimate.spent.clone()).total(&self.tariff)
     }
 
-    /// What is done, with what is known of where.
-    pub fn told(&self, spent: Spent) -> Spent {
+    /// Returns `spent` with the location of this store: egress, client machine and item overhead.
+    pub fn located(&self, spent: Spent) -> Spent {
         Spent { leaves: self.leaves, machine: self.machine.clone(), names: self.names, ..spent }
     }
 
-    /// What time costs of a run that has lasted so long: the machine, and what is stored beyond the hour that each write is charged with.
+    /// Returns the time-based cost of a run that has written `uploaded` bytes in `seconds` seconds: the machine, and
+    /// storage beyond the hour that the charge of each write includes.
     pub fn timed(&self, uploaded: u64, seconds: u64) -> Usd {
         let stored = |seconds| Spent { uploaded, seconds, ..Spent::default() }.total(&self.tariff);
         let machine =
@@ -158,24 +163,25 @@ impl Priced {
         machine + stored(seconds.max(CHARGED_S)) - stored(CHARGED_S)
     }
 
-    /// What is known beforehand, in words.
+    /// Returns lines for the user: the estimated cost, and the caveat about the prices if there is one.
     pub fn announce(&self) -> Vec<String> {
-        let as_if = if self.emulated { "if it were " } else { "" };
+        let priced_as = if self.emulated { "priced as " } else { "" };
         let known = self.estimated().shown();
-        let open = match self.estimate.open.as_slice() {
+        let more = match self.estimate.store_limited.as_slice() {
             [] => String::new(),
-            open => format!(
-                ", and more in {}, which does what the store lets it: {}",
-                open.join(", "),
+            phases => format!(
+                ", plus {}, whose cost depends on the store: {}",
+                phases.join(", "),
                 rates(&self.tariff, self.leaves)
             ),
         };
-        let line = format!("estimated cost of {}, {as_if}{}: {known}{open}", self.store, self.tariff.offer);
+        let line =
+            format!("estimated cost of {} ({priced_as}{}): {known}{more}", self.store, self.tariff.offer);
         let note = self.note.iter().map(|note| format!("{}: {note}", self.store));
         std::iter::once(line).chain(note).collect()
     }
 
-    /// The first thing that the operations of those phases take and that has no price.
+    /// Returns the name of the first item that the phases need and that has no price; `None` if all have prices.
     pub fn unpriced(&self, phases: &[Phase]) -> Option<String> {
         let mut one = Spent { seconds: 1, leaves: self.leaves, ..Spent::default() };
         for phase in phases {
@@ -197,13 +203,13 @@ impl Priced {
         one.unpriced(&self.tariff)
     }
 
-    /// What single requests cost.
+    /// Returns the function that computes the maximum cost of a request.
     pub fn charge(&self) -> Charge {
         charge(&self.tariff, self.leaves, self.names)
     }
 }
 
-/// The requests that an operation takes.
+/// Returns the kinds of requests that an operation sends.
 fn requests_of(kind: OperationKind, in_parts: bool, readback: bool) -> Vec<Call> {
     let mut calls = match kind {
         OperationKind::Put | OperationKind::Update if in_parts => {
@@ -223,7 +229,8 @@ fn requests_of(kind: OperationKind, in_parts: bool, readback: bool) -> Vec<Call>
     calls
 }
 
-/// The largest object that phases write or read, as far as sizes are known, and the largest request that moves bytes.
+/// Returns the size of the largest object that the phases write or read, as far as sizes are known, and the largest
+/// put and get of each phase. Sizes are in bytes.
 pub fn largest(phases: &[Phase]) -> (u64, Vec<(Call, u64)>) {
     let of = |p: &Phase| {
         let w = &p.workload;
@@ -243,8 +250,9 @@ pub fn largest(phases: &[Phase]) -> (u64, Vec<(Call, u64)>) {
     (object, all.into_iter().flat_map(|(_, requests)| requests).collect())
 }
 
-/// What single requests cost: their class, their bytes, a page of the listing that finds what they wrote, and what is paid for an object
-/// however soon it is deleted (an hour at least), its deletion included.
+/// Returns the function that computes the maximum cost of a request, in picodollars. For a write, the cost includes the
+/// minimum storage time of the provider (at least an hour), the deletion, and a thousandth of a listing page, because
+/// clean-up lists the object.
 fn charge(tariff: &Tariff, leaves: bool, names: u64) -> Charge {
     let tariff = tariff.clone();
     let listed =
@@ -267,7 +275,7 @@ fn charge(tariff: &Tariff, leaves: bool, names: u64) -> Charge {
     })
 }
 
-/// What a million requests and a TB cost at a store.
+/// Describes the prices of a million GETs, a million PUTs and a TB read.
 fn rates(tariff: &Tariff, leaves: bool) -> String {
     let million = |call: Call, bytes: u64| {
         let mut spent = Spent { downloaded: bytes, leaves, ..Spent::default() };
@@ -277,13 +285,13 @@ fn rates(tariff: &Tariff, leaves: bool) -> String {
     let tb = million(Call::GetObject, 1_000_000_000_000) - million(Call::GetObject, 0);
     let gets = million(Call::GetObject, 0).shown();
     format!(
-        "{gets} a million GET, {} a million PUT, {} a TB read",
+        "{gets} per million GET, {} per million PUT, {} per TB read",
         million(Call::PutObject, 0).shown(),
         tb.shown()
     )
 }
 
-/// What one host does at one store, as far as a plan can know it.
+/// Estimates the work of one host at one store.
 fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &Tariff) -> Estimate {
     let mut out = Estimate::default();
     out.spent.calls = besides;
@@ -293,7 +301,7 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
         ns += known.duration_ns.unwrap_or(0);
         let share = |n: u64| n.div_ceil(hosts.max(1));
         let Some(operations) = known.operations.map(share) else {
-            out.open.push(phase.name.clone());
+            out.store_limited.push(phase.name.clone());
             continue;
         };
         let mix = &phase.workload.mix;
@@ -310,9 +318,11 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
         } else {
             calls.add(Call::PutObject, writes);
         }
-        let back = if phase.verify == Verify::Readback { writes } else { 0 };
-        let reads =
-            of(OperationKind::Get) + of(OperationKind::GetRange) + of(OperationKind::ReadModifyWrite) + back;
+        let read_back = if phase.verify == Verify::Readback { writes } else { 0 };
+        let reads = of(OperationKind::Get)
+            + of(OperationKind::GetRange)
+            + of(OperationKind::ReadModifyWrite)
+            + read_back;
         calls.add(Call::GetObject, reads);
         calls.add(Call::HeadObject, of(OperationKind::Head));
         calls.add(Call::ListObjects, of(OperationKind::List) + of(OperationKind::Scan));
@@ -321,17 +331,17 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
         out.spent.uploaded += known.bytes_written.map_or(0, share);
         match known.bytes_read.map(share) {
             Some(bytes) => out.spent.downloaded += bytes,
-            None => out.open.push(phase.name.clone()),
+            None => out.store_limited.push(phase.name.clone()),
         }
     }
-    // Looking whether the store may be used, and clean-up page by page.
+    // The preflight lists once; clean-up lists and deletes page by page.
     let pages = objects.div_ceil(1000) + 1;
     for (call, count) in [(Call::ListObjects, pages + 1), (Call::DeleteObjects, pages)] {
         if tariff.priced.contains(call) {
             out.spent.calls.add(call, count);
         }
     }
-    // A run that only numbers of operations end lasts some time, too.
+    // The duration of a phase that is limited by operations is unknown and counts as 0.
     out.spent.seconds = ns.div_ceil(1_000_000_000).max(1);
     out
 }

@@ -1,4 +1,4 @@
-//! What a run costs: estimated before it, watched while it goes on, itemised after it.
+//! The cost of a run: estimated before the run, limited during the run, and itemized after it.
 
 mod estimate;
 
@@ -28,7 +28,7 @@ use estimate::{Priced, largest, locate, provider_of};
 /// The cost limit of a run, and the prices that it is checked with.
 #[derive(Debug, Clone, Default)]
 pub struct CostSettings {
-    /// Most that all hosts of the run together may cost, in US dollars; `None` for no limit.
+    /// Maximum cost of the run on all hosts together, in US dollars; `None` for no limit.
     pub max_cost: Option<String>,
     /// Price books that take precedence over the built-in ones.
     pub prices: Vec<PathBuf>,
@@ -36,61 +36,63 @@ pub struct CostSettings {
     pub in_region: bool,
 }
 
-/// A store whose provider has prices, and what passes to it.
+/// A store with known prices, and the counts of its requests.
 struct Metered {
     priced: Priced,
     written: String,
     counts: Arc<Counts>,
-    /// Requests on the store's own account, counted by it.
+    /// The store without the counting wrapper; it counts its own background requests.
     source: Arc<dyn Store>,
 }
 
-/// The cost of a run.
+/// Counts and limits the cost of a run.
 pub struct Budget {
     metered: Vec<Metered>,
     began_ns: u64,
     bound: Option<Bound>,
     limit: Option<Arc<Limit>>,
-    /// Whether the bound has ended the run, and who is told so.
+    /// Stops the run when the limit is reached.
     ended: Arc<Ended>,
 }
 
-/// What a run may cost on this host: its share, where there are several.
+/// Cost limit of a run, in equal shares for its hosts.
 #[derive(Clone, Copy)]
 struct Bound {
-    asked: Usd,
+    /// Limit for all hosts together.
+    total: Usd,
     hosts: u64,
 }
 
 impl Bound {
     fn parse(text: &str, hosts: u64) -> Result<Bound, RunError> {
-        let asked = Usd::parse(text.trim().trim_start_matches('$'));
+        let total = Usd::parse(text.trim().trim_start_matches('$'));
         Ok(Bound {
-            asked: asked.map_err(|e| RunError::input(format!("--max-cost {e}")))?,
+            total: total.map_err(|e| RunError::input(format!("--max-cost {e}")))?,
             hosts: hosts.max(1),
         })
     }
 
+    /// Returns the limit for one host.
     fn most(self) -> Usd {
-        Usd::from_pico(self.asked.pico() / i128::from(self.hosts))
+        Usd::from_pico(self.total.pico() / i128::from(self.hosts))
     }
 }
 
 impl std::fmt::Display for Bound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self.hosts {
-            1 => write!(f, "--max-cost ${}", self.asked),
+            1 => write!(f, "--max-cost ${}", self.total),
             hosts => {
-                write!(f, "--max-cost ${} ({} on each of {hosts} hosts)", self.asked, self.most().shown())
+                write!(f, "--max-cost ${} ({} on each of {hosts} hosts)", self.total, self.most().shown())
             }
         }
     }
 }
 
-/// Requests of each kind that clean-up makes at most beside one for each thousand objects.
+/// Maximum number of requests of each kind that clean-up sends in addition to one per thousand objects.
 const CLEAN_UP_REQUESTS: u64 = 8;
 
-/// How the bound ends a run.
+/// Stops a run when its cost limit is reached.
 #[derive(Default)]
 struct Ended {
     reached: AtomicBool,
@@ -98,7 +100,7 @@ struct Ended {
 }
 
 impl Ended {
-    /// Ends the run, once.
+    /// Stops the run on the first call; later calls do nothing.
     fn end(&self) {
         if !self.reached.swap(true, Ordering::Relaxed)
             && let Some(control) = self.control.get()
@@ -109,12 +111,12 @@ impl Ended {
 }
 
 impl CostSettings {
-    /// Whether there is a bound.
+    /// Returns true if there is a cost limit.
     pub fn is_bounded(&self) -> bool {
         self.max_cost.is_some()
     }
 
-    /// The bound, for one of so many hosts.
+    /// Returns the cost limit of a run on `hosts` hosts; `None` if there is no limit.
     fn bound(&self, hosts: u64) -> Result<Option<Bound>, RunError> {
         self.max_cost.as_deref().map(|text| Bound::parse(text, hosts)).transpose()
     }
@@ -124,7 +126,8 @@ impl Budget {
     /// Returns the budget of one host of a run. [`Budget::wrap`] makes the stores obey it.
     ///
     /// # Errors
-    /// 2 when a price file is wrong, --max-cost is none, or nothing is known of the prices that it needs.
+    /// [`RunError::Input`] if a price file or --max-cost is invalid, if a price that the limit needs is unknown, or if
+    /// the run would exceed the limit.
     pub fn of(
         settings: &CostSettings,
         planned: Planned<'_>,
@@ -144,7 +147,7 @@ impl Budget {
                     counts: Arc::default(),
                     source: Arc::clone(&opened.store),
                 }),
-                None if bound.is_some() => return Err(nothing_known(&opened.written)),
+                None if bound.is_some() => return Err(unknown_prices(&opened.written)),
                 None => {}
             }
         }
@@ -168,7 +171,7 @@ impl Budget {
         }
     }
 
-    /// The bound, with room for clean-up.
+    /// Returns the limit on requests, which reserves the cost of clean-up.
     fn limit(&self, bound: Bound, phases: &[Phase]) -> Result<Arc<Limit>, RunError> {
         let charges: Vec<Charge> = self.metered.iter().map(|m| m.priced.charge()).collect();
         let (object, requests) = largest(phases);
@@ -176,7 +179,7 @@ impl Budget {
             .iter()
             .flat_map(|charge| requests.iter().map(|(call, bytes)| charge(*call, *bytes)))
             .max();
-        // What clean-up asks beside the pages and deletions that every object is charged with: some that find little.
+        // Clean-up also sends requests that are not part of any object's charge, such as listings without results.
         let after: u64 = charges
             .iter()
             .map(|charge| CLEAN_UP_REQUESTS * (charge(Call::ListObjects, 0) + charge(Call::DeleteObjects, 0)))
@@ -185,7 +188,8 @@ impl Budget {
         let needed = dearest.unwrap_or(0).saturating_add(after);
         if needed >= most {
             return Err(RunError::input(format!(
-                "{bound}: one request of this run and its clean-up cost {} already; ask for smaller ones, or allow more",
+                "{bound}: one request and the clean-up of this run can cost {}; \
+                 use smaller objects or raise the limit",
                 Usd::from_pico(i128::from(needed)).shown()
             )));
         }
@@ -193,10 +197,10 @@ impl Budget {
         Ok(Arc::new(Limit::new(most - after, object, Box::new(move || ended.end()))))
     }
 
-    /// Objects that were there before and of which whole ones are read must have sizes, or a bound cannot be kept.
+    /// Checks that the sizes of existing objects are known if a run with a cost limit reads whole objects.
     ///
     /// # Errors
-    /// 2 when they have none.
+    /// [`RunError::Input`] if a size is unknown.
     pub fn check(&self, phase_runs: &[PhaseRun]) -> Result<(), RunError> {
         let Some(bound) = self.bound else { return Ok(()) };
         let unknown = |phase_run: &&PhaseRun| {
@@ -208,13 +212,14 @@ impl Budget {
         match phase_runs.iter().find(unknown) {
             None => Ok(()),
             Some(phase_run) => Err(RunError::input(format!(
-                "{bound}: the sizes of what '{}' reads are not known; write KEY<tab>BYTES into the file of --keys, or leave --max-cost out",
+                "{bound}: the sizes of the objects that phase '{}' reads are unknown; \
+                 write KEY<tab>BYTES into the file of --keys, or omit --max-cost",
                 phase_run.phase.name
             ))),
         }
     }
 
-    /// Holds what time has cost against the bound.
+    /// Updates the limit with the time-based cost so far.
     pub fn watch(&self) {
         if let Some(limit) = &self.limit {
             let timed = |m: &Metered| m.priced.timed(m.counts.uploaded(), self.seconds());
@@ -223,7 +228,7 @@ impl Budget {
         }
     }
 
-    /// From now on everything may pass: a run that is over is cleaned up whatever that costs.
+    /// Stops enforcing the limit, because clean-up must finish at any cost.
     pub fn lift(&self) {
         if let Some(limit) = &self.limit {
             limit.lift();
@@ -234,7 +239,7 @@ impl Budget {
         (now_ns() - self.began_ns).div_ceil(1_000_000_000)
     }
 
-    /// From now on the bound can end the run.
+    /// Connects the limit to the run, and stops the run if the limit has already been reached.
     pub fn arm(&self, control: &Arc<Control>) {
         let _ = self.ended.control.set(Arc::clone(control));
         if self.ended.reached.load(Ordering::Relaxed) {
@@ -242,7 +247,7 @@ impl Budget {
         }
     }
 
-    /// What is known beforehand, a line for each store.
+    /// Returns the estimated cost at each store, as lines for the user.
     pub fn announce(&self) -> Vec<String> {
         self.metered.iter().flat_map(|m| m.priced.announce()).collect()
     }
@@ -251,7 +256,7 @@ impl Budget {
         let mut calls = metered.counts.calls();
         let sessions = metered.source.background_requests();
         calls.add(Call::CreateSession, sessions.iter().filter(|c| c.what == "CreateSession").count() as u64);
-        metered.priced.told(Spent {
+        metered.priced.located(Spent {
             calls,
             refused: metered.counts.refused(),
             uploaded: metered.counts.uploaded(),
@@ -261,30 +266,32 @@ impl Budget {
         })
     }
 
-    /// What the run has cost so far, by store.
+    /// Returns the cost of the run so far at each store.
     pub fn figures(&self) -> Vec<CostFigures> {
         let figures = |m: &Metered| {
             let Priced { store, tariff, emulated, note, .. } = &m.priced;
-            let mut figures = self.spent(m).figures(store, tariff, *emulated, Some(m.priced.estimated()));
-            figures.notes.extend(note.iter().cloned());
-            figures
+            let mut bill = self.spent(m).bill(tariff);
+            bill.notes.extend(note.iter().cloned());
+            let estimated_usd = Some(m.priced.estimated());
+            CostFigures { store: store.clone(), emulated: *emulated, estimated_usd, bill }
         };
         self.metered.iter().map(figures).collect()
     }
 
-    /// Why the run was ended, where its cost was the reason.
+    /// Returns the error of a run that its cost limit stopped; `None` if the limit was not reached.
     pub fn ended(&self) -> Option<RunError> {
         let bound = self.bound.filter(|_| self.ended.reached.load(Ordering::Relaxed))?;
         Some(RunError::check(format!(
-            "{bound}: the run was ended before it cost more; results are kept and marked partial"
+            "{bound}: the run was stopped before it exceeded the limit; results are kept and marked partial"
         )))
     }
 }
 
-/// What a run is known to cost, before anything is opened: a line for each store whose provider has prices.
+/// Returns the estimated cost at each store with known prices, as lines for the user. Opens no store.
 ///
 /// # Errors
-/// 2 when a price file or a store's URL is wrong.
+/// [`RunError::Input`] if a price file, --max-cost or the URL of a store is invalid, a price that the limit needs is
+/// unknown, or the run would exceed the limit.
 pub fn preview(
     settings: &CostSettings,
     stores: &[String],
@@ -302,7 +309,7 @@ pub fn preview(
             None => None,
         };
         match priced {
-            None if bound.is_some() => return Err(nothing_known(written)),
+            None if bound.is_some() => return Err(unknown_prices(written)),
             priced => all.extend(priced),
         }
     }
@@ -311,13 +318,13 @@ pub fn preview(
     Ok(all.iter().flat_map(Priced::announce).collect())
 }
 
-fn nothing_known(store: &str) -> RunError {
+fn unknown_prices(store: &str) -> RunError {
     RunError::input(format!(
-        "--max-cost: nothing is known of what {store} costs; add its prices with --prices FILE, or leave --max-cost out"
+        "--max-cost: the prices of {store} are unknown; add them with --prices FILE, or omit --max-cost"
     ))
 }
 
-/// Refuses a bounded run that takes what has no price, or whose known part costs too much already.
+/// Refuses a run with a cost limit if it needs an item without a price, or if its estimate exceeds the limit.
 fn refuse<'a>(
     bound: Option<Bound>,
     phases: &[Phase],
@@ -328,13 +335,13 @@ fn refuse<'a>(
     for priced in all {
         if let Some(note) = priced.note.as_ref().filter(|_| priced.elsewhere) {
             return Err(RunError::input(format!(
-                "--max-cost: of {} are known only {note}; add them with --prices FILE, or leave --max-cost out",
+                "--max-cost: {} would use {note}; add its prices with --prices FILE, or omit --max-cost",
                 priced.store
             )));
         }
-        if let Some(what) = priced.unpriced(phases) {
+        if let Some(item) = priced.unpriced(phases) {
             return Err(RunError::input(format!(
-                "--max-cost: no price is known for {what} at {}; add it with --prices FILE, or leave --max-cost out",
+                "--max-cost: no price is known for {item} at {}; add it with --prices FILE, or omit --max-cost",
                 priced.tariff.offer
             )));
         }
@@ -343,7 +350,7 @@ fn refuse<'a>(
     if known > bound.most() {
         let known = known.shown();
         return Err(RunError::input(format!(
-            "{bound}: the run is estimated to cost {known}; do less, or allow more"
+            "{bound}: the run is estimated to cost {known}; shorten the run or raise the limit"
         )));
     }
     Ok(())

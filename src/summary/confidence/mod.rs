@@ -93,7 +93,7 @@ impl Confidence {
     }
 
     /// Returns the seconds of measurement that would be enough, `None` if there is an interval.
-    pub fn needs_s(&self) -> Option<f64> {
+    pub fn duration_needed_s(&self) -> Option<f64> {
         match self {
             Confidence::Needs { seconds } => Some(*seconds),
             Confidence::Between { .. } => None,
@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn an_interval_wider_than_a_factor_of_ten_is_not_reported() {
         assert!(Confidence::between(1.0, 9.9, 5.0, 30).ends().is_some());
-        assert!(Confidence::between(1.0, 10.1, 5.0, 30).needs_s().unwrap() > 60.0);
+        assert!(Confidence::between(1.0, 10.1, 5.0, 30).duration_needed_s().unwrap() > 60.0);
         assert!(Confidence::between(0.0, 1.0, 5.0, 30).ends().is_none());
         assert!(Confidence::of_share(0.0, 0.001, 5.0, 30).ends().is_some(), "at most 0.1%");
         assert!(Confidence::of_share(0.0, 0.5, 5.0, 30).ends().is_none());
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn below_two_degrees_of_freedom_there_is_no_interval() {
-        assert!(Confidence::between(1.0, 1.1, 1.9, 30).needs_s().is_some_and(f64::is_finite));
+        assert!(Confidence::between(1.0, 1.1, 1.9, 30).duration_needed_s().is_some_and(f64::is_finite));
         assert!(Confidence::between(1.0, 1.1, 2.0, 30).ends().is_some());
         // Ten seconds that resemble their neighbours count as fewer than six independent ones.
         let rising: Vec<f64> = (0..10).map(|i| 100.0 + f64::from(i / 2)).collect();

@@ -1,8 +1,8 @@
 //! Conclusions that a run draws from its windows: the knee and the confidence intervals.
 
+use crate::workload::OperationKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use crate::workload::OperationKind;
 
 /// Highest rate that meets the objectives, and the steps of the search.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -10,9 +10,11 @@ pub struct KneeFigures {
     /// Objectives as written; a step must meet all of them.
     pub objectives: Vec<String>,
     /// Highest rate that met the objectives in most of its tries, in operations per second. Null if none did.
-    pub holds_per_s: Option<f64>,
-    /// Lowest rate above `holds_per_s` that missed an objective in most of its tries. Null if none did.
-    pub breaks_per_s: Option<f64>,
+    #[serde(alias = "holds_per_s")]
+    pub highest_met_per_s: Option<f64>,
+    /// Lowest rate above `highest_met_per_s` that missed an objective in most of its tries. Null if none did.
+    #[serde(alias = "breaks_per_s")]
+    pub lowest_missed_per_s: Option<f64>,
     /// True if the search ran to its end.
     pub finished: bool,
     /// Step at which the client became the bottleneck, which ended the search. Null if the store was the limit.
@@ -41,11 +43,12 @@ pub struct KneeStep {
     /// Successful operations per second.
     pub achieved_per_s: f64,
     /// True if the step met the objectives.
-    pub held: bool,
+    #[serde(alias = "held")]
+    pub met: bool,
     /// Missed objective with its measured value, or the reason that the rate was not achieved. Null if the step
     /// met the objectives.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub broke: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "broke")]
+    pub missed: Option<String>,
     /// Resource that limited the client; a missed objective is then not evidence about the store. Null if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,
@@ -77,7 +80,8 @@ pub struct Judged {
     /// Seconds of measurement that an interval would need if the store behaves as before; null if there is an
     /// interval.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub needs_s: Option<f64>,
+    #[serde(alias = "needs_s")]
+    pub duration_needed_s: Option<f64>,
     /// Resource that limited the client; the figure then measures the client, not the store. Null if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,

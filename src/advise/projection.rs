@@ -1,7 +1,7 @@
 //! Extrapolation of a measured run to the workload of a month.
 
-use super::usage::MONTH_HOURS;
-use super::workload::Workload;
+use crate::cost::usage::MONTH_HOURS;
+use crate::cost::workload::Workload;
 use crate::schedule::Role;
 use crate::summary::result::{RunResult, Window};
 use crate::units::{format_per_s, parse_rate, short_names};
@@ -176,7 +176,8 @@ pub fn project(
         |bytes: f64, objects: f64| (objects > 0.0 && bytes > 0.0).then(|| nearly_whole(bytes / objects));
     let object = mean(rates.written, rates.objects_put).or(mean(rates.read, rates.get));
     let cost = result.cost.iter().find(|cost| cost.store == store);
-    let is_egress = cost.is_some_and(|cost| cost.lines.iter().any(|line| line.item.starts_with("egress")));
+    let is_egress =
+        cost.is_some_and(|cost| cost.bill.lines.iter().any(|line| line.item.starts_with("egress")));
     let mut assumptions = vec![format!(
         "a month of 730 hours at {}/s in total, {} times the rate measured on {}",
         format_per_s(rates.operations * times),

@@ -1,0 +1,31 @@
+//! Confidence intervals in words.
+
+use crate::summary::result::Judged;
+use crate::units::{format_ms, format_per_s, format_throughput};
+
+/// Formats a value of a figure, without the unit for latencies and rates.
+fn value(judged: &Judged, value: f64) -> String {
+    match judged.unit.as_str() {
+        "ms" => format_ms(value),
+        "per_s" => format_per_s(value),
+        "bytes_per_s" => format_throughput(value),
+        _ => format!("{:.2}%", 100.0 * value),
+    }
+}
+
+/// Formats a figure with its interval: `p50 5.1 ms [4.9..5.3]`. Returns `None` if it has no value or no interval.
+pub fn figure(judged: &Judged) -> Option<String> {
+    let shown = value(judged, judged.value?);
+    let (low, high) = (value(judged, judged.low?), value(judged, judged.high?));
+    let unit = match judged.unit.as_str() {
+        "ms" => " ms",
+        "per_s" => "/s",
+        _ => "",
+    };
+    Some(format!("{} {shown}{unit} [{low}..{high}]", judged.metric))
+}
+
+/// Describes the measurement time that an interval would need.
+pub fn needs(seconds: f64) -> String {
+    if seconds > 6.0 * 3600.0 { "needs more than 6 h".into() } else { format!("needs about {seconds:.0} s") }
+}
