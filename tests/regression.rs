@@ -158,8 +158,8 @@ fn clean_removes_the_records_of_a_killed_ycsb_load() {
     child.kill().unwrap();
     child.wait().unwrap();
     let below = left(store.as_ref()).0;
-    let ours = "team/plimsoll/records-usertable/user";
-    assert!(below.iter().all(|k| k == "usertable/user1" || k.starts_with(ours)), "{below:?}");
+    let prefix = "team/plimsoll/records-usertable/user";
+    assert!(below.iter().all(|k| k == "usertable/user1" || k.starts_with(prefix)), "{below:?}");
     let cleaned = run(&["clean", only_entry(&out).to_str().unwrap()]);
     assert_eq!(code(&cleaned), Some(0), "{}", text(&cleaned.stderr));
     assert_eq!(left(store.as_ref()).0, ["usertable/user1"]);

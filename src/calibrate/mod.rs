@@ -27,6 +27,6 @@ pub struct Row {
     pub allowed_ms: f64,
     /// True if only a bound was measured (`> X`).
     pub bound: bool,
-    /// True if the error is within the allowed one.
+    /// True if the error does not exceed the largest error allowed.
     pub within: bool,
 }

@@ -26,7 +26,7 @@ use crate::summary::window::{Setting, windows};
 use crate::workload::OperationKind;
 use crate::workload::payload::Block;
 
-/// One server and one way to measure it.
+/// A server with faults, and the load that measures it.
 pub struct Scenario {
     /// Name on the command line and in the table.
     pub name: &'static str,
@@ -199,7 +199,7 @@ fn create_bucket(store: &dyn Store) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Returns the row of the start lag, whose true value is 0 and whose largest allowed error is 0.5 ms.
+/// Returns the row of the start lag. All of it counts as error; at most 0.5 ms is allowed.
 fn lag_row(lag: &Percentiles) -> Row {
     let measured_ms = lag.p99.unwrap_or(f64::INFINITY);
     Row {

@@ -10,7 +10,7 @@ pub struct TrueValues {
     /// Service times: last byte sent minus first byte received.
     pub service: Vec<u64>,
     /// Response times: last byte sent minus intended time. Empty for a closed loop. Operations that never reached
-    /// the server are assumed to end after its last answer, at its mean rate of answers.
+    /// the server are assumed to end after its last answer, at the mean rate of its answers.
     pub response: Vec<u64>,
 }
 

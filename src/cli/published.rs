@@ -65,7 +65,7 @@ fn number(x: f64) -> String {
 
 fn head(document: &Published) -> String {
     format!(
-        "{}: {}\n{}, {}; published by others, not measured by Plimsoll\n",
+        "{}: {}\n{}, {}; published, not measured here\n",
         document.name, document.title, document.source, document.date
     )
 }

@@ -36,7 +36,7 @@ impl Expected {
         Expected { content: None, bytes: None, from: 0, verify_checksum: false, upload_checksum: None }
     }
 
-    /// Returns the expectation of a length in bytes, without content.
+    /// Returns the expectation of a response with this length in bytes and any content.
     pub fn length(bytes: u64) -> Expected {
         Expected { bytes: Some(bytes), ..Expected::unknown() }
     }
@@ -152,8 +152,8 @@ pub async fn wait_until(timer: &mut Option<Timer>, at_ns: u64) {
 }
 
 /// Returns the pause in nanoseconds after attempt number `attempts` of a request: exponential backoff with
-/// full jitter. The pause is a random time of less than `50 ms * 2^attempts`, limited to 5 s. `draw` selects
-/// the random number.
+/// full jitter. The pause is a random time of less than `50 ms * 2^attempts`, limited to 5 s. `draw` is the
+/// number of the random draw.
 pub fn backoff_ns(phase: &Phase, draw: u64, attempts: u32) -> u64 {
     let draws = Stream::new(phase.workload.seed, "backoff");
     draws.below(draw, ((50 * MILLISECOND) << attempts.min(7)).min(5_000 * MILLISECOND))

@@ -1,6 +1,5 @@
 //! Requests outside measured phases: preflight checks, listings, clean-up and probes. Each request has a
-//! deadline that includes its retries. A listing ends with an error if the store keeps sending continuation
-//! tokens.
+//! deadline that includes its retries. An endless listing is an error.
 
 use std::time::Duration;
 
@@ -136,7 +135,7 @@ fn timeout_failure(timeout: Duration, began_ns: u64) -> Failure {
 /// Checks that all keys of a page have the requested prefix.
 ///
 /// # Errors
-/// Returns a message with the first key that does not.
+/// Returns a message that names the first key without it.
 pub fn within_prefix(page: &Listing, prefix: &str) -> Result<(), String> {
     match page.objects.iter().find(|object| !object.key.starts_with(prefix)) {
         None => Ok(()),
@@ -150,7 +149,7 @@ pub fn within_prefix(page: &Listing, prefix: &str) -> Result<(), String> {
 /// Maximum number of consecutive pages without a key. Stores send such pages while they skip deleted keys.
 const MAX_EMPTY_PAGES: u32 = 1_000;
 
-/// Detector of endless listings, with repeated continuation tokens or too many consecutive empty pages.
+/// Detector of endless listings, which repeat a continuation token or have too many consecutive empty pages.
 pub struct ListingGuard {
     /// Number of consecutive empty pages so far.
     empty: u32,

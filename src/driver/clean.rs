@@ -40,9 +40,9 @@ enum Rule {
     /// Objects of a dataset. If `prepared`, other shards may still read them, so each shard deletes only its
     /// own part.
     Dataset { dataset: Box<Dataset>, prepared: bool },
-    /// Records of a table: all of them, or those in a range of the order. The hash of a record number cannot
-    /// be inverted, so `existing` is determined first: the numbers in the keys of those records of the range
-    /// that the table contains.
+    /// Records of a table: all of them if `range` is `None`, or those in a range of record numbers. The hash
+    /// of a record number cannot be inverted, so `existing` is determined first: the numbers in the keys of
+    /// those records of the range that the table contains.
     Records {
         prefix: String,
         digits: usize,
@@ -288,7 +288,8 @@ async fn abort_uploads(background: &mut Background, space: &KeySpace, owned: &Ow
 /// list versions.
 ///
 /// # Errors
-/// Returns the failure of a listing after the first page, or of a deletion.
+/// Returns the failure of a listing or a deletion, unless the first listing shows that the store does not
+/// list versions.
 async fn delete_versions(
     background: &mut Background,
     space: &KeySpace,

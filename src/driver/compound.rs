@@ -6,7 +6,8 @@ use super::content::Content;
 use crate::clock::Timer;
 use crate::store::{BodyChecksum, Connection, Reply, Request, Timings};
 
-/// Adds the bytes and the body times of an earlier request of the operation to the reply of its last request.
+/// Adds the bytes, the first-byte time and the body times of an earlier request of an operation to the reply
+/// of its last request.
 fn merge_replies(earlier: &Reply, mut last: Reply) -> Reply {
     last.bytes += earlier.bytes;
     let first = earlier.timings.body_first_ns;

@@ -1,5 +1,4 @@
-//! Contents that operations write or expect to read: slices of the block of the run, encoded records, or
-//! files.
+//! Contents that operations write or expect to read: slices of the run's block, encoded records, or files.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -17,7 +16,7 @@ use crate::workload::{Dataset, Operation};
 /// Content of one object.
 #[derive(Clone, Debug)]
 pub enum Content {
-    /// Content that is cut from the block of the run.
+    /// Content that is cut from the run's block.
     Cut(Cut),
     /// Unknown content of the given length in bytes.
     LengthOnly(u64),
@@ -63,7 +62,7 @@ impl FileContent {
 }
 
 impl Content {
-    /// Returns content with the length of an operation's object, without its bytes.
+    /// Returns unknown content with the length of an operation's object.
     pub fn length_only(dataset: &Dataset, operation: &Operation) -> Content {
         Content::LengthOnly(dataset.size_of(operation.index, operation.version))
     }

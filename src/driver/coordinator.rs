@@ -17,8 +17,8 @@ use crate::recorder::log::Logged;
 use crate::schedule::Role;
 use crate::schedule::plan::{PhaseRun, segments};
 
-/// Executes all phase runs of a job and returns their sums. `origin_ns` is the origin of the interval log, on
-/// the monotonic clock.
+/// Executes all phase runs of a job and returns their sums. `origin_ns` is the origin of the interval log, in
+/// nanoseconds on the monotonic clock.
 ///
 /// # Errors
 /// Returns a [`DriverError`] if the system refuses a resource, an operation of a `prepare` phase fails, or a
@@ -108,8 +108,9 @@ fn check_prepared(
     Ok(())
 }
 
-/// Starts the workers, executes the segments one after another, and joins the workers. It skips the remaining
-/// steps of ramps that a rule has ended.
+/// Starts the workers, executes the segments one after another, and waits until the workers have exited.
+/// Stops after a `prepare` segment with a failed operation, and skips the remaining steps of ramps that a
+/// rule has ended.
 ///
 /// # Errors
 /// Returns [`DriverError::System`] if a thread cannot be created or a worker reports a system error, and

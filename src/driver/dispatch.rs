@@ -167,10 +167,10 @@ async fn run_open_loop(
 /// the dispatcher waits; the intended times of the operations do not change.
 const MAX_BACKLOG: usize = 500_000;
 
-/// Maximum delay behind the end of a phase at which the dispatcher still releases operations.
+/// Time after the end of a phase at which the dispatcher stops releasing the remaining operations.
 const MAX_LAG_NS: u64 = 1_000 * MILLISECOND;
 
-/// Backlog lengths at whose multiples the dispatcher yields, so that the connection slots can run.
+/// Backlog length at whose multiples the dispatcher yields to the connection slots.
 const YIELD_INTERVAL: usize = 256;
 
 /// Waits for the intended time of an operation and then for space in the backlog, at most until the end of
@@ -238,9 +238,9 @@ impl UnissuedOperations {
     }
 }
 
-/// Waits up to `drain_ns`, or up to 2 s after an interruption, for the operations in flight and in the
-/// backlog. Then records the operations that were never started, censored at their waiting time, and cancels
-/// those in flight.
+/// Waits for at most `drain_ns`, and for at most 2 s after an interruption, until the operations in flight
+/// and in the backlog are finished. Then records the operations that were never started, censored at their
+/// waiting time, and cancels those in flight.
 async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Result<()> {
     let timeout_ns = if interrupted(context) { drain_ns.min(2_000 * MILLISECOND) } else { drain_ns };
     let deadline = now_ns() + timeout_ns;
@@ -285,12 +285,12 @@ async fn drain(context: &Context, timer: &mut Timer, drain_ns: u64) -> io::Resul
 
 /// Returns the next operation for connection slot `id`, from the backlog or else from the active closed loop;
 /// `None` if none is due. `free_since_ns` is the time since which the slot has been free, on the monotonic
-/// clock, or 0.
+/// clock, or 0 if the slot was waiting.
 pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Task> {
     if let Some(task) = context.backlog.borrow_mut().pop_front() {
         let phase = context.phase(task.phase);
-        // If another connection slot is idle, the operation could have started when it was due. The client
-        // then causes the delay.
+        // If another connection slot is idle, the operation could have started when it was due. In that case
+        // the client causes the delay, not the store.
         let idle = context.slots.working() + 1 < context.share(phase.load.slots()) && phase.cooldown_ns == 0;
         let ready_ns = if idle { task.ready_ns } else { task.ready_ns.max(free_since_ns) };
         return Some(Task { ready_ns, ..task });
@@ -308,7 +308,8 @@ pub fn next_task(context: &Context, id: usize, free_since_ns: u64) -> Option<Tas
     }
     let edges = context.edges(index);
     let by_time = phase.limit.duration_ns.map_or(u64::MAX, |d| edges.start_ns + d).min(edges.end_ns);
-    // The end of the slot's last operation is only a few microseconds old, so it saves reading the clock.
+    // The end of the slot's last operation is only a few microseconds ago, and reusing it saves a read of the
+    // clock.
     let now = if free_since_ns > 0 { free_since_ns } else { now_ns() };
     if now >= by_time {
         return None;

@@ -44,7 +44,7 @@ pub struct Uploaded {
 ///
 /// # Errors
 /// Returns the failure of the first request or part that does not succeed, or the reason for the cancellation
-/// of the operation. The upload is then aborted.
+/// of the operation. An upload that was created is then aborted.
 pub async fn put(
     connections: Connections<'_>,
     key: &str,
@@ -232,8 +232,7 @@ impl Parts<'_, '_> {
         }
     }
 
-    /// Sends part `number`, the bytes `from..end` of the content, and retries it as often as the phase
-    /// allows.
+    /// Sends part `number`, the bytes `from..end` of the content, with the retries that the phase allows.
     ///
     /// # Errors
     /// Returns the last failure.

@@ -44,7 +44,7 @@ pub async fn slot_loop(
                 Some(task) => Poll::Ready(Some(task)),
                 None => {
                     context.slots.wait(id, cx);
-                    // A waiting slot is free before its next operation is due.
+                    // 0, because a waiting slot is free when its next operation becomes due.
                     free_since_ns = 0;
                     Poll::Pending
                 }
@@ -54,8 +54,7 @@ pub async fn slot_loop(
         context.slots.start_work(id);
         free_since_ns = execute_operation(&context, id, connection.as_mut(), task, &mut state).await;
         context.slots.finish_work(id);
-        // The dispatcher waits for single operations only during a drain. Each notification costs a system
-        // call.
+        // The dispatcher needs this notification only during a drain. Each one costs a system call.
         if context.draining.get() && context.slots.working() == 0 {
             context.changed.notify_one();
         }
@@ -262,8 +261,8 @@ async fn send_requests(
             }
             let connections = Connections { own: connection, extra: &mut state.extra[..connections - 1] };
             let put = multipart::put(connections, key, (content, upload), observer, counts, &mut state.timer);
-            let done = put.await?;
-            verify_upload(connection, key, content, done.checked, observer, done.reply, state).await
+            let uploaded = put.await?;
+            verify_upload(connection, key, content, uploaded.checked, observer, uploaded.reply, state).await
         }
         Request::Put { key, body } if observer.phase().verify == Verify::Readback => {
             let put = Request::Put { key, body };
@@ -275,8 +274,8 @@ async fn send_requests(
 }
 
 /// Verifies an upload outside the time of the operation, and deletes the object if it is wrong.
-/// [`Verify::Readback`] compares the whole content, and [`Verify::On`] the size, unless `checked` says that a
-/// checksum was compared already. `put` is the observer of the upload and `reply` its reply.
+/// [`Verify::Readback`] compares the whole content, and [`Verify::On`] the size, unless `checked` is true
+/// because a checksum has been compared. `put` is the observer of the upload and `reply` its reply.
 ///
 /// # Errors
 /// Returns a failure if the verification fails, or the reason for the cancellation of the operation.
@@ -300,7 +299,7 @@ async fn verify_upload(
     let mut observer = OperationObserver { expected: &expected, at: 0, tag: None, ..*put };
     observer.extend();
     let request = if readback { Request::Get { key, range: None } } else { Request::Head { key } };
-    let seen = send_with_retries(
+    let verified = send_with_retries(
         connection,
         request,
         &mut observer,
@@ -308,7 +307,7 @@ async fn verify_upload(
         &mut state.timer,
     )
     .await;
-    let Err(AttemptError::Failed(failure)) = seen else { return seen.map(|_| reply) };
+    let Err(AttemptError::Failed(failure)) = verified else { return verified.map(|_| reply) };
     if failure.class == ErrorClass::Corrupt {
         let owned = put.site().space_of(&put.phase().workload.written);
         let owned = owned.as_ref().and_then(|space| space.own(key));
@@ -358,8 +357,7 @@ fn record_result(
     state.refusals = if refused { state.refusals + 1 } else { 0 };
     let outcome = match &result {
         Ok(reply) => OperationResult::Done(reply.bytes),
-        // An operation that the cost limit stops between two requests counts as unfinished, as at any early
-        // end.
+        // An operation that the cost limit stops between two of its requests counts as unfinished.
         Err(AttemptError::Failed(_)) if state.hit_cost_limit => OperationResult::Undrained,
         Err(AttemptError::Failed(failure)) => {
             report_failure(context, &failure.class, &failure.message);

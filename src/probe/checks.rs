@@ -172,7 +172,11 @@ pub async fn listings(background: &mut Background, store: &dyn Store, root: &str
             findings.add("list after put", "yes", "new objects are listed immediately");
             findings.tell(
                 "list in key order",
-                if found.is_sorted() { Ok("ascending".into()) } else { Err("the order is undefined".into()) },
+                if found.is_sorted() {
+                    Ok("ascending".into())
+                } else {
+                    Err("the keys are not in order".into())
+                },
             );
         }
         Ok(found) => findings.add(

@@ -19,7 +19,7 @@ pub async fn urls(background: &mut Background, opened: &Opened, root: &str, find
     let Some(StoreUrl::S3(url)) = &opened.url else { return };
     let Some(source) = &opened.credentials else { return };
     if url.profile.sessions {
-        // Such a store signs URLs with a session, so they expire with it after 5 minutes.
+        // A store with sessions signs URLs with a session, so they expire with it after 5 minutes.
         return;
     }
     let key = format!("{root}presigned");
@@ -43,7 +43,7 @@ pub async fn urls(background: &mut Background, opened: &Opened, root: &str, find
     let fresh = read(now).await;
     findings.tell(
         "presigned URL",
-        fresh.map(|_| "a GET with a URL valid for 15 minutes".into()).map_err(|f| brief(&f)),
+        fresh.map(|_| "a URL with a lifetime of 15 minutes works".into()).map_err(|f| brief(&f)),
     );
     let expired = read(now - i64::from(LIFETIME_S) - 60).await;
     findings.tell(

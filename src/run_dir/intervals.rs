@@ -1,5 +1,5 @@
-//! `intervals.arrows`: an Arrow IPC stream with one row per second of completion, store, phase and operation,
-//! histograms included. A stream needs no footer, so the log of a killed run can be read.
+//! `intervals.arrows`: an Arrow IPC stream with one row, including histograms, per second of completion, store, phase
+//! and operation. A stream needs no footer, so the log of a killed run can be read.
 
 use std::io;
 use std::path::Path;

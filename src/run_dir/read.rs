@@ -119,7 +119,7 @@ pub fn intervals(run: &Path) -> io::Result<Vec<Interval>> {
                 return Err(invalid(&run.join("intervals.arrows"), "it contains an unknown role"));
             };
             let Some(operation) = OperationKind::from_name(kinds.value(i)) else {
-                return Err(invalid(&run.join("intervals.arrows"), "it has an unknown operation"));
+                return Err(invalid(&run.join("intervals.arrows"), "it contains an unknown operation"));
             };
             out.push(Interval {
                 second: seconds.value(i),

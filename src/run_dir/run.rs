@@ -1,4 +1,4 @@
-//! A finished run in memory: as it was written, or read back from its directory.
+//! A finished run in memory, either just written or read from its directory.
 
 use std::path::{Path, PathBuf};
 
@@ -25,7 +25,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Returns the resolved experiment as TOML; an empty table for a text that is not TOML.
+    /// Returns the resolved experiment as TOML; an empty table if the text is not valid TOML.
     pub fn experiment_table(&self) -> toml::Table {
         self.experiment.parse().unwrap_or_default()
     }
@@ -52,7 +52,7 @@ pub enum RunDirError {
     Damaged {
         /// Path of the file.
         file: String,
-        /// Reason, for a person.
+        /// Reason why the file cannot be used.
         reason: String,
     },
     /// The interval log cannot be read.

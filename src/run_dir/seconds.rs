@@ -185,7 +185,7 @@ fn add(
         };
         let step = (!steps.is_null(i)).then(|| steps.value(i));
         let Some(kind) = OperationKind::from_name(kinds.value(i)) else {
-            return Some(Err("it has an unknown operation"));
+            return Some(Err("it contains an unknown operation"));
         };
         let key = (stores.value(i).into(), phases.value(i).into(), step, kind);
         match rows.by_key.get_mut(&key) {

@@ -138,8 +138,7 @@ fn ready(
     let mut opened = open_all(&experiment, settings, components)?;
     // From here on, the experiment contains redacted URLs only.
     experiment.stores = opened.iter().map(|o| o.written.clone()).collect();
-    // The run directory records the URLs of named stores, so that `plimsoll run RUN` works on
-    // other machines.
+    // The run directory records the URLs of named stores, so that `plimsoll run RUN` works on other machines.
     experiment.named = opened.iter().filter_map(|o| Some((o.written.clone(), o.named.clone()?))).collect();
     let notes = check_compatibility(&mut experiment, &opened)?;
     notes.iter().for_each(|text| components.observer.note(&format!("note: {text}")));

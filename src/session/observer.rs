@@ -7,7 +7,7 @@ use crate::recorder::collector::{SecondRow, WindowState};
 use crate::schedule::plan::PhaseRun;
 use crate::summary::result::{KneeStep, Window};
 
-/// Facts of a run that is about to begin.
+/// Facts about a run that is about to start.
 pub struct RunStart<'a> {
     /// Redacted URLs of the stores, in order.
     pub stores: &'a [String],

@@ -201,7 +201,7 @@ impl<'a> Reporter<'a> {
         self.job.phase_runs.iter().any(|s| s.phase.ramp.is_some() && s.phase.name == window.phase)
     }
 
-    /// Returns the reason why the ramp ended to which a window belongs.
+    /// Returns the reason why the ramp of a window ended.
     fn why_ended(&self, window: &Window) -> String {
         let same = |ramp: &RampId| {
             let RampId { store, phase: number, repeat } = *ramp;

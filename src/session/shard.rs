@@ -92,7 +92,7 @@ pub fn check(experiment: &Experiment, shard: Shard) -> Result<(), RunError> {
         if phase.ramp.is_some_and(|ramp| ramp.stop != Stop::Never) {
             return Err(RunError::input(format!(
                 "--shard: phase '{}' ends at its plateau, which a single shard cannot detect; \
-                 set stop = \"never\" and to",
+                 set stop = \"never\" and a value for to",
                 phase.name
             )));
         }

@@ -54,7 +54,7 @@ impl Ground {
         let message = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{more:?}: {message}");
         assert!(
-            message.contains("--max-cost $") && message.contains("ended before it cost more"),
+            message.contains("--max-cost $") && message.contains("stopped before it exceeded the limit"),
             "{message}"
         );
         let value: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -165,8 +165,8 @@ fn a_run_that_exceeds_max_cost_or_lacks_a_price_is_refused() {
         refused(&[&base[..], more].concat(), expected);
     };
     let unpriced = ground.url.replace("provider=aws-s3", "provider=minio");
-    of(&unpriced, "get", &[], &["--max-cost", "nothing is known of what", "--prices"]);
-    of(&unpriced, "get", &["--dry-run"], &["--max-cost", "nothing is known of what"]);
+    of(&unpriced, "get", &[], &["--max-cost", "are unknown", "--prices"]);
+    of(&unpriced, "get", &["--dry-run"], &["--max-cost", "are unknown"]);
     let elsewhere = ground.url.replace("us-east-1", "sa-east-1");
     of(&elsewhere, "get", &[], &["--max-cost", "sa-east-1", "--prices"]);
     let table = format!("dynamodb://table?region=us-east-1&endpoint={}", ground.server.endpoint());

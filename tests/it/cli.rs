@@ -152,7 +152,7 @@ fn invalid_input_is_reported_in_one_line_that_names_the_fix() {
     fails(&["run", "get", "--store", &good, "--rate", "500"], 2, &["--rate", "500/s"]);
     fails(&["run", "get", "--store", &good, "--duration", "30"], 2, &["--duration", "30s"]);
     fails(&["run", "get", "--store", &good, "--concurrency", "0"], 2, &["--concurrency", "between 1"]);
-    fails(&["run", "quickstart", "--size", "1KiB"], 2, &["--size belongs to the short forms"]);
+    fails(&["run", "quickstart", "--size", "1KiB"], 2, &["--size: only the short forms"]);
     fails(&["run", "get", "--frobnicate"], 2, &["--frobnicate"]);
     fails(&["show", "nowhere"], 2, &["nowhere", "run directory"]);
     fails(&["clean", "nowhere"], 2, &["nowhere", "run directory"]);

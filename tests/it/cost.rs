@@ -92,7 +92,7 @@ fn a_published_calculator_is_compared_with_the_prices_of_its_date() {
     assert_eq!(replicated["bills"][0]["published"]["total_usd"], "3000006.00");
     assert_eq!(line(&replicated["bills"][1], "replication"), None, "R2 includes replication");
     assert_eq!(replicated["bills"][1]["published"]["total_usd"], "150006.00");
-    refused(&["cost", "--as-published", "002", "--cross-az"], &["--cross-az", "replicates nothing"]);
+    refused(&["cost", "--as-published", "002", "--cross-az"], &["--cross-az", "has no replication"]);
     let table = good(&["cost", "--as-published", "000", "--as-of", "2026-11-21"]);
     assert!(table.contains("real, 2024-06-01") && table.contains("2026-11-21"), "{table}");
     let other = good(&["cost", "--as-published", "002", "--as-of", "2026-11-21"]);
@@ -231,7 +231,7 @@ fn bills_have_the_documented_shape_in_every_format() {
 #[test]
 fn invalid_input_is_reported_in_one_line_that_names_the_fix() {
     for (arguments, expected) in [
-        (&["cost"][..], &["nothing is asked for", "--storage"][..]),
+        (&["cost"][..], &["the workload is empty", "--storage"][..]),
         (&["cost", "--storage", "100"], &["--storage", "unit"]),
         (&["cost", "--storage", "-5TB"], &["--storage", "-5TB"]),
         (&["cost", "--storage", "99EB"], &["--storage", "at most"]),
@@ -240,7 +240,7 @@ fn invalid_input_is_reported_in_one_line_that_names_the_fix() {
         (&["cost", "--get", "1M", "--object-size", "7"], &["--object-size", "7KiB"]),
         (&["cost", "--storage", "1TB", "--egress", "150%"], &["--egress", "150%"]),
         (&["cost", "--storage", "1TB", "--provider", "s4"], &["--provider", "'s4' has no prices", "aws-s3"]),
-        (&["cost", "--storage", "1TB", "--provider", "aws-ec2"], &["--provider", "stores no objects"]),
+        (&["cost", "--storage", "1TB", "--provider", "aws-ec2"], &["--provider", "is not an object store"]),
         (&["cost", "--storage", "1TB", "--provider", "aws-s3@mars"], &["--provider", "'mars'", "us-east-1"]),
         (
             &["cost", "--put", "1", "--object-size", "1MiB", "--provider", "aws-dynamodb"],
@@ -324,7 +324,7 @@ fn invalid_input_is_reported_in_one_line_that_names_the_fix() {
             ],
             &["--hot-reads", "80%"],
         ),
-        (&["advise", "--storage", "1TB"], &["name the runs"]),
+        (&["advise", "--storage", "1TB"], &["RUN is missing"]),
         (&["advise", "/nowhere", "--storage", "1TB"], &["/nowhere"]),
         (&["list", "prices", "s4"], &["'s4' has no prices"]),
         (&["list", "providers", "aws-s3"], &["plimsoll list prices"]),

@@ -141,7 +141,7 @@ fn advice_combines_objectives_and_bills_and_lists_unmeasured_providers() {
     let advise = |more: &[&'static str]| [&["advise", name(&run)][..], &workload, &prices, more].concat();
     refused(
         &[&["advise", name(&run)][..], &workload].concat(),
-        &["nothing is known of what s3://quick costs", "--price"],
+        &["s3://quick: no prices are known", "--price"],
     );
     let strict = json(&advise(&["--slo", "get.p99 < 20ms", "--json"]));
     assert_eq!(
@@ -281,7 +281,7 @@ fn options_without_effect_are_refused() {
         ("--storage", "1TB"),
         ("--written", "1GB"),
     ] {
-        refused(&[&tiering[..], &[flag, value]].concat(), &[flag, "does not go with tiering"]);
+        refused(&[&tiering[..], &[flag, value]].concat(), &[flag, "not supported by tiering"]);
     }
     refused(&[&tiering[..], &["--hot-run", "/nowhere"]].concat(), &["--cold-run"]);
     let ages: Vec<&str> =
@@ -292,7 +292,7 @@ fn options_without_effect_are_refused() {
     );
     let one: Vec<&str> =
         tiering.iter().map(|word| if *word == "cloudflare-r2" { "aws-s3" } else { word }).collect();
-    refused(&one, &["--cold", "the hot store already"]);
+    refused(&one, &["--cold", "is also the hot store"]);
     refused(&["cost", "--storage", "1TB", "--egress", "30%"], &["--egress", "share of the data read"]);
     refused(&["cost", "--keep", "7d", "--get", "1"], &["--keep", "--storage"]);
     refused(
@@ -308,7 +308,7 @@ fn options_without_effect_are_refused() {
             "--storage",
             "1TB",
         ],
-        &["--egress is what changes", "--from"],
+        &["--egress: this value varies", "--from"],
     );
     let out = scratch("no-effect");
     let run = made(&out, "run", |_| {});

@@ -133,7 +133,7 @@ fn existing_objects_are_read_and_kept() {
     assert_eq!(after, before, "the bucket has the same objects as before");
 
     for (location, expected) in
-        [("s3://elsewhere/data/", "is not in bucket 'elsewhere'"), ("nothing/", "holds no objects there")]
+        [("s3://elsewhere/data/", "is not in bucket 'elsewhere'"), ("nothing/", "has no objects with this prefix")]
     {
         let set = format!("phase.whole.objects.dataset={location}");
         let run =
@@ -333,7 +333,7 @@ fn unsupported_shards_merges_and_imports_are_refused_with_a_reason() {
         "has 4 operations in flight for 8 shards",
     );
     sharded("ramp", "1/1", "s3://b-u-c?endpoint=http://127.0.0.1:1", "ends at its plateau");
-    sharded("throughput", "1/2", "embedded:", "every shard would have a store of its own");
+    sharded("throughput", "1/2", "embedded:", "shards cannot share an embedded: or memory: store");
     sharded("throughput", "3/2", "embedded:", "write I/N");
     fails(&["run", "throughput", "--shard", "1/2", "--store", "embedded:"], "--start-at");
     fails(
@@ -344,5 +344,5 @@ fn unsupported_shards_merges_and_imports_are_refused_with_a_reason() {
     fails(&["import", "warp", data("tls/ca.pem").to_str().unwrap()], "is it warp's operation log?");
     fails(&["import", "r2-bench", data("tls/ca.pem").to_str().unwrap()], "not a Parquet file");
     fails(&["export", "--format", "csv", dir.to_str().unwrap()], "name a run directory");
-    fails(&["run", "get", "--set", "seed=3", "--store", "embedded:"], "short forms have their own flags");
+    fails(&["run", "get", "--set", "seed=3", "--store", "embedded:"], "short forms do not support --set");
 }

@@ -45,7 +45,7 @@ fn a_bound_is_broken_only_if_the_whole_interval_exceeds_it() {
     let base = made(&out, "base", |_| {});
     let slower = made(&out, "slower", |m| m.stores[0].1 = 1.2);
     let (base, slower) = (name(&base), name(&slower));
-    fails(&["compare", base, slower, "--fail-if", "get.p50 > +5%"], 1, &["1 of 1 bounds broken"]);
+    fails(&["compare", base, slower, "--fail-if", "get.p50 > +5%"], 1, &["1 of 1 bounds exceeded"]);
     for bound in ["get.p50 > +20%", "get.p50 > +40%", "rate < -50%"] {
         let output = run(&["compare", base, slower, "--fail-if", bound, "--cannot-tell", "pass"]);
         assert!(output.status.success(), "{bound}: {}", text(&output.stdout));
@@ -54,11 +54,15 @@ fn a_bound_is_broken_only_if_the_whole_interval_exceeds_it() {
     fails(
         &["compare", base, slower, "--fail-if", "get.p50 > +20%"],
         1,
-        &["cannot be told", "--cannot-tell pass"],
+        &["cannot be decided", "--cannot-tell pass"],
     );
     let within = run(&["compare", base, slower, "--fail-if", "get.p50 > +40%"]);
     assert!(within.status.success(), "{}", text(&within.stdout));
-    fails(&["compare", base, slower, "--fail-if", "put.p50 > +5%"], 2, &["--fail-if", "no such figure"]);
+    fails(
+        &["compare", base, slower, "--fail-if", "put.p50 > +5%"],
+        2,
+        &["--fail-if", "not measured by both runs"],
+    );
     fails(&["compare", base, slower, "--fail-if", "get.p50 > 5"], 2, &["--fail-if", "+5%"]);
     fails(&["compare", base, slower, "--primary", "put.p50"], 2, &["--primary put.p50"]);
 }
@@ -70,7 +74,7 @@ fn runs_of_different_work_are_refused_and_different_clients_are_noted() {
     let larger = made(&out, "larger", |m| m.size = "4 KiB".into());
     let elsewhere = made(&out, "elsewhere", |m| m.vantage = "another city".into());
     fails(&["compare", name(&base), name(&larger)], 2, &["phase.get.objects.size", "4 KiB"]);
-    fails(&["compare", name(&base)], 2, &["measured one store"]);
+    fails(&["compare", name(&base)], 2, &["measured only one store"]);
     let table = text(&run(&["compare", name(&base), name(&elsewhere)]).stdout);
     assert!(table.contains("different clients") || table.contains("clients differ: vantage"), "{table}");
 }
@@ -83,7 +87,11 @@ fn a_short_run_has_no_interval_and_reports_the_length_it_needs() {
     let document = comparison(&short, &other);
     assert_eq!(row(&document, "p50")["verdict"], "cannot tell");
     assert!(row(&document, "p50")["duration_needed_s"].as_f64().unwrap() >= 8.0);
-    fails(&["check", name(&short), "--slo", "get.p99 < 50ms"], 1, &["cannot be told", "--cannot-tell pass"]);
+    fails(
+        &["check", name(&short), "--slo", "get.p99 < 50ms"],
+        1,
+        &["cannot be decided", "--cannot-tell pass"],
+    );
     let lenient = run(&["check", name(&short), "--slo", "get.p99 < 50ms", "--cannot-tell", "pass"]);
     assert!(lenient.status.success());
 }
@@ -105,7 +113,7 @@ fn a_failed_store_misses_its_objectives_even_with_cannot_tell_pass() {
         &["1 objective missed"],
     );
     let few = made(&out, "few", |m| (m.seconds, m.per_s) = (1, 3));
-    fails(&["check", name(&few), "--slo", "get.p99 < 10us"], 1, &["cannot be told"]);
+    fails(&["check", name(&few), "--slo", "get.p99 < 10us"], 1, &["cannot be decided"]);
 }
 
 /// The seed decides which of two stores runs first.
@@ -125,7 +133,7 @@ fn the_base_is_the_first_store_of_the_experiment_in_any_run_order() {
             serde_json::from_slice(&run(&["compare", "--json", name(&two)]).stdout).unwrap();
         assert_eq!(document["comparisons"][0]["base"]["store"], "s3://listed-first");
         assert_eq!(row(&document, "p50")["verdict"], "slower");
-        fails(&["compare", name(&two), "--fail-if", "get.p50 > +5%"], 1, &["1 of 1 bounds broken"]);
+        fails(&["compare", name(&two), "--fail-if", "get.p50 > +5%"], 1, &["1 of 1 bounds exceeded"]);
         let shown = text(&run(&["show", name(&two)]).stdout);
         let (first, second) = (shown.find("s3://listed-first"), shown.find("s3://listed-second"));
         assert!(first.unwrap() < second.unwrap(), "{shown}");
@@ -168,7 +176,7 @@ fn comparisons_of_imported_runs_note_different_loads_and_unknown_clients() {
     let document = comparison(&base, &same_load);
     assert_eq!(document["comparisons"][0]["loads"].as_array().unwrap().len(), 0);
     let measured = made(&out, "measured", |_| {});
-    fails(&["compare", name(&base), name(&measured)], 2, &["did not do the same"]);
+    fails(&["compare", name(&base), name(&measured)], 2, &["are not comparable"]);
 }
 
 #[test]
@@ -297,7 +305,7 @@ fn objectives_pass_or_fail_and_appear_in_junit() {
     let file = out.join("slo.txt");
     std::fs::write(&file, "# weekly\nget.p99 < 15ms\nget.p99 < 15\n").unwrap();
     fails(&["check", name(&run_dir), "--slo-file", name(&file)], 2, &["slo.txt:3", "unit"]);
-    fails(&["check", name(&run_dir), "--slo", "put.p99 < 1ms"], 2, &["measured no such thing", "get.get"]);
+    fails(&["check", name(&run_dir), "--slo", "put.p99 < 1ms"], 2, &["did not measure this", "get.get"]);
     fails(&["check", name(&run_dir)], 2, &["--slo is missing"]);
 }
 

@@ -104,8 +104,8 @@ proptest! {
             headers.push(("x-amz-security-token", token.as_str()));
         }
         let mut signer = Signer::new("eu-central-1", "s3");
-        let ours = signer.sign_at(&credentials, second as i64, "PUT", &path, &query, &headers, &hash);
-        prop_assert_eq!(ours.authorization, expected);
+        let signature = signer.sign_at(&credentials, second as i64, "PUT", &path, &query, &headers, &hash);
+        prop_assert_eq!(signature.authorization, expected);
     }
 
     #[test]

@@ -112,14 +112,14 @@ fn the_cost_of_loops_is_estimated_and_reported() {
     }
     for (more, expected) in [
         (vec!["--max-cost", "0.0005"], "estimated to cost"),
-        (vec!["--max-cost", "1", "--client", "cp {source} {target}"], "leave out --client or --max-cost"),
+        (vec!["--max-cost", "1", "--client", "cp {source} {target}"], "omit --client or --max-cost"),
     ] {
         let output = run(&more);
         assert_eq!(output.status.code(), Some(2));
         assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
     }
     let output = run(&["--client", "true {source} {target}", "--direction", "down"]);
-    assert!(text(&output.stdout).contains("--client tools asked of the store is not counted"));
+    assert!(text(&output.stdout).contains("requests of --client tools are not counted"));
     assert_eq!(count(store.as_ref()), 0);
 }
 
@@ -133,11 +133,11 @@ fn invalid_arguments_and_incomplete_transfers_fail() {
         (vec!["--client", "aws s3 sync"], 2, "{source} and {target}"),
         (vec!["--size", "many"], 2, "--size"),
         (vec!["--files", "0"], 2, "above 0"),
-        (vec!["--client", "false {source} {target}", "--loops", "1", "--files", "1"], 2, "ended with"),
+        (vec!["--client", "false {source} {target}", "--loops", "1", "--files", "1"], 2, "failed (exit status: 1)"),
         (
             vec!["--client", "true {source} {target}", "--loops", "1", "--files", "1"],
             1,
-            "0 of 1 files arrived whole",
+            "the store lists 0 of 1 files",
         ),
     ] {
         let run = plimsoll(&["sync", "--store", &s3, "--out"]).arg(&dir).args(&arguments).output().unwrap();
@@ -145,5 +145,5 @@ fn invalid_arguments_and_incomplete_transfers_fail() {
         assert!(run.status.code() == Some(code) && message.contains(expected), "{arguments:?}: {message}");
     }
     let web = plimsoll(&["sync", "--store", "http://127.0.0.1:9/dir/"]).output().unwrap();
-    assert!(text(&web.stderr).contains("only be read"), "{}", text(&web.stderr));
+    assert!(text(&web.stderr).contains("the store is read-only"), "{}", text(&web.stderr));
 }

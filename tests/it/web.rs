@@ -115,7 +115,7 @@ fn unsupported_requests_are_refused_with_a_reason() {
     let at = |path: &str| format!("http://127.0.0.1:{port}{path}");
     for (arguments, code, expected) in [
         (vec!["put", "--store", &at("/dir/"), "--operations", "1"], 2, "can only be read"),
-        (vec!["list", "--store", &at("/dir/"), "--operations", "1"], 2, "no listings"),
+        (vec!["list", "--store", &at("/dir/"), "--operations", "1"], 2, "cannot list objects"),
         (vec!["get", "--store", &at("/dir/"), "--operations", "1"], 2, "--keys FILE"),
         (
             vec!["get", "--store", &at("/moved"), "--operations", "1"],

@@ -230,5 +230,5 @@ fn invalid_input_is_reported_with_its_location() {
     assert_eq!(created.status.code(), Some(0), "{}", text(&created.stderr));
     let run = plimsoll(&["ycsb", "run", "-P", "workloade", "--store", &express]).output().unwrap();
     let message = text(&run.stderr);
-    assert!(run.status.code() == Some(2) && message.contains("take scan out"), "{message}");
+    assert!(run.status.code() == Some(2) && message.contains("remove scan from operations"), "{message}");
 }

@@ -170,7 +170,7 @@ impl Priced {
         let more = match self.estimate.store_limited.as_slice() {
             [] => String::new(),
             phases => format!(
-                ", plus {}, whose cost depends on the store: {}",
+                ", plus the cost of {}, which depends on the store: {}",
                 phases.join(", "),
                 rates(&self.tariff, self.leaves)
             ),
@@ -341,7 +341,7 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
             out.spent.calls.add(call, count);
         }
     }
-    // The duration of a phase that is limited by operations is unknown and counts as 0.
+    // The duration of a phase that is limited by operations is unknown, so assume at least 1 s in total.
     out.spent.seconds = ns.div_ceil(1_000_000_000).max(1);
     out
 }

@@ -239,7 +239,7 @@ impl Budget {
         (now_ns() - self.began_ns).div_ceil(1_000_000_000)
     }
 
-    /// Connects the limit to the run, and stops the run if the limit has already been reached.
+    /// Enables the limit to stop the run, and stops the run immediately if the limit has already been reached.
     pub fn arm(&self, control: &Arc<Control>) {
         let _ = self.ended.control.set(Arc::clone(control));
         if self.ended.reached.load(Ordering::Relaxed) {
