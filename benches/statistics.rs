@@ -17,7 +17,7 @@ use plimsoll::rng::Stream;
 use plimsoll::summary::comparison::{Verdict, compare};
 use plimsoll::summary::confidence::Confidence;
 use plimsoll::summary::estimates::{Estimator, Metric};
-use plimsoll::summary::series::{Clocked, Latency, Second, Series};
+use plimsoll::summary::series::{Latency, LatencyKind, Second, Series};
 
 /// Process that varies the latencies from second to second.
 #[derive(Clone, Copy)]
@@ -244,8 +244,8 @@ struct Score {
 }
 
 const METRICS: [(&str, Metric); 3] = [
-    ("p50", Metric::Percentile(Clocked::Service, 0.5)),
-    ("p99", Metric::Percentile(Clocked::Service, 0.99)),
+    ("p50", Metric::Percentile(LatencyKind::Service, 0.5)),
+    ("p99", Metric::Percentile(LatencyKind::Service, 0.99)),
     ("rate", Metric::Rate),
 ];
 
@@ -325,7 +325,7 @@ fn differences(case: &Case, n: u64) -> f64 {
         seeds
             .filter(|seed| {
                 let (a, b) = (simulate(case, 1_000_000 + 2 * seed), simulate(case, 1_000_001 + 2 * seed));
-                let metric = Metric::Percentile(Clocked::Service, 0.5);
+                let metric = Metric::Percentile(LatencyKind::Service, 0.5);
                 let compared = compare(&mut Estimator::new(&a), &mut Estimator::new(&b), metric, false);
                 matches!(compared.verdict(0.05), Verdict::Faster | Verdict::Slower)
             })

@@ -52,6 +52,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             window.phase, window.operation, window.achieved_per_s, window.service_ms.p99
         );
     }
-    println!("{} operations seen; results: {}", counter.0.load(Ordering::Relaxed), summary.run.path.display());
+    println!(
+        "{} operations seen; results: {}",
+        counter.0.load(Ordering::Relaxed),
+        summary.run.path.display()
+    );
     summary.problem.map_or(Ok(()), |problem| Err(problem.into()))
 }

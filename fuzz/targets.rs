@@ -7,7 +7,7 @@ use http::request::Parts;
 use plimsoll::cost::book::Prices;
 use plimsoll::experiment::resolve;
 use plimsoll::experiment::ycsb::properties::{Family, Properties};
-use plimsoll::experiment::ycsb::{Part, RecordEncoding, to_written};
+use plimsoll::experiment::ycsb::{Part, RecordEncoding, to_spec};
 use plimsoll::run_dir::read::intervals;
 use plimsoll::s3::chunked::{ChunkSigner, decode};
 use plimsoll::s3::credentials::Credentials;
@@ -130,7 +130,7 @@ pub fn ycsb_properties(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(properties) = Properties::parse("fuzz", &text) {
         for (part, family) in [(Part::Load, Family::Ycsb), (Part::Run, Family::GoYcsb)] {
-            let _ = to_written(part, &properties, family, RecordEncoding::Bytes, 42);
+            let _ = to_spec(part, &properties, family, RecordEncoding::Bytes, 42);
         }
     }
 }

@@ -154,7 +154,7 @@ pub fn register_secrets_in(arguments: impl Iterator<Item = String>) {
 }
 
 /// Redacts the values of secret names, and the user and password of URLs, in an argument or a URL.
-pub fn without_assigned_secrets(text: &str) -> Cow<'_, str> {
+pub fn redact_assignments(text: &str) -> Cow<'_, str> {
     let spans = secret_spans(text);
     if spans.is_empty() {
         return Cow::Borrowed(text);
@@ -322,7 +322,7 @@ mod tests {
             ("phase.get.duration=5m", "phase.get.duration=5m"),
             ("ü=1 täst", "ü=1 täst"),
         ] {
-            assert_eq!(without_assigned_secrets(text), expected);
+            assert_eq!(redact_assignments(text), expected);
         }
     }
 }

@@ -121,7 +121,7 @@ pub fn parse_volume(text: &str) -> Result<u64, UnitError> {
 /// `k` or `K` (10^3), `M` (10^6), `G` or `B` (10^9), or `T` (10^12).
 ///
 /// # Errors
-/// [`UnitError::Count`] if the text is not a count, or the count exceeds [`MOST_COUNT`].
+/// [`UnitError::Count`] if the text is not a count, or the count exceeds [`MAX_COUNT`].
 pub fn parse_count(text: &str) -> Result<u64, UnitError> {
     let read = || {
         let (digits, places, unit) = split_exact(text)?;
@@ -133,13 +133,13 @@ pub fn parse_count(text: &str) -> Result<u64, UnitError> {
             "T" => 1_000_000_000_000,
             _ => return None,
         };
-        whole(digits, places, factor).filter(|count| *count <= u128::from(MOST_COUNT))
+        whole(digits, places, factor).filter(|count| *count <= u128::from(MAX_COUNT))
     };
     read().map(|count| count as u64).ok_or_else(|| UnitError::Count(text.to_string()))
 }
 
 /// Maximum count: more requests than any store serves in a month.
-pub const MOST_COUNT: u64 = 1_000_000_000_000_000;
+pub const MAX_COUNT: u64 = 1_000_000_000_000_000;
 
 /// Parses a duration, such as `250us`, `10ms`, `30s`, `5m` or `1h`, and returns nanoseconds.
 ///

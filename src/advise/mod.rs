@@ -62,7 +62,7 @@ pub struct Figure {
 
 /// An objective and its result at one store.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Held {
+pub struct ObjectiveFinding {
     /// Objective as the user wrote it.
     pub objective: String,
     /// Result of judging it; `None` if it was not measured at this store.
@@ -83,7 +83,7 @@ pub struct Candidate {
     /// Monthly bill of the workload.
     pub bill: Bill,
     /// Objectives and their results.
-    pub held: Vec<Held>,
+    pub held: Vec<ObjectiveFinding>,
     /// Latency by which stores are ranked, in milliseconds; `None` if it is not known.
     pub latency: Option<Figure>,
     /// Differences between the measurement and the workload: another object size, operations that were not measured,
@@ -97,7 +97,9 @@ impl Candidate {
     /// Returns the result of all objectives together: fail if one fails, else cannot tell if one is undecided, else
     /// pass.
     pub fn outcome(&self) -> ObjectiveResult {
-        let of = |held: &Held| held.finding.as_ref().map_or(ObjectiveResult::CannotTell, |f| f.outcome);
+        let of = |held: &ObjectiveFinding| {
+            held.finding.as_ref().map_or(ObjectiveResult::CannotTell, |f| f.outcome)
+        };
         if self.held.iter().any(|h| of(h) == ObjectiveResult::Fail) {
             return ObjectiveResult::Fail;
         }
@@ -108,7 +110,8 @@ impl Candidate {
     /// Returns true if no objective fails, at least one is undecided, and no point estimate misses its bound. A longer
     /// measurement may then show that the store meets all objectives.
     pub fn may_hold(&self) -> bool {
-        let against = |held: &Held| held.finding.as_ref().is_some_and(|f| f.as_measured == Some(false));
+        let against =
+            |held: &ObjectiveFinding| held.finding.as_ref().is_some_and(|f| f.as_measured == Some(false));
         self.outcome() == ObjectiveResult::CannotTell && !self.held.iter().any(against)
     }
 
@@ -191,7 +194,8 @@ pub fn bound_changes(candidates: &[Candidate], best: usize, objective: &str) -> 
     let mut out = vec![BoundChange { ms: now, tighter: true, to: cheapest(candidates, fits) }];
     // Cheaper candidates that pass every other objective.
     let slow = |c: &&Candidate| {
-        let passes = |h: &Held| h.finding.as_ref().is_some_and(|f| f.outcome == ObjectiveResult::Pass);
+        let passes =
+            |h: &ObjectiveFinding| h.finding.as_ref().is_some_and(|f| f.outcome == ObjectiveResult::Pass);
         let others = c.held.iter().filter(|h| h.objective != objective).all(passes);
         others && c.bill.total_usd < candidates[best].bill.total_usd
     };
@@ -237,7 +241,7 @@ mod tests {
                 evidence: Evidence::Measured,
                 tariff,
                 bill,
-                held: vec![Held { objective: "get.p99 < 1s".into(), finding: Some(finding) }],
+                held: vec![ObjectiveFinding { objective: "get.p99 < 1s".into(), finding: Some(finding) }],
                 latency: Some(Figure { value: *ms, low: None, high: None }),
                 gaps: Vec::new(),
                 remarks: Vec::new(),

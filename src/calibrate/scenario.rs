@@ -144,7 +144,7 @@ fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, RunEr
     // One worker is enough for every scenario and leaves the other cores to the server.
     let workers = 1;
     let job = Arc::new(Job {
-        sites: vec![Site { store, space: KeySpace::of_run("", &RunId::fresh()) }],
+        sites: vec![Site { store, space: KeySpace::of_run("", &RunId::generate()) }],
         phase_runs: Arc::clone(&phase_runs),
         workers,
         block: Block::new(42),
@@ -166,9 +166,9 @@ fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, RunEr
     };
     let connections = phase_run.phase.load.slots();
     let setting = Setting { store: &description, means, connections, epoch_unix_s: 0.0, now_ns: now_ns() };
-    let shown = windows(phase_run, state, setting);
-    let shown = shown.first().ok_or_else(|| RunError::check("the scenario measured nothing"))?;
-    if let Some(error) = &shown.instrument_error {
+    let windows = windows(phase_run, state, setting);
+    let window = windows.first().ok_or_else(|| RunError::check("the scenario measured nothing"))?;
+    if let Some(error) = &window.instrument_error {
         return Err(RunError::check(error));
     }
     let phase = &phase_run.phase;
@@ -177,7 +177,7 @@ fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, RunEr
     let empty = Latencies::default();
     let tally = state.tallies.get(&OperationKind::Get);
     let mut rows = Vec::new();
-    if true_values.response.is_empty() || shown.censored == 0 {
+    if true_values.response.is_empty() || window.censored == 0 {
         let service = percentiles(tally.map_or(&empty, |t| &t.service));
         rows.extend(compare(scenario.name, "service", &service, &mut true_values.service));
     }
@@ -187,14 +187,14 @@ fn measure(scenario: &Scenario, log: &std::path::Path) -> Result<Measured, RunEr
         rows.extend(compare(scenario.name, "response", &response, &mut true_values.response));
     }
     if scenario.name == "floor" {
-        rows.push(lag_row(&shown.start_lag_ms));
+        rows.push(lag_row(&window.start_lag_ms));
     }
-    let cpu_us_per_operation = state.usage.process_cpu_ns as f64 / 1e3 / shown.operations.max(1) as f64;
+    let cpu_us_per_operation = state.usage.process_cpu_ns as f64 / 1e3 / window.operations.max(1) as f64;
     Ok(Measured { rows, cpu_us_per_operation })
 }
 
 fn create_bucket(store: &dyn Store) -> Result<(), RunError> {
-    block_on(async { Background::new(store).insist(Request::CreateBucket).await })?
+    block_on(async { Background::new(store).send_until_answered(Request::CreateBucket).await })?
         .map_err(RunError::store)?;
     Ok(())
 }

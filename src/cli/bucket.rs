@@ -9,7 +9,7 @@ use super::exit::Exit;
 use super::out::say;
 use super::timeout::TimeoutArgument;
 use crate::driver::background::{Background, Pages};
-use crate::driver::clean::{Owned, clean};
+use crate::driver::clean::{CleanupScope, clean};
 use crate::rng::entropy;
 use crate::session::open::{self, Opened};
 use crate::session::preflight::hint;
@@ -89,20 +89,20 @@ fn create(store: &str) -> Result<(), Exit> {
     let exists = || Exit::input(format!("{store}: the bucket exists already; choose another name"));
     let work = async {
         let mut background = Background::new(opened.store.as_ref());
-        match background.insist(Request::CheckBucket).await {
+        match background.send_until_answered(Request::CheckBucket).await {
             Ok(_) => return Ok(Err(exists())),
             Err(failure) if failure.is_missing_container() || failure.status() == Some(404) => {}
             Err(failure) => return Err(failure),
         }
         // Not retried after a lost response: the bucket then exists, so the next attempt would fail.
-        background.ask(Request::CreateBucket, &mut Ignore).await?;
+        background.send(Request::CreateBucket, &mut Ignore).await?;
         // Another client may have created the bucket meanwhile; some stores report success in that case.
         if contents(&mut background).await? > 0 {
             return Ok(Err(exists()));
         }
         let content = CreatedBucket::content(env!("CARGO_PKG_VERSION"));
         background
-            .insist(Request::Put { key: MARKER, body: Body::Whole(content.into()) })
+            .send_until_answered(Request::Put { key: MARKER, body: Body::Whole(content.into()) })
             .await
             .map(|_| Ok(()))
     };
@@ -118,27 +118,34 @@ fn remove(store: &str, force: bool) -> Result<(), Exit> {
         let found = contents(&mut background).await?;
         if found > 0 && !force {
             return Ok(Err(Exit::input(format!(
-                "{store}: the bucket is not empty (objects found: {found}), nothing was deleted; use --force if `plimsoll bucket create` made it"
+                "{store}: the bucket is not empty (objects found: {found}), so nothing was deleted; use --force if `plimsoll bucket create` made it"
             ))));
         }
         let Some(created) = created else {
             if force {
                 return Ok(Err(Exit::input(format!(
-                    "{store}: `plimsoll bucket create` did not make this bucket, nothing was deleted; empty it with another tool"
+                    "{store}: `plimsoll bucket create` did not make this bucket, so nothing was deleted; empty it with another tool"
                 ))));
             }
-            return background.insist(Request::DeleteBucket).await.map(Ok);
+            return background.send_until_answered(Request::DeleteBucket).await.map(Ok);
         };
         let space = KeySpace::of_bucket(&created);
         if force {
             // The marker is deleted last, so that an interrupted deletion can be repeated.
-            clean(opened.store.as_ref(), &mut background, &space, &Owned::everything_but(MARKER), |_| {})
+            clean(
+                opened.store.as_ref(),
+                &mut background,
+                &space,
+                &CleanupScope::everything_except(MARKER),
+                |_| {},
+            )
+            .await?;
+            clean(opened.store.as_ref(), &mut background, &space, &CleanupScope::everything(), |_| {})
                 .await?;
-            clean(opened.store.as_ref(), &mut background, &space, &Owned::everything(), |_| {}).await?;
         } else if let Some(key) = space.own(MARKER) {
-            background.insist(Request::Delete { key }).await?;
+            background.send_until_answered(Request::Delete { key }).await?;
         }
-        background.insist(Request::DeleteBucket).await.map(Ok)
+        background.send_until_answered(Request::DeleteBucket).await.map(Ok)
     };
     block_on(work)?.map_err(|f| unusable(store, &f))??;
     say(&format!("deleted {store}\n"))
@@ -147,14 +154,14 @@ fn remove(store: &str, force: bool) -> Result<(), Exit> {
 /// Returns the proof that Plimsoll created the bucket; `None` if it did not.
 async fn marker(background: &mut Background) -> Result<Option<CreatedBucket>, Failure> {
     let mut content = Collect::default();
-    match background.ask(Request::Get { key: MARKER, range: None }, &mut content).await {
+    match background.send(Request::Get { key: MARKER, range: None }, &mut content).await {
         Ok(_) => Ok(CreatedBucket::proven_by(&content.0)),
         Err(failure) if failure.status() == Some(404) && !failure.is_code("NoSuchBucket") => Ok(None),
         Err(failure) => Err(failure),
     }
 }
 
-/// Returns the number of objects on the first page of the listing that has any, without the marker; 0 if
+/// Returns the number of objects, without the marker, on the first page of the listing that has any; 0 if
 /// there are none.
 async fn contents(background: &mut Background) -> Result<usize, Failure> {
     let mut pages = Pages::new("");

@@ -14,7 +14,7 @@ use crate::report::terminal::table::lines;
 use crate::run_dir::run::{Run, read};
 use crate::schedule::Role;
 use crate::summary::objective::{Finding, Objective};
-use crate::summary::series::{Clocked, Series};
+use crate::summary::series::{LatencyKind, Series};
 use crate::text::outgoing;
 use crate::units::short_names;
 
@@ -191,8 +191,8 @@ pub fn check(arguments: &Arguments) -> Result<(), Exit> {
     let objectives = objectives(arguments)?;
     let mut suites = Vec::new();
     for path in &arguments.runs {
-        let run =
-            read(path, &[Clocked::Service, Clocked::Response, Clocked::FirstByte]).map_err(Exit::input)?;
+        let run = read(path, &[LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte])
+            .map_err(Exit::input)?;
         let checked = check_run(&run, &objectives)?;
         if !arguments.json {
             say(&render(path, &checked))?;

@@ -8,7 +8,7 @@ use super::exit::Exit;
 use super::out::say;
 use super::timeout::TimeoutArgument;
 use crate::driver::Shard;
-use crate::driver::clean::Owned;
+use crate::driver::clean::CleanupScope;
 use crate::experiment::{Experiment, load};
 use crate::run_dir::directory::{Environment, Ownership, StoreFacts, read_environment, write_environment};
 use crate::schedule::Phase;
@@ -105,10 +105,11 @@ fn clean_store(
             facts.url
         )));
     }
-    let owned = experiment.map_or_else(Owned::everything, |e| Owned::by(&e.phases, shard));
-    clean_one(facts, store.as_ref(), &space, &owned.of_process(pid))?;
+    let owned =
+        experiment.map_or_else(CleanupScope::everything, |e| CleanupScope::of_phases(&e.phases, shard));
+    clean_one(facts, store.as_ref(), &space, &owned.created_by_process(pid))?;
     for (space, owned) in experiment.iter().flat_map(|e| tables(e, store.prefix())) {
-        clean_one(facts, store.as_ref(), &space, &owned.of_process(pid))?;
+        clean_one(facts, store.as_ref(), &space, &owned.created_by_process(pid))?;
     }
     if experiment.is_some_and(|e| e.phases.iter().any(inserts_unknown)) {
         let url = &facts.url;
@@ -153,9 +154,9 @@ fn remove_files(run: &Path, environment: &mut Environment) -> Result<(), Exit> {
 
 /// Returns the record tables to which the phases of an experiment write, each with the records that they
 /// create.
-pub fn tables(experiment: &Experiment, prefix: &str) -> Vec<(KeySpace, Owned)> {
+pub fn tables(experiment: &Experiment, prefix: &str) -> Vec<(KeySpace, CleanupScope)> {
     let table = |phase| {
-        let owned = Owned::records(phase)?;
+        let owned = CleanupScope::records(phase)?;
         let at = phase.workload.written.below(prefix).at?;
         Some((KeySpace::recorded(&at)?, owned))
     };
@@ -163,7 +164,12 @@ pub fn tables(experiment: &Experiment, prefix: &str) -> Vec<(KeySpace, Owned)> {
 }
 
 /// Deletes the owned objects in one key space of a store, and prints the counts.
-fn clean_one(facts: &StoreFacts, store: &dyn Store, space: &KeySpace, owned: &Owned) -> Result<(), Exit> {
+fn clean_one(
+    facts: &StoreFacts,
+    store: &dyn Store,
+    space: &KeySpace,
+    owned: &CleanupScope,
+) -> Result<(), Exit> {
     let cleaned = clean_space(store, space, owned);
     let cleaned = cleaned?.map_err(|f| Exit::store(format!("{}: {f}", facts.url)))?;
     let (url, root) = (&facts.url, space.root());
@@ -171,7 +177,7 @@ fn clean_one(facts: &StoreFacts, store: &dyn Store, space: &KeySpace, owned: &Ow
     for (count, what) in [
         (cleaned.aborted, "unfinished uploads aborted"),
         (cleaned.versions, "old versions and delete markers deleted"),
-        (cleaned.foreign, "objects of other origin kept"),
+        (cleaned.foreign, "objects kept, because the run did not create them"),
     ] {
         if count > 0 {
             say(&format!("{url}: {count} {what}\n"))?;

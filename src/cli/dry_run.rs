@@ -58,7 +58,7 @@ fn objects(phase: &Phase) -> String {
 fn popularity(w: &Workload) -> String {
     match w.popularity {
         Popularity::Uniform => String::new(),
-        Popularity::Sequential => ", in order".into(),
+        Popularity::Sequential => ", sequential".into(),
         Popularity::Zipfian { theta } => format!(", zipfian {theta}"),
         Popularity::Latest { theta } => format!(", latest {theta}"),
         Popularity::YcsbZipfian { .. } => ", zipfian as in YCSB".into(),

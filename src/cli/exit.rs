@@ -7,7 +7,7 @@ use crate::session::RunError;
 /// An exit code and the message that explains it.
 #[derive(Debug)]
 pub struct Exit {
-    /// Exit code of the process.
+    /// Exit code of the process: 1, 2, 3, 4, 101 or 130.
     pub code: i32,
     /// One-line message for the user; empty if there is nothing more to report.
     pub message: String,

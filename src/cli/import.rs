@@ -111,12 +111,12 @@ fn result_of(log: &Log, imported: &Imported, provider: &str) -> RunResult {
             window.histograms.remove("body");
         }
     }
-    let ramps = of_windows(&all, |_| "ended by the imported tool".into());
+    let ramps = of_windows(&all, |_| "ended by the tool that wrote the log".into());
     let started = jiff::Timestamp::from_nanosecond((log.origin_unix_s * 1e9) as i128).unwrap_or_default();
     RunResult {
         schema: SCHEMA,
         run: RunInfo {
-            id: RunId::fresh().to_string(),
+            id: RunId::generate().to_string(),
             experiment: "imported".into(),
             started_at: started.strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             version: env!("CARGO_PKG_VERSION").into(),

@@ -6,7 +6,7 @@ use super::exit::Exit;
 use crate::clock::SECOND;
 use crate::experiment::short::FORMS;
 use crate::schedule::knee::Limits;
-use crate::session::knee::{KneeSearch, LONGEST_STEP_NS};
+use crate::session::knee::{KneeSearch, MAX_STEP_NS};
 use crate::summary::objective::Objective;
 use crate::units::{parse_duration, parse_rate};
 
@@ -66,7 +66,7 @@ impl KneeArguments {
         }
         let step = self.step.as_deref().unwrap_or("10s");
         let step_ns = parse_duration(step).map_err(|e| Exit::input(format!("--step: {e}")))?;
-        if !(SECOND..=LONGEST_STEP_NS).contains(&step_ns) {
+        if !(SECOND..=MAX_STEP_NS).contains(&step_ns) {
             return Err(Exit::input("--step must be between 1s and 5m"));
         }
         let objectives = objectives(&self.slo)?;

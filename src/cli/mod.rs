@@ -51,7 +51,7 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run an experiment: a file, a built-in one, or a short form (get, put, mixed, head, list, delete)
+    /// Run an experiment: a file, a built-in experiment, or a short form (get, put, mixed, head, list, delete)
     Run(Box<run::Arguments>),
     /// Run YCSB's core workloads from YCSB property files
     Ycsb(Box<ycsb::Arguments>),
@@ -77,7 +77,7 @@ enum Command {
     Probe(probe::Arguments),
     /// Create or delete a bucket
     Bucket(bucket::Arguments),
-    /// Determine Plimsoll's measurement error with servers whose true latencies are known
+    /// Measure Plimsoll's own error against servers with known latencies
     Calibrate(calibrate::Arguments),
     /// Serve an S3-compatible store from memory
     Serve(Box<serve::Arguments>),
@@ -113,7 +113,7 @@ pub fn main() -> i32 {
         Ok(cli) => cli,
         Err(error) => {
             if error.use_stderr() {
-                note(text::without_assigned_secrets(error.render().to_string().trim_end()));
+                note(text::redact_assignments(error.render().to_string().trim_end()));
                 return 2;
             }
             // --help and --version are not errors.
@@ -145,10 +145,7 @@ pub fn main() -> i32 {
         Ok(()) => 0,
         Err(Exit { code, message }) => {
             if !message.is_empty() {
-                note(format_args!(
-                    "plimsoll: {}",
-                    text::single_line(&text::without_assigned_secrets(&message))
-                ));
+                note(format_args!("plimsoll: {}", text::single_line(&text::redact_assignments(&message))));
             }
             code
         }

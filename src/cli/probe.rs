@@ -11,7 +11,7 @@ use super::out::say;
 use super::record::Record;
 use super::timeout::TimeoutArgument;
 use crate::driver::background::Background;
-use crate::driver::clean::{Owned, clean};
+use crate::driver::clean::{CleanupScope, clean};
 use crate::probe::{Finding, Findings, checks, connection, writing};
 use crate::session::open;
 use crate::session::preflight::preflight;
@@ -46,7 +46,7 @@ pub struct Arguments {
 pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
     arguments.timeout.apply()?;
     let opened = open::open(&arguments.store, arguments.ca_bundle.as_deref())?;
-    let id = RunId::fresh();
+    let id = RunId::generate();
     let space = KeySpace::of_run(opened.store.prefix(), &id);
     let facts = preflight(&opened, &space, arguments.create_bucket)?;
     let store = opened.store.as_ref();
@@ -60,7 +60,7 @@ pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
         block_on(record.control().unless_stopped(work))?;
         let cleaned = block_on(async {
             let mut background = Background::new(store);
-            clean(store, &mut background, &space, &Owned::everything(), |_| {}).await
+            clean(store, &mut background, &space, &CleanupScope::everything(), |_| {}).await
         })?;
         record.finish(&opened.written, cleaned.map(|_| ()))?;
     } else {

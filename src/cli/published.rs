@@ -36,7 +36,7 @@ enum Action {
 /// Checks or shows published documents.
 ///
 /// # Errors
-/// Exit code 2 if no document has the name.
+/// Exit code 2 if no document has this name.
 pub fn published(arguments: &Arguments) -> Result<(), Exit> {
     match &arguments.action {
         Action::Check { name, all: every } => {

@@ -22,8 +22,8 @@ pub struct Record {
 }
 
 impl Record {
-    /// Creates the record for a store in which the command owns the whole key space of `id`. Starts to handle
-    /// Ctrl-C.
+    /// Creates the record for a store in which the command owns the whole key space of `id`, and starts
+    /// to handle Ctrl-C.
     ///
     /// # Errors
     /// Exit code 2 if the record cannot be written.

@@ -46,7 +46,7 @@ pub struct Arguments {
     /// Seed of all random values [default: the seed of the experiment, or 42]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Name of the place from which the run measures, for the record: a region, a rack, a city
+    /// Location of the client, recorded with the results: a region, a rack, a city
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     vantage: String,
     /// Print result.json instead of the table
@@ -73,14 +73,13 @@ pub struct Arguments {
     /// Log every operation to operations.arrows
     #[arg(long, value_name = "RECORDS")]
     record: Option<Record>,
-    /// Run one shard of a run on several hosts: 1/4 is the first of four; `plimsoll merge` merges the runs
+    /// Run one shard of an experiment on several hosts: 1/4 is the first of four; `plimsoll merge` merges them
     #[arg(long, value_name = "I/N", requires = "start_at", value_parser = parse_shard)]
     shard: Option<Shard>,
     /// Time at which all shards start to measure: 2026-11-21T12:00:00Z, Unix seconds, or +30s from now
     #[arg(long, value_name = "TIME", requires = "shard", value_parser = parse_start)]
     start_at: Option<jiff::Timestamp>,
-    /// This host's clock minus the reference clock in seconds, for the record and for `plimsoll merge`:
-    /// 0.012, -0.003
+    /// This host's clock minus the reference clock, in seconds: 0.012, -0.003; `plimsoll merge` corrects for it
     #[arg(long, value_name = "SECONDS", requires = "shard", allow_hyphen_values = true)]
     clock_offset: Option<f64>,
     /// Serve Prometheus metrics on this address at /metrics during the run; port 0 selects a free port
@@ -97,7 +96,7 @@ pub struct Arguments {
 /// Records that are logged in addition to histograms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Record {
-    /// Log every single operation
+    /// Every individual operation
     Operations,
 }
 
@@ -136,7 +135,7 @@ struct ShortArguments {
     /// object that is put [default: on]
     #[arg(long)]
     verify: Option<String>,
-    /// Deadline of each operation and of every other request; experiments accept it too [default: 60s]
+    /// Deadline of each operation and of every other request; also applies to experiment files [default: 60s]
     #[arg(long)]
     timeout: Option<String>,
     /// Maximum number of retries after throttling, server errors and broken connections [default: 0]
@@ -151,7 +150,8 @@ struct ShortArguments {
     /// Number of parts of one object in flight [default: 1]
     #[arg(long, value_name = "N", requires = "part_size")]
     parts_in_flight: Option<u64>,
-    /// Checksum of uploads: auto, md5, crc32, crc32c, crc64nvme, sha1, sha256 [default: checksum= of the store]
+    /// Checksum of uploads: auto, md5, crc32, crc32c, crc64nvme, sha1, sha256 [default: checksum= in the
+    /// store URL]
     #[arg(long, value_name = "NAME")]
     checksum: Option<String>,
     /// Upload this file instead of generated content
@@ -163,7 +163,7 @@ struct ShortArguments {
 }
 
 impl ShortArguments {
-    /// Returns the first flag in use that conflicts with an experiment file; `None` if there is none.
+    /// Returns the first given flag that conflicts with an experiment file; `None` if there is none.
     fn given(&self) -> Option<&'static str> {
         let given = [
             ("--size", self.size.is_some()),
@@ -247,7 +247,7 @@ fn resolve_experiment(arguments: &Arguments, search: Option<&KneeSearch>) -> Res
                 "--set {set}: short forms do not support --set; use their own flags (--help)"
             )));
         }
-        resolve::resolve(written.to_written()).map_err(|problem| Exit::input(as_flag(&problem.message)))?
+        resolve::resolve(written.to_spec()).map_err(|problem| Exit::input(as_flag(&problem.message)))?
     } else {
         if let Some(flag) = short.given() {
             return Err(Exit::input(format!(
@@ -345,7 +345,7 @@ fn live(address: &str) -> Result<Live, Exit> {
 }
 
 /// Maximum number of worker threads, far above the number of cores of any machine.
-const MOST_WORKERS: usize = 1024;
+const MAX_WORKERS: usize = 1024;
 
 /// Runs the experiment and prints its result.
 ///
@@ -355,9 +355,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let search = (arguments.experiment == "knee").then(|| arguments.knee.search()).transpose()?;
     timeout::apply(arguments.short.timeout.as_deref())?;
     let experiment = resolve_experiment(arguments, search.as_ref())?;
-    if arguments.workers.is_some_and(|n| !(1..=MOST_WORKERS).contains(&n)) {
+    if arguments.workers.is_some_and(|n| !(1..=MAX_WORKERS).contains(&n)) {
         return Err(Exit::input(format!(
-            "--workers must be between 1 and {MOST_WORKERS}; omit --workers to derive the number from load and cores"
+            "--workers must be between 1 and {MAX_WORKERS}; omit --workers to derive the number from load and cores"
         )));
     }
     if arguments.dry_run {

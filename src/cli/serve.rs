@@ -85,7 +85,7 @@ pub struct Arguments {
 
 fn key(given: Option<&String>, variable: &str, flag: &str) -> Result<String, Exit> {
     let found = given.cloned().or_else(|| std::env::var(variable).ok()).filter(|k| !k.is_empty());
-    found.ok_or_else(|| Exit::input(format!("{flag} is missing; give it, or set {variable}")))
+    found.ok_or_else(|| Exit::input(format!("{flag} is missing; pass it or set {variable}")))
 }
 
 fn timeouts(arguments: &Arguments) -> Result<Timeouts, Exit> {
@@ -93,7 +93,7 @@ fn timeouts(arguments: &Arguments) -> Result<Timeouts, Exit> {
         let time = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
         Some(time)
             .filter(|time| *time >= SECOND)
-            .ok_or_else(|| Exit::input(format!("{flag} {text}: the timeout is too short; give at least 1s")))
+            .ok_or_else(|| Exit::input(format!("{flag} {text}: the timeout is too short; use at least 1s")))
     };
     Ok(Timeouts {
         idle_ns: read("--idle-timeout", &arguments.idle_timeout)?,
@@ -164,8 +164,8 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     run(listener, parts, &shutdown).map_err(|e| Exit::store(format!("the server failed: {e}")))
 }
 
-/// Binds a listener with the longer accept queue of tokio, which holds a burst of connections; that of `std`
-/// holds 128.
+/// Binds a listener through tokio, whose accept queue can hold a burst of connections. The queue of `std`
+/// holds only 128.
 fn listen_on(address: &str) -> std::io::Result<TcpListener> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     runtime.block_on(async { tokio::net::TcpListener::bind(address).await?.into_std() })

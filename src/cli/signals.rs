@@ -7,8 +7,8 @@ use super::out::note;
 use crate::clock::{MILLISECOND, now_ns};
 use crate::driver::Control;
 
-/// Time after the first signal in which another one is a repetition, in nanoseconds. `timeout -s INT` sends
-/// its signal both to the process and to the process group.
+/// Time after the first signal within which another one counts as a repetition, in nanoseconds.
+/// `timeout -s INT` sends its signal both to the process and to the process group.
 const DEBOUNCE_NS: u64 = 500 * MILLISECOND;
 
 /// The response to a signal.

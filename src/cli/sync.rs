@@ -78,7 +78,7 @@ pub struct Arguments {
     /// Seed of the files' contents
     #[arg(long, value_name = "N", default_value_t = crate::experiment::spec::DEFAULT_SEED)]
     seed: u64,
-    /// Name of the place from which the run measures, for the record
+    /// Location of the client, recorded with the results
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     vantage: String,
     /// Print result.json instead of the table
@@ -155,7 +155,7 @@ impl Arguments {
             };
             if !names("source") || !names("target") {
                 return Err(Exit::input(format!(
-                    "--client '{client}': the command must contain {{source}} and {{target}}, the places of the data"
+                    "--client '{client}': the command does not name the data; add {{source}} and {{target}}"
                 )));
             }
         }
@@ -164,7 +164,7 @@ impl Arguments {
 }
 
 impl Arguments {
-    /// Returns the description of the data and its transfer, with the local directories below `files`.
+    /// Returns the data to synchronise, with its local directories below `files`, and the transfer settings.
     fn ground(&self, files: &Path, (bytes, part_size): (u64, u64)) -> Ground {
         let timeout = self.timeout.as_deref().and_then(|text| parse_duration(text).ok());
         Ground {
@@ -228,7 +228,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     let (bytes, part_size) = arguments.check()?;
     timeout::apply(arguments.timeout.as_deref())?;
     let settings = arguments.settings();
-    let id = RunId::fresh();
+    let id = RunId::generate();
     let mut opened = Vec::new();
     for store in &arguments.store {
         opened.push(open::open(store, settings.ca_bundle.as_deref())?);
@@ -284,10 +284,9 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     environment.workers = result.client.workers;
     match removed {
         Ok(true) => environment.files = None,
-        Ok(false) => note(format_args!(
-            "note: {}: not removed, because it contains files of other programs",
-            files.display()
-        )),
+        Ok(false) => {
+            note(format_args!("note: {}: not removed, because it contains other files", files.display()))
+        }
         Err(error) => {
             note(format_args!("note: {}: {error}; remove it with `plimsoll clean`", files.display()))
         }

@@ -16,7 +16,7 @@ use super::timeout::TimeoutArgument;
 use crate::experiment::resolve;
 use crate::experiment::spec::DEFAULT_SEED;
 use crate::experiment::ycsb::properties::{Family, Properties};
-use crate::experiment::ycsb::{Part, RecordEncoding, store_of, to_written};
+use crate::experiment::ycsb::{Part, RecordEncoding, store_of, to_spec};
 use crate::report::{terminal, ycsb};
 use crate::run_dir::json;
 use crate::s3::credentials::{CredentialSource, Credentials};
@@ -102,7 +102,7 @@ struct Options {
     /// Format of the printed results
     #[arg(long, value_enum, default_value = "plimsoll")]
     format: Format,
-    /// Print result.json instead of the results
+    /// Print result.json instead of the table
     #[arg(long, conflicts_with = "format")]
     json: bool,
     #[command(flatten)]
@@ -113,7 +113,7 @@ struct Options {
     /// Seed of all random values
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
-    /// Name of the place from which the run measures, for the record
+    /// Location of the client, recorded with the results
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     vantage: String,
     /// Create the bucket if it does not exist (it is not deleted afterwards)
@@ -181,8 +181,7 @@ fn experiment_of(
         EncodingArgument::Bytes => RecordEncoding::Bytes,
         EncodingArgument::GoYcsb => RecordEncoding::GoYcsb,
     };
-    let written =
-        to_written(part, properties, options.family(), encoding, options.seed).map_err(Exit::input)?;
+    let written = to_spec(part, properties, options.family(), encoding, options.seed).map_err(Exit::input)?;
     let mut experiment = resolve::resolve(written).map_err(|problem| Exit::input(problem.message))?;
     experiment.stores = vec![options.store(properties)?];
     Ok(experiment)
@@ -210,7 +209,7 @@ fn execute_part(part: Part, options: &Options) -> Result<(), Exit> {
     let (run, problem) = conclude(execute(&experiment, &settings, &components)?);
     let text = match (options.json, options.format) {
         (true, _) => json::to_string(&run.result),
-        (false, Format::GoYcsb) => ycsb::go_ycsb(&run.result, properties.shown()),
+        (false, Format::GoYcsb) => ycsb::go_ycsb(&run.result, properties.redacted()),
         (false, Format::Ycsb) => ycsb::ycsb(&run.result),
         (false, Format::Plimsoll) => terminal::render(&run.result, terminal::Detail::default()),
     };

@@ -106,7 +106,7 @@ fn stored(rules: &Rules, usage: &Usage) -> Option<Quantity> {
     let (least, month) = (rules.minimum_days * DAY_S, rules.month_hours * 3600);
     let after = if usage.moves_on { 0 } else { rules.charged_after_deletion_s() };
     let mut quantity = as_objects(Quantity::whole(bytes))?;
-    match (usage.period, usage.keep_days) {
+    match (usage.period, usage.retention_days) {
         // Objects are deleted immediately.
         (Period::Month, Some(0)) => {
             quantity = as_objects(Quantity::whole(usage.uploaded))?.scaled(least.max(after), month)?;
@@ -425,10 +425,10 @@ fn line(charge: &Charge<'_>) -> Line {
 fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
     let rules = &tariff.rules;
     let short = match usage.period {
-        Period::Month => usage.keep_days.is_some_and(|days| days < rules.minimum_days),
+        Period::Month => usage.retention_days.is_some_and(|days| days < rules.minimum_days),
         Period::Seconds(seconds) => seconds < rules.minimum_days * DAY_S,
     };
-    let is_stored = usage.stored > 0 || (usage.keep_days == Some(0) && usage.uploaded > 0);
+    let is_stored = usage.stored > 0 || (usage.retention_days == Some(0) && usage.uploaded > 0);
     let small = usage.object_bytes > 0 && usage.object_bytes < rules.minimum_object;
     let little = usage.is_month() && usage.stored < rules.minimum_billed;
     let applies = |name: RuleName| match name {
@@ -438,7 +438,7 @@ fn notes(tariff: &Tariff, usage: &Usage) -> Vec<String> {
         RuleName::MinimumBilled => little,
         RuleName::DailyPeak => is_stored && (!usage.is_month() || usage.stored != usage.stored_peak),
         RuleName::Deleted => {
-            let deletes = usage.deleted > 0 || usage.keep_days.is_some() || !usage.is_month();
+            let deletes = usage.deleted > 0 || usage.retention_days.is_some() || !usage.is_month();
             deletes
                 && !usage.moves_on
                 && (is_stored || usage.deleted > 0)

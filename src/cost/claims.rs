@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::bill::{Bill, BillError, Part, bill, meter_of};
 use super::book::{BookError, Prices};
-use super::money::{NotMoney, Usd};
+use super::money::{AmountError, Usd};
 use super::tariff::{Measure, Tariff};
 use super::usage::Usage;
 use super::workload::{Workload, WorkloadError};
@@ -40,7 +40,7 @@ pub enum ClaimError {
     Day(String),
     /// An amount in the document's file is invalid.
     #[error(transparent)]
-    Money(#[from] NotMoney),
+    Money(#[from] AmountError),
     /// The workload in the document's file cannot be parsed.
     #[error("published: {0}")]
     File(#[from] toml::de::Error),

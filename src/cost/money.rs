@@ -22,7 +22,7 @@ pub struct Usd(i128);
 /// Error for a text that is not an amount of dollars.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("'{0}' is not an amount of dollars; write a decimal such as 0.023, with at most 12 decimals")]
-pub struct NotMoney(pub String);
+pub struct AmountError(pub String);
 
 impl Usd {
     /// Zero US dollars.
@@ -46,9 +46,9 @@ impl Usd {
     /// Parses a non-negative decimal, such as `0.00113`.
     ///
     /// # Errors
-    /// [`NotMoney`] for any other text.
-    pub fn parse(text: &str) -> Result<Usd, NotMoney> {
-        decimal(text).map(|pico| Usd(pico as i128)).ok_or_else(|| NotMoney(text.to_string()))
+    /// [`AmountError`] for any other text.
+    pub fn parse(text: &str) -> Result<Usd, AmountError> {
+        decimal(text).map(|pico| Usd(pico as i128)).ok_or_else(|| AmountError(text.to_string()))
     }
 
     /// Formats the amount for people, rounded to the cent: `$2,900,006.00`.
@@ -61,7 +61,7 @@ impl Usd {
 
     /// Formats the amount for people: to the cent, or with three significant digits if it is below ten cents:
     /// `$0.0000123`.
-    pub fn shown(self) -> String {
+    pub fn rounded(self) -> String {
         if self.0 == 0 || self.0.abs() >= 10 * CENT {
             return self.cents();
         }
@@ -201,12 +201,12 @@ mod tests {
 
     #[test]
     fn small_amounts_are_not_shown_as_zero() {
-        let shown = |text: &str| Usd::parse(text).unwrap().shown();
+        let shown = |text: &str| Usd::parse(text).unwrap().rounded();
         assert_eq!(shown("0.00001234567"), "$0.0000123");
         assert_eq!(shown("0"), "$0.00");
         assert_eq!(shown("0.0567891"), "$0.0568");
         assert_eq!(shown("12.3456"), "$12.35");
-        assert_eq!((-Usd::parse("0.0011").unwrap()).shown(), "-$0.00110");
+        assert_eq!((-Usd::parse("0.0011").unwrap()).rounded(), "-$0.00110");
         assert_eq!(shown("0.000000000001"), "$0.000000000001");
     }
 

@@ -9,7 +9,7 @@ use crate::provider::calls::{Call, Calls};
 
 /// Work done or planned at a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct StoreUsage {
     /// Number of requests of each kind, including failed ones.
     pub calls: Calls,
     /// Requests among `calls` that were answered with an error: kind, status code and count.
@@ -31,7 +31,7 @@ pub struct Spent {
     pub machine: Option<String>,
 }
 
-impl Spent {
+impl StoreUsage {
     /// Returns the mean size of an object. Rejected writes do not count as objects.
     fn mean_object(&self) -> u64 {
         let written = [Call::PutObject, Call::CompleteMultipartUpload];
@@ -148,8 +148,8 @@ mod tests {
         Prices::built_in().unwrap().tariff(name, None, "2026-11-21".parse().unwrap()).unwrap()
     }
 
-    fn spent() -> Spent {
-        let mut spent = Spent { uploaded: 1000 << 20, seconds: 3600, ..Spent::default() };
+    fn spent() -> StoreUsage {
+        let mut spent = StoreUsage { uploaded: 1000 << 20, seconds: 3600, ..StoreUsage::default() };
         spent.calls.add(Call::PutObject, 1100);
         spent.refused = vec![(Call::PutObject, 503, 90), (Call::PutObject, 412, 10)];
         spent
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn deleted_bytes_of_a_run_are_still_billed() {
         let stored = |name: &str| {
-            let spent = Spent { uploaded: 1 << 40, seconds: 3600, ..Spent::default() };
+            let spent = StoreUsage { uploaded: 1 << 40, seconds: 3600, ..StoreUsage::default() };
             spent.total(&tariff(name)).to_string()
         };
         // 1,024 GiB for an hour and seven days, 169 of 730 hours, at 0.02.
@@ -186,7 +186,7 @@ mod tests {
 
     #[test]
     fn items_without_a_price_are_reported_and_left_out() {
-        let mut spent = Spent { seconds: 1, ..Spent::default() };
+        let mut spent = StoreUsage { seconds: 1, ..StoreUsage::default() };
         spent.calls.add(Call::ListObjects, 7);
         let figures = spent.bill(&tariff("aws-dynamodb"));
         assert!(figures.notes[0].contains("7 ListObjects"), "{:?}", figures.notes);

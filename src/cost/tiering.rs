@@ -18,7 +18,7 @@ use super::workload::MONTH_DAYS;
 use crate::provider::calls::Call;
 
 /// Maximum retention for which ages are computed, in days.
-pub const MOST_DAYS: u64 = 3650;
+pub const MAX_DAYS: u64 = 3650;
 
 /// Distribution of reads over the age of the objects.
 #[derive(Debug, Clone, PartialEq)]
@@ -92,7 +92,7 @@ pub struct Scenario<'a> {
     /// Size of the parts in which objects are written, in bytes; `None` if they are written in one request.
     pub part_bytes: Option<u64>,
     /// Retention of the objects, in days.
-    pub keep_days: f64,
+    pub retention_days: f64,
     /// Distribution of reads over the age of the objects.
     pub reads: Reads,
     /// Latency of reads from the hot and from the cold store; `None` if it is unknown.
@@ -147,10 +147,10 @@ impl Scenario<'_> {
     /// Returns the monthly usage of the hot and of the cold store. If `moving` is false, objects change stores
     /// without any requests or traffic.
     fn usages(&self, hot_days: u64, moving: bool) -> (Usage, Usage) {
-        let days = (hot_days as f64).min(self.keep_days);
+        let days = (hot_days as f64).min(self.retention_days);
         let month = &self.month;
         let puts = month.calls.get(Call::PutObject) + month.calls.get(Call::CreateMultipartUpload);
-        let share = self.reads.share(days, self.keep_days);
+        let share = self.reads.share(days, self.retention_days);
         let of = |first: bool, lived: f64| {
             let (share, tariff) = if first { (share, self.hot) } else { (1.0 - share, self.cold) };
             let mut usage = Usage {
@@ -160,7 +160,7 @@ impl Scenario<'_> {
                 egress: Egress::Stated(share_of(month.egress_at(tariff), share)),
                 stored: (month.uploaded as f64 * lived / MONTH_DAYS).round() as u64,
                 // Less than a day counts as one day: no minimum duration is shorter.
-                keep_days: Some((lived.round() as u64).max(1)).filter(|_| lived > 0.0),
+                retention_days: Some((lived.round() as u64).max(1)).filter(|_| lived > 0.0),
                 ..Usage::default()
             };
             usage.stored_peak = usage.stored;
@@ -169,10 +169,10 @@ impl Scenario<'_> {
             }
             usage
         };
-        let (mut hot, mut cold) = (of(true, days), of(false, self.keep_days - days));
+        let (mut hot, mut cold) = (of(true, days), of(false, self.retention_days - days));
         let write = |usage: &mut Usage| usage.write(puts, month.object_bytes, self.part_bytes);
         // Each object is deleted from the store that it is in at the end of its life.
-        let last = if days < self.keep_days { &mut cold } else { &mut hot };
+        let last = if days < self.retention_days { &mut cold } else { &mut hot };
         last.calls.add(Call::DeleteObject, puts);
         if hot_days == 0 {
             write(&mut cold);
@@ -181,10 +181,10 @@ impl Scenario<'_> {
         write(&mut hot);
         // Objects leave the hot store without a deletion if a lifecycle rule moves them, or if moving is not
         // counted.
-        hot.moves_on = days < self.keep_days && (self.transitions() || !moving);
-        if days < self.keep_days && moving && self.transitions() {
+        hot.moves_on = days < self.retention_days && (self.transitions() || !moving);
+        if days < self.retention_days && moving && self.transitions() {
             cold.calls.add(Call::LifecycleTransition, puts);
-        } else if days < self.keep_days && moving {
+        } else if days < self.retention_days && moving {
             write(&mut cold);
             let moved = puts.saturating_mul(month.object_bytes);
             hot.calls.add(Call::GetObject, puts);
@@ -206,7 +206,7 @@ impl Scenario<'_> {
         let (hot_usd, cold_usd) = (cost(self.hot, &hot)?, cost(self.cold, &cold)?);
         let (still_hot, still_cold) = self.usages(hot_days, false);
         let unmoved = cost(self.hot, &still_hot)? + cost(self.cold, &still_cold)?;
-        let hot_reads = self.reads.share((hot_days as f64).min(self.keep_days), self.keep_days);
+        let hot_reads = self.reads.share((hot_days as f64).min(self.retention_days), self.retention_days);
         let blended = |q| self.latency.as_ref().map(|(hot, cold)| percentile(hot, cold, hot_reads, q));
         Ok(Age {
             hot_days,
@@ -232,7 +232,7 @@ impl Scenario<'_> {
 
     /// Returns the retention in whole days: the age at which all objects stay in the hot store.
     pub fn whole_days(&self) -> u64 {
-        (self.keep_days.ceil() as u64).clamp(1, MOST_DAYS)
+        (self.retention_days.ceil() as u64).clamp(1, MAX_DAYS)
     }
 
     /// Computes every age from 0 (all cold) to the full retention (all hot), in days. The second list has the
@@ -284,7 +284,7 @@ mod tests {
         month.downloaded = 10_000_000 * (4 << 20);
         month.egress = Egress::Stated(month.downloaded);
         let reads = Reads::through(7.0, 0.8, 90.0);
-        Scenario { hot, cold, month, part_bytes: None, keep_days: 90.0, reads, latency: None }
+        Scenario { hot, cold, month, part_bytes: None, retention_days: 90.0, reads, latency: None }
     }
 
     fn tariff(name: &str) -> Tariff {

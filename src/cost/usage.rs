@@ -33,10 +33,10 @@ pub struct Usage {
     pub object_bytes: u64,
     /// Retention: days after which an object is deleted, 0 for immediately. `None` if every object outlives any
     /// minimum duration.
-    pub keep_days: Option<u64>,
-    /// True if objects change their storage class after `keep_days` and are not deleted.
+    pub retention_days: Option<u64>,
+    /// True if objects change their storage class after `retention_days` and are not deleted.
     pub moves_on: bool,
-    /// Bytes deleted in the period, if `keep_days` is `None`.
+    /// Bytes deleted in the period, if `retention_days` is `None`.
     pub deleted: u64,
     /// Number of requests of each kind.
     pub calls: Calls,

@@ -111,7 +111,7 @@ impl Observer for OperationObserver<'_> {
         self.expected.upload_checksum
     }
 
-    fn expects(&self) -> Option<u64> {
+    fn expected_size(&self) -> Option<u64> {
         self.expected.bytes
     }
 

@@ -27,7 +27,7 @@ impl Background {
     }
 
     /// Returns the connection with a deadline of at most `most` for each request.
-    pub fn at_most(mut self, most: Duration) -> Background {
+    pub fn with_max_timeout(mut self, most: Duration) -> Background {
         self.timeout = self.timeout.min(most);
         self
     }
@@ -37,7 +37,11 @@ impl Background {
     ///
     /// # Errors
     /// Returns the last failure, or one of class [`ErrorClass::Timeout`] at the deadline.
-    pub async fn ask(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
+    pub async fn send(
+        &mut self,
+        request: Request<'_>,
+        observer: &mut dyn Observer,
+    ) -> Result<Reply, Failure> {
         if let Some(failure) = &self.timed_out {
             return Err(failure.clone());
         }
@@ -63,16 +67,16 @@ impl Background {
     /// # Errors
     /// Returns the last failure, or one of class [`ErrorClass::Timeout`] at the deadline, which covers all
     /// attempts.
-    pub async fn insist(&mut self, request: Request<'_>) -> Result<Reply, Failure> {
-        insist(self.connection.as_mut(), request, self.timeout).await
+    pub async fn send_until_answered(&mut self, request: Request<'_>) -> Result<Reply, Failure> {
+        send_until_answered(self.connection.as_mut(), request, self.timeout).await
     }
 }
 
-/// Does the same as [`Background::insist`] on any connection.
+/// Does the same as [`Background::send_until_answered`] on any connection.
 ///
 /// # Errors
-/// Returns the same errors as [`Background::insist`].
-pub async fn insist(
+/// Returns the same errors as [`Background::send_until_answered`].
+pub async fn send_until_answered(
     connection: &mut dyn Connection,
     request: Request<'_>,
     timeout: Duration,
@@ -220,7 +224,7 @@ impl<'a> Pages<'a> {
     pub async fn next(&mut self, background: &mut Background) -> Result<Option<Listing>, Failure> {
         let Some(token) = self.token.take() else { return Ok(None) };
         let request = Request::List { prefix: self.prefix, start_after: "", token: &token, max_keys: 1000 };
-        let reply = background.insist(request).await?;
+        let reply = background.send_until_answered(request).await?;
         let page = reply.listing.unwrap_or_default();
         let wrong = |message| Failure::new(ErrorClass::Corrupt, message, reply.timings);
         within_prefix(&page, self.prefix).map_err(wrong)?;

@@ -16,7 +16,7 @@ use crate::workload::size::Size;
 
 /// Numbers of objects and uploads that a clean-up removed or kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Cleaned {
+pub struct CleanupCounts {
     /// Number of objects deleted.
     pub deleted: u64,
     /// Number of unfinished multipart uploads aborted.
@@ -57,48 +57,48 @@ enum Rule {
 /// prepared object, because the other shards may still read theirs. It deletes all objects that measured
 /// phases wrote, because no shard reads them and any shard may have written any of them.
 #[derive(Debug, Clone)]
-pub struct Owned {
+pub struct CleanupScope {
     rules: Vec<Rule>,
     shard: Shard,
     /// ID of the process that created the objects, whose temporary files are removed.
     process: u32,
 }
 
-impl Owned {
-    fn new(rules: Vec<Rule>, shard: Shard) -> Owned {
-        Owned { rules, shard, process: std::process::id() }
+impl CleanupScope {
+    fn new(rules: Vec<Rule>, shard: Shard) -> CleanupScope {
+        CleanupScope { rules, shard, process: std::process::id() }
     }
 
     /// Returns the same rules for objects that another process created.
-    pub fn of_process(self, process: u32) -> Owned {
-        Owned { process, ..self }
+    pub fn created_by_process(self, process: u32) -> CleanupScope {
+        CleanupScope { process, ..self }
     }
 
     /// Returns rules for the objects that a run of these phases creates in its own key space.
-    pub fn by(phases: &[Phase], shard: Shard) -> Owned {
+    pub fn of_phases(phases: &[Phase], shard: Shard) -> CleanupScope {
         let written = phases.iter().map(|p| (p.workload.written.clone(), p.role == Role::Prepare));
         // Records are in another key space.
         let mut datasets: Vec<(Dataset, bool)> = written.filter(|(d, _)| d.at.is_none()).collect();
         let seed = datasets.first().map_or(0, |(d, _)| d.seed);
-        datasets.push((markers(seed, shard.of), true));
+        datasets.push((shard_markers(seed, shard.of), true));
         let rule = |(dataset, prepared)| Rule::Dataset { dataset: Box::new(dataset), prepared };
-        Owned::new(datasets.into_iter().map(rule).collect(), shard)
+        CleanupScope::new(datasets.into_iter().map(rule).collect(), shard)
     }
 
     /// Returns a rule for every key of a key space that only this run uses.
-    pub fn everything() -> Owned {
-        Owned::everything_but("")
+    pub fn everything() -> CleanupScope {
+        CleanupScope::everything_except("")
     }
 
     /// Returns a rule for every key of such a key space except `key`.
-    pub fn everything_but(key: &str) -> Owned {
-        Owned::new(vec![Rule::Everything { except: key.to_string() }], Shard::default())
+    pub fn everything_except(key: &str) -> CleanupScope {
+        CleanupScope::new(vec![Rule::Everything { except: key.to_string() }], Shard::default())
     }
 
     /// Returns a rule for the records that a phase creates in a table: those that it loads, or those that it
     /// inserts after the existing ones, at most one per operation. Returns `None` if the phase creates none
     /// or their maximum number is unknown.
-    pub fn records(phase: &Phase) -> Option<Owned> {
+    pub fn records(phase: &Phase) -> Option<CleanupScope> {
         let workload = &phase.workload;
         let dataset = &workload.written;
         let (prefix, order, digits, first) =
@@ -116,11 +116,11 @@ impl Owned {
             existing: HashSet::new(),
             multipart: dataset.upload.part_size > 0,
         };
-        Some(Owned::new(vec![rule], Shard::default()))
+        Some(CleanupScope::new(vec![rule], Shard::default()))
     }
 
     /// Returns the same rules extended to every record of the table, whichever run wrote it.
-    pub fn whole_table(mut self) -> Owned {
+    pub fn whole_table(mut self) -> CleanupScope {
         for rule in &mut self.rules {
             if let Rule::Records { range, .. } = rule {
                 *range = None;
@@ -138,7 +138,7 @@ impl Owned {
         background: &mut Background,
         space: &KeySpace,
         ordered: bool,
-    ) -> Result<Owned, Failure> {
+    ) -> Result<CleanupScope, Failure> {
         let mut found = self.clone();
         for rule in &mut found.rules {
             let Rule::Records { prefix, digits, order, range: Some(range), existing, .. } = rule else {
@@ -201,7 +201,7 @@ fn number_of(root: &str, key: &str, prefix: &str, digits: usize) -> Option<u64> 
 }
 
 /// Returns the dataset of the `of` marker objects, which each shard writes when it has prepared its objects.
-pub fn markers(seed: u64, of: u64) -> Dataset {
+pub fn shard_markers(seed: u64, of: u64) -> Dataset {
     Dataset::new("shard-prepared", seed, of, Size::Fixed(0))
 }
 
@@ -215,12 +215,12 @@ pub async fn clean(
     store: &dyn Store,
     background: &mut Background,
     space: &KeySpace,
-    owned: &Owned,
+    owned: &CleanupScope,
     mut progress: impl FnMut(u64),
-) -> Result<Cleaned, Failure> {
+) -> Result<CleanupCounts, Failure> {
     let ordered = store.capabilities().start_after;
     let owned = &owned.find_records(background, space, ordered).await?;
-    let mut cleaned = Cleaned::default();
+    let mut cleaned = CleanupCounts::default();
     let mut pages = Pages::new(space.root()).ascending(ordered);
     let mut bulk = true;
     while let Some(Listing { objects, .. }) = pages.next(background).await? {
@@ -256,7 +256,7 @@ pub async fn clean(
             Err(failure) => problem = problem.or(Some(failure)),
         }
     }
-    store.tidy(space.root(), owned.process);
+    store.remove_leftovers(space.root(), owned.process);
     problem.map_or(Ok(cleaned), Err)
 }
 
@@ -264,14 +264,18 @@ pub async fn clean(
 ///
 /// # Errors
 /// Returns the failure of a listing or of an abort.
-async fn abort_uploads(background: &mut Background, space: &KeySpace, owned: &Owned) -> Result<u64, Failure> {
+async fn abort_uploads(
+    background: &mut Background,
+    space: &KeySpace,
+    owned: &CleanupScope,
+) -> Result<u64, Failure> {
     let (mut aborted, mut token, mut guard) = (0, String::new(), ListingGuard::default());
     loop {
         let request = Request::ListUploads { prefix: space.root(), token: &token };
-        let reply = background.insist(request).await?;
+        let reply = background.send_until_answered(request).await?;
         for (key, upload_id) in reply.uploads.iter().filter(|(key, _)| owned.owns(space.root(), key)) {
             let Some(key) = space.own(key) else { continue };
-            match background.insist(Request::AbortMultipart { key, upload_id }).await {
+            match background.send_until_answered(Request::AbortMultipart { key, upload_id }).await {
                 Ok(_) => aborted += 1,
                 // The upload ended in the meantime.
                 Err(failure) if failure.is_code("NoSuchUpload") => {}
@@ -293,11 +297,13 @@ async fn abort_uploads(background: &mut Background, space: &KeySpace, owned: &Ow
 async fn delete_versions(
     background: &mut Background,
     space: &KeySpace,
-    owned: &Owned,
+    owned: &CleanupScope,
 ) -> Result<Option<u64>, Failure> {
     let (mut deleted, mut token, mut guard) = (0, String::new(), ListingGuard::default());
     loop {
-        let listed = background.insist(Request::ListVersions { prefix: space.root(), token: &token }).await;
+        let listed = background
+            .send_until_answered(Request::ListVersions { prefix: space.root(), token: &token })
+            .await;
         let reply = match listed {
             Ok(reply) => reply,
             // The request is not implemented or not permitted, or the response is another kind of listing.
@@ -315,7 +321,7 @@ async fn delete_versions(
             reply.versions.into_iter().filter(|v| owned.owns(space.root(), &v.key)).collect();
         for batch in ours.chunks(1000) {
             let Some(versions) = space.own_versions(batch) else { continue };
-            background.insist(Request::DeleteVersions { versions }).await?;
+            background.send_until_answered(Request::DeleteVersions { versions }).await?;
             deleted += batch.len() as u64;
         }
         let Some(next) = reply.next_token else { return Ok(Some(deleted)) };
@@ -345,14 +351,14 @@ async fn delete(
     for keys in keys.chunks(1000) {
         let Some(keys) = space.own_all(keys) else { continue };
         if *bulk {
-            match background.insist(Request::DeleteMany { keys }).await {
+            match background.send_until_answered(Request::DeleteMany { keys }).await {
                 Ok(_) => continue,
                 Err(failure) if matches!(failure.status(), Some(400 | 405 | 501)) => *bulk = false,
                 Err(failure) => return Err(failure),
             }
         }
         for key in keys.each() {
-            background.insist(Request::Delete { key }).await?;
+            background.send_until_answered(Request::Delete { key }).await?;
         }
     }
     Ok(())

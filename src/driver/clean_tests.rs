@@ -3,12 +3,12 @@ use crate::store::memory::MemoryStore;
 use crate::store::ownership::RunId;
 use crate::store::{Body, Collect, Ignore};
 
-fn owned(shard: Shard) -> Owned {
+fn owned(shard: Shard) -> CleanupScope {
     let rule = |name, prepared| {
         let dataset = Box::new(Dataset::new(name, 42, 10_000, Size::Fixed(1)));
         Rule::Dataset { dataset, prepared }
     };
-    Owned::new(vec![rule("objects", true), rule("d", false)], shard)
+    CleanupScope::new(vec![rule("objects", true), rule("d", false)], shard)
 }
 
 fn space(prefix: &str) -> KeySpace {
@@ -62,7 +62,7 @@ fn clean_keeps_foreign_objects() {
         let mut background = Background::new(&store);
         let owned = owned(Shard::default());
         let cleaned = clean(&store, &mut background, &space, &owned, |_| {}).await.unwrap();
-        assert_eq!(cleaned, Cleaned { deleted: 2500, foreign: 1, ..Cleaned::default() });
+        assert_eq!(cleaned, CleanupCounts { deleted: 2500, foreign: 1, ..CleanupCounts::default() });
         for key in &foreign {
             connection.execute(Request::Get { key, range: None }, &mut Collect::default()).await.unwrap();
         }
@@ -88,7 +88,7 @@ fn clean_deletes_only_the_records_of_the_run() {
             existing: HashSet::new(),
             multipart: false,
         };
-        Owned::new(vec![rule], Shard::default())
+        CleanupScope::new(vec![rule], Shard::default())
     };
     let odd = ["user", "userx1", "thesis.txt", "user+12"].map(|name| format!("{}{name}", space.root()));
     runtime.block_on(async {

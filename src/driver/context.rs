@@ -108,8 +108,11 @@ impl Context {
     /// the rule that ends its ramp, in nanoseconds on the monotonic clock. `None` if it was not ended early.
     pub fn ended_at(&self, phase: usize) -> Option<u64> {
         let phase_run = &self.phase_runs[phase];
-        let cut =
-            if phase_run.may_end_early() { self.worker.control.cut_at(phase_run.ramp_id()) } else { None };
+        let cut = if phase_run.may_end_early() {
+            self.worker.control.ramp_ended_at(phase_run.ramp_id())
+        } else {
+            None
+        };
         match (self.worker.control.stopped_at(), cut) {
             (Some(stopped), Some(cut)) => Some(stopped.min(cut)),
             (stopped, cut) => stopped.or(cut),
@@ -135,7 +138,7 @@ impl Context {
     pub fn report_log(&self) {
         let logged = self.recorder.borrow_mut().take_log();
         if !logged.is_empty() {
-            let _ = self.worker.messages.send(Message::Logged(logged));
+            let _ = self.worker.messages.send(Message::LogRecord(logged));
         }
     }
 

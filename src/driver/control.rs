@@ -45,13 +45,13 @@ impl Control {
     }
 
     /// Ends a ramp now. Its current step does not count.
-    pub fn cut(&self, ramp: RampId) {
+    pub fn end_ramp(&self, ramp: RampId) {
         self.cuts.write().unwrap_or_else(PoisonError::into_inner).entry(ramp).or_insert_with(now_ns);
     }
 
     /// Returns the time of the first call of [`Control::cut`] for a ramp, in nanoseconds on the monotonic
     /// clock; `None` if there was none.
-    pub fn cut_at(&self, ramp: RampId) -> Option<u64> {
+    pub fn ramp_ended_at(&self, ramp: RampId) -> Option<u64> {
         self.cuts.read().unwrap_or_else(PoisonError::into_inner).get(&ramp).copied()
     }
 }

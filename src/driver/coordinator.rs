@@ -13,7 +13,7 @@ use super::segment::{Segment, SegmentReport};
 use crate::clock::{MILLISECOND, now_ns, process_cpu_ns};
 use crate::recorder::Edges;
 use crate::recorder::collector::{Collector, Listener, Message, WindowState};
-use crate::recorder::log::Logged;
+use crate::recorder::log::LogRecord;
 use crate::schedule::Role;
 use crate::schedule::plan::{PhaseRun, segments};
 
@@ -71,7 +71,7 @@ impl Listener for FailureCapture<'_> {
         self.inner.closed(phase_run, window)
     }
 
-    fn logged(&mut self, operations: &[Logged]) {
+    fn logged(&mut self, operations: &[LogRecord]) {
         self.inner.logged(operations);
     }
 
@@ -149,7 +149,7 @@ fn drive(
             break;
         }
         let first = &job.phase_runs[range.start];
-        if first.may_end_early() && control.cut_at(first.ramp_id()).is_some() {
+        if first.may_end_early() && control.ramp_ended_at(first.ramp_id()).is_some() {
             continue;
         }
         let prepare = first.phase.role == Role::Prepare;

@@ -11,7 +11,7 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use super::attempt::{
     AttemptCounts, AttemptError, OperationObserver, backoff_ns, send_with_retries, wait_until,
 };
-use super::background::insist;
+use super::background::send_until_answered;
 use super::content::Content;
 
 use crate::clock::{Timer, now_ns};
@@ -56,7 +56,7 @@ pub async fn put(
     let Connections { own, extra } = connections;
     let begun = send_with_retries(own, Request::CreateMultipart { key }, observer, counts, timer).await?;
     let Some(upload_id) = begun.upload_id else {
-        let message = "the store's response to CreateMultipartUpload has no upload ID";
+        let message = "the store created a multipart upload without an upload ID";
         return Err(AttemptError::Failed(Failure::new(ErrorClass::Corrupt, message, begun.timings)));
     };
     let parts = Parts {
@@ -304,5 +304,7 @@ impl SentParts {
 
 /// Tries to abort an upload for at most 10 s and ignores failures. Clean-up aborts the uploads that remain.
 async fn abort(connection: &mut dyn Connection, key: OwnedKey<'_>, upload_id: &str) {
-    let _ = insist(connection, Request::AbortMultipart { key, upload_id }, Duration::from_secs(10)).await;
+    let _ =
+        send_until_answered(connection, Request::AbortMultipart { key, upload_id }, Duration::from_secs(10))
+            .await;
 }

@@ -21,15 +21,15 @@ pub const DEFAULT_SIZE: u64 = 1024;
 /// Default maximum number of objects of an existing dataset.
 pub const DEFAULT_EXISTING: u64 = 100_000;
 /// Maximum body of one request, in bytes: 5 GiB (S3 user guide, "Uploading objects").
-pub const MOST_BYTES_PER_REQUEST: u64 = 5 << 30;
+pub const MAX_BYTES_PER_REQUEST: u64 = 5 << 30;
 /// Maximum size of an object, in bytes: 5 TiB (same source).
-const MOST_BYTES: u64 = 5 << 40;
+const MAX_BYTES: u64 = 5 << 40;
 /// Minimum size of every part but the last, in bytes, and maximum number of parts (S3 user guide, "Amazon S3
 /// multipart upload limits").
-const LEAST_PART: u64 = 5 << 20;
-const MOST_PARTS: u64 = 10_000;
+const MIN_PART: u64 = 5 << 20;
+const MAX_PARTS: u64 = 10_000;
 /// Maximum number of parts of one object in flight at the same time.
-const MOST_PARTS_IN_FLIGHT: u64 = 256;
+const MAX_PARTS_IN_FLIGHT: u64 = 256;
 /// Valid values of `objects.checksum`: `auto`, or a checksum of the S3 API.
 const CHECKSUMS: [&str; 7] = ["auto", "md5", "crc32", "crc32c", "crc64nvme", "sha1", "sha256"];
 
@@ -164,8 +164,8 @@ fn resolve_upload(objects: &ObjectsSpec, read: Option<&Dataset>) -> Result<Uploa
                 "objects.parts_in_flight has no effect without parts; add objects.part_size = \"64 MiB\"";
             return problem("objects.parts_in_flight", text.into());
         }
-        if !(1..=MOST_PARTS_IN_FLIGHT).contains(&n) {
-            let text = format!("objects.parts_in_flight = {n} must be between 1 and {MOST_PARTS_IN_FLIGHT}");
+        if !(1..=MAX_PARTS_IN_FLIGHT).contains(&n) {
+            let text = format!("objects.parts_in_flight = {n} must be between 1 and {MAX_PARTS_IN_FLIGHT}");
             return problem("objects.parts_in_flight", text);
         }
         upload.in_flight = n as usize;
@@ -301,7 +301,7 @@ fn resolve_size(written: &SizeSpec) -> Result<Size, Problem> {
         SizeSpec::Lognormal { lognormal } => {
             let median = bytes(FIELD, &lognormal.median)?;
             let min = lognormal.min.as_deref().map_or(Ok(1), |t| bytes(FIELD, t))?;
-            let max = lognormal.max.as_deref().map_or(Ok(MOST_BYTES_PER_REQUEST), |t| bytes(FIELD, t))?;
+            let max = lognormal.max.as_deref().map_or(Ok(MAX_BYTES_PER_REQUEST), |t| bytes(FIELD, t))?;
             let sigma = lognormal.sigma;
             if !(sigma > 0.0 && sigma <= 10.0) {
                 return Err(Problem::new(
@@ -333,7 +333,7 @@ fn resolve_size(written: &SizeSpec) -> Result<Size, Problem> {
 fn check_size(size: &Size, part_size: u64) -> Result<(), Problem> {
     let largest = size.largest();
     if part_size == 0 {
-        if largest > MOST_BYTES_PER_REQUEST {
+        if largest > MAX_BYTES_PER_REQUEST {
             let text = format!(
                 "objects.size: {} exceeds the limit of one request (5 GiB); add objects.part_size = \"64 MiB\"",
                 format_size(largest)
@@ -342,18 +342,18 @@ fn check_size(size: &Size, part_size: u64) -> Result<(), Problem> {
         }
         return Ok(());
     }
-    if !(LEAST_PART..=MOST_BYTES_PER_REQUEST).contains(&part_size) {
+    if !(MIN_PART..=MAX_BYTES_PER_REQUEST).contains(&part_size) {
         let text = format!("objects.part_size: {} must be between 5 MiB and 5 GiB", format_size(part_size));
         return Err(Problem::new("objects.part_size", text));
     }
-    if largest > MOST_BYTES {
+    if largest > MAX_BYTES {
         return Err(Problem::new(
             "objects.size",
             format!("objects.size: {} exceeds the limit of 5 TiB; use a smaller size", format_size(largest)),
         ));
     }
-    if largest.div_ceil(part_size) > MOST_PARTS {
-        let needed = largest.div_ceil(MOST_PARTS).div_ceil(1 << 20) << 20;
+    if largest.div_ceil(part_size) > MAX_PARTS {
+        let needed = largest.div_ceil(MAX_PARTS).div_ceil(1 << 20) << 20;
         let text = format!(
             "objects.part_size: an object of {} has more than 10,000 parts of {}; use at least {}",
             format_size(largest),

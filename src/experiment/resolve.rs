@@ -36,8 +36,8 @@ const DEFAULT_REWARM: &str = "1s";
 /// Default number of retries in prepare phases. They retry because later phases need every object.
 const PREPARE_RETRIES: u32 = 5;
 /// Maximum number of connection slots; one host cannot keep more connections open.
-const MOST_SLOTS: u64 = 65_536;
-const MOST_STEPS: u32 = 1_000;
+const MAX_SLOTS: u64 = 65_536;
+const MAX_STEPS: u32 = 1_000;
 
 /// Parses and resolves the text of an experiment file; the `--set` options in `sets` override its values.
 ///
@@ -284,8 +284,8 @@ fn resolve_mix(operations: &BTreeMap<String, u32>) -> Result<Mix, Problem> {
 
 fn slots(field: &str, n: u64) -> Result<usize, Problem> {
     match n {
-        n if (1..=MOST_SLOTS).contains(&n) => Ok(n as usize),
-        n => Err(Problem::new(field, format!("{field} = {n} must be between 1 and {MOST_SLOTS}"))),
+        n if (1..=MAX_SLOTS).contains(&n) => Ok(n as usize),
+        n => Err(Problem::new(field, format!("{field} = {n} must be between 1 and {MAX_SLOTS}"))),
     }
 }
 
@@ -312,11 +312,9 @@ fn checked(field: &str, ramp: Ramp) -> Result<Ramp, Problem> {
             format!("{field}.to must not be below {field}.from"),
         ));
     }
-    if ramp.steps() > MOST_STEPS {
-        let text = format!(
-            "{field}: the ramp has {} steps, more than {MOST_STEPS}; use a larger step",
-            ramp.steps()
-        );
+    if ramp.steps() > MAX_STEPS {
+        let text =
+            format!("{field}: the ramp has {} steps, more than {MAX_STEPS}; use a larger step", ramp.steps());
         return Err(Problem::new(&format!("{field}.step"), text));
     }
     Ok(ramp)

@@ -83,7 +83,7 @@ impl Short {
     }
 
     /// Builds the experiment.
-    pub fn to_written(&self) -> ExperimentSpec {
+    pub fn to_spec(&self) -> ExperimentSpec {
         let reads = !matches!(self.form.as_str(), "put" | "delete");
         let existing = self.keys.is_some() || self.read_only;
         let mut phases = Vec::new();
@@ -163,7 +163,7 @@ mod tests {
                 warmup: Some(warmup.into()),
                 ..Short::default()
             };
-            assert_eq!(resolve(short.to_written()).unwrap().phases.len(), phases, "{warmup}");
+            assert_eq!(resolve(short.to_spec()).unwrap().phases.len(), phases, "{warmup}");
         }
     }
 
@@ -178,7 +178,7 @@ mod tests {
                 duration: Some("30s".into()),
                 ..Short::default()
             };
-            let experiment = resolve(short.to_written()).unwrap_or_else(|e| panic!("{form}: {e:?}"));
+            let experiment = resolve(short.to_spec()).unwrap_or_else(|e| panic!("{form}: {e:?}"));
             assert_eq!(experiment.phases.last().unwrap().name, form);
             assert_eq!(parse("again", &to_toml(&experiment), &[]).unwrap(), experiment, "{form}");
         }

@@ -5,7 +5,7 @@ use super::spec::{PhaseSpec, SweepSpec};
 use crate::units::{format_size, parse_size};
 
 /// Maximum number of points in a sweep.
-const MOST_POINTS: usize = 200;
+const MAX_POINTS: usize = 200;
 
 /// Returns the phases of a file, with each phase that has a sweep replaced by one phase per point, such as
 /// `upload-8MiB-x4`.
@@ -41,10 +41,10 @@ fn points(phase: &PhaseSpec, sweep: &SweepSpec) -> Result<Vec<PhaseSpec>, Proble
         let text = "a sweep needs a number of operations per point; add stop_after = 3";
         return Err(problem("stop_after", text.into()));
     }
-    if sweep.part_size.len() * sweep.parts_in_flight.len() > MOST_POINTS {
+    if sweep.part_size.len() * sweep.parts_in_flight.len() > MAX_POINTS {
         return Err(problem(
             "sweep",
-            format!("the sweep has more than {MOST_POINTS} points; use fewer values"),
+            format!("the sweep has more than {MAX_POINTS} points; use fewer values"),
         ));
     }
     let mut out = Vec::new();

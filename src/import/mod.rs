@@ -5,7 +5,7 @@
 use std::path::Path;
 
 use crate::recorder::collector::WindowState;
-use crate::recorder::log::Logged;
+use crate::recorder::log::LogRecord;
 use crate::recorder::tally::Tally;
 use crate::recorder::worker::WorkerRecorder;
 use crate::recorder::{Completed, Edges, OperationResult};
@@ -139,7 +139,7 @@ pub struct Imported {
     /// Tallies by second of the end, phase run and kind.
     pub seconds: Vec<(u64, usize, OperationKind, Tally)>,
     /// All operations of the log.
-    pub operations: Vec<Logged>,
+    pub operations: Vec<LogRecord>,
 }
 
 /// Splits the name of a phase into phase and step: `ramp_3` is step 2 of the phase `ramp`.
@@ -264,7 +264,7 @@ pub fn replay(log: &Log) -> Imported {
 }
 
 fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u64) {
-    let class = record.error.map(|e| ErrorClass::Answered(log.errors[usize::from(e)].clone()));
+    let class = record.error.map(|e| ErrorClass::Response(log.errors[usize::from(e)].clone()));
     // If the first byte is not known, the transfer is assumed to last for the whole operation.
     let body_first = if record.first_byte_ns > 0 { record.first_byte_ns } else { record.start_ns };
     let timings = Timings {

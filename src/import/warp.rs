@@ -52,15 +52,15 @@ impl Columns {
 }
 
 /// Maximum length of a line, in bytes; lines of warp's log have a few hundred.
-const LONGEST_LINE: u64 = 64 * 1024;
+const MAX_LINE: u64 = 64 * 1024;
 
 /// Maximum ratio of decompressed to compressed size. A log of distinct times compresses less than this, so a file
 /// that expands further is not a log.
-const MOST_EXPANSION: u64 = 200;
+const MAX_EXPANSION: u64 = 200;
 
 /// Maximum number of distinct errors, unsupported operations and endpoints. Further errors and operations are counted
 /// together; further endpoints are ignored.
-const MOST_NAMES: usize = 500;
+const MAX_NAMES: usize = 500;
 
 /// Lines of a log, decompressed while they are read. Both the length of a line and the total length are limited.
 struct Lines<'a> {
@@ -89,7 +89,7 @@ impl<'a> Lines<'a> {
         } else {
             Box::new(BufReader::new(whole))
         };
-        let left = size.saturating_mul(MOST_EXPANSION).saturating_add(LONGEST_LINE);
+        let left = size.saturating_mul(MAX_EXPANSION).saturating_add(MAX_LINE);
         Ok(Lines { file, from, line: Vec::new(), number: 0, left })
     }
 
@@ -98,17 +98,17 @@ impl<'a> Lines<'a> {
         self.number += 1;
         let at = |reason: String| ImportError::at(self.file, self.number, reason);
         self.line.clear();
-        let most = LONGEST_LINE.min(self.left);
+        let most = MAX_LINE.min(self.left);
         let read = (&mut self.from).take(most).read_until(b'\n', &mut self.line);
         let read = read.map_err(|e| at(format!("{e}; is it warp's operation log (.csv.zst)?")))? as u64;
         self.left -= read;
         if read == most && self.line.last() != Some(&b'\n') {
             return Err(at(if self.left == 0 {
                 format!(
-                    "the file expands to more than {MOST_EXPANSION} times its size; it is not a log of warp"
+                    "the file expands to more than {MAX_EXPANSION} times its size; it is not a log of warp"
                 )
             } else {
-                format!("the line is longer than {} KiB; is it warp's operation log?", LONGEST_LINE / 1024)
+                format!("the line is longer than {} KiB; is it warp's operation log?", MAX_LINE / 1024)
             }));
         }
         if read == 0 {
@@ -188,7 +188,7 @@ pub fn read(file: &Path) -> Result<Log, ImportError> {
         }
         let endpoint = columns.endpoint.and_then(|place| line.split('\t').nth(place));
         if let Some(endpoint) = endpoint.map(|e| e.trim_matches('"'))
-            && endpoints.len() < MOST_NAMES
+            && endpoints.len() < MAX_NAMES
             && endpoints.iter().all(|known| known != endpoint)
         {
             endpoints.push(endpoint.to_string());
@@ -223,7 +223,7 @@ pub fn read(file: &Path) -> Result<Log, ImportError> {
 
 fn leave_out(log: &mut Log, name: &str) {
     let known = log.left_out.iter().any(|(known, _)| known == name);
-    let name = if known || log.left_out.len() < MOST_NAMES { name } else { "(others)" };
+    let name = if known || log.left_out.len() < MAX_NAMES { name } else { "(others)" };
     match log.left_out.iter_mut().find(|(known, _)| known == name) {
         Some((_, n)) => *n += 1,
         None => log.left_out.push((name.to_string(), 1)),
@@ -238,8 +238,8 @@ fn error_of(log: &mut Log, message: &str) -> Option<u16> {
     }
     let class: String = message.split([':', '\n']).next().unwrap_or(message).chars().take(60).collect();
     let known = log.errors.iter().position(|e| *e == class);
-    let place = known.or((log.errors.len() > MOST_NAMES).then_some(MOST_NAMES)).unwrap_or_else(|| {
-        let full = log.errors.len() == MOST_NAMES;
+    let place = known.or((log.errors.len() > MAX_NAMES).then_some(MAX_NAMES)).unwrap_or_else(|| {
+        let full = log.errors.len() == MAX_NAMES;
         log.errors.push(if full { "other errors".into() } else { class });
         log.errors.len() - 1
     });

@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::connection::{HttpConnection, Payload, Target, resolve};
-use super::limits::{self, MOST_CREDENTIAL_BYTES};
+use super::limits::{self, MAX_CREDENTIAL_BYTES};
 
 /// Maximum duration of one request of a credential chain.
 const MAX_FETCH: Duration = Duration::from_secs(10);
@@ -53,8 +53,8 @@ pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Respons
             let (head, mut incoming) = answer.map_err(|e| e.to_string())?.into_parts();
             let mut collected = Vec::new();
             while let Some(piece) = connection.next_piece(&mut incoming).await.map_err(|e| e.to_string())? {
-                if collected.len() + piece.len() > MOST_CREDENTIAL_BYTES {
-                    return Err(format!("the response of {host} exceeds {MOST_CREDENTIAL_BYTES} bytes"));
+                if collected.len() + piece.len() > MAX_CREDENTIAL_BYTES {
+                    return Err(format!("the response of {host} exceeds {MAX_CREDENTIAL_BYTES} bytes"));
                 }
                 collected.extend_from_slice(&piece);
             }

@@ -15,10 +15,10 @@ const MAX_CONNECT: Duration = Duration::from_secs(10);
 
 /// Maximum size, in bytes, of a response that is not an object. A listing of 1,000 keys of 1,024 characters, all
 /// escaped, has 6 MB.
-pub const MOST_ANSWER_BYTES: usize = 16 << 20;
+pub const MAX_RESPONSE_BYTES: usize = 16 << 20;
 
 /// Maximum size of the response of a credential service, in bytes.
-pub const MOST_CREDENTIAL_BYTES: usize = 256 << 10;
+pub const MAX_CREDENTIAL_BYTES: usize = 256 << 10;
 
 static TIMEOUT_NS: AtomicU64 = AtomicU64::new(DEFAULT_TIMEOUT.as_nanos() as u64);
 

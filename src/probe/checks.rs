@@ -24,12 +24,12 @@ pub async fn put(
     headers: Vec<(&'static str, String)>,
 ) -> Result<Reply, Failure> {
     let body = Body::Whole(bytes::Bytes::copy_from_slice(content));
-    background.ask(Request::Put { key, body }, &mut WithHeaders(headers)).await
+    background.send(Request::Put { key, body }, &mut WithHeaders(headers)).await
 }
 
 async fn get(background: &mut Background, key: &str) -> Result<Vec<u8>, Failure> {
     let mut content = Collect::default();
-    background.ask(Request::Get { key, range: None }, &mut content).await.map(|_| content.0)
+    background.send(Request::Get { key, range: None }, &mut content).await.map(|_| content.0)
 }
 
 /// Checks puts, reads, ETags, range reads, conditional writes, checksums and multi-object deletes.
@@ -63,7 +63,7 @@ pub async fn objects(
             .then(|| "the new content is returned immediately".into())
             .ok_or("old or no content is returned".into()),
     );
-    let head = background.ask(Request::Head { key: &key }, &mut Ignore).await;
+    let head = background.send(Request::Head { key: &key }, &mut Ignore).await;
     let expected = hex(&md5(b"and then this"));
     findings.tell(
         "ETag is MD5",
@@ -77,7 +77,7 @@ pub async fn objects(
     );
     if store.capabilities().ranges {
         let mut part = Collect::default();
-        let read = background.ask(Request::Get { key: &key, range: Some(4..8) }, &mut part).await;
+        let read = background.send(Request::Get { key: &key, range: Some(4..8) }, &mut part).await;
         findings.tell(
             "ranges",
             match read {
@@ -100,7 +100,7 @@ pub async fn objects(
         let _ = put(background, key, b"x", Vec::new()).await;
     }
     let Some(keys) = space.own_all(&many) else { return };
-    let deleted = background.ask(Request::DeleteMany { keys }, &mut Ignore).await;
+    let deleted = background.send(Request::DeleteMany { keys }, &mut Ignore).await;
     findings.tell(
         "multi-object delete",
         deleted
@@ -167,7 +167,7 @@ pub async fn listings(background: &mut Background, store: &dyn Store, root: &str
     let keys = |reply: Reply| -> Vec<String> {
         reply.listing.unwrap_or_default().objects.into_iter().map(|o| o.key).collect()
     };
-    match background.insist(list("")).await.map(keys) {
+    match background.send_until_answered(list("")).await.map(keys) {
         Ok(found) if found.len() == names.len() => {
             findings.add("list after put", "yes", "new objects are listed immediately");
             findings.tell(
@@ -188,7 +188,7 @@ pub async fn listings(background: &mut Background, store: &dyn Store, root: &str
     }
     if store.capabilities().start_after {
         let from = format!("{prefix}05");
-        let after = background.ask(list(&from), &mut Ignore).await.map(keys);
+        let after = background.send(list(&from), &mut Ignore).await.map(keys);
         findings.tell(
             "list after a key",
             match after {
@@ -199,7 +199,7 @@ pub async fn listings(background: &mut Background, store: &dyn Store, root: &str
         );
     }
     let page = Request::List { prefix: &prefix, start_after: "", token: "", max_keys: 5 };
-    let paged = background.ask(page, &mut Ignore).await.map(|reply| reply.listing.unwrap_or_default());
+    let paged = background.send(page, &mut Ignore).await.map(|reply| reply.listing.unwrap_or_default());
     findings.tell(
         "pagination",
         match paged {
@@ -218,7 +218,7 @@ pub async fn reading(background: &mut Background, store: &dyn Store, findings: &
         findings.add("read", "-", "the URL is a directory; probe the URL of an object in it");
         return;
     };
-    let whole = background.ask(Request::Get { key, range: None }, &mut Ignore).await;
+    let whole = background.send(Request::Get { key, range: None }, &mut Ignore).await;
     let bytes = whole.as_ref().map(|reply| reply.bytes).unwrap_or(0);
     match &whole {
         Ok(reply) => {
@@ -229,13 +229,13 @@ pub async fn reading(background: &mut Background, store: &dyn Store, findings: &
         Err(failure) => findings.add("read", "no", brief(failure)),
     }
     if bytes > 1 {
-        let part = background.ask(Request::Get { key, range: Some(0..1) }, &mut Ignore).await;
+        let part = background.send(Request::Get { key, range: Some(0..1) }, &mut Ignore).await;
         findings.tell(
             "ranges",
             part.map(|_| "returned exactly the requested byte".into()).map_err(|f| brief(&f)),
         );
     }
-    let again = background.ask(Request::Get { key, range: None }, &mut Ignore).await;
+    let again = background.send(Request::Get { key, range: None }, &mut Ignore).await;
     if let Ok(reply) = again {
         let kept = reply.timings.connections == 0;
         findings.tell(

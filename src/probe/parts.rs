@@ -10,17 +10,17 @@ const MIB: usize = 1 << 20;
 
 /// Uploads an object in parts of `sizes` bytes and returns the reply to its completion.
 async fn upload(background: &mut Background, key: &str, sizes: &[usize]) -> Result<Reply, Failure> {
-    let begun = background.insist(Request::CreateMultipart { key }).await?;
+    let begun = background.send_until_answered(Request::CreateMultipart { key }).await?;
     let upload_id = begun.upload_id.unwrap_or_default();
     let mut parts = Vec::new();
     for (number, size) in (1..).zip(sizes) {
         let body = Body::Whole(vec![number as u8; *size].into());
         let request = Request::UploadPart { key, upload_id: &upload_id, number, body };
-        let reply = background.ask(request, &mut Ignore).await?;
+        let reply = background.send(request, &mut Ignore).await?;
         parts.push(PartTag { etag: reply.etag.unwrap_or_default(), checksum: reply.checksum });
     }
     let complete = Request::CompleteMultipart { key, upload_id: &upload_id, parts: &parts };
-    background.ask(complete, &mut Ignore).await
+    background.send(complete, &mut Ignore).await
 }
 
 /// Checks multipart uploads with equal, different and too small parts. Adds only one finding if the store
@@ -55,8 +55,9 @@ pub async fn multipart(background: &mut Background, root: &str, findings: &mut F
             Err(failure) => Err(brief(&failure)),
         },
     );
-    let begun = background.insist(Request::CreateMultipart { key: &format!("{root}unfinished") }).await;
-    let listed = background.ask(Request::ListUploads { prefix: root, token: "" }, &mut Ignore).await;
+    let begun =
+        background.send_until_answered(Request::CreateMultipart { key: &format!("{root}unfinished") }).await;
+    let listed = background.send(Request::ListUploads { prefix: root, token: "" }, &mut Ignore).await;
     findings.tell(
         "unfinished uploads are listed",
         match (begun, listed) {

@@ -37,7 +37,7 @@ pub async fn urls(background: &mut Background, opened: &Opened, root: &str, find
         let web = web::parse(&text).map_err(|e| refused(e.to_string()))?;
         let store = WebStore::open(web, opened.ca_bundle.as_deref()).map_err(|e| refused(e.to_string()))?;
         let mut reader = Background::new(&store);
-        reader.ask(Request::Get { key: "", range: None }, &mut Ignore).await.map(|reply| reply.bytes)
+        reader.send(Request::Get { key: "", range: None }, &mut Ignore).await.map(|reply| reply.bytes)
     };
     let now = wall_now().as_second();
     let fresh = read(now).await;

@@ -347,7 +347,7 @@ pub fn of_host(host: &str) -> Option<Profile> {
 
 /// Returns true if `host` belongs to the provider itself rather than to an emulator or a compatible server. DynamoDB
 /// has a host but no profile.
-pub fn is_home(provider: &str, host: &str) -> bool {
+pub fn is_own_host(provider: &str, host: &str) -> bool {
     let dynamo = provider == "aws-dynamodb" && host.ends_with(".amazonaws.com");
     dynamo || of_host(host).is_some_and(|profile| profile.name == provider)
 }
@@ -364,7 +364,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 
 /// Values of the placeholders in an endpoint URL.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Holes<'a> {
+pub struct EndpointParameters<'a> {
     /// Value of `{region}`.
     pub region: &'a str,
     /// Value of `{account}`; `None` if it is not known.
@@ -378,7 +378,7 @@ impl Profile {
     ///
     /// # Errors
     /// [`ProfileError::Hole`] if a placeholder has no value.
-    pub fn endpoint(&self, holes: Holes<'_>) -> Result<Option<String>, ProfileError> {
+    pub fn endpoint(&self, holes: EndpointParameters<'_>) -> Result<Option<String>, ProfileError> {
         let template = self.endpoints.get(holes.region).or(self.endpoint.as_ref());
         template.map(|t| self.fill(t, holes)).transpose()
     }
@@ -387,11 +387,11 @@ impl Profile {
     ///
     /// # Errors
     /// [`ProfileError::Hole`] if a placeholder has no value.
-    pub fn control(&self, holes: Holes<'_>) -> Result<Option<String>, ProfileError> {
+    pub fn control(&self, holes: EndpointParameters<'_>) -> Result<Option<String>, ProfileError> {
         self.control_endpoint.as_ref().map(|t| self.fill(t, holes)).transpose()
     }
 
-    fn fill(&self, template: &str, holes: Holes<'_>) -> Result<String, ProfileError> {
+    fn fill(&self, template: &str, holes: EndpointParameters<'_>) -> Result<String, ProfileError> {
         let mut out = template.to_string();
         for (hole, value) in
             [("region", Some(holes.region)), ("account", holes.account), ("zone", holes.zone)]
@@ -465,12 +465,14 @@ mod tests {
     #[test]
     fn endpoint_placeholders_are_filled_or_reported() {
         let r2 = load("cloudflare-r2").unwrap();
-        let holes = Holes { region: "auto", account: Some("abc"), zone: None };
+        let holes = EndpointParameters { region: "auto", account: Some("abc"), zone: None };
         assert_eq!(r2.endpoint(holes).unwrap().unwrap(), "https://abc.r2.cloudflarestorage.com");
-        let missing = r2.endpoint(Holes { account: None, ..holes }).unwrap_err().to_string();
+        let missing = r2.endpoint(EndpointParameters { account: None, ..holes }).unwrap_err().to_string();
         assert!(missing.contains("cloudflare-r2 needs account="), "{missing}");
         let wasabi = load("wasabi").unwrap();
-        let at = |region| wasabi.endpoint(Holes { region, ..Holes::default() }).unwrap().unwrap();
+        let at = |region| {
+            wasabi.endpoint(EndpointParameters { region, ..EndpointParameters::default() }).unwrap().unwrap()
+        };
         assert_eq!(at("us-east-1"), "https://s3.wasabisys.com");
         assert_eq!(at("eu-central-1"), "https://s3.eu-central-1.wasabisys.com");
         let unknown = load("amazon").unwrap_err().to_string();

@@ -66,7 +66,7 @@ pub struct Calculator {
     /// Workload of the month that the document computes, with the keys of a workload file.
     pub workload: BTreeMap<String, String>,
     /// Offers of the document and the real offers that correspond to them.
-    pub offers: Vec<Stand>,
+    pub offers: Vec<OfferMapping>,
     /// Date of the prices, if the document states one. Real prices are then shown for that date and for today.
     pub date: Option<String>,
     /// True if the document's calculator has an option that replicates all stored data to another zone.
@@ -80,7 +80,7 @@ pub struct Calculator {
 /// An offer of a document and the real offer that corresponds to it.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Stand {
+pub struct OfferMapping {
     /// Name in the document's price book.
     pub published: String,
     /// Name in the real price books.

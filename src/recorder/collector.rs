@@ -5,9 +5,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::Edges;
-use super::log::Logged;
+use super::log::LogRecord;
 use super::tally::Tally;
-use super::worker::Placed;
+use super::worker::PlacedTally;
 use crate::clock::SECOND;
 use crate::machine::Sample;
 use crate::workload::OperationKind;
@@ -39,12 +39,12 @@ pub enum Message {
         /// End of the interval on the monotonic clock, in nanoseconds.
         until_ns: u64,
         /// Tallies with their phase and kind of operation.
-        placed: Vec<Placed>,
+        placed: Vec<PlacedTally>,
     },
     /// Range of phase runs for which no more messages follow.
     Closed(std::ops::Range<usize>),
     /// Records of single operations, if the run logs them.
-    Logged(Vec<Logged>),
+    LogRecord(Vec<LogRecord>),
     /// Phase number, and the CPU time in nanoseconds that a worker's thread used during that phase.
     Used(usize, u64),
     /// Class and message of a failure; only the first of each class is sent.
@@ -97,7 +97,7 @@ pub trait Listener {
     }
 
     /// Receives records of single operations, if the run logs them.
-    fn logged(&mut self, operations: &[Logged]) {
+    fn logged(&mut self, operations: &[LogRecord]) {
         let _ = operations;
     }
 
@@ -160,7 +160,7 @@ impl<'a> Collector<'a> {
                 self.samples[phase] = Some(Sample::take());
             }
             Message::End(phase, edges, cpu_ns) => self.end(phase, edges, cpu_ns),
-            Message::Logged(operations) => self.listener.logged(&operations),
+            Message::LogRecord(operations) => self.listener.logged(&operations),
             Message::Closed(range) => {
                 for phase_run in range {
                     if self.listener.closed(phase_run, &self.windows[phase_run]) {
@@ -190,7 +190,7 @@ impl<'a> Collector<'a> {
         }
     }
 
-    fn counted(&mut self, worker: usize, until_ns: u64, placed: Vec<Placed>) {
+    fn counted(&mut self, worker: usize, until_ns: u64, placed: Vec<PlacedTally>) {
         // The interval ends exactly at the end of a second, so its last nanosecond determines the second.
         let second = until_ns.saturating_sub(self.origin_ns + 1) / SECOND;
         for (phase, kind, tally) in placed {

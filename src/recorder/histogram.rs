@@ -6,19 +6,19 @@ use hdrhistogram::serialization::{Deserializer, Serializer, V2DeflateSerializer}
 use super::sparse::unpack;
 
 /// Largest latency that a histogram distinguishes: one hour, in microseconds.
-pub const LONGEST_US: u64 = 3_600_000_000;
+pub const MAX_US: u64 = 3_600_000_000;
 
 /// Creates an empty histogram. All histograms have the same range and precision.
 pub fn empty() -> Histogram<u64> {
     // The crate accepts these constant bounds.
-    Histogram::new_with_bounds(1, LONGEST_US, 3)
+    Histogram::new_with_bounds(1, MAX_US, 3)
         .unwrap_or_else(|_| unreachable!("1 us to 1 h with 3 digits are valid bounds"))
 }
 
 /// Converts nanoseconds to whole microseconds, rounded to nearest and clamped to 1 us to 1 h.
 #[inline]
 pub fn micros(ns: u64) -> u64 {
-    ((ns + 500) / 1_000).clamp(1, LONGEST_US)
+    ((ns + 500) / 1_000).clamp(1, MAX_US)
 }
 
 /// A histogram with exact minimum, maximum and mean. It allocates memory when the first value is recorded.
@@ -147,7 +147,7 @@ mod tests {
     fn rounding_is_to_the_nearest_microsecond() {
         assert_eq!(
             [micros(0), micros(499), micros(1_499), micros(1_500), micros(u64::MAX / 2)],
-            [1, 1, 1, 2, LONGEST_US]
+            [1, 1, 1, 2, MAX_US]
         );
     }
 

@@ -18,7 +18,7 @@ pub enum LoggedResult {
 
 /// Record of one operation. Times are on the monotonic clock in nanoseconds; 0 if there is none.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Logged {
+pub struct LogRecord {
     /// Number of its phase run.
     pub phase_run: usize,
     /// Number of the operation within its phase. With the seed, it determines key, size and content.

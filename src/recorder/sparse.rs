@@ -6,7 +6,7 @@ use std::io::Read;
 
 use flate2::read::ZlibDecoder;
 
-use super::histogram::LONGEST_US;
+use super::histogram::MAX_US;
 
 /// Cookie of HdrHistogram's compressed V2 encoding (HdrHistogram wire format; the high half of the low byte is
 /// the word size).
@@ -80,7 +80,7 @@ pub(super) fn unpack(bytes: &[u8], scratch: &mut Vec<u8>) -> Option<()> {
     let counts = u32::try_from(scratch.len().checked_sub(HEADER)?).ok()?;
     let shape = [0, 4, 8, 12, 16, 20].map(|at| word(scratch, at));
     let highest = scratch.get(24..32).and_then(|b| b.try_into().ok()).map(u64::from_be_bytes)?;
-    let known = shape == [PLAIN, counts, 0, 3, 0, 1].map(Some) && highest == LONGEST_US;
+    let known = shape == [PLAIN, counts, 0, 3, 0, 1].map(Some) && highest == MAX_US;
     known.then_some(())
 }
 
@@ -198,8 +198,7 @@ mod tests {
 
     #[test]
     fn buckets_and_values_agree() {
-        for us in
-            (0..5000).chain((0..31).flat_map(|e| [(1 << e) - 1, 1 << e, (1 << e) + 1])).chain([LONGEST_US])
+        for us in (0..5000).chain((0..31).flat_map(|e| [(1 << e) - 1, 1 << e, (1 << e) + 1])).chain([MAX_US])
         {
             let (low, high) = edges_us(bucket_of(us));
             assert!((low..=high).contains(&us), "{us} is not in {low}..={high}");

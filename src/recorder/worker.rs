@@ -1,6 +1,6 @@
 //! Recorder of one worker: plain additions to memory that it owns, sent to the collector once a second.
 
-use super::log::{LONG, Logged, LoggedResult};
+use super::log::{LONG, LogRecord, LoggedResult};
 use super::tally::Tally;
 use super::{Completed, Edges, OperationResult};
 use crate::workload::OperationKind;
@@ -21,11 +21,11 @@ pub struct WorkerRecorder {
     edges: Vec<Edges>,
     tallies: Vec<Option<Box<Tally>>>,
     flows: [Flow; KINDS],
-    log: Option<Vec<Logged>>,
+    log: Option<Vec<LogRecord>>,
 }
 
 /// A tally with its phase number and kind of operation.
-pub type Placed = (usize, OperationKind, Box<Tally>);
+pub type PlacedTally = (usize, OperationKind, Box<Tally>);
 
 impl WorkerRecorder {
     /// Creates a recorder for the phase runs from `first` on, with these edges, in order and without gaps.
@@ -105,7 +105,7 @@ impl WorkerRecorder {
                 OperationResult::Failed(class) => (0, LoggedResult::Failed(class.to_string().into())),
                 OperationResult::Undrained => (0, LoggedResult::Undrained),
             };
-            log.push(Logged {
+            log.push(LogRecord {
                 phase_run: op.phase,
                 number: op.number,
                 kind: op.kind,
@@ -126,7 +126,7 @@ impl WorkerRecorder {
     }
 
     /// Takes the records logged since the last call.
-    pub fn take_log(&mut self) -> Vec<Logged> {
+    pub fn take_log(&mut self) -> Vec<LogRecord> {
         self.log.as_mut().map(std::mem::take).unwrap_or_default()
     }
 
@@ -223,7 +223,7 @@ impl WorkerRecorder {
         now_ns: u64,
     ) {
         if let Some(log) = &mut self.log {
-            log.push(Logged {
+            log.push(LogRecord {
                 phase_run: phase,
                 number,
                 kind,
@@ -250,7 +250,7 @@ impl WorkerRecorder {
     }
 
     /// Takes the tallies counted since the last call.
-    pub fn take(&mut self, now_ns: u64) -> Vec<Placed> {
+    pub fn take(&mut self, now_ns: u64) -> Vec<PlacedTally> {
         for kind in OperationKind::ALL {
             self.advance(kind, now_ns);
         }
@@ -301,7 +301,7 @@ mod tests {
         }
     }
 
-    fn run(recorder: &mut WorkerRecorder, ops: &[Completed<'_>], until: u64) -> Vec<Placed> {
+    fn run(recorder: &mut WorkerRecorder, ops: &[Completed<'_>], until: u64) -> Vec<PlacedTally> {
         for op in ops {
             recorder.started(op.kind, op.timings.start_ns);
         }
@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn a_failure_counts_in_neither_service_time_nor_throughput() {
         let mut recorder = WorkerRecorder::new(0, edges(&[0, 1000]), false);
-        let slow = ErrorClass::Answered("503 SlowDown".into());
+        let slow = ErrorClass::Response("503 SlowDown".into());
         let placed = run(&mut recorder, &[op(0, 1, 9, OperationResult::Failed(&slow))], 1000);
         let tally = &placed[0].2;
         assert_eq!((tally.service.len(), tally.failed.len(), tally.bytes, tally.completed), (0, 1, 0.0, 0));

@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::terminal::table::lines;
-use crate::summary::comparison::{Compared, Verdict, compare, holm, metrics};
+use crate::summary::comparison::{MetricComparison, Verdict, compare, holm, metrics};
 use crate::summary::confidence::LEVEL;
 use crate::summary::estimates::{Estimate, Estimator, Metric};
 use crate::summary::objective::Target;
@@ -99,7 +99,7 @@ pub fn rows(
     also: &[Target],
     paired: bool,
 ) -> Vec<Row> {
-    let mut found: Vec<((&Series, &Series), Compared, bool)> = Vec::new();
+    let mut found: Vec<((&Series, &Series), MetricComparison, bool)> = Vec::new();
     for (base, other) in pairs {
         let (mut a, mut b) = (Estimator::new(base), Estimator::new(other));
         let counts = base.clocked();
@@ -124,7 +124,7 @@ pub fn rows(
         .collect()
 }
 
-fn row((series, other): (&Series, &Series), compared: &Compared, primary: bool, bound: f64) -> Row {
+fn row((series, other): (&Series, &Series), compared: &MetricComparison, primary: bool, bound: f64) -> Row {
     let (unit, scale) = compared.metric.unit();
     let side = |estimate: &Estimate, series: &Series| {
         let ends = estimate.confidence.ends().filter(|_| estimate.value.is_some());

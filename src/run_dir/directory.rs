@@ -14,13 +14,13 @@ use super::run::Run;
 use super::seconds::series_since;
 use crate::machine::Machine;
 use crate::recorder::collector::SecondRow;
-use crate::recorder::log::Logged;
-use crate::summary::estimates::judged;
+use crate::recorder::log::LogRecord;
+use crate::summary::estimates::confidence_intervals;
 use crate::summary::result::RunResult;
-use crate::summary::series::Clocked;
+use crate::summary::series::LatencyKind;
 
 /// Latencies whose histograms reports and confidence intervals need.
-pub const LATENCIES: [Clocked; 2] = [Clocked::Service, Clocked::Response];
+pub const LATENCIES: [LatencyKind; 2] = [LatencyKind::Service, LatencyKind::Response];
 
 /// Conditions of a run that the experiment does not describe and that are needed to repeat it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize, PartialEq)]
@@ -146,7 +146,7 @@ impl RunDirectory {
 
     /// Adds an operation to the operation log, if it is enabled. Stores an error in `disk_error` and does not
     /// stop the run.
-    pub fn operation(&mut self, place: Place<'_>, operation: &Logged) {
+    pub fn operation(&mut self, place: Place<'_>, operation: &LogRecord) {
         if let Some(log) = &mut self.operations
             && self.disk_error.is_none()
         {
@@ -188,7 +188,7 @@ impl RunDirectory {
                 check(Err(error));
                 Vec::new()
             });
-        result.confidence = judged(&series);
+        result.confidence = confidence_intervals(&series);
         check(json::write_whole(&path.join("result.json"), &json::to_string(&result)));
         (Run { path, result, environment, experiment, series }, disk_error)
     }

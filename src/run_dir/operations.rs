@@ -12,7 +12,7 @@ use arrow_schema::{DataType, Field, Schema};
 
 use super::intervals::Place;
 use super::stream::Stream;
-use crate::recorder::log::{Logged, LoggedResult};
+use crate::recorder::log::{LogRecord, LoggedResult};
 
 /// Returns the schema of the log.
 pub fn schema() -> Schema {
@@ -79,7 +79,7 @@ impl OperationLog {
     ///
     /// # Errors
     /// Fails if the file cannot be written, for example because the disk is full.
-    pub fn add(&mut self, place: Place<'_>, op: &Logged) -> io::Result<()> {
+    pub fn add(&mut self, place: Place<'_>, op: &LogRecord) -> io::Result<()> {
         let known = |ns: u64| (ns > 0).then_some(ns);
         let rows = &mut self.rows;
         rows.count += 1;

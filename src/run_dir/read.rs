@@ -52,11 +52,11 @@ pub fn batches(path: &Path) -> io::Result<Vec<RecordBatch>> {
 
 /// Upper bound for the operations of one second, far more than a client can execute. A larger count indicates damage,
 /// and sums of such counts could overflow.
-const MOST_OPERATIONS: u64 = 1 << 40;
+const MAX_OPERATIONS: u64 = 1 << 40;
 
 /// Returns true if the counts of a row are possible for one second.
 pub(super) fn plausible(counts: &[u64], bytes: f64) -> bool {
-    counts.iter().all(|n| *n < MOST_OPERATIONS) && bytes.is_finite() && bytes >= 0.0
+    counts.iter().all(|n| *n < MAX_OPERATIONS) && bytes.is_finite() && bytes >= 0.0
 }
 
 fn missing(column: &str) -> io::Error {

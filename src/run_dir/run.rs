@@ -8,7 +8,7 @@ use super::seconds::series;
 use crate::schedule::Role;
 use crate::summary::consistency;
 use crate::summary::result::RunResult;
-use crate::summary::series::{Clocked, Series};
+use crate::summary::series::{LatencyKind, Series};
 
 /// The contents of a run directory.
 pub struct Run {
@@ -72,7 +72,7 @@ pub enum RunDirError {
 ///
 /// # Errors
 /// See [`RunDirError`].
-pub fn read(path: &Path, latencies: &[Clocked]) -> Result<Run, RunDirError> {
+pub fn read(path: &Path, latencies: &[LatencyKind]) -> Result<Run, RunDirError> {
     let shown = path.display();
     if !path.is_dir() {
         let problem = if path.exists() { "is a file" } else { "does not exist" };

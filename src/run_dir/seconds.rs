@@ -15,7 +15,7 @@ use crate::recorder::sparse::Sparse;
 use crate::schedule::Role;
 use crate::summary::merge::client_limited;
 use crate::summary::result::{RunResult, Window};
-use crate::summary::series::{Clocked, Second, Series};
+use crate::summary::series::{LatencyKind, Second, Series};
 use crate::workload::OperationKind;
 
 /// Key of a series: store, phase, step and operation.
@@ -55,7 +55,7 @@ const SILENT_PER_ROW: u64 = 1_000;
 ///
 /// # Errors
 /// Fails if the log is missing, damaged, or written by another version.
-pub fn series(run: &Path, result: &RunResult, latencies: &[Clocked]) -> io::Result<Vec<Series>> {
+pub fn series(run: &Path, result: &RunResult, latencies: &[LatencyKind]) -> io::Result<Vec<Series>> {
     let origin_unix_s = read_environment(run).map(|e| e.origin_unix_s).unwrap_or_default();
     series_since(run, origin_unix_s, result, latencies)
 }
@@ -68,7 +68,7 @@ pub fn series_since(
     run: &Path,
     origin_unix_s: f64,
     result: &RunResult,
-    latencies: &[Clocked],
+    latencies: &[LatencyKind],
 ) -> io::Result<Vec<Series>> {
     let mut rows = Rows::default();
     let log = run.join("intervals.arrows");
@@ -105,7 +105,7 @@ struct Rows {
     order: Vec<Key>,
 }
 
-fn read(path: &Path, latencies: &[Clocked], rows: &mut Rows) -> io::Result<()> {
+fn read(path: &Path, latencies: &[LatencyKind], rows: &mut Rows) -> io::Result<()> {
     let mut from = Batches::open(path, "an interval log")?;
     let schema = from.schema();
     for name in COLUMNS {
@@ -134,7 +134,7 @@ fn read(path: &Path, latencies: &[Clocked], rows: &mut Rows) -> io::Result<()> {
 /// first damaged value as an error.
 fn add(
     batch: &RecordBatch,
-    latencies: &[Clocked],
+    latencies: &[LatencyKind],
     rows: &mut Rows,
     scratch: &mut Vec<u8>,
 ) -> Option<Result<(), &'static str>> {
@@ -150,14 +150,14 @@ fn add(
     let (completed, operations) = (number("completed")?, number("operations")?);
     let (failed, censored) = (number("failed")?, number("censored")?);
     for i in 0..batch.num_rows() {
-        let mut histogram = |which: Clocked| {
+        let mut histogram = |which: LatencyKind| {
             if !latencies.contains(&which) {
                 return Some(Some(Sparse::default()));
             }
             Some(Sparse::from_bytes(binary(which.name())?.value(i), scratch))
         };
-        let (service, response) = (histogram(Clocked::Service)?, histogram(Clocked::Response)?);
-        let first_byte = histogram(Clocked::FirstByte)?;
+        let (service, response) = (histogram(LatencyKind::Service)?, histogram(LatencyKind::Response)?);
+        let first_byte = histogram(LatencyKind::FirstByte)?;
         let (Some(service), Some(response), Some(first_byte)) = (service, response, first_byte) else {
             return Some(Err("it contains a damaged histogram"));
         };

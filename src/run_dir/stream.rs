@@ -50,8 +50,8 @@ impl Stream {
 }
 
 /// Returns an error about a file of a run directory.
-pub(super) fn invalid(path: &Path, what: impl std::fmt::Display) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {what}", path.display()))
+pub(super) fn invalid(path: &Path, problem: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("{}: {problem}", path.display()))
 }
 
 /// Reader of a stream's batches, one by one.
@@ -61,11 +61,11 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// Opens a stream. `what` describes the expected content, for error messages.
+    /// Opens a stream. `content` describes the expected content, for error messages.
     ///
     /// # Errors
     /// Fails if the file does not exist or does not begin like a stream of flat columns.
-    pub(super) fn open(path: &Path, what: &str) -> io::Result<Batches> {
+    pub(super) fn open(path: &Path, content: &str) -> io::Result<Batches> {
         let named = |e: io::Error| io::Error::new(e.kind(), format!("{}: {e}", path.display()));
         let file = File::open(path).map_err(named)?;
         let left = file.metadata().map_err(named)?.len();
@@ -79,7 +79,7 @@ impl Batches {
             ended: false,
         };
         let reader = without_panic(path, || StreamReader::try_new(from, None).map_err(to_io))?
-            .map_err(|e| invalid(path, format!("not {what} ({e})")))?;
+            .map_err(|e| invalid(path, format!("not {content} ({e})")))?;
         let flat = |kind: &DataType| {
             kind.is_integer() || matches!(kind, DataType::Float64 | DataType::Utf8 | DataType::Binary)
         };
@@ -88,7 +88,8 @@ impl Batches {
                 DataType::Dictionary(key, value) => key.is_integer() && flat(value),
                 kind => flat(kind),
             };
-            (!known).then(|| format!("not {what} (column {} is of type {})", field.name(), field.data_type()))
+            (!known)
+                .then(|| format!("not {content} (column {} is of type {})", field.name(), field.data_type()))
         });
         match unexpected {
             Some(problem) => Err(invalid(path, problem)),

@@ -13,14 +13,14 @@ pub struct Limits {
 }
 
 /// Maximum number of steps in a search.
-pub const MOST_STEPS: usize = 60;
+pub const MAX_STEPS: usize = 60;
 
 /// Maximum number of tries of a rate at a bound; the majority decides.
 const TRIES: u32 = 3;
 
 /// Results of the steps at one rate so far.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Tried {
+pub struct RateResults {
     /// Rate in operations per second.
     pub rate: f64,
     /// Number of steps that met the objective.
@@ -29,7 +29,7 @@ pub struct Tried {
     pub broke: u32,
 }
 
-impl Tried {
+impl RateResults {
     fn good(self) -> bool {
         self.held > self.broke
     }
@@ -44,13 +44,13 @@ impl Tried {
 #[derive(Debug, Clone)]
 pub struct Search {
     limits: Limits,
-    tried: Vec<Tried>,
+    tried: Vec<RateResults>,
     steps: usize,
 }
 
 /// Bounds that a search has found.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Found {
+pub struct KneeBounds {
     /// Highest rate below `breaks` that meets the objective, in operations per second; `None` if there is none.
     pub holds: Option<f64>,
     /// Lowest rate that violates the objective, in operations per second; `None` if there is none.
@@ -67,7 +67,7 @@ impl Search {
     pub fn note(&mut self, rate: f64, held: bool) {
         self.steps += 1;
         let at = self.tried.iter().position(|t| same(t.rate, rate)).unwrap_or_else(|| {
-            self.tried.push(Tried { rate, held: 0, broke: 0 });
+            self.tried.push(RateResults { rate, held: 0, broke: 0 });
             self.tried.len() - 1
         });
         if held { self.tried[at].held += 1 } else { self.tried[at].broke += 1 }
@@ -75,10 +75,10 @@ impl Search {
 
     /// Returns the current bounds: the lowest rate that violates the objective, and the highest rate below it that
     /// meets it.
-    pub fn found(&self) -> Found {
+    pub fn found(&self) -> KneeBounds {
         let breaks = self.tried.iter().filter(|t| !t.good()).map(|t| t.rate).reduce(f64::min);
-        let below = |t: &&Tried| t.good() && breaks.is_none_or(|b| t.rate < b);
-        Found { holds: self.tried.iter().filter(below).map(|t| t.rate).reduce(f64::max), breaks }
+        let below = |t: &&RateResults| t.good() && breaks.is_none_or(|b| t.rate < b);
+        KneeBounds { holds: self.tried.iter().filter(below).map(|t| t.rate).reduce(f64::max), breaks }
     }
 
     fn sure(&self, rate: f64) -> bool {
@@ -88,23 +88,23 @@ impl Search {
     /// Returns the next rate to try, in operations per second; `None` if the search is over.
     pub fn next(&self) -> Option<f64> {
         let Limits { from, to, tolerance } = self.limits;
-        if self.steps >= MOST_STEPS {
+        if self.steps >= MAX_STEPS {
             return None;
         }
         match self.found() {
-            Found { holds: None, breaks: None } => Some(from),
-            Found { holds: Some(low), breaks: None } => {
+            KneeBounds { holds: None, breaks: None } => Some(from),
+            KneeBounds { holds: Some(low), breaks: None } => {
                 if low >= to {
                     (!self.sure(low)).then_some(low)
                 } else {
                     Some((low * 2.0).min(to))
                 }
             }
-            Found { holds: None, breaks: Some(high) } => {
+            KneeBounds { holds: None, breaks: Some(high) } => {
                 // No rate has met the objective yet: halve the rate, down to a thousandth of the first one.
                 if high > from / 1000.0 { Some(high / 2.0) } else { None }
             }
-            Found { holds: Some(low), breaks: Some(high) } => {
+            KneeBounds { holds: Some(low), breaks: Some(high) } => {
                 if high / low > 1.0 + tolerance * 1.001 {
                     return Some(round((low * high).sqrt(), low, high));
                 }
@@ -138,7 +138,7 @@ mod tests {
     use crate::rng::Stream;
 
     /// Runs a search. `holds` returns true if a step, given its rate and number, meets the objective.
-    fn search(limits: Limits, holds: impl Fn(f64, u64) -> bool) -> (Found, usize) {
+    fn search(limits: Limits, holds: impl Fn(f64, u64) -> bool) -> (KneeBounds, usize) {
         let mut search = Search::new(limits);
         let mut steps = 0;
         while let Some(rate) = search.next() {
@@ -175,6 +175,6 @@ mod tests {
     fn the_search_ends_if_no_rate_or_every_rate_meets_the_objective() {
         assert_eq!(search(LIMITS, |_, _| false).0.holds, None);
         let (found, _) = search(Limits { to: 400.0, ..LIMITS }, |_, _| true);
-        assert_eq!(found, Found { holds: Some(400.0), breaks: None });
+        assert_eq!(found, KneeBounds { holds: Some(400.0), breaks: None });
     }
 }

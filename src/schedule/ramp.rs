@@ -74,8 +74,8 @@ impl Plateau {
     }
 }
 
-const LEAST_GAIN: f64 = 0.05;
-const MOST_DROP: f64 = 0.10;
+const MIN_GAIN: f64 = 0.05;
+const MAX_DROP: f64 = 0.10;
 const LINK_FULL: f64 = 0.95;
 
 /// Returns the reason why a ramp has reached its plateau, given the throughputs of its steps; `None` if it has not.
@@ -86,10 +86,10 @@ pub fn plateau(throughputs: &[f64], link: Option<f64>) -> Option<Plateau> {
         return Some(Plateau::Link);
     }
     let best = before.iter().copied().fold(0.0, f64::max);
-    if *last < best * (1.0 - MOST_DROP) {
+    if *last < best * (1.0 - MAX_DROP) {
         return Some(Plateau::Drop);
     }
-    let small = |pair: &[f64]| pair[1] < pair[0] * (1.0 + LEAST_GAIN);
+    let small = |pair: &[f64]| pair[1] < pair[0] * (1.0 + MIN_GAIN);
     let gains = throughputs.len() >= 3 && throughputs[throughputs.len() - 3..].windows(2).all(small);
     gains.then_some(Plateau::NoGain)
 }

@@ -29,7 +29,7 @@ pub enum Payload {
 /// Maximum difference between the request time and the server's clock, in seconds (S3: 15 minutes).
 const SKEW_S: i64 = 15 * 60;
 /// Longest lifetime of a presigned URL in seconds (S3: seven days).
-const LONGEST_EXPIRY_S: i64 = 7 * 24 * 3600;
+const MAX_EXPIRY_S: i64 = 7 * 24 * 3600;
 
 struct Scope<'a> {
     access_key: &'a str,
@@ -266,7 +266,7 @@ fn verify_presigned(
     }
     let expires = decimal(&expires).ok_or_else(|| wrong("X-Amz-Expires should be a number"))?;
     let expires = i64::try_from(expires).unwrap_or(i64::MAX);
-    if expires > LONGEST_EXPIRY_S {
+    if expires > MAX_EXPIRY_S {
         return Err(wrong(
             "X-Amz-Expires must be less than a week (in seconds); that is, the given X-Amz-Expires must be less than 604800 seconds",
         ));

@@ -45,13 +45,13 @@ pub enum Phase {
     /// The body of a request is arriving.
     Body,
     /// The response was written as far as the socket accepts it; if it is complete, the connection is idle.
-    Answered,
+    Responded,
     /// The client is not reading the response.
     Blocked,
 }
 
 const PHASES: [Phase; 6] =
-    [Phase::New, Phase::Head, Phase::Work, Phase::Body, Phase::Answered, Phase::Blocked];
+    [Phase::New, Phase::Head, Phase::Work, Phase::Body, Phase::Responded, Phase::Blocked];
 
 /// Packs tick, change counter and phase into one word. Words sort by tick, and every change produces a new word.
 fn pack(phase: Phase, tick: u32, changes: u64) -> u64 {
@@ -66,7 +66,7 @@ fn unpack(word: u64) -> (Phase, u32) {
 #[derive(Debug)]
 pub struct Watch {
     word: AtomicU64,
-    doomed: AtomicU64,
+    wait_for_close: AtomicU64,
     close: Notify,
 }
 
@@ -82,19 +82,19 @@ pub struct Connections {
 
 /// Registry entry of a connection; dropping it removes the connection from the registry.
 #[derive(Debug)]
-pub struct Registered {
+pub struct Registration {
     connections: Arc<Connections>,
     id: u64,
     watch: Arc<Watch>,
 }
 
-impl Drop for Registered {
+impl Drop for Registration {
     fn drop(&mut self) {
         self.connections.lock().1.remove(&self.id);
     }
 }
 
-impl Registered {
+impl Registration {
     fn set(&self, phase: Phase) {
         let tick = self.connections.tick.load(Ordering::Relaxed);
         // A separate load and store are safe because only this connection writes its word.
@@ -109,7 +109,7 @@ impl Registered {
     /// Records that bytes arrived from the client.
     pub fn read(&self) {
         match self.phase() {
-            Phase::New | Phase::Answered => self.set(Phase::Head),
+            Phase::New | Phase::Responded => self.set(Phase::Head),
             Phase::Body => self.set(Phase::Body),
             Phase::Head | Phase::Work | Phase::Blocked => {}
         }
@@ -118,14 +118,14 @@ impl Registered {
     /// Records that bytes were sent to the client. In the phase `Head` they belong to the previous response,
     /// because the client pipelines requests.
     pub fn wrote(&self) {
-        if matches!(self.phase(), Phase::Answered | Phase::Blocked | Phase::Head) {
-            self.set(Phase::Answered);
+        if matches!(self.phase(), Phase::Responded | Phase::Blocked | Phase::Head) {
+            self.set(Phase::Responded);
         }
     }
 
     /// Records that the socket accepts no more bytes for now.
     pub fn blocked(&self) {
-        if matches!(self.phase(), Phase::Answered | Phase::Head) {
+        if matches!(self.phase(), Phase::Responded | Phase::Head) {
             self.set(Phase::Blocked);
         }
     }
@@ -133,7 +133,7 @@ impl Registered {
     /// Records that the socket accepted everything written so far.
     pub fn flushed(&self) {
         if self.phase() == Phase::Blocked {
-            self.set(Phase::Answered);
+            self.set(Phase::Responded);
         }
     }
 
@@ -149,7 +149,7 @@ impl Registered {
 
     /// Records that a response is ready.
     pub fn answered(&self) {
-        self.set(Phase::Answered);
+        self.set(Phase::Responded);
     }
 
     /// Returns true if part of a request head has arrived.
@@ -158,10 +158,10 @@ impl Registered {
     }
 
     /// Waits until the connection must be closed: it was selected for closing and has made no progress since.
-    pub async fn doomed(&self) {
+    pub async fn wait_for_close(&self) {
         loop {
             self.watch.close.notified().await;
-            if self.watch.doomed.load(Ordering::Relaxed) == self.watch.word.load(Ordering::Relaxed) {
+            if self.watch.wait_for_close.load(Ordering::Relaxed) == self.watch.word.load(Ordering::Relaxed) {
                 return;
             }
         }
@@ -170,7 +170,7 @@ impl Registered {
 
 impl Watch {
     fn doom(&self, word: u64) {
-        self.doomed.store(word, Ordering::Relaxed);
+        self.wait_for_close.store(word, Ordering::Relaxed);
         self.close.notify_one();
     }
 }
@@ -184,7 +184,7 @@ impl Connections {
         Arc::new(Connections {
             timeouts,
             most: most.max(1),
-            // Ticks start at 1, so that no word equals 0, the initial value of `doomed`.
+            // Ticks start at 1, so that no word equals 0, the initial value of `wait_for_close`.
             tick: AtomicU32::new(1),
             origin_ns: now_ns(),
             list: Mutex::default(),
@@ -206,15 +206,18 @@ impl Connections {
     }
 
     /// Adds a new connection to the registry.
-    pub fn register(self: &Arc<Connections>) -> Registered {
+    pub fn register(self: &Arc<Connections>) -> Registration {
         let word = pack(Phase::New, self.tick.load(Ordering::Relaxed), 0);
-        let watch =
-            Arc::new(Watch { word: AtomicU64::new(word), doomed: AtomicU64::new(0), close: Notify::new() });
+        let watch = Arc::new(Watch {
+            word: AtomicU64::new(word),
+            wait_for_close: AtomicU64::new(0),
+            close: Notify::new(),
+        });
         let mut list = self.lock();
         list.0 += 1;
         let id = list.0;
         list.1.insert(id, Arc::clone(&watch));
-        Registered { connections: Arc::clone(self), id, watch }
+        Registration { connections: Arc::clone(self), id, watch }
     }
 
     /// Advances the clock to `now_ns` and closes the connections that have exceeded a timeout.
@@ -224,7 +227,7 @@ impl Connections {
         let overdue = |word: u64| {
             let (phase, since) = unpack(word);
             let allowed_ns = match phase {
-                Phase::New | Phase::Answered => self.timeouts.idle_ns,
+                Phase::New | Phase::Responded => self.timeouts.idle_ns,
                 Phase::Head => self.timeouts.head_ns,
                 Phase::Body | Phase::Blocked => self.timeouts.body_ns,
                 Phase::Work => return false,
@@ -256,8 +259,8 @@ impl Connections {
         let mut all: Candidates = Vec::new();
         for watch in self.lock().1.values() {
             let word = watch.word.load(Ordering::Relaxed);
-            let outside = matches!(unpack(word).0, Phase::New | Phase::Answered | Phase::Head);
-            if outside && watch.doomed.load(Ordering::Relaxed) != word {
+            let outside = matches!(unpack(word).0, Phase::New | Phase::Responded | Phase::Head);
+            if outside && watch.wait_for_close.load(Ordering::Relaxed) != word {
                 all.push((word, Arc::clone(watch)));
             }
         }
@@ -274,7 +277,8 @@ impl Connections {
 /// Closes the last candidate that has made no progress since the scan; returns false if there is none.
 fn pop(candidates: &mut Candidates) -> bool {
     while let Some((word, watch)) = candidates.pop() {
-        if watch.word.load(Ordering::Relaxed) == word && watch.doomed.load(Ordering::Relaxed) != word {
+        if watch.word.load(Ordering::Relaxed) == word && watch.wait_for_close.load(Ordering::Relaxed) != word
+        {
             watch.doom(word);
             return true;
         }
@@ -290,14 +294,14 @@ mod tests {
         connections.sweep(connections.origin_ns + seconds * SECOND);
     }
 
-    fn is_doomed(one: &Registered) -> bool {
-        one.watch.doomed.load(Ordering::Relaxed) == one.watch.word.load(Ordering::Relaxed)
+    fn is_doomed(one: &Registration) -> bool {
+        one.watch.wait_for_close.load(Ordering::Relaxed) == one.watch.word.load(Ordering::Relaxed)
     }
 
     #[test]
     fn each_phase_has_its_timeout() {
         let connections = Connections::new(Timeouts::default(), 100);
-        let all: Vec<Registered> = (0..6).map(|_| connections.register()).collect();
+        let all: Vec<Registration> = (0..6).map(|_| connections.register()).collect();
         let [new, head, work, body, answered, blocked] = &all[..] else { panic!() };
         head.read();
         work.works();
@@ -305,14 +309,14 @@ mod tests {
         answered.answered();
         blocked.answered();
         blocked.blocked();
-        let doomed = |seconds| {
+        let wait_for_close = |seconds| {
             at(&connections, seconds);
             all.iter().map(is_doomed).collect::<Vec<_>>()
         };
-        assert_eq!(doomed(15), [false; 6]);
-        assert_eq!(doomed(16), [false, true, false, false, false, false], "the head");
-        assert_eq!(doomed(31), [false, true, false, true, false, true], "the body and the response");
-        assert_eq!(doomed(61), [true, true, false, true, true, true], "idle; work has no timeout");
+        assert_eq!(wait_for_close(15), [false; 6]);
+        assert_eq!(wait_for_close(16), [false, true, false, false, false, false], "the head");
+        assert_eq!(wait_for_close(31), [false, true, false, true, false, true], "the body and the response");
+        assert_eq!(wait_for_close(61), [true, true, false, true, true, true], "idle; work has no timeout");
         assert!(!is_doomed(work) && is_doomed(new));
     }
 
@@ -343,7 +347,7 @@ mod tests {
     #[test]
     fn the_longest_idle_connection_is_evicted_first() {
         let connections = Connections::new(Timeouts::default(), 5);
-        let all: Vec<Registered> = (0..5).map(|_| connections.register()).collect();
+        let all: Vec<Registration> = (0..5).map(|_| connections.register()).collect();
         assert!(connections.is_full());
         let [busy, head, old, older, fresh] = &all[..] else { panic!() };
         busy.works();
@@ -367,10 +371,10 @@ mod tests {
     #[test]
     fn a_candidate_that_becomes_active_is_not_evicted() {
         let connections = Connections::new(Timeouts::default(), 3);
-        let all: Vec<Registered> = (0..3).map(|_| connections.register()).collect();
+        let all: Vec<Registration> = (0..3).map(|_| connections.register()).collect();
         let mut candidates = Candidates::new();
         assert!(connections.evict(&mut candidates));
-        let rest: Vec<&Registered> = all.iter().filter(|one| !is_doomed(one)).collect();
+        let rest: Vec<&Registration> = all.iter().filter(|one| !is_doomed(one)).collect();
         rest[0].works();
         assert!(connections.evict(&mut candidates));
         assert!(is_doomed(rest[1]) && !is_doomed(rest[0]));

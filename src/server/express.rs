@@ -12,7 +12,7 @@ use http::request::Parts;
 
 use super::error::ApiError;
 use super::memory::{Memory, Reservation};
-use super::response::{Answer, xml};
+use super::response::{ServerResponse, xml};
 use super::route::{Operation, Route};
 use super::state::OVERHEAD;
 use crate::clock::wall_now;
@@ -222,7 +222,7 @@ pub fn create_session(
     parts: &Parts,
     bucket: &str,
     memory: &Arc<Memory>,
-) -> Result<Answer, ApiError> {
+) -> Result<ServerResponse, ApiError> {
     let mode = parts.headers.get("x-amz-create-session-mode").and_then(|v| v.to_str().ok());
     let reads_only = match mode {
         None | Some("ReadWrite") => false,

@@ -14,10 +14,10 @@ use super::body::{collect, discard, verify};
 use super::error::ApiError;
 use super::express::Session;
 use super::inject::{Fault, Plan};
-use super::io_stamps::ConnectionStamps;
 use super::ops::{Call, dispatch};
-use super::response::{Answer, error, set};
+use super::response::{ServerResponse, error, set};
 use super::route::Route;
+use super::timestamps::ConnectionTimestamps;
 use super::{accepts, auth, express, route};
 use crate::clock::{Timer, now_ns, wall_now};
 
@@ -45,9 +45,9 @@ async fn wait_until(at_ns: u64) -> io::Result<()> {
 /// Returns an error to make hyper break the connection: for an injected reset, or if a timer fails.
 pub async fn handle(
     shared: &Arc<Shared>,
-    stamps: &ConnectionStamps,
+    stamps: &ConnectionTimestamps,
     request: Request<Incoming>,
-) -> io::Result<Answer> {
+) -> io::Result<ServerResponse> {
     stamps.head_complete();
     let received_ns = stamps.received_ns();
     let plan = shared.injector.as_ref().map(|injector| injector.plan(received_ns));
@@ -100,12 +100,12 @@ fn expects_continue(parts: &Parts) -> bool {
 
 async fn process(
     shared: &Shared,
-    stamps: &ConnectionStamps,
+    stamps: &ConnectionTimestamps,
     parts: &mut Parts,
     incoming: &mut Incoming,
     plan: Option<Plan>,
     sent_bytes: &std::cell::Cell<u64>,
-) -> Result<Answer, ApiError> {
+) -> Result<ServerResponse, ApiError> {
     let now_s = wall_now().as_second();
     let session = match auth::access_key(parts) {
         Some(key) if key != shared.credentials.access_key => shared.sessions.find(&key),

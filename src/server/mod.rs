@@ -30,22 +30,22 @@ pub mod error;
 pub mod express;
 pub mod handler;
 pub mod inject;
-pub mod io_stamps;
 pub mod memory;
 pub mod metrics;
 pub mod ops;
 pub mod response;
 pub mod route;
 pub mod state;
+pub mod timestamps;
 
 use crate::clock::{SECOND, Timer, now_ns};
 use crate::s3::credentials::Credentials;
 use access_log::AccessLog;
-use connections::{Candidates, Connections, Registered, TICK_NS, Timeouts};
+use connections::{Candidates, Connections, Registration, TICK_NS, Timeouts};
 use inject::Injector;
-use io_stamps::{ConnectionStamps, Stamped};
 use metrics::ServerMetrics;
 use state::State;
+use timestamps::{ConnectionTimestamps, Stamped};
 
 /// Settings of a server.
 #[derive(Debug, Clone)]
@@ -179,10 +179,10 @@ fn descriptors() -> usize {
     current.map_or(usize::MAX, |files| files as usize)
 }
 
-type Accepted = (std::net::TcpStream, Registered);
+type Accepted = (std::net::TcpStream, Registration);
 
 /// Longest pause of the accept loop after a failed `accept`, in nanoseconds.
-const LONGEST_PAUSE_NS: u64 = SECOND;
+const MAX_PAUSE_NS: u64 = SECOND;
 
 /// Accepts connections, distributes them over the threads, and closes those that time out or make room for others.
 fn accept(
@@ -213,7 +213,7 @@ fn accept(
                 // The system is out of descriptors or memory, or the client aborted the handshake. Close a connection
                 // and pause, so that other processes can continue.
                 connections.evict(&mut candidates);
-                pause_ns = (2 * pause_ns).clamp(SECOND / 100, LONGEST_PAUSE_NS);
+                pause_ns = (2 * pause_ns).clamp(SECOND / 100, MAX_PAUSE_NS);
                 pause.until(now_ns() + pause_ns).await?;
                 continue;
             };
@@ -272,18 +272,18 @@ const LARGEST_HEAD: usize = 256 * 1024;
 async fn connection(
     shared: &Arc<Shared>,
     stream: std::net::TcpStream,
-    registered: Registered,
+    registered: Registration,
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
     let stream = tokio::net::TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
-    let stamps = Rc::new(ConnectionStamps::new(Arc::clone(shared), registered));
+    let stamps = Rc::new(ConnectionTimestamps::new(Arc::clone(shared), registered));
     let stamped = match &shared.tls {
         Some(acceptor) => {
             stamps.registered.read();
             let stream = tokio::select! {
                 stream = acceptor.accept(stream) => stream?,
-                () = stamps.registered.doomed() => return Ok(()),
+                () = stamps.registered.wait_for_close() => return Ok(()),
             };
             stamps.registered.answered();
             Stamped::tls(stream, Rc::clone(&stamps))
@@ -298,11 +298,11 @@ async fn connection(
         .half_close(false)
         .serve_connection(TokioIo::new(stamped), service);
     let mut serving = std::pin::pin!(serving);
-    let doomed = stamps.registered.doomed();
+    let wait_for_close = stamps.registered.wait_for_close();
     let served = tokio::select! {
         biased;
         served = serving.as_mut() => served,
-        () = doomed => return Ok(()),
+        () = wait_for_close => return Ok(()),
         _ = shutdown.wait_for(|stop| *stop) => {
             serving.as_mut().graceful_shutdown();
             serving.await

@@ -14,7 +14,7 @@ use crate::s3::xml::XmlWriter;
 
 /// Body of a response, as a queue of pieces.
 #[derive(Default)]
-pub struct AnswerBody {
+pub struct ResponseBody {
     pieces: VecDeque<Bytes>,
     announced: u64,
     broken: bool,
@@ -22,11 +22,11 @@ pub struct AnswerBody {
     flushed: bool,
 }
 
-impl AnswerBody {
+impl ResponseBody {
     /// Creates a body of consecutive pieces.
-    pub fn new(pieces: Vec<Bytes>) -> AnswerBody {
+    pub fn new(pieces: Vec<Bytes>) -> ResponseBody {
         let announced = pieces.iter().map(|p| p.len() as u64).sum();
-        AnswerBody { pieces: pieces.into(), announced, broken: false, flushed: false }
+        ResponseBody { pieces: pieces.into(), announced, broken: false, flushed: false }
     }
 
     /// Returns the announced length in bytes.
@@ -59,7 +59,7 @@ impl AnswerBody {
     }
 }
 
-impl Body for AnswerBody {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = io::Error;
 
@@ -88,24 +88,24 @@ impl Body for AnswerBody {
 }
 
 /// A response of this server.
-pub type Answer = Response<AnswerBody>;
+pub type ServerResponse = Response<ResponseBody>;
 
 /// Creates a response with this status and no body.
-pub fn empty(status: u16) -> Answer {
-    let mut answer = Response::new(AnswerBody::default());
+pub fn empty(status: u16) -> ServerResponse {
+    let mut answer = Response::new(ResponseBody::default());
     *answer.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::OK);
     answer
 }
 
 /// Creates a response with status 200 and an XML document.
-pub fn xml(document: String) -> Answer {
-    let mut answer = Response::new(AnswerBody::new(vec![Bytes::from(document)]));
+pub fn xml(document: String) -> ServerResponse {
+    let mut answer = Response::new(ResponseBody::new(vec![Bytes::from(document)]));
     set(answer.headers_mut(), "content-type", "application/xml");
     answer
 }
 
 /// Creates the response to a failed request. `with_body` is false for HEAD; a 304 response never has a body.
-pub fn error(error: &ApiError, resource: &str, request_id: &str, with_body: bool) -> Answer {
+pub fn error(error: &ApiError, resource: &str, request_id: &str, with_body: bool) -> ServerResponse {
     let mut answer = if with_body && error.status() != StatusCode::NOT_MODIFIED {
         let mut writer = XmlWriter::bare("Error");
         writer.text("Code", error.code).text("Message", &error.message);

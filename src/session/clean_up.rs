@@ -8,7 +8,7 @@ use super::observer::RunObserver;
 use super::runtime::block_on;
 use crate::driver::Job;
 use crate::driver::background::Background;
-use crate::driver::clean::{Cleaned, Owned, clean};
+use crate::driver::clean::{CleanupCounts, CleanupScope, clean};
 use crate::experiment::Experiment;
 use crate::run_dir::directory::Environment;
 use crate::store::ownership::KeySpace;
@@ -30,13 +30,13 @@ pub fn clean_up(
 ) -> Option<RunError> {
     let mut problem = None;
     observer.activity("cleaning up");
-    let owned = Owned::by(&experiment.phases, job.shard);
+    let owned = CleanupScope::of_phases(&experiment.phases, job.shard);
     let written = job.sites.iter().zip(&mut environment.stores);
     for (site, facts) in written.filter(|(site, _)| site.store.capabilities().writes) {
         let progress = |n| observer.activity(&format!("cleaning up: {n} objects"));
         let store = site.store.as_ref();
         let work = async {
-            let mut background = Background::new(store).at_most(timeout);
+            let mut background = Background::new(store).with_max_timeout(timeout);
             clean(store, &mut background, &site.space, &owned, progress).await
         };
         match block_on(work) {
@@ -64,7 +64,7 @@ pub fn clean_up(
 pub fn clean_space(
     store: &dyn Store,
     space: &KeySpace,
-    owned: &Owned,
-) -> Result<Result<Cleaned, Failure>, RunError> {
+    owned: &CleanupScope,
+) -> Result<Result<CleanupCounts, Failure>, RunError> {
     block_on(async { clean(store, &mut Background::new(store), space, owned, |_| {}).await })
 }

@@ -73,7 +73,7 @@ fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
     if puts {
         let written = &phase.workload.written;
         let (largest, part_size) = (written.size.largest(), written.upload.part_size);
-        if let Some(most) = can.most_bytes.filter(|most| largest > *most) {
+        if let Some(most) = can.max_object_bytes.filter(|most| largest > *most) {
             let (largest, most) = (format_size(largest), format_size(most));
             return Err(format!(
                 "objects of {largest} are too large: the store allows at most {most}; lower objects.size"
@@ -84,7 +84,7 @@ fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
         }
         let generic = provider::load("generic").map_err(|e| e.to_string())?;
         let profile = store.profile().unwrap_or(&generic);
-        if can.most_bytes.is_none() {
+        if can.max_object_bytes.is_none() {
             rules::fits(profile, largest, part_size)?;
         }
         let checksum = written.upload.checksum.as_deref().filter(|name| *name != "auto");

@@ -28,7 +28,7 @@ pub struct KneeSearch {
 /// Length of the unrecorded warm-up before each step, which opens new connections, in nanoseconds.
 const REWARM_NS: u64 = 2 * SECOND;
 /// Maximum length of a step, in nanoseconds, even if it has too few operations to judge the objectives.
-pub const LONGEST_STEP_NS: u64 = 300 * SECOND;
+pub const MAX_STEP_NS: u64 = 300 * SECOND;
 
 /// State of a search.
 struct Knee {
@@ -59,8 +59,7 @@ impl Knee {
         let found = self.search.found();
         let needed = if found.holds.is_none() || found.breaks.is_none() { needed / 3 } else { needed };
         let needed_ns = (needed as f64 / rate_per_s * SECOND as f64) as u64;
-        *limit =
-            Limit { duration_ns: Some(self.step_ns.max(needed_ns).min(LONGEST_STEP_NS)), operations: None };
+        *limit = Limit { duration_ns: Some(self.step_ns.max(needed_ns).min(MAX_STEP_NS)), operations: None };
         phase_run.step = Some(self.steps.len() as u32);
         vec![rewarm(&phase_run, REWARM_NS), phase_run]
     }

@@ -142,7 +142,7 @@ fn ready(
     experiment.named = opened.iter().filter_map(|o| Some((o.written.clone(), o.named.clone()?))).collect();
     let notes = check_compatibility(&mut experiment, &opened)?;
     notes.iter().for_each(|text| components.observer.note(&format!("note: {text}")));
-    let group = sharding.map_or_else(RunId::fresh, |s| s.group(&experiment));
+    let group = sharding.map_or_else(RunId::generate, |s| s.group(&experiment));
     let id = sharding.map_or_else(|| group.to_string(), |s| s.run_id(group.as_str()));
     let mut environment = environment(settings, &id);
     let planned = Planned::of(&experiment, settings.shard().of);

@@ -31,16 +31,16 @@ pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Resu
     let facts = block_on(async {
         let mut background = Background::new(store);
         if !store.capabilities().lists {
-            return background.insist(Request::CheckBucket).await.map_err(|f| unusable(&f));
+            return background.send_until_answered(Request::CheckBucket).await.map_err(|f| unusable(&f));
         }
         let list = Request::List { prefix: &root, start_after: "", token: "", max_keys: 1 };
-        let mut listed = background.insist(list.clone()).await;
+        let mut listed = background.send_until_answered(list.clone()).await;
         if let Err(failure) = &listed
             && failure.is_missing_container()
             && (opened.own_bucket || create_bucket)
         {
-            background.insist(Request::CreateBucket).await.map_err(|f| unusable(&f))?;
-            listed = background.insist(list).await.map(|mut second| {
+            background.send_until_answered(Request::CreateBucket).await.map_err(|f| unusable(&f))?;
+            listed = background.send_until_answered(list).await.map(|mut second| {
                 // The first request opened the connection, so it has the valid connection times.
                 second.timings.connect_ns = failure.timings.connect_ns;
                 second.timings.tls_ns = failure.timings.tls_ns;
@@ -84,32 +84,32 @@ pub fn hint(failure: &Failure) -> &'static str {
         ErrorClass::Reset => {
             "does the server use HTTP on this port? if it uses TLS, write https:// in endpoint="
         }
-        ErrorClass::Answered(_) if failure.is_missing_container() => {
+        ErrorClass::Response(_) if failure.is_missing_container() => {
             "create the bucket, or use --create-bucket"
         }
-        ErrorClass::Answered(_) if failure.is_code("InvalidAccessKeyId") => {
+        ErrorClass::Response(_) if failure.is_code("InvalidAccessKeyId") => {
             "check AWS_ACCESS_KEY_ID or the AWS profile"
         }
-        ErrorClass::Answered(_) if failure.is_code("SignatureDoesNotMatch") => {
+        ErrorClass::Response(_) if failure.is_code("SignatureDoesNotMatch") => {
             "check AWS_SECRET_ACCESS_KEY and region="
         }
-        ErrorClass::Answered(_) if failure.is_code("AccessDenied") => {
+        ErrorClass::Response(_) if failure.is_code("AccessDenied") => {
             "the credentials need s3:ListBucket, s3:GetObject, s3:PutObject and s3:DeleteObject for this bucket"
         }
-        ErrorClass::Answered(_) if failure.is_code("RequestTimeTooSkewed") => {
+        ErrorClass::Response(_) if failure.is_code("RequestTimeTooSkewed") => {
             "set this machine's clock; signatures are valid for 15 minutes"
         }
-        ErrorClass::Answered(_) if failure.is_code("ExpiredToken") || failure.is_code("InvalidToken") => {
+        ErrorClass::Response(_) if failure.is_code("ExpiredToken") || failure.is_code("InvalidToken") => {
             "the session token has expired or is invalid; log in again or set a new AWS_SESSION_TOKEN"
         }
-        ErrorClass::Answered(_)
+        ErrorClass::Response(_)
             if failure.is_code("AuthorizationHeaderMalformed")
                 || failure.is_code("IllegalLocationConstraintException")
                 || failure.is_code("PermanentRedirect") =>
         {
             "the bucket is in another region; set region="
         }
-        ErrorClass::Answered(_) if failure.status() == Some(301) => {
+        ErrorClass::Response(_) if failure.status() == Some(301) => {
             "the bucket is in another region; set region="
         }
         _ => "",
@@ -213,7 +213,7 @@ mod tests {
             ("400 ResourceNotFoundException", "--create-bucket"),
             ("403 SignatureDoesNotMatch", "AWS_SECRET_ACCESS_KEY"),
         ] {
-            let failure = Failure::new(ErrorClass::Answered(class.into()), "", Timings::default());
+            let failure = Failure::new(ErrorClass::Response(class.into()), "", Timings::default());
             assert!(hint(&failure).contains(expected), "{class}: {}", hint(&failure));
         }
     }

@@ -12,7 +12,7 @@ use crate::clock::now_ns;
 use crate::driver::{Control, Job, RampId};
 use crate::machine::peak_rss_bytes;
 use crate::recorder::collector::{Listener, SecondRow, WindowState};
-use crate::recorder::log::Logged;
+use crate::recorder::log::LogRecord;
 use crate::run_dir::directory::RunDirectory;
 use crate::run_dir::intervals::Place;
 use crate::schedule::Role;
@@ -145,7 +145,7 @@ impl<'a> Reporter<'a> {
             let share = link.filter(|_| steps == throughputs.len());
             if let Some(reason) = plateau(&throughputs[..steps], share) {
                 self.ends.insert(ramp, RampEnd { steps, reason: reason.describe() });
-                self.control.cut(ramp);
+                self.control.end_ramp(ramp);
                 return;
             }
         }
@@ -280,7 +280,7 @@ impl Listener for Reporter<'_> {
         true
     }
 
-    fn logged(&mut self, operations: &[Logged]) {
+    fn logged(&mut self, operations: &[LogRecord]) {
         for operation in operations.iter().filter(|o| self.job.phase_runs[o.phase_run].recorded) {
             let place = place_of(self.job, &self.described, operation.phase_run);
             self.directory.operation(place, operation);

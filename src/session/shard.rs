@@ -11,7 +11,7 @@ use super::observer::RunObserver;
 use super::runtime::block_on;
 use crate::clock::{MILLISECOND, SECOND, Timer, now_ns, wall_now};
 use crate::driver::background::Background;
-use crate::driver::clean::markers;
+use crate::driver::clean::shard_markers;
 use crate::driver::{Control, Shard, Site};
 use crate::experiment::Experiment;
 use crate::experiment::to_toml::to_toml;
@@ -37,7 +37,7 @@ pub struct Sharding {
 }
 
 /// Maximum number of shards, whose markers fit on one page of a listing.
-const MOST_SHARDS: u64 = 1_000;
+const MAX_SHARDS: u64 = 1_000;
 
 /// Parses `I/N`, where I counts from 1.
 ///
@@ -45,10 +45,10 @@ const MOST_SHARDS: u64 = 1_000;
 /// A message for the user if the text is not of this form or is out of range.
 pub fn parse_shard(text: &str) -> Result<Shard, String> {
     let wrong =
-        || format!("--shard {text}: write I/N, such as 1/4 for the first of four (at most {MOST_SHARDS})");
+        || format!("--shard {text}: write I/N, such as 1/4 for the first of four (at most {MAX_SHARDS})");
     let (index, of) = text.split_once('/').ok_or_else(wrong)?;
     let (index, of): (u64, u64) = (index.parse().map_err(|_| wrong())?, of.parse().map_err(|_| wrong())?);
-    if index == 0 || index > of || of > MOST_SHARDS {
+    if index == 0 || index > of || of > MAX_SHARDS {
         return Err(wrong());
     }
     Ok(Shard { index: index - 1, of })
@@ -154,7 +154,7 @@ impl Prepared {
     ) -> Prepared {
         Prepared {
             sharding: sharding.clone(),
-            markers: experiment.prepares().then(|| markers(experiment.seed, sharding.shard.of)),
+            markers: experiment.prepares().then(|| shard_markers(experiment.seed, sharding.shard.of)),
             sites: sites.to_vec(),
             control: Arc::clone(control),
             seen: Arc::default(),
@@ -175,7 +175,7 @@ impl Prepared {
                 markers.key_into(&mut key, site.space.root(), self.sharding.shard.index);
                 let body = Body::Whole(Vec::new().into());
                 let put = Request::Put { key: &key, body };
-                if Background::new(site.store.as_ref()).insist(put).await.is_err() {
+                if Background::new(site.store.as_ref()).send_until_answered(put).await.is_err() {
                     least = 0;
                 }
             }
@@ -183,7 +183,7 @@ impl Prepared {
             for site in &self.sites {
                 let prefix = markers.prefix(site.space.root());
                 let list = Request::List { prefix: &prefix, start_after: "", token: "", max_keys: 1000 };
-                let found = Background::new(site.store.as_ref()).insist(list).await;
+                let found = Background::new(site.store.as_ref()).send_until_answered(list).await;
                 let there = found.ok().and_then(|r| r.listing).map_or(0, |l| l.objects.len() as u64);
                 least = least.min(there);
             }

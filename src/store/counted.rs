@@ -204,8 +204,8 @@ impl Observer for ByteCounter<'_> {
         self.inner.headers()
     }
 
-    fn expects(&self) -> Option<u64> {
-        self.inner.expects()
+    fn expected_size(&self) -> Option<u64> {
+        self.inner.expected_size()
     }
 
     fn tag(&self) -> Option<&str> {
@@ -271,8 +271,8 @@ impl Store for Counted {
         self.inner.background_requests()
     }
 
-    fn tidy(&self, prefix: &str, process: u32) {
-        self.inner.tidy(prefix, process);
+    fn remove_leftovers(&self, prefix: &str, process: u32) {
+        self.inner.remove_leftovers(prefix, process);
     }
 }
 
@@ -285,7 +285,7 @@ struct CountedConnection {
 impl CountedConnection {
     /// Returns the maximum number of object bytes that a request may be charged for. Head and delete transfer
     /// none, but may be charged by the object's size.
-    fn most_bytes(request: &Request<'_>, expected: Option<u64>, limit: &Limit) -> u64 {
+    fn max_object_bytes(request: &Request<'_>, expected: Option<u64>, limit: &Limit) -> u64 {
         match request {
             Request::Put { body, .. } | Request::UploadPart { body, .. } => body.len(),
             Request::Get { range: Some(range), .. } => range.end - range.start,
@@ -300,7 +300,7 @@ impl CountedConnection {
     fn admit(&self, request: &Request<'_>, expected: Option<u64>) -> Result<u64, Failure> {
         let Some((charge, limit)) = &self.limit else { return Ok(0) };
         let call = request.call();
-        let cost = charge(call, Self::most_bytes(request, expected, limit));
+        let cost = charge(call, Self::max_object_bytes(request, expected, limit));
         // A started upload may always be aborted.
         if call == Call::AbortMultipartUpload {
             limit.committed.fetch_add(cost, Ordering::Relaxed);
@@ -321,7 +321,7 @@ impl Connection for CountedConnection {
         observer: &'a mut dyn Observer,
     ) -> Local<'a, Result<Reply, Failure>> {
         let call = request.call();
-        let expected = observer.expects();
+        let expected = observer.expected_size();
         let reserved = match self.admit(&request, expected) {
             Ok(reserved) => reserved,
             Err(withheld) => return Box::pin(std::future::ready(Err(withheld))),
@@ -329,7 +329,7 @@ impl Connection for CountedConnection {
         self.counts.requests[call.index()].fetch_add(1, Ordering::Relaxed);
         let bytes_by_size = match call {
             Call::HeadObject | Call::DeleteObject => {
-                self.limit.as_ref().map(|(_, limit)| Self::most_bytes(&request, expected, limit))
+                self.limit.as_ref().map(|(_, limit)| Self::max_object_bytes(&request, expected, limit))
             }
             _ => None,
         };

@@ -9,7 +9,7 @@ use crate::text::one_line;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum ErrorClass {
     /// The store sent an error response: HTTP status and S3 code, such as `503 SlowDown`.
-    Answered(String),
+    Response(String),
     /// The deadline passed.
     Timeout,
     /// No connection could be established.
@@ -29,7 +29,7 @@ pub enum ErrorClass {
 impl fmt::Display for ErrorClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            ErrorClass::Answered(class) => class,
+            ErrorClass::Response(class) => class,
             ErrorClass::Timeout => "timeout",
             ErrorClass::Connect => "connect",
             ErrorClass::Tls => "tls",
@@ -71,7 +71,7 @@ impl Failure {
     /// bounded length.
     pub fn new(class: ErrorClass, message: impl Into<String>, timings: Timings) -> Failure {
         let class = match class {
-            ErrorClass::Answered(class) => ErrorClass::Answered(short_class(class)),
+            ErrorClass::Response(class) => ErrorClass::Response(short_class(class)),
             class => class,
         };
         let message = message.into();
@@ -84,12 +84,12 @@ impl Failure {
 
     /// Returns true if the store responded with the given S3 error code.
     pub fn is_code(&self, code: &str) -> bool {
-        matches!(&self.class, ErrorClass::Answered(class) if class.ends_with(&format!(" {code}")))
+        matches!(&self.class, ErrorClass::Response(class) if class.ends_with(&format!(" {code}")))
     }
 
     /// Returns the failure with the class `404 NoSuchBucket`, for requests about the bucket itself.
     pub fn of_container(self) -> Failure {
-        Failure { class: ErrorClass::Answered("404 NoSuchBucket".into()), ..self }
+        Failure { class: ErrorClass::Response("404 NoSuchBucket".into()), ..self }
     }
 
     /// Returns true if the store reported that the bucket or table does not exist.
@@ -100,7 +100,7 @@ impl Failure {
     /// Returns the HTTP status of the response; `None` if there was no response.
     pub fn status(&self) -> Option<u16> {
         match &self.class {
-            ErrorClass::Answered(class) => class.split(' ').next()?.parse().ok(),
+            ErrorClass::Response(class) => class.split(' ').next()?.parse().ok(),
             _ => None,
         }
     }
@@ -108,7 +108,7 @@ impl Failure {
     /// Returns true if another attempt may succeed: after throttling, server errors and broken connections.
     pub fn is_retryable(&self) -> bool {
         match self.class {
-            ErrorClass::Answered(_) => {
+            ErrorClass::Response(_) => {
                 // S3 can send an error in the body of a 200 response.
                 let inside =
                     ["InternalError", "SlowDown", "ServiceUnavailable"].iter().any(|c| self.is_code(c));
@@ -131,7 +131,7 @@ mod tests {
     /// Regression test: codes and messages from a server used to reach terminals and labels unescaped.
     #[test]
     fn server_text_becomes_one_line_of_bounded_length() {
-        let class = ErrorClass::Answered(format!("500 \u{1b}[2J{}", "x".repeat(1000)));
+        let class = ErrorClass::Response(format!("500 \u{1b}[2J{}", "x".repeat(1000)));
         let failure = Failure::new(class, "first\nsecond\u{1b}[31m", Timings::default());
         assert_eq!(failure.status(), Some(500));
         let text = failure.to_string();
@@ -149,12 +149,12 @@ mod tests {
             "408",
             "502",
         ] {
-            assert!(retryable(ErrorClass::Answered(class.into())), "{class}");
+            assert!(retryable(ErrorClass::Response(class.into())), "{class}");
         }
         for class in
             ["404 NoSuchKey", "403 AccessDenied", "400 EntityTooSmall", "412 PreconditionFailed", "301"]
         {
-            assert!(!retryable(ErrorClass::Answered(class.into())), "{class}");
+            assert!(!retryable(ErrorClass::Response(class.into())), "{class}");
         }
         assert!(retryable(ErrorClass::Reset) && retryable(ErrorClass::Connect));
         assert!(!retryable(ErrorClass::Corrupt) && !retryable(ErrorClass::File));

@@ -54,7 +54,7 @@ fn gather(body: &Body) -> Bytes {
 }
 
 fn answered(class: &str, message: &str) -> (ErrorClass, String) {
-    (ErrorClass::Answered(class.to_string()), message.to_string())
+    (ErrorClass::Response(class.to_string()), message.to_string())
 }
 
 impl MemoryConnection {

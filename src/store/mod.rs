@@ -37,7 +37,7 @@ pub use failure::{ErrorClass, Failure};
 
 use ownership::{OwnedKey, OwnedKeys, OwnedVersions};
 
-use crate::net::limits::MOST_ANSWER_BYTES;
+use crate::net::limits::MAX_RESPONSE_BYTES;
 use crate::provider::Profile;
 use crate::provider::calls::Call;
 
@@ -211,7 +211,7 @@ pub trait Observer {
     }
 
     /// Returns the expected size of the object in bytes; `None` if it is unknown.
-    fn expects(&self) -> Option<u64> {
+    fn expected_size(&self) -> Option<u64> {
         None
     }
 
@@ -234,7 +234,7 @@ pub struct Collect(pub Vec<u8>);
 
 impl Observer for Collect {
     fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
-        if self.0.len() + data.len() > MOST_ANSWER_BYTES {
+        if self.0.len() + data.len() > MAX_RESPONSE_BYTES {
             return Err(self.0.len() as u64);
         }
         self.0.extend_from_slice(data);
@@ -339,7 +339,7 @@ pub struct Capabilities {
     /// True if multipart uploads are supported.
     pub multipart: bool,
     /// Maximum object size in bytes; `None` if the provider's rules for puts and parts determine it.
-    pub most_bytes: Option<u64>,
+    pub max_object_bytes: Option<u64>,
 }
 
 impl Default for Capabilities {
@@ -350,7 +350,7 @@ impl Default for Capabilities {
             start_after: true,
             ranges: true,
             multipart: true,
-            most_bytes: None,
+            max_object_bytes: None,
         }
     }
 }
@@ -409,7 +409,7 @@ pub trait Store: Send + Sync {
 
     /// Removes leftovers under `prefix` that no request can delete: empty directories, and temporary files of
     /// process `process`.
-    fn tidy(&self, prefix: &str, process: u32) {
+    fn remove_leftovers(&self, prefix: &str, process: u32) {
         let _ = (prefix, process);
     }
 }

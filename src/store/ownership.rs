@@ -16,7 +16,7 @@ pub struct RunId(String);
 impl RunId {
     /// Creates a new ID. The IDs of 100 hosts that start in the same second collide with a probability of 2 in
     /// 10^11.
-    pub fn fresh() -> RunId {
+    pub fn generate() -> RunId {
         RunId::at(wall_now(), entropy())
     }
 
@@ -227,7 +227,7 @@ mod tests {
     /// probability of 7%.
     #[test]
     fn run_ids_of_one_second_differ() {
-        let ids: HashSet<String> = (0..10_000).map(|_| RunId::fresh().0).collect();
+        let ids: HashSet<String> = (0..10_000).map(|_| RunId::generate().0).collect();
         assert_eq!(ids.len(), 10_000);
         assert!(ids.iter().all(|id| RunId::parse(id).is_some()));
     }

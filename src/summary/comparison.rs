@@ -2,7 +2,7 @@
 
 use super::confidence::{Confidence, LEVEL, Ratio, WIDEST, t_probability, t_quantile};
 use super::estimates::{Estimate, Estimator, Metric};
-use super::series::{Clocked, Series};
+use super::series::{LatencyKind, Series};
 
 /// Conclusion about the difference between two figures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Verdict {
 
 /// Comparison of one metric between two series.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Compared {
+pub struct MetricComparison {
     /// Metric that is compared.
     pub metric: Metric,
     /// Estimate for the first series.
@@ -49,7 +49,7 @@ pub struct Compared {
     pub pairs: usize,
 }
 
-impl Compared {
+impl MetricComparison {
     /// Returns the ratio (or, for errors, the difference) that means no change.
     pub fn neutral(&self) -> f64 {
         if self.metric == Metric::Errors { 0.0 } else { 1.0 }
@@ -143,10 +143,10 @@ pub fn compare(
     other: &mut Estimator<'_>,
     metric: Metric,
     paired: bool,
-) -> Compared {
+) -> MetricComparison {
     let (a, b) = (base.estimate(metric), other.estimate(metric));
     let needs = [a.confidence, b.confidence].into_iter().filter_map(|c| c.duration_needed_s());
-    let mut out = Compared {
+    let mut out = MetricComparison {
         metric,
         base: a,
         other: b,
@@ -196,7 +196,7 @@ pub fn compare(
 /// Returns the metrics that are compared by default. Excludes the rate of an open loop, because that is the
 /// offered rate.
 pub fn metrics(base: &Series, other: &Series) -> Vec<Metric> {
-    let counts: Clocked = base.clocked();
+    let counts: LatencyKind = base.clocked();
     let mut out: Vec<Metric> = [0.5, 0.9, 0.99, 0.999].map(|q| Metric::Percentile(counts, q)).to_vec();
     if !base.open {
         out.push(Metric::Rate);
@@ -264,11 +264,11 @@ mod tests {
         }
     }
 
-    fn p50(a: &Series, b: &Series, paired: bool) -> Compared {
+    fn p50(a: &Series, b: &Series, paired: bool) -> MetricComparison {
         compare(
             &mut Estimator::new(a),
             &mut Estimator::new(b),
-            Metric::Percentile(Clocked::Service, 0.5),
+            Metric::Percentile(LatencyKind::Service, 0.5),
             paired,
         )
     }

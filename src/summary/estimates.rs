@@ -1,16 +1,16 @@
 //! Estimates of figures: the names of the metrics, their values and their confidence intervals.
 
-use super::confidence::{Confidence, Ratio, Share, memory, quantile, rate, share};
+use super::confidence::{Confidence, Ratio, Share, autocorrelation_time, quantile, rate, share};
 use super::latency::{SHOWN, needed};
-use super::result::Judged;
-use super::series::{Clocked, Latency, Of, Series};
+use super::result::ConfidenceInterval;
+use super::series::{Latency, LatencyKind, Of, Series};
 use crate::schedule::Role;
 
 /// A metric that can be estimated, compared and bounded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Metric {
     /// Percentile of a latency in nanoseconds, given as a quantile (0 to 1).
-    Percentile(Clocked, f64),
+    Percentile(LatencyKind, f64),
     /// Successful operations per second.
     Rate,
     /// Object bytes delivered per second.
@@ -27,7 +27,7 @@ impl Metric {
 
     /// Returns the name used in files and on the command line: `p99`, `service.p99`, `rate`. The latency
     /// `counts` is the default and is omitted from the name.
-    pub fn name(self, counts: Clocked) -> String {
+    pub fn name(self, counts: LatencyKind) -> String {
         match self {
             Metric::Percentile(clocked, q) if clocked == counts => percentile_name(q),
             Metric::Percentile(clocked, q) => format!("{}.{}", clocked.name(), percentile_name(q)),
@@ -38,9 +38,9 @@ impl Metric {
     }
 
     /// Returns the metric with that name; `None` if it is unknown or the percentile is not between 0 and 100.
-    pub fn from_name(name: &str, counts: Clocked) -> Option<Metric> {
+    pub fn from_name(name: &str, counts: LatencyKind) -> Option<Metric> {
         let (clocked, name) =
-            match name.split_once('.').and_then(|(c, rest)| Some((Clocked::from_name(c)?, rest))) {
+            match name.split_once('.').and_then(|(c, rest)| Some((LatencyKind::from_name(c)?, rest))) {
                 Some((clocked, rest)) => (clocked, rest),
                 None => (counts, name),
             };
@@ -92,14 +92,14 @@ pub struct Estimate {
 pub struct Estimator<'a> {
     /// Series to estimate.
     pub series: &'a Series,
-    answered: Vec<(Clocked, Latency<'a>, f64)>,
+    answered: Vec<(LatencyKind, Latency<'a>, f64)>,
 }
 
 /// Returns the autocorrelation time of a latency's median, in seconds.
-fn median_memory(latency: &Latency<'_>) -> f64 {
+fn median_autocorrelation_time(latency: &Latency<'_>) -> f64 {
     let Some(bucket) = latency.bucket(0.5) else { return 1.0 };
     let (below, all) = latency.counts(bucket);
-    memory(&Ratio { above: &below, below: &all }.residuals())
+    autocorrelation_time(&Ratio { above: &below, below: &all }.residuals())
 }
 
 impl<'a> Estimator<'a> {
@@ -109,15 +109,15 @@ impl<'a> Estimator<'a> {
     }
 
     /// Returns one latency of the answered operations, and the autocorrelation time of its median in seconds.
-    pub fn latency(&mut self, which: Clocked) -> (&Latency<'a>, f64) {
+    pub fn latency(&mut self, which: LatencyKind) -> (&Latency<'a>, f64) {
         let at = self.answered.iter().position(|(c, _, _)| *c == which).unwrap_or_else(|| {
             let latency = self.series.latency(which, Of::Answered);
-            let memory = median_memory(&latency);
-            self.answered.push((which, latency, memory));
+            let autocorrelation_time = median_autocorrelation_time(&latency);
+            self.answered.push((which, latency, autocorrelation_time));
             self.answered.len() - 1
         });
-        let (_, latency, memory) = &self.answered[at];
-        (latency, *memory)
+        let (_, latency, autocorrelation_time) = &self.answered[at];
+        (latency, *autocorrelation_time)
     }
 
     /// Estimates one metric.
@@ -125,10 +125,10 @@ impl<'a> Estimator<'a> {
         let series = self.series;
         match metric {
             Metric::Percentile(clocked, q) => {
-                let (latency, memory) = self.latency(clocked);
+                let (latency, autocorrelation_time) = self.latency(clocked);
                 let enough = latency.len() >= needed(q);
                 let confidence = if enough {
-                    quantile(latency, q, memory)
+                    quantile(latency, q, autocorrelation_time)
                 } else {
                     let time: f64 = series.time_s().iter().sum();
                     let seconds = time * needed(q) as f64 / latency.len().max(1) as f64;
@@ -154,9 +154,9 @@ impl<'a> Estimator<'a> {
 
     /// Returns the share of operations that succeeded within `limit_us` microseconds. Failed and censored
     /// operations are misses.
-    pub fn within(&mut self, which: Clocked, limit_us: u64) -> Share {
+    pub fn within(&mut self, which: LatencyKind, limit_us: u64) -> Share {
         let all = self.series.latency(which, Of::All);
-        share(&all, Some(limit_us), median_memory(&all))
+        share(&all, Some(limit_us), median_autocorrelation_time(&all))
     }
 
     /// Returns the share of operations that failed or were censored. Latencies do not contribute, so their
@@ -171,7 +171,7 @@ pub fn metrics(series: &Series) -> Vec<Metric> {
     let counts = series.clocked();
     let mut out: Vec<Metric> = SHOWN.iter().map(|(_, q)| Metric::Percentile(counts, *q)).collect();
     if series.open {
-        out.extend([0.5, 0.99].map(|q| Metric::Percentile(Clocked::Service, q)));
+        out.extend([0.5, 0.99].map(|q| Metric::Percentile(LatencyKind::Service, q)));
     }
     out.push(Metric::Rate);
     if series.seconds.iter().any(|s| s.bytes > 0.0) {
@@ -182,7 +182,7 @@ pub fn metrics(series: &Series) -> Vec<Metric> {
 }
 
 /// Returns the figures of all measured phases, for `result.json`.
-pub fn judged(series: &[Series]) -> Vec<Judged> {
+pub fn confidence_intervals(series: &[Series]) -> Vec<ConfidenceInterval> {
     let of_series = |series: &Series| {
         let mut estimator = Estimator::new(series);
         let estimates: Vec<Estimate> = metrics(series).into_iter().map(|m| estimator.estimate(m)).collect();
@@ -191,12 +191,12 @@ pub fn judged(series: &[Series]) -> Vec<Judged> {
     series.iter().filter(|s| s.role == Role::Measure).flat_map(of_series).collect()
 }
 
-fn entry(series: &Series, estimate: &Estimate) -> Judged {
+fn entry(series: &Series, estimate: &Estimate) -> ConfidenceInterval {
     let (unit, scale) = estimate.metric.unit();
     // Nine digits keep the resolution of the histogram and avoid rounding noise of doubles.
     let round = |x: f64| format!("{:.8e}", x * scale).parse().unwrap_or(x * scale);
     let ends = estimate.confidence.ends().filter(|_| estimate.value.is_some());
-    Judged {
+    ConfidenceInterval {
         store: series.store.clone(),
         phase: series.phase.clone(),
         step: series.step,
@@ -220,15 +220,15 @@ mod tests {
         for name in
             ["p50", "p99", "p99.9", "p97.5", "service.p99", "first_byte.p50", "rate", "throughput", "errors"]
         {
-            let metric = Metric::from_name(name, Clocked::Response).unwrap();
-            assert_eq!(metric.name(Clocked::Response), name);
+            let metric = Metric::from_name(name, LatencyKind::Response).unwrap();
+            assert_eq!(metric.name(LatencyKind::Response), name);
         }
         assert_eq!(
-            Metric::from_name("response.p99", Clocked::Response).unwrap().name(Clocked::Response),
+            Metric::from_name("response.p99", LatencyKind::Response).unwrap().name(LatencyKind::Response),
             "p99"
         );
         for name in ["p100", "p0", "p", "px", "mean", "service", "", "p-1"] {
-            assert_eq!(Metric::from_name(name, Clocked::Service), None, "{name}");
+            assert_eq!(Metric::from_name(name, LatencyKind::Service), None, "{name}");
         }
     }
 }

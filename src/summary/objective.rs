@@ -1,12 +1,12 @@
 //! Objectives for a run (`get.p99 < 10ms`, `errors < 0.1%`, `throughput > 5 Gbit/s`) and bounds on a change
 //! between two runs (`get.p99 > +5%`).
 
-use super::confidence::{Confidence, LEAST_INDEPENDENT, Share, WIDEST};
+use super::confidence::{Confidence, MIN_INDEPENDENT, Share, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::latency::needed;
 use super::merge::latencies;
 use super::result::Window;
-use super::series::{Clocked, Series};
+use super::series::{LatencyKind, Series};
 use crate::units::{parse_duration, parse_rate, parse_throughput};
 
 /// Parse error of an objective or a bound.
@@ -108,7 +108,7 @@ impl Target {
     /// # Errors
     /// Returns a message if the text has no known metric, an invalid name or too many parts.
     pub fn parse(text: &str) -> Result<Target, String> {
-        let known = |metric: &str| Metric::from_name(metric, Clocked::Service).is_some();
+        let known = |metric: &str| Metric::from_name(metric, LatencyKind::Service).is_some();
         let parts: Vec<&str> = text.split('.').map(str::trim).collect();
         // The metric is the longest suffix that is a known name: p99.9, service.p99.
         let begin = (0..parts.len()).find(|i| known(&parts[*i..].join("."))).ok_or_else(|| {
@@ -165,7 +165,7 @@ impl Objective {
     pub fn parse(text: &str) -> Result<Objective, ObjectiveError> {
         let fail = |reason: String| ObjectiveError { text: text.into(), reason };
         let (target, below, value) = split(text)?;
-        let metric = Metric::from_name(&target.metric, Clocked::Service);
+        let metric = Metric::from_name(&target.metric, LatencyKind::Service);
         let (bound, wants_below) = match metric {
             Some(Metric::Percentile(..)) => {
                 (parse_duration(&value).map(|ns| ns as f64).map_err(|e| fail(e.to_string()))?, true)
@@ -219,7 +219,7 @@ impl Objective {
                 };
                 // No interval is wider than this, so a bound outside it is decided without an interval.
                 let widest = (value / WIDEST, value * WIDEST);
-                let bounds = confidence.ends().or((operations as f64 >= LEAST_INDEPENDENT).then_some(widest));
+                let bounds = confidence.ends().or((operations as f64 >= MIN_INDEPENDENT).then_some(widest));
                 decide(Measured { value, confidence, bounds }, |x| x > self.bound, &show(value), show)
             }
         };
@@ -229,7 +229,7 @@ impl Objective {
     /// Describes the measured value if one window misses the objective; `None` if the window meets it. Uses the
     /// counts alone, without an interval. Failed and censored operations are misses.
     pub fn broken_by(&self, window: &Window) -> Option<String> {
-        let counts = if window.loop_ == "open" { Clocked::Response } else { Clocked::Service };
+        let counts = if window.loop_ == "open" { LatencyKind::Response } else { LatencyKind::Service };
         let all = window.operations as f64;
         let failed: u64 = window.errors.values().sum();
         match Metric::from_name(&self.target.metric, counts)? {
@@ -260,7 +260,7 @@ impl Objective {
     /// Returns the number of operations that a window needs to be conclusive. For a percentile, this is three
     /// times the number needed to report it.
     pub fn operations_needed(&self) -> u64 {
-        match Metric::from_name(&self.target.metric, Clocked::Response) {
+        match Metric::from_name(&self.target.metric, LatencyKind::Response) {
             Some(Metric::Percentile(_, q)) => 3 * needed(q),
             Some(Metric::Errors) => (10.0 / self.bound.max(1e-6)) as u64,
             _ => 100,

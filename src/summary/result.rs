@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 mod judgement;
 
-pub use judgement::{ClientLimit, Judged, KneeFigures, KneeStep};
+pub use judgement::{ClientLimit, ConfidenceInterval, KneeFigures, KneeStep};
 
 /// Schema number of [`RunResult`].
 pub const SCHEMA: u32 = 2;
@@ -48,7 +48,7 @@ pub struct RunResult {
     pub cost: Vec<CostFigures>,
     /// Figures of the measured phases with their 95% confidence intervals; blocks and repeats are merged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub confidence: Vec<Judged>,
+    pub confidence: Vec<ConfidenceInterval>,
 }
 
 impl RunResult {

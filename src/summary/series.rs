@@ -80,7 +80,7 @@ impl Second {
 
 /// Kind of latency, by the instants between which it is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Clocked {
+pub enum LatencyKind {
     /// Service time: start to end.
     Service,
     /// Response time: intended time to end.
@@ -89,19 +89,21 @@ pub enum Clocked {
     FirstByte,
 }
 
-impl Clocked {
+impl LatencyKind {
     /// Returns the name used in files and on the command line.
     pub fn name(self) -> &'static str {
         match self {
-            Clocked::Service => "service",
-            Clocked::Response => "response",
-            Clocked::FirstByte => "first_byte",
+            LatencyKind::Service => "service",
+            LatencyKind::Response => "response",
+            LatencyKind::FirstByte => "first_byte",
         }
     }
 
     /// Returns the latency with that name, `None` if there is none.
-    pub fn from_name(name: &str) -> Option<Clocked> {
-        [Clocked::Service, Clocked::Response, Clocked::FirstByte].into_iter().find(|c| c.name() == name)
+    pub fn from_name(name: &str) -> Option<LatencyKind> {
+        [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte]
+            .into_iter()
+            .find(|c| c.name() == name)
     }
 }
 
@@ -117,23 +119,23 @@ pub enum Of {
 impl Series {
     /// Returns the primary latency: the response time of an open loop, the service time of a closed one
     /// (docs/method.md, "Time").
-    pub fn clocked(&self) -> Clocked {
-        if self.open { Clocked::Response } else { Clocked::Service }
+    pub fn clocked(&self) -> LatencyKind {
+        if self.open { LatencyKind::Response } else { LatencyKind::Service }
     }
 
     /// Returns one latency of the series, by second and in total.
-    pub fn latency(&self, which: Clocked, of: Of) -> Latency<'_> {
+    pub fn latency(&self, which: LatencyKind, of: Of) -> Latency<'_> {
         let mut out = Latency { merged: vec![0; BUCKETS], ..Latency::default() };
         for second in &self.seconds {
             let histogram = match which {
-                Clocked::Service => &second.service,
-                Clocked::Response => &second.response,
-                Clocked::FirstByte => &second.first_byte,
+                LatencyKind::Service => &second.service,
+                LatencyKind::Response => &second.response,
+                LatencyKind::FirstByte => &second.first_byte,
             };
             histogram.iter().for_each(|(b, n)| out.merged[usize::from(b)] += u64::from(n));
             let beyond = match of {
                 Of::All => second.operations.saturating_sub(histogram.len()),
-                Of::Answered if which == Clocked::Response => second.censored,
+                Of::Answered if which == LatencyKind::Response => second.censored,
                 Of::Answered => 0,
             };
             out.total += histogram.len() + beyond;

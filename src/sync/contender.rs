@@ -7,7 +7,7 @@ use super::files::{self, Ground};
 use super::tool;
 use crate::clock::{SECOND, now_ns, process_cpu_ns, wall_now};
 use crate::driver::background::{Background, Pages};
-use crate::driver::clean::Owned;
+use crate::driver::clean::CleanupScope;
 use crate::driver::{Control, Job, Shard, Site, run, workers_for};
 use crate::experiment::Experiment;
 use crate::machine::{children_cpu_s, usable_cores};
@@ -281,7 +281,7 @@ async fn list(ground: &Ground, store: &dyn Store, space: &KeySpace) -> Result<Ve
 
 /// Deletes the files that a loop may have written to a store.
 pub fn empty(ground: &Ground, store: &dyn Store, space: &KeySpace) -> Result<(), RunError> {
-    let owned = Owned::by(&[phase(ground, true)?], Shard::default());
+    let owned = CleanupScope::of_phases(&[phase(ground, true)?], Shard::default());
     clean_space(store, space, &owned)?.map_err(RunError::store)?;
     Ok(())
 }

@@ -64,16 +64,16 @@ pub fn write(ground: &Ground) -> io::Result<()> {
 }
 
 /// Maximum total size, in bytes, of old targets that are kept until the end.
-const MOST_ASIDE: u64 = 4 << 30;
+const MAX_ASIDE: u64 = 4 << 30;
 
-/// Empties the target. Old targets of up to [`MOST_ASIDE`] bytes in total are renamed and deleted at the end of the
+/// Empties the target. Old targets of up to 4 GiB in total are renamed and deleted at the end of the
 /// run: some file systems take long to find a free inode right after many were freed (ext4 does not reuse those
 /// freed in the last seconds), and that time is not part of a synchronization.
 pub fn empty_target(ground: &Ground) -> io::Result<()> {
     if ground.target.exists() {
         let aside = |n: u64| ground.target.with_extension(format!("old-{n}"));
         let kept = (0..).take_while(|n| aside(*n).exists()).count() as u64;
-        if (kept + 1) * ground.count * ground.bytes <= MOST_ASIDE {
+        if (kept + 1) * ground.count * ground.bytes <= MAX_ASIDE {
             fs::rename(&ground.target, aside(kept))?;
         } else {
             fs::remove_dir_all(&ground.target)?;

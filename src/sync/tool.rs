@@ -16,7 +16,7 @@ const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// Number of checks between SIGTERM and SIGKILL, that is, 2 s.
 const GRACE: u32 = 20;
 /// Number of bytes to keep from the end of standard error; up to twice as many are kept.
-const MOST_KEPT: usize = 64 << 10;
+const MAX_KEPT: usize = 64 << 10;
 
 /// Exit status and last message of a command.
 pub struct ToolExit {
@@ -78,8 +78,8 @@ fn tail(stream: &mut impl Read) -> Vec<u8> {
         && n > 0
     {
         kept.extend_from_slice(&piece[..n]);
-        if kept.len() > 2 * MOST_KEPT {
-            kept.drain(..kept.len() - MOST_KEPT);
+        if kept.len() > 2 * MAX_KEPT {
+            kept.drain(..kept.len() - MAX_KEPT);
         }
     }
     kept

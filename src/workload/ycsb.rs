@@ -11,7 +11,7 @@ const ITEMS: f64 = 10_000_000_001.0;
 /// Zeta sum that `ScrambledZipfianGenerator` uses for this number of items.
 const ZETA_OF_ITEMS: f64 = 26.469_028_201_783_02;
 /// Maximum number of draws for a key that exists. After that, the hash is taken modulo the number of existing keys.
-const MOST_REDRAWS: u64 = 10_000;
+const MAX_REDRAWS: u64 = 10_000;
 /// Maximum number of items whose zeta sum is added term by term; the Euler-Maclaurin formula is used for more.
 const SUMMED: u64 = 64;
 
@@ -59,7 +59,7 @@ impl Scrambled {
     /// Returns the key of operation `i` among the `existing` keys. Other keys are drawn again, as in YCSB.
     pub fn key(&self, draws: Stream, i: u64, existing: u64) -> u64 {
         let hash = |attempt| self.order.number(rank(draw(draws, i, attempt), ITEMS, ZETA_OF_ITEMS, self.eta));
-        let found = (0..MOST_REDRAWS).map(|attempt| hash(attempt) % self.items).find(|key| *key < existing);
+        let found = (0..MAX_REDRAWS).map(|attempt| hash(attempt) % self.items).find(|key| *key < existing);
         found.unwrap_or_else(|| hash(0) % existing.max(1))
     }
 }

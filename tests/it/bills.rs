@@ -307,7 +307,7 @@ prop_compose! {
         size in 1..400u64 << 10, keep in proptest::option::of(1..100u64), without_allowances: bool,
     ) -> Usage {
         let mut usage = Usage {
-            stored, stored_peak: stored, egress: Egress::Stated(egress.min(stored)), object_bytes: size, keep_days: keep,
+            stored, stored_peak: stored, egress: Egress::Stated(egress.min(stored)), object_bytes: size, retention_days: keep,
             without_allowances, ..Usage::default()
         };
         usage.calls.add(Call::PutObject, puts);
@@ -365,7 +365,7 @@ proptest! {
             let with = |bytes: u64| {
                 let stored = 1 << 60;
                 let usage = Usage { egress: Egress::Stated(bytes), downloaded: 1 << 60, ..usage.clone() };
-                let less = Usage { stored: bytes, stored_peak: bytes, egress: Egress::Stated(0), keep_days: None, ..usage.clone() };
+                let less = Usage { stored: bytes, stored_peak: bytes, egress: Egress::Stated(0), retention_days: None, ..usage.clone() };
                 let wide = Usage { stored, stored_peak: stored, ..usage };
                 (total(&tariff, &wide).unwrap(), total(&tariff, &less).unwrap())
             };

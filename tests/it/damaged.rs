@@ -11,7 +11,7 @@ use plimsoll::rng::Stream;
 use plimsoll::run_dir::json;
 use plimsoll::run_dir::read::intervals;
 use plimsoll::run_dir::seconds::series;
-use plimsoll::summary::series::Clocked;
+use plimsoll::summary::series::LatencyKind;
 
 thread_local! {
     static ALLOCATED: Cell<usize> = const { Cell::new(0) };
@@ -105,7 +105,7 @@ fn damaged_interval_logs_return_an_error_or_the_readable_rows() {
     let log = run.join("intervals.arrows");
     let whole = std::fs::read(&log).unwrap();
     let result = json::read(&run).unwrap();
-    let clocks = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
+    let clocks = [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte];
     let read = || series(&run, &result, &clocks).map(drop);
     // Memory to read an intact log. Each histogram of a second takes a few hundred kilobytes while it is read.
     let usual = peak(|| drop(intervals(&run).unwrap())).max(peak(|| read().unwrap()));

@@ -132,9 +132,10 @@ fn existing_objects_are_read_and_kept() {
     after.sort();
     assert_eq!(after, before, "the bucket has the same objects as before");
 
-    for (location, expected) in
-        [("s3://elsewhere/data/", "is not in bucket 'elsewhere'"), ("nothing/", "has no objects with this prefix")]
-    {
+    for (location, expected) in [
+        ("s3://elsewhere/data/", "is not in bucket 'elsewhere'"),
+        ("nothing/", "has no objects with this prefix"),
+    ] {
         let set = format!("phase.whole.objects.dataset={location}");
         let run =
             plimsoll(&["run", &file, "--store", &url(&server, "bucket"), "--set", &set]).output().unwrap();

@@ -26,11 +26,23 @@ const ALLOWED: &[(&str, &str)] = &[
     ("summary", "cost, recorder, rng, schedule, store, units, workload"),
     ("advise", "cost, provider, schedule, summary, units, workload"),
     ("run_dir", "machine, recorder, schedule, summary, text, workload"),
-    ("report", "advise, cost, provider, published, recorder, run_dir, schedule, summary, text, units, workload"),
-    ("session", "clock, cost, driver, experiment, machine, metrics, provider, recorder, rng, run_dir, s3, schedule, store, summary, text, units, workload"),
-    ("sync", "clock, driver, experiment, machine, recorder, run_dir, schedule, session, store, summary, workload"),
+    (
+        "report",
+        "advise, cost, provider, published, recorder, run_dir, schedule, summary, text, units, workload",
+    ),
+    (
+        "session",
+        "clock, cost, driver, experiment, machine, metrics, provider, recorder, rng, run_dir, s3, schedule, store, summary, text, units, workload",
+    ),
+    (
+        "sync",
+        "clock, driver, experiment, machine, recorder, run_dir, schedule, session, store, summary, workload",
+    ),
     ("probe", "clock, driver, net, run_dir, s3, session, store"),
-    ("calibrate", "clock, driver, experiment, machine, recorder, schedule, server, session, store, summary, workload"),
+    (
+        "calibrate",
+        "clock, driver, experiment, machine, recorder, schedule, server, session, store, summary, workload",
+    ),
     ("server", "clock, metrics, net, rng, s3, units"),
 ];
 

@@ -176,7 +176,7 @@ fn dynamodb_conforms_and_refuses_objects_above_the_item_limit() {
     one(store.as_ref(), Request::CreateBucket).unwrap();
     block_on(check(store.as_ref(), "some/prefix/"));
     block_on(check(table(server.port, "&consistent=off").as_ref(), "some/prefix/"));
-    let most = plimsoll::store::dynamodb::MOST_BYTES;
+    let most = plimsoll::store::dynamodb::MAX_BYTES;
     let put = |len: u64| {
         let body = Body::Whole(vec![1; len as usize].into());
         one(store.as_ref(), Request::Put { key: &"k".repeat(2000), body })

@@ -133,7 +133,11 @@ fn invalid_arguments_and_incomplete_transfers_fail() {
         (vec!["--client", "aws s3 sync"], 2, "{source} and {target}"),
         (vec!["--size", "many"], 2, "--size"),
         (vec!["--files", "0"], 2, "above 0"),
-        (vec!["--client", "false {source} {target}", "--loops", "1", "--files", "1"], 2, "failed (exit status: 1)"),
+        (
+            vec!["--client", "false {source} {target}", "--loops", "1", "--files", "1"],
+            2,
+            "failed (exit status: 1)",
+        ),
         (
             vec!["--client", "true {source} {target}", "--loops", "1", "--files", "1"],
             1,

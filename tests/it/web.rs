@@ -114,7 +114,7 @@ fn unsupported_requests_are_refused_with_a_reason() {
     let out = scratch("web-refused");
     let at = |path: &str| format!("http://127.0.0.1:{port}{path}");
     for (arguments, code, expected) in [
-        (vec!["put", "--store", &at("/dir/"), "--operations", "1"], 2, "can only be read"),
+        (vec!["put", "--store", &at("/dir/"), "--operations", "1"], 2, "read-only"),
         (vec!["list", "--store", &at("/dir/"), "--operations", "1"], 2, "cannot list objects"),
         (vec!["get", "--store", &at("/dir/"), "--operations", "1"], 2, "--keys FILE"),
         (

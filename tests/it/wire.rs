@@ -123,7 +123,7 @@ fn truncated_reset_and_error_responses_are_classified() {
     for (inject, class) in [
         ("truncate=1", ErrorClass::Reset),
         ("reset=1", ErrorClass::Reset),
-        ("error=1", ErrorClass::Answered("503 SlowDown".into())),
+        ("error=1", ErrorClass::Response("503 SlowDown".into())),
     ] {
         let server = Server::start(inject, false);
         let store = server.store("");

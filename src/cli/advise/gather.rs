@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::Arguments;
 use crate::advise::projection::MONTH_S;
-use crate::advise::{Candidate, Evidence, Figure, Held, recommended};
+use crate::advise::{Candidate, Evidence, Figure, ObjectiveFinding, recommended};
 use crate::cli::check::subjects;
 use crate::cli::cost::request::CostRequest;
 use crate::cli::exit::Exit;
@@ -14,7 +14,7 @@ use crate::cost::book::StoreTariff;
 use crate::cost::tariff::Tariff;
 use crate::cost::usage::Usage;
 use crate::provider::calls::Call;
-use crate::provider::is_home;
+use crate::provider::is_own_host;
 use crate::published::{Published, named};
 use crate::run_dir::directory::StoreFacts;
 use crate::run_dir::run::Run;
@@ -22,7 +22,7 @@ use crate::schedule::Role;
 use crate::summary::estimates::{Estimator, Metric};
 use crate::summary::objective::{Finding, Objective, ObjectiveResult};
 use crate::summary::result::Window;
-use crate::summary::series::Clocked;
+use crate::summary::series::LatencyKind;
 use crate::units::{format_bytes, format_per_s, short_names};
 use crate::workload::OperationKind;
 
@@ -42,7 +42,7 @@ const OPERATIONS: [(Call, &str); 5] = [
 /// Exit code 2 if the name of the measured operation cannot be used in an objective.
 pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Exit> {
     let is_latency = |o: &&Objective| {
-        matches!(Metric::from_name(&o.target.metric, Clocked::Service), Some(Metric::Percentile(..)))
+        matches!(Metric::from_name(&o.target.metric, LatencyKind::Service), Some(Metric::Percentile(..)))
     };
     if let Some(objective) = objectives.iter().find(is_latency) {
         return Ok(objective.clone());
@@ -72,7 +72,7 @@ fn latency(run: &Run, store: &str, ranking: &Objective) -> Option<Figure> {
 }
 
 /// Judges a store by an objective. Returns the worst result of its series.
-fn judge(run: &Run, store: &str, objective: &Objective) -> Held {
+fn judge(run: &Run, store: &str, objective: &Objective) -> ObjectiveFinding {
     let rank = |f: &Finding| match f.outcome {
         ObjectiveResult::Fail => 2,
         ObjectiveResult::CannotTell => 1,
@@ -80,17 +80,17 @@ fn judge(run: &Run, store: &str, objective: &Objective) -> Held {
     };
     let findings = subjects(run, objective).into_iter().filter(|s| s.store == store);
     let finding = findings.map(|series| objective.judge(&series)).max_by_key(rank);
-    Held { objective: objective.text.clone(), finding }
+    ObjectiveFinding { objective: objective.text.clone(), finding }
 }
 
 /// Returns true if the endpoint of a store belongs to its provider.
 pub fn at_home(facts: &StoreFacts) -> bool {
     let host = facts.endpoint.split_once("://").map_or(facts.endpoint.as_str(), |(_, rest)| rest);
-    is_home(&facts.provider, host.split(':').next().unwrap_or_default())
+    is_own_host(&facts.provider, host.split(':').next().unwrap_or_default())
 }
 
-/// Returns the prices of a measured store, true if it was measured at its provider, and a remark about the
-/// prices.
+/// Returns the prices of a measured store, whether it was measured at the provider whose prices apply, and a
+/// remark about the prices.
 ///
 /// # Errors
 /// Exit code 2 if `--price` is invalid or no prices are known.
@@ -251,11 +251,12 @@ pub fn of_run(
 
 /// Judges a published figure by an objective. Only the value decides, because its confidence interval is
 /// unknown.
-fn judge_published(document: &Published, store: &str, objective: &Objective) -> Held {
+fn judge_published(document: &Published, store: &str, objective: &Objective) -> ObjectiveFinding {
     let operation = objective.target.operation.as_deref().unwrap_or("get");
     let known = document.percentiles(store, operation);
-    let Some(Metric::Percentile(_, q)) = Metric::from_name(&objective.target.metric, Clocked::Service) else {
-        return Held { objective: objective.text.clone(), finding: None };
+    let Some(Metric::Percentile(_, q)) = Metric::from_name(&objective.target.metric, LatencyKind::Service)
+    else {
+        return ObjectiveFinding { objective: objective.text.clone(), finding: None };
     };
     let value = known.iter().find(|(share, _)| (share - q).abs() < 1e-9).map(|(_, ms)| *ms);
     let finding = value.map(|ms| Finding {
@@ -265,7 +266,7 @@ fn judge_published(document: &Published, store: &str, objective: &Objective) -> 
         as_measured: Some(ms * 1e6 < objective.bound),
         client_limited: None,
     });
-    Held { objective: objective.text.clone(), finding }
+    ObjectiveFinding { objective: objective.text.clone(), finding }
 }
 
 /// Returns the stores of a published document for which it states the latency that ranks them.
@@ -282,7 +283,8 @@ pub fn of_document(
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--published {name}: {e}"));
     let document = named(name).map_err(|e| wrong(&e))?;
     let operation = ranking.target.operation.as_deref().unwrap_or("get");
-    let Some(Metric::Percentile(_, q)) = Metric::from_name(&ranking.target.metric, Clocked::Service) else {
+    let Some(Metric::Percentile(_, q)) = Metric::from_name(&ranking.target.metric, LatencyKind::Service)
+    else {
         return Ok(Vec::new());
     };
     let mut out = Vec::new();
@@ -355,7 +357,7 @@ pub fn missing(request: &CostRequest, candidates: &[Candidate], runs: &[Run]) ->
     others.sort();
     for (usd, name) in others {
         let cheaper = if best.is_some_and(|b| usd < b) { ", less than the recommended store" } else { "" };
-        out.push(format!("{name}, which would cost {} a month{cheaper}", usd.shown()));
+        out.push(format!("{name}, which would cost {} a month{cheaper}", usd.rounded()));
     }
     out.extend(refused);
     out

@@ -14,14 +14,14 @@ use super::cost::request::{CostRequest, WorkloadArguments};
 use super::exit::Exit;
 use crate::advise::sensitivity::{Change, changes};
 use crate::advise::{
-    BoundChange, Candidate, Evidence, Figure, Held, UnitCost, bound_changes, pareto_front, recommended,
-    unit_cost,
+    BoundChange, Candidate, Evidence, Figure, ObjectiveFinding, UnitCost, bound_changes, pareto_front,
+    recommended, unit_cost,
 };
 use crate::cost::bill::Bill;
 use crate::report::decisions::advice::{Advice, document};
 use crate::run_dir::run::{Run, read};
 use crate::summary::objective::{Objective, ObjectiveResult};
-use crate::summary::series::Clocked;
+use crate::summary::series::LatencyKind;
 
 pub use gather::{at_home, other_size};
 use gather::{measured_at_all, missing, of_document, of_run, ranking, repeated};
@@ -108,13 +108,13 @@ struct BoundReport<'a> {
 pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.runs.is_empty() && arguments.published.is_empty() {
         return Err(Exit::input(
-            "RUN is missing; name runs that measured the stores, such as plimsoll advise RUN... --storage 10TB --get 50M --slo 'get.p99 < 20ms', or a document with --published NAME",
+            "RUN is missing; name runs that measured the stores (plimsoll advise RUN... --storage 10TB --get 50M --slo 'get.p99 < 20ms') or a document with --published NAME",
         ));
     }
     let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));
     let objectives: Vec<Objective> = arguments.slo.iter().map(parse).collect::<Result<_, _>>()?;
     let mut request = CostRequest::read(&arguments.workload, &arguments.from_run)?;
-    let latencies = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
+    let latencies = [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte];
     let runs: Vec<Run> = arguments
         .runs
         .iter()
@@ -209,7 +209,7 @@ fn print_advice(
 }
 
 fn candidate_report<'a>(c: &'a Candidate, request: &CostRequest, front: bool) -> CandidateReport<'a> {
-    let objective = |h: &'a Held| ObjectiveReport {
+    let objective = |h: &'a ObjectiveFinding| ObjectiveReport {
         objective: &h.objective,
         outcome: h.finding.as_ref().map_or("not measured", |f| f.outcome.describe()),
         detail: h.finding.as_ref().map(|f| f.detail.as_str()),

@@ -79,16 +79,16 @@ pub fn loads(base: &RunResult, other: &RunResult, series: &[(&Series, &Series)])
 
 fn load_differs(a: &Window, b: &Window) -> Vec<String> {
     let place = format!("{} {}", a.label(), a.operation);
-    let apart = |x: f64, y: f64| (x - y).abs() > LOAD_TOLERANCE * x.max(y);
+    let differ = |x: f64, y: f64| (x - y).abs() > LOAD_TOLERANCE * x.max(y);
     let mut out = Vec::new();
     if a.loop_ != b.loop_ {
         out.push(format!("{place}: {} loop / {} loop", a.loop_, b.loop_));
     }
     match (a.offered_per_s, b.offered_per_s) {
-        (Some(x), Some(y)) if apart(x, y) => {
+        (Some(x), Some(y)) if differ(x, y) => {
             out.push(format!("{place}: {}/s / {}/s offered", format_per_s(x), format_per_s(y)));
         }
-        (None, None) if apart(a.concurrency as f64, b.concurrency as f64) => {
+        (None, None) if differ(a.concurrency as f64, b.concurrency as f64) => {
             out.push(format!("{place}: {} / {} in flight", a.concurrency, b.concurrency));
         }
         _ => {}
@@ -96,7 +96,7 @@ fn load_differs(a: &Window, b: &Window) -> Vec<String> {
     let size =
         |w: &Window| w.bytes.checked_div(w.operations - w.errors.values().sum::<u64>().min(w.operations));
     if let (Some(x), Some(y)) = (size(a), size(b))
-        && apart(x as f64, y as f64)
+        && differ(x as f64, y as f64)
     {
         out.push(format!("{place}: {} / {} per operation", format_bytes(x), format_bytes(y)));
     }

@@ -11,7 +11,7 @@ use super::out::say;
 use crate::report::comparison::{Comparison, rows};
 use crate::run_dir::run::{Run, read};
 use crate::summary::objective::{ChangeBound, ObjectiveResult, Target};
-use crate::summary::series::{Clocked, Series};
+use crate::summary::series::{LatencyKind, Series};
 
 mod comparable;
 mod sides;
@@ -24,7 +24,7 @@ pub struct Arguments {
     /// Run directories; the first is the base. If there is only one, its first store is the base
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Primary metric, to choose before seeing the results: get.p99, put.rate [default: p50 of the first
+    /// Primary metric; choose it before you see the results: get.p99, put.rate [default: p50 of the first
     /// operation]
     #[arg(long, value_name = "METRIC")]
     primary: Option<String>,
@@ -179,7 +179,7 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
         .map(|text| ChangeBound::parse(text).map_err(|e| Exit::input(format!("--fail-if {e}"))))
         .collect::<Result<_, _>>()?;
     let also: Vec<Target> = bounds.iter().map(|b| b.target.clone()).collect();
-    let clocks = [Clocked::Service, Clocked::Response, Clocked::FirstByte];
+    let clocks = [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte];
     let used = if also.iter().chain(&primary).any(|t| t.metric.starts_with("first_byte")) { 3 } else { 2 };
     let runs: Vec<Run> = arguments
         .runs

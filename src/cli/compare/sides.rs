@@ -50,10 +50,10 @@ impl<'a> Side<'a> {
 fn name<'a>(mut pair: (Side<'a>, Side<'a>), alone: bool) -> (Side<'a>, Side<'a>) {
     let short = short_names(&[&pair.0.store, &pair.1.store]);
     let (a, b) = (pair.0.names(&short[0], alone), pair.1.names(&short[1], alone));
-    let apart = a.into_iter().zip(b).find(|(a, b)| a != b);
+    let distinct = a.into_iter().zip(b).find(|(a, b)| a != b);
     // The names are all equal only if a run is compared with itself.
     (pair.0.subject.name, pair.1.subject.name) =
-        apart.unwrap_or_else(|| (format!("{} (first)", short[0]), format!("{} (second)", short[1])));
+        distinct.unwrap_or_else(|| (format!("{} (first)", short[0]), format!("{} (second)", short[1])));
     pair
 }
 

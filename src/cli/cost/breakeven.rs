@@ -14,7 +14,7 @@ use crate::cost::egress::assumption;
 use crate::cost::tariff::Tariff;
 use crate::report::decisions::bills::doubts;
 use crate::report::decisions::breakeven::{amount, document};
-use crate::units::{MOST_COUNT, parse_count, parse_size};
+use crate::units::{MAX_COUNT, parse_count, parse_size};
 
 /// Arguments of `plimsoll cost breakeven`.
 #[derive(Debug, Args)]
@@ -96,7 +96,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let vary = arguments.vary;
     let usual = vary.usual_range();
     let from = end("--from", vary, arguments.from.as_ref(), usual.0)?;
-    let most = if vary.is_bytes() { 1 << 60 } else { MOST_COUNT };
+    let most = if vary.is_bytes() { 1 << 60 } else { MAX_COUNT };
     let to = end("--to", vary, arguments.to.as_ref(), usual.1.max(from.saturating_mul(1000)).min(most))?;
     if from >= to {
         return Err(Exit::input("--from must be less than --to"));

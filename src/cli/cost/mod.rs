@@ -13,7 +13,7 @@ use serde::Serialize;
 use super::exit::Exit;
 use crate::cost::bills::Bills;
 use crate::cost::tariff::Tariff;
-use crate::cost::workload::NOTHING_STAYS;
+use crate::cost::workload::NO_RETENTION;
 use crate::report::decisions::bills::{Items, document};
 use form::FormArguments;
 use from_run::FromRun;
@@ -31,10 +31,10 @@ pub struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Find the amounts of one value at which the cheapest provider changes
+    /// Vary one value of the workload, and find the amounts at which the cheapest provider changes
     Breakeven(Box<breakeven::Arguments>),
-    /// Estimate the cost of young objects in one store and old ones in another, and find the best age to move
-    /// them
+    /// Estimate the cost of keeping young objects in one store and old ones in another, and find the best age
+    /// to move them
     Tiering(Box<tiering::Arguments>),
 }
 
@@ -107,8 +107,8 @@ fn bills(arguments: &BillArguments) -> Result<(), Exit> {
         false => Items::Parts,
     };
     let mut document = document(&bills, request.what(), items);
-    if request.assumptions.iter().any(|a| a == NOTHING_STAYS) {
-        document.warnings.insert(0, format!("the bill contains no storage: {NOTHING_STAYS}"));
+    if request.assumptions.iter().any(|a| a == NO_RETENTION) {
+        document.warnings.insert(0, format!("the bill contains no storage: {NO_RETENTION}"));
     }
     arguments.form.print(&document.resting_on(premise), &bills)
 }

@@ -118,7 +118,7 @@ fn today() -> Date {
 /// Reads a workload file. Returns the workload and the text of the file.
 ///
 /// # Errors
-/// Exit code 2 with the invalid line, or if the file cannot be read.
+/// Exit code 2 if the file cannot be read or is invalid. The message names the invalid line.
 fn read_workload(path: &Path) -> Result<(Workload, String), Exit> {
     let text = std::fs::read_to_string(path)
         .map_err(|e| Exit::input(format!("--workload {}: {e}", path.display())))?;
@@ -142,7 +142,7 @@ pub struct CostRequest {
 }
 
 impl CostRequest {
-    /// Reads the request from its flags.
+    /// Reads the request from the flags.
     ///
     /// # Errors
     /// Exit code 2 for invalid input. The message names the flag or line.
@@ -150,7 +150,7 @@ impl CostRequest {
         CostRequest::read_with(arguments, from_run, Workload::clone)
     }
 
-    /// Reads the request from its flags, and applies `change` to the workload before resolving it.
+    /// Reads the request from the flags, and applies `change` to the workload before resolving it.
     ///
     /// # Errors
     /// As [`CostRequest::read`].
@@ -262,14 +262,14 @@ impl CostRequest {
     }
 }
 
-/// Describes a usage in words: `10 TB stored, 50,000,000 get`.
+/// Describes a usage in words: `10 TB stored, 50,000,000 GetObject`.
 pub fn in_words(usage: &Usage) -> String {
     let mut out: Vec<String> = Vec::new();
     for (bytes, label) in [
         (usage.stored, "stored"),
         (usage.uploaded, "written"),
         (usage.downloaded, "read"),
-        (usage.egress.stated(), "out"),
+        (usage.egress.stated(), "of egress"),
         (usage.cross_zone, "to another zone"),
         (usage.cross_region, "to another region"),
     ] {

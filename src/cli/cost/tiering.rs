@@ -1,5 +1,5 @@
-//! `plimsoll cost tiering`: estimates the cost of young objects in one store and old ones in another, and
-//! finds the best age to move them.
+//! `plimsoll cost tiering`: estimates the cost of keeping young objects in one store and old ones in
+//! another, and finds the best age to move them.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use crate::cost::bill::{Bill, BillError};
 use crate::cost::blend::Distribution;
 use crate::cost::book::usual;
 use crate::cost::tariff::Tariff;
-use crate::cost::tiering::{Age, MOST_DAYS, Reads, Scenario, best};
+use crate::cost::tiering::{Age, MAX_DAYS, Reads, Scenario, best};
 use crate::cost::workload::{MONTH_DAYS, Workload, WorkloadError};
 use crate::provider::calls::Call;
 use crate::published::named;
@@ -75,7 +75,7 @@ type Known = (Distribution, Vec<String>);
 struct Tiering<'a> {
     hot: &'a str,
     cold: &'a str,
-    keep_days: f64,
+    retention_days: f64,
     asked: &'a Age,
     best: Option<&'a Age>,
     ages: &'a [Age],
@@ -98,8 +98,8 @@ fn whole_days(text: &str) -> Result<u64, String> {
 /// [`WorkloadError`] with the first such field.
 fn refuse(workload: &Workload) -> Result<(), WorkloadError> {
     let given = [
-        ("list", workload.list.is_some(), "the listed store is ambiguous; omit it"),
-        ("copy", workload.copy.is_some(), "the store of the copies is ambiguous; omit it"),
+        ("list", workload.list.is_some(), "it could apply to either store; omit it"),
+        ("copy", workload.copy.is_some(), "it could apply to either store; omit it"),
         ("delete", workload.delete.is_some(), "every object is deleted at the end of --keep; omit it"),
         ("written", workload.written.is_some(), "it follows from --put and --object-size; omit it"),
         (
@@ -107,8 +107,8 @@ fn refuse(workload: &Workload) -> Result<(), WorkloadError> {
             workload.storage_peak.is_some(),
             "the data stored follows from --put and --keep; omit it",
         ),
-        ("cross_zone", workload.cross_zone.is_some(), "the sending store is ambiguous; omit it"),
-        ("cross_region", workload.cross_region.is_some(), "the sending store is ambiguous; omit it"),
+        ("cross_zone", workload.cross_zone.is_some(), "it could apply to either store; omit it"),
+        ("cross_region", workload.cross_region.is_some(), "it could apply to either store; omit it"),
         ("instance", !workload.instance.is_empty(), "machines cost the same at every age; omit it"),
         (
             "storage",
@@ -151,7 +151,7 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
             )));
         }
         let assumption = format!(
-            "reads of an object change by the same factor every day, and {text} go to objects below {days} days (--reads-by-age)"
+            "the read rate of an object changes by the same factor every day, and {text} of reads go to objects younger than {days} days (--reads-by-age)"
         );
         return Ok((Reads::through(days, hot, keep), assumption));
     }
@@ -199,7 +199,7 @@ fn without_unsupported(workload: &Workload, given: &Workload) -> Workload {
 ///
 /// # Errors
 /// Exit code 2 if the retention is unknown or too long.
-fn keep_days(request: &CostRequest) -> Result<(f64, String), Exit> {
+fn retention_days(request: &CostRequest) -> Result<(f64, String), Exit> {
     let usage = &request.usage;
     let puts = usage.calls.get(Call::PutObject) + usage.calls.get(Call::CreateMultipartUpload);
     if puts == 0 || usage.uploaded == 0 {
@@ -207,7 +207,7 @@ fn keep_days(request: &CostRequest) -> Result<(f64, String), Exit> {
             "--put is missing; give the number of objects written a month, and their --object-size",
         ));
     }
-    let days = match (usage.keep_days, usage.stored) {
+    let days = match (usage.retention_days, usage.stored) {
         (Some(days), _) => days as f64,
         (None, 0) => {
             return Err(Exit::input(
@@ -216,9 +216,9 @@ fn keep_days(request: &CostRequest) -> Result<(f64, String), Exit> {
         }
         (None, stored) => stored as f64 / (usage.uploaded as f64 / MONTH_DAYS),
     };
-    if days > MOST_DAYS as f64 {
+    if days > MAX_DAYS as f64 {
         return Err(Exit::input(format!(
-            "--keep: a retention of {days:.0} days exceeds the maximum of {MOST_DAYS}; reduce --keep or --storage"
+            "--keep: a retention of {days:.0} days exceeds the maximum of {MAX_DAYS}; reduce --keep or --storage"
         )));
     }
     let assumption = format!("objects arrive evenly and are deleted after {days:.1} days");
@@ -349,7 +349,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         CostRequest::read_with(&arguments.workload, &arguments.from_run, |w| without_unsupported(w, &given))?;
     if arguments.published.is_none() && arguments.hot_run.is_some() != arguments.cold_run.is_some() {
         return Err(Exit::input(
-            "--hot-run and --cold-run must be given together; or use --published NAME instead of one of them",
+            "--hot-run and --cold-run must be used together; or replace one of them with --published NAME",
         ));
     }
     let (hot, cold) = (request.tariff("--hot", &arguments.hot)?, request.tariff("--cold", &arguments.cold)?);
@@ -359,8 +359,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
             arguments.cold
         )));
     }
-    let (keep_days, lives) = keep_days(&request)?;
-    let (reads, curve) = reads(arguments, keep_days)?;
+    let (retention_days, lives) = retention_days(&request)?;
+    let (reads, curve) = reads(arguments, retention_days)?;
     let Latencies { both: latency, within, mut warnings } = latencies(arguments, &request, &hot, &cold)?;
     let part_bytes =
         request.workload.part_size.as_deref().and_then(|text| crate::units::parse_size(text).ok());
@@ -369,7 +369,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         cold: &cold,
         month: request.usage.clone(),
         part_bytes,
-        keep_days,
+        retention_days,
         reads,
         latency,
     };
@@ -408,7 +408,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let value = Tiering {
         hot: &hot.offer,
         cold: &cold.offer,
-        keep_days,
+        retention_days,
         asked: found.asked,
         best: found.best,
         ages: &ages,

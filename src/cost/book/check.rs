@@ -11,7 +11,7 @@ use crate::units::{parse_count, parse_volume};
 /// Seconds in an hour.
 const HOUR_S: u64 = 3600;
 /// Maximum price of one unit, in picodollars: a million dollars.
-const MOST_USD: i128 = 1_000_000 * 1_000_000_000_000;
+const MAX_USD: i128 = 1_000_000 * 1_000_000_000_000;
 
 /// Unit of a price: its name, and its size in bytes, requests or seconds.
 struct Unit {
@@ -107,7 +107,7 @@ fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
         tiers.push(Tier::new(up_to, tier.usd, unit_base));
     }
     tiers.extend(price.usd.map(|usd| Tier::new(u64::MAX, usd, unit_base)));
-    match tiers.iter().find(|tier| tier.price.pico() > MOST_USD || tier.price < Usd::ZERO) {
+    match tiers.iter().find(|tier| tier.price.pico() > MAX_USD || tier.price < Usd::ZERO) {
         Some(tier) => Err(format!(
             "${} for one {} is out of range; use $0 to $1000000",
             tier.price,

@@ -48,11 +48,11 @@ pub struct StoreTariff {
 }
 
 /// Default storage classes of the providers.
-const USUAL_CLASSES: [&str; 2] = ["STANDARD", "EXPRESS_ONEZONE"];
+const DEFAULT_CLASSES: [&str; 2] = ["STANDARD", "EXPRESS_ONEZONE"];
 
 /// Returns the storage class, or `None` if it is the default class of a provider.
 pub fn usual(storage_class: Option<&str>) -> Option<&str> {
-    storage_class.filter(|class| !USUAL_CLASSES.contains(class))
+    storage_class.filter(|class| !DEFAULT_CLASSES.contains(class))
 }
 
 /// Key that distinguishes the prices of an offer: the meter and, for requests and machines, the item.

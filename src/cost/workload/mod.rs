@@ -10,16 +10,16 @@ use crate::provider::calls::Call;
 use crate::units::{format_count, format_size, format_volume, parse_count, parse_size, parse_volume};
 
 /// Default size of an object, in bytes.
-pub const USUAL_OBJECT: u64 = 1 << 20;
+pub const DEFAULT_OBJECT_SIZE: u64 = 1 << 20;
 /// Maximum number of bytes in a month: 4 EiB.
-const MOST_BYTES: u64 = 1 << 62;
+const MAX_BYTES: u64 = 1 << 62;
 /// Maximum number of parts of an object (S3, R2, Google).
-const MOST_PARTS: u64 = 10_000;
+const MAX_PARTS: u64 = 10_000;
 /// Maximum size of a single PUT request, in bytes (S3, R2, Google).
 const LARGEST_PUT: u64 = 5 << 30;
 /// Assumption about written objects if the workload specifies neither storage nor retention. Such a bill
 /// contains no storage.
-pub const NOTHING_STAYS: &str =
+pub const NO_RETENTION: &str =
     "written objects are deleted immediately, so none of them are stored (--storage or --keep)";
 /// Number of days in a month.
 pub const MONTH_DAYS: f64 = MONTH_HOURS as f64 / 24.0;
@@ -112,17 +112,17 @@ impl Workload {
             Some(text) => object_size("object_size", text)?,
             None if puts > 0 || gets > 0 || self.delete.is_some() => {
                 assumptions.push("objects are 1 MiB (--object-size)".into());
-                USUAL_OBJECT
+                DEFAULT_OBJECT_SIZE
             }
             None => 0,
         };
         let part = self.part_size.as_deref().map(|text| object_size("part_size", text)).transpose()?;
         let parts = part.filter(|p| *p < usage.object_bytes).map_or(1, |p| usage.object_bytes.div_ceil(p));
-        if puts > 0 && parts > MOST_PARTS {
+        if puts > 0 && parts > MAX_PARTS {
             let message = format!(
                 "an object has {} parts, but stores accept at most {}; use larger parts",
                 format_count(parts),
-                format_count(MOST_PARTS)
+                format_count(MAX_PARTS)
             );
             return Err(wrong("part_size", message));
         }
@@ -137,19 +137,19 @@ impl Workload {
             usage.calls.add(call, count(field, text)?);
         }
         self.bytes(&mut usage, gets, &mut assumptions)?;
-        usage.keep_days = self.keep.as_deref().map(|text| days("keep", text)).transpose()?;
-        if usage.keep_days.is_some() && puts > 0 && self.delete.is_none() {
+        usage.retention_days = self.keep.as_deref().map(|text| days("keep", text)).transpose()?;
+        if usage.retention_days.is_some() && puts > 0 && self.delete.is_none() {
             usage.calls.set(Call::DeleteObject, puts);
             assumptions.push("as many objects are deleted as are written (--delete)".into());
         }
         usage.stored = self.stored(&usage, &mut assumptions)?;
         if usage.stored == 0 && usage.uploaded > 0 {
-            usage.keep_days = Some(0);
+            usage.retention_days = Some(0);
         }
         // With `keep`, the bill derives the deleted data from the stored data.
         let deletes = usage.calls.get(Call::DeleteObject);
-        usage.deleted = match usage.keep_days {
-            None => deletes.saturating_mul(usage.object_bytes).min(MOST_BYTES),
+        usage.deleted = match usage.retention_days {
+            None => deletes.saturating_mul(usage.object_bytes).min(MAX_BYTES),
             Some(_) => 0,
         };
         usage.stored_peak = match volume("storage_peak", self.storage_peak.as_ref())? {
@@ -181,10 +181,10 @@ impl Workload {
         if self.storage_peak.is_some() {
             return Err(wrong("storage_peak", "it needs --storage, the mean; add it"));
         }
-        match usage.keep_days {
+        match usage.retention_days {
             Some(days) if usage.uploaded > 0 => {
                 let stored = (usage.uploaded as f64 * days as f64 / MONTH_DAYS).round();
-                let stored = if stored <= MOST_BYTES as f64 {
+                let stored = if stored <= MAX_BYTES as f64 {
                     stored as u64
                 } else {
                     return Err(wrong("keep", "the data stored exceeds 4 EiB; reduce --keep"));
@@ -197,7 +197,7 @@ impl Workload {
             }
             Some(_) => Err(wrong("keep", "it needs an amount of data; add --storage or --put")),
             None if usage.uploaded > 0 => {
-                assumptions.push(NOTHING_STAYS.into());
+                assumptions.push(NO_RETENTION.into());
                 Ok(0)
             }
             None => Ok(0),
@@ -216,9 +216,9 @@ impl Workload {
         if let Some(written) = volume("written", self.written.as_ref())? {
             usage.uploaded = written;
         }
-        let of_gets = gets.checked_mul(usage.object_bytes).filter(|b| *b <= MOST_BYTES);
+        let of_gets = gets.checked_mul(usage.object_bytes).filter(|b| *b <= MAX_BYTES);
         let of_gets = of_gets.ok_or_else(|| beyond("get"))?;
-        if usage.uploaded > MOST_BYTES {
+        if usage.uploaded > MAX_BYTES {
             return Err(beyond("put"));
         }
         let read = volume("read", self.read.as_ref())?;
@@ -306,7 +306,7 @@ mod tests {
     fn written_data_is_stored_for_its_retention() {
         let usage = of("put='730'\nobject_size='1GB'\nkeep='5d'").unwrap().usage;
         // 730 GB in a month of 730 hours are 1 GB per hour.
-        assert_eq!((usage.stored, usage.keep_days), (120_000_000_000, Some(5)));
+        assert_eq!((usage.stored, usage.retention_days), (120_000_000_000, Some(5)));
     }
 
     /// Regression test: the bytes of a run were billed although a flag specified another object size.

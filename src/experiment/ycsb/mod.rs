@@ -38,7 +38,7 @@ pub enum Part {
 }
 
 /// Maximum number of records in one scan: one page of a listing.
-const MOST_SCANNED: u64 = 1000;
+const MAX_SCANNED: u64 = 1000;
 
 /// Returns the distribution of field lengths.
 fn field_size(p: &Properties) -> Result<SizeSpec, PropertyError> {
@@ -195,8 +195,8 @@ fn operations(p: &Properties) -> Result<BTreeMap<String, u32>, PropertyError> {
 
 /// Returns the distribution of scan lengths. One page of a listing finds the records, so it limits the length.
 fn scan(p: &Properties) -> Result<ScanSpec, PropertyError> {
-    let (min, max) = (p.whole("minscanlength", 1)?, p.whole("maxscanlength", MOST_SCANNED)?);
-    if !(1..=MOST_SCANNED).contains(&max) {
+    let (min, max) = (p.whole("minscanlength", 1)?, p.whole("maxscanlength", MAX_SCANNED)?);
+    if !(1..=MAX_SCANNED).contains(&max) {
         return Err(p.wrong("maxscanlength", "between 1 and 1000, the limit of one page of a listing"));
     }
     if !(1..=max).contains(&min) {
@@ -267,7 +267,7 @@ fn transactions(
 ///
 /// # Errors
 /// Returns a [`PropertyError`] that names the property whose value is invalid or not supported.
-pub fn to_written(
+pub fn to_spec(
     part: Part,
     p: &Properties,
     family: Family,

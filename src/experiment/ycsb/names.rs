@@ -161,6 +161,6 @@ const BINDINGS: &[&str] = &[
 ];
 
 /// Returns true if a dotted name belongs to a binding other than S3's.
-pub fn of_another_binding(name: &str) -> bool {
+pub fn belongs_to_other_binding(name: &str) -> bool {
     name.split_once('.').is_some_and(|(binding, rest)| BINDINGS.contains(&binding) && !rest.is_empty())
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::lines::LogicalLines;
-use super::names::{DEFAULT_ONLY, KNOWN, WITHOUT_EFFECT, of_another_binding};
+use super::names::{DEFAULT_ONLY, KNOWN, WITHOUT_EFFECT, belongs_to_other_binding};
 
 /// YCSB implementation for which a property file is written. The two differ in their built-in workloads and in how
 /// they hash keys.
@@ -165,7 +165,7 @@ impl Properties {
     }
 
     fn add(&mut self, name: &str, value: &str, place: String) -> Result<(), PropertyError> {
-        if WITHOUT_EFFECT.contains(&name) || of_another_binding(name) {
+        if WITHOUT_EFFECT.contains(&name) || belongs_to_other_binding(name) {
             return Ok(());
         }
         if let Some((_, default)) = DEFAULT_ONLY.iter().find(|(known, _)| *known == name) {
@@ -195,7 +195,7 @@ impl Properties {
     }
 
     /// Returns names and values, sorted by name, with secrets replaced by `...`.
-    pub fn shown(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn redacted(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(name, given)| {
             let secret = name.contains("secret") || name.contains("access");
             (name.as_str(), if secret { "..." } else { given.value.as_str() })
@@ -333,7 +333,7 @@ mod tests {
     #[test]
     fn secrets_are_redacted() {
         let properties = read("s3.secret_key=hush\ns3.accessKeyId=id\ns3.bucket=b\n").unwrap();
-        let redacted: Vec<_> = properties.shown().collect();
+        let redacted: Vec<_> = properties.redacted().collect();
         assert!(redacted.iter().all(|(_, v)| *v != "hush" && *v != "id"));
         assert!(redacted.contains(&("s3.bucket", "b")));
     }

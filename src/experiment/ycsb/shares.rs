@@ -3,7 +3,7 @@
 /// Maximum number of operations in a block, in which the shares of a mix are exact.
 const BLOCK: u64 = 10_000;
 /// Maximum relative error of a share that a block cannot represent exactly.
-const MOST_ERROR: f64 = 0.01;
+const MAX_ERROR: f64 = 0.01;
 
 /// Returns weights whose sum is at most 10,000. They have exactly the given proportions if possible, and are
 /// otherwise within 1% of each.
@@ -38,7 +38,7 @@ fn exact(proportions: &[f64]) -> Option<Vec<u32>> {
 }
 
 /// Returns weights that add up to a block, rounded by the largest-remainder method. The error is the index of the
-/// first weight that is off by more than [`MOST_ERROR`].
+/// first weight that is off by more than [`MAX_ERROR`].
 fn rounded(proportions: &[f64]) -> Result<Vec<u32>, usize> {
     let sum: f64 = proportions.iter().sum();
     let ideal: Vec<f64> = proportions.iter().map(|p| p / sum * BLOCK as f64).collect();
@@ -47,7 +47,7 @@ fn rounded(proportions: &[f64]) -> Result<Vec<u32>, usize> {
     order.sort_by(|a, b| ideal[*b].fract().total_cmp(&ideal[*a].fract()));
     let short = (BLOCK as u32).saturating_sub(weights.iter().sum());
     order.iter().take(short as usize).for_each(|at| weights[*at] += 1);
-    let off = |at: &usize| (f64::from(weights[*at]) - ideal[*at]).abs() > MOST_ERROR * ideal[*at];
+    let off = |at: &usize| (f64::from(weights[*at]) - ideal[*at]).abs() > MAX_ERROR * ideal[*at];
     match (0..ideal.len()).find(off) {
         Some(at) => Err(at),
         None => Ok(weights),

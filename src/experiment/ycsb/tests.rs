@@ -18,7 +18,7 @@ fn every_workload_of_both_families_survives_a_round_trip() {
             for encoding in [RecordEncoding::Bytes, RecordEncoding::GoYcsb] {
                 let p = read(&[name], &["threadcount=8"], family);
                 for part in [Part::Load, Part::Run] {
-                    let written = to_written(part, &p, family, encoding, 42).unwrap();
+                    let written = to_spec(part, &p, family, encoding, 42).unwrap();
                     let experiment = resolve(written).unwrap_or_else(|e| panic!("{name}: {e:?}"));
                     let again =
                         parse("f", &to_toml(&experiment), &[]).unwrap_or_else(|e| panic!("{name}: {e}"));
@@ -32,7 +32,7 @@ fn every_workload_of_both_families_survives_a_round_trip() {
 #[test]
 fn proportions_become_shares_and_target_becomes_an_open_loop() {
     let p = read(&["workloadd"], &["target=500", "threadcount=32"], Family::Ycsb);
-    let written = to_written(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
+    let written = to_spec(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
     let experiment = resolve(written).unwrap();
     let run = &experiment.phases[0];
     assert!(run.load.is_open() && run.load.slots() == 32);
@@ -45,7 +45,7 @@ fn proportions_become_shares_and_target_becomes_an_open_loop() {
 fn reads_never_address_a_record_that_does_not_exist() {
     for name in ["workloada", "workloadd", "workloade"] {
         let p = read(&[name], &["recordcount=200", "threadcount=4"], Family::Ycsb);
-        let written = to_written(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
+        let written = to_spec(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
         let experiment = resolve(written).unwrap();
         let workload = &experiment.phases[0].workload;
         let mut sequence = workload.sequence();
@@ -69,7 +69,7 @@ fn reads_never_address_a_record_that_does_not_exist() {
 fn errors_name_the_property() {
     let error = |single: &[&str]| {
         let p = read(&["workloada"], single, Family::Ycsb);
-        to_written(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap_err().to_string()
+        to_spec(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap_err().to_string()
     };
     for (single, expected) in [
         (vec!["readproportion=-0.5"], "-p readproportion: readproportion=-0.5 must be a number, 0 or more"),
@@ -87,12 +87,12 @@ fn errors_name_the_property() {
 
 fn error_of(part: Part, files: &[&str], single: &[&str], encoding: RecordEncoding) -> String {
     let p = read(files, single, Family::Ycsb);
-    to_written(part, &p, Family::Ycsb, encoding, 1).unwrap_err().to_string()
+    to_spec(part, &p, Family::Ycsb, encoding, 1).unwrap_err().to_string()
 }
 
 fn run_of(files: &[&str], single: &[&str], family: Family) -> crate::schedule::Phase {
     let p = read(files, single, family);
-    let written = to_written(Part::Run, &p, family, RecordEncoding::Bytes, 1).unwrap();
+    let written = to_spec(Part::Run, &p, family, RecordEncoding::Bytes, 1).unwrap();
     resolve(written).unwrap().phases.pop().unwrap()
 }
 
@@ -120,7 +120,7 @@ fn unsupported_values_are_rejected() {
 #[test]
 fn warmuptime_scan_lengths_dataintegrity_and_small_proportions_take_effect() {
     let p = read(&["workloada"], &["warmuptime=7"], Family::Ycsb);
-    let written = to_written(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
+    let written = to_spec(Part::Run, &p, Family::Ycsb, RecordEncoding::Bytes, 1).unwrap();
     assert_eq!(written.phase[0].duration.as_deref(), Some("7s"));
     let scan = run_of(&["workloade"], &["minscanlength=3", "maxscanlength=9"], Family::Ycsb).workload.scan;
     assert_eq!((scan.min, scan.max), (3, 9));
@@ -152,7 +152,7 @@ fn content_does_not_depend_on_the_seed_or_insertstart() {
     let dataset = |part, single: &[&str], seed| {
         let single = [&["fieldlengthdistribution=uniform", "recordcount=200"][..], single].concat();
         let p = read(&["workloadc"], &single, Family::Ycsb);
-        let written = to_written(part, &p, Family::Ycsb, RecordEncoding::Bytes, seed).unwrap();
+        let written = to_spec(part, &p, Family::Ycsb, RecordEncoding::Bytes, seed).unwrap();
         resolve(written).unwrap().phases.pop().unwrap().workload.written
     };
     let [first, second] = [7, 8].map(crate::workload::payload::Block::new);

@@ -46,7 +46,7 @@ fn ms(figure: Option<Figure>) -> String {
 }
 
 fn money(dollars: Option<f64>) -> String {
-    dollars.map_or("-".into(), |d| Usd::from_pico((d * 1e12) as i128).shown())
+    dollars.map_or("-".into(), |d| Usd::from_pico((d * 1e12) as i128).rounded())
 }
 
 /// Describes the cost per million operations and per TB.
@@ -65,7 +65,7 @@ fn sentence(advice: &Advice<'_>) -> String {
     };
     let cost = |at: usize| {
         let c = &all[at];
-        format!("{} a month{}", c.bill.total_usd.shown(), units(unit_cost(&c.bill, advice.usage)))
+        format!("{} a month{}", c.bill.total_usd.rounded(), units(unit_cost(&c.bill, advice.usage)))
     };
     if let Some(at) = recommended(all) {
         let best = &all[at];
@@ -130,7 +130,7 @@ fn table(advice: &Advice<'_>) -> Table {
             c.name.clone(),
             c.evidence.name().into(),
             c.bill.provider.clone(),
-            c.bill.total_usd.shown(),
+            c.bill.total_usd.rounded(),
             money(unit.per_million),
             money(unit.per_tb),
             ms(c.latency),
@@ -169,7 +169,7 @@ fn sensitivity(advice: &Advice<'_>) -> Option<Table> {
     for (at, change) in advice.changes.iter().enumerate() {
         if change.assumption == Assumption::Leaving {
             let share = change.factor.map_or("no effect up to 100%".into(), |f| format!("{:.1}%", 100.0 * f));
-            let usd = change.total_usd.map_or("-".into(), |t| t.shown());
+            let usd = change.total_usd.map_or("-".into(), |t| t.rounded());
             table.row([change.assumption.name(), &share, change.to.map_or("-", name), &usd]);
             continue;
         }
@@ -193,7 +193,7 @@ fn sensitivity(advice: &Advice<'_>) -> Option<Table> {
             change.assumption.name(),
             &factor,
             to,
-            &change.total_usd.map_or("-".into(), |t| t.shown()),
+            &change.total_usd.map_or("-".into(), |t| t.rounded()),
         ]);
     }
     if advice.choice.len() < 2 {
@@ -203,7 +203,7 @@ fn sensitivity(advice: &Advice<'_>) -> Option<Table> {
         for bound in bound_changes(advice.candidates, best, objective) {
             let to =
                 bound.to.map_or("no store for certain".to_string(), |at| advice.candidates[at].name.clone());
-            let usd = bound.to.map_or("-".into(), |at| advice.candidates[at].bill.total_usd.shown());
+            let usd = bound.to.map_or("-".into(), |at| advice.candidates[at].bill.total_usd.rounded());
             let direction = if bound.tighter { "at most" } else { "at least" };
             table.row([
                 format!("objective {}", advice.ranked_by),

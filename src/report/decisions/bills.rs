@@ -57,10 +57,10 @@ fn ranking(bills: &Bills) -> Table {
     for bill in &sorted {
         let mut row = vec![bill.provider.clone(), bill.region.clone()];
         row.extend(parts.iter().map(|p| match bill.lines.iter().any(|l| l.part == Some(*p)) {
-            true => bill.part(*p).shown(),
+            true => bill.part(*p).rounded(),
             false => "-".into(),
         }));
-        row.push(bill.total_usd.shown());
+        row.push(bill.total_usd.rounded());
         row.push(times(bill.total_usd, least));
         table.row(row);
     }
@@ -85,12 +85,12 @@ pub fn itemised(bill: &Bill) -> Table {
             quantity(&line.quantity),
             unit(&line.unit),
             format!("${}", line.unit_price_usd),
-            line.amount_usd.shown(),
+            line.amount_usd.rounded(),
             line.as_of.clone(),
             line.confidence.name().to_string(),
         ]);
     }
-    table.row(["total", "", "", "", &bill.total_usd.shown(), "", ""]);
+    table.row(["total", "", "", "", &bill.total_usd.rounded(), "", ""]);
     table
 }
 
@@ -164,19 +164,24 @@ fn answer(bills: &Bills) -> String {
     let sorted = bills.by_total();
     match sorted.as_slice() {
         [] => "No provider has a bill for this workload.".into(),
-        [only] => format!("{} costs {} a month.", only.title, only.total_usd.shown()),
+        [only] => format!("{} costs {} a month.", only.title, only.total_usd.rounded()),
         [first, second, ..] => {
             let dearest = sorted[sorted.len() - 1];
             let same = first.total_usd == second.total_usd;
             let lead = if same {
-                format!("{} and {} cost {} a month each", first.title, second.title, first.total_usd.shown())
+                format!(
+                    "{} and {} cost {} a month each",
+                    first.title,
+                    second.title,
+                    first.total_usd.rounded()
+                )
             } else {
-                format!("{} is the cheapest at {} a month", first.title, first.total_usd.shown())
+                format!("{} is the cheapest at {} a month", first.title, first.total_usd.rounded())
             };
             let last = match first.total_usd == dearest.total_usd || sorted.len() == 2 && same {
                 true => String::new(),
                 false => {
-                    format!("; {} is the most expensive at {}", dearest.title, dearest.total_usd.shown())
+                    format!("; {} is the most expensive at {}", dearest.title, dearest.total_usd.rounded())
                 }
             };
             format!("{lead}{last}.")

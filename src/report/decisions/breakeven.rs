@@ -58,7 +58,7 @@ fn table(found: &Breakeven, titles: &[&str]) -> Table {
         ["from#", "to#", "cheapest"].into_iter().chain(heads.iter().map(String::as_str)).collect();
     let mut table = Table::new(format!("Cheapest provider by {}", found.vary.name()), &columns);
     for segment in &found.segments {
-        let totals = segment.at_from.totals_usd.iter().map(|t| t.map_or("-".into(), |t| t.shown()));
+        let totals = segment.at_from.totals_usd.iter().map(|t| t.map_or("-".into(), |t| t.rounded()));
         let first = [
             amount(found.vary, segment.from),
             amount(found.vary, segment.to),
@@ -70,17 +70,17 @@ fn table(found: &Breakeven, titles: &[&str]) -> Table {
 }
 
 /// Maximum number of ranges in the table.
-const MOST_SEGMENTS: usize = 40;
+const MAX_SEGMENTS: usize = 40;
 
 /// Builds the document of a break-even analysis.
 pub fn document(found: &Breakeven, titles: &[&str], what: Vec<String>, mut notes: Vec<String>) -> Document {
     let mut table = table(found, titles);
-    if table.rows.len() > MOST_SEGMENTS {
+    if table.rows.len() > MAX_SEGMENTS {
         notes.push(format!(
-            "only the first {MOST_SEGMENTS} of {} ranges are shown; --format csv contains all bills",
+            "only the first {MAX_SEGMENTS} of {} ranges are shown; --format csv contains all bills",
             table.rows.len()
         ));
-        table.rows.truncate(MOST_SEGMENTS);
+        table.rows.truncate(MAX_SEGMENTS);
     }
     let heads: Vec<String> = found.providers.clone();
     let columns: Vec<&str> = std::iter::once("amount").chain(heads.iter().map(String::as_str)).collect();

@@ -73,10 +73,10 @@ fn table(found: &Found<'_>) -> Table {
         let mut row = vec![
             when,
             format!("{:.1}%", 100.0 * age.hot_reads),
-            age.hot_usd.shown(),
-            age.cold_usd.shown(),
-            age.migration_usd.shown(),
-            age.total_usd.shown(),
+            age.hot_usd.rounded(),
+            age.cold_usd.rounded(),
+            age.migration_usd.rounded(),
+            age.total_usd.rounded(),
         ];
         if blended {
             row.extend([bounds(age.p50_ms), bounds(age.p99_ms)]);
@@ -97,8 +97,11 @@ fn answer(found: &Found<'_>) -> String {
     let ms = found.within.map(|ms| format!("a read p99 within {} ms, by the known latencies", format_ms(ms)));
     let condition = ms.as_ref().map(|ms| format!(" with {ms}")).unwrap_or_default();
     let last = found.whole_days;
-    let requested =
-        format!("Moving after {} days costs {} a month", found.asked.hot_days, found.asked.total_usd.shown());
+    let requested = format!(
+        "Moving after {} days costs {} a month",
+        found.asked.hot_days,
+        found.asked.total_usd.rounded()
+    );
     match found.best {
         None => format!("{requested}; no age has {}.", ms.unwrap_or_else(|| "a bill".into())),
         Some(best) if best.hot_days == found.asked.hot_days => {
@@ -112,13 +115,13 @@ fn answer(found: &Found<'_>) -> String {
                 days => format!("moving after {days} days"),
             };
             let difference = if saved > crate::cost::money::Usd::ZERO {
-                format!(", {} less", saved.shown())
+                format!(", {} less", saved.rounded())
             } else {
                 String::new()
             };
             format!(
                 "{requested}; the cheapest option{condition} is {place} at {}{difference}.",
-                best.total_usd.shown()
+                best.total_usd.rounded()
             )
         }
     }

@@ -8,17 +8,17 @@ use crate::report::terminal::table::lines;
 /// Width in columns if standard output is not a terminal and COLUMNS is not set.
 pub const SHOWN_WIDTH: u16 = 150;
 /// Minimum width of tables, in columns.
-const LEAST_WIDTH: u16 = 40;
+const MIN_WIDTH: u16 = 40;
 
 /// Returns the width of the terminal in columns.
 fn width() -> u16 {
     let terminal = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
     let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
-    terminal().or_else(variable).unwrap_or(SHOWN_WIDTH).max(LEAST_WIDTH)
+    terminal().or_else(variable).unwrap_or(SHOWN_WIDTH).max(MIN_WIDTH)
 }
 
 /// Length of the longest row name that is kept on one line, in characters.
-const LONGEST_NAME: usize = 44;
+const MAX_NAME: usize = 44;
 
 /// Renders a table, preceded by an empty line.
 pub fn table(table: &Table) -> String {
@@ -30,7 +30,7 @@ pub fn table(table: &Table) -> String {
         drawn.add_row(row);
     });
     let longest = |at: usize| table.rows.iter().map(|row| row[at].chars().count()).max().unwrap_or(0);
-    let whole = |at: usize| (at == 0 || table.columns[at].number) && longest(at) <= LONGEST_NAME;
+    let whole = |at: usize| (at == 0 || table.columns[at].number) && longest(at) <= MAX_NAME;
     let needed: usize = (0..table.columns.len()).filter(|at| whole(*at)).map(|at| longest(at) + 2).sum();
     // Names and numbers are not broken if enough room remains for the other columns.
     let room = needed * 10 <= usize::from(drawn.width().unwrap_or(SHOWN_WIDTH)) * 7;

@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::{Exporter, Run, named};
-use crate::report::text::percentile::cell;
 use crate::report::terminal::{groups, stores};
+use crate::report::text::percentile::cell;
 use crate::report::text::ramp::summary;
 use crate::report::text::remarks::remarks;
 use crate::schedule::Role;

@@ -9,7 +9,7 @@ use crate::report::comparison::Comparison;
 use crate::report::text::{confidence, knee, ramp};
 use crate::run_dir::directory::Environment;
 use crate::schedule::Role;
-use crate::summary::result::{Judged, RunResult, SweepFigures};
+use crate::summary::result::{ConfidenceInterval, RunResult, SweepFigures};
 use crate::units::{format_count, format_ms, format_per_s, format_size, format_throughput, short_names};
 
 /// Number of rows of the table of figures that are shown at first.
@@ -153,8 +153,9 @@ pub(super) fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
         return settings;
     }
     let of = |metric: &str, row: &Row| {
-        let own =
-            |j: &&Judged| j.metric == metric && j.operation.name() == row.operation && j.phase == row.phase;
+        let own = |j: &&ConfidenceInterval| {
+            j.metric == metric && j.operation.name() == row.operation && j.phase == row.phase
+        };
         result.confidence.iter().find(own).and_then(confidence::figure)
     };
     let sentence = |row: &Row| {

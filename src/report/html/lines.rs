@@ -7,13 +7,13 @@ use serde::Serialize;
 use crate::recorder::sparse::{BUCKETS, Sparse, edges_us};
 use crate::schedule::Role;
 use crate::summary::latency::needed;
-use crate::summary::series::{Clocked, Second, Series};
+use crate::summary::series::{LatencyKind, Second, Series};
 
 /// Maximum number of points of all curves of a kind together, so that a browser draws them without delay.
 const ALL_POINTS: usize = 10_000;
 
 /// Maximum number of points of a curve; more would exceed the pixels of a screen.
-const MOST_POINTS: usize = 600;
+const MAX_POINTS: usize = 600;
 
 /// Maximum number of cells of all heatmaps together.
 const HEAT_CELLS: usize = 60_000;
@@ -137,8 +137,8 @@ fn percentile(merged: &[(u16, u64)], total: u64, q: f64) -> Option<f64> {
     Some(short(edges_us(usize::from(bucket.0)).1 as f64 / 1e3))
 }
 
-fn histogram(second: &Second, clocked: Clocked) -> &Sparse {
-    if clocked == Clocked::Response { &second.response } else { &second.service }
+fn histogram(second: &Second, clocked: LatencyKind) -> &Sparse {
+    if clocked == LatencyKind::Response { &second.response } else { &second.service }
 }
 
 /// Returns the bands of a run in order of time: consecutive seconds of one phase on one store.
@@ -170,7 +170,7 @@ pub fn line(parts: &[&Series], subject: usize, of: usize) -> Line {
     let mut seconds: Vec<&Second> = parts.iter().flat_map(|s| &s.seconds).collect();
     seconds.sort_by_key(|s| s.second);
     let span = seconds.last().map_or(1, |s| s.second + 1) - seconds.first().map_or(0, |s| s.second);
-    let points = (ALL_POINTS / of.max(1)).clamp(100, MOST_POINTS);
+    let points = (ALL_POINTS / of.max(1)).clamp(100, MAX_POINTS);
     let bin_s = span.div_ceil(points as u64).max(1);
     let mut out = Line {
         subject,
@@ -217,7 +217,7 @@ fn row(us: f64) -> u32 {
     (us.max(1.0).log10() * ROWS_PER_DECADE).floor() as u32
 }
 
-fn heat(seconds: &[&Second], clocked: Clocked, span: u64, cells: usize) -> Heat {
+fn heat(seconds: &[&Second], clocked: LatencyKind, span: u64, cells: usize) -> Heat {
     let mut merger = Merger::new();
     let (all, _) = merger.of(seconds.iter().map(|s| histogram(s, clocked)));
     let (Some((low, _)), Some((high, _))) = (all.first(), all.last()) else { return Heat::default() };

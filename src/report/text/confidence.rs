@@ -1,10 +1,10 @@
 //! Confidence intervals in words.
 
-use crate::summary::result::Judged;
+use crate::summary::result::ConfidenceInterval;
 use crate::units::{format_ms, format_per_s, format_throughput};
 
 /// Formats a value of a figure, without the unit for latencies and rates.
-fn value(judged: &Judged, value: f64) -> String {
+fn value(judged: &ConfidenceInterval, value: f64) -> String {
     match judged.unit.as_str() {
         "ms" => format_ms(value),
         "per_s" => format_per_s(value),
@@ -14,7 +14,7 @@ fn value(judged: &Judged, value: f64) -> String {
 }
 
 /// Formats a figure with its interval: `p50 5.1 ms [4.9..5.3]`. Returns `None` if it has no value or no interval.
-pub fn figure(judged: &Judged) -> Option<String> {
+pub fn figure(judged: &ConfidenceInterval) -> Option<String> {
     let shown = value(judged, judged.value?);
     let (low, high) = (value(judged, judged.low?), value(judged, judged.high?));
     let unit = match judged.unit.as_str() {

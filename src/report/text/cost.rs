@@ -10,11 +10,11 @@ pub fn sentence(cost: &CostFigures) -> String {
     let emulated = if cost.emulated { ", although the store is not the provider's own" } else { "" };
     let estimated = cost
         .estimated_usd
-        .map(|usd| format!("; estimated before the run: {}", usd.shown()))
+        .map(|usd| format!("; estimated before the run: {}", usd.rounded()))
         .unwrap_or_default();
     format!(
         "{} at {}'s prices of {} ({}){emulated}{estimated}",
-        cost.bill.total_usd.shown(),
+        cost.bill.total_usd.rounded(),
         cost.bill.provider,
         cost.bill.as_of,
         cost.bill.region
@@ -31,7 +31,7 @@ pub fn items(cost: &CostFigures) -> Table {
             quantity(&line.quantity),
             unit(&line.unit),
             format!("${}", line.unit_price_usd),
-            line.amount_usd.shown(),
+            line.amount_usd.rounded(),
             line.as_of.clone(),
             line.confidence.name().into(),
         ]);

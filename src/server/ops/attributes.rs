@@ -8,7 +8,7 @@ use crate::s3::number::decimal;
 use crate::s3::xml::XmlWriter;
 use crate::server::accepts::storage_class;
 use crate::server::error::ApiError;
-use crate::server::response::{Answer, xml};
+use crate::server::response::{ServerResponse, xml};
 use crate::server::state::Object;
 
 const KNOWN: [&str; 5] = ["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"];
@@ -35,7 +35,7 @@ fn number(call: &Call<'_>, name: &str, default: u64) -> Result<u64, ApiError> {
     decimal(text.trim()).ok_or_else(|| ApiError::with("InvalidArgument", format!("{name} is not a number")))
 }
 
-pub fn get(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn get(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let names = requested_attributes(call)?;
     let most = number(call, "x-amz-max-parts", PAGE)?.min(PAGE);

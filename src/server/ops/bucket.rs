@@ -6,10 +6,10 @@ use crate::s3::number::decimal;
 use crate::s3::xml::{Element, XmlWriter};
 use crate::server::error::ApiError;
 use crate::server::express;
-use crate::server::response::{Answer, empty, set, xml};
+use crate::server::response::{ServerResponse, empty, set, xml};
 use crate::server::state::iso_date;
 
-pub fn list(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn list(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let prefix = call.route.parameter("prefix").unwrap_or("");
     let after = call.route.parameter("continuation-token").unwrap_or("");
     let most = match call.route.parameter("max-buckets").map(decimal) {
@@ -61,7 +61,7 @@ fn may_be_created(name: &str) -> bool {
         && !SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn create(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     if !may_be_created(&call.route.bucket) {
         return Err(ApiError::new("InvalidBucketName"));
     }
@@ -94,7 +94,7 @@ pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(answer)
 }
 
-pub fn session(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn session(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     call.shared.state.bucket(&call.route.bucket)?;
     express::create_session(&call.shared.sessions, call.parts, &call.route.bucket, call.memory())
 }
@@ -115,19 +115,19 @@ fn check_zone(bucket: &str, body: &[u8]) -> Result<(), ApiError> {
     Ok(())
 }
 
-pub fn head(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn head(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let mut answer = empty(200);
     set(answer.headers_mut(), "x-amz-bucket-region", &bucket.region);
     Ok(answer)
 }
 
-pub fn delete(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn delete(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     call.shared.state.delete_bucket(&call.route.bucket)?;
     Ok(empty(204))
 }
 
-pub fn location(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn location(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     // The API returns an empty string for us-east-1.
     let region = if bucket.region == "us-east-1" { "" } else { &bucket.region };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::get::{Wanted, parse_range};
+use super::get::{ByteSelection, parse_range};
 use super::multipart::{part_number, store_part};
 use super::{Call, existing};
 use crate::clock::wall_now;
@@ -16,7 +16,7 @@ use crate::s3::xml::XmlWriter;
 use crate::server::conditions::for_read;
 use crate::server::error::ApiError;
 use crate::server::memory::Buffer;
-use crate::server::response::{Answer, xml};
+use crate::server::response::{ServerResponse, xml};
 use crate::server::state::{Object, StoredChecksum, iso_date};
 
 /// Returns the object that `x-amz-copy-source` names, its bucket and its key, after checking the copy conditions.
@@ -59,7 +59,7 @@ fn concat(call: &Call<'_>, pieces: &[Bytes]) -> Result<Bytes, ApiError> {
     Ok(buffer.freeze())
 }
 
-pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn object(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let target = call.shared.state.bucket(&call.route.bucket)?;
     let directive = call.header("x-amz-metadata-directive").unwrap_or("COPY");
     if !matches!(directive, "COPY" | "REPLACE") {
@@ -95,7 +95,7 @@ pub fn object(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(xml(writer.finish()))
 }
 
-pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn part(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     part_number(call)?;
     call.shared.state.bucket(&call.route.bucket)?;
     let (from, ..) = source(call)?;
@@ -119,7 +119,7 @@ pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
                 return Err(ApiError::with("InvalidArgument", text));
             }
             match parse_range(text, from.size) {
-                Wanted::Range(start, end) => from.slice(start, end),
+                ByteSelection::Range(start, end) => from.slice(start, end),
                 _ => return Err(invalid()),
             }
         }

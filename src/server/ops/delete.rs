@@ -4,11 +4,11 @@ use super::{Call, existing};
 use crate::s3::xml::{Element, XmlWriter};
 use crate::server::conditions::DeleteConditions;
 use crate::server::error::ApiError;
-use crate::server::response::{Answer, empty, xml};
+use crate::server::response::{ServerResponse, empty, xml};
 use crate::server::state::Objects;
 
 /// Maximum number of keys in one DeleteObjects request.
-const MOST_KEYS: usize = 1000;
+const MAX_KEYS: usize = 1000;
 
 /// Removes a key if its conditions hold; a missing key is not an error.
 fn remove(objects: &mut Objects, key: &str, conditions: &DeleteConditions<'_>) -> Result<(), ApiError> {
@@ -18,7 +18,7 @@ fn remove(objects: &mut Objects, key: &str, conditions: &DeleteConditions<'_>) -
     Ok(())
 }
 
-pub fn one(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn one(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let conditions = DeleteConditions {
         etag: call.header("if-match"),
@@ -50,7 +50,7 @@ fn entry(object: &Element) -> Option<Entry<'_>> {
     Some(Entry { key, version: object.text_of("VersionId").filter(|v| !v.is_empty()), conditions })
 }
 
-pub fn many(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn many(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     if call.received.md5.is_none() && call.received.checksum.is_none() {
         return Err(ApiError::with(
@@ -64,7 +64,7 @@ pub fn many(call: &Call<'_>) -> Result<Answer, ApiError> {
         return Err(malformed());
     }
     let entries: Option<Vec<Entry<'_>>> = root.all("Object").map(entry).collect();
-    let entries = entries.filter(|e| (1..=MOST_KEYS).contains(&e.len())).ok_or_else(malformed)?;
+    let entries = entries.filter(|e| (1..=MAX_KEYS).contains(&e.len())).ok_or_else(malformed)?;
     let quiet = root.text_of("Quiet").is_some_and(|q| q.trim().eq_ignore_ascii_case("true"));
     let mut writer = XmlWriter::new("DeleteResult");
     let mut objects = bucket.objects_mut()?;

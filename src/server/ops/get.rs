@@ -9,12 +9,12 @@ use super::{Call, existing};
 use crate::s3::number::decimal;
 use crate::server::conditions::{for_read, range_applies};
 use crate::server::error::ApiError;
-use crate::server::response::{Answer, AnswerBody, empty, set};
+use crate::server::response::{ResponseBody, ServerResponse, empty, set};
 use crate::server::state::Object;
 
 /// Byte range of an object that a request selects.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ByteSelection {
     /// The whole object.
     Whole,
     /// A half-open range within the object.
@@ -25,41 +25,41 @@ pub enum Wanted {
 
 /// Parses a `Range` header with one range (RFC 9110, 14.2). Like S3, it ignores a malformed header and selects
 /// the whole object.
-pub fn parse_range(text: &str, size: u64) -> Wanted {
+pub fn parse_range(text: &str, size: u64) -> ByteSelection {
     let Some((from, to)) = text.strip_prefix("bytes=").and_then(|r| r.split_once('-')) else {
-        return Wanted::Whole;
+        return ByteSelection::Whole;
     };
     let number = decimal;
     let (start, end) = match (from.is_empty(), to.is_empty()) {
-        (true, true) => return Wanted::Whole,
+        (true, true) => return ByteSelection::Whole,
         (true, false) => {
-            let Some(suffix) = number(to) else { return Wanted::Whole };
+            let Some(suffix) = number(to) else { return ByteSelection::Whole };
             if suffix == 0 {
-                return Wanted::Unsatisfiable;
+                return ByteSelection::Unsatisfiable;
             }
             (size.saturating_sub(suffix), size)
         }
         (false, open) => {
-            let Some(start) = number(from) else { return Wanted::Whole };
+            let Some(start) = number(from) else { return ByteSelection::Whole };
             if open {
                 (start, size)
             } else {
-                let Some(last) = number(to) else { return Wanted::Whole };
+                let Some(last) = number(to) else { return ByteSelection::Whole };
                 if last < start {
-                    return Wanted::Whole;
+                    return ByteSelection::Whole;
                 }
                 (start, last.saturating_add(1).min(size))
             }
         }
     };
-    if start >= size { Wanted::Unsatisfiable } else { Wanted::Range(start, end) }
+    if start >= size { ByteSelection::Unsatisfiable } else { ByteSelection::Range(start, end) }
 }
 
 /// Handles GetObject: returns the object, or the range or part of it that the request selects.
 ///
 /// # Errors
 /// Returns the S3 error for a missing object, a failed condition or an unsatisfiable range.
-pub fn get(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn get(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     answer(call, true)
 }
 
@@ -67,11 +67,11 @@ pub fn get(call: &Call<'_>) -> Result<Answer, ApiError> {
 ///
 /// # Errors
 /// Returns the same errors as [`get`].
-pub fn head(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn head(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     answer(call, false)
 }
 
-fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
+fn answer(call: &Call<'_>, with_body: bool) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let part = part_number(call)?;
     let object = bucket.object(&call.route.key)?;
@@ -81,21 +81,21 @@ fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
     }
     let selected = select(call, &object, part)?;
     let (start, end) = match selected {
-        Wanted::Whole => (0, object.size),
-        Wanted::Range(start, end) => (start, end),
-        Wanted::Unsatisfiable => return Err(ApiError::new("InvalidRange")),
+        ByteSelection::Whole => (0, object.size),
+        ByteSelection::Range(start, end) => (start, end),
+        ByteSelection::Unsatisfiable => return Err(ApiError::new("InvalidRange")),
     };
     let mut answer = if with_body {
         let pieces =
             if end - start == object.size { object.pieces.clone() } else { object.slice(start, end) };
-        http::Response::new(AnswerBody::new(pieces))
+        http::Response::new(ResponseBody::new(pieces))
     } else {
         let mut answer = empty(200);
         answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(end - start));
         answer
     };
-    describe(call, &object, &mut answer, selected == Wanted::Whole);
-    if selected != Wanted::Whole {
+    describe(call, &object, &mut answer, selected == ByteSelection::Whole);
+    if selected != ByteSelection::Whole {
         *answer.status_mut() = http::StatusCode::PARTIAL_CONTENT;
         let last = end.saturating_sub(1);
         set(answer.headers_mut(), "content-range", &format!("bytes {start}-{last}/{}", object.size));
@@ -104,7 +104,7 @@ fn answer(call: &Call<'_>, with_body: bool) -> Result<Answer, ApiError> {
 }
 
 /// Returns a 304 response with the headers from which a cache updates its copy (RFC 9110, 15.4.5).
-fn not_modified(object: &Object) -> Answer {
+fn not_modified(object: &Object) -> ServerResponse {
     let mut answer = empty(304);
     let headers = answer.headers_mut();
     for (name, value) in &object.headers {
@@ -125,10 +125,10 @@ fn part_number(call: &Call<'_>) -> Result<Option<usize>, ApiError> {
     number.map(Some).ok_or_else(|| ApiError::with("InvalidArgument", wrong))
 }
 
-fn select(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<Wanted, ApiError> {
+fn select(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<ByteSelection, ApiError> {
     let range = call.header("range").filter(|_| range_applies(&call.parts.headers, existing(object)));
     let Some(part) = part else {
-        return Ok(range.map_or(Wanted::Whole, |text| parse_range(text, object.size)));
+        return Ok(range.map_or(ByteSelection::Whole, |text| parse_range(text, object.size)));
     };
     if range.is_some() {
         return Err(ApiError::with(
@@ -140,14 +140,18 @@ fn select(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<
         return Err(ApiError::new("InvalidPartNumber"));
     }
     if object.parts.is_none() {
-        return Ok(if object.size == 0 { Wanted::Whole } else { Wanted::Range(0, object.size) });
+        return Ok(if object.size == 0 {
+            ByteSelection::Whole
+        } else {
+            ByteSelection::Range(0, object.size)
+        });
     }
     let start: u64 = object.pieces[..part - 1].iter().map(|p| p.len() as u64).sum();
-    Ok(Wanted::Range(start, start + object.pieces[part - 1].len() as u64))
+    Ok(ByteSelection::Range(start, start + object.pieces[part - 1].len() as u64))
 }
 
 /// Adds the headers that describe an object; `response-*` parameters override the stored headers.
-fn describe(call: &Call<'_>, object: &Object, answer: &mut Answer, whole: bool) {
+fn describe(call: &Call<'_>, object: &Object, answer: &mut ServerResponse, whole: bool) {
     let headers: &mut HeaderMap = answer.headers_mut();
     for (name, value) in &object.headers {
         headers.append(name.clone(), value.clone());
@@ -198,13 +202,13 @@ mod tests {
 
     #[test]
     fn ranges_are_parsed_as_in_rfc_9110() {
-        assert_eq!(parse_range("bytes=0-9", 100), Wanted::Range(0, 10));
-        assert_eq!(parse_range("bytes=90-", 100), Wanted::Range(90, 100));
-        assert_eq!(parse_range("bytes=-5", 100), Wanted::Range(95, 100));
-        assert_eq!(parse_range("bytes=-500", 100), Wanted::Range(0, 100));
-        assert_eq!(parse_range("bytes=50-500", 100), Wanted::Range(50, 100));
-        assert_eq!(parse_range("bytes=100-", 100), Wanted::Unsatisfiable);
-        assert_eq!(parse_range("bytes=-0", 100), Wanted::Unsatisfiable);
+        assert_eq!(parse_range("bytes=0-9", 100), ByteSelection::Range(0, 10));
+        assert_eq!(parse_range("bytes=90-", 100), ByteSelection::Range(90, 100));
+        assert_eq!(parse_range("bytes=-5", 100), ByteSelection::Range(95, 100));
+        assert_eq!(parse_range("bytes=-500", 100), ByteSelection::Range(0, 100));
+        assert_eq!(parse_range("bytes=50-500", 100), ByteSelection::Range(50, 100));
+        assert_eq!(parse_range("bytes=100-", 100), ByteSelection::Unsatisfiable);
+        assert_eq!(parse_range("bytes=-0", 100), ByteSelection::Unsatisfiable);
         for ignored in [
             "bytes=9-0",
             "bytes=a-b",
@@ -215,7 +219,7 @@ mod tests {
             "bytes=+0-",
             "bytes=-+1",
         ] {
-            assert_eq!(parse_range(ignored, 100), Wanted::Whole, "{ignored}");
+            assert_eq!(parse_range(ignored, 100), ByteSelection::Whole, "{ignored}");
         }
     }
 }

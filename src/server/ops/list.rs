@@ -11,7 +11,7 @@ use crate::s3::sign::sha256;
 use crate::s3::xml::XmlWriter;
 use crate::server::accepts::storage_class;
 use crate::server::error::ApiError;
-use crate::server::response::{Answer, xml};
+use crate::server::response::{ServerResponse, xml};
 use crate::server::state::{Bucket, Object, Objects, iso_date};
 
 /// Maximum number of keys on one page.
@@ -195,7 +195,7 @@ pub(super) fn begin(call: &Call<'_>, keys: &KeyWriter, root: &'static str) -> Xm
     writer
 }
 
-pub fn v1(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn v1(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let keys = KeyWriter::of(call)?;
     let parameter = |name| call.route.parameter(name).unwrap_or("");
@@ -219,7 +219,7 @@ pub fn v1(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(xml(writer.finish()))
 }
 
-pub fn v2(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn v2(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let keys = KeyWriter::of(call)?;
     let parameter = |name| call.route.parameter(name).unwrap_or("");
@@ -250,7 +250,7 @@ pub fn v2(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(xml(writer.finish()))
 }
 
-pub fn uploads(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn uploads(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let keys = KeyWriter::of(call)?;
     let parameter = |name| call.route.parameter(name).unwrap_or("");
@@ -323,7 +323,7 @@ pub fn uploads(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(xml(writer.finish()))
 }
 
-pub fn parts(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn parts(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let id = call.route.parameter("uploadId").unwrap_or("");
     let most = call.number("max-parts", PAGE, PAGE)?;

@@ -20,7 +20,7 @@ use super::body::Received;
 use super::conditions::{Existing, for_write};
 use super::error::ApiError;
 use super::memory::Memory;
-use super::response::Answer;
+use super::response::ServerResponse;
 use super::route::{Operation, Route};
 use super::state::{Bucket, Object};
 use crate::s3::number::decimal;
@@ -155,7 +155,7 @@ fn encoding_of_object(value: &HeaderValue) -> Option<HeaderValue> {
 ///
 /// # Errors
 /// Returns the S3 error to send to the client.
-pub fn dispatch(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn dispatch(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     match call.route.operation {
         Operation::ListBuckets => bucket::list(call),
         Operation::CreateBucket => bucket::create(call),

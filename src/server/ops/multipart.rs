@@ -11,7 +11,7 @@ use crate::s3::message::checksum_element;
 use crate::s3::number::decimal;
 use crate::s3::xml::{Element, XmlWriter};
 use crate::server::error::ApiError;
-use crate::server::response::{Answer, empty, set, xml};
+use crate::server::response::{ServerResponse, empty, set, xml};
 use crate::server::state::{OVERHEAD, Object, ObjectPart, Part, StoredChecksum, Upload, headers_size};
 
 /// Minimum size in bytes of every part but the last (S3: 5 MiB).
@@ -49,7 +49,7 @@ fn requested_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiE
     Ok(Some((algorithm, full)))
 }
 
-pub fn create(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn create(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let checksum = requested_checksum(call)?;
     let headers = call.object_headers()?;
@@ -122,7 +122,7 @@ pub fn store_part(
     Ok(part)
 }
 
-pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn part(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let part = store_part(call, call.received.data.clone(), call.received.md5)?;
     let mut answer = empty(200);
     set(answer.headers_mut(), "etag", &format!("\"{}\"", hex(&part.md5)));
@@ -132,7 +132,7 @@ pub fn part(call: &Call<'_>) -> Result<Answer, ApiError> {
     Ok(answer)
 }
 
-pub fn abort(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn abort(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let id = call.route.parameter("uploadId").unwrap_or("").to_string();
     let removed = bucket.uploads().remove(&(call.route.key.clone(), id));
@@ -214,7 +214,7 @@ fn combined(parts: &[Part], algorithm: Algorithm, full: bool) -> StoredChecksum 
     StoredChecksum { algorithm, value, full_object: full }
 }
 
-pub fn complete(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn complete(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let id = (call.route.key.clone(), call.route.parameter("uploadId").unwrap_or("").to_string());
     let mut uploads = bucket.uploads();
@@ -289,7 +289,7 @@ fn check_declared(call: &Call<'_>, computed: Option<&StoredChecksum>, parts: usi
 }
 
 /// Returns the response to a CompleteMultipartUpload that created `object`.
-fn completed(call: &Call<'_>, object: &Object) -> Answer {
+fn completed(call: &Call<'_>, object: &Object) -> ServerResponse {
     let mut writer = XmlWriter::new("CompleteMultipartUploadResult");
     let host = call.header("host").unwrap_or("localhost");
     writer.text("Location", &format!("http://{host}/{}/{}", call.route.bucket, call.route.key));

@@ -6,10 +6,10 @@ use super::Call;
 use crate::net::encode::hex;
 use crate::s3::checksum::{Algorithm, md5};
 use crate::server::error::ApiError;
-use crate::server::response::{Answer, empty, set};
+use crate::server::response::{ServerResponse, empty, set};
 use crate::server::state::{Object, StoredChecksum};
 
-pub fn put(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn put(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     if !call.parts.headers.contains_key("content-length")
         && !call.parts.headers.contains_key("transfer-encoding")
     {

@@ -3,9 +3,9 @@
 use super::Call;
 use super::list::{KeyWriter, PAGE, begin, facts, page, prefixes};
 use crate::server::error::ApiError;
-use crate::server::response::{Answer, xml};
+use crate::server::response::{ServerResponse, xml};
 
-pub fn list(call: &Call<'_>) -> Result<Answer, ApiError> {
+pub fn list(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let bucket = call.shared.state.bucket(&call.route.bucket)?;
     let keys = KeyWriter::of(call)?;
     let parameter = |name| call.route.parameter(name).unwrap_or("");

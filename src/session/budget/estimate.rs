@@ -5,13 +5,13 @@ use std::sync::Arc;
 use crate::clock::wall_now;
 use crate::cost::book::{BookError, Prices, StoreTariff};
 use crate::cost::money::Usd;
-use crate::cost::of_store::Spent;
+use crate::cost::of_store::StoreUsage;
 use crate::cost::tariff::Tariff;
 use crate::experiment::Experiment;
 use crate::experiment::estimate::of_phase;
 use crate::machine::Machine;
 use crate::provider::calls::{Call, Calls};
-use crate::provider::is_home;
+use crate::provider::is_own_host;
 use crate::schedule::{Phase, Role, Verify};
 use crate::store::counted::Charge;
 use crate::store::url::StoreUrl;
@@ -41,7 +41,7 @@ impl<'a> Planned<'a> {
 #[derive(Default)]
 pub struct Estimate {
     /// Work that can be estimated before the run.
-    pub spent: Spent,
+    pub spent: StoreUsage,
     /// Names of the phases whose work depends on the speed or the content of the store.
     pub store_limited: Vec<String>,
 }
@@ -100,7 +100,7 @@ fn is_emulated(url: Option<&StoreUrl>, provider: &str) -> bool {
         Some(StoreUrl::DynamoDb(table)) => &table.endpoint.host,
         _ => return true,
     };
-    !is_home(provider, host)
+    !is_own_host(provider, host)
 }
 
 /// Determines for each store whether reads are internet egress, and adds the client machine to the first store whose
@@ -150,23 +150,23 @@ impl Priced {
     }
 
     /// Returns `spent` with the location of this store: egress, client machine and item overhead.
-    pub fn located(&self, spent: Spent) -> Spent {
-        Spent { leaves: self.leaves, machine: self.machine.clone(), names: self.names, ..spent }
+    pub fn located(&self, spent: StoreUsage) -> StoreUsage {
+        StoreUsage { leaves: self.leaves, machine: self.machine.clone(), names: self.names, ..spent }
     }
 
     /// Returns the time-based cost of a run that has written `uploaded` bytes in `seconds` seconds: the machine, and
     /// storage beyond the hour that the charge of each write includes.
     pub fn timed(&self, uploaded: u64, seconds: u64) -> Usd {
-        let stored = |seconds| Spent { uploaded, seconds, ..Spent::default() }.total(&self.tariff);
-        let machine =
-            Spent { seconds, machine: self.machine.clone(), ..Spent::default() }.total(&self.tariff);
+        let stored = |seconds| StoreUsage { uploaded, seconds, ..StoreUsage::default() }.total(&self.tariff);
+        let machine = StoreUsage { seconds, machine: self.machine.clone(), ..StoreUsage::default() }
+            .total(&self.tariff);
         machine + stored(seconds.max(CHARGED_S)) - stored(CHARGED_S)
     }
 
     /// Returns lines for the user: the estimated cost, and the caveat about the prices if there is one.
     pub fn announce(&self) -> Vec<String> {
         let priced_as = if self.emulated { "priced as " } else { "" };
-        let known = self.estimated().shown();
+        let known = self.estimated().rounded();
         let more = match self.estimate.store_limited.as_slice() {
             [] => String::new(),
             phases => format!(
@@ -183,7 +183,7 @@ impl Priced {
 
     /// Returns the name of the first item that the phases need and that has no price; `None` if all have prices.
     pub fn unpriced(&self, phases: &[Phase]) -> Option<String> {
-        let mut one = Spent { seconds: 1, leaves: self.leaves, ..Spent::default() };
+        let mut one = StoreUsage { seconds: 1, leaves: self.leaves, ..StoreUsage::default() };
         for phase in phases {
             let workload = &phase.workload;
             let (upload, written) = (&workload.written.upload, workload.written.size.largest());
@@ -256,10 +256,16 @@ pub fn largest(phases: &[Phase]) -> (u64, Vec<(Call, u64)>) {
 fn charge(tariff: &Tariff, leaves: bool, names: u64) -> Charge {
     let tariff = tariff.clone();
     let listed =
-        Spent { calls: Calls::of(Call::ListObjects, 1), ..Spent::default() }.total(&tariff).pico() / 1000;
+        StoreUsage { calls: Calls::of(Call::ListObjects, 1), ..StoreUsage::default() }.total(&tariff).pico()
+            / 1000;
     Arc::new(move |call, bytes| {
-        let mut spent =
-            Spent { calls: Calls::of(call, 1), seconds: CHARGED_S, leaves, names, ..Spent::default() };
+        let mut spent = StoreUsage {
+            calls: Calls::of(call, 1),
+            seconds: CHARGED_S,
+            leaves,
+            names,
+            ..StoreUsage::default()
+        };
         spent.object_bytes = Some(bytes);
         let mut more = 0;
         match call {
@@ -278,16 +284,16 @@ fn charge(tariff: &Tariff, leaves: bool, names: u64) -> Charge {
 /// Describes the prices of a million GETs, a million PUTs and a TB read.
 fn rates(tariff: &Tariff, leaves: bool) -> String {
     let million = |call: Call, bytes: u64| {
-        let mut spent = Spent { downloaded: bytes, leaves, ..Spent::default() };
+        let mut spent = StoreUsage { downloaded: bytes, leaves, ..StoreUsage::default() };
         spent.calls.add(call, 1_000_000);
         spent.total(tariff)
     };
     let tb = million(Call::GetObject, 1_000_000_000_000) - million(Call::GetObject, 0);
-    let gets = million(Call::GetObject, 0).shown();
+    let gets = million(Call::GetObject, 0).rounded();
     format!(
         "{gets} per million GET, {} per million PUT, {} per TB read",
-        million(Call::PutObject, 0).shown(),
-        tb.shown()
+        million(Call::PutObject, 0).rounded(),
+        tb.rounded()
     )
 }
 

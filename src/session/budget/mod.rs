@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use crate::clock::now_ns;
 use crate::cost::book::read_prices;
 use crate::cost::money::Usd;
-use crate::cost::of_store::Spent;
+use crate::cost::of_store::StoreUsage;
 use crate::driver::Control;
 use crate::machine::Machine;
 use crate::provider::calls::Call;
@@ -83,7 +83,7 @@ impl std::fmt::Display for Bound {
         match self.hosts {
             1 => write!(f, "--max-cost ${}", self.total),
             hosts => {
-                write!(f, "--max-cost ${} ({} on each of {hosts} hosts)", self.total, self.most().shown())
+                write!(f, "--max-cost ${} ({} on each of {hosts} hosts)", self.total, self.most().rounded())
             }
         }
     }
@@ -190,7 +190,7 @@ impl Budget {
             return Err(RunError::input(format!(
                 "{bound}: one request and the clean-up of this run can cost {}; \
                  use smaller objects or raise the limit",
-                Usd::from_pico(i128::from(needed)).shown()
+                Usd::from_pico(i128::from(needed)).rounded()
             )));
         }
         let ended = Arc::clone(&self.ended);
@@ -252,17 +252,17 @@ impl Budget {
         self.metered.iter().flat_map(|m| m.priced.announce()).collect()
     }
 
-    fn spent(&self, metered: &Metered) -> Spent {
+    fn spent(&self, metered: &Metered) -> StoreUsage {
         let mut calls = metered.counts.calls();
         let sessions = metered.source.background_requests();
         calls.add(Call::CreateSession, sessions.iter().filter(|c| c.what == "CreateSession").count() as u64);
-        metered.priced.located(Spent {
+        metered.priced.located(StoreUsage {
             calls,
             refused: metered.counts.refused(),
             uploaded: metered.counts.uploaded(),
             downloaded: metered.counts.downloaded(),
             seconds: self.seconds(),
-            ..Spent::default()
+            ..StoreUsage::default()
         })
     }
 
@@ -348,7 +348,7 @@ fn refuse<'a>(
         known += priced.estimated();
     }
     if known > bound.most() {
-        let known = known.shown();
+        let known = known.rounded();
         return Err(RunError::input(format!(
             "{bound}: the run is estimated to cost {known}; shorten the run or raise the limit"
         )));

@@ -32,7 +32,7 @@ pub fn read(head: &http::response::Parts, body: &[u8], timings: Timings) -> Resu
     // DynamoDB reports throttling as a client error (400); results count it as 429.
     let status = if THROTTLED.contains(&code) { 429 } else { head.status.as_u16() };
     let class = format!("{status} {code}").trim_end().to_string();
-    Err(Failure::new(ErrorClass::Answered(class), message, timings))
+    Err(Failure::new(ErrorClass::Response(class), message, timings))
 }
 
 /// An item of a table, with the attributes that the request selected.
@@ -47,7 +47,7 @@ impl Item {
         match answer.get_mut("Item").map(Value::take) {
             Some(item) => Ok(Item(item)),
             None => {
-                let class = ErrorClass::Answered("404 NoSuchKey".into());
+                let class = ErrorClass::Response("404 NoSuchKey".into());
                 Err(Failure::new(class, "the table has no item with this key", timings))
             }
         }

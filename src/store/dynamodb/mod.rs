@@ -14,7 +14,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::http::reading::Reading;
-use super::http::{OpenError, Prepared, Sending, Unsent, Wire, payload_of, target_of};
+use super::http::{HttpTransport, OpenError, Prepared, Sending, Unsent, payload_of, target_of};
 use super::url::dynamodb::DynamoDbUrl;
 use super::{
     Body, Capabilities, Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store,
@@ -23,7 +23,7 @@ use super::{
 use crate::clock::{SECOND, Timer, now_ns};
 use crate::net::connection::Target;
 use crate::net::encode::hex;
-use crate::net::limits::MOST_ANSWER_BYTES;
+use crate::net::limits::MAX_RESPONSE_BYTES;
 use crate::provider::calls::Call as BilledCall;
 use crate::s3::checksum::base64;
 use crate::s3::credentials::CredentialSource;
@@ -35,7 +35,7 @@ const MAX_ITEM_BYTES: u64 = 400 * 1024;
 /// Bytes reserved for the key (at most 2,048 bytes), the attribute names and the size attribute.
 const OVERHEAD: u64 = 2048 + 64;
 /// Maximum size of an object in bytes.
-pub const MOST_BYTES: u64 = MAX_ITEM_BYTES - OVERHEAD;
+pub const MAX_BYTES: u64 = MAX_ITEM_BYTES - OVERHEAD;
 /// Maximum number of items in one BatchWriteItem request.
 const MAX_BATCH_ITEMS: usize = 25;
 
@@ -81,7 +81,7 @@ impl Store for DynamoDbStore {
             signer: Signer::new(&self.url.endpoint.region, "dynamodb"),
             url: Arc::clone(&self.url),
             credentials: self.credentials.clone(),
-            wire: Wire::new(self.target.clone(), index),
+            wire: HttpTransport::new(self.target.clone(), index),
         })
     }
 
@@ -94,7 +94,7 @@ impl Store for DynamoDbStore {
             start_after: false,
             ranges: false,
             multipart: false,
-            most_bytes: Some(MOST_BYTES),
+            max_object_bytes: Some(MAX_BYTES),
             ..Capabilities::default()
         }
     }
@@ -105,7 +105,7 @@ struct DynamoDbConnection {
     signer: Signer,
     url: Arc<DynamoDbUrl>,
     credentials: CredentialSource,
-    wire: Wire,
+    wire: HttpTransport,
 }
 
 /// A call of the DynamoDB API.
@@ -118,7 +118,7 @@ struct Call {
 fn refused(class: &str, message: String) -> Failure {
     let now = now_ns();
     let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
-    Failure::new(ErrorClass::Answered(class.into()), message, timings)
+    Failure::new(ErrorClass::Response(class.into()), message, timings)
 }
 
 /// A parsed response and the store's clock when it was sent, in Unix seconds.
@@ -183,9 +183,9 @@ impl DynamoDbConnection {
         let mut answer = match self.wire.send(prepared, sending, timings).await {
             Ok(answer) => answer,
             Err(Unsent::Failed(failure)) => return Err(failure),
-            Err(Unsent::Swallowed) => {
+            Err(Unsent::ConnectionClosed) => {
                 let again = self.prepare(call, observer.tag())?;
-                self.wire.send_anew(again, sending, timings).await?
+                self.wire.send_on_new_connection(again, sending, timings).await?
             }
         };
         timings.end_ns = 0;
@@ -196,7 +196,7 @@ impl DynamoDbConnection {
             "PutItem" => (stamps.first_write.get(), stamps.last_write.get()),
             _ => (stamps.first_read.get(), 0),
         };
-        let body = reading.collect(MOST_ANSWER_BYTES).await;
+        let body = reading.collect(MAX_RESPONSE_BYTES).await;
         if call.action != "PutItem" {
             reading.timings.body_last_ns = reading.answer.connection.stamps().last_read.get();
         }
@@ -209,9 +209,9 @@ impl DynamoDbConnection {
     }
 
     async fn put(&mut self, key: &str, body: Body, observer: &mut dyn Observer) -> Result<Reply, Failure> {
-        if body.len() > MOST_BYTES {
+        if body.len() > MAX_BYTES {
             let text = format!(
-                "{} bytes exceed the maximum of {MOST_BYTES} for an item (400 KB including its key)",
+                "{} bytes exceed the maximum of {MAX_BYTES} for an item (400 KB including its key)",
                 body.len()
             );
             return Err(refused("400 EntityTooLarge", text));

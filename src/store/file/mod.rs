@@ -87,7 +87,7 @@ impl Store for FileStore {
         &self.container
     }
 
-    fn tidy(&self, prefix: &str, process: u32) {
+    fn remove_leftovers(&self, prefix: &str, process: u32) {
         path::remove_temporary(&self.root, prefix, process);
         path::remove_empty(&self.root, prefix);
     }

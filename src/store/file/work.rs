@@ -126,7 +126,7 @@ impl Worker {
             (ErrorKind::Unsupported, _) => "501 NotImplemented",
             _ => "500 IoError",
         };
-        Failure::new(ErrorClass::Answered(class.into()), error.to_string(), timings)
+        Failure::new(ErrorClass::Response(class.into()), error.to_string(), timings)
     }
 
     fn carry_out(&self, job: &Job, timings: &mut Timings) -> io::Result<Reply> {

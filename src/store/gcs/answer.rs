@@ -118,7 +118,7 @@ pub fn failure_of(head: &http::response::Parts, body: &[u8], timings: Timings) -
         _ => reason,
     };
     let class = format!("{status} {code}").trim_end().to_string();
-    Failure::new(ErrorClass::Answered(class), message, timings)
+    Failure::new(ErrorClass::Response(class), message, timings)
 }
 
 #[cfg(test)]

@@ -17,15 +17,15 @@ use std::sync::Arc;
 use http::Method;
 
 use super::http::reading::{Reading, SHORT_BODY};
-use super::http::{Answer, OpenError, Prepared, Sending, Unsent, Wire, target_of};
-use super::url::gcs::{GcsUrl, UploadWay};
+use super::http::{Answer, HttpTransport, OpenError, Prepared, Sending, Unsent, target_of};
+use super::url::gcs::{GcsUrl, UploadMethod};
 use super::{
     Algorithm, BackgroundRequest, Body, BodyChecksum, Capabilities, Connection, Description, ErrorClass,
     Failure, Local, Observer, Reply, Request, Store, Timings,
 };
 use crate::clock::now_ns;
 use crate::net::connection::Target;
-use crate::net::limits::MOST_ANSWER_BYTES;
+use crate::net::limits::MAX_RESPONSE_BYTES;
 use crate::provider::Profile;
 pub use token::{TokenError, Tokens};
 
@@ -73,7 +73,7 @@ impl Store for GcsStore {
         Box::new(GcsConnection {
             url: Arc::clone(&self.url),
             tokens: self.tokens.clone(),
-            wire: Wire::new(self.target.clone(), index),
+            wire: HttpTransport::new(self.target.clone(), index),
         })
     }
 
@@ -87,7 +87,7 @@ impl Store for GcsStore {
 
     fn capabilities(&self) -> Capabilities {
         // A put can upload an object of any size, because large puts are resumable.
-        Capabilities { most_bytes: Some(self.url.profile.limits.object), ..Capabilities::default() }
+        Capabilities { max_object_bytes: Some(self.url.profile.limits.object), ..Capabilities::default() }
     }
 
     fn profile(&self) -> Option<&Profile> {
@@ -103,7 +103,7 @@ impl Store for GcsStore {
 struct GcsConnection {
     url: Arc<GcsUrl>,
     tokens: Option<Arc<Tokens>>,
-    wire: Wire,
+    wire: HttpTransport,
 }
 
 /// Maximum object size in bytes for a media upload with `upload=auto`; larger objects use a resumable upload
@@ -114,7 +114,7 @@ const MAX_MEDIA_BYTES: u64 = 8 << 20;
 fn invalid_request(message: String) -> Failure {
     let now = now_ns();
     let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
-    Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)
+    Failure::new(ErrorClass::Response("400 InvalidRequest".into()), message, timings)
 }
 
 /// Returns the CRC32C of a body in base64, the format that Google uses.
@@ -141,9 +141,9 @@ impl GcsConnection {
         match self.wire.send(prepared, sending, timings).await {
             Ok(answer) => Ok(answer),
             Err(Unsent::Failed(failure)) => Err(failure),
-            Err(Unsent::Swallowed) => {
+            Err(Unsent::ConnectionClosed) => {
                 let again = self.prepare(call, observer)?;
-                self.wire.send_anew(again, sending, timings).await
+                self.wire.send_on_new_connection(again, sending, timings).await
             }
         }
     }
@@ -164,7 +164,7 @@ impl GcsConnection {
         timings.end_ns = 0;
         let mut reading = Reading { answer: &mut answer, timings, observer };
         reading.begin();
-        let body = reading.collect(MOST_ANSWER_BYTES).await;
+        let body = reading.collect(MAX_RESPONSE_BYTES).await;
         reading.end();
         let body = body?;
         let head = answer.head.clone();
@@ -254,9 +254,9 @@ impl GcsConnection {
 
     async fn put(&mut self, key: &str, body: Body, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         let resumable = match self.url.upload {
-            UploadWay::Auto => body.len() > MAX_MEDIA_BYTES,
-            UploadWay::Media => false,
-            UploadWay::Resumable => true,
+            UploadMethod::Auto => body.len() > MAX_MEDIA_BYTES,
+            UploadMethod::Media => false,
+            UploadMethod::Resumable => true,
         };
         if resumable {
             self.put_resumable(key, body, observer).await

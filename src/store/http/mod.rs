@@ -81,7 +81,7 @@ pub struct Sending {
 }
 
 /// The HTTP transport of one connection slot. It reuses a connection if it can.
-pub struct Wire {
+pub struct HttpTransport {
     target: Target,
     turn: usize,
     connection: Option<Box<HttpConnection>>,
@@ -107,16 +107,16 @@ impl Answer {
 /// The reason why there is no response.
 pub enum Unsent {
     /// The reused connection was closed before any byte of the response; the request may be sent again.
-    Swallowed,
+    ConnectionClosed,
     /// The request failed.
     Failed(Failure),
 }
 
-impl Wire {
+impl HttpTransport {
     /// Creates the transport to `target`. Its first connection uses address number `turn`, modulo the number of
     /// addresses.
-    pub fn new(target: Target, turn: usize) -> Wire {
-        Wire { target, turn, connection: None }
+    pub fn new(target: Target, turn: usize) -> HttpTransport {
+        HttpTransport { target, turn, connection: None }
     }
 
     async fn connect(
@@ -149,8 +149,8 @@ impl Wire {
     /// Sends a request and waits for the head of the response.
     ///
     /// # Errors
-    /// Returns [`Unsent::Swallowed`] if the reused connection turned out to be closed and the request may be
-    /// prepared again for [`Wire::send_anew`]; otherwise the failure.
+    /// Returns [`Unsent::ConnectionClosed`] if the reused connection turned out to be closed and the request may be
+    /// prepared again for [`HttpTransport::send_on_new_connection`]; otherwise the failure.
     pub async fn send(
         &mut self,
         request: Prepared,
@@ -163,13 +163,13 @@ impl Wire {
             self.connection = None;
         }
         let Some(mut connection) = self.connection.take().filter(|c| c.is_open()) else {
-            return self.send_anew(request, sending, timings).await.map_err(Unsent::Failed);
+            return self.send_on_new_connection(request, sending, timings).await.map_err(Unsent::Failed);
         };
         match connection.send(request).await {
             Ok(answer) => Ok(Answer::of(connection, answer)),
             Err(_) if connection.stamps().first_read.get() == 0 && sending.idempotent => {
                 timings.reconnects += 1;
-                Err(Unsent::Swallowed)
+                Err(Unsent::ConnectionClosed)
             }
             Err(error) => Err(Unsent::Failed(broken(&error, timings))),
         }
@@ -179,7 +179,7 @@ impl Wire {
     ///
     /// # Errors
     /// Fails if the connection cannot be established or breaks.
-    pub async fn send_anew(
+    pub async fn send_on_new_connection(
         &mut self,
         request: Prepared,
         sending: Sending,

@@ -68,7 +68,7 @@ impl Reading<'_> {
     /// Ends the operation and returns the failure for an error response.
     pub fn answered(&mut self, class: String, message: String) -> Failure {
         self.end();
-        Failure::new(ErrorClass::Answered(class), message, *self.timings)
+        Failure::new(ErrorClass::Response(class), message, *self.timings)
     }
 
     /// Ends the operation and returns the failure for corrupt content.

@@ -2,7 +2,7 @@
 
 use hyper::header::{CONTENT_LENGTH, ETAG, HeaderName};
 
-use crate::net::limits::MOST_ANSWER_BYTES;
+use crate::net::limits::MAX_RESPONSE_BYTES;
 use crate::s3::checksum::Algorithm;
 use crate::s3::error::S3Error;
 use crate::s3::message::{Listing, completed, delete_many_failure, upload_id, uploads, versions};
@@ -70,7 +70,7 @@ async fn document(
     request_id: &str,
     reply: &mut Reply,
 ) -> Result<(), Failure> {
-    let body = reading.collect(MOST_ANSWER_BYTES).await?;
+    let body = reading.collect(MAX_RESPONSE_BYTES).await?;
     reading.end();
     // S3 can send an error in the body of a 200 response.
     if let Some(error) = S3Error::inside_success(request_id, &body) {

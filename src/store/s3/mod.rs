@@ -12,7 +12,7 @@ use std::sync::Arc;
 use hyper::header::HeaderValue;
 
 use super::http::reading::Reading;
-use super::http::{OpenError, Sending, Unsent, Wire, target_of};
+use super::http::{HttpTransport, OpenError, Sending, Unsent, target_of};
 use super::url::{PayloadSigning, S3Url};
 use super::{
     BackgroundRequest, BodyChecksum, Capabilities, Connection, Description, ErrorClass, Failure, Local,
@@ -151,7 +151,7 @@ struct S3Connection {
     credentials: Option<CredentialSource>,
     sessions: Option<Arc<Sessions>>,
     signed_ahead: Arc<SignedAhead>,
-    wire: Wire,
+    wire: HttpTransport,
     /// Checksum of the part that is being uploaded; `None` if it has none.
     declared: Option<(BodyChecksum, String)>,
     path: String,
@@ -171,7 +171,7 @@ impl S3Connection {
             credentials: None,
             sessions: None,
             signed_ahead: Arc::new(SignedAhead::now()),
-            wire: Wire::new(target, turn),
+            wire: HttpTransport::new(target, turn),
             declared: None,
             path: String::new(),
             query: String::new(),
@@ -199,7 +199,7 @@ impl S3Connection {
         let invalid_request = |message: String| {
             let now = now_ns();
             let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
-            Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)
+            Failure::new(ErrorClass::Response("400 InvalidRequest".into()), message, timings)
         };
         let prepared = self.prepare(&request, &*observer).map_err(invalid_request)?;
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
@@ -212,9 +212,9 @@ impl S3Connection {
         let mut answer = match self.wire.send(prepared, sending, &mut timings).await {
             Ok(answer) => answer,
             Err(Unsent::Failed(failure)) => return Err(failure),
-            Err(Unsent::Swallowed) => {
+            Err(Unsent::ConnectionClosed) => {
                 let again = self.prepare(&request, &*observer).map_err(invalid_request)?;
-                self.wire.send_anew(again, sending, &mut timings).await?
+                self.wire.send_on_new_connection(again, sending, &mut timings).await?
             }
         };
         let mut reading = Reading { answer: &mut answer, timings: &mut timings, observer };

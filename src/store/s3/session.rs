@@ -193,20 +193,20 @@ impl Inner {
         while let Some(piece) =
             connection.next_piece(&mut body).await.map_err(|e| no_session(e.to_string()))?
         {
-            if answer.len() + piece.len() > limits::MOST_CREDENTIAL_BYTES {
+            if answer.len() + piece.len() > limits::MAX_CREDENTIAL_BYTES {
                 return Err(no_session("the response is too large".into()));
             }
             answer.extend_from_slice(&piece);
         }
         if !head.status.is_success() {
             let error = S3Error::parse(head.status.as_u16(), "", &answer);
-            let class = ErrorClass::Answered(error.class());
+            let class = ErrorClass::Response(error.class());
             return Err(Failure::new(class, format!("CreateSession: {}", error.message), Timings::default()));
         }
         let date = head.headers.get(DATE).and_then(|v| v.to_str().ok());
         let date = date.and_then(|d| jiff::fmt::rfc2822::parse(d).ok()).map(|d| d.timestamp());
         read(&answer, store_time(date, requested_at)).map_err(|missing| {
-            let class = ErrorClass::Answered("200 NoCredentials".into());
+            let class = ErrorClass::Response("200 NoCredentials".into());
             let text = format!(
                 "the CreateSession response has no {missing}; the server does not support directory buckets"
             );

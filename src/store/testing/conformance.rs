@@ -14,12 +14,12 @@ use std::rc::Rc;
 /// # Panics
 /// Panics with a description if the store misbehaves.
 pub async fn check(store: &dyn Store, prefix: &str) {
-    let space = KeySpace::of_run(prefix, &RunId::fresh());
+    let space = KeySpace::of_run(prefix, &RunId::generate());
     let prefix = space.root();
     let can = store.capabilities();
     let mut connection = store.connection(0);
     let connection = connection.as_mut();
-    round_trip(connection, prefix, can.most_bytes.unwrap_or(u64::MAX)).await;
+    round_trip(connection, prefix, can.max_object_bytes.unwrap_or(u64::MAX)).await;
     if can.ranges {
         ranges(connection, prefix).await;
     }
@@ -101,8 +101,8 @@ impl Observer for Starts {
     }
 }
 
-async fn round_trip(connection: &mut dyn Connection, prefix: &str, most_bytes: u64) {
-    for len in [0, 1, 1024, 400_000, 1_000_000].into_iter().filter(|len| *len as u64 <= most_bytes) {
+async fn round_trip(connection: &mut dyn Connection, prefix: &str, max_object_bytes: u64) {
+    for len in [0, 1, 1024, 400_000, 1_000_000].into_iter().filter(|len| *len as u64 <= max_object_bytes) {
         let (key, data) = (format!("{prefix}round-{len}"), noise(len));
         assert_eq!(put(connection, &key, &data).await.bytes, len as u64);
         assert!(get(connection, &key, None).await.unwrap() == data, "{len} bytes are read back unchanged");

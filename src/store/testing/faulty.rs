@@ -76,8 +76,8 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.background_requests()
     }
 
-    fn tidy(&self, prefix: &str, process: u32) {
-        self.inner.tidy(prefix, process);
+    fn remove_leftovers(&self, prefix: &str, process: u32) {
+        self.inner.remove_leftovers(prefix, process);
     }
 }
 
@@ -117,8 +117,8 @@ impl Observer for Corrupting<'_> {
         self.0.headers()
     }
 
-    fn expects(&self) -> Option<u64> {
-        self.0.expects()
+    fn expected_size(&self) -> Option<u64> {
+        self.0.expected_size()
     }
 
     fn tag(&self) -> Option<&str> {
@@ -141,7 +141,7 @@ impl Connection for FaultyConnection {
             Failure::new(class, message, timings)
         };
         if draw < slow_down {
-            let class = ErrorClass::Answered("503 SlowDown".into());
+            let class = ErrorClass::Response("503 SlowDown".into());
             let failure = fail(class, "Please reduce your request rate.", observer);
             return Box::pin(std::future::ready(Err(failure)));
         }

@@ -63,8 +63,8 @@ impl<S: Store> Store for Throttled<S> {
         self.inner.background_requests()
     }
 
-    fn tidy(&self, prefix: &str, process: u32) {
-        self.inner.tidy(prefix, process);
+    fn remove_leftovers(&self, prefix: &str, process: u32) {
+        self.inner.remove_leftovers(prefix, process);
     }
 }
 
@@ -100,8 +100,8 @@ impl Observer for Started<'_> {
         self.0.headers()
     }
 
-    fn expects(&self) -> Option<u64> {
-        self.0.expects()
+    fn expected_size(&self) -> Option<u64> {
+        self.0.expected_size()
     }
 
     fn tag(&self) -> Option<&str> {

@@ -9,7 +9,7 @@ use crate::units::parse_size;
 
 /// The upload method of a put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UploadWay {
+pub enum UploadMethod {
     /// One request for objects up to 8 MiB, a resumable upload for larger ones.
     Auto,
     /// One request for objects of any size.
@@ -28,7 +28,7 @@ pub struct GcsUrl {
     /// Profile of the provider.
     pub profile: Arc<Profile>,
     /// Upload method of a put.
-    pub upload: UploadWay,
+    pub upload: UploadMethod,
     /// Size of a chunk of a resumable upload in bytes; 0 sends all remaining bytes in one request.
     pub chunk: u64,
     /// Storage class of uploaded objects; `None` for the bucket's default.
@@ -63,8 +63,12 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<GcsUrl, UrlError> {
     let written = query.take("endpoint");
     let emulated = written.is_none() && emulator.is_some();
     let url = written.or(emulator).or_else(|| profile.endpoint.clone()).unwrap_or_default();
-    let ways = [("auto", UploadWay::Auto), ("media", UploadWay::Media), ("resumable", UploadWay::Resumable)];
-    let upload = query.choice("upload", &ways)?.unwrap_or(UploadWay::Auto);
+    let ways = [
+        ("auto", UploadMethod::Auto),
+        ("media", UploadMethod::Media),
+        ("resumable", UploadMethod::Resumable),
+    ];
+    let upload = query.choice("upload", &ways)?.unwrap_or(UploadMethod::Auto);
     let chunk = match query.take("chunk") {
         None => 0,
         Some(value) => {
@@ -111,7 +115,7 @@ mod tests {
         let read = |text: &str| parse(text, &|_| None);
         let Ok(StoreUrl::Gcs(url)) = read("gs://bucket/p?chunk=8MiB&upload=resumable") else { panic!() };
         assert_eq!((url.endpoint.url().as_str(), url.chunk), ("https://storage.googleapis.com", 8 << 20));
-        assert!(url.sign && url.prefix == "p/" && url.upload == UploadWay::Resumable);
+        assert!(url.sign && url.prefix == "p/" && url.upload == UploadMethod::Resumable);
         let message = |text: &str| read(text).unwrap_err().to_string();
         assert!(message("gs://bucket?chunk=1MB").contains("multiples of 256 KiB"));
         assert!(message("gs://bucket?upload=fast").contains("auto, media, resumable"));

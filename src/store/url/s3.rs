@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Lookup, Query, UrlError, prefix_of};
 use crate::clock::SECOND;
-use crate::provider::{self, Addressing, Holes, Profile, zone};
+use crate::provider::{self, Addressing, EndpointParameters, Profile, zone};
 use crate::s3::checksum::BodyChecksum;
 use crate::s3::endpoint::{Endpoint, Style};
 use crate::units::parse_duration;
@@ -83,7 +83,7 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
         None
     };
     let region = region_of(&profile, zone, region, variable)?;
-    let holes = Holes { region: &region, account: account.as_deref(), zone };
+    let holes = EndpointParameters { region: &region, account: account.as_deref(), zone };
     let style = query.choice("style", &[("path", Style::Path), ("virtual", Style::VirtualHost)])?;
     let default_style = match (&custom, profile.style) {
         // A wildcard certificate does not cover a bucket with a dot in its name.

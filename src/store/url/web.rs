@@ -2,7 +2,7 @@
 //! path is a single object.
 
 use super::UrlError;
-use crate::text::{register_secrets_in, without_assigned_secrets};
+use crate::text::{redact_assignments, register_secrets_in};
 
 /// A parsed web URL with all defaults resolved.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,8 +38,8 @@ pub fn redacted(written: &str) -> String {
     let begin = ["https://", "http://"].iter().find_map(|scheme| written.find(scheme));
     let begin = begin.filter(|begin| *begin == 0 || written[..*begin] == *"--store=");
     match (begin, written.split_once('?')) {
-        (Some(_), Some((place, _))) => format!("{}?...", without_assigned_secrets(place)),
-        _ => without_assigned_secrets(written).into_owned(),
+        (Some(_), Some((place, _))) => format!("{}?...", redact_assignments(place)),
+        _ => redact_assignments(written).into_owned(),
     }
 }
 

@@ -11,7 +11,7 @@ use hyper::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue, LOCATION, RAN
 
 use super::cache_status::CacheStatus;
 use super::http::reading::{Reading, SHORT_BODY};
-use super::http::{OpenError, Prepared, Sending, Unsent, Wire, payload_of, target_of};
+use super::http::{HttpTransport, OpenError, Prepared, Sending, Unsent, payload_of, target_of};
 use super::url::web::WebUrl;
 use super::{
     Capabilities, Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store,
@@ -52,7 +52,10 @@ impl Store for WebStore {
     }
 
     fn connection(&self, index: usize) -> Box<dyn Connection> {
-        Box::new(WebConnection { url: Arc::clone(&self.url), wire: Wire::new(self.target.clone(), index) })
+        Box::new(WebConnection {
+            url: Arc::clone(&self.url),
+            wire: HttpTransport::new(self.target.clone(), index),
+        })
     }
 
     fn capabilities(&self) -> Capabilities {
@@ -73,7 +76,7 @@ impl Store for WebStore {
 /// A connection slot of the host.
 struct WebConnection {
     url: Arc<WebUrl>,
-    wire: Wire,
+    wire: HttpTransport,
 }
 
 impl WebConnection {
@@ -109,7 +112,7 @@ impl WebConnection {
         let invalid_request = |message| {
             let now = now_ns();
             let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
-            Failure::new(ErrorClass::Answered("400 InvalidRequest".into()), message, timings)
+            Failure::new(ErrorClass::Response("400 InvalidRequest".into()), message, timings)
         };
         let prepared = self.prepare(head, key, range.as_ref()).map_err(invalid_request)?;
         let mut timings = Timings { start_ns: now_ns(), ..Timings::default() };
@@ -118,9 +121,9 @@ impl WebConnection {
         let mut answer = match self.wire.send(prepared, sending, &mut timings).await {
             Ok(answer) => answer,
             Err(Unsent::Failed(failure)) => return Err(failure),
-            Err(Unsent::Swallowed) => {
+            Err(Unsent::ConnectionClosed) => {
                 let again = self.prepare(head, key, range.as_ref()).map_err(invalid_request)?;
-                self.wire.send_anew(again, sending, &mut timings).await?
+                self.wire.send_on_new_connection(again, sending, &mut timings).await?
             }
         };
         let status = answer.head.status;
@@ -208,7 +211,7 @@ impl Connection for WebConnection {
             _ => Box::pin(async {
                 let now = now_ns();
                 let timings = Timings { start_ns: now, end_ns: now, ..Timings::default() };
-                let class = ErrorClass::Answered("405 MethodNotAllowed".into());
+                let class = ErrorClass::Response("405 MethodNotAllowed".into());
                 Err(Failure::new(class, "a web URL is read-only", timings))
             }),
         }

@@ -24,7 +24,7 @@ fn moments(x: &[f64]) -> (f64, f64) {
 /// `r` of neighbouring chunks, modelled as a first-order autoregression with the small-sample bias of `r`
 /// removed (Marriott and Pope, Biometrika 41, 1954). Returns the largest estimate: short scales are precise but
 /// miss slow changes, long scales are the reverse.
-pub fn memory(residuals: &[f64]) -> f64 {
+pub fn autocorrelation_time(residuals: &[f64]) -> f64 {
     let n = residuals.len();
     let (squares, _) = moments(residuals);
     if n < 2 || squares <= 0.0 {
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn the_autocorrelation_time_of_an_autoregression_is_estimated() {
         for (phi, actual) in [(0.0, 1.0), (0.5, 3.0), (0.8, 9.0), (0.95, 39.0)] {
-            let found = memory(&series(20_000, phi));
+            let found = autocorrelation_time(&series(20_000, phi));
             assert!(found > actual * 0.75 && found < actual * 1.5, "phi {phi}: {found}, true value {actual}");
         }
     }
@@ -82,12 +82,16 @@ mod tests {
         let (squares, neighbours) = moments(&mixed);
         let lag_one = neighbours / squares;
         let naive = (1.0 + lag_one) / (1.0 - lag_one);
-        assert!(memory(&mixed) > 2.0 * naive, "{} against {naive}", memory(&mixed));
+        assert!(
+            autocorrelation_time(&mixed) > 2.0 * naive,
+            "{} against {naive}",
+            autocorrelation_time(&mixed)
+        );
     }
 
     #[test]
     fn a_constant_or_empty_series_has_autocorrelation_time_one() {
-        assert_eq!(memory(&[0.0; 50]), 1.0);
-        assert_eq!(memory(&[]), 1.0);
+        assert_eq!(autocorrelation_time(&[0.0; 50]), 1.0);
+        assert_eq!(autocorrelation_time(&[]), 1.0);
     }
 }

@@ -3,7 +3,7 @@
 //! Seconds of a run are not independent: a store that is slow now is still slow a second later. An interval
 //! that treats each operation, or each second, as an independent sample is therefore far too narrow. This
 //! module computes the standard error of a figure from its residuals by second, multiplies their variance by
-//! the autocorrelation time ([`memory`]), and uses Student's t with about half as many degrees of freedom as
+//! the autocorrelation time ([`autocorrelation_time`]), and uses Student's t with about half as many degrees of freedom as
 //! there are independent seconds ([`freedom`]). The interval of a percentile inverts that of the share of
 //! operations below it (Woodruff, "Confidence intervals for medians and other position measures", JASA 47,
 //! 1952). `make bench-statistics` tests the method, and a plain block bootstrap for comparison, on simulated
@@ -12,8 +12,8 @@
 mod autocorrelation;
 mod quantile;
 
-pub use autocorrelation::memory;
-pub use quantile::{LEAST_INDEPENDENT, Share, quantile, share};
+pub use autocorrelation::autocorrelation_time;
+pub use quantile::{MIN_INDEPENDENT, Share, quantile, share};
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -21,14 +21,14 @@ use statrs::distribution::{ContinuousCDF, StudentsT};
 pub const LEVEL: f64 = 0.95;
 
 /// Degrees of freedom below which there is no interval, because Student's t makes it too wide to be useful.
-pub const LEAST_FREEDOM: f64 = 2.0;
+pub const MIN_FREEDOM: f64 = 2.0;
 
 /// Minimum number of independent seconds for an interval; see [`freedom`].
-pub const LEAST_STRETCHES: f64 = 2.0 * (LEAST_FREEDOM + 1.0);
+pub const MIN_INDEPENDENT_SECONDS: f64 = 2.0 * (MIN_FREEDOM + 1.0);
 
 /// Minimum effective sample size for an interval, in seconds that contribute to the figure (not necessarily
 /// consecutive); see [`freedom`].
-pub const LEAST_EFFECTIVE_SAMPLE_SIZE: f64 = LEAST_FREEDOM + 1.0;
+pub const MIN_EFFECTIVE_SAMPLE_SIZE: f64 = MIN_FREEDOM + 1.0;
 
 /// Ratio of the ends of an interval above which the interval is too wide to report.
 pub const WIDEST: f64 = 10.0;
@@ -38,7 +38,7 @@ pub const WIDEST: f64 = 10.0;
 const SMALL_SHARE: f64 = 0.01;
 
 /// Minimum number of seconds for an estimate of the autocorrelation time.
-pub const LEAST_SECONDS: usize = 8;
+pub const MIN_SECONDS: usize = 8;
 
 /// Confidence interval of a figure, or the measurement time that one would need.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -65,20 +65,20 @@ impl Confidence {
     /// of shares of at most 1%.
     pub fn between(low: f64, high: f64, freedom: f64, n: usize) -> Confidence {
         let narrow = low > 0.0 && high <= WIDEST * low;
-        if freedom >= LEAST_FREEDOM && narrow {
+        if freedom >= MIN_FREEDOM && narrow {
             return Confidence::Between { low, high, freedom };
         }
         // The logarithm of the width shrinks with the square root of the time.
         let wider = (high / low).ln() / WIDEST.ln();
         let wider = if wider.is_finite() { wider.max(1.0) } else { 10.0 };
-        let short = (LEAST_FREEDOM + 1.0) / (freedom + 1.0).max(0.1);
-        Confidence::Needs { seconds: (n.max(LEAST_SECONDS) as f64 * 2.0 * wider.powi(2).max(short)).ceil() }
+        let short = (MIN_FREEDOM + 1.0) / (freedom + 1.0).max(0.1);
+        Confidence::Needs { seconds: (n.max(MIN_SECONDS) as f64 * 2.0 * wider.powi(2).max(short)).ceil() }
     }
 
     /// Returns the interval of a share. Like [`Confidence::between`], but a share whose upper end is at most 1%
     /// may have any lower end.
     fn of_share(low: f64, high: f64, freedom: f64, n: usize) -> Confidence {
-        if freedom >= LEAST_FREEDOM && high <= SMALL_SHARE {
+        if freedom >= MIN_FREEDOM && high <= SMALL_SHARE {
             return Confidence::Between { low, high, freedom };
         }
         Confidence::between(low, high, freedom, n)
@@ -150,13 +150,13 @@ impl Ratio<'_> {
     }
 
     /// Returns the ratio with its standard error (linearised: Cochran, "Sampling Techniques", 1977, section 6).
-    /// `memory` is the autocorrelation time of the residuals, in seconds.
-    pub fn spread(&self, memory: f64) -> Spread {
+    /// `autocorrelation_time` is the autocorrelation time of the residuals, in seconds.
+    pub fn spread(&self, autocorrelation_time: f64) -> Spread {
         let n = self.above.len() as f64;
         let squares: f64 = self.residuals().iter().map(|e| e * e).sum();
         let total: f64 = self.below.iter().sum();
-        let error = (squares * n / (n - 1.0).max(1.0) * memory).sqrt() / total;
-        Spread { value: self.value(), error, stretches: n / memory }
+        let error = (squares * n / (n - 1.0).max(1.0) * autocorrelation_time).sqrt() / total;
+        Spread { value: self.value(), error, stretches: n / autocorrelation_time }
     }
 }
 
@@ -169,11 +169,11 @@ pub fn freedom(stretches: f64, effective_sample_size: f64) -> f64 {
 /// Returns the seconds that an interval would need, if `n` seconds are too few.
 pub fn seconds_needed(n: usize, stretches: f64, effective_sample_size: f64) -> f64 {
     let n = n.max(1) as f64;
-    let short = (LEAST_STRETCHES / stretches.max(1e-9))
-        .max(LEAST_EFFECTIVE_SAMPLE_SIZE / effective_sample_size.max(1e-9))
+    let short = (MIN_INDEPENDENT_SECONDS / stretches.max(1e-9))
+        .max(MIN_EFFECTIVE_SAMPLE_SIZE / effective_sample_size.max(1e-9))
         .max(1.0);
     // Doubled, because at the threshold itself only some runs get an interval.
-    (n * short.min(1e4) * 2.0).max(2.0 * LEAST_SECONDS as f64).ceil()
+    (n * short.min(1e4) * 2.0).max(2.0 * MIN_SECONDS as f64).ceil()
 }
 
 /// Returns the interval of a rate: the count of each second over its time. Computed on a logarithmic scale, so
@@ -182,12 +182,12 @@ pub fn rate(counted: &[f64], time_s: &[f64]) -> Confidence {
     let ratio = Ratio { above: counted, below: time_s };
     let n = counted.len();
     let value = ratio.value();
-    if n < LEAST_SECONDS || value.is_nan() || value <= 0.0 {
+    if n < MIN_SECONDS || value.is_nan() || value <= 0.0 {
         return Confidence::Needs { seconds: seconds_needed(n, n as f64, n as f64) };
     }
-    let spread = ratio.spread(memory(&ratio.residuals()));
+    let spread = ratio.spread(autocorrelation_time(&ratio.residuals()));
     let effective_sample_size = effective_sample_size(counted);
-    if spread.stretches < LEAST_STRETCHES || effective_sample_size < LEAST_EFFECTIVE_SAMPLE_SIZE {
+    if spread.stretches < MIN_INDEPENDENT_SECONDS || effective_sample_size < MIN_EFFECTIVE_SAMPLE_SIZE {
         return Confidence::Needs { seconds: seconds_needed(n, spread.stretches, effective_sample_size) };
     }
     let freedom = freedom(spread.stretches, effective_sample_size);

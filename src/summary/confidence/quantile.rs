@@ -3,8 +3,8 @@
 use statrs::function::beta::beta_reg;
 
 use super::{
-    Confidence, LEAST_EFFECTIVE_SAMPLE_SIZE, LEAST_SECONDS, LEAST_STRETCHES, LEVEL, Ratio,
-    effective_sample_size, freedom, memory, seconds_needed, t_quantile,
+    Confidence, LEVEL, MIN_EFFECTIVE_SAMPLE_SIZE, MIN_INDEPENDENT_SECONDS, MIN_SECONDS, Ratio,
+    autocorrelation_time, effective_sample_size, freedom, seconds_needed, t_quantile,
 };
 use crate::recorder::sparse::edges_us;
 use crate::summary::series::Latency;
@@ -21,24 +21,24 @@ fn log_odds(share: f64, error: f64, n: f64, reach: f64) -> (f64, f64) {
     (back(odds - step), back(odds + step))
 }
 
-/// Returns the interval of percentile `q` (0 to 1), in nanoseconds. `median_memory` is the autocorrelation time
+/// Returns the interval of percentile `q` (0 to 1), in nanoseconds. `median_autocorrelation_time` is the autocorrelation time
 /// of the run's median, in seconds. It is used because effects that shift the median also shift the tail, where
 /// they are harder to detect.
-pub fn quantile(latency: &Latency<'_>, q: f64, median_memory: f64) -> Confidence {
+pub fn quantile(latency: &Latency<'_>, q: f64, median_autocorrelation_time: f64) -> Confidence {
     let n = latency.seconds.len();
     let needs = |stretches: f64, effective_sample_size: f64| Confidence::Needs {
         seconds: seconds_needed(n, stretches, effective_sample_size),
     };
-    let Some(bucket) = latency.bucket(q).filter(|_| n >= LEAST_SECONDS) else {
+    let Some(bucket) = latency.bucket(q).filter(|_| n >= MIN_SECONDS) else {
         return needs(n as f64, n as f64);
     };
     let (below, all) = latency.counts(bucket);
     let ratio = Ratio { above: &below, below: &all };
-    let own = memory(&ratio.residuals());
-    let memory = own.max((own * median_memory).sqrt());
-    let spread = ratio.spread(memory);
+    let own = autocorrelation_time(&ratio.residuals());
+    let autocorrelation_time = own.max((own * median_autocorrelation_time).sqrt());
+    let spread = ratio.spread(autocorrelation_time);
     let effective_sample_size = effective_sample_size(&smaller_part(&below, &all, q));
-    if spread.stretches < LEAST_STRETCHES || effective_sample_size < LEAST_EFFECTIVE_SAMPLE_SIZE {
+    if spread.stretches < MIN_INDEPENDENT_SECONDS || effective_sample_size < MIN_EFFECTIVE_SAMPLE_SIZE {
         return needs(spread.stretches, effective_sample_size);
     }
     let freedom = freedom(spread.stretches, effective_sample_size);
@@ -48,7 +48,7 @@ pub fn quantile(latency: &Latency<'_>, q: f64, median_memory: f64) -> Confidence
     let (Some(from), Some(to)) = (latency.bucket(from), latency.bucket(to)) else {
         return needs(spread.stretches, effective_sample_size);
     };
-    let to = not_rejected(latency, q, memory, reach, to);
+    let to = not_rejected(latency, q, autocorrelation_time, reach, to);
     let (low, high) = (edges_us(from).0 * 1_000, edges_us(to).1 * 1_000);
     Confidence::between(low as f64, high as f64, freedom, n)
 }
@@ -64,13 +64,14 @@ fn smaller_part(below: &[f64], all: &[f64], q: f64) -> Vec<f64> {
 /// A run with few slow seconds shows neither their operations nor their variance at its own percentile, but it
 /// shows both further out in the tail. The standard error at a candidate bucket is scaled by the fourth root of
 /// `(1 - q) / beyond`, towards its value if the share beyond the candidate were `1 - q`.
-fn not_rejected(latency: &Latency<'_>, q: f64, memory: f64, reach: f64, at: usize) -> usize {
+fn not_rejected(latency: &Latency<'_>, q: f64, autocorrelation_time: f64, reach: f64, at: usize) -> usize {
     let accepted = |bucket: usize| {
         let (below, all) = latency.counts(bucket);
         let ratio = Ratio { above: &below, below: &all };
         let beyond = 1.0 - ratio.value();
         beyond > 0.0
-            && beyond + reach * ratio.spread(memory).error * ((1.0 - q) / beyond).powf(0.25) >= 1.0 - q
+            && beyond + reach * ratio.spread(autocorrelation_time).error * ((1.0 - q) / beyond).powf(0.25)
+                >= 1.0 - q
     };
     let (mut inside, mut outside) = (at, latency.highest().unwrap_or(at) + 1);
     while outside > inside + 1 {
@@ -88,20 +89,20 @@ pub struct Share {
     /// Interval to report.
     pub confidence: Confidence,
     /// Ends of the interval that objectives are judged by, present even if the interval is too wide to report.
-    /// `None` if there are fewer than [`LEAST_INDEPENDENT`] operations.
+    /// `None` if there are fewer than [`MIN_INDEPENDENT`] operations.
     pub bounds: Option<(f64, f64)>,
 }
 
 /// Minimum number of independent operations that a run counts as, however correlated its operations are. A run
 /// with fewer operations decides no objective.
-pub const LEAST_INDEPENDENT: f64 = 10.0;
+pub const MIN_INDEPENDENT: f64 = 10.0;
 
 /// Degrees of freedom below which Student's t is not used to judge an objective.
-const LEAST_TO_DECIDE: f64 = 0.25;
+const MIN_TO_DECIDE: f64 = 0.25;
 
 /// Returns the share of operations that succeeded within `limit_us`; every other operation is a miss. With
 /// `None`, returns the share of misses, regardless of latency.
-pub fn share(latency: &Latency<'_>, limit_us: Option<u64>, median_memory: f64) -> Share {
+pub fn share(latency: &Latency<'_>, limit_us: Option<u64>, median_autocorrelation_time: f64) -> Share {
     let n = latency.seconds.len();
     let total = latency.len() as f64;
     let (counted, all) = match limit_us {
@@ -115,20 +116,20 @@ pub fn share(latency: &Latency<'_>, limit_us: Option<u64>, median_memory: f64) -
     };
     let ratio = Ratio { above: &counted, below: &all };
     let value = ratio.value();
-    if total < LEAST_INDEPENDENT {
+    if total < MIN_INDEPENDENT {
         return Share { value, confidence: needs(n, n as f64), bounds: None };
     }
-    let widest = exact(value, LEAST_INDEPENDENT);
-    let spread = ratio.spread(memory(&ratio.residuals()).max(median_memory));
+    let widest = exact(value, MIN_INDEPENDENT);
+    let spread = ratio.spread(autocorrelation_time(&ratio.residuals()).max(median_autocorrelation_time));
     let freedom = freedom(spread.stretches, f64::INFINITY);
-    if n < LEAST_SECONDS || freedom < LEAST_TO_DECIDE {
+    if n < MIN_SECONDS || freedom < MIN_TO_DECIDE {
         return Share { value, confidence: needs(n, spread.stretches), bounds: Some(widest) };
     }
     // If nearly all or no operations are counted, their variance cannot be measured. Wilson's interval then
     // uses the effective number of independent operations.
     let plain = value * (1.0 - value) / total;
     let excess = if plain > 0.0 { (spread.error * spread.error / plain).max(1.0) } else { 1.0 };
-    let (low, high) = wilson(value, total / excess.max(median_memory), t_quantile(freedom));
+    let (low, high) = wilson(value, total / excess.max(median_autocorrelation_time), t_quantile(freedom));
     let bounds = Some((low.max(widest.0), high.min(widest.1)));
     Share { value, confidence: Confidence::of_share(low, high, freedom, n), bounds }
 }

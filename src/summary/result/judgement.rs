@@ -56,7 +56,7 @@ pub struct KneeStep {
 
 /// A figure with its 95% confidence interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct Judged {
+pub struct ConfidenceInterval {
     /// URL of the store as the user wrote it, without credentials.
     pub store: String,
     /// Name of the phase.

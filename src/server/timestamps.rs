@@ -14,14 +14,14 @@ use tokio_rustls::server::TlsStream;
 
 use super::Shared;
 use super::access_log::Entry;
-use super::connections::Registered;
+use super::connections::Registration;
 use super::memory::Reservation;
 use crate::clock::now_ns;
 
 /// Timestamps and other state of one connection. It keeps the log entry of the last request until the next
 /// request starts or the connection ends, because only then is it certain that the last byte of the response was
 /// written.
-pub struct ConnectionStamps {
+pub struct ConnectionTimestamps {
     shared: Arc<Shared>,
     watched: bool,
     between_requests: Cell<bool>,
@@ -35,7 +35,7 @@ pub struct ConnectionStamps {
     /// Memory reserved for a head above [`USUAL_HEAD`].
     head: RefCell<Option<Reservation>>,
     /// Entry of the connection in the registry.
-    pub registered: Registered,
+    pub registered: Registration,
 }
 
 /// Interim response that lets a client send its body.
@@ -43,11 +43,11 @@ const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// Size in bytes above which a request head counts against the memory limit.
 const USUAL_HEAD: usize = 16 * 1024;
 
-impl ConnectionStamps {
+impl ConnectionTimestamps {
     /// Creates the state of a new connection. Takes timestamps only if the server has an access log or an injector.
-    pub fn new(shared: Arc<Shared>, registered: Registered) -> ConnectionStamps {
+    pub fn new(shared: Arc<Shared>, registered: Registration) -> ConnectionTimestamps {
         let watched = shared.access_log.is_some() || shared.injector.is_some();
-        ConnectionStamps {
+        ConnectionTimestamps {
             shared,
             watched,
             between_requests: Cell::new(true),
@@ -140,7 +140,7 @@ impl ConnectionStamps {
     }
 }
 
-impl Drop for ConnectionStamps {
+impl Drop for ConnectionTimestamps {
     fn drop(&mut self) {
         self.settle();
     }
@@ -154,17 +154,17 @@ enum Socket {
 /// A socket that records its reads and writes and can reset its connection.
 pub struct Stamped {
     socket: Socket,
-    stamps: Rc<ConnectionStamps>,
+    stamps: Rc<ConnectionTimestamps>,
 }
 
 impl Stamped {
     /// Wraps a plain TCP stream.
-    pub fn plain(stream: TcpStream, stamps: Rc<ConnectionStamps>) -> Stamped {
+    pub fn plain(stream: TcpStream, stamps: Rc<ConnectionTimestamps>) -> Stamped {
         Stamped { socket: Socket::Plain(stream), stamps }
     }
 
     /// Wraps a TLS stream.
-    pub fn tls(stream: TlsStream<TcpStream>, stamps: Rc<ConnectionStamps>) -> Stamped {
+    pub fn tls(stream: TlsStream<TcpStream>, stamps: Rc<ConnectionTimestamps>) -> Stamped {
         Stamped { socket: Socket::Tls(Box::new(stream)), stamps }
     }
 
