@@ -1,6 +1,7 @@
 //! Recommends a store from measured performance, objectives and the bill of a workload. [`sensitivity`] computes
 //! which change of an assumption changes the recommendation. All functions are pure.
 
+pub mod candidates;
 pub mod latencies;
 pub mod projection;
 pub mod sensitivity;

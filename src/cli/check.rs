@@ -73,30 +73,6 @@ fn objectives(arguments: &Arguments) -> Result<Vec<Objective>, Exit> {
     Ok(out)
 }
 
-/// Returns the measured series to which an objective applies. If it names no operation, all operations of a
-/// phase are combined into one series.
-pub fn subjects(run: &Run, objective: &Objective) -> Vec<Series> {
-    let measured: Vec<&Series> =
-        run.series.iter().filter(|s| s.role == Role::Measure && objective.target.matches(s)).collect();
-    if objective.target.operation.is_some() {
-        return measured.into_iter().cloned().collect();
-    }
-    let mut groups: Vec<Vec<&Series>> = Vec::new();
-    for series in measured {
-        let same = |g: &&mut Vec<&Series>| {
-            (&g[0].store, &g[0].phase, g[0].step) == (&series.store, &series.phase, series.step)
-        };
-        match groups.iter_mut().find(same) {
-            Some(group) => group.push(series),
-            None => groups.push(vec![series]),
-        }
-    }
-    let one = |group: &Vec<&Series>| {
-        if group.len() == 1 { Some(group[0].clone()) } else { Series::together(group) }
-    };
-    groups.iter().filter_map(one).collect()
-}
-
 /// Returns the short name of the store, the phase and the operation of a series.
 fn place(run: &Run, series: &Series) -> String {
     let stores: Vec<&str> = run.environment.stores.iter().map(|s| s.url.as_str()).collect();
@@ -115,7 +91,7 @@ fn place(run: &Run, series: &Series) -> String {
 fn check_run(run: &Run, objectives: &[Objective]) -> Result<Vec<Checked>, Exit> {
     let mut out = Vec::new();
     for objective in objectives {
-        let subjects = subjects(run, objective);
+        let subjects = run.subjects(objective);
         if subjects.is_empty() {
             let mut known: Vec<String> = run
                 .series

@@ -2,6 +2,8 @@
 
 use std::fmt::Display;
 
+use crate::advise::candidates::AdviceError;
+use crate::cost::request::RequestError;
 use crate::session::RunError;
 
 /// An exit code and the message that explains it.
@@ -37,6 +39,18 @@ impl Exit {
     /// Returns exit code 130: the user interrupted the command.
     pub fn interrupted(message: impl Display) -> Exit {
         Exit { code: 130, message: message.to_string() }
+    }
+}
+
+impl From<RequestError> for Exit {
+    fn from(error: RequestError) -> Exit {
+        Exit::input(error)
+    }
+}
+
+impl From<AdviceError> for Exit {
+    fn from(error: AdviceError) -> Exit {
+        Exit::input(error)
     }
 }
 

@@ -10,7 +10,6 @@ pub mod check;
 pub mod clean;
 pub mod compare;
 pub mod cost;
-pub mod dry_run;
 pub mod exit;
 pub mod export;
 pub mod import;

@@ -14,6 +14,7 @@ pub mod claims;
 pub mod egress;
 pub mod money;
 pub mod of_store;
+pub mod request;
 pub mod tariff;
 pub mod tiering;
 pub mod usage;

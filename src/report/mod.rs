@@ -4,6 +4,7 @@
 pub mod comparison;
 pub mod decisions;
 pub mod document;
+pub mod dry_run;
 pub mod export;
 pub mod html;
 pub mod junit;

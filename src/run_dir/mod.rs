@@ -4,6 +4,7 @@
 //! and [`operations`] append to the Arrow logs, [`read`] and [`seconds`] read them, [`run`] represents a
 //! complete run in memory. Presentation is in `report`.
 
+pub mod comparable;
 pub mod directory;
 pub mod intervals;
 pub mod json;

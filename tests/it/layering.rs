@@ -24,11 +24,11 @@ const ALLOWED: &[(&str, &str)] = &[
     ("published", ""),
     ("cost", "provider, published, units"),
     ("summary", "cost, recorder, rng, schedule, store, units, workload"),
-    ("advise", "cost, provider, schedule, summary, units, workload"),
-    ("run_dir", "machine, recorder, schedule, summary, text, workload"),
+    ("advise", "cost, provider, published, run_dir, schedule, summary, units, workload"),
+    ("run_dir", "machine, recorder, schedule, summary, text, units, workload"),
     (
         "report",
-        "advise, cost, provider, published, recorder, run_dir, schedule, summary, text, units, workload",
+        "advise, cost, experiment, provider, published, recorder, run_dir, schedule, summary, text, units, workload",
     ),
     (
         "session",

@@ -13,7 +13,7 @@ use crate::run_dir::run::{Run, read};
 use crate::summary::objective::{ChangeBound, ObjectiveResult, Target};
 use crate::summary::series::{LatencyKind, Series};
 
-mod comparable;
+use crate::run_dir::comparable;
 mod sides;
 
 use sides::{Side, pairs};

@@ -5,12 +5,13 @@ use clap::Args;
 use super::apart;
 use super::form::FormArguments;
 use super::from_run::FromRun;
-use super::request::{CostRequest, WorkloadArguments};
+use super::request::WorkloadArguments;
 use crate::cli::exit::Exit;
 use crate::cost::bill::total;
 use crate::cost::bills::Bills;
 use crate::cost::breakeven::{Breakeven, Vary, breakeven};
 use crate::cost::egress::assumption;
+use crate::cost::request::CostRequest;
 use crate::cost::tariff::Tariff;
 use crate::report::decisions::bills::doubts;
 use crate::report::decisions::breakeven::{amount, document};
@@ -107,8 +108,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
             vary.flag()
         )));
     }
-    let mut request =
-        CostRequest::read_with(&arguments.workload, &arguments.from_run, |w| vary.set(w, from))?;
+    let mut request = arguments.workload.request_with(&arguments.from_run, |w| vary.set(w, from))?;
     let tariffs = apart(request.tariffs("--between", &arguments.between)?.0);
     if tariffs.len() < 2 {
         return Err(Exit::input(

@@ -17,7 +17,7 @@ use crate::cost::workload::NO_RETENTION;
 use crate::report::decisions::bills::{Items, document};
 use form::FormArguments;
 use from_run::FromRun;
-use request::{CostRequest, WorkloadArguments};
+use request::WorkloadArguments;
 
 /// Arguments of `plimsoll cost`.
 #[derive(Debug, Args)]
@@ -82,7 +82,7 @@ pub fn cost(arguments: &Arguments) -> Result<(), Exit> {
 }
 
 fn bills(arguments: &BillArguments) -> Result<(), Exit> {
-    let mut request = CostRequest::read(&arguments.workload, &arguments.from_run)?;
+    let mut request = arguments.workload.request(&arguments.from_run)?;
     let named = !arguments.provider.is_empty();
     let (tariffs, mut missing) = request.tariffs("--provider", &arguments.provider)?;
     let tariffs = apart(tariffs);

@@ -3,10 +3,11 @@
 use serde::Serialize;
 
 use super::form::FormArguments;
-use super::request::{WorkloadArguments, in_words};
+use super::request::WorkloadArguments;
 use crate::cli::exit::Exit;
 use crate::cost::claims::{Beside, Checked, beside, check, day_of, workload};
 use crate::cost::egress::assumption;
+use crate::cost::request::in_words;
 use crate::cost::workload::Workload;
 use crate::published::named;
 use crate::report::decisions::published::document;

@@ -8,15 +8,10 @@ use jiff::civil::Date;
 use super::from_run::FromRun;
 use crate::cli::exit::Exit;
 use crate::clock::wall_now;
-use crate::cost::bills::NotPriced;
 use crate::cost::book::{Prices, read_prices};
 use crate::cost::breakeven::Vary;
-use crate::cost::egress::assumption;
-use crate::cost::tariff::Tariff;
-use crate::cost::usage::Usage;
+use crate::cost::request::CostRequest;
 use crate::cost::workload::{Workload, WorkloadError, parse};
-use crate::provider::calls::Call;
-use crate::units::{format_count, format_size, format_volume};
 
 /// Flags for the workload and its prices.
 #[derive(Debug, Clone, Args)]
@@ -127,39 +122,25 @@ fn read_workload(path: &Path) -> Result<(Workload, String), Exit> {
     Ok((workload, text))
 }
 
-/// A workload, and the prices of a date.
-pub struct CostRequest {
-    /// The workload as written, merged from flags, file and run.
-    pub workload: Workload,
-    /// Usage of one month.
-    pub usage: Usage,
-    /// Assumptions about values that are not specified.
-    pub assumptions: Vec<String>,
-    /// Built-in prices and those of the user.
-    pub prices: Prices,
-    /// Date of the prices.
-    pub date: Date,
-}
-
-impl CostRequest {
+impl WorkloadArguments {
     /// Reads the request from the flags.
     ///
     /// # Errors
     /// Exit code 2 for invalid input. The message names the flag or line.
-    pub fn read(arguments: &WorkloadArguments, from_run: &FromRun) -> Result<CostRequest, Exit> {
-        CostRequest::read_with(arguments, from_run, Workload::clone)
+    pub fn request(&self, from_run: &FromRun) -> Result<CostRequest, Exit> {
+        self.request_with(from_run, Workload::clone)
     }
 
     /// Reads the request from the flags, and applies `change` to the workload before resolving it.
     ///
     /// # Errors
-    /// As [`CostRequest::read`].
-    pub fn read_with(
-        arguments: &WorkloadArguments,
+    /// As [`WorkloadArguments::request`].
+    pub fn request_with(
+        &self,
         from_run: &FromRun,
         change: impl Fn(&Workload) -> Workload,
     ) -> Result<CostRequest, Exit> {
-        let (workload, text) = arguments.given()?;
+        let (workload, text) = self.given()?;
         let (run, mut assumptions) = from_run.workload()?;
         if workload.storage.is_some() {
             // A specified value replaces the assumption about the run.
@@ -180,116 +161,12 @@ impl CostRequest {
                  or use --workload FILE or --from-run RUN",
             ));
         }
-        let resolved = workload.resolve().map_err(|e| arguments.located(&e, text.as_deref()))?;
+        let resolved = workload.resolve().map_err(|e| self.located(&e, text.as_deref()))?;
         assumptions.extend(resolved.assumptions);
-        let (prices, date) = (arguments.prices.read()?, arguments.prices.date()?);
+        let (prices, date) = (self.prices.read()?, self.prices.date()?);
         if date > today() {
             assumptions.push(format!("prices do not change between today and {date} (--as-of)"));
         }
         Ok(CostRequest { workload, usage: resolved.usage, assumptions, prices, date })
     }
-
-    /// Returns the tariffs of the named providers, without duplicates. If `names` is empty, returns those of
-    /// all providers, and separately the providers without prices on the date.
-    ///
-    /// # Errors
-    /// Exit code 2 if a named provider, its region or its prices on the date are unknown.
-    pub fn tariffs(&self, flag: &str, names: &[String]) -> Result<(Vec<Tariff>, Vec<NotPriced>), Exit> {
-        if names.is_empty() {
-            let (mut tariffs, mut missing) = (Vec::new(), Vec::new());
-            for name in self.prices.stores() {
-                match self.prices.tariff(name, None, self.date) {
-                    Ok(tariff) => tariffs.push(tariff),
-                    Err(e) => missing.push(NotPriced { provider: name.into(), reason: e.to_string() }),
-                }
-            }
-            return Ok((tariffs, missing));
-        }
-        let mut tariffs: Vec<Tariff> = Vec::new();
-        for name in names {
-            let tariff = self.tariff(flag, name)?;
-            if !tariffs.contains(&tariff) {
-                tariffs.push(tariff);
-            }
-        }
-        Ok((tariffs, Vec::new()))
-    }
-
-    /// Returns the tariff of one provider, `NAME` or `NAME@REGION`. `flag` is the flag to name in errors.
-    ///
-    /// # Errors
-    /// Exit code 2 if the provider, its region or its prices on the date are unknown.
-    pub fn tariff(&self, flag: &str, name: &str) -> Result<Tariff, Exit> {
-        let (offer, region) = name.split_once('@').map_or((name, None), |(o, r)| (o, Some(r)));
-        let tariff = self.prices.tariff(offer.trim(), region, self.date);
-        let tariff = tariff.map_err(|e| Exit::input(format!("{flag}: {e}")))?;
-        if !self.prices.stores().contains(&offer.trim()) {
-            let known = self.prices.stores().join(", ");
-            return Err(Exit::input(format!("{flag}: {offer} is not an object store; choose among {known}")));
-        }
-        Ok(tariff)
-    }
-
-    /// Returns the assumption about egress on which bills at these tariffs rest, and adds it to the others;
-    /// `None` if there is none.
-    pub fn assume_egress<'a>(&mut self, tariffs: impl IntoIterator<Item = &'a Tariff>) -> Option<String> {
-        let found = assumption(&self.usage, tariffs);
-        self.assumptions.extend(found.clone());
-        found
-    }
-
-    /// Adds the regions that are assumed for providers named without one, or for all providers if none is
-    /// named.
-    pub fn assume_regions(&mut self, names: &[String]) {
-        let all = self.prices.stores();
-        let names: Vec<&str> =
-            if names.is_empty() { all } else { names.iter().map(String::as_str).collect() };
-        let assumed = names.into_iter().filter_map(|name| {
-            let region = self.prices.assumed_region(name)?;
-            Some(format!("{name} has the prices of {region} (--provider {name}@REGION)"))
-        });
-        self.assumptions.extend(assumed.collect::<Vec<_>>());
-    }
-
-    /// Returns the assumptions as notes of a document.
-    pub fn notes(&self) -> Vec<String> {
-        self.assumptions.iter().map(|a| format!("assumed: {a}")).collect()
-    }
-
-    /// Describes the usage and the date of the prices in words.
-    pub fn what(&self) -> Vec<String> {
-        vec![format!("Monthly usage: {}; prices of {}", in_words(&self.usage), self.date)]
-    }
-}
-
-/// Describes a usage in words: `10 TB stored, 50,000,000 GetObject`.
-pub fn in_words(usage: &Usage) -> String {
-    let mut out: Vec<String> = Vec::new();
-    for (bytes, label) in [
-        (usage.stored, "stored"),
-        (usage.uploaded, "written"),
-        (usage.downloaded, "read"),
-        (usage.egress.stated(), "of egress"),
-        (usage.cross_zone, "to another zone"),
-        (usage.cross_region, "to another region"),
-    ] {
-        if bytes > 0 {
-            out.push(format!("{} {label}", format_volume(bytes)));
-        }
-    }
-    for call in Call::ALL {
-        let count = usage.calls.get(call);
-        if count > 0 {
-            out.push(format!("{} {}", format_count(count), call.name()));
-        }
-    }
-    match usage.object_bytes {
-        0 => {}
-        exact if exact < 1_000_000 || exact.is_multiple_of(1 << 10) => {
-            out.push(format!("objects of {}", format_size(exact)));
-        }
-        large => out.push(format!("objects of {}", format_volume(large))),
-    }
-    out.extend(usage.instances.iter().map(|(name, s)| format!("{:.0} h of {name}", *s as f64 / 3600.0)));
-    out.join(", ")
 }

@@ -8,13 +8,14 @@ use serde::Serialize;
 
 use super::form::FormArguments;
 use super::from_run::FromRun;
-use super::request::{CostRequest, WorkloadArguments};
+use super::request::WorkloadArguments;
+use crate::advise::candidates::{at_home, other_size};
 use crate::advise::latencies::distribution;
-use crate::cli::advise::{at_home, other_size};
 use crate::cli::exit::Exit;
 use crate::cost::bill::{Bill, BillError};
 use crate::cost::blend::Distribution;
 use crate::cost::book::usual;
+use crate::cost::request::CostRequest;
 use crate::cost::tariff::Tariff;
 use crate::cost::tiering::{Age, MAX_DAYS, Reads, Scenario, best};
 use crate::cost::workload::{MONTH_DAYS, Workload, WorkloadError};
@@ -346,7 +347,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let (given, text) = arguments.workload.given()?;
     refuse(&given).map_err(|e| arguments.workload.located(&e, text.as_deref()))?;
     let mut request =
-        CostRequest::read_with(&arguments.workload, &arguments.from_run, |w| without_unsupported(w, &given))?;
+        arguments.workload.request_with(&arguments.from_run, |w| without_unsupported(w, &given))?;
     if arguments.published.is_none() && arguments.hot_run.is_some() != arguments.cold_run.is_some() {
         return Err(Exit::input(
             "--hot-run and --cold-run must be used together; or replace one of them with --published NAME",

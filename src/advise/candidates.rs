@@ -3,14 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::Arguments;
-use crate::advise::projection::MONTH_S;
-use crate::advise::{Candidate, Evidence, Figure, ObjectiveFinding, recommended};
-use crate::cli::check::subjects;
-use crate::cli::cost::request::CostRequest;
-use crate::cli::exit::Exit;
+use super::projection::MONTH_S;
+use super::{Candidate, Evidence, Figure, ObjectiveFinding, recommended};
 use crate::cost::bill::bill;
 use crate::cost::book::StoreTariff;
+use crate::cost::request::CostRequest;
 use crate::cost::tariff::Tariff;
 use crate::cost::usage::Usage;
 use crate::provider::calls::Call;
@@ -26,6 +23,26 @@ use crate::summary::series::LatencyKind;
 use crate::units::{format_bytes, format_per_s, short_names};
 use crate::workload::OperationKind;
 
+/// Error of advice that is asked of runs, documents or prices that do not fit; the message names the flag.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct AdviceError(String);
+
+impl AdviceError {
+    fn new(message: impl std::fmt::Display) -> AdviceError {
+        AdviceError(message.to_string())
+    }
+}
+
+/// Sources of advice besides runs.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// Prices of measured stores, as `STORE=NAME`.
+    pub price: Vec<String>,
+    /// Names of published documents.
+    pub published: Vec<String>,
+}
+
 /// Requests of a workload that a run can measure, each with the name of its operation.
 const OPERATIONS: [(Call, &str); 5] = [
     (Call::PutObject, "put"),
@@ -39,8 +56,8 @@ const OPERATIONS: [(Call, &str); 5] = [
 /// else the p99 of `get`, or of the first measured operation if `get` was not measured.
 ///
 /// # Errors
-/// Exit code 2 if the name of the measured operation cannot be used in an objective.
-pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Exit> {
+/// [`AdviceError`] if the name of the measured operation cannot be used in an objective.
+pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, AdviceError> {
     let is_latency = |o: &&Objective| {
         matches!(Metric::from_name(&o.target.metric, LatencyKind::Service), Some(Metric::Percentile(..)))
     };
@@ -52,12 +69,12 @@ pub fn ranking(objectives: &[Objective], runs: &[Run]) -> Result<Objective, Exit
         .flat_map(|r| r.series.iter().filter(|s| s.role == Role::Measure).map(|s| s.operation.name()))
         .collect();
     let operation = if measured.is_empty() || measured.contains(&"get") { "get" } else { measured[0] };
-    Objective::parse(&format!("{operation}.p99 < 1h")).map_err(Exit::input)
+    Objective::parse(&format!("{operation}.p99 < 1h")).map_err(AdviceError::new)
 }
 
 /// Returns the latency that ranks a store: the highest of its phases; `None` if it was not measured.
 fn latency(run: &Run, store: &str, ranking: &Objective) -> Option<Figure> {
-    let figures = subjects(run, ranking).into_iter().filter(|s| s.store == store).filter_map(|series| {
+    let figures = run.subjects(ranking).into_iter().filter(|s| s.store == store).filter_map(|series| {
         let metric = Metric::from_name(&ranking.target.metric, series.clocked())?;
         let estimate = Estimator::new(&series).estimate(metric);
         let (_, scale) = metric.unit();
@@ -78,7 +95,7 @@ fn judge(run: &Run, store: &str, objective: &Objective) -> ObjectiveFinding {
         ObjectiveResult::CannotTell => 1,
         ObjectiveResult::Pass => 0,
     };
-    let findings = subjects(run, objective).into_iter().filter(|s| s.store == store);
+    let findings = run.subjects(objective).into_iter().filter(|s| s.store == store);
     let finding = findings.map(|series| objective.judge(&series)).max_by_key(rank);
     ObjectiveFinding { objective: objective.text.clone(), finding }
 }
@@ -93,28 +110,31 @@ pub fn at_home(facts: &StoreFacts) -> bool {
 /// remark about the prices.
 ///
 /// # Errors
-/// Exit code 2 if `--price` is invalid or no prices are known.
+/// [`AdviceError`] if `--price` is invalid or no prices are known.
 fn tariff(
     request: &CostRequest,
-    arguments: &Arguments,
+    sources: &Sources,
     facts: &StoreFacts,
     (name, short): (&str, &str),
-) -> Result<(Tariff, bool, Option<String>), Exit> {
-    for text in &arguments.price {
+) -> Result<(Tariff, bool, Option<String>), AdviceError> {
+    for text in &sources.price {
         let wrong = || {
-            Exit::input(format!("--price '{text}': not of the form STORE=NAME; write it as {name}=aws-s3"))
+            AdviceError::new(format!(
+                "--price '{text}': not of the form STORE=NAME; write it as {name}=aws-s3"
+            ))
         };
         let (store, offer) = text.rsplit_once('=').ok_or_else(wrong)?;
         if store == name || store == short || store == facts.url {
-            let tariff = request.tariff("--price", offer)?;
+            let tariff = request.tariff("--price", offer).map_err(AdviceError::new)?;
             let own = request.prices.offer(&tariff.offer).and_then(|o| o.provider.as_deref());
             return Ok((tariff, at_home(facts) && own == Some(facts.provider.as_str()), None));
         }
     }
     let (region, class) = (facts.region.as_deref(), facts.storage_class.as_deref());
-    let found = request.prices.of_store(&facts.provider, region, class, request.date).map_err(Exit::input)?;
+    let found =
+        request.prices.of_store(&facts.provider, region, class, request.date).map_err(AdviceError::new)?;
     let StoreTariff { tariff, note, .. } = found.ok_or_else(|| {
-        Exit::input(format!(
+        AdviceError::new(format!(
             "{name}: no prices are known for provider {}; choose prices with --price '{name}=aws-s3' (`plimsoll list prices`)",
             facts.provider
         ))
@@ -200,15 +220,15 @@ pub fn repeated(runs: &[Run]) -> BTreeSet<String> {
 /// instead, with the reason.
 ///
 /// # Errors
-/// Exit code 2 if no prices are known for a store.
+/// [`AdviceError`] if no prices are known for a store.
 pub fn of_run(
     run: &Run,
     request: &CostRequest,
-    arguments: &Arguments,
+    sources: &Sources,
     objectives: &[Objective],
     ranking: &Objective,
     (repeated, left_out): (&BTreeSet<String>, &mut Vec<String>),
-) -> Result<Vec<Candidate>, Exit> {
+) -> Result<Vec<Candidate>, AdviceError> {
     let stores = run.measured();
     let mut out = Vec::new();
     for (store, short) in stores.iter().zip(short_names(&stores)) {
@@ -219,7 +239,7 @@ pub fn of_run(
         let windows: Vec<&Window> =
             run.result.windows.iter().filter(|w| w.role == Role::Measure && w.store == **store).collect();
         let facts = run.environment.stores.iter().find(|f| f.url == **store).cloned().unwrap_or_default();
-        let (tariff, home, note) = tariff(request, arguments, &facts, (&name, &short))?;
+        let (tariff, home, note) = tariff(request, sources, &facts, (&name, &short))?;
         let bill = match bill(&tariff, &request.usage) {
             Ok(bill) => bill,
             Err(why) => {
@@ -272,15 +292,15 @@ fn judge_published(document: &Published, store: &str, objective: &Objective) -> 
 /// Returns the stores of a published document for which it states the latency that ranks them.
 ///
 /// # Errors
-/// Exit code 2 if there is no such document, or it states this latency for none of its stores.
+/// [`AdviceError`] if there is no such document, or it states this latency for none of its stores.
 pub fn of_document(
     name: &str,
     request: &CostRequest,
     objectives: &[Objective],
     ranking: &Objective,
     left_out: &mut Vec<String>,
-) -> Result<Vec<Candidate>, Exit> {
-    let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--published {name}: {e}"));
+) -> Result<Vec<Candidate>, AdviceError> {
+    let wrong = |e: &dyn std::fmt::Display| AdviceError::new(format!("--published {name}: {e}"));
     let document = named(name).map_err(|e| wrong(&e))?;
     let operation = ranking.target.operation.as_deref().unwrap_or("get");
     let Some(Metric::Percentile(_, q)) = Metric::from_name(&ranking.target.metric, LatencyKind::Service)
@@ -367,17 +387,17 @@ pub fn missing(request: &CostRequest, candidates: &[Candidate], runs: &[Run]) ->
 /// objectives if published documents are given.
 ///
 /// # Errors
-/// Exit code 2 with the first objective or price that fails the check.
-pub fn measured_at_all(objectives: &[Objective], runs: &[Run], arguments: &Arguments) -> Result<(), Exit> {
+/// [`AdviceError`] with the first objective or price that fails the check.
+pub fn measured_at_all(objectives: &[Objective], runs: &[Run], sources: &Sources) -> Result<(), AdviceError> {
     let measured = || runs.iter().flat_map(|r| r.series.iter().filter(|s| s.role == Role::Measure));
     let known = |names: Vec<String>| {
         let names: BTreeSet<String> = names.into_iter().collect();
         names.into_iter().collect::<Vec<_>>().join(", ")
     };
-    let missing = |o: &&Objective| !runs.iter().any(|run| !subjects(run, o).is_empty());
-    if let Some(objective) = objectives.iter().find(missing).filter(|_| arguments.published.is_empty()) {
+    let missing = |o: &&Objective| !runs.iter().any(|run| !run.subjects(o).is_empty());
+    if let Some(objective) = objectives.iter().find(missing).filter(|_| sources.published.is_empty()) {
         let has = known(measured().map(|s| format!("{}.{}", s.phase, s.operation)).collect());
-        return Err(Exit::input(format!(
+        return Err(AdviceError::new(format!(
             "--slo '{}': no run measured this; choose among {has}",
             objective.text
         )));
@@ -390,11 +410,11 @@ pub fn measured_at_all(objectives: &[Objective], runs: &[Run], arguments: &Argum
         names.extend(short);
         names.extend(stores.iter().map(|s| (*s).to_string()));
     }
-    for text in &arguments.price {
+    for text in &sources.price {
         let store = text.rsplit_once('=').map_or(text.as_str(), |(store, _)| store);
         if !names.iter().any(|name| name == store) {
             let names = known(names.iter().filter(|n| !n.contains('?')).cloned().collect());
-            return Err(Exit::input(format!(
+            return Err(AdviceError::new(format!(
                 "--price {text}: no run measured '{store}'; choose among {names}"
             )));
         }

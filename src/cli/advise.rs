@@ -1,8 +1,6 @@
 //! `plimsoll advise`: recommends one of the measured stores for a workload, and shows what would change the
 //! recommendation.
 
-mod gather;
-
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,7 +8,7 @@ use serde::Serialize;
 
 use super::cost::form::FormArguments;
 use super::cost::from_run::FromRun;
-use super::cost::request::{CostRequest, WorkloadArguments};
+use super::cost::request::WorkloadArguments;
 use super::exit::Exit;
 use crate::advise::sensitivity::{Change, changes};
 use crate::advise::{
@@ -18,13 +16,13 @@ use crate::advise::{
     recommended, unit_cost,
 };
 use crate::cost::bill::Bill;
+use crate::cost::request::CostRequest;
 use crate::report::decisions::advice::{Advice, document};
 use crate::run_dir::run::{Run, read};
 use crate::summary::objective::{Objective, ObjectiveResult};
 use crate::summary::series::LatencyKind;
 
-pub use gather::{at_home, other_size};
-use gather::{measured_at_all, missing, of_document, of_run, ranking, repeated};
+use crate::advise::candidates::{Sources, measured_at_all, missing, of_document, of_run, ranking, repeated};
 
 /// Arguments of `plimsoll advise`.
 #[derive(Debug, Args)]
@@ -113,7 +111,7 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     }
     let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));
     let objectives: Vec<Objective> = arguments.slo.iter().map(parse).collect::<Result<_, _>>()?;
-    let mut request = CostRequest::read(&arguments.workload, &arguments.from_run)?;
+    let mut request = arguments.workload.request(&arguments.from_run)?;
     let latencies = [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte];
     let runs: Vec<Run> = arguments
         .runs
@@ -121,19 +119,21 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
         .map(|path| read(path, &latencies))
         .collect::<Result<_, _>>()
         .map_err(Exit::input)?;
-    measured_at_all(&objectives, &runs, arguments)?;
+    let sources = Sources { price: arguments.price.clone(), published: arguments.published.clone() };
+    measured_at_all(&objectives, &runs, &sources)?;
     let ranking = ranking(&objectives, &runs)?;
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut left_out = Vec::new();
     let repeated = repeated(&runs);
     for run in &runs {
-        let found = of_run(run, &request, arguments, &objectives, &ranking, (&repeated, &mut left_out))?;
+        let found = of_run(run, &request, &sources, &objectives, &ranking, (&repeated, &mut left_out))?;
         let known = |c: &Candidate| candidates.iter().any(|o| (&o.from, &o.name) == (&c.from, &c.name));
         let new: Vec<Candidate> = found.into_iter().filter(|c| !known(c)).collect();
         candidates.extend(new);
     }
     for name in &arguments.published {
-        candidates.extend(of_document(name, &request, &objectives, &ranking, &mut left_out)?);
+        let found = of_document(name, &request, &objectives, &ranking, &mut left_out);
+        candidates.extend(found?);
     }
     if let Some(reason) = left_out.first().filter(|_| candidates.is_empty()) {
         return Err(Exit::input(reason));

@@ -1,8 +1,8 @@
 //! Checks that two runs are comparable: the same operations on the same objects under the same load. Also
 //! lists the differences between their clients.
 
+use super::run::Run;
 use crate::machine::Machine;
-use crate::run_dir::run::Run;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::{RunResult, Window};
 use crate::summary::series::Series;
