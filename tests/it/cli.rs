@@ -147,7 +147,7 @@ fn invalid_input_is_reported_in_one_line_that_names_the_fix() {
         &["'gett' is neither a built-in experiment", "plimsoll list experiments"],
     );
     fails(&["run", "get", "--store", "bucket"], 2, &["'bucket' is not a store"]);
-    fails(&["run", "get", "--store", &format!("{good}&stile=path")], 2, &["'stile' is unknown"]);
+    fails(&["run", "get", "--store", &format!("{good}&stile=path")], 2, &["unknown store parameter 'stile'"]);
     fails(&["run", "get", "--store", &good, "--size", "1 XB"], 2, &["--size", "1 XB", "1KiB"]);
     fails(&["run", "get", "--store", &good, "--rate", "500"], 2, &["--rate", "500/s"]);
     fails(&["run", "get", "--store", &good, "--duration", "30"], 2, &["--duration", "30s"]);

@@ -344,7 +344,7 @@ fn invalid_run_directories_are_reported_in_one_line() {
     let longer = made(&out, "longer", |m| m.seconds = 70);
     std::fs::copy(longer.join("intervals.arrows"), exchanged.join("intervals.arrows")).unwrap();
     let cases: [(&Path, &[&str]); 9] = [
-        (&missing, &["is not there"]),
+        (&missing, &["does not exist"]),
         (&foreign, &["not a result of schema 1"]),
         (&older, &["schema"]),
         (&cut, &["not a result of schema 1"]),
