@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge bench-prices bench-kills bench-fuzz schema dev test-s3-tests bench-idle
+.PHONY: build dist screenshot test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge bench-prices bench-kills bench-fuzz schema dev test-s3-tests bench-idle
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -7,8 +7,13 @@ VERSITYGW := $(shell go env GOPATH 2>/dev/null)/bin/versitygw
 MINIO := $(shell go env GOPATH 2>/dev/null)/bin/minio
 FAKE_GCS := $(shell go env GOPATH 2>/dev/null)/bin/fake-gcs-server
 
+# The lean build: five minutes on two cores from nothing.
 build:
 	cargo build --release
+
+# The build of published binaries and benches: less CPU time per operation, twice the build time.
+dist:
+	cargo build --profile dist
 
 # All tests: unit, property, wire and black-box tests, then real S3 clients against `plimsoll serve`.
 test: $(VENV)/ready build package stand-ins
@@ -18,7 +23,8 @@ test: $(VENV)/ready build package stand-ins
 # Installs the Python package, which contains the binary, into the venv. It builds in this tree and reuses the release
 # build.
 package: $(VENV)/ready build
-	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps .
+	PATH="$(abspath $(VENV))/bin:$$PATH" MATURIN_PEP517_ARGS="--profile release" \
+		$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-build-isolation --no-deps .
 
 # Installs emulators of Google Cloud Storage and DynamoDB, if Go and npm are available.
 stand-ins:
@@ -40,24 +46,24 @@ test-s3-tests: $(VENV)/s3-tests build
 	$(VENV)-s3-tests/bin/python tests/protocol/s3_tests.py "$(S3_TESTS)"
 
 # Measures an authenticated client while idle connections and incomplete request heads are open; two minutes.
-bench-idle: build
+bench-idle: dist
 	python3 benches/idle.py
 
 # Measures ratios to wrk on pinned cores, medians of five, then runs the calibration and two more benches.
 # Takes about 15 minutes on a quiet machine; needs wrk and taskset.
-bench: build
+bench: dist
 	python3 benches/run.py
-	target/release/plimsoll calibrate
+	target/dist/plimsoll calibrate
 	python3 benches/experiments.py
 	python3 benches/stores.py
 
 # Measures drift, ramps and phase boundaries on servers with known behaviour, and plans of large experiments;
 # about five minutes.
-bench-experiments: build
+bench-experiments: dist
 	python3 benches/experiments.py
 
 # Measures sessions, uploads, synchronisation and YCSB, in turns with the AWS CLI and rclone; about 15 minutes.
-bench-stores: build
+bench-stores: dist
 	PATH="$(abspath $(VENV))/bin:$$PATH" python3 benches/stores.py
 
 # Measures the coverage of the confidence intervals in simulated runs, 2,000 of each kind; about five minutes.
@@ -66,7 +72,7 @@ bench-statistics:
 
 # Compares runs of one store, finds the knee of servers of known capacity, and times reports of long runs.
 # Takes about half an hour on a quiet machine.
-bench-judge: build
+bench-judge: dist
 	python3 benches/judge.py
 
 # Prices a million workloads at every provider, and compares the bills with a decimal library; 15 seconds.
@@ -74,12 +80,17 @@ bench-prices:
 	cargo bench --bench prices
 
 # Kills commands at random times and verifies that `plimsoll clean` removes what they leave; about three minutes.
-bench-kills: build $(VENV)/ready
+bench-kills: dist $(VENV)/ready
 	$(PYTHON) benches/kills.py
 
 # Runs every fuzz target on a million mutated inputs; about 15 minutes.
 bench-fuzz:
 	FUZZ_INPUTS=1000000 cargo test --release --test it fuzz
+
+# Regenerates the picture of a report in the README; needs chromium.
+screenshot: build $(VENV)/ready
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check 'pillow>=11'
+	$(PYTHON) docs/screenshot.py
 
 # Regenerates the JSON schemas from the code.
 schema:

@@ -18,7 +18,7 @@ import time
 import performance
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLIMSOLL = os.environ.get("PLIMSOLL", os.path.join(ROOT, "target", "release", "plimsoll"))
+PLIMSOLL = os.environ.get("PLIMSOLL", os.path.join(ROOT, "target", "dist", "plimsoll"))
 ENVIRONMENT = dict({k: v for k, v in os.environ.items() if not k.startswith(("AWS_", "PLIMSOLL_"))},
                    PLIMSOLL_ACCESS_KEY="bench", PLIMSOLL_SECRET_KEY="bench-secret", AWS_ACCESS_KEY_ID="bench",
                    AWS_SECRET_ACCESS_KEY="bench-secret", AWS_EC2_METADATA_DISABLED="true")

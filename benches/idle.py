@@ -5,7 +5,7 @@
 
 The bench starts `plimsoll serve` on the loopback interface, measures `plimsoll run get` without and with the other
 connections, in turns, and compares the medians of p99. Then it waits for the server's timeouts and counts the
-connections that are still open. PLIMSOLL is the path of the binary; the default is target/release/plimsoll. The exit
+connections that are still open. PLIMSOLL is the path of the binary; the default is target/dist/plimsoll. The exit
 code is 1 if p99 more than doubles, or if a connection outlives its timeout. With PERFORMANCE=write, the bench writes
 its table into docs/performance.md.
 """

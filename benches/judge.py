@@ -24,7 +24,7 @@ from pathlib import Path
 import performance
 
 ROOT = Path(__file__).resolve().parent.parent
-BINARY = ROOT / "target/release/plimsoll"
+BINARY = ROOT / "target/dist/plimsoll"
 KEYS = {"AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench-secret", "AWS_EC2_METADATA_DISABLED": "true"}
 ENVIRONMENT = {**os.environ, **KEYS}
 rows = []

@@ -18,7 +18,7 @@ import boto3
 from botocore.config import Config
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PLIMSOLL = str(ROOT / "target/release/plimsoll")
+PLIMSOLL = str(ROOT / "target/dist/plimsoll")
 KEYS = {"AWS_ACCESS_KEY_ID": "kills", "AWS_SECRET_ACCESS_KEY": "kills-secret"}
 FOREIGN = 200
 

@@ -3,7 +3,7 @@
 
     PERFORMANCE=write make bench-experiments
     make bench-prices | PERFORMANCE=write python3 benches/performance.py prices
-    target/release/plimsoll calibrate --json | PERFORMANCE=write python3 benches/performance.py calibrate
+    target/dist/plimsoll calibrate --json | PERFORMANCE=write python3 benches/performance.py calibrate
 
 A table replaces the text between `<!-- bench: NAME -->` and `<!-- end -->`. The line above it names the date, the
 version of Plimsoll and the machine. The benches in Python call `write`. As a command, the script copies standard input

@@ -25,7 +25,7 @@ import urllib.request
 import performance
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-PLIMSOLL = os.path.join(ROOT, "target", "release", "plimsoll")
+PLIMSOLL = os.path.join(ROOT, "target", "dist", "plimsoll")
 ACCESS, SECRET, BUCKET = "bench", "bench-secret", "bench"
 SERVER_CORE, CLIENT_CORE = "0", "1"
 rows = []

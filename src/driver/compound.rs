@@ -1,8 +1,8 @@
 //! Operations that consist of several consecutive requests: a scan (a read, a listing and the reads of the
 //! listed objects) and a read followed by a write.
 
-use super::attempt::{AttemptCounts, AttemptError, Expected, OperationObserver, send_with_retries};
 use super::content::Content;
+use super::retry::{AttemptCounts, AttemptError, Expected, OperationObserver, send_with_retries};
 use crate::clock::Timer;
 use crate::store::{BodyChecksum, Connection, Reply, Request, Timings};
 

@@ -7,7 +7,6 @@
 //! ([`operation`]). On the hot path the workers share only the counter that numbers the operations of a
 //! closed loop.
 
-pub mod attempt;
 pub mod background;
 pub mod clean;
 pub mod compound;
@@ -21,6 +20,7 @@ pub mod job;
 pub mod multipart;
 pub mod operation;
 pub mod records;
+pub mod retry;
 pub mod segment;
 pub mod slots;
 pub mod worker;

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use futures_util::stream::{FuturesUnordered, StreamExt};
 
-use super::attempt::{
-    AttemptCounts, AttemptError, OperationObserver, backoff_ns, send_with_retries, wait_until,
-};
 use super::background::send_until_answered;
 use super::content::Content;
+use super::retry::{
+    AttemptCounts, AttemptError, OperationObserver, backoff_ns, send_with_retries, wait_until,
+};
 
 use crate::clock::{Timer, now_ns};
 use crate::schedule::Phase;

@@ -8,15 +8,13 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use super::Site;
-use super::attempt::{
-    AttemptCounts, AttemptError, Expected, OperationObserver, send_with_retries, wait_until,
-};
 use super::compound;
 use super::content::{Content, FileContent};
 use super::context::{Context, Task};
 use super::dispatch::next_task;
 use super::multipart::{self, Connections};
 use super::records::encode;
+use super::retry::{AttemptCounts, AttemptError, Expected, OperationObserver, send_with_retries, wait_until};
 use super::slots::CancelReason;
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::recorder::collector::Message;

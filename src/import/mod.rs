@@ -1,5 +1,5 @@
 //! Import of logs from other tools. Plimsoll's recorder processes every logged request, so windows, percentiles and
-//! throughput follow Plimsoll's law of measurement. An import cannot remove the coordinated omission of a closed
+//! throughput follow the method of Plimsoll (docs/method.md). An import cannot remove the coordinated omission of a closed
 //! loop, because the tool never measured the missing waiting times.
 
 use std::path::Path;

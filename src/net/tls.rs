@@ -40,7 +40,7 @@ fn certificates(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<
 }
 
 /// Returns the TLS configuration of the client: HTTP/1.1, TLS 1.2 or 1.3, and no session resumption, so that every
-/// connection makes a full handshake (law of measurement, 8).
+/// connection makes a full handshake.
 ///
 /// # Errors
 /// If the bundle is unreadable, or there is no trusted root certificate.

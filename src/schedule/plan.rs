@@ -4,7 +4,7 @@
 //! A [`PhaseRun`] is an uninterrupted execution of a phase on one store: the whole phase, a block of it (several
 //! stores, interleaved), or a step of its ramp. With several stores in interleaved order, each measured phase is
 //! cut into blocks. The stores take turns, and their order rotates from block to block. A change of store drains
-//! the old store and then warms up the new one without recording (law of measurement, 12).
+//! the old store and then warms up the new one without recording.
 
 use std::ops::Range;
 

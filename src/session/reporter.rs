@@ -18,11 +18,11 @@ use crate::run_dir::intervals::Place;
 use crate::schedule::Role;
 use crate::schedule::ramp::plateau;
 use crate::store::Description;
+use crate::summary::background::sums;
 use crate::summary::limits::Means;
 use crate::summary::merge::overall;
 use crate::summary::ramp::of_windows;
 use crate::summary::result::{RunResult, Window};
-use crate::summary::side::sums;
 use crate::summary::uploads::sweeps;
 use crate::summary::window::{Setting, settled, windows};
 

@@ -7,7 +7,7 @@
 //! Wrappers (`counted`, `throttled`, `faulty`) add behaviour; flags do not. Every implementation passes the
 //! [`testing::conformance`] suite. A store computes no statistics and never retries, with one exception: it
 //! sends a request again if the reused connection turns out to be closed before any byte of the response
-//! arrives (law of measurement 8).
+//! arrives.
 
 use std::future::Future;
 use std::ops::Range;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::latency::percentiles;
 use super::merge::{by_phase, latencies};
+use super::percentiles::percentiles;
 use super::result::{RunResult, Window};
 use super::series::Series;
 use crate::schedule::Role;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::latency::{percentiles, with_censored};
+use super::percentiles::{percentiles, with_censored};
 use super::result::{Percentiles, Window};
 use super::window::{falls_short, hit_ratio};
 use crate::recorder::histogram::Latencies;

@@ -1,21 +1,21 @@
 //! Pure functions that compute the figures of `result.json` from the recorder's counts.
 //!
-//! [`window`] computes the figures of one window, [`latency`] its percentiles, and [`limits`] decides whether
+//! [`window`] computes the figures of one window, [`percentiles`] its percentiles, and [`limits`] decides whether
 //! the client was the bottleneck. [`merge`] merges several windows into one. [`ramp`] finds plateau and knee.
 //! Nothing here reads a clock, a file or a store.
 
+pub mod background;
 pub mod comparison;
 pub mod confidence;
 pub mod consistency;
 pub mod estimates;
-pub mod latency;
 pub mod limits;
 pub mod merge;
 pub mod objective;
+pub mod percentiles;
 pub mod ramp;
 pub mod result;
 pub mod series;
 pub mod shards;
-pub mod side;
 pub mod uploads;
 pub mod window;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::latency::{percentiles, with_censored};
 use super::limits::{Means, client_limited};
+use super::percentiles::{percentiles, with_censored};
 use super::result::{Percentiles, Window};
 use super::uploads;
 use crate::recorder::collector::WindowState;

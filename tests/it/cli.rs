@@ -219,7 +219,7 @@ fn errors_resets_and_corruption_are_counted_and_the_run_continues() {
         let window = value["windows"].as_array().unwrap().iter().find(|w| w["phase"] == "g").unwrap().clone();
         let failed = window["errors"][class].as_u64().unwrap_or(0);
         if inject.starts_with("reset") {
-            // A request that is reset before any response is sent once more and counted (law of measurement, 8).
+            // A request that is reset before any response is sent once more and counted.
             let resent = window["reconnects"].as_u64().unwrap();
             assert!((5..60).contains(&failed) && resent > 50, "{failed} failed, {resent} sent again");
         } else {

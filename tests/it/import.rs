@@ -191,7 +191,10 @@ fn the_units_of_times_and_latencies_are_detected() {
                 let (one, all) = span_ns(&log);
                 assert!(one.abs_diff(50_000_000) < 1_000, "{scale} {latency} {starts}: {one} ns");
                 assert!(all.abs_diff(5_000_000_000) < 10_000, "{scale} {latency} {starts}: {all} ns");
-                let noted = log.notes.iter().any(|note| note.contains(&format!("latency_ms is assumed to be in {unit}")));
+                let noted = log
+                    .notes
+                    .iter()
+                    .any(|note| note.contains(&format!("latency_ms is assumed to be in {unit}")));
                 assert_eq!(noted, !unit.is_empty(), "{:?}", log.notes);
             }
         }

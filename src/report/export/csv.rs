@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Exporter, Run, named};
 use crate::run_dir::read::intervals;
-use crate::summary::latency::percentiles;
+use crate::summary::percentiles::percentiles;
 use crate::summary::result::{Percentiles, Window};
 
 /// Exporter of comma-separated values (RFC 4180).

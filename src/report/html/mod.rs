@@ -1,7 +1,7 @@
 //! The HTML report: one self-contained file that opens offline. [`lines`] and [`rows`] reduce runs to the data of the
 //! charts. The first screen is plain HTML from `report/template/`; scripts draw the charts from data in the page.
 
-mod first;
+mod headline;
 pub mod lines;
 pub mod rows;
 
@@ -20,7 +20,7 @@ use crate::schedule::Role;
 use crate::summary::result::{KneeFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
 use crate::units::short_names;
-use first::{
+use headline::{
     FIRST_FIGURES, Facts, Figure, MANY, answers, comparison_context, facts, figure, measurement, tally,
     warnings,
 };

@@ -3,8 +3,8 @@
 //! Seconds of a run are not independent: a store that is slow now is still slow a second later. An interval
 //! that treats each operation, or each second, as an independent sample is therefore far too narrow. This
 //! module computes the standard error of a figure from its residuals by second, multiplies their variance by
-//! the autocorrelation time ([`autocorrelation_time`]), and uses Student's t with about half as many degrees of freedom as
-//! there are independent seconds ([`freedom`]). The interval of a percentile inverts that of the share of
+//! the autocorrelation time ([`autocorrelation_time`]), and uses Student's t with about half as many degrees of
+//! freedom as there are independent seconds ([`freedom`]). The interval of a percentile inverts that of the share of
 //! operations below it (Woodruff, "Confidence intervals for medians and other position measures", JASA 47,
 //! 1952). `make bench-statistics` tests the method, and a plain block bootstrap for comparison, on simulated
 //! runs with known true values; see docs/decisions/0012-confidence.md.

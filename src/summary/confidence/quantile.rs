@@ -21,8 +21,8 @@ fn log_odds(share: f64, error: f64, n: f64, reach: f64) -> (f64, f64) {
     (back(odds - step), back(odds + step))
 }
 
-/// Returns the interval of percentile `q` (0 to 1), in nanoseconds. `median_autocorrelation_time` is the autocorrelation time
-/// of the run's median, in seconds. It is used because effects that shift the median also shift the tail, where
+/// Returns the interval of percentile `q` (0 to 1), in nanoseconds. `median_autocorrelation_time` is the
+/// autocorrelation time of the run's median, in seconds. It is used because effects that shift the median also shift the tail, where
 /// they are harder to detect.
 pub fn quantile(latency: &Latency<'_>, q: f64, median_autocorrelation_time: f64) -> Confidence {
     let n = latency.seconds.len();

@@ -14,7 +14,7 @@ use plimsoll::rng::Stream;
 use plimsoll::run_dir::directory::{Environment, RunDirectory, StoreFacts};
 use plimsoll::run_dir::intervals::Place;
 use plimsoll::schedule::Role;
-use plimsoll::summary::latency::percentiles;
+use plimsoll::summary::percentiles::percentiles;
 use plimsoll::summary::result::{RunInfo, RunResult, SCHEMA, Window};
 use plimsoll::workload::OperationKind;
 
