@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Makes docs/report.png: the top of the HTML report of a real run, as an optimized image.
 
-Runs `plimsoll run quickstart` into a temporary directory, opens the report in headless Chromium, and quantizes the picture to
-a palette. Needs chromium and Pillow: `make screenshot`.
+Starts two servers with different injected latencies, measures both in turns, opens the report in headless Chromium, and reduces
+the picture to a palette. Needs chromium and Pillow: `make screenshot`, about a minute and a half.
 """
 
 import os
@@ -15,18 +15,67 @@ from PIL import Image
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PLIMSOLL = os.environ.get("PLIMSOLL", str(ROOT / "target/release/plimsoll"))
-WIDTH, HEIGHT, SCALE = 1280, 1400, 1
+KEYS = {"AWS_ACCESS_KEY_ID": "screenshot", "AWS_SECRET_ACCESS_KEY": "screenshot-only"}
+SERVERS = {
+    "alpha": "latency=lognormal(4ms;0.5)",
+    "beta": "latency=lognormal(5ms;0.5),stall=200ms/15s",
+}
+EXPERIMENT = """
+name = "two stores"
+stores = ["alpha", "beta"]
+
+[[phase]]
+name = "load"
+role = "prepare"
+operations = { put = 1 }
+objects = { count = 500, size = "64KiB" }
+
+[[phase]]
+name = "get"
+operations = { get = 1 }
+objects = { from = "load" }
+rate = "300/s"
+arrival = "poisson"
+duration = "30s"
+"""
+WIDTH, HEIGHT = 1280, 1500
+
+
+def start(faults: str) -> tuple[subprocess.Popen, str]:
+    """Starts a server, and returns it and its address."""
+    server = subprocess.Popen(
+        [PLIMSOLL, "serve", "--listen", "127.0.0.1:0", "--inject", faults], stdout=subprocess.PIPE, text=True,
+        env={**os.environ, "PLIMSOLL_ACCESS_KEY": KEYS["AWS_ACCESS_KEY_ID"],
+             "PLIMSOLL_SECRET_KEY": KEYS["AWS_SECRET_ACCESS_KEY"]})
+    return server, server.stdout.readline().split()[-1]
+
+
+def measure(directory: str) -> pathlib.Path:
+    """Measures both servers, and returns the path of the report."""
+    servers, named = [], ""
+    try:
+        for name, faults in SERVERS.items():
+            server, address = start(faults)
+            servers.append(server)
+            named += f'[store.{name}]\nurl = "s3://bench?endpoint={address}"\n'
+        pathlib.Path(directory, "plimsoll.toml").write_text(named)
+        pathlib.Path(directory, "stores.toml").write_text(EXPERIMENT)
+        subprocess.run([PLIMSOLL, "run", "stores.toml", "--create-bucket", "--out", "runs"], check=True, cwd=directory,
+                       env={**os.environ, **KEYS}, stdout=subprocess.DEVNULL)
+    finally:
+        for server in servers:
+            server.terminate()
+            server.wait()
+    return next(pathlib.Path(directory, "runs").glob("*/report.html"))
 
 
 def main() -> int:
     with tempfile.TemporaryDirectory() as directory:
-        subprocess.run([PLIMSOLL, "run", "quickstart", "--out", directory], check=True, stdout=subprocess.DEVNULL)
-        report = next(pathlib.Path(directory).glob("*/report.html"))
+        report = measure(directory)
         picture = pathlib.Path(directory) / "report.png"
         subprocess.run(
-            ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
-             f"--force-device-scale-factor={SCALE}", f"--window-size={WIDTH},{HEIGHT}", "--virtual-time-budget=5000",
-             f"--screenshot={picture}", report.as_uri()],
+            ["chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars",
+             f"--window-size={WIDTH},{HEIGHT}", "--virtual-time-budget=10000", f"--screenshot={picture}", report.as_uri()],
             check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         image = Image.open(picture).convert("RGB").quantize(64, dither=Image.Dither.NONE)
         out = ROOT / "docs" / "report.png"

@@ -20,7 +20,7 @@ use crate::session::runtime::block_on;
 use crate::store::ownership::{KeySpace, RunId};
 use crate::store::{Request, Store};
 use crate::summary::limits::Means;
-use crate::summary::percentiles::{SHOWN, needed, percentiles, with_censored};
+use crate::summary::percentiles::{SHOWN, samples_needed, percentiles, with_censored};
 use crate::summary::result::Percentiles;
 use crate::summary::window::{Setting, windows};
 use crate::workload::OperationKind;

@@ -20,7 +20,7 @@ use crate::run_dir::json;
 use crate::store::Description;
 use crate::store::ownership::RunId;
 use crate::summary::limits::Means;
-use crate::summary::ramp::of_windows;
+use crate::summary::ramp::{RampEnd, of_windows};
 use crate::summary::result::{Percentiles, RunInfo, RunResult, SCHEMA, Window};
 use crate::summary::window::{Setting, windows};
 
@@ -111,7 +111,7 @@ fn result_of(log: &Log, imported: &Imported, provider: &str) -> RunResult {
             window.histograms.remove("body");
         }
     }
-    let ramps = of_windows(&all, |_| "ended by the tool that wrote the log".into());
+    let ramps = of_windows(&all, |_| RampEnd::Imported);
     let started = jiff::Timestamp::from_nanosecond((log.origin_unix_s * 1e9) as i128).unwrap_or_default();
     RunResult {
         schema: SCHEMA,

@@ -1,4 +1,4 @@
-//! Execution of one request of an operation: attempts, deadline and verification of the response.
+//! Retries of one request of an operation: attempts, backoff, deadline, and verification of the response.
 
 use std::fs::File;
 use std::future::poll_fn;

@@ -7,6 +7,7 @@
 pub mod arrival;
 pub mod knee;
 pub mod plan;
+pub mod plateau;
 pub mod ramp;
 
 use schemars::JsonSchema;

@@ -1,9 +1,9 @@
-//! Ramps: loads that rise step by step, and the rule that ends them.
+//! Ramps: loads that rise step by step. The rule that ends them at their plateau is in [`super::plateau`].
 
 /// Rule that ends a ramp before its last step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stop {
-    /// The ramp ends when throughput no longer grows: see [`plateau`].
+    /// The ramp ends when throughput no longer grows: see [`plateau`](super::plateau::plateau).
     Plateau,
     /// The ramp always runs all its steps.
     Never,
@@ -52,64 +52,9 @@ impl Ramp {
     }
 }
 
-/// Reason why a ramp has reached its plateau.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Plateau {
-    /// The last two steps each gained less than 5%.
-    NoGain,
-    /// The last step fell more than 10% below the best one.
-    Drop,
-    /// The network link is more than 95% full.
-    Link,
-}
-
-impl Plateau {
-    /// Returns a description of the reason, for reports.
-    pub fn describe(self) -> &'static str {
-        match self {
-            Plateau::NoGain => "the last two steps each gained less than 5%",
-            Plateau::Drop => "the last step fell more than 10% below the best",
-            Plateau::Link => "the network link was more than 95% full",
-        }
-    }
-}
-
-const MIN_GAIN: f64 = 0.05;
-const MAX_DROP: f64 = 0.10;
-const LINK_FULL: f64 = 0.95;
-
-/// Returns the reason why a ramp has reached its plateau, given the throughputs of its steps; `None` if it has not.
-/// `link` is the share of the network link that the last step used, if it is known. The rule is that of R2-bench.
-pub fn plateau(throughputs: &[f64], link: Option<f64>) -> Option<Plateau> {
-    let (last, before) = throughputs.split_last()?;
-    if link.is_some_and(|share| share > LINK_FULL) {
-        return Some(Plateau::Link);
-    }
-    let best = before.iter().copied().fold(0.0, f64::max);
-    if *last < best * (1.0 - MAX_DROP) {
-        return Some(Plateau::Drop);
-    }
-    let small = |pair: &[f64]| pair[1] < pair[0] * (1.0 + MIN_GAIN);
-    let gains = throughputs.len() >= 3 && throughputs[throughputs.len() - 3..].windows(2).all(small);
-    gains.then_some(Plateau::NoGain)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn each_rule_ends_a_ramp() {
-        assert_eq!(plateau(&[], None), None);
-        assert_eq!(plateau(&[100.0, 104.0], None), None, "one small gain is not enough");
-        assert_eq!(plateau(&[100.0, 104.0, 108.0], None), Some(Plateau::NoGain));
-        assert_eq!(plateau(&[100.0, 104.0, 120.0], None), None);
-        assert_eq!(plateau(&[100.0, 200.0, 170.0], None), Some(Plateau::Drop));
-        assert_eq!(plateau(&[100.0], Some(0.96)), Some(Plateau::Link));
-        // The published c5n.9xlarge ramp of R2-bench stopped at the same step as this rule.
-        assert_eq!(plateau(&[3792.27, 9839.12, 9794.84], None), None);
-        assert_eq!(plateau(&[3792.27, 9839.12, 9794.84, 9711.35], None), Some(Plateau::NoGain));
-    }
 
     #[test]
     fn steps_reach_but_do_not_exceed_the_maximum() {

@@ -1,5 +1,8 @@
-//! The S3 API errors that this server returns (S3 API reference, "Error responses").
+//! The S3 API errors that this server returns: code, status, message, and the XML document that carries them (S3 API
+//! reference, "Error responses").
 
+use super::response::{ServerResponse, empty, xml};
+use crate::s3::xml::XmlWriter;
 use hyper::StatusCode;
 
 /// An S3 error; its code determines the HTTP status.
@@ -122,6 +125,24 @@ impl ApiError {
     pub fn status(&self) -> StatusCode {
         let status = TABLE.iter().find(|(code, ..)| *code == self.code).map_or(500, |(_, status, _)| *status);
         StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+    }
+
+    /// Returns the response to a failed request: the error as an XML document. `with_body` is false for HEAD; a 304
+    /// response never has a body.
+    pub fn response(&self, resource: &str, request_id: &str, with_body: bool) -> ServerResponse {
+        let mut response = if with_body && self.status() != StatusCode::NOT_MODIFIED {
+            let mut writer = XmlWriter::bare("Error");
+            writer.text("Code", self.code).text("Message", &self.message);
+            if let Some((name, text)) = &self.detail {
+                writer.text(name, text);
+            }
+            writer.text("Resource", resource).text("RequestId", request_id);
+            xml(writer.finish())
+        } else {
+            empty(200)
+        };
+        *response.status_mut() = self.status();
+        response
     }
 }
 

@@ -15,7 +15,7 @@ use super::error::ApiError;
 use super::express::Session;
 use super::inject::{Fault, Plan};
 use super::ops::{Call, dispatch};
-use super::response::{ServerResponse, error, set};
+use super::response::{ServerResponse, set};
 use super::route::Route;
 use super::timestamps::ConnectionTimestamps;
 use super::{accepts, auth, express, route};
@@ -60,7 +60,7 @@ pub async fn handle(
     let result = process(shared, stamps, &mut parts, &mut incoming, plan, &sent_bytes).await;
     let mut answer = match result {
         Ok(answer) => answer,
-        Err(e) => error(&e, parts.uri.path(), &request_id, parts.method != Method::HEAD),
+        Err(e) => e.response(parts.uri.path(), &request_id, parts.method != Method::HEAD),
     };
     set(answer.headers_mut(), "x-amz-request-id", &request_id);
     answer.headers_mut().insert("server", HeaderValue::from_static("plimsoll"));

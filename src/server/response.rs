@@ -9,9 +9,6 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode};
 use hyper::body::{Body, Frame, SizeHint};
 
-use super::error::ApiError;
-use crate::s3::xml::XmlWriter;
-
 /// Body of a response, as a queue of pieces.
 #[derive(Default)]
 pub struct ResponseBody {
@@ -101,23 +98,6 @@ pub fn empty(status: u16) -> ServerResponse {
 pub fn xml(document: String) -> ServerResponse {
     let mut answer = Response::new(ResponseBody::new(vec![Bytes::from(document)]));
     set(answer.headers_mut(), "content-type", "application/xml");
-    answer
-}
-
-/// Creates the response to a failed request. `with_body` is false for HEAD; a 304 response never has a body.
-pub fn error(error: &ApiError, resource: &str, request_id: &str, with_body: bool) -> ServerResponse {
-    let mut answer = if with_body && error.status() != StatusCode::NOT_MODIFIED {
-        let mut writer = XmlWriter::bare("Error");
-        writer.text("Code", error.code).text("Message", &error.message);
-        if let Some((name, text)) = &error.detail {
-            writer.text(name, text);
-        }
-        writer.text("Resource", resource).text("RequestId", request_id);
-        xml(writer.finish())
-    } else {
-        empty(200)
-    };
-    *answer.status_mut() = error.status();
     answer
 }
 

@@ -16,20 +16,20 @@ use crate::recorder::log::LogRecord;
 use crate::run_dir::directory::RunDirectory;
 use crate::run_dir::intervals::Place;
 use crate::schedule::Role;
-use crate::schedule::ramp::plateau;
+use crate::schedule::plateau::{Plateau, plateau};
 use crate::store::Description;
 use crate::summary::background::sums;
 use crate::summary::limits::Means;
 use crate::summary::merge::overall;
-use crate::summary::ramp::of_windows;
+use crate::summary::ramp::{RampEnd, of_windows};
 use crate::summary::result::{RunResult, Window};
 use crate::summary::uploads::sweeps;
 use crate::summary::window::{Setting, settled, windows};
 
 /// End of a ramp: the number of steps that count, and the reason.
-struct RampEnd {
+struct EndedRamp {
     steps: usize,
-    reason: &'static str,
+    reason: Plateau,
 }
 
 /// Collects the results of one pass during the run.
@@ -47,7 +47,7 @@ pub struct Reporter<'a> {
     cpu_closed_s: f64,
     /// Throughput and used share of the network link of ramp steps whose figures are final, by phase run.
     settled: BTreeMap<usize, (f64, Option<f64>)>,
-    ends: BTreeMap<RampId, RampEnd>,
+    ends: BTreeMap<RampId, EndedRamp>,
     written_at_ns: u64,
     write_took_ns: u64,
     /// Metrics of the Prometheus endpoint; `None` without one.
@@ -144,7 +144,7 @@ impl<'a> Reporter<'a> {
         for steps in 1..=throughputs.len() {
             let share = link.filter(|_| steps == throughputs.len());
             if let Some(reason) = plateau(&throughputs[..steps], share) {
-                self.ends.insert(ramp, RampEnd { steps, reason: reason.describe() });
+                self.ends.insert(ramp, EndedRamp { steps, reason });
                 self.control.end_ramp(ramp);
                 return;
             }
@@ -202,7 +202,7 @@ impl<'a> Reporter<'a> {
     }
 
     /// Returns the reason why the ramp of a window ended.
-    fn why_ended(&self, window: &Window) -> String {
+    fn why_ended(&self, window: &Window) -> RampEnd {
         let same = |ramp: &RampId| {
             let RampId { store, phase: number, repeat } = *ramp;
             let phase = self.job.phase_runs.iter().find(|s| s.number == number).map(|s| &s.phase.name);
@@ -211,7 +211,7 @@ impl<'a> Reporter<'a> {
                 && phase == Some(&window.phase)
         };
         let end = self.ends.iter().find(|(ramp, _)| same(ramp));
-        end.map_or("no plateau was reached", |(_, end)| end.reason).into()
+        end.map_or(RampEnd::NoPlateau, |(_, end)| RampEnd::Plateau(end.reason))
     }
 
     fn write(&mut self) {

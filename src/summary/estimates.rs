@@ -1,7 +1,7 @@
 //! Estimates of figures: the names of the metrics, their values and their confidence intervals.
 
 use super::confidence::{Confidence, Ratio, Share, autocorrelation_time, quantile, rate, share};
-use super::percentiles::{SHOWN, needed};
+use super::percentiles::{SHOWN, samples_needed};
 use super::result::ConfidenceInterval;
 use super::series::{Latency, LatencyKind, Of, Series};
 use crate::schedule::Role;

@@ -4,7 +4,7 @@
 use super::confidence::{Confidence, MIN_INDEPENDENT, Share, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::merge::latencies;
-use super::percentiles::needed;
+use super::percentiles::samples_needed;
 use super::result::Window;
 use super::series::{LatencyKind, Series};
 use crate::units::{parse_duration, parse_rate, parse_throughput};

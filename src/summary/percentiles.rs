@@ -5,11 +5,11 @@ use super::result::Percentiles;
 use crate::recorder::histogram::Latencies;
 
 /// Reported percentiles: name and quantile (0 to 1).
-pub const SHOWN: [(&str, f64); 5] =
+pub const PERCENTILES: [(&str, f64); 5] =
     [("p50", 0.5), ("p90", 0.9), ("p95", 0.95), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// Returns the number of samples that percentile `q` needs, so that ten lie beyond it (docs/method.md, "Percentiles").
-pub fn needed(q: f64) -> u64 {
+pub fn samples_needed(q: f64) -> u64 {
     (10.0 / (1.0 - q)).round() as u64
 }
 
@@ -35,9 +35,9 @@ pub fn with_censored(observed: &Latencies, censored: &Latencies) -> Percentiles 
     }
     let mut lowest = observed.clone();
     lowest.merge(censored);
-    for (name, q) in SHOWN {
-        if n < needed(q) {
-            out.samples_needed.insert(name.into(), needed(q));
+    for (name, q) in PERCENTILES {
+        if n < samples_needed(q) {
+            out.samples_needed.insert(name.into(), samples_needed(q));
             continue;
         }
         let Some(low) = lowest.quantile_ns(q) else { continue };
@@ -68,7 +68,8 @@ fn set(out: &mut Percentiles, name: &str, value: f64) {
         "p90" => &mut out.p90,
         "p95" => &mut out.p95,
         "p99" => &mut out.p99,
-        _ => &mut out.p99_9,
+        "p99.9" => &mut out.p99_9,
+        _ => return,
     };
     *place = Some(value);
 }

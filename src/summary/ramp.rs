@@ -1,11 +1,33 @@
-//! Plateau and knee of a ramp.
+//! The plateau figure and the knee of a finished ramp. The rule that ends a ramp is in `schedule::plateau`.
 
 use super::result::{RampFigures, Window};
 use crate::schedule::Role;
-use crate::schedule::ramp::{Plateau, plateau as rule};
+use crate::schedule::plateau::{Plateau, plateau as rule};
 
 /// Steps whose throughput reaches this share of the best one make up the plateau.
 const PLATEAU_SHARE: f64 = 0.95;
+
+/// Reason why a ramp ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RampEnd {
+    /// The rule found the plateau.
+    Plateau(Plateau),
+    /// All steps were executed, or the run was interrupted.
+    NoPlateau,
+    /// Another tool ended the ramp and wrote its log.
+    Imported,
+}
+
+impl RampEnd {
+    /// Returns a description of the reason, for reports.
+    pub fn describe(self) -> String {
+        match self {
+            RampEnd::Plateau(plateau) => plateau.describe(),
+            RampEnd::NoPlateau => "no plateau was reached".into(),
+            RampEnd::Imported => "ended by the tool that wrote the log".into(),
+        }
+    }
+}
 
 /// Returns the throughput of a step: bytes per second, or operations per second if the operation transfers no content.
 fn throughput(window: &Window) -> f64 {
@@ -14,7 +36,7 @@ fn throughput(window: &Window) -> f64 {
 
 /// Returns the figures of all ramps among `windows`, one entry per store, phase, repeat and operation. `ended`
 /// returns the reason why a ramp ended, given the window of its first step.
-pub fn of_windows(windows: &[Window], ended: impl Fn(&Window) -> String) -> Vec<RampFigures> {
+pub fn of_windows(windows: &[Window], ended: impl Fn(&Window) -> RampEnd) -> Vec<RampFigures> {
     let same = |a: &Window, b: &Window| {
         (&a.store, &a.phase, a.repeat, &a.operation) == (&b.store, &b.phase, b.repeat, &b.operation)
     };
@@ -25,7 +47,7 @@ pub fn of_windows(windows: &[Window], ended: impl Fn(&Window) -> String) -> Vec<
             None => ramps.push(vec![window]),
         }
     }
-    ramps.iter().filter_map(|steps| figures(steps, &ended(steps[0]))).collect()
+    ramps.iter().filter_map(|steps| figures(steps, ended(steps[0]))).collect()
 }
 
 /// Returns the figures of one ramp and operation from the windows of its steps. `ended` is the reason why the
@@ -36,7 +58,7 @@ pub fn of_windows(windows: &[Window], ended: impl Fn(&Window) -> String) -> Vec<
 /// fastest step: `N* = X_max * min(N / X)`, the intersection of the two asymptotes of a closed system (Denning
 /// and Buzen, "The operational analysis of queueing network models", ACM Computing Surveys 10(3), 1978). N is
 /// the mean number of operations in flight over time.
-fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
+fn figures(steps: &[&Window], ended: RampEnd) -> Option<RampFigures> {
     let first = steps.first()?;
     let best = steps.iter().map(|w| throughput(w)).fold(0.0, f64::max);
     if best <= 0.0 {
@@ -51,7 +73,7 @@ fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
         .fold(f64::INFINITY, f64::min);
     let all: Vec<f64> = steps.iter().map(|w| throughput(w)).collect();
     let reached =
-        ended == Plateau::Link.describe() || (1..=all.len()).any(|n| rule(&all[..n], None).is_some());
+        ended == RampEnd::Plateau(Plateau::Link) || (1..=all.len()).any(|n| rule(&all[..n], None).is_some());
     // If the first step is already on the plateau, no step shows the store below saturation, so the knee is unknown.
     let known = reached && quickest.is_finite() && all[0] < PLATEAU_SHARE * best;
     Some(RampFigures {
@@ -60,7 +82,7 @@ fn figures(steps: &[&Window], ended: &str) -> Option<RampFigures> {
         repeat: first.repeat,
         operation: first.operation,
         steps: steps.len() as u32,
-        end_reason: ended.into(),
+        end_reason: ended.describe(),
         plateau_bytes_per_s: (first.throughput_bytes_per_s > 0.0).then_some(plateau),
         plateau_per_s: steps
             .iter()
@@ -91,13 +113,13 @@ mod tests {
             }
         };
         let steps: Vec<Window> = [8.0, 24.0, 56.0, 72.0, 88.0].map(step).to_vec();
-        let found = figures(&steps.iter().collect::<Vec<_>>(), "plateau").unwrap();
+        let found = figures(&steps.iter().collect::<Vec<_>>(), RampEnd::NoPlateau).unwrap();
         assert!((found.knee_in_flight.unwrap() - 40.0).abs() < 1e-6, "{found:?}");
         assert!((found.plateau_bytes_per_s.unwrap() - 2e9).abs() < 1.0);
-        assert_eq!(figures(&[], ""), None);
-        let below = figures(&steps[..2].iter().collect::<Vec<_>>(), "").unwrap();
+        assert_eq!(figures(&[], RampEnd::NoPlateau), None);
+        let below = figures(&steps[..2].iter().collect::<Vec<_>>(), RampEnd::NoPlateau).unwrap();
         assert_eq!((below.reached, below.knee_in_flight), (false, None), "two growing steps have no plateau");
-        let above = figures(&[&steps[2], &steps[3], &steps[3]], "").unwrap();
+        let above = figures(&[&steps[2], &steps[3], &steps[3]], RampEnd::NoPlateau).unwrap();
         assert_eq!((above.reached, above.knee_in_flight), (true, None), "every step is on the plateau");
     }
 }

@@ -1,5 +1,6 @@
-//! First screen of the HTML report: the subject, the answer in a sentence, the figures with their confidence
-//! intervals, and the environment and command needed to repeat the run.
+//! First screen of the HTML report: the subject, the headline sentence ([`answers`], or [`tally`] of several
+//! comparisons), the figures with their intervals, and the command that repeats the run. `report::text` has the
+//! sentences that the terminal prints too; `report::comparison` words the verdict of one comparison.
 
 use minijinja::{Value, context};
 use serde::Serialize;

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::recorder::sparse::{BUCKETS, Sparse, edges_us};
 use crate::schedule::Role;
-use crate::summary::percentiles::needed;
+use crate::summary::percentiles::samples_needed;
 use crate::summary::series::{LatencyKind, Second, Series};
 
 /// Maximum number of points of all curves of a kind together, so that a browser draws them without delay.

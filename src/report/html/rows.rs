@@ -6,7 +6,7 @@ use serde::Serialize;
 use crate::recorder::histogram::Latencies;
 use crate::schedule::Role;
 use crate::summary::merge::{latencies, overall};
-use crate::summary::percentiles::needed;
+use crate::summary::percentiles::samples_needed;
 use crate::summary::result::{Percentiles, RunResult, Window};
 use crate::workload::OperationKind;
 
