@@ -20,7 +20,7 @@ use crate::session::runtime::block_on;
 use crate::store::ownership::{KeySpace, RunId};
 use crate::store::{Request, Store};
 use crate::summary::limits::Means;
-use crate::summary::percentiles::{SHOWN, samples_needed, percentiles, with_censored};
+use crate::summary::percentiles::{PERCENTILES, percentiles, samples_needed, with_censored};
 use crate::summary::result::Percentiles;
 use crate::summary::window::{Setting, windows};
 use crate::workload::OperationKind;
@@ -218,8 +218,8 @@ fn lag_row(lag: &Percentiles) -> Row {
 /// but at least 0.5 ms for p50 and p99 and at least 1 ms for p99.9.
 fn compare(name: &str, latency: &str, measured: &Percentiles, true_values: &mut [u64]) -> Vec<Row> {
     let mut rows = Vec::new();
-    for (percentile, q) in SHOWN {
-        if !matches!(percentile, "p50" | "p99" | "p99.9") || (true_values.len() as u64) < needed(q) {
+    for (percentile, q) in PERCENTILES {
+        if !matches!(percentile, "p50" | "p99" | "p99.9") || (true_values.len() as u64) < samples_needed(q) {
             continue;
         }
         let Some(true_ms) = quantile_ms(true_values, q) else { continue };

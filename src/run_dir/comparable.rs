@@ -10,8 +10,8 @@ use crate::units::{format_bytes, format_per_s};
 use toml::{Table, Value};
 
 /// Fields of an experiment that may differ between comparable runs. `phase` is compared separately.
-const MAY_DIFFER: [&str; 9] =
-    ["name", "description", "seed", "stores", "repeats", "order", "block", "rewarm", "phase"];
+const MAY_DIFFER: [&str; 10] =
+    ["name", "description", "seed", "store", "stores", "repeats", "order", "block", "rewarm", "phase"];
 /// Fields of a phase that may differ between comparable runs.
 const PHASE_MAY_DIFFER: [&str; 2] = ["duration", "drain"];
 
@@ -144,6 +144,18 @@ mod tests {
             "seed = {concurrency}\n[[phase]]\nname = \"get\"\nrole = \"measure\"\nconcurrency = {concurrency}\nduration = \"{duration}\"\n[phase.objects]\nsize = \"{size}\"\n"
         );
         text.parse().unwrap()
+    }
+
+    /// Regression: runs on stores with different names in `plimsoll.toml` were not comparable.
+    #[test]
+    fn runs_on_differently_named_stores_are_comparable() {
+        let named = |name: &str| {
+            let mut table = experiment("1 KiB", 16, "30s");
+            let store: Table = format!("[{name}]\nurl = \"s3://{name}\"\n").parse().unwrap();
+            table.insert("store".into(), Value::Table(store));
+            table
+        };
+        assert_eq!(difference(&named("old"), &named("new")), None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Estimates of figures: the names of the metrics, their values and their confidence intervals.
 
 use super::confidence::{Confidence, Ratio, Share, autocorrelation_time, quantile, rate, share};
-use super::percentiles::{SHOWN, samples_needed};
+use super::percentiles::{PERCENTILES, samples_needed};
 use super::result::ConfidenceInterval;
 use super::series::{Latency, LatencyKind, Of, Series};
 use crate::schedule::Role;
@@ -58,7 +58,7 @@ impl Metric {
 
 /// Returns the name of percentile `q` (0 to 1): `p50`, `p99.9`.
 fn percentile_name(q: f64) -> String {
-    let known = SHOWN.iter().find(|(_, shown)| *shown == q).map(|(name, _)| (*name).to_string());
+    let known = PERCENTILES.iter().find(|(_, shown)| *shown == q).map(|(name, _)| (*name).to_string());
     // Rounded to four decimals of a percent.
     known.unwrap_or_else(|| format!("p{}", (q * 1e6).round() / 1e4))
 }
@@ -126,12 +126,12 @@ impl<'a> Estimator<'a> {
         match metric {
             Metric::Percentile(clocked, q) => {
                 let (latency, autocorrelation_time) = self.latency(clocked);
-                let enough = latency.len() >= needed(q);
+                let enough = latency.len() >= samples_needed(q);
                 let confidence = if enough {
                     quantile(latency, q, autocorrelation_time)
                 } else {
                     let time: f64 = series.time_s().iter().sum();
-                    let seconds = time * needed(q) as f64 / latency.len().max(1) as f64;
+                    let seconds = time * samples_needed(q) as f64 / latency.len().max(1) as f64;
                     Confidence::Needs { seconds: seconds.max(16.0).ceil() }
                 };
                 Estimate { metric, value: latency.quantile_ns(q).filter(|_| enough), confidence }
@@ -169,7 +169,7 @@ impl<'a> Estimator<'a> {
 /// Returns the metrics that are reported for a series by default.
 pub fn metrics(series: &Series) -> Vec<Metric> {
     let counts = series.clocked();
-    let mut out: Vec<Metric> = SHOWN.iter().map(|(_, q)| Metric::Percentile(counts, *q)).collect();
+    let mut out: Vec<Metric> = PERCENTILES.iter().map(|(_, q)| Metric::Percentile(counts, *q)).collect();
     if series.open {
         out.extend([0.5, 0.99].map(|q| Metric::Percentile(LatencyKind::Service, q)));
     }

@@ -261,7 +261,7 @@ impl Objective {
     /// times the number needed to report it.
     pub fn operations_needed(&self) -> u64 {
         match Metric::from_name(&self.target.metric, LatencyKind::Response) {
-            Some(Metric::Percentile(_, q)) => 3 * needed(q),
+            Some(Metric::Percentile(_, q)) => 3 * samples_needed(q),
             Some(Metric::Errors) => (10.0 / self.bound.max(1e-6)) as u64,
             _ => 100,
         }

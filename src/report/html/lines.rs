@@ -125,7 +125,7 @@ impl Merger {
 
 /// Returns percentile `q` of merged counts in milliseconds; `None` if there are too few.
 fn percentile(merged: &[(u16, u64)], total: u64, q: f64) -> Option<f64> {
-    if total < needed(q) {
+    if total < samples_needed(q) {
         return None;
     }
     let rank = (q * total as f64).ceil() as u64;

@@ -74,7 +74,7 @@ fn curve(latencies: &Latencies) -> Vec<(f64, f64)> {
     steps.sort_by(f64::total_cmp);
     let point = |x: f64| {
         let q = 1.0 - 1.0 / x;
-        let known = q <= 0.0 || latencies.len() >= needed(q);
+        let known = q <= 0.0 || latencies.len() >= samples_needed(q);
         latencies.quantile_ns(q.max(0.0)).filter(|_| known).map(|ns| (round(x), round(ns as f64 / 1e6)))
     };
     steps.into_iter().filter_map(point).collect()
@@ -96,7 +96,7 @@ fn bars(latencies: &Latencies) -> Vec<(f64, f64, u64)> {
 
 fn quartiles(latencies: &Latencies) -> Option<[f64; 5]> {
     let at = |q: f64| latencies.quantile_ns(q).map(|ns| round(ns as f64 / 1e6));
-    let ends = latencies.len() >= needed(0.99);
+    let ends = latencies.len() >= samples_needed(0.99);
     let low = if ends { at(0.01) } else { at(0.0) };
     let high = if ends { at(0.99) } else { at(1.0) };
     Some([low?, at(0.25)?, at(0.5)?, at(0.75)?, high?])
