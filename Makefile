@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build dist screenshot test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge bench-prices bench-kills bench-fuzz schema dev test-s3-tests bench-idle
+.PHONY: build dist screenshot sentences test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge bench-prices bench-kills bench-fuzz schema dev test-s3-tests bench-idle
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -91,6 +91,10 @@ bench-fuzz:
 screenshot: build $(VENV)/ready
 	$(PYTHON) -m pip install --quiet --disable-pip-version-check 'pillow>=11'
 	$(PYTHON) docs/screenshot.py
+
+# Draws 60 sentences of the project, to be read with fresh eyes; SEED=2 draws others.
+sentences:
+	python3 tests/prose/draw.py $(or $(SEED),1)
 
 # Regenerates the JSON schemas from the code.
 schema:
