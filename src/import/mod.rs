@@ -1,6 +1,6 @@
 //! Import of logs from other tools. Plimsoll's recorder processes every logged request, so windows, percentiles and
-//! throughput follow the method of Plimsoll (docs/method.md). An import cannot remove the coordinated omission of a closed
-//! loop, because the tool never measured the missing waiting times.
+//! throughput follow docs/method.md. An import cannot remove the coordinated omission of a closed loop, because the
+//! tool never measured the missing waiting times.
 
 use std::path::Path;
 

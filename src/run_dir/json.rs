@@ -49,7 +49,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// The file is not a result, or has another schema.
-    #[error("{path}: not a result of schema {expected}: {reason}")]
+    #[error("{path}: not a result of schema 1 to {expected}: {reason}")]
     Shape {
         /// Path of the file.
         path: String,

@@ -1,4 +1,5 @@
-//! S3 error responses as the client parses them (`server::error` writes them): a code, a message and a request id in XML, sometimes in the body of a 200 response.
+//! S3 error responses as the client parses them (`server::error` writes them): a code, a message and a request id
+//! in XML, sometimes in the body of a 200 response.
 
 use super::xml::Element;
 

@@ -22,8 +22,8 @@ fn log_odds(share: f64, error: f64, n: f64, reach: f64) -> (f64, f64) {
 }
 
 /// Returns the interval of percentile `q` (0 to 1), in nanoseconds. `median_autocorrelation_time` is the
-/// autocorrelation time of the run's median, in seconds. It is used because effects that shift the median also shift the tail, where
-/// they are harder to detect.
+/// autocorrelation time of the run's median, in seconds. It is used because effects that shift the median also
+/// shift the tail, where they are harder to detect.
 pub fn quantile(latency: &Latency<'_>, q: f64, median_autocorrelation_time: f64) -> Confidence {
     let n = latency.seconds.len();
     let needs = |stretches: f64, effective_sample_size: f64| Confidence::Needs {
