@@ -398,7 +398,7 @@ pub fn measured_at_all(objectives: &[Objective], runs: &[Run], sources: &Sources
     if let Some(objective) = objectives.iter().find(missing).filter(|_| sources.published.is_empty()) {
         let has = known(measured().map(|s| format!("{}.{}", s.phase, s.operation)).collect());
         return Err(AdviceError::new(format!(
-            "--slo '{}': no run measured this; choose among {has}",
+            "--slo '{}': no run measured this; use one of {has}",
             objective.text
         )));
     }
@@ -415,7 +415,7 @@ pub fn measured_at_all(objectives: &[Objective], runs: &[Run], sources: &Sources
         if !names.iter().any(|name| name == store) {
             let names = known(names.iter().filter(|n| !n.contains('?')).cloned().collect());
             return Err(AdviceError::new(format!(
-                "--price {text}: no run measured '{store}'; choose among {names}"
+                "--price {text}: no run measured '{store}'; use one of {names}"
             )));
         }
     }

@@ -107,7 +107,8 @@ pub struct Change {
     /// Assumption that is varied.
     pub assumption: Assumption,
     /// Factor closest to 1 that changes the recommendation, accurate to three digits; `None` if no factor up to a
-    /// thousand does. For [`Assumption::Leaving`], the smallest share (0 to 1) that does; `None` if none does.
+    /// thousand does. For [`Assumption::Leaving`], the smallest share (0 to 1) that does; `None` if no
+    /// share does.
     pub factor: Option<f64>,
     /// True if the assumption is increased, false if it is decreased.
     pub up: bool,

@@ -106,7 +106,7 @@ struct BoundReport<'a> {
 pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.runs.is_empty() && arguments.published.is_empty() {
         return Err(Exit::input(
-            "RUN is missing; name runs that measured the stores (plimsoll advise RUN... --storage 10TB --get 50M --slo 'get.p99 < 20ms') or a document with --published NAME",
+            "RUN is missing; specify runs that measured the stores (plimsoll advise RUN... --storage 10TB --get 50M --slo 'get.p99 < 20ms'), or a document with --published NAME",
         ));
     }
     let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));
@@ -139,7 +139,7 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
         return Err(Exit::input(reason));
     }
     if candidates.is_empty() {
-        return Err(Exit::input("the runs measured nothing; name runs that have phases with role measure"));
+        return Err(Exit::input("the runs measured nothing; use runs that contain phases with role measure"));
     }
     let premise = request.assume_egress(candidates.iter().map(|c| &c.tariff));
     print_advice(arguments, &request, &runs, &candidates, &ranking, left_out, premise)
@@ -154,7 +154,7 @@ fn print_advice(
     left_out: Vec<String>,
     premise: Option<String>,
 ) -> Result<(), Exit> {
-    // Chooses among the stores that meet all objectives, else among those that may meet them.
+    // Considers the stores that meet all objectives or, if there are none, the stores that may meet them.
     let with_result = |result: ObjectiveResult| -> Vec<usize> {
         (0..candidates.len()).filter(|at| candidates[*at].outcome() == result).collect()
     };

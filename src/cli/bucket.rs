@@ -33,7 +33,7 @@ enum Action {
         /// Store URL of the bucket; {random} in its name is replaced with six random characters
         store: String,
     },
-    /// Delete an empty bucket, or, with --force, any bucket that `plimsoll bucket create` made
+    /// Delete an empty bucket; with --force, also a bucket with objects if `plimsoll bucket create` created it
     Delete {
         /// Store URL of the bucket
         store: String,
@@ -73,7 +73,7 @@ fn open(store: &str) -> Result<Opened, Exit> {
     let opened = open::open(store, None)?;
     if opened.store.container().is_empty() {
         return Err(Exit::input(format!(
-            "{store}: this store has no bucket to create or delete; name one such as s3://my-bucket"
+            "{store}: this store has no buckets; use a store URL with a bucket, such as s3://my-bucket"
         )));
     }
     Ok(opened)
@@ -118,13 +118,13 @@ fn remove(store: &str, force: bool) -> Result<(), Exit> {
         let found = contents(&mut background).await?;
         if found > 0 && !force {
             return Ok(Err(Exit::input(format!(
-                "{store}: the bucket is not empty (objects found: {found}), so nothing was deleted; use --force if `plimsoll bucket create` made it"
+                "{store}: the bucket is not empty (objects found: {found}), so nothing was deleted; use --force if `plimsoll bucket create` created the bucket"
             ))));
         }
         let Some(created) = created else {
             if force {
                 return Ok(Err(Exit::input(format!(
-                    "{store}: `plimsoll bucket create` did not make this bucket, so nothing was deleted; empty it with another tool"
+                    "{store}: `plimsoll bucket create` did not create this bucket, so nothing was deleted; empty it with another tool"
                 ))));
             }
             return background.send_until_answered(Request::DeleteBucket).await.map(Ok);
@@ -161,8 +161,8 @@ async fn marker(background: &mut Background) -> Result<Option<CreatedBucket>, Fa
     }
 }
 
-/// Returns the number of objects, without the marker, on the first page of the listing that has any; 0 if
-/// there are none.
+/// Returns the number of objects, without the marker, on the first page of the listing that contains
+/// any; 0 if the bucket contains none.
 async fn contents(background: &mut Background) -> Result<usize, Failure> {
     let mut pages = Pages::new("");
     while let Some(page) = pages.next(background).await? {

@@ -36,7 +36,7 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
     if chosen.is_empty() {
         let names: Vec<&str> = SCENARIOS.iter().map(|s| s.name).collect();
         return Err(Exit::input(format!(
-            "--only {}: no scenario matches; choose among {}",
+            "--only {}: no scenario matches; use one of {}",
             arguments.only,
             names.join(", ")
         )));
@@ -63,7 +63,7 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
         return Ok(());
     }
     Err(Exit::check(format!(
-        "errors above their limit: {}; close other programs on this machine and repeat",
+        "errors above their limits: {}; close other programs on this machine and run the command again",
         failed.join(", ")
     )))
 }

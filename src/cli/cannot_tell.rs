@@ -1,25 +1,26 @@
-//! `--cannot-tell`: the exit code if the data cannot decide an objective, for `check` and `compare --fail-if`.
+//! `--cannot-tell`: the exit code of `check` and `compare --fail-if` if a run is too short to tell whether an
+//! objective is met or a bound is exceeded.
 
 use clap::ValueEnum;
 
 use super::exit::Exit;
 use crate::summary::objective::ObjectiveResult;
 
-/// The treatment of an objective that cannot be decided.
+/// The treatment of an objective or bound that a run is too short to judge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum CannotTell {
-    /// Count it as failed, because the run did not show that the objective is met
+    /// Count the check as failed, because the run did not show that it passes
     Fail,
-    /// Count it as passed
+    /// Count the check as passed
     Pass,
 }
 
 impl CannotTell {
-    /// Determines the exit code of a command that judged all of `outcomes`. `noun` names one of them in
-    /// messages, such as `objective`; `failure` returns the message for a number of failures.
+    /// Determines the exit code of a command that judged all of `outcomes`. `noun` is the word for one
+    /// outcome in messages, such as `objective`; `failure` returns the message for a number of failures.
     ///
     /// # Errors
-    /// Exit code 1 if one failed, or cannot be decided and counts as failed.
+    /// Exit code 1 if an outcome is a failure, or is undecided and counts as a failure.
     pub fn conclude(
         self,
         outcomes: impl Iterator<Item = ObjectiveResult> + Clone,
@@ -34,7 +35,7 @@ impl CannotTell {
         if undecided > 0 && self == CannotTell::Fail {
             let plural = if undecided == 1 { "" } else { "s" };
             return Err(Exit::check(format!(
-                "{undecided} {noun}{plural} cannot be decided; measure longer, or add --cannot-tell pass"
+                "the measurement is too short to judge {undecided} {noun}{plural}; measure longer, or add --cannot-tell pass"
             )));
         }
         Ok(())

@@ -33,7 +33,7 @@ pub struct Arguments {
     /// Also write the results to this file as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Exit code if a run is too short to decide an objective: 1 (fail) or 0 (pass)
+    /// If a run is too short to tell whether an objective is met, fail (exit code 1) or pass (exit code 0)
     #[arg(long, value_enum, default_value = "fail")]
     cannot_tell: CannotTell,
     /// Print JSON instead of a table
@@ -68,7 +68,7 @@ fn objectives(arguments: &Arguments) -> Result<Vec<Objective>, Exit> {
         }
     }
     if out.is_empty() {
-        return Err(Exit::input("--slo is missing; name an objective, such as --slo 'get.p99 < 10ms'"));
+        return Err(Exit::input("--slo is missing; specify an objective, such as --slo 'get.p99 < 10ms'"));
     }
     Ok(out)
 }
@@ -102,7 +102,7 @@ fn check_run(run: &Run, objectives: &[Objective]) -> Result<Vec<Checked>, Exit> 
             known.sort();
             known.dedup();
             return Err(Exit::input(format!(
-                "--slo '{}': {} did not measure this; choose among {}",
+                "--slo '{}': {} did not measure this; use one of {}",
                 objective.text,
                 run.path.display(),
                 known.join(", ")
@@ -161,8 +161,8 @@ fn json(suites: &[(String, Vec<Checked>)]) -> String {
 /// Checks runs and prints the results.
 ///
 /// # Errors
-/// Exit code 1 if an objective is missed, or cannot be decided and `--cannot-tell` is `fail`; 2 for invalid
-/// input.
+/// Exit code 1 if an objective is missed, or if a run is too short to tell and `--cannot-tell` is `fail`; 2 for
+/// invalid input.
 pub fn check(arguments: &Arguments) -> Result<(), Exit> {
     let objectives = objectives(arguments)?;
     let mut suites = Vec::new();

@@ -31,7 +31,7 @@ pub struct Arguments {
     timeout: TimeoutArgument,
 }
 
-/// Cleans up after each run. Continues after a problem, and returns the first one.
+/// Cleans up after each run. Continues after a problem, and returns the first problem.
 ///
 /// # Errors
 /// Exit code 2 if a path is not a run directory, 3 if a store cannot be used.
@@ -48,7 +48,7 @@ pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
 fn clean_run(run: &Path, ca_bundle: Option<&Path>) -> Result<(), Exit> {
     let mut environment = read_environment(run).map_err(|e| {
         Exit::input(format!(
-            "{}: not a run directory ({e}); name one, such as plimsoll-runs/<run-id>",
+            "{}: not a run directory ({e}); specify one, such as plimsoll-runs/<run-id>",
             run.display()
         ))
     })?;
@@ -144,7 +144,7 @@ fn remove_files(run: &Path, environment: &mut Environment) -> Result<(), Exit> {
     if !removed {
         let (files, run) = (files.display(), run.display());
         return Err(Exit::input(format!(
-            "{files}: not removed, because it contains files that run {run} did not create, or lacks the mark of the run; remove it manually"
+            "{files}: not removed, because the directory contains files that run {run} did not create, or does not contain the mark of the run; remove it manually"
         )));
     }
     say(&format!("removed {}\n", files.display()))?;
@@ -186,7 +186,7 @@ fn clean_one(
     if cleaned.versions_hidden && cleaned.deleted > 0 && store.profile().is_some_and(|p| p.name != "generic")
     {
         say(&format!(
-            "{url}: the store did not list old versions; if the bucket is versioned, they remain and are billed\n"
+            "{url}: the store did not list old versions; if the bucket is versioned, old versions remain and are billed\n"
         ))?;
     }
     Ok(())

@@ -45,7 +45,7 @@ enum Format {
 /// Exit code 2 if a run cannot be read or a file cannot be written.
 pub fn export(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.to.is_some() && arguments.runs.len() > 1 {
-        return Err(Exit::input("--to accepts only one run; name one run or omit --to"));
+        return Err(Exit::input("--to accepts only one run; specify one run or omit --to"));
     }
     for path in &arguments.runs {
         let run = Run { path: path.clone(), result: json::read(path).map_err(Exit::input)? };

@@ -30,7 +30,7 @@ pub struct Arguments {
     /// Tool that wrote the log
     #[arg(value_enum)]
     tool: Tool,
-    /// Log file: .csv.zst of warp, .parquet of R2-bench
+    /// Log file: .csv.zst from warp, or .parquet from R2-bench
     file: PathBuf,
     /// Directory in which the run directory is created
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
@@ -51,7 +51,7 @@ enum Tool {
 /// Imports a log and prints its results.
 ///
 /// # Errors
-/// Exit code 2 if the file does not have the format of the tool, or the run directory cannot be written.
+/// Exit code 2 if the file is not in the format of the tool, or the run directory cannot be written.
 pub fn import(arguments: &Arguments) -> Result<(), Exit> {
     let (log, published_rows) = match arguments.tool {
         Tool::Warp => (warp::read(&arguments.file).map_err(Exit::input)?, None),
@@ -193,13 +193,14 @@ fn tables(
     let mut out = String::new();
     if let Some(rows) = published_rows {
         out.push_str(
-            "As R2-bench computes it: duration from first to last completion, all bytes of requests that began in the phase, \
-             concurrency averaged over requests (GB means GiB, throughput in Mbit/s):\n\n",
+            "As R2-bench computes it: a phase lasts from its first to its last completion; the data are all bytes of \
+             requests that began in the phase; concurrency is averaged over requests. GB means GiB; throughput is in \
+             Mbit/s.\n\n",
         );
         out.push_str(&terminal::table::lines(&as_published(rows)));
         out.push_str(
-            "\nAs Plimsoll computes it: a phase lasts from its first start to that of the next phase, bytes are prorated over their \
-             transfer, concurrency is the time average of requests in flight:\n\n",
+            "\nAs Plimsoll computes it: a phase lasts from its first start to the first start of the next phase; bytes \
+             are prorated over their transfer; concurrency is the time average of requests in flight.\n\n",
         );
     }
     for (name, n) in &log.left_out {

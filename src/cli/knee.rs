@@ -26,14 +26,14 @@ pub struct KneeArguments {
     /// Minimum length of a step; a step is longer if its percentile needs more operations [default: 10s]
     #[arg(long, value_name = "TIME")]
     step: Option<String>,
-    /// Maximum gap between the highest rate that meets the objectives and the lowest that misses them
+    /// Maximum gap between the highest rate that meets the objectives and the lowest rate that misses them
     /// [default: 2%]
     #[arg(long, value_name = "SHARE")]
     tolerance: Option<String>,
 }
 
 impl KneeArguments {
-    /// Returns the flag of the first option that is set; `None` if none is.
+    /// Returns the flag of the first option that is set; `None` if no option is set.
     pub fn given(&self) -> Option<&'static str> {
         let given = [
             ("--slo", !self.slo.is_empty()),
@@ -82,11 +82,11 @@ fn parse_share(text: &str) -> Option<f64> {
 /// Parses the objectives of a knee search.
 ///
 /// # Errors
-/// Exit code 2 if there are no objectives, or one is invalid or about a rate or throughput.
+/// Exit code 2 if there are no objectives, or if an objective is invalid or is about a rate or throughput.
 fn objectives(texts: &[String]) -> Result<Vec<Objective>, Exit> {
     if texts.is_empty() {
         return Err(Exit::input(
-            "--slo is missing; name the objective to meet, such as --slo 'get.p99 < 10ms'",
+            "--slo is missing; specify the objective to meet, such as --slo 'get.p99 < 10ms'",
         ));
     }
     let read = |text: &String| {
@@ -105,7 +105,7 @@ fn objectives(texts: &[String]) -> Result<Vec<Objective>, Exit> {
 /// and `get` if they name no operation.
 ///
 /// # Errors
-/// Exit code 2 if they are about several forms, or about one that a knee search does not support.
+/// Exit code 2 if they are about several forms, or about a form that a knee search does not support.
 fn form(objectives: &[Objective]) -> Result<String, Exit> {
     let mut forms: Vec<&str> = objectives
         .iter()
@@ -120,7 +120,7 @@ fn form(objectives: &[Objective]) -> Result<String, Exit> {
             "--slo: a knee search does not support '{other}'; use get, put, head, list or mixed"
         ))),
         several => Err(Exit::input(format!(
-            "--slo: the objectives are about {}; use only one of them, or mixed (mixed.get.p99)",
+            "--slo: the objectives are about {}; use objectives about only one of them, or about mixed (mixed.get.p99)",
             several.join(" and ")
         ))),
     }

@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Kind of entries to list
     #[arg(value_enum)]
     kind: Kind,
-    /// Offer whose prices to list: aws-s3-express, google-cloud-storage@us-east4
+    /// Offer whose prices are listed, such as aws-s3-express or google-cloud-storage@us-east4
     name: Option<String>,
     /// Compare the guarantees, features and limits of providers in a table, with sources
     #[arg(long)]
@@ -38,14 +38,14 @@ enum Kind {
     /// Prices of storage, requests, transfer and machines; `plimsoll list prices NAME` lists all prices of
     /// one offer
     Prices,
-    /// Published benchmarks; `plimsoll published show NAME` shows one
+    /// Published benchmarks; `plimsoll published show NAME` shows a benchmark
     Published,
 }
 
 /// Prints the entries of one kind.
 ///
 /// # Errors
-/// Exit code 2 if a flag does not apply to the kind, or an offer or date has no prices.
+/// Exit code 2 if a flag does not apply to the kind, or if there are no prices for an offer or date.
 pub fn list(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.matrix && arguments.kind != Kind::Providers {
         return Err(Exit::input("--matrix applies only to providers; use plimsoll list providers --matrix"));
@@ -87,7 +87,7 @@ fn line(profile: &Profile) -> String {
     format!("{:22}{:30}{place}", profile.name, profile.title)
 }
 
-/// Formats a cell with its confidence, unless that is high.
+/// Formats a cell with its confidence level, unless the level is high.
 fn with_confidence(value: &str, confidence: Confidence) -> String {
     match confidence {
         Confidence::High => value.to_string(),

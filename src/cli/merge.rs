@@ -42,7 +42,7 @@ struct Shard {
 }
 
 fn read(path: &Path) -> Result<Shard, Exit> {
-    let of = |e: std::io::Error| Exit::input(format!("{}: {e}; name a run directory", path.display()));
+    let of = |e: std::io::Error| Exit::input(format!("{}: {e}; specify a run directory", path.display()));
     let result = json::read(path).map_err(Exit::input)?;
     if result.run.shards.len() != 1 {
         return Err(Exit::input(format!(
@@ -82,7 +82,7 @@ fn check(shards: &[Shard]) -> Result<(), Exit> {
         }
         if let Some(other) = numbers.insert(shard.result.run.shards[0].shard, &shard.path) {
             return Err(Exit::input(format!(
-                "{} and {} are the same shard; name each shard once",
+                "{} and {} are the same shard; specify each shard once",
                 other.display(),
                 shard.path.display()
             )));
@@ -101,7 +101,7 @@ pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
     let id = group(&shards[0].result.run.id).to_string();
     let results: Vec<RunResult> = shards.iter().map(|s| s.result.clone()).collect();
     let merged = merge_runs(&id, &results)
-        .ok_or_else(|| Exit::input("there is nothing to merge; name the run directories of the shards"))?;
+        .ok_or_else(|| Exit::input("there is nothing to merge; specify the run directories of the shards"))?;
     let out_error = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
     let mut directory =
         RunDirectory::create(&arguments.out, &id, &shards[0].experiment, false).map_err(out_error)?;

@@ -10,11 +10,11 @@ use crate::session::budget::CostSettings;
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Cost")]
 pub struct MoneyArguments {
-    /// Maximum cost of all hosts together: 5, 0.50. Refuses a run if its estimate is higher or a price is
-    /// unknown, and stops it before it costs more
+    /// Maximum cost of all hosts together, such as 5 or 0.50. Plimsoll refuses a run if its estimate is higher
+    /// or a price is unknown, and stops a run before it costs more
     #[arg(long, value_name = "USD", allow_hyphen_values = true)]
     max_cost: Option<String>,
-    /// Price book that overrides the built-in ones; may be repeated
+    /// Price book that overrides the built-in price books; may be repeated
     #[arg(long, value_name = "FILE")]
     prices: Vec<PathBuf>,
     /// This machine is in the region of the store, so reads are not internet egress

@@ -16,7 +16,7 @@ pub fn say(text: &str) -> Result<(), Exit> {
     let mut out = std::io::stdout().lock();
     match out.write_all(outgoing(text).as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
-            Err(Exit::input(format!("standard output: {error}; redirect it elsewhere")))
+            Err(Exit::input(format!("standard output: {error}; redirect the output elsewhere")))
         }
         _ => Ok(()),
     }

@@ -32,7 +32,7 @@ pub struct Arguments {
     /// PEM file of certificate authorities to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<std::path::PathBuf>,
-    /// Directory for the record of created objects, which is deleted at the end
+    /// Directory for the list of created objects; the list is deleted after a successful clean-up
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: std::path::PathBuf,
     #[command(flatten)]

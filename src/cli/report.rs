@@ -18,13 +18,13 @@ use crate::summary::objective::Target;
 /// Arguments of `plimsoll report`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories; the others are compared with the first
+    /// Run directories; the report compares the other runs with the first run
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
     /// File for the report [default: report.html in the run directory; plimsoll-report.html for several runs]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Draw published figures as reference lines: a name from `plimsoll list published`; may be repeated
+    /// Published document to draw as reference lines: a name from `plimsoll list published`; may be repeated
     #[arg(long, value_name = "NAME")]
     published: Vec<String>,
     /// Primary metric of the comparisons [default: p50 of the first operation]
@@ -40,8 +40,8 @@ fn several_stores(run: &Run) -> bool {
     run.measured().len() > 1
 }
 
-/// Reads runs and passes them to `consume` in order. Reads the next run while one is consumed; no other run
-/// is in memory.
+/// Reads runs and passes them to `consume` in order. Reads the next run while `consume` processes one, so at
+/// most two runs are in memory.
 ///
 /// # Errors
 /// Exit code 2 if a run cannot be read.

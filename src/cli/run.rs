@@ -71,13 +71,15 @@ pub struct Arguments {
     /// Print the resolved plan with operations, bytes, time and cost, without contacting the store
     #[arg(long, conflicts_with = "json")]
     dry_run: bool,
-    /// Log every operation to operations.arrows
+    /// Records to log in addition to the histograms
     #[arg(long, value_name = "RECORDS")]
     record: Option<Record>,
-    /// Run one shard of an experiment on several hosts: 1/4 is the first of four; `plimsoll merge` merges them
+    /// Run one shard of an experiment on several hosts: 1/4 is the first of four shards; `plimsoll merge` merges
+    /// the shards
     #[arg(long, value_name = "I/N", requires = "start_at", value_parser = parse_shard)]
     shard: Option<Shard>,
-    /// Time at which all shards start to measure: 2026-11-21T12:00:00Z, Unix seconds, or +30s from now
+    /// Time at which all hosts start to measure: a timestamp such as 2026-11-21T12:00:00Z, or Unix seconds; for
+    /// tests on one host, also a delay such as +30s
     #[arg(long, value_name = "TIME", requires = "shard", value_parser = parse_start)]
     start_at: Option<jiff::Timestamp>,
     /// This host's clock minus the reference clock, in seconds: 0.012, -0.003; `plimsoll merge` corrects for it
@@ -132,8 +134,8 @@ struct ShortArguments {
     /// Length of the warm-up [default: 2s]
     #[arg(long)]
     warmup: Option<String>,
-    /// Verification of reads: on compares every byte, off only the length; readback also reads back every
-    /// object that is put [default: on]
+    /// Verification of reads: on compares every byte; off compares only the length; readback also reads back
+    /// every uploaded object [default: on]
     #[arg(long)]
     verify: Option<String>,
     /// Deadline of each operation and of every other request; also applies to experiment files [default: 60s]
@@ -151,8 +153,8 @@ struct ShortArguments {
     /// Number of parts of one object in flight [default: 1]
     #[arg(long, value_name = "N", requires = "part_size")]
     parts_in_flight: Option<u64>,
-    /// Checksum of uploads: auto, md5, crc32, crc32c, crc64nvme, sha1, sha256 [default: checksum= in the
-    /// store URL]
+    /// Checksum of uploads: auto, md5, crc32, crc32c, crc64nvme, sha1, sha256 [default: the value of
+    /// checksum= in the store URL]
     #[arg(long, value_name = "NAME")]
     checksum: Option<String>,
     /// Upload this file instead of generated content
@@ -164,7 +166,7 @@ struct ShortArguments {
 }
 
 impl ShortArguments {
-    /// Returns the first given flag that conflicts with an experiment file; `None` if there is none.
+    /// Returns the first given flag that conflicts with an experiment file; `None` if no such flag is given.
     fn given(&self) -> Option<&'static str> {
         let given = [
             ("--size", self.size.is_some()),
@@ -271,7 +273,7 @@ fn resolve_experiment(arguments: &Arguments, search: Option<&KneeSearch>) -> Res
     name_stores(&mut experiment, &arguments.store)?;
     if experiment.stores.is_empty() && !arguments.dry_run {
         return Err(Exit::input(
-            "--store is missing; name a store, such as --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000', \
+            "--store is missing; specify a store, such as --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000', \
              or use --store embedded: to try Plimsoll on this machine",
         ));
     }
@@ -293,7 +295,7 @@ fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit
         let Some(place) = experiment.stores.iter_mut().find(|s| *s == name) else {
             let known = experiment.stores.join(", ");
             return Err(Exit::input(format!(
-                "--store {store}: the experiment has no store '{name}'; its stores are {known}"
+                "--store {store}: the experiment has no store '{name}'; use one of {known}"
             )));
         };
         *place = url.to_string();
@@ -301,7 +303,7 @@ fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit
     if !plain.is_empty() {
         if plain.len() < given.len() {
             return Err(Exit::input(
-                "--store NAME=URL replaces one store of the experiment, a plain --store replaces all; use only one kind",
+                "--store NAME=URL replaces one store of the experiment, but a plain --store replaces all stores; use only one kind",
             ));
         }
         experiment.stores = plain;
@@ -371,7 +373,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     if let Some(start_at) = arguments.start_at.filter(|at| *at < wall_now()) {
         return Err(Exit::input(format!(
-            "--start-at {start_at}: this time has passed; give all shards a later one that leaves time to prepare objects"
+            "--start-at {start_at}: this time has passed; use a later time for all shards that leaves time to prepare objects"
         )));
     }
     let sharding = arguments.shard.zip(arguments.start_at).map(|(shard, start_at)| Sharding {

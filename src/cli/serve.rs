@@ -48,7 +48,7 @@ pub struct Arguments {
     /// Number of threads that serve connections [default: one per core]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Maximum number of connections; beyond it, a new connection replaces the one that has been idle longest
+    /// Maximum number of connections; at the limit, a new connection replaces the one idle for the longest time
     #[arg(long, value_name = "N", default_value_t = 16_384)]
     max_connections: usize,
     /// Close a connection that has been idle for this long
@@ -60,8 +60,8 @@ pub struct Arguments {
     /// Close a connection that sends no byte of a request body, or reads no byte of a response, for this long
     #[arg(long, value_name = "TIME", default_value = "30s")]
     body_timeout: String,
-    /// Memory for objects, uploads and request bodies; writes beyond it fail with 503 SlowDown [default: half
-    /// of the memory of the machine or control group]
+    /// Maximum memory for objects, uploads and request bodies; writes above this limit fail with 503 SlowDown
+    /// [default: half of the memory of the machine or control group]
     #[arg(long, value_name = "SIZE")]
     memory_limit: Option<String>,
     /// Faults to inject, separated by commas: latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s,
@@ -69,7 +69,7 @@ pub struct Arguments {
     /// corrupt=0.01, seed=1
     #[arg(long, value_name = "FAULTS")]
     inject: Option<String>,
-    /// Write the times at which each request arrived and completed to this file, as CSV
+    /// Write the arrival and completion times of each request to this file, as CSV
     #[arg(long, value_name = "FILE", alias = "truth")]
     access_log: Option<PathBuf>,
     /// Serve Prometheus metrics on this address at /metrics; port 0 selects a free port

@@ -43,7 +43,7 @@ use crate::units::{parse_duration, parse_size};
 /// Arguments of `plimsoll sync`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Store to synchronise with; may be repeated, the first is the baseline
+    /// Store to synchronise with; may be repeated; the first store is the baseline
     #[arg(long, value_name = "STORE", required = true)]
     store: Vec<String>,
     /// Number of files
@@ -155,7 +155,7 @@ impl Arguments {
             };
             if !names("source") || !names("target") {
                 return Err(Exit::input(format!(
-                    "--client '{client}': the command does not name the data; add {{source}} and {{target}}"
+                    "--client '{client}': the command does not contain both sides; add {{source}} and {{target}}"
                 )));
             }
         }
@@ -242,7 +242,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     for store in &opened {
         if !store.store.capabilities().writes {
             return Err(Exit::input(format!(
-                "--store {}: the store is read-only; name one that accepts writes",
+                "--store {}: the store is read-only; use a store that accepts writes",
                 store.written
             )));
         }

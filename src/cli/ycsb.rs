@@ -55,7 +55,7 @@ enum Compat {
 enum EncodingArgument {
     /// Plain bytes with the total length of all fields, so that an update keeps the object's size
     Bytes,
-    /// A msgpack map of fields; an update of one field loses the others unless writeallfields=true
+    /// A msgpack map of fields; an update of one field loses the other fields unless writeallfields=true
     GoYcsb,
 }
 
@@ -72,25 +72,25 @@ enum Format {
 
 #[derive(Debug, Args)]
 struct Options {
-    /// Name of a YCSB database binding, which is accepted but ignored
+    /// Name of a YCSB database binding; the name is accepted but ignored
     #[arg(value_name = "DB", hide = true)]
     db: Option<String>,
-    /// Property file, or a built-in workload, workloada to workloadf; may be repeated
+    /// Property file or built-in workload (workloada to workloadf); may be repeated
     #[arg(short = 'P', value_name = "FILE")]
     files: Vec<String>,
-    /// Property that overrides those in files; may be repeated
+    /// Property that overrides the property files; may be repeated
     #[arg(short = 'p', value_name = "NAME=VALUE")]
     properties: Vec<String>,
-    /// Store: a URL or a name from plimsoll.toml [default: the store that s3.bucket names]
+    /// Store: a URL or a name from plimsoll.toml [default: the store in the properties s3.bucket and s3.endpoint]
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
-    /// Number of operations in flight; sets threadcount
+    /// Number of operations in flight; sets the YCSB property threadcount
     #[arg(long, value_name = "N")]
     threads: Option<u64>,
-    /// Intended operations per second, in an open loop; sets target
+    /// Target rate of the open loop, in operations per second; sets the YCSB property target
     #[arg(long, value_name = "N")]
     target: Option<f64>,
-    /// Prefix of the records; sets table
+    /// Prefix of the record keys; sets the YCSB property table
     #[arg(long, value_name = "NAME")]
     table: Option<String>,
     /// YCSB implementation whose built-in workloads and key hashes are used
@@ -137,7 +137,7 @@ impl Options {
     fn read(&self) -> Result<Properties, Exit> {
         if self.files.is_empty() && self.properties.is_empty() {
             return Err(Exit::input(
-                "-P FILE is missing; name a property file, or one of workloada to workloadf",
+                "-P FILE is missing; specify a property file or one of workloada to workloadf",
             ));
         }
         let mut single = self.properties.clone();
@@ -149,11 +149,11 @@ impl Options {
 
     fn store(&self, properties: &Properties) -> Result<String, Exit> {
         let named = self.store.clone().or_else(|| store_of(properties, self.family()));
-        named.ok_or_else(|| Exit::input("--store is missing; name a store, or set s3.bucket and s3.endpoint"))
+        named.ok_or_else(|| Exit::input("--store is missing; use it, or set s3.bucket and s3.endpoint"))
     }
 }
 
-/// Returns the credentials in the properties of the S3 binding; `None` if there are none.
+/// Returns the credentials in the properties of the S3 binding; `None` if a key is missing.
 fn credentials(properties: &Properties) -> Option<CredentialSource> {
     let access = properties.get("s3.access_key").or_else(|| properties.get("s3.accessKeyId"))?;
     let secret = properties.get("s3.secret_key").or_else(|| properties.get("s3.secretKey"))?;
@@ -220,7 +220,8 @@ fn execute_part(part: Part, options: &Options) -> Result<(), Exit> {
     problem.map_or(Ok(()), Err)
 }
 
-/// Deletes all records of the table, or, if `insertstart` is set, only those that this `load` writes.
+/// Deletes all records of the table, or, if `insertstart` is set, only the records that this
+/// `load` writes.
 ///
 /// # Errors
 /// Exit code 2 for invalid input, 3 if the store cannot be used.
@@ -228,7 +229,9 @@ fn clean(options: &Options) -> Result<(), Exit> {
     options.timeout.apply()?;
     let properties = options.read()?;
     let experiment = experiment_of(Part::Load, options, &properties)?;
-    let [store] = &experiment.stores[..] else { return Err(Exit::input("--store is missing; name a store")) };
+    let [store] = &experiment.stores[..] else {
+        return Err(Exit::input("--store is missing; specify a store"));
+    };
     let opened =
         open::open_as(store, &experiment.named, options.ca_bundle.as_deref(), credentials(&properties))?;
     for (space, loaded) in tables(&experiment, opened.store.prefix()) {

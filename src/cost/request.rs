@@ -71,9 +71,7 @@ impl CostRequest {
         let tariff = tariff.map_err(|e| RequestError(format!("{flag}: {e}")))?;
         if !self.prices.stores().contains(&offer.trim()) {
             let known = self.prices.stores().join(", ");
-            return Err(RequestError(format!(
-                "{flag}: {offer} is not an object store; choose among {known}"
-            )));
+            return Err(RequestError(format!("{flag}: {offer} is not an object store; use one of {known}")));
         }
         Ok(tariff)
     }

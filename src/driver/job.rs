@@ -58,7 +58,7 @@ impl Site {
 pub struct Job {
     /// Stores, each with its key space.
     pub sites: Vec<Site>,
-    /// Phase runs, in the order of execution.
+    /// Phase runs, in order of execution.
     pub phase_runs: Arc<[PhaseRun]>,
     /// Number of worker threads.
     pub workers: usize,

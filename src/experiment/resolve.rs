@@ -144,7 +144,7 @@ fn role_of(written: &PhaseSpec) -> Result<Role, Problem> {
         Some("warmup") => Ok(Role::Warmup),
         Some("prepare") => Ok(Role::Prepare),
         Some(other) => {
-            Err(Problem::new("role", format!("role '{other}' must be prepare, warmup or measure")))
+            Err(Problem::new("role", format!("unknown role '{other}'; use prepare, warmup or measure")))
         }
     }
 }

@@ -108,7 +108,7 @@ fn errors_name_the_line_and_the_fix() {
         ("cooldown = '1s'\nrate = '5/s'", 6, "applies only to a closed loop"),
         ("sweep = { part_size = [], parts_in_flight = [1] }", 6, "a sweep needs values"),
         ("sweep = { part_size = ['8 MiB'], parts_in_flight = [1] }", 3, "add stop_after"),
-        ("role = 'main'", 6, "prepare, warmup or measure"),
+        ("role = 'main'", 6, "use prepare, warmup or measure"),
         ("concurency = 3", 6, "unknown field `concurency`"),
         ("objects = { sizes = '1 KiB' }", 6, "unknown field `sizes`"),
         (

@@ -31,7 +31,8 @@ pub struct Side {
     pub low: Option<f64>,
     /// Upper end of the 95% interval. `None` without an interval.
     pub high: Option<f64>,
-    /// Resource that limited the client; the figure is then only a bound on the store's. `None` if none did.
+    /// Resource that limited the client; the figure is then only a bound on the store's. `None` if
+    /// the client was not the bottleneck.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,
 }
@@ -67,7 +68,7 @@ pub struct Row {
     /// Bound that the probability must not exceed for a difference to count.
     pub bound: f64,
     /// Verdict on the other side: `faster`, `slower`, `no difference shown` or `cannot tell`.
-    pub verdict: &'static str,
+    pub verdict: Verdict,
     /// Smallest relative change (for errors, difference) that the comparison could have detected.
     pub smallest: Option<f64>,
     /// Seconds of measurement that an interval would need. `None` if there is one.
@@ -149,7 +150,7 @@ fn row((series, other): (&Series, &Series), compared: &MetricComparison, primary
         change_high: compared.change.map(|c| c.2),
         probability: compared.probability,
         bound,
-        verdict: compared.verdict(bound).describe(),
+        verdict: compared.verdict(bound),
         smallest: compared.smallest(),
         duration_needed_s: compared
             .duration_needed_s
@@ -197,24 +198,19 @@ impl Row {
     }
 
     fn verdict_alone(&self) -> String {
-        if let Some(seconds) =
-            self.duration_needed_s.filter(|_| self.verdict == Verdict::CannotTell.describe())
-        {
+        if let Some(seconds) = self.duration_needed_s.filter(|_| self.verdict == Verdict::CannotTell) {
             return format!("cannot tell; needs about {seconds:.0} s of measurement");
         }
         let lost = self.change_low.zip(self.change_high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
-        let note = match (
-            self.verdict == Verdict::NoDifference.describe(),
-            lost && self.unit != "share",
-            self.smallest,
-        ) {
+        let note = match (self.verdict == Verdict::NoDifference, lost && self.unit != "share", self.smallest)
+        {
             (true, true, _) => " (not significant among this many figures)".into(),
             (true, false, Some(smallest)) => {
                 format!(" (changes below {:.1}% are not detectable)", 100.0 * smallest)
             }
             _ => String::new(),
         };
-        format!("{}{note}", self.verdict)
+        format!("{}{note}", self.verdict.describe())
     }
 
     /// Returns a remark that names the sides whose figure is only a bound: `; a bound: the client limited the base`.
@@ -236,17 +232,17 @@ impl Comparison {
         };
         let (a, b) = (&self.base.name, &self.other.name);
         let reservations = self.reservations(row);
-        match row.change.filter(|_| row.verdict == "faster" || row.verdict == "slower") {
+        match row.change.filter(|_| matches!(row.verdict, Verdict::Faster | Verdict::Slower)) {
             Some(change) if row.unit != "share" => {
                 let less = row.unit == "ms";
-                let factor = if (row.verdict == "faster") == less { 1.0 / change } else { change };
+                let factor = if (row.verdict == Verdict::Faster) == less { 1.0 / change } else { change };
                 let ends = row.change_low.zip(row.change_high).map(|(l, h)| {
-                    if (row.verdict == "faster") == less { (1.0 / h, 1.0 / l) } else { (l, h) }
+                    if (row.verdict == Verdict::Faster) == less { (1.0 / h, 1.0 / l) } else { (l, h) }
                 });
                 let (low, high) = ends.unwrap_or_default();
                 format!(
                     "{b} is {} than {a} by a factor of {factor:.2} [{low:.2}..{high:.2}] in {}{reservations}",
-                    row.verdict,
+                    row.verdict.describe(),
                     row.label()
                 )
             }

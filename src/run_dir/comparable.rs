@@ -82,7 +82,7 @@ fn load_differs(a: &Window, b: &Window) -> Vec<String> {
     let differ = |x: f64, y: f64| (x - y).abs() > LOAD_TOLERANCE * x.max(y);
     let mut out = Vec::new();
     if a.loop_ != b.loop_ {
-        out.push(format!("{place}: {} loop / {} loop", a.loop_, b.loop_));
+        out.push(format!("{place}: {} loop / {} loop", a.loop_.name(), b.loop_.name()));
     }
     match (a.offered_per_s, b.offered_per_s) {
         (Some(x), Some(y)) if differ(x, y) => {

@@ -14,7 +14,7 @@ use super::stream::{Batches, invalid};
 use crate::recorder::sparse::Sparse;
 use crate::schedule::Role;
 use crate::summary::merge::client_limited;
-use crate::summary::result::{RunResult, Window};
+use crate::summary::result::{LoopKind, RunResult, Window};
 use crate::summary::series::{LatencyKind, Second, Series};
 use crate::workload::OperationKind;
 
@@ -86,7 +86,7 @@ pub fn series_since(
             step,
             operation,
             key_group: windows.first().and_then(|w| w.key_group.clone()),
-            open: windows.first().is_some_and(|w| w.loop_ == "open"),
+            open: windows.first().is_some_and(|w| w.loop_ == LoopKind::Open),
             client_limited: client_limited(&windows),
             seconds: laid_out(rows, &windows, origin_unix_s)
                 .ok_or_else(|| invalid(&log, "its seconds are too far apart for one run"))?,

@@ -44,6 +44,7 @@ use crate::run_dir::directory::{Environment, RunDirectory};
 use crate::run_dir::run::Run;
 use crate::schedule::Role;
 use crate::schedule::plan::{PhaseRun, plan};
+use crate::store::ErrorClass;
 use crate::store::ownership::{KeySpace, RunId};
 use crate::summary::limits::Means;
 use crate::summary::result::{ClientInfo, RunInfo, RunResult, SCHEMA, Window};
@@ -382,7 +383,8 @@ fn judge(result: &RunResult) -> Option<RunError> {
             measured.iter().flat_map(|w| w.errors.keys()).next().map_or("no operation", String::as_str);
         return Some(RunError::store(format!("no measured operation succeeded ({class})")));
     }
-    let corrupt: u64 = measured.iter().filter_map(|w| w.errors.get("corrupt")).sum();
+    let corrupt = ErrorClass::Corrupt.to_string();
+    let corrupt: u64 = measured.iter().filter_map(|w| w.errors.get(&corrupt)).sum();
     (corrupt > 0).then(|| {
         RunError::check(format!("{corrupt} operations returned corrupt data (`corrupt` among the errors)"))
     })

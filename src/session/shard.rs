@@ -226,7 +226,7 @@ impl Prepared {
         }
     }
 
-    /// Waits 2 s before clean-up, because shards that run slightly later still read the objects. Synchronized clocks
+    /// Waits 2 s before clean-up, because shards that lag slightly behind may still be reading the objects. Synchronized clocks
     /// differ by less.
     pub fn wait_for_the_others(&self) {
         if self.markers.is_some() && self.control.stopped_at().is_none() {

@@ -104,7 +104,7 @@ pub struct Limit {
 
 impl Limit {
     /// Creates a limit of `most` picodollars that assumes `largest` bytes for an object of unknown size.
-    /// `reached` is called, possibly many times, when the limit is reached.
+    /// Once the limit is reached, `reached` is called, possibly many times.
     pub fn new(most: u64, largest: u64, reached: Box<dyn Fn() + Send + Sync>) -> Limit {
         Limit {
             most,

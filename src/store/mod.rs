@@ -359,14 +359,33 @@ impl Default for Capabilities {
 /// separately.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BackgroundRequest {
-    /// Kind of request: `CreateSession` or `token`.
-    pub what: &'static str,
+    /// Kind of the request.
+    pub kind: BackgroundRequestKind,
     /// Start time, in nanoseconds on the monotonic clock.
     pub began_ns: u64,
     /// Duration in nanoseconds.
     pub took_ns: u64,
     /// Error message; `None` if the request succeeded.
     pub error: Option<String>,
+}
+
+/// Kinds of background requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BackgroundRequestKind {
+    /// Session of an S3 directory bucket.
+    CreateSession,
+    /// OAuth access token of Google Cloud.
+    Token,
+}
+
+impl BackgroundRequestKind {
+    /// Returns the name used in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            BackgroundRequestKind::CreateSession => "CreateSession",
+            BackgroundRequestKind::Token => "token",
+        }
+    }
 }
 
 /// A place that holds objects: a bucket, a table, a directory, or objects behind a URL.

@@ -9,10 +9,10 @@ pub fn sums(store: &str, calls: &[BackgroundRequest]) -> Vec<BackgroundRequests>
     let mut out: Vec<BackgroundRequests> = Vec::new();
     for call in calls {
         let ms = call.took_ns as f64 / 1e6;
-        let at = out.iter().position(|sum| sum.request == call.what).unwrap_or_else(|| {
+        let at = out.iter().position(|sum| sum.request == call.kind.name()).unwrap_or_else(|| {
             out.push(BackgroundRequests {
                 store: store.to_string(),
-                request: call.what.to_string(),
+                request: call.kind.name().to_string(),
                 first_ms: ms,
                 ..BackgroundRequests::default()
             });
@@ -30,16 +30,17 @@ pub fn sums(store: &str, calls: &[BackgroundRequest]) -> Vec<BackgroundRequests>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::store::BackgroundRequestKind::CreateSession;
 
     #[test]
     fn background_requests_are_summed_by_purpose() {
-        let call = |what, ms: u64, error: Option<&str>| BackgroundRequest {
-            what,
+        let call = |kind, ms: u64, error: Option<&str>| BackgroundRequest {
+            kind,
             began_ns: 0,
             took_ns: ms * 1_000_000,
             error: error.map(str::to_string),
         };
-        let sums = sums("s", &[call("CreateSession", 9, None), call("CreateSession", 3, Some("503"))]);
+        let sums = sums("s", &[call(CreateSession, 9, None), call(CreateSession, 3, Some("503"))]);
         assert_eq!(sums.len(), 1);
         let BackgroundRequests { calls, failed, first_ms, mean_ms, max_ms, .. } = sums[0];
         assert_eq!((calls, failed, first_ms, mean_ms, max_ms), (2, 1, 9.0, 6.0, 9.0));

@@ -17,7 +17,17 @@ pub enum Verdict {
     CannotTell,
 }
 
+impl serde::Serialize for Verdict {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.describe())
+    }
+}
+
 impl Verdict {
+    /// All verdicts, in the order of reports.
+    pub const ALL: [Verdict; 4] =
+        [Verdict::Faster, Verdict::Slower, Verdict::NoDifference, Verdict::CannotTell];
+
     /// Returns the text for reports.
     pub fn describe(self) -> &'static str {
         match self {

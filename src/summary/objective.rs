@@ -5,7 +5,7 @@ use super::confidence::{Confidence, MIN_INDEPENDENT, Share, WIDEST};
 use super::estimates::{Estimate, Estimator, Metric};
 use super::merge::latencies;
 use super::percentiles::samples_needed;
-use super::result::Window;
+use super::result::{LoopKind, Window};
 use super::series::{LatencyKind, Series};
 use crate::units::{parse_duration, parse_rate, parse_throughput};
 
@@ -229,7 +229,8 @@ impl Objective {
     /// Describes the measured value if one window misses the objective; `None` if the window meets it. Uses the
     /// counts alone, without an interval. Failed and censored operations are misses.
     pub fn broken_by(&self, window: &Window) -> Option<String> {
-        let counts = if window.loop_ == "open" { LatencyKind::Response } else { LatencyKind::Service };
+        let counts =
+            if window.loop_ == LoopKind::Open { LatencyKind::Response } else { LatencyKind::Service };
         let all = window.operations as f64;
         let failed: u64 = window.errors.values().sum();
         match Metric::from_name(&self.target.metric, counts)? {
@@ -375,7 +376,7 @@ mod tests {
     #[test]
     fn a_store_that_answered_nothing_breaks_its_objective() {
         let objective = Objective::parse("get.p99 < 10ms").unwrap();
-        let silent = Window { loop_: "open".into(), censored: 500, ..Window::default() };
+        let silent = Window { loop_: LoopKind::Open, censored: 500, ..Window::default() };
         assert!(objective.broken_by(&silent).is_some());
         assert!(objective.broken_by(&Window::default()).is_none(), "no operation was due");
     }

@@ -280,6 +280,27 @@ pub struct ClientInfo {
     pub peak_rss_bytes: u64,
 }
 
+/// Kind of the loop that issues operations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LoopKind {
+    /// Closed loop: the next operation starts when one ends.
+    #[default]
+    Closed,
+    /// Open loop: operations start at intended times.
+    Open,
+}
+
+impl LoopKind {
+    /// Returns the name used in files and tables.
+    pub fn name(self) -> &'static str {
+        match self {
+            LoopKind::Closed => "closed",
+            LoopKind::Open => "open",
+        }
+    }
+}
+
 /// Results of one kind of operation in one window of a phase on one store.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Window {
@@ -310,7 +331,7 @@ pub struct Window {
     pub operation: OperationKind,
     /// Kind of loop: `closed` or `open`.
     #[serde(rename = "loop")]
-    pub loop_: String,
+    pub loop_: LoopKind,
     /// Operations in flight of a closed loop; in-flight limit of an open loop.
     pub concurrency: usize,
     /// Operations intended per second; open loops only.

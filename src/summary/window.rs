@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::limits::{Means, client_limited};
 use super::percentiles::{percentiles, with_censored};
-use super::result::{Percentiles, Window};
+use super::result::{LoopKind, Percentiles, Window};
 use super::uploads;
 use crate::recorder::collector::WindowState;
 use crate::recorder::histogram::Latencies;
@@ -118,7 +118,7 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         cache_ms,
         phase: phase.name.clone(),
         role: phase.role,
-        loop_: if open { "open" } else { "closed" }.into(),
+        loop_: if open { LoopKind::Open } else { LoopKind::Closed },
         offered_per_s: open.then_some(offered),
         achieved_per_s: achieved,
         saturated,
@@ -148,7 +148,8 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
     }
 }
 
-/// Returns the share of cache hits among the responses that carry a cache status; `None` if none does.
+/// Returns the share of cache hits among the responses that carry a cache status; `None` if no
+/// response carries one.
 pub fn hit_ratio(cache_ms: &BTreeMap<String, Percentiles>) -> Option<f64> {
     let all: u64 = cache_ms.values().map(|p| p.n).sum();
     let hits = cache_ms.get(CacheStatus::Hit.name()).map_or(0, |p| p.n);

@@ -54,7 +54,7 @@ fn a_bound_is_broken_only_if_the_whole_interval_exceeds_it() {
     fails(
         &["compare", base, slower, "--fail-if", "get.p50 > +20%"],
         1,
-        &["cannot be decided", "--cannot-tell pass"],
+        &["too short to judge", "--cannot-tell pass"],
     );
     let within = run(&["compare", base, slower, "--fail-if", "get.p50 > +40%"]);
     assert!(within.status.success(), "{}", text(&within.stdout));
@@ -90,7 +90,7 @@ fn a_short_run_has_no_interval_and_reports_the_length_it_needs() {
     fails(
         &["check", name(&short), "--slo", "get.p99 < 50ms"],
         1,
-        &["cannot be decided", "--cannot-tell pass"],
+        &["too short to judge", "--cannot-tell pass"],
     );
     let lenient = run(&["check", name(&short), "--slo", "get.p99 < 50ms", "--cannot-tell", "pass"]);
     assert!(lenient.status.success());
@@ -113,7 +113,7 @@ fn a_failed_store_misses_its_objectives_even_with_cannot_tell_pass() {
         &["1 objective missed"],
     );
     let few = made(&out, "few", |m| (m.seconds, m.per_s) = (1, 3));
-    fails(&["check", name(&few), "--slo", "get.p99 < 10us"], 1, &["cannot be decided"]);
+    fails(&["check", name(&few), "--slo", "get.p99 < 10us"], 1, &["too short to judge"]);
 }
 
 /// The seed decides which of two stores runs first.

@@ -21,17 +21,17 @@ use sides::{Side, pairs};
 /// Arguments of `plimsoll compare`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories; the first is the base. If there is only one, its first store is the base
+    /// Run directories; the first run is the base. If there is only one run, its first store is the base
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
-    /// Primary metric; choose it before you see the results: get.p99, put.rate [default: p50 of the first
-    /// operation]
+    /// Primary metric, such as get.p99 or put.rate; choose it before you see the results [default: p50 of the
+    /// first operation]
     #[arg(long, value_name = "METRIC")]
     primary: Option<String>,
-    /// Exit with 1 if a change exceeds this bound: 'get.p99 > +5%'; may be repeated
+    /// Exit with code 1 if a change exceeds this bound: 'get.p99 > +5%'; may be repeated
     #[arg(long, value_name = "CHANGE")]
     fail_if: Vec<String>,
-    /// Exit code if a run is too short to decide a bound: 1 (fail) or 0 (pass)
+    /// If a run is too short to tell whether a bound is exceeded, fail (exit code 1) or pass (exit code 0)
     #[arg(long, value_enum, default_value = "fail")]
     cannot_tell: CannotTell,
     /// Print JSON instead of tables
@@ -65,7 +65,7 @@ fn matching<'a>(base: &'a Side<'_>, other: &'a Side<'_>) -> Vec<(&'a Series, &'a
 /// Compares two sides.
 ///
 /// # Errors
-/// Exit code 2 if they are not comparable, or did not both measure `primary`.
+/// Exit code 2 if they are not comparable, or if one of them did not measure `primary`.
 fn compare_pair(
     (base, other): (&Side<'_>, &Side<'_>),
     primary: Option<&Target>,
@@ -92,7 +92,8 @@ fn compare_pair(
     let rows = rows(&series, primary, also, within);
     if let Some(target) = primary.filter(|_| rows.iter().all(|r| !r.primary)) {
         return Err(Exit::input(format!(
-            "--primary {}: not measured by both runs; choose a phase or operation that both measured",
+            "--primary {}: at least one of the runs did not measure this; \
+             use a phase or operation that both measured",
             show(target)
         )));
     }
@@ -117,7 +118,7 @@ fn show(target: &Target) -> String {
         .join(".")
 }
 
-/// Compares runs. The HTML report uses this function, too.
+/// Compares runs. The HTML report also uses this function.
 ///
 /// # Errors
 /// Exit code 2 if the runs are not comparable.
@@ -132,7 +133,7 @@ pub fn comparisons(
 /// Judges the comparisons by the bounds.
 ///
 /// # Errors
-/// Exit code 2 if no comparison has the figure of a bound.
+/// Exit code 2 if no comparison contains the figure of a bound.
 fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check>, Exit> {
     let mut out = Vec::new();
     for bound in bounds {
@@ -157,7 +158,8 @@ fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check
         }
         if out.len() == before {
             return Err(Exit::input(format!(
-                "--fail-if '{}': not measured by both runs; choose a figure that both measured",
+                "--fail-if '{}': at least one of the runs did not measure this; \
+                 use a metric that both measured",
                 bound.text
             )));
         }
@@ -168,8 +170,8 @@ fn check(comparisons: &[Comparison], bounds: &[ChangeBound]) -> Result<Vec<Check
 /// Compares runs and prints the comparisons.
 ///
 /// # Errors
-/// Exit code 1 if a bound is exceeded, or cannot be decided and `--cannot-tell` is `fail`; 2 if the runs are
-/// not comparable.
+/// Exit code 1 if a bound is exceeded, or if a run is too short to tell and `--cannot-tell` is `fail`; 2 if the
+/// runs are not comparable.
 pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
     let primary = arguments.primary.as_deref().map(Target::parse).transpose();
     let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;

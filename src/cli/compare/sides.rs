@@ -57,8 +57,8 @@ fn name<'a>(mut pair: (Side<'a>, Side<'a>), alone: bool) -> (Side<'a>, Side<'a>)
     pair
 }
 
-/// Returns the pairs to compare. In one run, each store is compared with the first store of the experiment;
-/// of several runs, each is compared with the first run.
+/// Returns the pairs to compare: with one run, the first store of the experiment and each other store; with
+/// several runs, the first run and each other run.
 ///
 /// # Errors
 /// Exit code 2 if there is nothing to compare.
@@ -66,7 +66,7 @@ pub fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
     let all: Vec<Vec<&str>> = runs.iter().map(|run| run.measured()).collect();
     if let Some(empty) = all.iter().position(Vec::is_empty) {
         return Err(Exit::input(format!(
-            "{}: the run measured nothing; name another run",
+            "{}: the run measured nothing; use another run",
             runs[empty].path.display()
         )));
     }
@@ -79,7 +79,7 @@ pub fn pairs<'a>(runs: &[&'a Run]) -> Result<Vec<(Side<'a>, Side<'a>)>, Exit> {
         };
         if one.len() < 2 {
             return Err(Exit::input(format!(
-                "{}: the run measured only one store; name a second run, or measure two stores in one run",
+                "{}: the run measured only one store; add a second run, or measure two stores in one run",
                 runs[0].path.display()
             )));
         }

@@ -20,11 +20,11 @@ use crate::units::{MAX_COUNT, parse_count, parse_size};
 /// Arguments of `plimsoll cost breakeven`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Providers to compare: two or more names from `plimsoll list prices`, as NAME@REGION if a provider has
+    /// Providers to compare: two or more names from `plimsoll list prices`; use NAME@REGION to select one of
     /// several regions
     #[arg(long, value_name = "NAME,NAME", value_delimiter = ',', required = true)]
     between: Vec<String>,
-    /// Value of the workload that varies; all others stay as given
+    /// Value of the workload to vary; all other values stay the same
     #[arg(long, value_enum)]
     vary: Vary,
     /// Start of the range
@@ -50,14 +50,14 @@ fn end(flag: &str, vary: Vary, text: Option<&String>, usual: u64) -> Result<u64,
     let read = if vary.is_bytes() { parse_size(text) } else { parse_count(text) };
     let bare = vary.is_bytes() && text.trim().ends_with(|c: char| c.is_ascii_digit()) && text.trim() != "0";
     match read {
-        Ok(_) if bare => Err(Exit::input(format!("{flag}: '{text}' has no unit; write it as 10TB or 4KiB"))),
+        Ok(_) if bare => Err(Exit::input(format!("{flag}: '{text}' has no unit; add one, such as 10TB or 4KiB"))),
         Ok(amount) => Ok(amount),
         Err(e) => Err(Exit::input(format!("{flag}: {e}"))),
     }
 }
 
-/// Returns the assumptions that apply to every amount, the providers that have no bill for some amounts, and
-/// the prices of low confidence.
+/// Returns the assumptions that apply to every amount, the providers without a bill for some amounts, and the
+/// prices with low confidence.
 ///
 /// # Errors
 /// Exit code 2 if the workload is invalid at the end of the range.
@@ -80,7 +80,7 @@ fn notes(
         let reason = resolve(point.amount).ok().and_then(|r| total(tariff, &r.usage).err());
         out.extend(
             reason.map(|reason| {
-                format!("{title} has no bill from {} on: {reason}", amount(vary, point.amount))
+                format!("there is no bill for {title} from {} on: {reason}", amount(vary, point.amount))
             }),
         );
     }
@@ -104,7 +104,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     if arguments.workload.says(vary) {
         return Err(Exit::input(format!(
-            "{}: this value varies; omit it and set the range with --from and --to",
+            "{}: this value varies; omit the flag and set the range with --from and --to",
             vary.flag()
         )));
     }

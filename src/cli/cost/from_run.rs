@@ -20,7 +20,7 @@ pub struct FromRun {
     /// Multiple of the measured rate, such as 0.2 or 10x, or the total rate, such as 500/s [default: 1]
     #[arg(long, value_name = "SCALE", requires = "from_run")]
     scale: Option<String>,
-    /// Store whose figures to use, if the run measured several
+    /// Store whose figures are used if the run measured several stores
     #[arg(long, value_name = "STORE", requires = "from_run")]
     store: Option<String>,
 }
@@ -40,12 +40,12 @@ impl FromRun {
         let names = short_names(&stores);
         let store = match (&self.store, stores.as_slice()) {
             (_, []) => {
-                return Err(wrong(&"the run measured nothing; name one that has phases with role measure"));
+                return Err(wrong(&"the run measured nothing; use a run that contains phases with role measure"));
             }
             (None, [only]) => only,
             (None, _) => {
                 return Err(wrong(&format!(
-                    "the run measured several stores; choose one with --store: {}",
+                    "the run measured several stores; use --store with one of {}",
                     names.join(", ")
                 )));
             }
@@ -53,7 +53,7 @@ impl FromRun {
                 let at = names.iter().zip(&stores).position(|(name, full)| name == given || *full == given);
                 stores.get(at.unwrap_or(stores.len())).ok_or_else(|| {
                     Exit::input(format!(
-                        "--store {given}: the run did not measure this store; choose among {}",
+                        "--store {given}: the run did not measure this store; use one of {}",
                         names.join(", ")
                     ))
                 })?

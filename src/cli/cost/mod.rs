@@ -41,18 +41,18 @@ enum Command {
 /// Arguments of `plimsoll cost` without a subcommand.
 #[derive(Debug, Args)]
 struct BillArguments {
-    /// Provider: a name from `plimsoll list prices`, as NAME@REGION if it has several regions; may be
+    /// Provider: a name from `plimsoll list prices`; use NAME@REGION to select one of several regions; may be
     /// repeated [default: all]
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     provider: Vec<String>,
     /// Show every line of every bill with its source
     #[arg(long)]
     items: bool,
-    /// Compute the bill as a published document does (`plimsoll list published`), and explain how it differs
-    /// from the real one
+    /// Compute the bill as a published document does (`plimsoll list published`), and explain how this bill
+    /// differs from the real bill
     #[arg(long, value_name = "DOCUMENT", conflicts_with_all = ["provider", "from_run", "items"])]
     as_published: Option<String>,
-    /// Enable the replication of the published calculator, which copies all stored data to another zone
+    /// Turn on the published calculator's replication option: all stored data is copied to another zone
     #[arg(long, requires = "as_published", conflicts_with = "cross_zone")]
     cross_az: bool,
     #[command(flatten)]

@@ -24,7 +24,7 @@ struct AsPublished {
 /// Prints the bill of a published calculator, the real bill, and the checks of the printed costs.
 ///
 /// # Errors
-/// Exit code 2 if the document computes no costs, or has no prices for the workload.
+/// Exit code 2 if the document computes no costs or contains no prices for the workload.
 pub fn as_published(
     name: &str,
     replicated: bool,
@@ -46,7 +46,7 @@ pub fn as_published(
     if replicated {
         if !published.calculator.as_ref().is_some_and(|c| c.replication) {
             return Err(Exit::input(format!(
-                "--cross-az: the calculator of {} has no replication; omit --cross-az",
+                "--cross-az: the calculator of {} has no replication option; omit --cross-az",
                 published.name
             )));
         }
@@ -61,11 +61,11 @@ pub fn as_published(
         format!("Monthly usage: {}; real prices of {day} and of {date}", in_words(&usage)),
     ];
     let mut notes = vec![
-        "as published: computed with the document's own constants, including wrong ones".to_string(),
+        "as published: computed with the document's own constants, including wrong constants".to_string(),
         format!(
             "real: prices of {day}, {}",
             match published.calculator.as_ref().and_then(|c| c.date.as_ref()) {
-                Some(_) => "the date of the document, followed by those of the --as-of date (default: today)",
+                Some(_) => "the date of the document, followed by prices of the --as-of date (default: today)",
                 None => "the --as-of date (default: today), because the document has no date",
             }
         ),

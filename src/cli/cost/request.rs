@@ -33,7 +33,7 @@ pub struct PriceArguments {
     /// Use the prices of this date, such as 2024-06-01 [default: today]
     #[arg(long, value_name = "DATE")]
     as_of: Option<String>,
-    /// Price book that overrides the built-in ones; may be repeated
+    /// Price book that overrides the built-in price books; may be repeated
     #[arg(long, value_name = "FILE")]
     prices: Vec<PathBuf>,
 }
@@ -56,7 +56,7 @@ impl PriceArguments {
             return Ok(today());
         };
         text.parse()
-            .map_err(|_| Exit::input(format!("--as-of '{text}' is not a date; write it as 2024-06-01")))
+            .map_err(|_| Exit::input(format!("--as-of '{text}' is not a date, such as 2024-06-01")))
     }
 
     /// Returns true if a date or a price book is given.
@@ -157,7 +157,7 @@ impl WorkloadArguments {
         let workload = change(&workload.over(run));
         if workload == (Workload { without_allowances: workload.without_allowances, ..Workload::default() }) {
             return Err(Exit::input(
-                "the workload is empty; specify a month, such as --storage 10TB --egress 2TB --put 1M --get 50M, \
+                "the workload is empty; specify the usage of a month, such as --storage 10TB --egress 2TB --put 1M --get 50M, \
                  or use --workload FILE or --from-run RUN",
             ));
         }

@@ -56,8 +56,8 @@ pub struct Arguments {
     /// Published document with latencies for a store without a run (`plimsoll list published`)
     #[arg(long, value_name = "DOCUMENT")]
     published: Option<String>,
-    /// Consider only ages at which the upper bound of the p99 of reads, from the known latencies, is within
-    /// this limit: 50ms
+    /// Consider only ages at which the p99 of reads is within this limit, such as 50ms; uses the upper bound that
+    /// follows from the known latencies
     #[arg(long, value_name = "TIME")]
     p99: Option<String>,
     #[command(flatten)]
@@ -90,7 +90,7 @@ struct Tiering<'a> {
 /// A message with the expected form.
 fn whole_days(text: &str) -> Result<u64, String> {
     let number = text.trim().trim_end_matches('d').trim().parse().ok();
-    number.ok_or_else(|| format!("'{text}' is not a number of whole days; write it as 7d"))
+    number.ok_or_else(|| format!("'{text}' is not a whole number of days, such as 7d"))
 }
 
 /// Rejects fields of a workload that tiering does not support.
@@ -99,17 +99,17 @@ fn whole_days(text: &str) -> Result<u64, String> {
 /// [`WorkloadError`] with the first such field.
 fn refuse(workload: &Workload) -> Result<(), WorkloadError> {
     let given = [
-        ("list", workload.list.is_some(), "it could apply to either store; omit it"),
-        ("copy", workload.copy.is_some(), "it could apply to either store; omit it"),
+        ("list", workload.list.is_some(), "the value could apply to either store; omit it"),
+        ("copy", workload.copy.is_some(), "the value could apply to either store; omit it"),
         ("delete", workload.delete.is_some(), "every object is deleted at the end of --keep; omit it"),
-        ("written", workload.written.is_some(), "it follows from --put and --object-size; omit it"),
+        ("written", workload.written.is_some(), "the value follows from --put and --object-size; omit it"),
         (
             "storage_peak",
             workload.storage_peak.is_some(),
             "the data stored follows from --put and --keep; omit it",
         ),
-        ("cross_zone", workload.cross_zone.is_some(), "it could apply to either store; omit it"),
-        ("cross_region", workload.cross_region.is_some(), "it could apply to either store; omit it"),
+        ("cross_zone", workload.cross_zone.is_some(), "the value could apply to either store; omit it"),
+        ("cross_region", workload.cross_region.is_some(), "the value could apply to either store; omit it"),
         ("instance", !workload.instance.is_empty(), "machines cost the same at every age; omit it"),
         (
             "storage",
@@ -134,7 +134,7 @@ fn share(flag: &str, text: &str) -> Result<f64, Exit> {
     percent
         .filter(|p| (0.0..=100.0).contains(p))
         .map(|p| p / 100.0)
-        .ok_or_else(|| Exit::input(format!("{flag}: '{text}' is not a percentage; write it as 80%")))
+        .ok_or_else(|| Exit::input(format!("{flag}: '{text}' is not a percentage between 0% and 100%, such as 80%")))
 }
 
 /// Returns the distribution of reads over the age of objects that are kept for `keep` days, and the
@@ -148,7 +148,7 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
         let hot = share("--hot-reads", text)?;
         if !(hot > 0.0 && hot < 1.0) || days <= 0.0 || days >= keep {
             return Err(Exit::input(format!(
-                "--hot-reads {text} at --hot-days {days}: the share must be above 0% and below 100%, and the age above 0 days and below the retention of {keep:.0} days"
+                "--hot-reads {text} at --hot-days {days}: the share must be above 0% and below 100%, and the age must be above 0 days and below the retention of {keep:.0} days"
             )));
         }
         let assumption = format!(
@@ -158,14 +158,16 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
     }
     let mut known: Vec<(f64, f64)> = Vec::new();
     for text in &arguments.reads_by_age {
-        let wrong = || Exit::input(format!("--reads-by-age: '{text}' is not AGE=SHARE; write it as 7d=80%"));
+        let wrong = || {
+            Exit::input(format!("--reads-by-age: '{text}' is not in the form AGE=SHARE, such as 7d=80%"))
+        };
         let (age, part) = text.split_once('=').ok_or_else(wrong)?;
         let age: f64 = age.trim().strip_suffix('d').and_then(|t| t.parse().ok()).ok_or_else(wrong)?;
         let part = share("--reads-by-age", part)?;
         let rises = known.last().is_none_or(|(a, s)| age > *a && part >= *s);
         if age <= 0.0 || !rises {
             return Err(Exit::input(format!(
-                "--reads-by-age: '{text}' is out of order; ages and shares must increase"
+                "--reads-by-age: '{text}' is out of order; ages must increase and shares must not decrease"
             )));
         }
         if age > keep {
@@ -177,14 +179,14 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
     }
     if known.is_empty() {
         return Err(Exit::input(
-            "--hot-reads is missing; give the share of reads that go to objects younger than --hot-days, such as --hot-reads 80%, or several shares with --reads-by-age 1d=40%,7d=80%",
+            "--hot-reads is missing; specify the share of reads that go to objects younger than --hot-days, such as --hot-reads 80%, or several shares with --reads-by-age 1d=40%,7d=80%",
         ));
     }
     Ok((Reads::Known(known), "the share of reads is linear between the ages of --reads-by-age".into()))
 }
 
-/// Drops the values that tiering does not support and that come only from a run, so that they cause no error.
-/// Keeps those that the user gave.
+/// Drops unsupported values that come only from a run, so that they cause no error. Keeps the values that the
+/// user specified.
 fn without_unsupported(workload: &Workload, given: &Workload) -> Workload {
     Workload {
         list: given.list.clone(),
@@ -205,14 +207,14 @@ fn retention_days(request: &CostRequest) -> Result<(f64, String), Exit> {
     let puts = usage.calls.get(Call::PutObject) + usage.calls.get(Call::CreateMultipartUpload);
     if puts == 0 || usage.uploaded == 0 {
         return Err(Exit::input(
-            "--put is missing; give the number of objects written a month, and their --object-size",
+            "--put is missing; specify the number of objects written per month and their --object-size",
         ));
     }
     let days = match (usage.retention_days, usage.stored) {
         (Some(days), _) => days as f64,
         (None, 0) => {
             return Err(Exit::input(
-                "--keep is missing; give the days after which objects are deleted, such as --keep 90d, or the data stored with --storage",
+                "--keep is missing; specify the age at which objects are deleted, such as --keep 90d, or the amount of stored data with --storage",
             ));
         }
         (None, stored) => stored as f64 / (usage.uploaded as f64 / MONTH_DAYS),
@@ -230,7 +232,7 @@ fn retention_days(request: &CostRequest) -> Result<(f64, String), Exit> {
 /// `tariff`, or the only store of the run.
 ///
 /// # Errors
-/// Exit code 2 if the run cannot be read or has no such store.
+/// Exit code 2 if the run cannot be read or does not contain such a store.
 fn measured(flag: &str, path: &Path, request: &CostRequest, tariff: &Tariff) -> Result<Known, Exit> {
     let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("{flag} {}: {e}", path.display()));
     let result = json::read(path).map_err(|e| wrong(&e))?;
@@ -257,9 +259,9 @@ fn measured(flag: &str, path: &Path, request: &CostRequest, tariff: &Tariff) -> 
         let problem = if own.is_empty() {
             "the run measured no reads"
         } else {
-            "the run measured several stores, but none at these prices"
+            "the run measured several stores, but none that is billed at these prices"
         };
-        return Err(wrong(&format!("{problem}; name a run that measured gets from {}", tariff.offer)));
+        return Err(wrong(&format!("{problem}; use a run that measured gets from {}", tariff.offer)));
     }
     let mut warnings = Vec::new();
     let home = environment.stores.iter().any(|facts| facts.url == own[0].store && at_home(facts));
@@ -277,11 +279,11 @@ fn measured(flag: &str, path: &Path, request: &CostRequest, tariff: &Tariff) -> 
     Ok((distribution(&own), warnings))
 }
 
-/// Returns the latencies of one of the stores, measured or else published, and warnings about them; `None` if
-/// neither a run nor a document is given.
+/// Returns the latencies of one of the stores and warnings about them. Uses the run, or the published document
+/// if there is no run; `None` if neither is given.
 ///
 /// # Errors
-/// Exit code 2 if the run or document has no latencies of the store.
+/// Exit code 2 if the run or document contains no latencies of the store.
 fn latency(
     flag: &str,
     run: Option<&Path>,
@@ -298,7 +300,7 @@ fn latency(
     let store = published.stores.iter().find(|(_, offer)| **offer == tariff.offer).map(|(store, _)| store);
     let known = store.map(|s| published.percentiles(s, "get")).unwrap_or_default();
     if known.is_empty() {
-        return Err(wrong(&format!("the document has no latencies of reads from {}", tariff.offer)));
+        return Err(wrong(&format!("the document contains no read latencies of {}", tariff.offer)));
     }
     let rows = published.rows.iter().filter(|r| Some(&r.store) == store && r.operation == "get");
     let workload = rows.map(|r| r.workload.as_str()).next().unwrap_or_default();
@@ -313,7 +315,7 @@ fn latency(
 struct Latencies {
     /// Distributions of the hot and the cold store; `None` if one of them is unknown.
     both: Option<(Distribution, Distribution)>,
-    /// Bound on the p99, in milliseconds; `None` if there is none.
+    /// Bound on the p99, in milliseconds; `None` without `--p99`.
     within: Option<f64>,
     /// Warnings about the latencies.
     warnings: Vec<String>,
@@ -333,7 +335,7 @@ fn latencies(
     let both = hot.zip(cold).map(|((hot, _), (cold, _))| (hot, cold));
     if within.is_some() && both.is_none() {
         return Err(Exit::input(
-            "--p99 needs the latencies of both stores; give --hot-run and --cold-run, or --published",
+            "--p99 needs the latencies of both stores; use --hot-run and --cold-run, or --published",
         ));
     }
     Ok(Latencies { both, within, warnings })
@@ -350,13 +352,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         arguments.workload.request_with(&arguments.from_run, |w| without_unsupported(w, &given))?;
     if arguments.published.is_none() && arguments.hot_run.is_some() != arguments.cold_run.is_some() {
         return Err(Exit::input(
-            "--hot-run and --cold-run must be used together; or replace one of them with --published NAME",
+            "--hot-run and --cold-run must be used together; add the missing flag or --published NAME",
         ));
     }
     let (hot, cold) = (request.tariff("--hot", &arguments.hot)?, request.tariff("--cold", &arguments.cold)?);
     if (&hot.offer, &hot.region) == (&cold.offer, &cold.region) {
         return Err(Exit::input(format!(
-            "--cold: {} is also the hot store; name another store",
+            "--cold: {} is also the hot store; use another store",
             arguments.cold
         )));
     }
@@ -382,7 +384,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let bills = scenario.bills(at).map_err(wrong)?;
     if let Some((days, reason)) = without_bill.first() {
         let count = without_bill.len();
-        warnings.push(format!("ages without a bill: {count}, the first at {days} days: {reason}"));
+        warnings.push(format!("ages without a bill: {count}; the first is {days} days: {reason}"));
     }
     let premise = request.assume_egress([&hot, &cold]);
     let mut assumptions = request.assumptions.clone();

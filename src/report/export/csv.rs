@@ -40,7 +40,7 @@ fn window_row(w: &Window) -> Vec<String> {
         number(w.step),
         w.key_group.clone().unwrap_or_default(),
         w.operation.to_string(),
-        w.loop_.clone(),
+        w.loop_.name().into(),
         w.concurrency.to_string(),
         number(w.offered_per_s),
         w.achieved_per_s.to_string(),

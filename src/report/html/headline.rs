@@ -10,6 +10,7 @@ use crate::report::comparison::Comparison;
 use crate::report::text::{confidence, knee, ramp};
 use crate::run_dir::directory::Environment;
 use crate::schedule::Role;
+use crate::summary::comparison::Verdict;
 use crate::summary::result::{ConfidenceInterval, RunResult, SweepFigures};
 use crate::units::{format_count, format_ms, format_per_s, format_size, format_throughput, short_names};
 
@@ -61,9 +62,9 @@ pub(super) struct Facts {
 pub(super) fn tally(comparisons: &[Comparison]) -> String {
     let primary = |c: &Comparison| c.rows.iter().find(|r| r.primary).map(|r| (r.verdict, r.label()));
     let verdicts: Vec<_> = comparisons.iter().filter_map(primary).collect();
-    let count = |verdict: &str| verdicts.iter().filter(|(v, _)| *v == verdict).count();
-    let order = ["faster", "slower", "no difference shown", "cannot tell"];
-    let parts = order.iter().map(|v| (count(v), v)).filter(|(n, _)| *n > 0).map(|(n, v)| format!("{n} {v}"));
+    let count = |verdict: Verdict| verdicts.iter().filter(|(v, _)| *v == verdict).count();
+    let counts = Verdict::ALL.map(|verdict| (count(verdict), verdict.describe()));
+    let parts = counts.iter().filter(|(n, _)| *n > 0).map(|(n, verdict)| format!("{n} {verdict}"));
     let figure = verdicts.first().map_or(String::new(), |(_, label)| format!(" in {label}"));
     let bounds = comparisons.iter().filter(|c| !c.limits().is_empty()).count();
     let bounds = match bounds {
@@ -79,7 +80,7 @@ pub(super) fn comparison_context(comparison: &Comparison) -> Value {
     let rows = comparison.rows.iter().enumerate().map(|(number, row)| {
         context! {
             label => row.label(), primary => row.primary, change => row.change_text(),
-            verdict => format!("{}{}", row.verdict, row.bound_text()),
+            verdict => format!("{}{}", row.verdict.describe(), row.bound_text()),
             later => later(number, row.primary),
         }
     });

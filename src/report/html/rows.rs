@@ -55,7 +55,8 @@ pub struct Row {
     pub start_lag_p99: Option<f64>,
     /// Start lag above which the client counts as the bottleneck, in ms.
     pub start_lag_allowed: Option<f64>,
-    /// Resource that limited the client; the figures then measure the client. `None` if none did.
+    /// Resource that limited the client; the figures then measure the client. `None` if the client
+    /// was not the bottleneck.
     pub client_limited: Option<String>,
     /// Short remarks that qualify the figures.
     pub stamps: Vec<String>,
@@ -161,7 +162,7 @@ fn row(window: &Window, subject: usize) -> Row {
         step: window.step,
         operation: window.operation.to_string(),
         key_group: window.key_group.clone(),
-        load: window.loop_.clone(),
+        load: window.loop_.name().into(),
         offered_per_s: window.offered_per_s.map(round),
         per_s: round(window.achieved_per_s),
         bytes_per_s: round(window.throughput_bytes_per_s),

@@ -172,7 +172,7 @@ mod tests {
             phase: "get".into(),
             role: Role::Measure,
             operation: crate::workload::OperationKind::Get,
-            loop_: "closed".into(),
+            loop_: crate::summary::result::LoopKind::Closed,
             concurrency: 16,
             achieved_per_s: 100.0,
             operations: 1000,

@@ -17,8 +17,8 @@ use crate::schedule::Phase;
 use crate::schedule::plan::PhaseRun;
 use crate::session::error::RunError;
 use crate::session::open::{Opened, url_of};
-use crate::store::Store;
 use crate::store::counted::{Charge, Counted, Counts, Limit};
+use crate::store::{BackgroundRequestKind, Store};
 use crate::summary::result::CostFigures;
 use crate::workload::dataset::UNKNOWN_SIZE;
 use crate::workload::{Dataset, OperationKind};
@@ -255,7 +255,10 @@ impl Budget {
     fn spent(&self, metered: &Metered) -> StoreUsage {
         let mut calls = metered.counts.calls();
         let sessions = metered.source.background_requests();
-        calls.add(Call::CreateSession, sessions.iter().filter(|c| c.what == "CreateSession").count() as u64);
+        calls.add(
+            Call::CreateSession,
+            sessions.iter().filter(|c| c.kind == BackgroundRequestKind::CreateSession).count() as u64,
+        );
         metered.priced.located(StoreUsage {
             calls,
             refused: metered.counts.refused(),

@@ -15,7 +15,7 @@ use reqsign_google::{
 
 use crate::clock::{now_ns, wall_now};
 use crate::net::chain::context;
-use crate::store::BackgroundRequest;
+use crate::store::{BackgroundRequest, BackgroundRequestKind};
 use crate::text::register_secret;
 
 /// The reason why no token could be obtained.
@@ -58,7 +58,12 @@ impl Tokens {
     pub async fn from_chain() -> Result<Arc<Tokens>, TokenError> {
         let began_ns = now_ns();
         let token = load(&context()).await?;
-        let first = BackgroundRequest { what: "token", began_ns, took_ns: now_ns() - began_ns, error: None };
+        let first = BackgroundRequest {
+            kind: BackgroundRequestKind::Token,
+            began_ns,
+            took_ns: now_ns() - began_ns,
+            error: None,
+        };
         Ok(Arc::new(Tokens {
             current: RwLock::new(Arc::new(token)),
             renewing: AtomicBool::new(false),
@@ -94,7 +99,12 @@ impl Tokens {
             }
             Err(error) => Some(error),
         };
-        let call = BackgroundRequest { what: "token", began_ns, took_ns: now_ns() - began_ns, error };
+        let call = BackgroundRequest {
+            kind: BackgroundRequestKind::Token,
+            began_ns,
+            took_ns: now_ns() - began_ns,
+            error,
+        };
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
         self.renewing.store(false, Ordering::Release);
     }

@@ -19,7 +19,7 @@ use crate::s3::credentials::{CredentialSource, Credentials};
 use crate::s3::error::S3Error;
 use crate::s3::sign::{EMPTY_SHA256, Signer};
 use crate::s3::xml::Element;
-use crate::store::{BackgroundRequest, ErrorClass, Failure, Timings};
+use crate::store::{BackgroundRequest, BackgroundRequestKind, ErrorClass, Failure, Timings};
 
 /// The state of the session.
 #[derive(Clone)]
@@ -153,7 +153,12 @@ impl Inner {
         let slow = || no_session(format!("no response within {} s", time_limit.as_secs_f64()));
         let made = made.unwrap_or_else(|_| Err(slow()));
         let error = made.as_ref().err().map(ToString::to_string);
-        let call = BackgroundRequest { what: "CreateSession", began_ns, took_ns: now_ns() - began_ns, error };
+        let call = BackgroundRequest {
+            kind: BackgroundRequestKind::CreateSession,
+            began_ns,
+            took_ns: now_ns() - began_ns,
+            error,
+        };
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(call);
         made
     }

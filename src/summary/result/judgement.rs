@@ -9,10 +9,12 @@ use serde::{Deserialize, Serialize};
 pub struct KneeFigures {
     /// Objectives as written; a step must meet all of them.
     pub objectives: Vec<String>,
-    /// Highest rate that met the objectives in most of its tries, in operations per second. Null if none did.
+    /// Highest rate that met the objectives in most of its tries, in operations per second. Null if no
+    /// rate did.
     #[serde(alias = "holds_per_s")]
     pub highest_met_per_s: Option<f64>,
-    /// Lowest rate above `highest_met_per_s` that missed an objective in most of its tries. Null if none did.
+    /// Lowest rate above `highest_met_per_s` that missed an objective in most of its tries. Null if no
+    /// rate did.
     #[serde(alias = "breaks_per_s")]
     pub lowest_missed_per_s: Option<f64>,
     /// True if the search ran to its end.
@@ -49,7 +51,8 @@ pub struct KneeStep {
     /// met the objectives.
     #[serde(default, skip_serializing_if = "Option::is_none", alias = "broke")]
     pub missed: Option<String>,
-    /// Resource that limited the client; a missed objective is then not evidence about the store. Null if none did.
+    /// Resource that limited the client; a missed objective is then not evidence about the store. Null
+    /// if the client was not the bottleneck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,
 }
@@ -82,7 +85,8 @@ pub struct ConfidenceInterval {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(alias = "needs_s")]
     pub duration_needed_s: Option<f64>,
-    /// Resource that limited the client; the figure then measures the client, not the store. Null if none did.
+    /// Resource that limited the client; the figure then measures the client, not the store. Null if the
+    /// client was not the bottleneck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,
 }

@@ -109,7 +109,7 @@ impl Made {
             phase: "get".into(),
             role: Role::Measure,
             operation: plimsoll::workload::OperationKind::from_name("get").unwrap(),
-            loop_: "closed".into(),
+            loop_: plimsoll::summary::result::LoopKind::Closed,
             concurrency: self.concurrency,
             client_limited: self.limited.clone().filter(|_| self.stores.last().is_some_and(|s| s.0 == store)),
             start_unix_s: ORIGIN_S,
