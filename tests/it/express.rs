@@ -40,7 +40,11 @@ fn a_directory_bucket_conforms_with_one_session() {
     block_on(check(store.as_ref(), "some/prefix/"));
     let calls = store.background_requests();
     assert_eq!(calls.len(), 1, "{calls:?}");
-    assert!(calls[0].what == "CreateSession" && calls[0].took_ns > 0 && calls[0].error.is_none());
+    assert!(
+        calls[0].kind == plimsoll::store::BackgroundRequestKind::CreateSession
+            && calls[0].took_ns > 0
+            && calls[0].error.is_none()
+    );
     assert!(store.describe().signing.starts_with("session"));
     one(store.as_ref(), Request::DeleteBucket).unwrap();
     assert!(one(store.as_ref(), Request::CheckBucket).is_err());

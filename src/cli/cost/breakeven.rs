@@ -50,7 +50,9 @@ fn end(flag: &str, vary: Vary, text: Option<&String>, usual: u64) -> Result<u64,
     let read = if vary.is_bytes() { parse_size(text) } else { parse_count(text) };
     let bare = vary.is_bytes() && text.trim().ends_with(|c: char| c.is_ascii_digit()) && text.trim() != "0";
     match read {
-        Ok(_) if bare => Err(Exit::input(format!("{flag}: '{text}' has no unit; add one, such as 10TB or 4KiB"))),
+        Ok(_) if bare => {
+            Err(Exit::input(format!("{flag}: '{text}' has no unit; add one, such as 10TB or 4KiB")))
+        }
         Ok(amount) => Ok(amount),
         Err(e) => Err(Exit::input(format!("{flag}: {e}"))),
     }
@@ -78,11 +80,9 @@ fn notes(
     for (at, (tariff, title)) in tariffs.iter().zip(titles).enumerate() {
         let Some(point) = found.points.iter().find(|p| p.totals_usd[at].is_none()) else { continue };
         let reason = resolve(point.amount).ok().and_then(|r| total(tariff, &r.usage).err());
-        out.extend(
-            reason.map(|reason| {
-                format!("there is no bill for {title} from {} on: {reason}", amount(vary, point.amount))
-            }),
-        );
+        out.extend(reason.map(|reason| {
+            format!("there is no bill for {title} from {} on: {reason}", amount(vary, point.amount))
+        }));
     }
     let bills = Bills::of(tariffs, &request.usage, Vec::new());
     out.extend(bills.bills.iter().filter_map(doubts));

@@ -40,7 +40,9 @@ impl FromRun {
         let names = short_names(&stores);
         let store = match (&self.store, stores.as_slice()) {
             (_, []) => {
-                return Err(wrong(&"the run measured nothing; use a run that contains phases with role measure"));
+                return Err(wrong(
+                    &"the run measured nothing; use a run that contains phases with role measure",
+                ));
             }
             (None, [only]) => only,
             (None, _) => {

@@ -65,7 +65,8 @@ pub fn as_published(
         format!(
             "real: prices of {day}, {}",
             match published.calculator.as_ref().and_then(|c| c.date.as_ref()) {
-                Some(_) => "the date of the document, followed by prices of the --as-of date (default: today)",
+                Some(_) =>
+                    "the date of the document, followed by prices of the --as-of date (default: today)",
                 None => "the --as-of date (default: today), because the document has no date",
             }
         ),

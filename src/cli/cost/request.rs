@@ -55,8 +55,7 @@ impl PriceArguments {
         let Some(text) = &self.as_of else {
             return Ok(today());
         };
-        text.parse()
-            .map_err(|_| Exit::input(format!("--as-of '{text}' is not a date, such as 2024-06-01")))
+        text.parse().map_err(|_| Exit::input(format!("--as-of '{text}' is not a date, such as 2024-06-01")))
     }
 
     /// Returns true if a date or a price book is given.

@@ -131,10 +131,9 @@ fn refuse(workload: &Workload) -> Result<(), WorkloadError> {
 /// Exit code 2 if it is not a percentage between 0% and 100%.
 fn share(flag: &str, text: &str) -> Result<f64, Exit> {
     let percent = text.trim().strip_suffix('%').and_then(|t| t.trim().parse::<f64>().ok());
-    percent
-        .filter(|p| (0.0..=100.0).contains(p))
-        .map(|p| p / 100.0)
-        .ok_or_else(|| Exit::input(format!("{flag}: '{text}' is not a percentage between 0% and 100%, such as 80%")))
+    percent.filter(|p| (0.0..=100.0).contains(p)).map(|p| p / 100.0).ok_or_else(|| {
+        Exit::input(format!("{flag}: '{text}' is not a percentage between 0% and 100%, such as 80%"))
+    })
 }
 
 /// Returns the distribution of reads over the age of objects that are kept for `keep` days, and the
@@ -158,9 +157,8 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
     }
     let mut known: Vec<(f64, f64)> = Vec::new();
     for text in &arguments.reads_by_age {
-        let wrong = || {
-            Exit::input(format!("--reads-by-age: '{text}' is not in the form AGE=SHARE, such as 7d=80%"))
-        };
+        let wrong =
+            || Exit::input(format!("--reads-by-age: '{text}' is not in the form AGE=SHARE, such as 7d=80%"));
         let (age, part) = text.split_once('=').ok_or_else(wrong)?;
         let age: f64 = age.trim().strip_suffix('d').and_then(|t| t.parse().ok()).ok_or_else(wrong)?;
         let part = share("--reads-by-age", part)?;
