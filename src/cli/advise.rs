@@ -106,7 +106,8 @@ struct BoundReport<'a> {
 pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     if arguments.runs.is_empty() && arguments.published.is_empty() {
         return Err(Exit::input(
-            "RUN is missing; specify runs that measured the stores (plimsoll advise RUN... --storage 10TB --get 50M --slo 'get.p99 < 20ms'), or a document with --published NAME",
+            "RUN is missing; specify runs that measured the stores (plimsoll advise RUN... --storage 10TB \
+             --get 50M --slo 'get.p99 < 20ms'), or a document with --published NAME",
         ));
     }
     let parse = |text: &String| Objective::parse(text).map_err(|e| Exit::input(format!("--slo {e}")));

@@ -118,13 +118,15 @@ fn remove(store: &str, force: bool) -> Result<(), Exit> {
         let found = contents(&mut background).await?;
         if found > 0 && !force {
             return Ok(Err(Exit::input(format!(
-                "{store}: the bucket is not empty (objects found: {found}), so nothing was deleted; use --force if `plimsoll bucket create` created the bucket"
+                "{store}: the bucket is not empty (objects found: {found}), so nothing was deleted; use \
+                 --force if `plimsoll bucket create` created the bucket"
             ))));
         }
         let Some(created) = created else {
             if force {
                 return Ok(Err(Exit::input(format!(
-                    "{store}: `plimsoll bucket create` did not create this bucket, so nothing was deleted; empty it with another tool"
+                    "{store}: `plimsoll bucket create` did not create this bucket, so nothing was deleted; \
+                     empty it with another tool"
                 ))));
             }
             return background.send_until_answered(Request::DeleteBucket).await.map(Ok);

@@ -35,7 +35,8 @@ impl CannotTell {
         if undecided > 0 && self == CannotTell::Fail {
             let plural = if undecided == 1 { "" } else { "s" };
             return Err(Exit::check(format!(
-                "the measurement is too short to judge {undecided} {noun}{plural}; measure longer, or add --cannot-tell pass"
+                "the measurement is too short to judge {undecided} {noun}{plural}; measure longer, or add \
+                 --cannot-tell pass"
             )));
         }
         Ok(())

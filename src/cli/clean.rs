@@ -114,7 +114,8 @@ fn clean_store(
     if experiment.is_some_and(|e| e.phases.iter().any(inserts_unknown)) {
         let url = &facts.url;
         say(&format!(
-            "{url}: the inserted records remain, because their number is unknown; `plimsoll ycsb clean` deletes the table\n"
+            "{url}: the inserted records remain, because their number is unknown; `plimsoll ycsb clean` \
+             deletes the table\n"
         ))?;
     }
     Ok(())
@@ -144,7 +145,8 @@ fn remove_files(run: &Path, environment: &mut Environment) -> Result<(), Exit> {
     if !removed {
         let (files, run) = (files.display(), run.display());
         return Err(Exit::input(format!(
-            "{files}: not removed, because the directory contains files that run {run} did not create, or does not contain the mark of the run; remove it manually"
+            "{files}: not removed, because the directory contains files that run {run} did not create, or \
+             does not contain the mark of the run; remove it manually"
         )));
     }
     say(&format!("removed {}\n", files.display()))?;
@@ -186,7 +188,8 @@ fn clean_one(
     if cleaned.versions_hidden && cleaned.deleted > 0 && store.profile().is_some_and(|p| p.name != "generic")
     {
         say(&format!(
-            "{url}: the store did not list old versions; if the bucket is versioned, old versions remain and are billed\n"
+            "{url}: the store did not list old versions; if the bucket is versioned, old versions remain \
+             and are billed\n"
         ))?;
     }
     Ok(())

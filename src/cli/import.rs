@@ -193,14 +193,15 @@ fn tables(
     let mut out = String::new();
     if let Some(rows) = published_rows {
         out.push_str(
-            "As R2-bench computes it: a phase lasts from its first to its last completion; the data are all bytes of \
-             requests that began in the phase; concurrency is averaged over requests. GB means GiB; throughput is in \
-             Mbit/s.\n\n",
+            "As R2-bench computes it: a phase lasts from its first to its last completion; the data are all \
+             bytes of requests that began in the phase; concurrency is averaged over requests. GB means \
+             GiB; throughput is in Mbit/s.\n\n",
         );
         out.push_str(&terminal::table::lines(&as_published(rows)));
         out.push_str(
-            "\nAs Plimsoll computes it: a phase lasts from its first start to the first start of the next phase; bytes \
-             are prorated over their transfer; concurrency is the time average of requests in flight.\n\n",
+            "\nAs Plimsoll computes it: a phase lasts from its first start to the first start of the next \
+             phase; bytes are prorated over their transfer; concurrency is the time average of requests in \
+             flight.\n\n",
         );
     }
     for (name, n) in &log.left_out {

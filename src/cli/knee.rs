@@ -120,7 +120,8 @@ fn form(objectives: &[Objective]) -> Result<String, Exit> {
             "--slo: a knee search does not support '{other}'; use get, put, head, list or mixed"
         ))),
         several => Err(Exit::input(format!(
-            "--slo: the objectives are about {}; use objectives about only one of them, or about mixed (mixed.get.p99)",
+            "--slo: the objectives are about {}; use objectives about only one of them, or about mixed \
+             (mixed.get.p99)",
             several.join(" and ")
         ))),
     }

@@ -52,7 +52,8 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
     }
     if arguments.kind != Kind::Prices && (arguments.name.is_some() || arguments.prices.is_given()) {
         return Err(Exit::input(
-            "NAME, --as-of and --prices apply only to prices; use plimsoll list prices aws-s3 --as-of 2024-06-01",
+            "NAME, --as-of and --prices apply only to prices; use plimsoll list prices aws-s3 --as-of \
+             2024-06-01",
         ));
     }
     match arguments.kind {

@@ -273,7 +273,8 @@ fn resolve_experiment(arguments: &Arguments, search: Option<&KneeSearch>) -> Res
     name_stores(&mut experiment, &arguments.store)?;
     if experiment.stores.is_empty() && !arguments.dry_run {
         return Err(Exit::input(
-            "--store is missing; specify a store, such as --store 's3://bucket/prefix?endpoint=http://127.0.0.1:9000', \
+            "--store is missing; specify a store, such as --store \
+             's3://bucket/prefix?endpoint=http://127.0.0.1:9000', \
              or use --store embedded: to try Plimsoll on this machine",
         ));
     }
@@ -303,7 +304,8 @@ fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit
     if !plain.is_empty() {
         if plain.len() < given.len() {
             return Err(Exit::input(
-                "--store NAME=URL replaces one store of the experiment, but a plain --store replaces all stores; use only one kind",
+                "--store NAME=URL replaces one store of the experiment, but a plain --store replaces all \
+                 stores; use only one kind",
             ));
         }
         experiment.stores = plain;
@@ -360,7 +362,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let experiment = resolve_experiment(arguments, search.as_ref())?;
     if arguments.workers.is_some_and(|n| !(1..=MAX_WORKERS).contains(&n)) {
         return Err(Exit::input(format!(
-            "--workers must be between 1 and {MAX_WORKERS}; omit --workers to derive the number from load and cores"
+            "--workers must be between 1 and {MAX_WORKERS}; omit --workers to derive the number from load \
+             and cores"
         )));
     }
     if arguments.dry_run {
@@ -373,7 +376,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     if let Some(start_at) = arguments.start_at.filter(|at| *at < wall_now()) {
         return Err(Exit::input(format!(
-            "--start-at {start_at}: this time has passed; use a later time for all shards that leaves time to prepare objects"
+            "--start-at {start_at}: this time has passed; use a later time for all shards that leaves time \
+             to prepare objects"
         )));
     }
     let sharding = arguments.shard.zip(arguments.start_at).map(|(shard, start_at)| Sharding {

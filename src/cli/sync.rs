@@ -155,7 +155,8 @@ impl Arguments {
             };
             if !names("source") || !names("target") {
                 return Err(Exit::input(format!(
-                    "--client '{client}': the command does not contain both sides; add {{source}} and {{target}}"
+                    "--client '{client}': the command does not contain both sides; add {{source}} and \
+                     {{target}}"
                 )));
             }
         }

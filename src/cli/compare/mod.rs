@@ -77,7 +77,8 @@ fn compare_pair(
             comparable::difference(&base.run.experiment_table(), &other.run.experiment_table())
     {
         return Err(Exit::input(format!(
-            "{} and {} are not comparable: {difference}; compare runs with the same operations, objects and load",
+            "{} and {} are not comparable: {difference}; compare runs with the same operations, objects and \
+             load",
             base.run.path.display(),
             other.run.path.display()
         )));

@@ -156,8 +156,8 @@ impl WorkloadArguments {
         let workload = change(&workload.over(run));
         if workload == (Workload { without_allowances: workload.without_allowances, ..Workload::default() }) {
             return Err(Exit::input(
-                "the workload is empty; specify the usage of a month, such as --storage 10TB --egress 2TB --put 1M --get 50M, \
-                 or use --workload FILE or --from-run RUN",
+                "the workload is empty; specify the usage of a month, such as --storage 10TB --egress 2TB \
+                 --put 1M --get 50M, or use --workload FILE or --from-run RUN",
             ));
         }
         let resolved = workload.resolve().map_err(|e| self.located(&e, text.as_deref()))?;

@@ -147,11 +147,13 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
         let hot = share("--hot-reads", text)?;
         if !(hot > 0.0 && hot < 1.0) || days <= 0.0 || days >= keep {
             return Err(Exit::input(format!(
-                "--hot-reads {text} at --hot-days {days}: the share must be above 0% and below 100%, and the age must be above 0 days and below the retention of {keep:.0} days"
+                "--hot-reads {text} at --hot-days {days}: the share must be above 0% and below 100%, and \
+                 the age must be above 0 days and below the retention of {keep:.0} days"
             )));
         }
         let assumption = format!(
-            "the read rate of an object changes by the same factor every day, and {text} of reads go to objects younger than {days} days (--reads-by-age)"
+            "the read rate of an object changes by the same factor every day, and {text} of reads go to \
+             objects younger than {days} days (--reads-by-age)"
         );
         return Ok((Reads::through(days, hot, keep), assumption));
     }
@@ -177,7 +179,8 @@ fn reads(arguments: &Arguments, keep: f64) -> Result<(Reads, String), Exit> {
     }
     if known.is_empty() {
         return Err(Exit::input(
-            "--hot-reads is missing; specify the share of reads that go to objects younger than --hot-days, such as --hot-reads 80%, or several shares with --reads-by-age 1d=40%,7d=80%",
+            "--hot-reads is missing; specify the share of reads that go to objects younger than --hot-days, \
+             such as --hot-reads 80%, or several shares with --reads-by-age 1d=40%,7d=80%",
         ));
     }
     Ok((Reads::Known(known), "the share of reads is linear between the ages of --reads-by-age".into()))
@@ -212,14 +215,16 @@ fn retention_days(request: &CostRequest) -> Result<(f64, String), Exit> {
         (Some(days), _) => days as f64,
         (None, 0) => {
             return Err(Exit::input(
-                "--keep is missing; specify the age at which objects are deleted, such as --keep 90d, or the amount of stored data with --storage",
+                "--keep is missing; specify the age at which objects are deleted, such as --keep 90d, or \
+                 the amount of stored data with --storage",
             ));
         }
         (None, stored) => stored as f64 / (usage.uploaded as f64 / MONTH_DAYS),
     };
     if days > MAX_DAYS as f64 {
         return Err(Exit::input(format!(
-            "--keep: a retention of {days:.0} days exceeds the maximum of {MAX_DAYS}; reduce --keep or --storage"
+            "--keep: a retention of {days:.0} days exceeds the maximum of {MAX_DAYS}; reduce --keep or \
+             --storage"
         )));
     }
     let assumption = format!("objects arrive evenly and are deleted after {days:.1} days");
