@@ -7,28 +7,28 @@ use crate::clock::SECOND;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum UnitError {
     /// The text is not a size.
-    #[error("'{0}' is not a size; write bytes with a unit, such as 1KiB, 4 MiB, 10 MB or 512B")]
+    #[error("'{0}' is not a size; use a number with a unit, such as 1KiB, 4 MiB, 10 MB or 512B")]
     Size(String),
     /// The text is not an amount of data.
     #[error(
-        "'{0}' is not an amount of data; write it with its unit, such as 10PB (decimal) or 10 TiB (binary), at most 4 EiB"
+        "'{0}' is not an amount of data; use at most 4 EiB with a unit, such as 10PB (decimal) or 10 TiB \
+         (binary)"
     )]
     Volume(String),
     /// The text is not a count.
-    #[error("'{0}' is not a count; write a whole number, such as 12000000, 12M or 1.5k, at most 1000T")]
+    #[error("'{0}' is not a count; use a whole number, such as 12000000, 12M or 1.5k, at most 1000T")]
     Count(String),
     /// The text is not a duration.
-    #[error("'{0}' is not a duration; write a number with a unit, such as 30s, 250ms, 5m or 1h")]
+    #[error("'{0}' is not a duration; use a number with a unit, such as 30s, 250ms, 5m or 1h")]
     Duration(String),
     /// The text is not a rate.
     #[error(
-        "'{0}' is not a rate; write operations per time, such as 500/s, 30/m or 0.5/s, above 0 and at most 10000000/s"
+        "'{0}' is not a rate; use operations per unit of time, such as 500/s, 30/m or 0.5/s, above 0 and at \
+         most 10000000/s"
     )]
     Rate(String),
     /// The text is not a throughput.
-    #[error(
-        "'{0}' is not a throughput; write bits or bytes per second, such as 5 Gbit/s, 100 MB/s or 1 GiB/s"
-    )]
+    #[error("'{0}' is not a throughput; use bits or bytes per second, such as 5 Gbit/s, 100 MB/s or 1 GiB/s")]
     Throughput(String),
 }
 

@@ -228,7 +228,7 @@ fn a_disk_that_fills_up_during_the_report_exits_with_code_4() {
     );
     let output = Command::new("sh").args(["-c", &line]).output().unwrap();
     assert_eq!(code(&output), Some(4), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("results kept in"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("results are kept in"), "{}", text(&output.stderr));
     let run_directory = only_entry(&out);
     assert!(run_directory.join("result.json").exists());
     let reported = run(&["report", run_directory.to_str().unwrap()]);

@@ -93,7 +93,7 @@ def load(path: str | Path) -> Run:
     try:
         result = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        raise RunError(f"{file}: no such file; name a run directory, such as plimsoll-runs/<run-id>") from error
+        raise RunError(f"{file}: no such file; specify a run directory, such as plimsoll-runs/<run-id>") from error
     except (OSError, ValueError) as error:
         raise RunError(f"{file}: {error}") from error
     if not isinstance(result, dict) or result.get("schema") != SCHEMA:

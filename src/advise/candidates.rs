@@ -119,9 +119,7 @@ fn tariff(
 ) -> Result<(Tariff, bool, Option<String>), AdviceError> {
     for text in &sources.price {
         let wrong = || {
-            AdviceError::new(format!(
-                "--price '{text}': not of the form STORE=NAME; write it as {name}=aws-s3"
-            ))
+            AdviceError::new(format!("--price '{text}' is not in the form STORE=NAME, such as {name}=aws-s3"))
         };
         let (store, offer) = text.rsplit_once('=').ok_or_else(wrong)?;
         if store == name || store == short || store == facts.url {
@@ -135,7 +133,8 @@ fn tariff(
         request.prices.of_store(&facts.provider, region, class, request.date).map_err(AdviceError::new)?;
     let StoreTariff { tariff, note, .. } = found.ok_or_else(|| {
         AdviceError::new(format!(
-            "{name}: no prices are known for provider {}; choose prices with --price '{name}=aws-s3' (`plimsoll list prices`)",
+            "{name}: no prices are known for provider {}; specify prices from `plimsoll list prices`, such \
+             as --price '{name}=aws-s3'",
             facts.provider
         ))
     })?;
@@ -149,7 +148,9 @@ pub fn other_size(subject: &str, windows: &[&Window], workload_bytes: u64) -> Op
     let mean = sum(|w| w.bytes).checked_div(sum(|w| w.operations)).unwrap_or(0);
     let far = mean > 0 && workload_bytes > 0 && !(mean / 2..=mean * 2).contains(&workload_bytes);
     let (mean, expected) = (format_bytes(mean), format_bytes(workload_bytes));
-    far.then(|| format!("{subject} was measured with objects of {mean}, but the workload has {expected}"))
+    far.then(|| {
+        format!("{subject} was measured with objects of {mean}, but the workload uses objects of {expected}")
+    })
 }
 
 /// Returns the differences between the measurement of a store and the workload.
@@ -167,7 +168,7 @@ fn gaps(windows: &[&Window], usage: &Usage) -> Vec<String> {
         .map(|(_, name)| name)
         .collect();
     if !unmeasured.is_empty() {
-        out.push(format!("{} was not measured there", unmeasured.join(", ")));
+        out.push(format!("the run did not measure {} on this store", unmeasured.join(", ")));
     }
     let sum = |value: fn(&Window) -> u64| windows.iter().map(|w| value(w)).sum::<u64>();
     let failed = sum(|w| w.errors.values().sum()) as f64 / sum(|w| w.operations).max(1) as f64;
@@ -194,7 +195,7 @@ fn remarks(windows: &[&Window], partial: bool, usage: &Usage) -> Vec<String> {
     let needed = usage.calls.total() as f64 / MONTH_S;
     if needed > most {
         out.push(format!(
-            "the workload needs {}/s on average, but at most {}/s was measured",
+            "the workload needs {}/s on average, but the highest measured rate is {}/s",
             format_per_s(needed),
             format_per_s(most)
         ));
@@ -243,7 +244,7 @@ pub fn of_run(
         let bill = match bill(&tariff, &request.usage) {
             Ok(bill) => bill,
             Err(why) => {
-                left_out.push(format!("{name} is left out because it has no bill: {why}"));
+                left_out.push(format!("{name} is left out because its bill cannot be computed: {why}"));
                 continue;
             }
         };
@@ -316,7 +317,7 @@ pub fn of_document(
         let bill = match bill(&tariff, &request.usage) {
             Ok(bill) => bill,
             Err(why) => {
-                left_out.push(format!("{name} is left out because it has no bill: {why}"));
+                left_out.push(format!("{name} is left out because its bill cannot be computed: {why}"));
                 continue;
             }
         };
@@ -340,7 +341,8 @@ pub fn of_document(
     }
     if out.is_empty() && left_out.is_empty() {
         return Err(wrong(&format!(
-            "the document has no {operation}.{}; see its figures with `plimsoll published show {name}`",
+            "the document does not contain {operation}.{}; `plimsoll published show {name}` shows its \
+             figures",
             ranking.target.metric
         )));
     }
@@ -371,7 +373,7 @@ pub fn missing(request: &CostRequest, candidates: &[Candidate], runs: &[Run]) ->
         let priced = request.prices.tariff(name, None, request.date).map_err(|e| e.to_string());
         match priced.and_then(|tariff| bill(&tariff, &request.usage).map_err(|e| e.to_string())) {
             Ok(bill) => others.push((bill.total_usd, name.to_string())),
-            Err(why) => refused.push(format!("{name}, which has no bill: {why}")),
+            Err(why) => refused.push(format!("{name}, whose bill cannot be computed: {why}")),
         }
     }
     others.sort();
@@ -398,7 +400,7 @@ pub fn measured_at_all(objectives: &[Objective], runs: &[Run], sources: &Sources
     if let Some(objective) = objectives.iter().find(missing).filter(|_| sources.published.is_empty()) {
         let has = known(measured().map(|s| format!("{}.{}", s.phase, s.operation)).collect());
         return Err(AdviceError::new(format!(
-            "--slo '{}': no run measured this; use one of {has}",
+            "--slo '{}': no run measured this operation; use one of {has}",
             objective.text
         )));
     }

@@ -31,7 +31,9 @@ impl Scale {
         let number: Option<f64> = text.trim().trim_end_matches('x').parse().ok();
         match number.filter(|n| *n > 0.0 && *n <= 1e6) {
             Some(times) => Ok(Scale::Times(times)),
-            None => Err(format!("'{text}' is not a scale; write 0.2, 10x or a rate such as 500/s")),
+            None => Err(format!(
+                "'{text}' is not a scale; use a factor such as 0.2 or 10x, or a rate such as 500/s"
+            )),
         }
     }
 }
@@ -190,8 +192,10 @@ pub fn project(
             .push("the data stored is the data written in the prepare phases of the run (--storage)".into());
     }
     if stored > 0 && rates.objects_put > rates.delete {
-        assumptions
-            .push("the data stored does not grow, although more is written than deleted (--storage)".into());
+        assumptions.push(
+            "the data stored does not grow, although the workload writes more than it deletes (--storage)"
+                .into(),
+        );
     }
     if is_egress {
         assumptions.push("all data read is internet egress, as in the run (--egress)".into());

@@ -14,7 +14,7 @@ use crate::units::format_size;
 #[derive(Debug, Clone, thiserror::Error, PartialEq, Eq)]
 pub enum BillError {
     /// The usage contains an item without a price.
-    #[error("{offer} has no known price for {what}; omit this item, or add its price with --prices FILE")]
+    #[error("no price is known for {what} at {offer}; omit this item, or add its price with --prices FILE")]
     Unpriced {
         /// Name of the offer.
         offer: String,
@@ -209,13 +209,13 @@ fn refuse(tariff: &Tariff, usage: &Usage) -> Result<(), BillError> {
     let refused = |reason: String| Err(BillError::Refused { offer: tariff.offer.clone(), reason });
     if usage.object_bytes > rules.largest_object {
         return refused(format!(
-            "objects are limited to {}, but these are {}",
+            "objects are limited to {}, but those of the workload are {}",
             format_size(rules.largest_object),
             format_size(usage.object_bytes)
         ));
     }
     if rules.egress_within_stored && usage.is_month() && usage.egress_at(tariff) > usage.stored {
-        return refused("the egress of a month may not exceed the data stored".into());
+        return refused("the egress of a month must not exceed the data stored".into());
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use crate::published::{Claim, PRICES, Published, Term};
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimError {
     /// The document computes no costs.
-    #[error("{name} computes no costs; choose one of {known}")]
+    #[error("{name} computes no costs; use one of {known}")]
     None {
         /// Name of the document.
         name: String,
@@ -36,7 +36,7 @@ pub enum ClaimError {
     #[error(transparent)]
     Bill(#[from] BillError),
     /// The date of the document's prices is invalid.
-    #[error("'{0}' is not a date; write it as 2024-06-01")]
+    #[error("'{0}' is not a date in the form YYYY-MM-DD, such as 2024-06-01")]
     Day(String),
     /// An amount in the document's file is invalid.
     #[error(transparent)]

@@ -69,7 +69,8 @@ pub fn assumption<'a>(usage: &Usage, tariffs: impl IntoIterator<Item = &'a Tarif
             format!("all reads are egress, because no compute is sold near the store: {names} (--egress)")
         }
         (false, false) => format!(
-            "all reads are egress from providers that sell no compute ({names}), and reads from the others stay in the store's region (--egress)"
+            "all reads from providers that sell no compute ({names}) are egress, and reads from other \
+             providers stay in the store's region (--egress)"
         ),
     })
 }

@@ -21,7 +21,7 @@ pub struct Usd(i128);
 
 /// Error for a text that is not an amount of dollars.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("'{0}' is not an amount of dollars; write a decimal such as 0.023, with at most 12 decimals")]
+#[error("'{0}' is not an amount of dollars; use a decimal such as 0.023, with at most 12 decimal places")]
 pub struct AmountError(pub String);
 
 impl Usd {

@@ -103,7 +103,7 @@ impl StoreUsage {
                 None => name.clone(),
             };
             let items: Vec<String> = unpriced.iter().map(describe).collect();
-            notes.push(format!("no price is known for {}; left out", items.join(", ")));
+            notes.push(format!("no price is known for {}, so the cost omits it", items.join(", ")));
         }
         let mut bill = match bill(tariff, &usage) {
             Ok(bill) => bill,

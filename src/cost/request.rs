@@ -92,7 +92,7 @@ impl CostRequest {
             if names.is_empty() { all } else { names.iter().map(String::as_str).collect() };
         let assumed = names.into_iter().filter_map(|name| {
             let region = self.prices.assumed_region(name)?;
-            Some(format!("{name} has the prices of {region} (--provider {name}@REGION)"))
+            Some(format!("{name} is priced as in {region} (--provider {name}@REGION)"))
         });
         self.assumptions.extend(assumed.collect::<Vec<_>>());
     }

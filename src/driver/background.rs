@@ -144,7 +144,8 @@ pub fn within_prefix(page: &Listing, prefix: &str) -> Result<(), String> {
     match page.objects.iter().find(|object| !object.key.starts_with(prefix)) {
         None => Ok(()),
         Some(foreign) => Err(format!(
-            "the store listed '{}' for prefix '{prefix}': it does not filter by prefix; Plimsoll refuses to use it",
+            "the store listed '{}' for prefix '{prefix}', so it does not filter by prefix; Plimsoll refuses \
+             to use such a store",
             foreign.key
         )),
     }

@@ -60,7 +60,7 @@ pub fn line_of(text: &str, path: &str) -> usize {
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum SetError {
     /// The option is not of the form `path=value`.
-    #[error("--set '{0}' is not path=value, such as phase.get.objects.size=1MiB")]
+    #[error("--set '{0}' is not in the form path=value, such as phase.get.objects.size=1MiB")]
     Shape(String),
     /// The path names a phase that does not exist.
     #[error("--set {path}: there is no phase '{name}'; the phases are {known}")]
@@ -73,7 +73,7 @@ pub enum SetError {
         known: String,
     },
     /// The path does not lead to a field.
-    #[error("--set {0}: the path does not lead to a field; name one, such as phase.get.duration")]
+    #[error("--set {0}: the path does not lead to a field; specify a field, such as phase.get.duration")]
     NoTable(String),
 }
 

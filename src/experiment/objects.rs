@@ -117,8 +117,8 @@ pub fn resolve_objects(
 /// Checks that the fields of `objects` fit the operations of the phase.
 fn check_use(objects: &ObjectsSpec, mix: &Mix, read: Option<&Dataset>) -> Result<(), Problem> {
     if read.is_none() && mix.shares().iter().any(|(kind, _)| kind.reads()) {
-        let text = "no phase writes the objects that it reads; add a prepare phase and name it in \
-                    objects.from, or name existing objects in objects.dataset or objects.keys";
+        let text = "no phase writes the objects that this phase reads; add a prepare phase and specify it \
+                    in objects.from, or specify existing objects in objects.dataset or objects.keys";
         return Err(Problem::new("objects", text));
     }
     let writes =
@@ -172,7 +172,7 @@ fn resolve_upload(objects: &ObjectsSpec, read: Option<&Dataset>) -> Result<Uploa
     }
     if let Some(name) = &objects.checksum {
         if !CHECKSUMS.contains(&name.as_str()) {
-            let text = format!("objects.checksum '{name}' must be one of {}", CHECKSUMS.join(", "));
+            let text = format!("unknown objects.checksum '{name}'; use one of {}", CHECKSUMS.join(", "));
             return problem("objects.checksum", text);
         }
         upload.checksum = Some(name.clone());
@@ -192,7 +192,7 @@ fn resolve_file(objects: &ObjectsSpec) -> Result<Option<(PathBuf, u64)>, Problem
     if !facts.is_file() {
         return Err(Problem::new(
             "objects.file",
-            format!("objects.file {path} is not a regular file; use the path of one"),
+            format!("objects.file {path} is not a regular file; use the path of a regular file"),
         ));
     }
     Ok(Some((PathBuf::from(path), facts.len())))
@@ -207,8 +207,8 @@ fn record_datasets(
     seed: u64,
 ) -> Result<Datasets, Problem> {
     if mix.share(OperationKind::Delete) > 0 {
-        let text = "records are kept from run to run; remove delete from operations (plimsoll ycsb clean deletes \
-                    records)";
+        let text = "records are kept from run to run; remove delete from operations (`plimsoll ycsb clean` \
+                    deletes records)";
         return Err(Problem::new("operations", text));
     }
     let size = objects.size.as_ref().map_or(Ok(Size::Fixed(DEFAULT_SIZE)), resolve_size)?;
@@ -355,7 +355,7 @@ fn check_size(size: &Size, part_size: u64) -> Result<(), Problem> {
     if largest.div_ceil(part_size) > MAX_PARTS {
         let needed = largest.div_ceil(MAX_PARTS).div_ceil(1 << 20) << 20;
         let text = format!(
-            "objects.part_size: an object of {} has more than 10,000 parts of {}; use at least {}",
+            "objects.part_size: an object of {} needs more than 10,000 parts of {}; use at least {}",
             format_size(largest),
             format_size(part_size),
             format_size(needed)
@@ -373,7 +373,8 @@ fn resolve_naming(written: Option<&NamingSpec>) -> Result<Naming, Problem> {
             "sequential" => Ok(Naming::default()),
             "hex" => Ok(Naming::hex()),
             other => Err(problem(format!(
-                "'{other}' must be sequential or hex, or a table such as {{ prefixes = 16 }} or {{ template = \"logs/{{hex}}/{{index}}\" }}"
+                "unknown value '{other}'; use sequential, hex or a table such as {{ prefixes = 16 }} \
+                 or {{ template = \"logs/{{hex}}/{{index}}\" }}"
             ))),
         },
         Some(NamingSpec::Table { prefixes: Some(0), .. }) => Err(problem("prefixes must be above 0".into())),
@@ -403,7 +404,8 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             "hotspot" => Ok(Popularity::Hotspot { objects: 0.2, operations: 0.8 }),
             "ycsb_latest" => Ok(Popularity::YcsbLatest),
             other => {
-                Err(problem(format!("'{other}' must be uniform, sequential, zipfian, latest or hotspot")))
+                let known = "uniform, sequential, zipfian, latest or hotspot";
+                Err(problem(format!("unknown value '{other}'; use {known}")))
             }
         },
         Some(PopularitySpec::YcsbZipfian { ycsb_zipfian }) => {

@@ -27,7 +27,7 @@ pub fn resolve_records(
         ("file", objects.file.is_some()),
     ] {
         if given {
-            return Err(problem(format!("records already name the objects; remove objects.{field}")));
+            return Err(problem(format!("this table already specifies the objects; remove objects.{field}")));
         }
     }
     if records.count == 0 {
@@ -44,7 +44,7 @@ pub fn resolve_records(
     let name = records.order.as_deref().unwrap_or("hashed");
     let order = RecordOrder::ALL.into_iter().find(|o| o.name() == name).ok_or_else(|| {
         let known: Vec<&str> = RecordOrder::ALL.iter().map(|o| o.name()).collect();
-        problem(format!("order '{name}' must be one of {}", known.join(", ")))
+        problem(format!("unknown order '{name}'; use one of {}", known.join(", ")))
     })?;
     let digits = records.digits.unwrap_or(1);
     if !(1..=64).contains(&digits) {

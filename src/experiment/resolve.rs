@@ -82,7 +82,7 @@ fn parser_message(error: &toml::de::Error) -> String {
         .replace("expected u64", "expected a whole number, 0 or more")
         .replace("expected u32", "expected a whole number, 0 or more");
     match () {
-        () if message.ends_with("expected a string") => format!("{message}; write it in quotes"),
+        () if message.ends_with("expected a string") => format!("{message}; put the value in quotes"),
         () if message == "duplicate key" => {
             "the key appears twice; a phase begins with [[phase]], with two brackets on each side".into()
         }
@@ -105,7 +105,7 @@ pub fn resolve(written: ExperimentSpec) -> Result<Experiment, Problem> {
     let order = match written.order.as_deref() {
         None => Order::Interleaved,
         Some(name) => Order::from_name(name).ok_or_else(|| {
-            Problem::new("order", format!("order '{name}' must be interleaved or sequential"))
+            Problem::new("order", format!("unknown order '{name}'; use interleaved or sequential"))
         })?,
     };
     let block_ns = length("block", written.block.as_deref().unwrap_or(DEFAULT_BLOCK))?;
@@ -185,8 +185,9 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         (deletes == mix.total()).then(|| spare.as_ref().map_or(0, |s| s.count / u64::from(repeats)));
     let limit = resolve_limit(written, role, ramp, objects.count, per_repeat)?;
     let verify = written.verify.as_deref().unwrap_or("on");
-    let verify = Verify::from_name(verify)
-        .ok_or_else(|| Problem::new("verify", format!("verify '{verify}' must be on, off or readback")))?;
+    let verify = Verify::from_name(verify).ok_or_else(|| {
+        Problem::new("verify", format!("unknown value '{verify}' of verify; use on, off or readback"))
+    })?;
     let cooldown_ns = written.cooldown.as_deref().map_or(Ok(0), |t| length("cooldown", t))?;
     if cooldown_ns > 0 && load.is_open() {
         let text =
@@ -292,7 +293,8 @@ fn slots(field: &str, n: u64) -> Result<usize, Problem> {
 fn stop_of(field: &str, text: Option<&str>) -> Result<Stop, Problem> {
     let name = text.unwrap_or("plateau");
     Stop::from_name(name).ok_or_else(|| {
-        Problem::new(&format!("{field}.stop"), format!("{field}.stop '{name}' must be plateau or never"))
+        let field = format!("{field}.stop");
+        Problem::new(&field, format!("unknown value '{name}' of {field}; use plateau or never"))
     })
 }
 
@@ -337,7 +339,7 @@ fn resolve_load(written: &PhaseSpec) -> Result<(Load, Option<Ramp>), Problem> {
     let arrival = match written.arrival.as_deref() {
         None => Arrival::Constant,
         Some(name) => Arrival::from_name(name).ok_or_else(|| {
-            Problem::new("arrival", format!("arrival '{name}' must be constant or poisson"))
+            Problem::new("arrival", format!("unknown arrival '{name}'; use constant or poisson"))
         })?,
     };
     let in_flight = slots("in_flight", written.in_flight.unwrap_or(DEFAULT_IN_FLIGHT))?;

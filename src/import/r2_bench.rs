@@ -102,7 +102,7 @@ impl Columns<'_> {
 
     /// Returns a number that the row must have.
     fn need(&self, name: &str, row: usize) -> Result<f64, ImportError> {
-        let missing = || self.at(row, format!("the row has no {name}; is it a log of R2-bench?"));
+        let missing = || self.at(row, format!("the row contains no {name}; is the file a log of R2-bench?"));
         self.real(name, row)?.ok_or_else(missing)
     }
 
@@ -126,7 +126,7 @@ impl Columns<'_> {
 
     /// Returns the phase of a row and its figures, in the units of the log.
     fn row(&self, row: usize) -> Result<(String, Row), ImportError> {
-        let no_phase = || self.at(row, "the row has no phase_id; is it a log of R2-bench?");
+        let no_phase = || self.at(row, "the row contains no phase_id; is the file a log of R2-bench?");
         let phase = self.text("phase_id", row).ok_or_else(no_phase)?;
         let column = self.latency_column();
         let latency = self.need(column, row)?;
@@ -245,7 +245,7 @@ pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), ImportError> {
     let opened = File::open(file).map_err(|e| ImportError::unreadable(file, e))?;
     let reader = ParquetRecordBatchReaderBuilder::try_new(opened)
         .and_then(ParquetRecordBatchReaderBuilder::build)
-        .map_err(|e| ImportError::unreadable(file, format!("not a Parquet file that can be read: {e}")))?;
+        .map_err(|e| ImportError::unreadable(file, format!("cannot read the file as Parquet: {e}")))?;
     let mut log = Log { store: "as logged by R2-bench".into(), ..Log::default() };
     let mut rows: Vec<Row> = Vec::new();
     let mut column = LATENCY[0];
@@ -269,7 +269,7 @@ pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), ImportError> {
     let units = units(&rows, column);
     if units.latency != Unit::of_name(column).unwrap_or(Unit::Ms) {
         log.notes.push(format!(
-            "{column} is assumed to be in {}, to agree with the times in the log",
+            "{column} is assumed to be in {}, because this agrees with the times in the log",
             units.latency.name()
         ));
     }

@@ -83,8 +83,8 @@ impl<'a> Lines<'a> {
         let whole = std::io::Cursor::new(head[..n].to_vec()).chain(reader);
         // The magic number of a Zstandard frame (RFC 8878, 3.1.1).
         let from: Box<dyn BufRead> = if head[..n] == [0x28, 0xb5, 0x2f, 0xfd] {
-            let decoder =
-                StreamingDecoder::new(whole).map_err(|e| unreadable(format!("not Zstandard: {e}")))?;
+            let decoder = StreamingDecoder::new(whole)
+                .map_err(|e| unreadable(format!("invalid Zstandard file: {e}")))?;
             Box::new(BufReader::new(decoder))
         } else {
             Box::new(BufReader::new(whole))
@@ -100,7 +100,7 @@ impl<'a> Lines<'a> {
         self.line.clear();
         let most = MAX_LINE.min(self.left);
         let read = (&mut self.from).take(most).read_until(b'\n', &mut self.line);
-        let read = read.map_err(|e| at(format!("{e}; is it warp's operation log (.csv.zst)?")))? as u64;
+        let read = read.map_err(|e| at(format!("{e}; is the file warp's operation log (.csv.zst)?")))? as u64;
         self.left -= read;
         if read == most && self.line.last() != Some(&b'\n') {
             return Err(at(if self.left == 0 {
@@ -108,7 +108,7 @@ impl<'a> Lines<'a> {
                     "the file expands to more than {MAX_EXPANSION} times its size; it is not a log of warp"
                 )
             } else {
-                format!("the line is longer than {} KiB; is it warp's operation log?", MAX_LINE / 1024)
+                format!("the line is longer than {} KiB; is the file warp's operation log?", MAX_LINE / 1024)
             }));
         }
         if read == 0 {
@@ -176,7 +176,7 @@ pub fn read(file: &Path) -> Result<Log, ImportError> {
         ImportError::at(
             file,
             1,
-            "the header has no columns op, bytes, error, start and end; is it warp's operation log?",
+            "the header does not contain op, bytes, error, start and end; is the file warp's operation log?",
         )
     })?;
     let (mut log, mut disagree) = (Log::default(), Disagreements::default());
@@ -290,7 +290,7 @@ mod tests {
     #[test]
     fn invalid_logs_are_rejected_with_the_line() {
         assert!(
-            read_text("none", "a,b,c\n").unwrap_err().to_string().contains(":1: the header has no columns")
+            read_text("none", "a,b,c\n").unwrap_err().to_string().contains(":1: the header does not contain")
         );
         let bad = format!("{HEADER}0\t1\tGET\tc\t1\t5\th\tf\t\tnoon\t\tnoon\t5\n");
         assert!(

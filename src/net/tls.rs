@@ -24,7 +24,7 @@ pub enum TlsError {
         reason: String,
     },
     /// There is no trusted root certificate.
-    #[error("no system certificates found: install ca-certificates, or name a PEM file with --ca-bundle")]
+    #[error("no system certificates found: install ca-certificates, or specify a PEM file with --ca-bundle")]
     NoRoots,
     /// rustls rejected the configuration, for example because key and certificate do not match.
     #[error("TLS: {0}")]
@@ -36,7 +36,10 @@ fn certificates(option: &'static str, path: &Path) -> Result<Vec<CertificateDer<
     let found: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(|certificates| certificates.collect())
         .map_err(|e| fail(e.to_string()))?;
-    if found.is_empty() { Err(fail("contains no certificate in PEM form".into())) } else { Ok(found) }
+    if found.is_empty() {
+        return Err(fail("the file contains no certificate in PEM format".into()));
+    }
+    Ok(found)
 }
 
 /// Returns the TLS configuration of the client: HTTP/1.1, TLS 1.2 or 1.3, and no session resumption, so that every

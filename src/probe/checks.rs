@@ -82,7 +82,7 @@ pub async fn objects(
             "ranges",
             match read {
                 Ok(_) if part.0 == b"then" => Ok("returned exactly bytes 4 to 7".into()),
-                Ok(_) => Err(format!("requested bytes 4 to 7, received {} wrong bytes", part.0.len())),
+                Ok(_) => Err(format!("requested bytes 4 to 7, but received {} wrong bytes", part.0.len())),
                 Err(failure) => Err(brief(&failure)),
             },
         );
@@ -193,7 +193,7 @@ pub async fn listings(background: &mut Background, store: &dyn Store, root: &str
             "list after a key",
             match after {
                 Ok(found) if found.len() == 6 => Ok("start-after is exclusive".into()),
-                Ok(found) => Err(format!("listed {} keys, expected 6", found.len())),
+                Ok(found) => Err(format!("listed {} keys instead of 6", found.len())),
                 Err(failure) => Err(brief(&failure)),
             },
         );
@@ -204,9 +204,9 @@ pub async fn listings(background: &mut Background, store: &dyn Store, root: &str
         "pagination",
         match paged {
             Ok(page) if page.objects.len() <= 5 && page.next_token.is_some() => {
-                Ok("a page has at most the requested number of keys".into())
+                Ok("a page contains at most the requested number of keys".into())
             }
-            Ok(page) => Err(format!("received {} keys, expected 5 and a next token", page.objects.len())),
+            Ok(page) => Err(format!("received {} keys instead of 5, or no next token", page.objects.len())),
             Err(failure) => Err(brief(&failure)),
         },
     );

@@ -25,7 +25,7 @@ pub fn name_fault(bucket: &str) -> Option<&'static str> {
         return Some("it must begin with a letter or digit");
     }
     let Some(zone) = zone_of(bucket) else {
-        return Some("it must be base--zone--x-s3, such as data--use1-az4--x-s3");
+        return Some("it must be in the form base--zone--x-s3, such as data--use1-az4--x-s3");
     };
     if ["xn--", "sthree-", "amzn-s3-demo-"].iter().any(|p| bucket.starts_with(p)) {
         return Some("it begins with a reserved prefix");

@@ -213,13 +213,14 @@ impl Row {
         format!("{}{note}", self.verdict.describe())
     }
 
-    /// Returns a remark that names the sides whose figure is only a bound: `; a bound: the client limited the base`.
+    /// Returns a remark that names the sides whose figure is only a bound, such as
+    /// `; only a bound, because the client limited the base`.
     pub fn bound_text(&self) -> &'static str {
         match (&self.base.client_limited, &self.other.client_limited) {
             (None, None) => "",
-            (Some(_), None) => "; a bound: the client limited the base",
-            (None, Some(_)) => "; a bound: the client limited the other",
-            (Some(_), Some(_)) => "; a bound: the client limited both",
+            (Some(_), None) => "; only a bound, because the client limited the base",
+            (None, Some(_)) => "; only a bound, because the client limited the other",
+            (Some(_), Some(_)) => "; only a bound, because the client limited both",
         }
     }
 }
@@ -228,7 +229,7 @@ impl Comparison {
     /// Returns the verdict on the primary figure in a sentence.
     pub fn sentence(&self) -> String {
         let Some(row) = self.rows.iter().find(|r| r.primary).or_else(|| self.rows.first()) else {
-            return "nothing was measured in both".into();
+            return "no figure was measured on both sides".into();
         };
         let (a, b) = (&self.base.name, &self.other.name);
         let reservations = self.reservations(row);
@@ -253,7 +254,8 @@ impl Comparison {
             ),
             None => match row.duration_needed_s.filter(|_| row.change.is_none()) {
                 Some(seconds) => format!(
-                    "too little data to compare {b} with {a} in {}: needs about {seconds:.0} s of measurement{reservations}",
+                    "too little data to compare {b} with {a} in {}; the comparison needs \
+                     about {seconds:.0} s of measurement{reservations}",
                     row.label()
                 ),
                 None => {
@@ -285,7 +287,7 @@ impl Comparison {
             .collect();
         if !limited.is_empty() {
             let whose = limited.join(" and ");
-            out.push_str(&format!("; only a bound: the client, not the store, limited {whose}"));
+            out.push_str(&format!("; only a bound, because the client, not the store, limited {whose}"));
         }
         out
     }

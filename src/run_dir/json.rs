@@ -41,7 +41,7 @@ pub fn write_whole(path: &Path, contents: &str) -> io::Result<()> {
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The file cannot be read.
-    #[error("{path}: {source}; name a run directory, such as plimsoll-runs/<run-id>")]
+    #[error("{path}: {source}; specify a run directory, such as plimsoll-runs/<run-id>")]
     Io {
         /// Path of the file.
         path: String,
@@ -49,7 +49,7 @@ pub enum ReadError {
         source: io::Error,
     },
     /// The file is not a result, or has another schema.
-    #[error("{path}: not a result of schema 1 to {expected}: {reason}")]
+    #[error("{path} is not a result file of schema version 1 to {expected}: {reason}")]
     Shape {
         /// Path of the file.
         path: String,
@@ -72,7 +72,7 @@ pub fn read(path: &Path) -> Result<RunResult, ReadError> {
     let shape = |reason: String| ReadError::Shape { path: shown.clone(), expected, reason };
     let mut result: RunResult = serde_json::from_str(&text).map_err(|e| shape(e.to_string()))?;
     if !(1..=expected).contains(&result.schema) {
-        return Err(shape(format!("it has schema {}", result.schema)));
+        return Err(shape(format!("its schema version is {}", result.schema)));
     }
     // Serde aliases have read the field names of older schemas.
     result.schema = expected;

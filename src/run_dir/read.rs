@@ -63,7 +63,7 @@ fn missing(column: &str) -> io::Error {
     io::Error::new(
         io::ErrorKind::InvalidData,
         format!(
-            "intervals.arrows has no valid column {column}; it was written by another version of Plimsoll"
+            "intervals.arrows contains no valid column {column}; another version of Plimsoll wrote the file"
         ),
     )
 }

@@ -67,7 +67,7 @@ impl Run {
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
     /// The path is not a directory.
-    #[error("{0}; name a run directory, such as plimsoll-runs/<run-id>")]
+    #[error("{0}; specify a run directory, such as plimsoll-runs/<run-id>")]
     NoDirectory(String),
     /// `result.json` cannot be read.
     #[error(transparent)]

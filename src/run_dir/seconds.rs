@@ -112,7 +112,7 @@ fn read(path: &Path, latencies: &[LatencyKind], rows: &mut Rows) -> io::Result<(
         if schema.index_of(name).is_err() {
             return Err(invalid(
                 path,
-                format!("it has no column {name}; the file was written by another version of Plimsoll"),
+                format!("it contains no column {name}; another version of Plimsoll wrote the file"),
             ));
         }
     }
@@ -120,10 +120,7 @@ fn read(path: &Path, latencies: &[LatencyKind], rows: &mut Rows) -> io::Result<(
     while let Some(batch) = from.next()? {
         add(&batch, latencies, rows, &mut scratch)
             .ok_or_else(|| {
-                invalid(
-                    path,
-                    "a column has an unexpected type; the file was written by another version of Plimsoll",
-                )
+                invalid(path, "a column has an unexpected type; another version of Plimsoll wrote the file")
             })?
             .map_err(|problem| invalid(path, problem))?;
     }

@@ -208,7 +208,7 @@ fn fits(batch: &ipc::RecordBatch<'_>, body: u64, widths: &[u64]) -> Result<(), &
         return Err("it is compressed");
     }
     if !rows(batch.length()) || !nodes.into_iter().all(counted) {
-        return Err("it has more rows than bytes");
+        return Err("it contains more rows than bytes");
     }
     let inside = |buffer: &ipc::Buffer| {
         let ends = u64::try_from(buffer.offset()).ok().zip(u64::try_from(buffer.length()).ok());

@@ -67,8 +67,8 @@ pub enum CredentialError {
     Chain(String),
     /// An environment variable that the `[store.NAME]` table in `plimsoll.toml` names is not set.
     #[error(
-        "store '{store}': environment variable {variable} is not set; \
-         set it, or name another one in plimsoll.toml"
+        "store '{store}': environment variable {variable} is not set; set it, or specify another variable \
+         in plimsoll.toml"
     )]
     Variable {
         /// Name of the store in `plimsoll.toml`.

@@ -67,7 +67,10 @@ fn check_page_size(entries: usize) -> Result<(), XmlError> {
 /// Rejects a truncated page that has no token for the next page.
 fn check_next_token(truncated: bool, next: Option<&String>) -> Result<(), XmlError> {
     match truncated && next.is_none() {
-        true => Err(XmlError::Malformed("the page is truncated but has no token for the next page".into())),
+        true => {
+            let problem = "the page is truncated but contains no token for the next page";
+            Err(XmlError::Malformed(problem.into()))
+        }
         false => Ok(()),
     }
 }
@@ -168,7 +171,7 @@ pub fn create_bucket_body(region: &str, zone: Option<&str>) -> Option<String> {
 pub fn upload_id(body: &[u8]) -> Result<String, XmlError> {
     let root = Element::parse(body)?;
     let id = root.text_of("UploadId").filter(|id| !id.is_empty());
-    id.map(str::to_string).ok_or_else(|| XmlError::Malformed(format!("{} has no UploadId", root.name)))
+    id.map(str::to_string).ok_or_else(|| XmlError::Malformed(format!("{} contains no UploadId", root.name)))
 }
 
 /// One page of a listing of unfinished multipart uploads.

@@ -24,7 +24,7 @@ pub fn check_compatibility(experiment: &mut Experiment, opened: &[Opened]) -> Re
                 Ok(()) => {}
                 Err(reason) if phase.sweep_of.is_some() => {
                     refused.push(phase.name.clone());
-                    let note = format!("point of the sweep omitted on {}: {reason}", store.written);
+                    let note = format!("a point of the sweep is omitted on {}: {reason}", store.written);
                     if !notes.contains(&note) {
                         notes.push(note);
                     }
@@ -58,7 +58,7 @@ fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
     let writes = puts || share(phase, Delete) > 0;
     if writes && !can.writes {
         let text = "the store is read-only; \
-                    choose an experiment that only reads (run get), and name the keys with --keys FILE";
+                    use an experiment that only reads (`plimsoll run get`), and --keys FILE";
         return Err(text.into());
     }
     if share(phase, List) > 0 && !can.lists {

@@ -51,7 +51,8 @@ impl RunError {
     pub fn results_kept(problem: &str, path: &Path) -> RunError {
         let path = path.display();
         RunError::Unwritten(format!(
-            "{problem}; free disk space; results kept in {path}; `plimsoll report {path}` creates the report"
+            "{problem}; free disk space; the results are kept in {path}, and `plimsoll report {path}` \
+             creates the report"
         ))
     }
 

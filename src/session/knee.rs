@@ -157,7 +157,7 @@ pub fn find_knee(
 ) -> Result<RunSummary, RunError> {
     let KneeSearch { objectives, limits, step_ns, .. } = search;
     if experiment.stores.len() != 1 {
-        return Err(RunError::input("--store: a knee search measures exactly one store; name one store"));
+        return Err(RunError::input("--store: a knee search measures exactly one store; specify one store"));
     }
     let mut knee = Knee {
         objectives,

@@ -114,7 +114,7 @@ fn open_all(
     let mut seen = std::collections::HashSet::new();
     if let Some(twice) = stores.iter().find(|store| !seen.insert(*store)) {
         return Err(RunError::input(format!(
-            "--store {twice}: the store is given twice; name each store once"
+            "--store {twice}: the store is specified twice; specify each store once"
         )));
     }
     let open = |store: &String| {
@@ -386,7 +386,7 @@ fn judge(result: &RunResult) -> Option<RunError> {
     let corrupt = ErrorClass::Corrupt.to_string();
     let corrupt: u64 = measured.iter().filter_map(|w| w.errors.get(&corrupt)).sum();
     (corrupt > 0).then(|| {
-        RunError::check(format!("{corrupt} operations returned corrupt data (`corrupt` among the errors)"))
+        RunError::check(format!("{corrupt} operations returned corrupt data (error class `corrupt`)"))
     })
 }
 

@@ -71,7 +71,7 @@ fn from_variables(name: &str, table: &NamedStore) -> Result<Option<CredentialSou
         _ => {
             return Err(RunError::input(format!(
                 "store '{name}': access_key_env and secret_key_env belong together; \
-                 set both, or neither to use the standard credential chain"
+                 set both, or set neither to use the standard credential chain"
             )));
         }
     };

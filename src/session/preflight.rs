@@ -126,7 +126,8 @@ pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<A
     let place = |text: String| RunError::input(format!("objects.dataset = '{}': {text}", existing.location));
     if let Some(bucket) = existing.bucket().filter(|bucket| *bucket != store.container()) {
         return Err(place(format!(
-            "store {} is not in bucket '{bucket}'; write only the prefix to read it from the bucket of each store",
+            "store {} is not in bucket '{bucket}'; to read from the bucket of each store, specify only the \
+             prefix",
             opened.written
         )));
     }
@@ -136,7 +137,7 @@ pub fn find_objects(opened: &Opened, existing: &Existing, most: u64) -> Result<A
     if !store.capabilities().lists {
         let Some(key) = store.only_object() else {
             let text = "the store cannot list objects; \
-                        name the keys to read, one per line, with --keys FILE (objects.keys)";
+                        list the keys to read in a file, one per line, and use --keys FILE (objects.keys)";
             return Err(RunError::input(format!("{}: {text}", opened.written)));
         };
         let mut found = Found::default();

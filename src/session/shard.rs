@@ -45,7 +45,7 @@ const MAX_SHARDS: u64 = 1_000;
 /// A message for the user if the text is not of this form or is out of range.
 pub fn parse_shard(text: &str) -> Result<Shard, String> {
     let wrong =
-        || format!("--shard {text}: write I/N, such as 1/4 for the first of four (at most {MAX_SHARDS})");
+        || format!("--shard {text} is not valid; use I/N with 1 <= I <= N <= {MAX_SHARDS}, such as 1/4");
     let (index, of) = text.split_once('/').ok_or_else(wrong)?;
     let (index, of): (u64, u64) = (index.parse().map_err(|_| wrong())?, of.parse().map_err(|_| wrong())?);
     if index == 0 || index > of || of > MAX_SHARDS {
@@ -61,8 +61,8 @@ pub fn parse_shard(text: &str) -> Result<Shard, String> {
 pub fn parse_start(text: &str) -> Result<jiff::Timestamp, String> {
     let wrong = || {
         format!(
-            "--start-at {text}: write the same time for all shards, \
-             such as 2026-11-21T12:00:00Z or Unix seconds, or +30s for this host only"
+            "--start-at {text}: use the same time for all shards, such as 2026-11-21T12:00:00Z or \
+             1795262400 (Unix seconds), or use a delay for this host only, such as +30s"
         )
     };
     if let Some(wait) = text.strip_prefix('+') {
@@ -85,7 +85,7 @@ pub fn check(experiment: &Experiment, shard: Shard) -> Result<(), RunError> {
         if connections < shard.of {
             return Err(RunError::input(format!(
                 "--shard: phase '{}' has {connections} operations in flight for {} shards; \
-                 set at least one per shard",
+                 set at least one operation per shard",
                 phase.name, shard.of
             )));
         }

@@ -53,8 +53,8 @@ fn count_mismatch(result: &RunResult, series: &[Series]) -> Option<String> {
         let found = found.unwrap_or(0);
         (stated != found).then(|| {
             format!(
-                "result.json has {stated} operations of {} {}, but intervals.arrows has {found}: the files are from \
-                 different runs, or one of them was truncated or changed",
+                "result.json contains {stated} operations of {} {}, but intervals.arrows contains {found}: \
+                 the files are from different runs, or one of them was truncated or changed",
                 first.label(),
                 first.operation
             )

@@ -11,7 +11,7 @@ use crate::units::{parse_duration, parse_rate, parse_throughput};
 
 /// Parse error of an objective or a bound.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{text}': {reason}; write it as [phase.]operation.metric < value, such as get.p99 < 10ms")]
+#[error("'{text}': {reason}; use the form [phase.]operation.metric < value, such as get.p99 < 10ms")]
 pub struct ObjectiveError {
     /// Text as the user wrote it.
     pub text: String,
@@ -112,7 +112,10 @@ impl Target {
         let parts: Vec<&str> = text.split('.').map(str::trim).collect();
         // The metric is the longest suffix that is a known name: p99.9, service.p99.
         let begin = (0..parts.len()).find(|i| known(&parts[*i..].join("."))).ok_or_else(|| {
-            format!("'{text}' has no metric; known metrics: p50, p99, p99.9 and so on, service.p99, first_byte.p99, rate, throughput, errors")
+            format!(
+                "'{text}' contains no metric; use rate, throughput, errors, or a percentile such as \
+                 p99.9, service.p99 or first_byte.p99"
+            )
         })?;
         let metric = parts[begin..].join(".");
         let name = |part: &str| {
@@ -143,11 +146,11 @@ impl Target {
 /// if one is missing or the target is invalid.
 pub fn split(text: &str) -> Result<(Target, bool, String), ObjectiveError> {
     let fail = |reason: String| ObjectiveError { text: text.into(), reason };
-    let at = text.find(['<', '>']).ok_or_else(|| fail("it has neither < nor >".into()))?;
+    let at = text.find(['<', '>']).ok_or_else(|| fail("it contains neither < nor >".into()))?;
     let below = text.as_bytes()[at] == b'<';
     let value = text[at + 1..].trim_start_matches('=').trim().to_string();
     if value.is_empty() {
-        return Err(fail("it has no value".into()));
+        return Err(fail("it contains no value".into()));
     }
     Ok((Target::parse(text[..at].trim()).map_err(fail)?, below, value))
 }
@@ -176,12 +179,12 @@ impl Objective {
             }
             Some(Metric::Rate) => (parse_rate(&value).map_err(|e| fail(e.to_string()))?, false),
             Some(Metric::Throughput) => (parse_throughput(&value).map_err(|e| fail(e.to_string()))?, false),
-            None => return Err(fail("it has no metric".into())),
+            None => return Err(fail("it contains no metric".into())),
         };
         if below != wants_below {
             let (is, sign) =
                 if wants_below { ("better when small", '<') } else { ("better when large", '>') };
-            return Err(fail(format!("{} is {is}; write it with {sign}", target.metric)));
+            return Err(fail(format!("{} is {is}; use {sign}", target.metric)));
         }
         Ok(Objective { text: text.trim().into(), target, below, bound })
     }
@@ -343,7 +346,7 @@ impl ChangeBound {
         let fail = |reason: String| ObjectiveError { text: text.into(), reason };
         let (target, below, value) = split(text)?;
         let share = percent(&value)
-            .ok_or_else(|| fail(format!("'{value}' is not a change; write it as +5% or -10%")))?;
+            .ok_or_else(|| fail(format!("'{value}' is not a relative change, such as +5% or -10%")))?;
         let difference = target.metric == "errors";
         Ok(ChangeBound {
             text: text.trim().into(),

@@ -198,7 +198,7 @@ fn run_plimsoll(
         block_on(list(ground, store.as_ref(), &contender.space))?.map_err(|f| unusable(contender, &f))?;
     if up != there.is_empty() || (up && here.len() as u64 != ground.count) {
         return Err(RunError::check(format!(
-            "{}: unexpected files before the loop; make sure that no other process uses the source or the target",
+            "{}: the source or the target changed before the loop; make sure that no other process uses them",
             contender.name()
         )));
     }

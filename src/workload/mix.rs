@@ -19,7 +19,8 @@ pub enum MixError {
     Empty,
     /// The block in which the shares are exact would be too long.
     #[error(
-        "the reduced weights of operations add up to {0}, more than 10000; use smaller ones, such as {{ get = 95, put = 5 }}"
+        "the weights of the operations, divided by their greatest common divisor, add up to {0}; the \
+         maximum is 10000; use smaller weights, such as {{ get = 95, put = 5 }}"
     )]
     TooFine(u64),
 }

@@ -103,7 +103,7 @@ fn a_published_calculator_is_compared_with_the_prices_of_its_date() {
 #[test]
 fn every_headline_states_the_assumption_about_reads() {
     let month = ["--storage", "1TB", "--get", "100M", "--object-size", "1MB", "--as-of", "2026-11-21"];
-    let assumption = "all reads are egress from providers that sell no compute";
+    let assumption = "all reads from providers that sell no compute";
     let bills = [&["cost"][..], &month].concat();
     let value = json(&[&bills[..], &["--json"]].concat());
     let b2 = value["bills"].as_array().unwrap().iter().find(|b| b["provider"] == "backblaze-b2").unwrap();
@@ -171,7 +171,7 @@ fn a_fraction_of_a_binary_unit_is_accepted() {
 #[test]
 fn a_default_region_is_reported_as_an_assumption() {
     let table = good(&["cost", "--storage", "1TB", "--provider", "google-cloud-storage"]);
-    assert!(table.contains("assumed: google-cloud-storage has the prices of us-central1"), "{table}");
+    assert!(table.contains("assumed: google-cloud-storage is priced as in us-central1"), "{table}");
 }
 
 const WORKLOAD: &[&str] =
@@ -246,8 +246,8 @@ fn invalid_input_is_reported_in_one_line_that_names_the_fix() {
             &["cost", "--put", "1", "--object-size", "1MiB", "--provider", "aws-dynamodb"],
             &["--provider", "limited to 400 KiB"],
         ),
-        (&["cost", "--storage", "1TB", "--egress", "2TB", "--provider", "wasabi"], &["may not exceed"]),
-        (&["cost", "--list", "5", "--provider", "aws-dynamodb"], &["no known price for ListObjects"]),
+        (&["cost", "--storage", "1TB", "--egress", "2TB", "--provider", "wasabi"], &["must not exceed"]),
+        (&["cost", "--list", "5", "--provider", "aws-dynamodb"], &["no price is known for ListObjects"]),
         (&["cost", "--storage", "1TB", "--instance", "c7g.4xlarge"], &["--instance", "730h"]),
         (&["cost", "--from-run", "/nowhere"], &["--from-run /nowhere"]),
         (&["cost", "--workload", "/nowhere.toml"], &["--workload /nowhere.toml"]),

@@ -225,7 +225,7 @@ fn a_recommendation_names_its_run_and_its_gaps() {
     assert_eq!(names, ["s3://data (one)", "s3://data (two)"]);
     assert!(names.contains(&value["recommended"].as_str().unwrap()));
     let gaps = value["candidates"][0]["gaps"].to_string();
-    assert!(gaps.contains("objects of 1 KiB") && gaps.contains("put was not measured"), "{gaps}");
+    assert!(gaps.contains("objects of 1 KiB") && gaps.contains("the run did not measure put"), "{gaps}");
     let assumption =
         value["sensitivity"].as_array().unwrap().iter().find(|c| c["assumption"] == "leaving").unwrap();
     assert_eq!(assumption["up"], true, "egress is varied even if none is stated");
@@ -254,7 +254,7 @@ fn a_recommendation_names_its_run_and_its_gaps() {
     // If no store can meet the objective, the advice does not suggest a longer measurement.
     let table =
         good(&["advise", name(&runs[0]), "--slo", "get.p99 < 1ms", "--get", "1M", "--object-size", "1KiB"]);
-    assert!(table.contains("No store meets") && !table.contains("measure it longer"), "{table}");
+    assert!(table.contains("No store meets") && !table.contains("measure this store for longer"), "{table}");
 }
 
 /// Regression: some options were accepted but had no effect.

@@ -335,15 +335,15 @@ fn unsupported_shards_merges_and_imports_are_refused_with_a_reason() {
     );
     sharded("ramp", "1/1", "s3://b-u-c?endpoint=http://127.0.0.1:1", "ends at its plateau");
     sharded("throughput", "1/2", "embedded:", "shards cannot share an embedded: or memory: store");
-    sharded("throughput", "3/2", "embedded:", "write I/N");
+    sharded("throughput", "3/2", "embedded:", "use I/N");
     fails(&["run", "throughput", "--shard", "1/2", "--store", "embedded:"], "--start-at");
     fails(
         &["run", "throughput", "--shard", "1/2", "--start-at", "noon", "--store", "embedded:"],
         "2026-11-21T12:00:00Z",
     );
-    fails(&["merge", dir.to_str().unwrap()], "name a run directory");
-    fails(&["import", "warp", data("tls/ca.pem").to_str().unwrap()], "is it warp's operation log?");
-    fails(&["import", "r2-bench", data("tls/ca.pem").to_str().unwrap()], "not a Parquet file");
-    fails(&["export", "--format", "csv", dir.to_str().unwrap()], "name a run directory");
+    fails(&["merge", dir.to_str().unwrap()], "specify a run directory");
+    fails(&["import", "warp", data("tls/ca.pem").to_str().unwrap()], "is the file warp's operation log");
+    fails(&["import", "r2-bench", data("tls/ca.pem").to_str().unwrap()], "cannot read the file as Parquet");
+    fails(&["export", "--format", "csv", dir.to_str().unwrap()], "specify a run directory");
     fails(&["run", "get", "--set", "seed=3", "--store", "embedded:"], "short forms do not support --set");
 }

@@ -191,7 +191,7 @@ fn every_output_marks_client_limited_figures() {
     });
     let table = text(&run(&["compare", name(&base), name(&limited)]).stdout);
     assert!(table.lines().next().unwrap().contains("the client, not the store, limited limited"), "{table}");
-    assert!(table.contains("slower; a bound: the client limited the other"), "{table}");
+    assert!(table.contains("slower; only a bound, because the client limited the other"), "{table}");
     let document = comparison(&base, &limited);
     assert_eq!(row(&document, "p50")["other"]["client_limited"], why);
     assert!(row(&document, "p50")["base"].get("client_limited").is_none());
@@ -345,9 +345,9 @@ fn invalid_run_directories_are_reported_in_one_line() {
     std::fs::copy(longer.join("intervals.arrows"), exchanged.join("intervals.arrows")).unwrap();
     let cases: [(&Path, &[&str]); 9] = [
         (&missing, &["does not exist"]),
-        (&foreign, &["not a result of schema"]),
+        (&foreign, &["is not a result file of schema version"]),
         (&older, &["schema"]),
-        (&cut, &["not a result of schema"]),
+        (&cut, &["is not a result file of schema version"]),
         (&short_log, &["not of one run", "cut short"]),
         (&no_log, &["intervals.arrows"]),
         (&garbage, &["not an interval log"]),

@@ -145,7 +145,7 @@ fn a_missing_machine_price_does_not_hide_a_store() {
     assert_eq!(value["bills"][0]["total_usd"], "23.552");
     refused(
         &["cost", "--instance", "r5.xlarge=1h", "--provider", "aws-s3", "--as-of", "2022-12-31"],
-        &["no known price for machines of type r5.xlarge"],
+        &["no price is known for machines of type r5.xlarge"],
     );
 }
 

@@ -120,7 +120,7 @@ fn unsupported_requests_are_refused_with_a_reason() {
         (
             vec!["get", "--store", &at("/moved"), "--operations", "1"],
             3,
-            "https://else.where/x: redirects are not followed",
+            "https://else.where/x: Plimsoll does not follow redirects",
         ),
         (vec!["get", "--store", &at("/missing"), "--operations", "1"], 3, "404 NoSuchKey"),
     ] {

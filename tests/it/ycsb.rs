@@ -214,7 +214,7 @@ fn invalid_input_is_reported_with_its_location() {
             vec!["-P", "workloada", "-p", "updateproportion=-1"],
             "updateproportion=-1 must be a number, 0 or more",
         ),
-        (vec!["-P", "workloada", "-p", "novalue"], "write name=value"),
+        (vec!["-P", "workloada", "-p", "novalue"], "is not in the form name=value"),
         (vec!["-P", "workloada", "-p", "plimsoll.foo=1"], "property 'plimsoll.foo' is unknown"),
         (vec!["-P", "workloada", "-p", "s3.sizee=1"], "property 's3.sizee' is unknown"),
         (vec!["-P", "workloade", "-p", "maxscanlength=2000"], "between 1 and 1000"),

@@ -58,7 +58,8 @@ fn wrong(meter: MeterName, per: &str) -> String {
 }
 
 fn date(field: &str, text: &str) -> Result<Date, String> {
-    text.parse().map_err(|_| format!("{field} = \"{text}\" is not a date; write it as 2026-11-21"))
+    text.parse()
+        .map_err(|_| format!("{field} = \"{text}\" is not a date in the form YYYY-MM-DD, such as 2026-11-21"))
 }
 
 fn span(from: &str, until: Option<&str>) -> Result<Span, String> {
@@ -95,11 +96,15 @@ fn tiers(price: &PriceSpec, unit_base: u64) -> Result<Vec<Tier>, String> {
         let up_to = match (&tier.up_to, last) {
             (None, true) => u64::MAX,
             (Some(text), false) => amount(price.meter, "up_to", text)?,
-            _ => return Err("every tier except the last needs up_to =, and the last must not have it".into()),
+            _ => {
+                return Err(
+                    "every tier except the last must set up_to =, and the last must not set it".into()
+                );
+            }
         };
         if up_to <= reached {
             return Err(format!(
-                "tiers must increase; up_to = \"{}\" is not greater than the one before it",
+                "tiers must increase; up_to = \"{}\" is not greater than the previous up_to",
                 tier.up_to.as_deref().unwrap_or("")
             ));
         }
@@ -148,7 +153,7 @@ fn item(price: &PriceSpec) -> Result<String, String> {
     };
     let item = price.item.clone().unwrap_or_else(|| usual.into());
     if item.is_empty() {
-        Err("item = is missing; name the class of requests or the machine type".into())
+        Err("item = is missing; specify the class of requests or the machine type".into())
     } else {
         Ok(item)
     }
@@ -188,7 +193,7 @@ fn provenance(
 
 fn price(sources: &Sources, price: &PriceSpec) -> Result<Price, String> {
     if price.offers.is_empty() {
-        return Err("offers = is empty; name at least one offer".into());
+        return Err("offers = is empty; specify at least one offer".into());
     }
     let nothing = price.usd == Some(Usd::ZERO) && price.per.is_none();
     let unit = if nothing {
@@ -231,9 +236,9 @@ fn statuses(codes: &[String]) -> Result<Vec<String>, String> {
             && (&bytes[1..] == b"xx" || bytes[1..].iter().all(u8::is_ascii_digit))
     };
     match codes.iter().find(|code| !fits(code)) {
-        Some(code) => {
-            Err(format!("unbilled: '{code}' is not a status code; write 403, or 5xx for the class"))
-        }
+        Some(code) => Err(format!(
+            "unbilled: '{code}' is not a status code; use a code such as 403, or a class such as 5xx"
+        )),
         None => Ok(codes.to_vec()),
     }
 }
@@ -261,11 +266,12 @@ fn rule(sources: &Sources, rule: &RuleSpec) -> Result<Rule, String> {
 
 fn offer(offer: &OfferSpec) -> Result<(), String> {
     match offer.regions.is_empty() {
-        true => {
-            Err(format!("offer '{}' has no regions; add one, such as regions = [\"us-east-1\"]", offer.name))
-        }
+        true => Err(format!(
+            "offer '{}' has no regions; add a region, such as regions = [\"us-east-1\"]",
+            offer.name
+        )),
         false if offer.month_hours == Some(0) => {
-            Err(format!("offer '{}' has month_hours = 0; use 1 or more", offer.name))
+            Err(format!("offer '{}': month_hours = 0 is not valid; use 1 or more", offer.name))
         }
         false => Ok(()),
     }
@@ -302,7 +308,7 @@ fn charged_twice(prices: &[Price]) -> Option<(usize, String)> {
         })?;
         let call = calls.first_in(calls_of(first)?)?.name();
         let (one, other) = (&first.meter.item, &second.meter.item);
-        Some((index, format!("{call} belongs to '{one}' and to '{other}'; list it in only one of them")))
+        Some((index, format!("{call} belongs to '{one}' and to '{other}'; list it in only one class")))
     })
 }
 

@@ -93,7 +93,7 @@ pub enum BookError {
         known: String,
     },
     /// One item has two prices on the same date.
-    #[error("{path}: {offer} has two prices for {item} in {region} on {date}; end one of them with until =")]
+    #[error("{path}: {offer} has two prices for {item} in {region} on {date}; add until = to one of them")]
     Ambiguous {
         /// Path of the file.
         path: String,

@@ -384,8 +384,8 @@ fn apply(rules: &mut Rules, rule: &Rule) {
     }
     if let Some(versions) = rule.deleted_versions {
         rules.deleted_versions = versions;
-        let words = "deleted objects are billed until their versions are deleted, through the API or by a lifecycle rule; \
-                     a bill includes one month of that, and each further month costs the same";
+        let words = "deleted objects are billed until a request or a lifecycle rule deletes their versions; \
+                     a bill includes one month of this storage, and each further month costs the same";
         describe(RuleName::Deleted, words.into());
     }
     if !rule.unbilled.is_empty() {
@@ -401,6 +401,7 @@ fn apply(rules: &mut Rules, rule: &Rule) {
     }
     if let Some(within) = rule.egress_within_stored {
         rules.egress_within_stored = within;
-        describe(RuleName::EgressWithinStored, "the egress of a month may not exceed the data stored".into());
+        let words = "the egress of a month must not exceed the data stored";
+        describe(RuleName::EgressWithinStored, words.into());
     }
 }

@@ -78,13 +78,14 @@ fn object_size(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
 fn days(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
     let number = text.trim().strip_suffix(['d', 'D']).unwrap_or_default().trim().parse().ok();
     number.filter(|days| (1..=36_500).contains(days)).ok_or_else(|| {
-        wrong(field, format!("'{text}' is not a number of days; write whole days with the unit, such as 7d"))
+        wrong(field, format!("'{text}' is not a number of days; use a whole number of days, such as 7d"))
     })
 }
 
 /// Parses the type and the hours of a machine, such as `c7g.4xlarge=730h`, into type and seconds.
 fn instance(text: &str) -> Result<(String, u64), WorkloadError> {
-    let fail = || wrong("instance", format!("'{text}' is not TYPE=HOURS; write it as c7g.4xlarge=730h"));
+    let fail =
+        || wrong("instance", format!("'{text}' is not in the form TYPE=HOURS, such as c7g.4xlarge=730h"));
     let (name, hours) = text.split_once('=').ok_or_else(fail)?;
     let hours = hours.trim().strip_suffix('h').ok_or_else(fail)?;
     let pico = super::money::decimal(hours).ok_or_else(fail)?;
@@ -128,7 +129,8 @@ impl Workload {
         }
         if puts > 0 && part.is_none() && usage.object_bytes > LARGEST_PUT {
             assumptions.push(
-                "objects above 5 GiB are written in one request each, which stores do not accept (--part-size)"
+                "each object above 5 GiB is written in one request, but stores do not accept such requests \
+                 (--part-size)"
                     .into(),
             );
         }
@@ -140,7 +142,7 @@ impl Workload {
         usage.retention_days = self.keep.as_deref().map(|text| days("keep", text)).transpose()?;
         if usage.retention_days.is_some() && puts > 0 && self.delete.is_none() {
             usage.calls.set(Call::DeleteObject, puts);
-            assumptions.push("as many objects are deleted as are written (--delete)".into());
+            assumptions.push("the workload deletes as many objects as it writes (--delete)".into());
         }
         usage.stored = self.stored(&usage, &mut assumptions)?;
         if usage.stored == 0 && usage.uploaded > 0 {
@@ -156,7 +158,7 @@ impl Workload {
             Some(peak) if peak < usage.stored => {
                 return Err(wrong(
                     "storage_peak",
-                    "the daily peak must not be less than --storage, the mean",
+                    "the daily peak must not be less than the mean, --storage",
                 ));
             }
             peak => peak.unwrap_or(usage.stored),
@@ -179,7 +181,7 @@ impl Workload {
             return Ok(stored);
         }
         if self.storage_peak.is_some() {
-            return Err(wrong("storage_peak", "it needs --storage, the mean; add it"));
+            return Err(wrong("storage_peak", "a daily peak requires a mean; add --storage"));
         }
         match usage.retention_days {
             Some(days) if usage.uploaded > 0 => {
@@ -195,7 +197,7 @@ impl Workload {
                 ));
                 Ok(stored)
             }
-            Some(_) => Err(wrong("keep", "it needs an amount of data; add --storage or --put")),
+            Some(_) => Err(wrong("keep", "the retention requires an amount of data; add --storage or --put")),
             None if usage.uploaded > 0 => {
                 assumptions.push(NO_RETENTION.into());
                 Ok(0)
@@ -212,7 +214,7 @@ impl Workload {
         assumptions: &mut Vec<String>,
     ) -> Result<(), WorkloadError> {
         let beyond =
-            |field| wrong(field, "multiplied by --object-size, this exceeds 4 EiB; check both values");
+            |field| wrong(field, "multiplied by --object-size, this number exceeds 4 EiB; check both values");
         if let Some(written) = volume("written", self.written.as_ref())? {
             usage.uploaded = written;
         }
@@ -230,14 +232,14 @@ impl Workload {
                 let percent = percent.ok_or_else(|| {
                     wrong(
                         "egress",
-                        format!("'{text}' is not a percentage; write 0% to 100%, or an amount such as 10TB"),
+                        format!("'{text}' is not a percentage; use 0% to 100%, or an amount such as 10TB"),
                     )
                 })?;
                 if read.unwrap_or(of_gets) == 0 {
                     return Err(wrong(
                         "egress",
                         format!(
-                            "'{text}' is a share of the data read; add --get or --read, or write an amount"
+                            "'{text}' is a share of the data read; add --get or --read, or use an amount"
                         ),
                     ));
                 }
@@ -248,7 +250,7 @@ impl Workload {
         };
         usage.downloaded = match read {
             Some(read) if read < stated => {
-                return Err(wrong("egress", "the egress exceeds the data read; increase --read, or omit it"));
+                return Err(wrong("egress", "the egress exceeds the data read; increase or omit --read"));
             }
             Some(read) => read,
             None => of_gets.max(stated),

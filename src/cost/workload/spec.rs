@@ -102,7 +102,7 @@ impl From<Word> for String {
 fn word<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
     let word = Word::deserialize(deserializer);
     word.map(|w| Some(w.into()))
-        .map_err(|_| serde::de::Error::custom("write it in quotes, such as \"50M\" or \"10TB\""))
+        .map_err(|_| serde::de::Error::custom("put the value in quotes, such as \"50M\" or \"10TB\""))
 }
 
 fn words<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {

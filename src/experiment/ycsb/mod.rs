@@ -209,9 +209,10 @@ fn scan(p: &Properties) -> Result<ScanSpec, PropertyError> {
 /// Returns the verification of reads: off with `dataintegrity=false`, otherwise the default, which compares content.
 fn verify(p: &Properties, encoding: RecordEncoding) -> Result<Option<String>, PropertyError> {
     match (p.get("dataintegrity"), p.flag("dataintegrity", false)?, encoding) {
-        (Some(_), true, RecordEncoding::GoYcsb) => Err(
-            p.wrong("dataintegrity", "false with --encoding go-ycsb, because its records are not compared")
-        ),
+        (Some(_), true, RecordEncoding::GoYcsb) => Err(p.wrong(
+            "dataintegrity",
+            "false with --encoding go-ycsb: Plimsoll does not compare these records",
+        )),
         (Some(_), false, _) => Ok(Some("off".into())),
         _ => Ok(None),
     }

@@ -67,7 +67,7 @@ pub enum PropertyError {
         reason: String,
     },
     /// A line or an argument of `-p` is not a property.
-    #[error("{place}: '{text}' is not a property; write name=value")]
+    #[error("{place}: '{text}' is not in the form name=value")]
     Line {
         /// Source of the text: `FILE:LINE` or `-p`.
         place: String,
@@ -291,7 +291,7 @@ mod tests {
             message("recordcount=5\nreadpropotion=0.5")
                 .contains("f:2: property 'readpropotion' is unknown; did you mean readproportion?")
         );
-        assert!(message("=5").contains("write name=value"));
+        assert!(message("=5").contains("is not in the form name=value"));
         let negative = read("readproportion=-1").unwrap().number("readproportion", 0.0).unwrap_err();
         assert_eq!(negative.to_string(), "f:1: readproportion=-1 must be a number, 0 or more");
         let word =

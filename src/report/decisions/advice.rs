@@ -89,20 +89,20 @@ fn sentence(advice: &Advice<'_>) -> String {
                 let name = &all[at].name;
                 format!(" Of the stores measured at their provider, {name} is the cheapest at {}.", cost(at))
             }
-            None => " No store that qualifies was measured at its provider.".to_string(),
+            None => " None of the stores that qualify was measured at its provider.".to_string(),
         };
         let gaps =
-            if best.gaps.is_empty() { String::new() } else { format!("; but {}", best.gaps.join("; ")) };
+            if best.gaps.is_empty() { String::new() } else { format!("; however, {}", best.gaps.join("; ")) };
         return format!("{lead}{gaps}.{other}");
     }
     match cheapest(all, Candidate::may_hold) {
         Some(at) => {
             let open = all[at].held.iter().find(|h| h.finding.is_none());
-            let next = open.map_or("measure it longer".to_string(), |h| {
-                format!("{} was not measured there", h.objective)
+            let next = open.map_or("measure this store for longer".to_string(), |h| {
+                format!("{} was not measured on this store", h.objective)
             });
             let name = all[at].named();
-            format!("No store is certain to meet {goal}. {name} may meet it at {}; {next}.", cost(at))
+            format!("No store is certain to meet {goal}. {name} may qualify, at {}; {next}.", cost(at))
         }
         None if all.iter().any(|c| c.outcome() == ObjectiveResult::CannotTell) => {
             format!(

@@ -163,7 +163,7 @@ pub fn sources(bills: &[&Bill]) -> Vec<String> {
 fn answer(bills: &Bills) -> String {
     let sorted = bills.by_total();
     match sorted.as_slice() {
-        [] => "No provider has a bill for this workload.".into(),
+        [] => "No bill can be computed for this workload.".into(),
         [only] => format!("{} costs {} a month.", only.title, only.total_usd.rounded()),
         [first, second, ..] => {
             let dearest = sorted[sorted.len() - 1];

@@ -32,7 +32,7 @@ fn sentence(found: &Breakeven, titles: &[&str]) -> String {
         ),
         [first, second] => {
             format!(
-                "{} is the cheapest below {}, and {} from there on.",
+                "{} is the cheapest below {}; from there on, {} is the cheapest.",
                 name(first.cheapest),
                 crossing(1),
                 name(second.cheapest)
@@ -77,7 +77,7 @@ pub fn document(found: &Breakeven, titles: &[&str], what: Vec<String>, mut notes
     let mut table = table(found, titles);
     if table.rows.len() > MAX_SEGMENTS {
         notes.push(format!(
-            "only the first {MAX_SEGMENTS} of {} ranges are shown; --format csv contains all bills",
+            "only the first {MAX_SEGMENTS} of {} ranges are shown; --format csv prints all bills",
             table.rows.len()
         ));
         table.rows.truncate(MAX_SEGMENTS);

@@ -78,7 +78,8 @@ pub fn all(prices: &Prices, date: Date) -> Document {
         .collect();
     notes.push("*: price of the first of several tiers".into());
     notes.push(
-        "stored: per month; egress: data sent to the internet; confidence: the lowest of the offer's prices"
+        "stored: per month; egress: data sent to the internet; confidence: the lowest confidence in any of \
+         the offer's prices"
             .into(),
     );
     notes.push(format!("offers without storage: {}", others.join(", ")));

@@ -21,7 +21,7 @@ fn line(window: &Window) -> Option<String> {
         (Some(median), ..) => format!("median {} ({}", rate(median), seconds(window.service_ms.p50)),
         (None, Some(bytes), Some(mean)) => {
             let of = rate(bytes as f64 / (mean / 1e3));
-            format!("{of} at the mean ({}, a median needs 20 uploads", seconds(Some(mean)))
+            format!("{of} at the mean ({}; a median needs 20 uploads", seconds(Some(mean)))
         }
         _ => format!("median - ({}", seconds(window.service_ms.p50)),
     };

@@ -138,7 +138,7 @@ impl GcsConnection {
             pages += 1;
             if let Some(foreign) = page.objects.iter().find(|object| !object.key.starts_with(prefix)) {
                 let message = format!(
-                    "the store listed '{}' for prefix '{prefix}': it does not filter by prefix",
+                    "the store listed '{}' for prefix '{prefix}', so it does not filter by prefix",
                     foreign.key
                 );
                 return Err(Failure::new(ErrorClass::Corrupt, message, *timings));

@@ -117,7 +117,7 @@ pub enum UrlError {
         known: String,
     },
     /// The provider does not have the storage class.
-    #[error("storage_class={class}: {provider} does not have it; use one of {known}")]
+    #[error("storage_class={class}: {provider} does not offer it; use one of {known}")]
     StorageClass {
         /// Storage class as written.
         class: String,
@@ -140,7 +140,7 @@ pub enum UrlError {
     )]
     Table(String),
     /// The path is not absolute, or it is the root directory.
-    #[error("file://{0} is not an absolute path of a directory; use file:///mnt/efs/bench, for example")]
+    #[error("file://{0} is not the absolute path of a directory, such as file:///mnt/efs/bench")]
     Directory(String),
     /// The prefix cannot begin a key.
     #[error("invalid prefix '{0}'; use at most 512 bytes of UTF-8 with valid %-escapes")]

@@ -170,7 +170,7 @@ fn refused(reading: &mut Reading<'_>, text: &[u8]) -> Failure {
     };
     let to = reading.text(LOCATION).map(|to| to.split('?').next().unwrap_or(to).to_string());
     let message = match to.filter(|_| status.is_redirection()) {
-        Some(to) => format!("redirected to {to}: redirects are not followed; use that URL instead"),
+        Some(to) => format!("redirected to {to}: Plimsoll does not follow redirects; use that URL instead"),
         None => {
             let text = String::from_utf8_lossy(&text[..text.len().min(200)]).replace(['\n', '\r'], " ");
             if text.trim().is_empty() { "no message".into() } else { text.trim().to_string() }
