@@ -136,6 +136,6 @@ mod tests {
         fs::write(&file, SCHEMA_1.replace("\"schema\": 1", "\"schema\": 9")).unwrap();
         let refused = read(&file).unwrap_err().to_string();
         fs::remove_file(&file).unwrap();
-        assert!(refused.contains("schema 9"), "{refused}");
+        assert!(refused.contains("schema version is 9"), "{refused}");
     }
 }

@@ -226,8 +226,8 @@ impl Prepared {
         }
     }
 
-    /// Waits 2 s before clean-up, because shards that lag slightly behind may still be reading the objects. Synchronized clocks
-    /// differ by less.
+    /// Waits 2 s before clean-up, because shards that lag slightly behind may still be reading the objects.
+    /// Synchronized clocks differ by less.
     pub fn wait_for_the_others(&self) {
         if self.markers.is_some() && self.control.stopped_at().is_none() {
             let until = now_ns() + 2 * SECOND;

@@ -218,7 +218,7 @@ fn max_cost_includes_charges_for_deleted_bytes() {
         ground.ended("put", &[&put[..], &["--duration", "30s", "--concurrency", "4"]].concat());
     assert!((0.0008..=0.001).contains(&spent), "{spent}");
     let notes = value["cost"][0]["notes"].to_string();
-    assert!(notes.contains("until their versions are deleted"), "{notes}");
+    assert!(notes.contains("until a request or a lifecycle rule deletes their versions"), "{notes}");
 }
 
 /// Regression: a price with two entries in one file was ignored silently.

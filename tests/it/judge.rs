@@ -61,7 +61,7 @@ fn a_bound_is_broken_only_if_the_whole_interval_exceeds_it() {
     fails(
         &["compare", base, slower, "--fail-if", "put.p50 > +5%"],
         2,
-        &["--fail-if", "not measured by both runs"],
+        &["--fail-if", "at least one of the runs did not measure this"],
     );
     fails(&["compare", base, slower, "--fail-if", "get.p50 > 5"], 2, &["--fail-if", "+5%"]);
     fails(&["compare", base, slower, "--primary", "put.p50"], 2, &["--primary put.p50"]);
@@ -326,7 +326,7 @@ fn invalid_run_directories_are_reported_in_one_line() {
     std::fs::write(foreign.join("result.json"), "{\"totally\": \"else\"}").unwrap();
     let older = copy("older");
     let text_of = std::fs::read_to_string(older.join("result.json")).unwrap();
-    std::fs::write(older.join("result.json"), text_of.replacen("\"schema\": 1", "\"schema\": 0", 1)).unwrap();
+    std::fs::write(older.join("result.json"), text_of.replacen("\"schema\": 2", "\"schema\": 0", 1)).unwrap();
     let cut = copy("cut");
     std::fs::write(cut.join("result.json"), &text_of[..text_of.len() / 2]).unwrap();
     let short_log = copy("short-log");
@@ -348,11 +348,11 @@ fn invalid_run_directories_are_reported_in_one_line() {
         (&foreign, &["is not a result file of schema version"]),
         (&older, &["schema"]),
         (&cut, &["is not a result file of schema version"]),
-        (&short_log, &["not of one run", "cut short"]),
+        (&short_log, &["the files are from different runs", "truncated"]),
         (&no_log, &["intervals.arrows"]),
         (&garbage, &["not an interval log"]),
         (&tampered, &["contradicts itself", "changed after the run"]),
-        (&exchanged, &["not of one run"]),
+        (&exchanged, &["the files are from different runs"]),
     ];
     for (path, expected) in cases {
         if path == tampered {

@@ -109,7 +109,7 @@ fn unsupported_values_are_rejected() {
         (Part::Run, "workloadd", "warmuptime=10", Bytes, "a warm-up cannot insert"),
         (Part::Load, "workloada", "warmuptime=10", Bytes, "a warm-up cannot insert"),
         (Part::Run, "workloada", "scanproportion=0.00001", Bytes, "at least 1/10000"),
-        (Part::Run, "workloada", "dataintegrity=true", GoYcsb, "not compared"),
+        (Part::Run, "workloada", "dataintegrity=true", GoYcsb, "does not compare these records"),
         (Part::Load, "workloada", "dataintegrity=maybe", Bytes, "true or false"),
     ] {
         let message = error_of(part, &[file], &[property], encoding);
