@@ -13,7 +13,7 @@ use crate::cost::usage::Usage;
 use crate::provider::calls::Call;
 use crate::provider::is_own_host;
 use crate::published::{Published, named};
-use crate::run_dir::directory::StoreFacts;
+use crate::run_dir::environment::StoreFacts;
 use crate::run_dir::run::Run;
 use crate::schedule::Role;
 use crate::summary::estimates::{Estimator, Metric};

@@ -10,7 +10,7 @@ use super::timeout::TimeoutArgument;
 use crate::driver::Shard;
 use crate::driver::clean::CleanupScope;
 use crate::experiment::{Experiment, load};
-use crate::run_dir::directory::{Environment, Ownership, StoreFacts, read_environment, write_environment};
+use crate::run_dir::environment::{Environment, Ownership, StoreFacts, read_environment, write_environment};
 use crate::schedule::Phase;
 use crate::session::clean_up::clean_space;
 use crate::session::open::open_as;

@@ -9,7 +9,7 @@ use super::exit::Exit;
 use super::signals;
 use crate::driver::Control;
 use crate::machine::Machine;
-use crate::run_dir::directory::{Environment, Ownership, StoreFacts, write_environment};
+use crate::run_dir::environment::{Environment, Ownership, StoreFacts, write_environment};
 use crate::store::Failure;
 use crate::store::ownership::RunId;
 

@@ -10,8 +10,8 @@ use super::out::{note, say};
 use crate::published::named;
 use crate::report::html::Report;
 use crate::run_dir::directory::LATENCIES;
-use crate::run_dir::json::write_whole;
 use crate::run_dir::run::{Run, read};
+use crate::run_dir::write::write_whole;
 use crate::session::{RunError, RunSummary};
 use crate::summary::objective::Target;
 

@@ -10,7 +10,7 @@ mod presigned;
 use serde::Serialize;
 
 use crate::driver::background::Background;
-use crate::run_dir::directory::StoreFacts;
+use crate::run_dir::environment::StoreFacts;
 use crate::session::open::Opened;
 use crate::store::ownership::KeySpace;
 use crate::store::{Failure, Store};

@@ -1,40 +1,17 @@
 //! `result.json`, written to a temporary file and renamed, so that a reader never sees a partial file.
 
 use std::fs;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
 
-use super::directory::read_environment;
+use super::environment::read_environment;
 use crate::summary::result::RunResult;
-use crate::text::redacted_document;
 
 /// Serializes a result as indented JSON with a final newline.
 pub fn to_string(result: &RunResult) -> String {
     let mut text = serde_json::to_string_pretty(result).unwrap_or_default();
     text.push('\n');
     text
-}
-
-/// Replaces the file at `path` by `contents` with secrets redacted, through a temporary file in the same directory.
-///
-/// # Errors
-/// Fails if the file cannot be written, for example because the disk is full. The old file is then unchanged.
-pub fn write_whole(path: &Path, contents: &str) -> io::Result<()> {
-    let contents = redacted_document(contents);
-    // Write directly to a device, pipe or link instead of replacing it.
-    if fs::symlink_metadata(path).is_ok_and(|existing| !existing.is_file()) {
-        return fs::write(path, &*contents);
-    }
-    let temporary = path.with_extension("tmp");
-    let written = fs::File::create(&temporary).and_then(|mut file| {
-        file.write_all(contents.as_bytes())?;
-        file.sync_data()
-    });
-    if let Err(error) = written.and_then(|()| fs::rename(&temporary, path)) {
-        let _ = fs::remove_file(&temporary);
-        return Err(error);
-    }
-    Ok(())
 }
 
 /// Error while reading a result.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::directory::{Environment, read_environment};
+use super::environment::{Environment, read_environment};
 use super::json;
 use super::seconds::series;
 use crate::schedule::Role;

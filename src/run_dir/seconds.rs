@@ -8,7 +8,7 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
 
-use super::directory::read_environment;
+use super::environment::read_environment;
 use super::read::plausible;
 use super::stream::{Batches, invalid};
 use crate::recorder::sparse::Sparse;

@@ -10,7 +10,7 @@ use crate::driver::Job;
 use crate::driver::background::Background;
 use crate::driver::clean::{CleanupCounts, CleanupScope, clean};
 use crate::experiment::Experiment;
-use crate::run_dir::directory::Environment;
+use crate::run_dir::environment::Environment;
 use crate::store::ownership::KeySpace;
 use crate::store::{Failure, Store};
 

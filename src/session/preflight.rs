@@ -7,7 +7,7 @@ use super::open::Opened;
 use super::runtime::block_on;
 use crate::clock::wall_now;
 use crate::driver::background::{Background, Pages, within_prefix};
-use crate::run_dir::directory::StoreFacts;
+use crate::run_dir::environment::StoreFacts;
 use crate::store::ownership::KeySpace;
 use crate::store::url::StoreUrl;
 use crate::store::{Failure, Request, Store};

@@ -16,7 +16,7 @@ use crate::driver::{Control, Shard, Site};
 use crate::experiment::Experiment;
 use crate::experiment::to_toml::to_toml;
 use crate::rng::{hash_name, mix};
-use crate::run_dir::directory::Environment;
+use crate::run_dir::environment::Environment;
 use crate::schedule::Role;
 use crate::schedule::plan::Order;
 use crate::schedule::ramp::Stop;

@@ -22,7 +22,7 @@ use crate::cost::workload::{MONTH_DAYS, Workload, WorkloadError};
 use crate::provider::calls::Call;
 use crate::published::named;
 use crate::report::decisions::tiering::{Found, document};
-use crate::run_dir::directory::read_environment;
+use crate::run_dir::environment::read_environment;
 use crate::run_dir::json;
 use crate::schedule::Role;
 use crate::summary::result::Window;

@@ -12,7 +12,7 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 
 use super::{Exporter, Run, named};
 use crate::recorder::histogram::Latencies;
-use crate::run_dir::directory::read_environment;
+use crate::run_dir::environment::read_environment;
 use crate::run_dir::read::{Interval, intervals};
 
 /// Exporter of HdrHistogram interval logs.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::rows::Row;
 use crate::report::comparison::Comparison;
 use crate::report::text::{confidence, knee, ramp};
-use crate::run_dir::directory::Environment;
+use crate::run_dir::environment::Environment;
 use crate::schedule::Role;
 use crate::summary::comparison::Verdict;
 use crate::summary::result::{ConfidenceInterval, RunResult, SweepFigures};

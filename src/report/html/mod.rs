@@ -15,7 +15,7 @@ use super::loops;
 use super::page;
 use super::text::cost;
 use crate::published::Published;
-use crate::run_dir::directory::Environment;
+use crate::run_dir::environment::Environment;
 use crate::schedule::Role;
 use crate::summary::result::{KneeFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
