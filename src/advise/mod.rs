@@ -20,7 +20,7 @@ use crate::summary::objective::{Finding, ObjectiveResult};
 pub enum Evidence {
     /// Measured at the provider itself.
     Measured,
-    /// Measured at a substitute for the provider: an emulator or another server.
+    /// Measured against a substitute for the provider: an emulator or another server.
     Emulated,
     /// Imported from another tool's log.
     Imported,

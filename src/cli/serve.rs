@@ -54,7 +54,7 @@ pub struct Arguments {
     /// Close a connection that has been idle for this long
     #[arg(long, value_name = "TIME", default_value = "60s")]
     idle_timeout: String,
-    /// Close a connection whose request head is incomplete this long after its first byte
+    /// Close a connection if a request head is still incomplete this long after its first byte
     #[arg(long, value_name = "TIME", default_value = "15s")]
     head_timeout: String,
     /// Close a connection that sends no byte of a request body, or reads no byte of a response, for this long

@@ -347,7 +347,7 @@ fn loops(
                 if ground.control.stopped_at().is_some() {
                     // An interrupted loop has no valid time.
                     return Err(RunError::interrupted(
-                        "interrupted; complete loops are kept and the run is marked partial",
+                        "interrupted; completed loops are kept and the run is marked partial",
                     ));
                 }
                 result.windows.extend(done.windows);

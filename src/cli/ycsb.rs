@@ -110,7 +110,7 @@ struct Options {
     /// Directory in which the run directory is created
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
-    /// Seed of all random values
+    /// Seed for all random values
     #[arg(long, value_name = "N", default_value_t = DEFAULT_SEED)]
     seed: u64,
     /// Location of the client, recorded with the results

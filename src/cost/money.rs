@@ -19,9 +19,9 @@ const CENT: i128 = DOLLAR / 100;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Usd(i128);
 
-/// Error for a text that is not an amount of dollars.
+/// Error for a text that is not a dollar amount.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("'{0}' is not an amount of dollars; use a decimal such as 0.023, with at most 12 decimal places")]
+#[error("'{0}' is not a dollar amount; use a decimal number such as 0.023, with at most 12 decimal places")]
 pub struct AmountError(pub String);
 
 impl Usd {

@@ -44,7 +44,7 @@ pub enum Phase {
     Work,
     /// The body of a request is arriving.
     Body,
-    /// The response was written as far as the socket accepts it; if it is complete, the connection is idle.
+    /// The socket has accepted the response, or part of it; if all of it, the connection is idle.
     Responded,
     /// The client is not reading the response.
     Blocked,

@@ -4,7 +4,7 @@ use super::result::{RampFigures, Window};
 use crate::schedule::Role;
 use crate::schedule::plateau::{Plateau, plateau as rule};
 
-/// Steps whose throughput reaches this share of the best one make up the plateau.
+/// Steps whose throughput is at least this share of the highest throughput make up the plateau.
 const PLATEAU_SHARE: f64 = 0.95;
 
 /// Reason why a ramp ended.

@@ -51,7 +51,7 @@ fn end(flag: &str, vary: Vary, text: Option<&String>, usual: u64) -> Result<u64,
     let bare = vary.is_bytes() && text.trim().ends_with(|c: char| c.is_ascii_digit()) && text.trim() != "0";
     match read {
         Ok(_) if bare => {
-            Err(Exit::input(format!("{flag}: '{text}' has no unit; add one, such as 10TB or 4KiB")))
+            Err(Exit::input(format!("{flag}: '{text}' has no unit; add one, as in 10TB or 4KiB")))
         }
         Ok(amount) => Ok(amount),
         Err(e) => Err(Exit::input(format!("{flag}: {e}"))),

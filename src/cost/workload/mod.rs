@@ -82,7 +82,7 @@ fn days(field: &'static str, text: &str) -> Result<u64, WorkloadError> {
     })
 }
 
-/// Parses the type and the hours of a machine, such as `c7g.4xlarge=730h`, into type and seconds.
+/// Parses a machine type and its hours, such as `c7g.4xlarge=730h`, into the type and the seconds.
 fn instance(text: &str) -> Result<(String, u64), WorkloadError> {
     let fail =
         || wrong("instance", format!("'{text}' is not in the form TYPE=HOURS, such as c7g.4xlarge=730h"));

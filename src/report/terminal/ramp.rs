@@ -53,7 +53,8 @@ fn all(windows: &[Window], first_step: usize) -> Vec<Vec<String>> {
     }
 }
 
-/// Renders the table of the warm-up and all steps, then plateau and knee; empty without a ramp.
+/// Renders the table of the warm-up and all steps, followed by the plateau and the knee. Returns an empty string if
+/// there is no ramp.
 pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigures>) -> String {
     let Some(first) = windows.iter().position(|w| w.step.is_some()) else { return String::new() };
     let mut table = Table::new();

@@ -108,7 +108,7 @@ struct DynamoDbConnection {
     wire: HttpTransport,
 }
 
-/// A call of the DynamoDB API.
+/// A call to the DynamoDB API.
 struct Call {
     action: &'static str,
     body: Bytes,
