@@ -12,8 +12,15 @@ import polars as pl
 
 from plimsoll._histogram import Histogram
 
-SCHEMA = 1
-"""Schema version of ``result.json`` that this package reads."""
+SCHEMA = 2
+"""Newest schema version of ``result.json`` that this package reads. It reads version 1 too, under the new names."""
+
+_RENAMED = {
+    "side_calls": "background_requests", "what": "request", "ended": "end_reason", "holds_per_s": "highest_met_per_s",
+    "breaks_per_s": "lowest_missed_per_s", "held": "met", "broke": "missed", "needs_s": "duration_needed_s",
+    "above": "lower_bounds", "needs": "samples_needed",
+}
+"""Field names of schema 1 that schema 2 replaced."""
 
 _NESTED = ("histograms", "errors", "upload", "cache_ms")
 
@@ -87,7 +94,7 @@ class Run:
 
 
 def load(path: str | Path) -> Run:
-    """Reads a run directory. Raises :class:`RunError` if it is not a run directory, or has another schema version."""
+    """Reads a run directory. Raises :class:`RunError` if it is not a run directory, or has an unknown schema version."""
     path = Path(path)
     file = path / "result.json"
     try:
@@ -96,11 +103,20 @@ def load(path: str | Path) -> Run:
         raise RunError(f"{file}: no such file; specify a run directory, such as plimsoll-runs/<run-id>") from error
     except (OSError, ValueError) as error:
         raise RunError(f"{file}: {error}") from error
-    if not isinstance(result, dict) or result.get("schema") != SCHEMA:
-        found = result.get("schema") if isinstance(result, dict) else None
-        raise RunError(f"{file}: unsupported schema {found!r}: this package reads schema {SCHEMA}; install the package "
-                       "that matches the version of the run")
-    return Run(path, result)
+    found = result.get("schema") if isinstance(result, dict) else None
+    if found not in range(1, SCHEMA + 1):
+        raise RunError(f"{file}: unsupported schema {found!r}: this package reads schema 1 to {SCHEMA}; install the "
+                       "package that matches the version of the run")
+    return Run(path, _renamed(result) if found == 1 else result)
+
+
+def _renamed(value: Any) -> Any:
+    """Returns a result of schema 1 with the field names of schema 2."""
+    if isinstance(value, list):
+        return [_renamed(item) for item in value]
+    if isinstance(value, dict):
+        return {_RENAMED.get(name, name): _renamed(item) for name, item in value.items()}
+    return value
 
 
 def _flat(window: dict[str, Any]) -> dict[str, Any]:
@@ -108,7 +124,7 @@ def _flat(window: dict[str, Any]) -> dict[str, Any]:
     out: dict[str, Any] = {}
     for name, value in window.items():
         if name.endswith("_ms") and isinstance(value, dict) and name not in _NESTED:
-            out.update({f"{name}.{p}": v for p, v in value.items() if p not in ("above", "needs")})
+            out.update({f"{name}.{p}": v for p, v in value.items() if p not in ("lower_bounds", "samples_needed")})
         elif name not in _NESTED and not (name.endswith("_ms") and value is None):
             out[name] = value
     out["failed"] = sum(window.get("errors", {}).values())

@@ -85,7 +85,9 @@ pub struct Arguments {
 
 fn key(given: Option<&String>, variable: &str, flag: &str) -> Result<String, Exit> {
     let found = given.cloned().or_else(|| std::env::var(variable).ok()).filter(|k| !k.is_empty());
-    found.ok_or_else(|| Exit::input(format!("{flag} is missing; pass it or set {variable}")))
+    let name = flag.trim_start_matches('-').replace('-', " ");
+    // The flag ends the message: the redaction of secrets removes the word after it.
+    found.ok_or_else(|| Exit::input(format!("no {name}: set {variable}, or use {flag}")))
 }
 
 fn timeouts(arguments: &Arguments) -> Result<Timeouts, Exit> {

@@ -49,13 +49,23 @@ def test_comparisons_match_the_binary(runs):
     assert found.frame().height == len(rows)
 
 
+def test_results_of_schema_1_are_read_under_the_new_names(tmp_path):
+    figure = {"store": "s", "phase": "get", "operation": "get", "metric": "p99", "unit": "ms", "needs_s": 30.0}
+    window = {"store": "s", "service_ms": {"n": 3, "p50": 1.0, "needs": {"p99": 1000}, "above": {}}}
+    old = {"schema": 1, "run": {"id": "r"}, "windows": [window], "confidence": [figure]}
+    (tmp_path / "result.json").write_text(json.dumps(old))
+    run = plimsoll.load(tmp_path)
+    assert run.confidence["duration_needed_s"].to_list() == [30.0]
+    assert run.windows.columns == ["store", "service_ms.n", "service_ms.p50", "failed"]
+
+
 def test_invalid_input_raises_a_clear_error(runs, tmp_path):
     with pytest.raises(plimsoll.RunError, match="no such file"):
         plimsoll.load(tmp_path)
     (tmp_path / "result.json").write_text('{"schema": 7}')
-    with pytest.raises(plimsoll.RunError, match="schema 1"):
+    with pytest.raises(plimsoll.RunError, match="schema 1 to 2"):
         plimsoll.load(tmp_path)
-    with pytest.raises(plimsoll.RunError, match="not there"):
+    with pytest.raises(plimsoll.RunError, match="does not exist"):
         plimsoll.compare(runs[0], tmp_path / "nowhere")
     with pytest.raises(ValueError, match="HdrHistogram"):
         plimsoll.Histogram.decode(b"0123456789")

@@ -61,6 +61,9 @@ pub enum UrlError {
          https://host/path, file:///directory, memory:, embedded: or the name of a [store.NAME] table in plimsoll.toml"
     )]
     Scheme(String),
+    /// The store has no parameters.
+    #[error("'{0}' takes no parameters; remove '{1}'")]
+    NoParameters(&'static str, String),
     /// The store does not have the parameter.
     #[error("unknown store parameter '{name}'; use one of {known}")]
     Parameter {
@@ -156,10 +159,14 @@ pub type Lookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 /// # Errors
 /// Returns a [`UrlError`] that names the invalid part.
 pub fn parse(text: &str, environment: Lookup<'_>) -> Result<StoreUrl, UrlError> {
-    match text {
-        "memory:" => return Ok(StoreUrl::Memory),
-        "embedded:" => return Ok(StoreUrl::Embedded),
-        _ => {}
+    for (name, url) in [("memory:", StoreUrl::Memory), ("embedded:", StoreUrl::Embedded)] {
+        match text.strip_prefix(name) {
+            Some("") => return Ok(url),
+            Some(rest) if rest.starts_with('?') => {
+                return Err(UrlError::NoParameters(name, rest.to_string()));
+            }
+            _ => {}
+        }
     }
     match text.split_once("://") {
         Some(("file", rest)) => parse_file(rest),
@@ -268,6 +275,8 @@ mod tests {
     #[test]
     fn unknown_schemes_list_the_known_ones() {
         assert_eq!(parse("memory:", &|_| None), Ok(StoreUrl::Memory));
+        let refused = parse("embedded:?latency=1", &|_| None).unwrap_err().to_string();
+        assert_eq!(refused, "'embedded:' takes no parameters; remove '?latency=1'");
         let message = |text: &str| parse(text, &|_| None).unwrap_err().to_string();
         assert!(message("ftp://bucket").contains("s3://bucket/prefix"));
         assert!(message("bucket").contains("[store.NAME]"));
