@@ -24,7 +24,8 @@ pub struct Arguments {
     /// File for the report [default: report.html in the run directory; plimsoll-report.html for several runs]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Published document whose figures are drawn as reference lines: a name from `plimsoll list published`; may be repeated
+    /// Published document whose figures are drawn as reference lines: a name from `plimsoll list published`; may be
+    /// repeated
     #[arg(long, value_name = "NAME")]
     published: Vec<String>,
     /// Primary metric of the comparisons [default: p50 of the first operation]

@@ -74,7 +74,8 @@ pub struct Arguments {
     /// Records to log in addition to the histograms
     #[arg(long, value_name = "RECORDS")]
     record: Option<Record>,
-    /// Run one shard of an experiment that several hosts share: 1/4 is the first of four shards; `plimsoll merge` merges
+    /// Run one shard of an experiment that several hosts share: 1/4 is the first of four shards; `plimsoll merge`
+    /// merges
     /// the shards
     #[arg(long, value_name = "I/N", requires = "start_at", value_parser = parse_shard)]
     shard: Option<Shard>,
