@@ -156,7 +156,11 @@ fn a_run_that_exceeds_max_cost_or_lacks_a_price_is_refused() {
         "cannot be used with",
     );
     ground.not_run("get", &["--duration", "1s", "--max-cost", "0.0000001"], "--max-cost");
-    ground.not_run("get", &["--duration", "1s", "--max-cost", "free"], "--max-cost 'free' is not a dollar amount");
+    ground.not_run(
+        "get",
+        &["--duration", "1s", "--max-cost", "free"],
+        "--max-cost 'free' is not a dollar amount",
+    );
     let keys = write(&ground.out, "keys", "team/a\nteam/b\n");
     let unknown = ["--keys", keys.to_str().unwrap(), "--duration", "1s", "--max-cost", "1"];
     ground.not_run("get", &unknown, "KEY<tab>BYTES");
