@@ -187,6 +187,7 @@ async fn execute_operation(
             let execution = ExecutionResult {
                 result: Err(AttemptError::Failed(failure)),
                 counts: AttemptCounts::default(),
+                announced_ns: start_ns,
                 start_ns,
             };
             return record_result(context, task, &operation, execution, state);
@@ -201,7 +202,9 @@ async fn execute_operation(
         kind: operation.kind,
         timeout_ns: phase.timeout_ns,
         tag: job.tag.then(|| format!("{}/{}", phase.name, task.number)),
+        announced_ns: 0,
         start_ns: 0,
+        starting: true,
         expected: &expected,
         at: expected.from,
         sink: sink.as_ref(),
@@ -212,9 +215,9 @@ async fn execute_operation(
     if let (Err(AttemptError::Failed(failure)), Some(message)) = (&mut result, content.read_error()) {
         (failure.class, failure.message) = (ErrorClass::File, message);
     }
-    let start_ns = observer.start_ns;
+    let (announced_ns, start_ns) = (observer.announced_ns, observer.start_ns);
     state.keys = keys;
-    record_result(context, task, &operation, ExecutionResult { result, counts, start_ns }, state)
+    record_result(context, task, &operation, ExecutionResult { result, counts, announced_ns, start_ns }, state)
 }
 
 /// An operation with its dataset and content.
@@ -321,6 +324,8 @@ async fn verify_upload(
 struct ExecutionResult {
     result: Result<Reply, AttemptError>,
     counts: AttemptCounts,
+    /// Start as announced to the recorder, in nanoseconds on the monotonic clock.
+    announced_ns: u64,
     /// Start of the operation, in nanoseconds on the monotonic clock; 0 if it was not started.
     start_ns: u64,
 }
@@ -333,8 +338,8 @@ fn record_result(
     execution: ExecutionResult,
     state: &mut SlotState,
 ) -> u64 {
-    let ExecutionResult { result, counts: AttemptCounts { attempts, retries, earlier }, start_ns } =
-        execution;
+    let ExecutionResult { result, counts, announced_ns, start_ns } = execution;
+    let AttemptCounts { attempts, retries, earlier } = counts;
     state.hit_cost_limit = matches!(&result, Err(AttemptError::Failed(f)) if f.class == ErrorClass::Withheld);
     if state.hit_cost_limit && start_ns == 0 {
         return never_begun(context, task, operation.kind);
@@ -377,6 +382,7 @@ fn record_result(
         kind: operation.kind,
         intended_ns: task.intended_ns,
         ready_ns: task.ready_ns,
+        announced_ns,
         timings,
         cache: result.as_ref().ok().and_then(|reply| reply.cache),
         outcome,

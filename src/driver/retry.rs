@@ -56,8 +56,14 @@ pub struct OperationObserver<'a> {
     pub timeout_ns: u64,
     /// Tag for the server's access log; `None` sends no tag.
     pub tag: Option<String>,
-    /// Start of the operation, in nanoseconds on the monotonic clock; 0 before the start.
+    /// Start of the operation as announced to the recorder, in nanoseconds on the monotonic clock; 0 before the
+    /// start.
+    pub announced_ns: u64,
+    /// Time at which the first byte of the operation was sent, in nanoseconds on the monotonic clock; the announced
+    /// start if that is not known.
     pub start_ns: u64,
+    /// True until the first response or failure, while the start can still be corrected.
+    pub starting: bool,
     /// Expected response to the current request.
     pub expected: &'a Expected,
     /// Offset in the object of the next byte to receive.
@@ -85,10 +91,16 @@ impl<'a> OperationObserver<'a> {
 
 impl Observer for OperationObserver<'_> {
     fn started(&mut self, at_ns: u64) {
-        if self.start_ns == 0 {
-            self.start_ns = at_ns;
+        if self.announced_ns == 0 {
+            (self.announced_ns, self.start_ns) = (at_ns, at_ns);
             self.context.recorder.borrow_mut().started(self.kind, at_ns);
             self.context.slots.set_deadline(self.id, at_ns + self.timeout_ns);
+        }
+    }
+
+    fn sent(&mut self, at_ns: u64) {
+        if std::mem::take(&mut self.starting) {
+            self.start_ns = at_ns.max(self.announced_ns);
         }
     }
 
@@ -178,6 +190,7 @@ pub async fn send_with_retries(
         counts.attempts += 1;
         observer.at = observer.expected.from;
         let result = attempt(connection, request.clone(), observer).await;
+        observer.starting = false;
         let result = result.and_then(|reply| check(reply, observer.expected).map_err(AttemptError::Failed));
         if phase.retries > 0 {
             let times = match &result {

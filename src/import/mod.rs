@@ -276,6 +276,7 @@ fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u
         ..Timings::default()
     };
     recorder.completed(&Completed {
+        announced_ns: timings.start_ns,
         phase: usize::from(record.phase),
         number,
         kind: record.kind,

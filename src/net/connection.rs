@@ -29,20 +29,25 @@ use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::limits::{self, connect_timeout};
+use super::socket::{SocketTimes, TimedSocket};
 use crate::clock::now_ns;
 
-/// Times at which bytes passed the socket, in nanoseconds of the monotonic clock; 0 if none passed since the last
-/// reset.
+/// Times at which bytes passed the socket since the last reset, in nanoseconds of the monotonic clock; 0 if none
+/// passed. With TLS, decrypted bytes have the times of the socket's last read.
 #[derive(Debug, Default)]
 pub struct Stamps {
-    /// Time at which the first byte was written.
+    /// Time just before the first byte was written.
     pub first_write: Cell<u64>,
-    /// Time at which the last byte was written.
+    /// Time just before the last byte was written.
     pub last_write: Cell<u64>,
-    /// Time at which the first byte was read.
+    /// Time at which the first byte arrived.
     pub first_read: Cell<u64>,
-    /// Time at which the last byte was read.
+    /// Time at which the last byte arrived.
     pub last_read: Cell<u64>,
+    /// Time from the arrival of the last byte until the process read it, in nanoseconds.
+    pub client_delay_ns: Cell<u64>,
+    /// True if the kernel took all arrival times, false if the process took any.
+    pub by_kernel: Cell<bool>,
 }
 
 impl Stamps {
@@ -50,25 +55,37 @@ impl Stamps {
         for cell in [&self.first_write, &self.last_write, &self.first_read, &self.last_read] {
             cell.set(0);
         }
+        self.client_delay_ns.set(0);
+        self.by_kernel.set(true);
     }
 
-    fn mark(first: &Cell<u64>, last: &Cell<u64>) {
-        let now = now_ns();
+    fn mark(first: &Cell<u64>, last: &Cell<u64>, at_ns: u64) {
         if first.get() == 0 {
-            first.set(now);
+            first.set(at_ns);
         }
-        last.set(now);
+        last.set(at_ns);
+    }
+
+    fn mark_read(&self, times: &SocketTimes) {
+        // A response cannot arrive before its request: a clock was set in between, and only the process's time is right.
+        let (arrived, delay) = (times.arrived_ns.get(), times.delay_ns.get());
+        let possible = arrived >= self.first_write.get();
+        let (at, delay) = if possible { (arrived, delay) } else { (arrived + delay, 0) };
+        Stamps::mark(&self.first_read, &self.last_read, at);
+        self.client_delay_ns.set(delay);
+        self.by_kernel.set(self.by_kernel.get() && times.by_kernel.get() && possible);
     }
 }
 
 enum Socket {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(TimedSocket),
+    Tls(Box<TlsStream<TimedSocket>>),
 }
 
-/// A socket that records a timestamp whenever bytes pass.
+/// A socket that records timestamps whenever bytes pass.
 struct Stamped {
     socket: Socket,
+    times: Rc<SocketTimes>,
     stamps: Rc<Stamps>,
 }
 
@@ -84,7 +101,7 @@ impl AsyncRead for Stamped {
             Socket::Tls(s) => Pin::new(s).poll_read(cx, buf),
         };
         if buf.filled().len() > before {
-            Stamps::mark(&self.stamps.first_read, &self.stamps.last_read);
+            self.stamps.mark_read(&self.times);
         }
         result
     }
@@ -95,7 +112,8 @@ impl Stamped {
         if let Poll::Ready(Ok(n)) = &result
             && *n > 0
         {
-            Stamps::mark(&self.stamps.first_write, &self.stamps.last_write);
+            let at = self.times.written_ns.get();
+            Stamps::mark(&self.stamps.first_write, &self.stamps.last_write, at);
         }
         result
     }
@@ -291,6 +309,7 @@ pub struct HttpConnection {
     gate: Arc<Gate>,
     waker: Waker,
     stamps: Rc<Stamps>,
+    times: Rc<SocketTimes>,
     /// Duration of the TCP handshake, in nanoseconds.
     pub connect_ns: u64,
     /// Duration of the TLS handshake, in nanoseconds; 0 without TLS.
@@ -316,8 +335,10 @@ impl HttpConnection {
         let tcp = connecting
             .unwrap_or_else(|_| Err(slow("TCP handshake")))
             .map_err(|source| ConnectError::Tcp { address, source })?;
-        tcp.set_nodelay(true).map_err(|source| ConnectError::Tcp { address, source })?;
         let connected = now_ns();
+        let timed = tcp.set_nodelay(true).and_then(|()| TimedSocket::new(tcp.into_std()?, true));
+        let tcp = timed.map_err(|source| ConnectError::Tcp { address, source })?;
+        let times = tcp.times();
         let (socket, tls_ns) = if let Some((config, name)) = &target.tls {
             let handshake = TlsConnector::from(Arc::clone(config)).connect(name.clone(), tcp);
             let tls = timeout(connect_timeout(), handshake).await;
@@ -329,7 +350,7 @@ impl HttpConnection {
             (Socket::Plain(tcp), 0)
         };
         let stamps = Rc::new(Stamps::default());
-        let io = TokioIo::new(Stamped { socket, stamps: Rc::clone(&stamps) });
+        let io = TokioIo::new(Stamped { socket, times: Rc::clone(&times), stamps: Rc::clone(&stamps) });
         let (sender, driver) = http1::Builder::new()
             .max_buf_size(READ_BUFFER)
             .writev(vectored)
@@ -349,6 +370,7 @@ impl HttpConnection {
             gate,
             waker,
             stamps,
+            times,
             connect_ns: connected - begin,
             tls_ns,
         })
@@ -375,6 +397,7 @@ impl HttpConnection {
     /// If the connection breaks, or the peer sends invalid HTTP.
     pub async fn send(&mut self, request: Request<Payload>) -> Result<Response<Incoming>, hyper::Error> {
         self.stamps.reset();
+        self.times.first.set(true);
         let HttpConnection { sender, driver, gate, waker, .. } = self;
         if !sender.is_ready() {
             poll_fn(|cx| {

@@ -6,4 +6,5 @@ pub mod connection;
 pub mod encode;
 mod fetch;
 pub mod limits;
+pub mod socket;
 pub mod tls;

@@ -61,6 +61,8 @@ pub struct Completed<'a> {
     /// Earliest possible start on the monotonic clock, in nanoseconds: the operation was due and a connection
     /// was free.
     pub ready_ns: u64,
+    /// Start passed to [`worker::WorkerRecorder::started`]. The start in `timings` is at the same time or later.
+    pub announced_ns: u64,
     /// Times of the operation, from the start of the first attempt to the end of the last.
     pub timings: Timings,
     /// Cache status of the response; `None` if it carries none.

@@ -58,6 +58,16 @@ impl WorkerRecorder {
         }
     }
 
+    /// Corrects the in-flight integral of an operation that was announced at `from` and started at `to`.
+    fn postpone(&mut self, kind: OperationKind, from: u64, to: u64) {
+        for window in 0..self.edges.len() {
+            let shared = self.edges[window].overlap(from, to);
+            if shared > 0 {
+                self.tally(window, kind).in_flight_ns -= i128::from(shared);
+            }
+        }
+    }
+
     fn window_of(&self, at: u64) -> Option<usize> {
         self.edges.iter().position(|e| e.contains(at))
     }
@@ -81,6 +91,7 @@ impl WorkerRecorder {
     pub fn completed(&mut self, op: &Completed<'_>) {
         let (start, end) = (op.timings.start_ns, op.timings.end_ns.max(op.timings.start_ns));
         self.advance(op.kind, end);
+        self.postpone(op.kind, op.announced_ns, start);
         self.flows[op.kind.index()].in_flight -= 1;
         let own = op.phase - self.first;
         for window in own..self.edges.len() {
@@ -293,6 +304,7 @@ mod tests {
             kind: GET,
             intended_ns: None,
             ready_ns: start,
+            announced_ns: start,
             timings,
             outcome,
             attempts: 1,

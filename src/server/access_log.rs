@@ -2,8 +2,8 @@
 //!
 //! `calibrate` compares the client's figures with it. The columns are
 //! `tag,method,status,received_ns,last_byte_ns,bytes`: `tag` is the request's `x-plimsoll-tag` header,
-//! `received_ns` the time at which its first byte arrived, and `last_byte_ns` the time at which the last byte of
-//! its response was written. If the server reset the connection instead of responding, `last_byte_ns` is 0 or
+//! `received_ns` the time at which its first byte arrived in the kernel, and `last_byte_ns` the time just before the
+//! last byte of its response was written. If the server reset the connection instead of responding, `last_byte_ns` is 0 or
 //! earlier than `received_ns`.
 
 use std::fs::File;
@@ -25,7 +25,7 @@ pub struct Entry {
     pub status: u16,
     /// Monotonic time in nanoseconds at which the first byte of the request arrived.
     pub received_ns: u64,
-    /// Monotonic time in nanoseconds at which the last byte of the response was written.
+    /// Monotonic time in nanoseconds just before the last byte of the response was written.
     pub last_byte_ns: u64,
     /// Bytes in the body of the response or in the payload of the request, whichever is larger.
     pub bytes: u64,

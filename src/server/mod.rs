@@ -39,6 +39,7 @@ pub mod state;
 pub mod timestamps;
 
 use crate::clock::{SECOND, Timer, now_ns};
+use crate::net::socket::TimedSocket;
 use crate::s3::credentials::Credentials;
 use access_log::AccessLog;
 use connections::{Candidates, Connections, Registration, TICK_NS, Timeouts};
@@ -275,9 +276,9 @@ async fn connection(
     registered: Registration,
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
-    let stream = tokio::net::TcpStream::from_std(stream)?;
     stream.set_nodelay(true)?;
     let stamps = Rc::new(ConnectionTimestamps::new(Arc::clone(shared), registered));
+    let stream = TimedSocket::new(stream, stamps.is_timed())?;
     let stamped = match &shared.tls {
         Some(acceptor) => {
             stamps.registered.read();

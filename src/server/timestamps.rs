@@ -1,5 +1,5 @@
 //! The server side of a socket: records when the first byte of a request arrived and when the last byte of its response
-//! was written, the phase of the connection and the size of the request head.
+//! was sent, the phase of the connection and the size of the request head.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -9,14 +9,13 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
 use super::Shared;
 use super::access_log::Entry;
 use super::connections::Registration;
 use super::memory::Reservation;
-use crate::clock::now_ns;
+use crate::net::socket::{SocketTimes, TimedSocket};
 
 /// Timestamps and other state of one connection. It keeps the log entry of the last request until the next
 /// request starts or the connection ends, because only then is it certain that the last byte of the response was
@@ -46,7 +45,7 @@ const USUAL_HEAD: usize = 16 * 1024;
 impl ConnectionTimestamps {
     /// Creates the state of a new connection. Takes timestamps only if the server has an access log or an injector.
     pub fn new(shared: Arc<Shared>, registered: Registration) -> ConnectionTimestamps {
-        let watched = shared.access_log.is_some() || shared.injector.is_some();
+        let watched = shared.access_log.is_some() || shared.injector.is_some() || shared.metrics.is_some();
         ConnectionTimestamps {
             shared,
             watched,
@@ -92,25 +91,30 @@ impl ConnectionTimestamps {
         Ok(())
     }
 
-    fn read(&self, bytes: usize) -> io::Result<()> {
+    fn read(&self, bytes: usize, times: &SocketTimes) -> io::Result<()> {
         self.registered.read();
-        self.note_read();
+        self.note_read(times);
         self.grow_head(bytes)
     }
 
-    fn note_read(&self) {
+    fn note_read(&self, times: &SocketTimes) {
         if self.watched && self.between_requests.get() {
             self.settle();
-            self.received_ns.set(now_ns());
+            self.received_ns.set(times.arrived_ns.get());
             self.between_requests.set(false);
         }
     }
 
-    fn wrote(&self) {
+    fn wrote(&self, times: &SocketTimes) {
         self.registered.wrote();
         if self.watched {
-            self.last_write_ns.set(now_ns());
+            self.last_write_ns.set(times.written_ns.get());
         }
+    }
+
+    /// Returns true if the connection takes timestamps.
+    pub fn is_timed(&self) -> bool {
+        self.watched
     }
 
     /// Returns the arrival time of the current request's first byte in nanoseconds; 0 if no timestamps are taken.
@@ -147,25 +151,26 @@ impl Drop for ConnectionTimestamps {
 }
 
 enum Socket {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(TimedSocket),
+    Tls(Box<TlsStream<TimedSocket>>),
 }
 
 /// A socket that records its reads and writes and can reset its connection.
 pub struct Stamped {
     socket: Socket,
+    times: Rc<SocketTimes>,
     stamps: Rc<ConnectionTimestamps>,
 }
 
 impl Stamped {
     /// Wraps a plain TCP stream.
-    pub fn plain(stream: TcpStream, stamps: Rc<ConnectionTimestamps>) -> Stamped {
-        Stamped { socket: Socket::Plain(stream), stamps }
+    pub fn plain(stream: TimedSocket, stamps: Rc<ConnectionTimestamps>) -> Stamped {
+        Stamped { times: stream.times(), socket: Socket::Plain(stream), stamps }
     }
 
     /// Wraps a TLS stream.
-    pub fn tls(stream: TlsStream<TcpStream>, stamps: Rc<ConnectionTimestamps>) -> Stamped {
-        Stamped { socket: Socket::Tls(Box::new(stream)), stamps }
+    pub fn tls(stream: TlsStream<TimedSocket>, stamps: Rc<ConnectionTimestamps>) -> Stamped {
+        Stamped { times: stream.get_ref().0.times(), socket: Socket::Tls(Box::new(stream)), stamps }
     }
 
     fn check_reset(&self) -> io::Result<()> {
@@ -177,13 +182,13 @@ impl Stamped {
             Socket::Tls(stream) => stream.get_ref().0,
         };
         // With a linger time of zero, closing the socket sends RST instead of FIN.
-        let _ = tcp.set_zero_linger();
+        let _ = tcp.reset_on_close();
         Err(io::ErrorKind::ConnectionReset.into())
     }
 
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         match result {
-            Poll::Ready(Ok(1..)) => self.stamps.wrote(),
+            Poll::Ready(Ok(1..)) => self.stamps.wrote(&self.times),
             Poll::Pending => self.stamps.registered.blocked(),
             Poll::Ready(_) => {}
         }
@@ -227,13 +232,14 @@ impl AsyncRead for Stamped {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
+        self.times.first.set(self.stamps.between_requests.get());
         let result = match &mut self.socket {
             Socket::Plain(s) => Pin::new(s).poll_read(cx, buf),
             Socket::Tls(s) => Pin::new(s).poll_read(cx, buf),
         };
         let bytes = buf.filled().len() - before;
         if bytes > 0 {
-            self.stamps.read(bytes)?;
+            self.stamps.read(bytes, &self.times)?;
         }
         result
     }

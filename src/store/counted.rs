@@ -187,6 +187,10 @@ impl Observer for ByteCounter<'_> {
         self.inner.started(at_ns);
     }
 
+    fn sent(&mut self, at_ns: u64) {
+        self.inner.sent(at_ns);
+    }
+
     fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
         self.bytes.set(self.bytes.get() + data.len() as u64);
         self.inner.piece(data)

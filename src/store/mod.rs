@@ -184,6 +184,13 @@ pub trait Observer {
         let _ = at_ns;
     }
 
+    /// Receives the time just before the first byte of the request was sent, in nanoseconds on the monotonic
+    /// clock, once the response has begun. It is more exact than the announced start. A connection does not call
+    /// this method if it opened a connection for the request, because that belongs to the operation.
+    fn sent(&mut self, at_ns: u64) {
+        let _ = at_ns;
+    }
+
     /// Receives the next piece of the object's content.
     ///
     /// # Errors
@@ -256,6 +263,10 @@ pub struct Timings {
     pub body_last_ns: u64,
     /// Time of the last byte of the response, which ends the operation.
     pub end_ns: u64,
+    /// Duration from the arrival of the last byte until the process read it.
+    pub client_delay_ns: u64,
+    /// True if the kernel took the arrival times, false if the process took them.
+    pub by_kernel: bool,
     /// Total duration of the operation's TCP handshakes; 0 if it opened no connection.
     pub connect_ns: u64,
     /// Total duration of the operation's TLS handshakes; 0 if it opened no TLS connection.

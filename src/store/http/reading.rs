@@ -45,9 +45,13 @@ impl Reading<'_> {
         date.map(|d| d.timestamp().as_second())
     }
 
-    /// Records the time of the first byte of the response.
+    /// Records the time of the first byte of the response, and reports that of the first byte of the request.
     pub fn begin(&mut self) {
-        self.timings.first_byte_ns = self.answer.connection.stamps().first_read.get();
+        let stamps = self.answer.connection.stamps();
+        if self.timings.first_byte_ns == 0 && self.timings.connections == 0 {
+            self.observer.sent(stamps.first_write.get());
+        }
+        self.timings.first_byte_ns = stamps.first_read.get();
     }
 
     /// Records the times of the first and last byte of the sent content.
@@ -57,11 +61,13 @@ impl Reading<'_> {
             (stamps.first_write.get(), stamps.last_write.get());
     }
 
-    /// Records the end of the operation: the time of the last byte read, not the time at which this task ran
-    /// again.
+    /// Records the end of the operation: the arrival of the last byte, not the time at which this task ran again.
     pub fn end(&mut self) {
         if self.timings.end_ns == 0 {
-            self.timings.end_ns = self.answer.connection.stamps().last_read.get();
+            let stamps = self.answer.connection.stamps();
+            self.timings.end_ns = stamps.last_read.get();
+            self.timings.client_delay_ns = stamps.client_delay_ns.get();
+            self.timings.by_kernel = stamps.by_kernel.get();
         }
     }
 

@@ -97,6 +97,10 @@ impl Observer for Corrupting<'_> {
         self.0.started(at_ns);
     }
 
+    fn sent(&mut self, at_ns: u64) {
+        self.0.sent(at_ns);
+    }
+
     fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
         let mut changed = data.to_vec();
         if let Some(first) = changed.first_mut() {

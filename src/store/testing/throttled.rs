@@ -84,6 +84,9 @@ impl Observer for Started<'_> {
     /// Ignores the inner store's start, because the start was reported before the wait.
     fn started(&mut self, _at_ns: u64) {}
 
+    /// Ignores the time of the inner store's request for the same reason.
+    fn sent(&mut self, _at_ns: u64) {}
+
     fn piece(&mut self, data: &[u8]) -> Result<(), u64> {
         self.0.piece(data)
     }

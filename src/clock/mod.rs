@@ -5,6 +5,8 @@
 //! wait on a timerfd ([`Timer`]), because the timer of the runtime has a resolution of one millisecond and would add
 //! up to that to every open-loop latency.
 
+pub mod wall;
+
 use std::io;
 use std::os::fd::OwnedFd;
 
