@@ -8,8 +8,10 @@
 pub mod wall;
 
 use std::io;
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 
+use rustix::thread::{clock_nanosleep_absolute, set_current_timer_slack};
 use rustix::time::{
     ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime,
     timerfd_create, timerfd_settime,
@@ -46,6 +48,22 @@ pub fn process_cpu_ns() -> u64 {
 /// Returns the CPU time (user and system) that the calling thread has used so far, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     nanos(ClockId::ThreadCPUTime)
+}
+
+/// Blocks the calling thread until the monotonic clock reads at least `at_ns`.
+pub fn sleep_until(at_ns: u64) {
+    while now_ns() < at_ns {
+        let at = Timespec { tv_sec: (at_ns / SECOND) as i64, tv_nsec: (at_ns % SECOND) as i64 };
+        // A signal ends the sleep early; the loop then continues it.
+        let _ = clock_nanosleep_absolute(ClockId::Monotonic, &at);
+    }
+}
+
+/// Lets the kernel delay the sleeps of the calling thread by up to `slack_ns` nanoseconds, at least 1, to combine
+/// wake-ups. The default is 50 us.
+pub fn set_sleep_slack(slack_ns: u64) {
+    // If the kernel refuses, the default remains.
+    let _ = set_current_timer_slack(NonZeroU64::new(slack_ns.max(1)));
 }
 
 /// A one-shot timer with nanosecond resolution. It must be used inside a runtime with I/O enabled.

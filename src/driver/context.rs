@@ -87,6 +87,10 @@ pub struct Context {
     pub draining: Cell<bool>,
     /// End of the last operation, in nanoseconds on the monotonic clock; 0 before the first.
     pub last_end_ns: Cell<u64>,
+    /// True if every operation of the segment is one request with a small response; see [`super::nap`].
+    pub naps_possible: bool,
+    /// True if the kernel took the arrival times of the last response.
+    pub kernel_clock: Cell<bool>,
     /// Number of failed operations.
     pub failed: Cell<u64>,
     /// Error classes of which a failure has been sent to the collector.

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::Ordering;
 
 use super::context::{Context, Task};
+use super::nap;
 use crate::clock::{MILLISECOND, Timer, now_ns, process_cpu_ns, thread_cpu_ns};
 use crate::recorder::Edges;
 use crate::recorder::collector::Message;
@@ -183,6 +184,9 @@ async fn wait_for_turn(
     end: u64,
 ) -> io::Result<()> {
     while now_ns() < intended && context.ended_at(index).is_none() {
+        if nap::until(context, intended).await {
+            continue;
+        }
         if intended - now_ns().min(intended) < 20 * MILLISECOND {
             timer.until(intended).await?;
         } else {

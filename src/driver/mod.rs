@@ -18,6 +18,7 @@ pub mod dispatch;
 pub mod error;
 pub mod job;
 pub mod multipart;
+mod nap;
 pub mod operation;
 pub mod records;
 pub mod retry;

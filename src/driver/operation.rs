@@ -217,7 +217,13 @@ async fn execute_operation(
     }
     let (announced_ns, start_ns) = (observer.announced_ns, observer.start_ns);
     state.keys = keys;
-    record_result(context, task, &operation, ExecutionResult { result, counts, announced_ns, start_ns }, state)
+    record_result(
+        context,
+        task,
+        &operation,
+        ExecutionResult { result, counts, announced_ns, start_ns },
+        state,
+    )
 }
 
 /// An operation with its dataset and content.
@@ -375,6 +381,7 @@ fn record_result(
     if matches!(outcome, OperationResult::Failed(_)) {
         context.failed.set(context.failed.get() + 1);
     }
+    context.kernel_clock.set(timings.by_kernel);
     context.last_end_ns.set(context.last_end_ns.get().max(timings.end_ns));
     let completed = Completed {
         phase: context.number(task.phase),

@@ -11,8 +11,8 @@ use tokio::task::LocalSet;
 use super::context::{Context, Worker};
 use super::segment::{Segment, SegmentReport};
 use super::slots::Slots;
-use super::{dispatch, operation};
-use crate::clock::{MILLISECOND, SECOND, Timer, now_ns};
+use super::{dispatch, nap, operation};
+use crate::clock::{MILLISECOND, SECOND, Timer, now_ns, set_sleep_slack};
 use crate::recorder::worker::WorkerRecorder;
 use crate::store::Connection;
 
@@ -21,6 +21,7 @@ impl Worker {
     pub fn run(self, segments: &Receiver<Segment>, reports: &Sender<SegmentReport>) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let worker = Rc::new(self);
+        set_sleep_slack(1);
         // Connections by store. They stay open while the run measures another store.
         let mut connections: Vec<Vec<Box<dyn Connection>>> =
             worker.job.sites.iter().map(|_| Vec::new()).collect();
@@ -72,6 +73,8 @@ async fn run_segment(
         changed: Notify::new(),
         draining: Cell::new(false),
         last_end_ns: Cell::new(0),
+        naps_possible: nap::are_possible(&phase_runs),
+        kernel_clock: Cell::new(false),
         failed: Cell::new(0),
         reported_classes: RefCell::default(),
         phase_runs,

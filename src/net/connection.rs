@@ -316,6 +316,31 @@ pub struct HttpConnection {
     pub tls_ns: u64,
 }
 
+thread_local! {
+    static HANDSHAKES: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Returns the number of handshakes that are in progress on the calling thread.
+pub fn handshakes() -> usize {
+    HANDSHAKES.get()
+}
+
+/// Counts a handshake while it exists.
+struct Handshake;
+
+impl Handshake {
+    fn begin() -> Handshake {
+        HANDSHAKES.set(HANDSHAKES.get() + 1);
+        Handshake
+    }
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        HANDSHAKES.set(HANDSHAKES.get() - 1);
+    }
+}
+
 /// Size of hyper's read buffer, in bytes: large enough to read a small object with its headers in one call, and a large
 /// body in few calls.
 const READ_BUFFER: usize = 256 * 1024;
@@ -329,6 +354,7 @@ impl HttpConnection {
     /// If a handshake fails or times out; see [`ConnectError`].
     pub async fn open(target: &Target, turn: usize, vectored: bool) -> Result<HttpConnection, ConnectError> {
         let address = target.addresses[turn % target.addresses.len()];
+        let _handshake = Handshake::begin();
         let begin = now_ns();
         let slow = |step: &str| io::Error::new(io::ErrorKind::TimedOut, format!("the {step} timed out"));
         let connecting = timeout(connect_timeout(), TcpStream::connect(address)).await;

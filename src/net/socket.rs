@@ -129,7 +129,8 @@ impl AsyncRead for TimedSocket {
             let mut guard = ready!(self.fd.poll_read_ready(cx))?;
             // SAFETY: `receive` only writes to the memory and never makes it uninitialized.
             let space = unsafe { buf.unfilled_mut() };
-            let len = if self.timed && self.times.first.get() { space.len().min(FIRST_READ) } else { space.len() };
+            let len =
+                if self.timed && self.times.first.get() { space.len().min(FIRST_READ) } else { space.len() };
             match receive(self.fd.get_ref(), &mut space[..len], self.kernel) {
                 Ok((read, kernel_ns)) => {
                     // A partial read means that the socket is empty; the next attempt would fail.
