@@ -1,13 +1,17 @@
 //! `plimsoll calibrate`: prints the measurement errors that [`crate::calibrate`] determines.
 
+use std::collections::BTreeMap;
+
 use clap::Args;
 use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 
 use super::exit::Exit;
 use super::out::{note, say};
-use crate::calibrate::Row;
-use crate::calibrate::scenario::{SCENARIOS, run};
+use crate::calibrate::measure::run;
+use crate::calibrate::scenario::SCENARIOS;
+use crate::calibrate::{DetectedPauses, Row};
+use crate::net::socket::use_process_clock;
 use crate::units::format_ms;
 
 /// Arguments of `plimsoll calibrate`.
@@ -16,14 +20,27 @@ pub struct Arguments {
     /// Run only scenarios whose name contains this text
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     only: String,
+    /// Clock that takes the arrival times of responses; `process` shows the errors without the kernel's timestamps
+    #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ReceiveClock::Kernel)]
+    clock: ReceiveClock,
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
 }
 
-#[derive(Debug, Serialize)]
+/// Clock that takes the arrival times of responses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum ReceiveClock {
+    /// The kernel, when the bytes arrive
+    Kernel,
+    /// The process, when it reads the bytes
+    Process,
+}
+
+#[derive(Debug, Default, Serialize)]
 struct Report {
     scenarios: Vec<Row>,
+    pauses: BTreeMap<&'static str, DetectedPauses>,
     client_us_per_operation: f64,
 }
 
@@ -41,12 +58,24 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
             names.join(", ")
         )));
     }
-    let mut report = Report { scenarios: Vec::new(), client_us_per_operation: 0.0 };
+    let mut report = Report::default();
+    if arguments.clock == ReceiveClock::Process {
+        use_process_clock();
+    }
     for scenario in chosen {
         if !arguments.json {
             note(format_args!("{}: {} ({} s)", scenario.name, scenario.what, scenario.seconds));
         }
-        let measured = run(scenario)?;
+        let measured = run(scenario, |so_far| {
+            let percent = 100.0 * so_far.pauses.share;
+            note(format_args!(
+                "{}: the machine paused during {percent:.1}% of the scenario; measuring it again",
+                scenario.name
+            ));
+        })?;
+        if measured.pauses.count > 0 {
+            report.pauses.insert(scenario.name, measured.pauses);
+        }
         if scenario.name == "floor" {
             report.client_us_per_operation = measured.cpu_us_per_operation;
         }
@@ -57,8 +86,12 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
     } else {
         say(&render(&report))?;
     }
-    let failed: Vec<String> =
-        report.scenarios.iter().filter(|r| !r.within).map(|r| format!("{} {}", r.name, r.metric)).collect();
+    let failed: Vec<String> = report
+        .scenarios
+        .iter()
+        .filter(|r| r.is_wrong())
+        .map(|r| format!("{} {}", r.name, r.metric))
+        .collect();
     if failed.is_empty() {
         return Ok(());
     }
@@ -66,6 +99,15 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
         "errors above their limits: {}; close other programs on this machine and run the command again",
         failed.join(", ")
     )))
+}
+
+/// Returns the judgement of a row.
+fn verdict(row: &Row) -> &'static str {
+    match (row.within, row.within_without_pauses) {
+        (true, _) => "ok",
+        (false, true) => "ok without pauses",
+        (false, false) => "OUT",
+    }
 }
 
 fn render(report: &Report) -> String {
@@ -81,13 +123,25 @@ fn render(report: &Report) -> String {
             format!("{bound}{}", format_ms(row.measured_ms)),
             format!("{:+.3}", row.error_ms),
             format!("{:.3}", row.allowed_ms),
-            if row.within { "ok" } else { "OUT" }.into(),
+            verdict(row).into(),
         ]);
     }
     for column in table.column_iter_mut().skip(2).take(4) {
         column.set_cell_alignment(CellAlignment::Right);
     }
     let mut text: String = table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
+    for (name, pauses) in &report.pauses {
+        text += &format!(
+            "\n{name}: {} pause{} of the machine, longest {} ms, {:.2}% of the time",
+            pauses.count,
+            if pauses.count == 1 { "" } else { "s" },
+            format_ms(pauses.longest_ms),
+            100.0 * pauses.share
+        );
+    }
+    if !report.pauses.is_empty() {
+        text.push('\n');
+    }
     if report.client_us_per_operation > 0.0 {
         text += &format!("\nfloor: {:.1} us of client CPU per operation\n", report.client_us_per_operation);
     }

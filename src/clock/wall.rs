@@ -1,9 +1,9 @@
 //! Conversion of wall-clock times, such as the kernel's timestamps of packets, to the monotonic clock.
 //!
 //! Both clocks of Linux run at the same rate: corrections of the frequency apply to both. Their difference changes
-//! only if somebody sets the wall clock (a step). [`sample`] measures the difference and reports steps; the threads of
-//! [`crate::machine::pauses`] call it every millisecond, so that a step invalidates the timestamps of one millisecond
-//! at most.
+//! only if somebody sets the wall clock (a step). [`sample`] measures the difference and reports steps; the threads
+//! that detect pauses call it every millisecond, so that a step invalidates the timestamps of one millisecond at
+//! most.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -16,7 +16,8 @@ static OFFSET_NS: AtomicI64 = AtomicI64::new(UNKNOWN);
 
 const UNKNOWN: i64 = i64::MIN;
 
-/// Smallest change of the offset that counts as a step, in nanoseconds. It exceeds the error of an undisturbed sample.
+/// Smallest change of the offset that counts as a step, in nanoseconds. It exceeds the error of an undisturbed
+/// sample.
 const MIN_STEP_NS: i64 = 2_000;
 
 /// Longest time between the two monotonic readings of a good sample, in nanoseconds.

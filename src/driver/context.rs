@@ -13,6 +13,7 @@ use super::segment::Segment;
 use super::slots::Slots;
 use super::{Control, Job};
 use crate::clock::now_ns;
+use crate::machine::pauses::PauseLog;
 use crate::recorder::Edges;
 use crate::recorder::collector::Message;
 use crate::recorder::worker::WorkerRecorder;
@@ -30,6 +31,8 @@ pub struct Worker {
     pub job: Arc<Job>,
     /// State through which other threads stop the run.
     pub control: Arc<Control>,
+    /// Pauses of the client.
+    pub pauses: Arc<PauseLog>,
     /// Sender of messages to the collector.
     pub messages: Sender<Message>,
     /// Next operation number of each open loop, by store and phase. Each block continues the numbers of the

@@ -11,6 +11,7 @@ use super::error::DriverError;
 use super::job::Job;
 use super::segment::{Segment, SegmentReport};
 use crate::clock::{MILLISECOND, now_ns, process_cpu_ns};
+use crate::machine::pauses::{PauseLog, PauseWatch};
 use crate::recorder::Edges;
 use crate::recorder::collector::{Collector, Listener, Message, WindowState};
 use crate::recorder::log::LogRecord;
@@ -30,15 +31,18 @@ pub fn run(
     listener: &mut (dyn Listener + Send),
 ) -> Result<Vec<WindowState>, DriverError> {
     let (sender, receiver) = channel();
+    let watch = PauseWatch::start();
+    let pauses = watch.log();
     std::thread::scope(|scope| {
         let phase_runs = job.phase_runs.len();
         let workers = job.workers;
+        let (log, pauses) = (watch.log(), &pauses);
         let collecting = scope.spawn(move || {
             let mut capture = FailureCapture { inner: listener, failures: Vec::new() };
-            let windows = Collector::new(origin_ns, phase_runs, workers, &mut capture).run(&receiver);
+            let windows = Collector::new(origin_ns, phase_runs, workers, log, &mut capture).run(&receiver);
             (windows, capture.failures)
         });
-        let result = drive(job, origin_ns, control, &sender);
+        let result = drive(job, origin_ns, (control, pauses), &sender);
         drop(sender);
         let (windows, failures) = collecting.join().map_err(|_| DriverError::Panic)?;
         result?;
@@ -118,7 +122,7 @@ fn check_prepared(
 fn drive(
     job: &Arc<Job>,
     origin_ns: u64,
-    control: &Arc<Control>,
+    (control, pauses): (&Arc<Control>, &Arc<PauseLog>),
     messages: &Sender<Message>,
 ) -> Result<(), DriverError> {
     let mut handles = Vec::new();
@@ -130,6 +134,7 @@ fn drive(
             origin_ns,
             job: Arc::clone(job),
             control: Arc::clone(control),
+            pauses: Arc::clone(pauses),
             messages: messages.clone(),
             numbers: std::cell::RefCell::default(),
         };

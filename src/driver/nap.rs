@@ -1,8 +1,8 @@
 //! Sleep of a worker until the next operation of an open loop is due, without waking up for responses.
 //!
-//! A wake-up of an idle core costs up to 30 us of CPU time in a virtual machine. An asynchronous wait wakes up twice per
-//! operation: for the response and for the next start. The kernel records the arrival of the response anyway, so the
-//! worker may read it later, together with the next start.
+//! A wake-up of an idle core costs up to 30 us of CPU time in a virtual machine. An asynchronous wait wakes up twice
+//! per operation: for the response and for the next start. The kernel records the arrival of the response anyway, so
+//! the worker may read it later, together with the next start.
 //!
 //! The worker naps only if a late read delays nothing: no request depends on a response, no handshake is in progress,
 //! and every response fits into the socket's buffer.
@@ -36,8 +36,8 @@ pub fn are_possible(phase_runs: &[PhaseRun]) -> bool {
     })
 }
 
-/// Sleeps until `at_ns` on the monotonic clock if that is soon and nothing needs the worker before. Returns false if the
-/// caller must wait in another way.
+/// Sleeps until `at_ns` on the monotonic clock if that is soon and nothing needs the worker before. Returns false if
+/// the caller must wait in another way.
 pub async fn until(context: &Context, at_ns: u64) -> bool {
     if !context.naps_possible || at_ns.saturating_sub(now_ns()) > MAX_NAP_NS {
         return false;

@@ -3,6 +3,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender};
 
 use tokio::sync::Notify;
@@ -64,7 +65,10 @@ async fn run_segment(
     }
     let context = Rc::new(Context {
         worker: Rc::clone(worker),
-        recorder: RefCell::new(WorkerRecorder::new(segment.first, segment.edges.clone(), job.log)),
+        recorder: RefCell::new(
+            WorkerRecorder::new(segment.first, segment.edges.clone(), job.log)
+                .with_pauses(Arc::clone(&worker.pauses)),
+        ),
         slots: Slots::new(count),
         backlog: RefCell::default(),
         unissued: RefCell::default(),
@@ -97,6 +101,7 @@ async fn run_segment(
     if let Some(at) = context.ended_at(context.phase_runs.len() - 1) {
         context.recorder.borrow_mut().truncate(at);
     }
+    context.recorder.borrow_mut().settle_pauses(true);
     context.report(now_ns());
     dispatched?;
     Ok(SegmentReport { last_end_ns: context.last_end_ns.get(), failed: context.failed.get(), error: None })

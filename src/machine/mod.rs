@@ -1,6 +1,8 @@
 //! The client machine: its properties, the resources that a run used, and disturbances such as CPU steal. Most
 //! values come from `/proc` and `/sys`. A value that Linux does not report is absent, never guessed.
 
+pub mod pauses;
+
 use std::fs;
 use std::path::Path;
 

@@ -7,4 +7,5 @@ pub mod encode;
 mod fetch;
 pub mod limits;
 pub mod socket;
+pub mod stamps;
 pub mod tls;

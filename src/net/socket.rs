@@ -1,9 +1,9 @@
 //! A TCP socket that knows when the kernel received its bytes and when the process sent them.
 //!
 //! The kernel records the time at which each packet arrived (`SO_TIMESTAMPING`, Linux documentation
-//! `networking/timestamping`). A read returns the time of the packet that holds its last byte. Unlike the time at which
-//! the process runs again, it does not include the delay of a busy or paused machine. If the kernel refuses the option,
-//! reads have the time of the process.
+//! `networking/timestamping`). A read returns the time of the packet that holds its last byte. Unlike the time at
+//! which the process runs again, it does not include the delay of a busy or paused machine. If the kernel refuses the
+//! option, reads have the time of the process.
 
 use std::cell::Cell;
 use std::io::{self, IoSlice, Write};
@@ -202,8 +202,8 @@ fn enable_timestamps(stream: &TcpStream) -> io::Result<()> {
     if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Ancillary data of a read: the header of a message and the three timestamps of `SCM_TIMESTAMPING`, of which the first
-/// is that of the kernel. There is room for a second message.
+/// Ancillary data of a read: the header of a message and the three timestamps of `SCM_TIMESTAMPING`, of which the
+/// first is that of the kernel. There is room for a second message.
 #[repr(C, align(8))]
 struct Control([u8; 128]);
 
@@ -236,8 +236,8 @@ fn receive(
     // SAFETY: the kernel has set the length of the ancillary data that it has written.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     while !header.is_null() {
-        // SAFETY: `header` points into `control`, which is aligned for it; the kernel has written the whole message, and
-        // its type determines its content.
+        // SAFETY: `header` points into `control`, which is aligned for it; the kernel has written the whole message,
+        // and its type determines its content.
         let (kind, next, at) = unsafe {
             let kind = ((*header).cmsg_level, (*header).cmsg_type);
             let at: libc::timespec = libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned();

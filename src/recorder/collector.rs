@@ -1,19 +1,23 @@
 //! Sums the tallies of all workers by second, and passes the sums to a listener during the run.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::Edges;
+use super::histogram::Latencies;
 use super::log::LogRecord;
 use super::tally::Tally;
 use super::worker::PlacedTally;
 use crate::clock::SECOND;
+use crate::clock::wall::ClockStep;
 use crate::machine::Sample;
+use crate::machine::pauses::{Pause, PauseLog};
 use crate::workload::OperationKind;
 
 /// Resources of the machine that the client used during a phase.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default)]
 pub struct Usage {
     /// CPU time of the whole process, in nanoseconds.
     pub process_cpu_ns: u64,
@@ -23,6 +27,12 @@ pub struct Usage {
     pub steal: Option<f64>,
     /// Busiest network interface of known speed: its name and the used share of its speed (0 to 1).
     pub link: Option<(String, f64)>,
+    /// Pauses of the client that overlap the phase.
+    pub pauses: Vec<Pause>,
+    /// Steps of the wall clock during the phase.
+    pub clock_steps: Vec<ClockStep>,
+    /// Times by which sleeping threads woke up too late during the phase.
+    pub wake_up_delay: Latencies,
 }
 
 /// Message of a worker or the driver to the collector.
@@ -114,6 +124,9 @@ pub struct Collector<'a> {
     begin_cpu_ns: Vec<u64>,
     pending: BTreeMap<u64, BTreeMap<(usize, OperationKind), Tally>>,
     reported_ns: Vec<u64>,
+    pauses: Arc<PauseLog>,
+    /// Number of the phase run whose wake-up delays are being recorded.
+    current: usize,
     listener: &'a mut dyn Listener,
 }
 
@@ -124,6 +137,7 @@ impl<'a> Collector<'a> {
         origin_ns: u64,
         phases: usize,
         workers: usize,
+        pauses: Arc<PauseLog>,
         listener: &'a mut dyn Listener,
     ) -> Collector<'a> {
         Collector {
@@ -134,6 +148,8 @@ impl<'a> Collector<'a> {
             begin_cpu_ns: vec![0; phases],
             pending: BTreeMap::new(),
             reported_ns: vec![0; workers],
+            pauses,
+            current: 0,
             listener,
         }
     }
@@ -155,6 +171,8 @@ impl<'a> Collector<'a> {
     fn take(&mut self, message: Message) {
         match message {
             Message::Begin(phase, edges, cpu_ns) => {
+                self.record_wake_ups();
+                self.current = phase;
                 self.windows[phase].edges = Some(edges);
                 self.begin_cpu_ns[phase] = cpu_ns;
                 self.samples[phase] = Some(Sample::take());
@@ -177,7 +195,16 @@ impl<'a> Collector<'a> {
         }
     }
 
+    /// Adds the wake-up delays since the last call to the current phase run.
+    fn record_wake_ups(&mut self) {
+        let Some(window) = self.windows.get_mut(self.current) else { return };
+        for us in self.pauses.take_overshoots() {
+            window.usage.wake_up_delay.record(u64::from(us) * 1_000);
+        }
+    }
+
     fn end(&mut self, phase: usize, edges: Edges, cpu_ns: u64) {
+        self.record_wake_ups();
         let window = &mut self.windows[phase];
         window.edges = Some(edges);
         window.finished = true;
@@ -186,11 +213,14 @@ impl<'a> Collector<'a> {
             // The sender measured the CPU time, because this thread may process its messages late.
             window.usage.process_cpu_ns = cpu_ns.saturating_sub(self.begin_cpu_ns[phase]);
             window.usage.steal = used.steal;
+            window.usage.pauses = self.pauses.within(edges.start_ns, edges.end_ns);
+            window.usage.clock_steps = self.pauses.steps_within(edges.start_ns, edges.end_ns);
             window.usage.link = used.link;
         }
     }
 
     fn counted(&mut self, worker: usize, until_ns: u64, placed: Vec<PlacedTally>) {
+        self.record_wake_ups();
         // The interval ends exactly at the end of a second, so its last nanosecond determines the second.
         let second = until_ns.saturating_sub(self.origin_ns + 1) / SECOND;
         for (phase, kind, tally) in placed {

@@ -53,6 +53,18 @@ impl Latencies {
         self.sum_ns += other.sum_ns;
     }
 
+    /// Returns these latencies without those of `part`, which must be among them. Minimum and maximum then have the
+    /// resolution of the buckets.
+    pub fn without(&self, part: &Latencies) -> Latencies {
+        let (Some(whole), Some(removed)) = (&self.histogram, &part.histogram) else { return self.clone() };
+        let mut rest = whole.clone();
+        if rest.subtract(removed.as_ref()).is_err() {
+            return self.clone();
+        }
+        let (min_ns, max_ns) = (rest.min() * 1_000, (rest.max() * 1_000).min(self.max_ns));
+        Latencies { sum_ns: self.sum_ns.saturating_sub(part.sum_ns), min_ns, max_ns, histogram: Some(rest) }
+    }
+
     /// Replaces minimum, maximum and mean by exact values in milliseconds. `None` leaves a value unchanged.
     pub fn sharpen(&mut self, min_ms: Option<f64>, max_ms: Option<f64>, mean_ms: Option<f64>) {
         let ns = |ms: f64| (ms * 1e6).round() as u64;

@@ -33,6 +33,8 @@ pub struct LogRecord {
     pub first_byte_ns: u64,
     /// End of the operation.
     pub end_ns: u64,
+    /// Duration from the arrival of the last byte until the client read it.
+    pub client_delay_ns: u64,
     /// Object bytes delivered.
     pub bytes: u64,
     /// Requests sent for this operation.

@@ -7,6 +7,7 @@
 pub mod collector;
 pub mod histogram;
 pub mod log;
+pub mod paused;
 pub mod sparse;
 pub mod tally;
 pub mod worker;

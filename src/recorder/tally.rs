@@ -22,6 +22,8 @@ pub struct Tally {
     pub attempts: u64,
     /// Requests sent again after a failure.
     pub retries: u64,
+    /// Successful operations whose arrival times the kernel took.
+    pub by_kernel: u64,
     /// Object bytes delivered inside the window, prorated over each operation's body transfer.
     pub bytes: f64,
     /// Operations without a known response time: never started, timed out or undrained.
@@ -58,6 +60,12 @@ pub struct Tally {
     pub start_lag: Latencies,
     /// Durations of single attempts, if the phase retries.
     pub attempt: Latencies,
+    /// Times from the arrival of the last byte of a successful operation until the client read it.
+    pub client_delay: Latencies,
+    /// Service times of the successful operations that overlap a pause of the client.
+    pub paused_service: Latencies,
+    /// Response times of these operations; open loops only.
+    pub paused_response: Latencies,
     /// Service times of successful operations by cache status.
     pub cache: BTreeMap<CacheStatus, Latencies>,
 }
@@ -73,6 +81,7 @@ impl Tally {
         self.attempts += other.attempts;
         self.retries += other.retries;
         self.bytes += other.bytes;
+        self.by_kernel += other.by_kernel;
         self.censored += other.censored;
         self.connections += other.connections;
         self.reconnects += other.reconnects;
@@ -90,7 +99,7 @@ impl Tally {
         }
     }
 
-    fn histograms(&self) -> [&Latencies; 10] {
+    fn histograms(&self) -> [&Latencies; 13] {
         [
             &self.service,
             &self.failed,
@@ -102,10 +111,13 @@ impl Tally {
             &self.tls,
             &self.start_lag,
             &self.attempt,
+            &self.client_delay,
+            &self.paused_service,
+            &self.paused_response,
         ]
     }
 
-    fn histograms_mut(&mut self) -> [&mut Latencies; 10] {
+    fn histograms_mut(&mut self) -> [&mut Latencies; 13] {
         [
             &mut self.service,
             &mut self.failed,
@@ -117,6 +129,9 @@ impl Tally {
             &mut self.tls,
             &mut self.start_lag,
             &mut self.attempt,
+            &mut self.client_delay,
+            &mut self.paused_service,
+            &mut self.paused_response,
         ]
     }
 
@@ -134,5 +149,6 @@ impl Tally {
             && self.overlap_ns == 0
             && self.in_flight_ns == 0
             && self.bytes == 0.0
+            && self.paused_service.is_empty()
     }
 }

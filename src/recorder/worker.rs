@@ -1,8 +1,12 @@
 //! Recorder of one worker: plain additions to memory that it owns, sent to the collector once a second.
 
+use std::sync::Arc;
+
 use super::log::{LONG, LogRecord, LoggedResult};
+use super::paused::{PausedOperations, Recent};
 use super::tally::Tally;
 use super::{Completed, Edges, OperationResult};
+use crate::machine::pauses::PauseLog;
 use crate::workload::OperationKind;
 
 const KINDS: usize = OperationKind::ALL.len();
@@ -22,6 +26,7 @@ pub struct WorkerRecorder {
     tallies: Vec<Option<Box<Tally>>>,
     flows: [Flow; KINDS],
     log: Option<Vec<LogRecord>>,
+    paused: Option<PausedOperations>,
 }
 
 /// A tally with its phase number and kind of operation.
@@ -34,7 +39,12 @@ impl WorkerRecorder {
         let start = edges.first().map_or(0, |e| e.start_ns);
         let flows = [Flow { in_flight: 0, at_ns: start }; KINDS];
         let tallies = (0..edges.len() * KINDS).map(|_| None).collect();
-        WorkerRecorder { first, edges, tallies, flows, log: log.then(Vec::new) }
+        WorkerRecorder { first, edges, tallies, flows, log: log.then(Vec::new), paused: None }
+    }
+
+    /// Makes the recorder find the operations that overlap a pause.
+    pub fn with_pauses(self, pauses: Arc<PauseLog>) -> WorkerRecorder {
+        WorkerRecorder { paused: Some(PausedOperations::new(pauses)), ..self }
     }
 
     fn tally(&mut self, window: usize, kind: OperationKind) -> &mut Tally {
@@ -110,6 +120,13 @@ impl WorkerRecorder {
             }
         }
         self.count(op, own, start, end);
+        if let (Some(paused), OperationResult::Done(_)) = (&mut self.paused, op.outcome) {
+            let tally = own * KINDS + op.kind.index();
+            let recent = Recent { tally, intended_ns: op.intended_ns, start_ns: start, end_ns: end };
+            if paused.push(recent) {
+                self.settle_pauses(false);
+            }
+        }
         if let Some(log) = &mut self.log {
             let (bytes, ended) = match op.outcome {
                 OperationResult::Done(bytes) => (bytes, LoggedResult::Ok),
@@ -124,6 +141,7 @@ impl WorkerRecorder {
                 start_ns: start,
                 first_byte_ns: op.timings.first_byte_ns,
                 end_ns: end,
+                client_delay_ns: u64::from(op.timings.client_delay_us) * 1_000,
                 bytes,
                 attempts: op.attempts,
                 ended,
@@ -134,6 +152,18 @@ impl WorkerRecorder {
     /// Returns true if the operation log is long enough to be sent before the end of the second.
     pub fn log_is_long(&self) -> bool {
         self.log.as_ref().is_some_and(|log| log.len() > LONG)
+    }
+
+    /// Counts the operations that overlap a pause, among those whose pauses are known, or among all if `all` is true.
+    pub fn settle_pauses(&mut self, all: bool) {
+        let found = self.paused.as_mut().map(|paused| paused.take(all)).unwrap_or_default();
+        for operation in found {
+            let tally = self.tallies[operation.tally].get_or_insert_default();
+            tally.paused_service.record(operation.end_ns - operation.start_ns);
+            if let Some(intended) = operation.intended_ns {
+                tally.paused_response.record(operation.end_ns.saturating_sub(intended));
+            }
+        }
     }
 
     /// Takes the records logged since the last call.
@@ -163,6 +193,8 @@ impl WorkerRecorder {
             OperationResult::Done(bytes) => {
                 tally.succeeded += 1;
                 tally.service.record(end - start);
+                tally.client_delay.record(u64::from(t.client_delay_us) * 1_000);
+                tally.by_kernel += u64::from(t.by_kernel);
                 if t.first_byte_ns > start {
                     tally.first_byte.record(t.first_byte_ns - start);
                 }
@@ -242,6 +274,7 @@ impl WorkerRecorder {
                 start_ns: 0,
                 first_byte_ns: 0,
                 end_ns: now_ns,
+                client_delay_ns: 0,
                 bytes: 0,
                 attempts: 0,
                 ended: LoggedResult::NeverBegun,
@@ -262,6 +295,7 @@ impl WorkerRecorder {
 
     /// Takes the tallies counted since the last call.
     pub fn take(&mut self, now_ns: u64) -> Vec<PlacedTally> {
+        self.settle_pauses(false);
         for kind in OperationKind::ALL {
             self.advance(kind, now_ns);
         }
@@ -282,6 +316,7 @@ impl WorkerRecorder {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::pauses::Pause;
     use crate::store::{ErrorClass, Timings};
 
     const GET: OperationKind = OperationKind::Get;
@@ -373,6 +408,22 @@ mod tests {
         let tally = &placed[0].2;
         assert_eq!((tally.service.len(), tally.failed.len(), tally.bytes, tally.completed), (0, 1, 0.0, 0));
         assert_eq!(tally.errors["503 SlowDown"], 1);
+    }
+
+    #[test]
+    fn operations_that_overlap_a_pause_are_counted_again() {
+        let pauses = Arc::new(PauseLog::of(&[Pause { core: 0, start_ns: 5_000, end_ns: 6_000_000 }]));
+        let mut recorder = WorkerRecorder::new(0, edges(&[0, 9_000_000]), false).with_pauses(pauses);
+        let before = op(0, 1_000, 5_000, OperationResult::Done(1));
+        let during = op(0, 4_000, 8_000, OperationResult::Done(1));
+        let mut late = op(0, 6_500_000, 8_000_000, OperationResult::Done(1));
+        late.intended_ns = Some(5_500_000);
+        let after = op(0, 6_000_000, 8_000_000, OperationResult::Done(1));
+        let failed = op(0, 4_000, 8_000, OperationResult::Failed(&ErrorClass::Timeout));
+        let placed = run(&mut recorder, &[before, during, late, after, failed], 9_000_000);
+        let tally = &placed[0].2;
+        assert_eq!((tally.service.len(), tally.paused_service.len(), tally.paused_response.len()), (4, 2, 1));
+        assert_eq!(tally.paused_response.max_ns(), Some(2_500_000));
     }
 
     #[test]

@@ -31,6 +31,7 @@ pub fn schema() -> Schema {
         Field::new("start_ns", DataType::UInt64, true),
         Field::new("first_byte_ns", DataType::UInt64, true),
         field("end_ns", DataType::UInt64),
+        field("client_delay_ns", DataType::UInt64),
         field("bytes", DataType::UInt64),
         field("attempts", DataType::UInt32),
         field("outcome", text()),
@@ -61,6 +62,7 @@ struct Rows {
     starts: UInt64Builder,
     first_bytes: UInt64Builder,
     ends: UInt64Builder,
+    client_delays: UInt64Builder,
     bytes: UInt64Builder,
     attempts: UInt32Builder,
     outcomes: StringDictionaryBuilder<Int32Type>,
@@ -95,6 +97,7 @@ impl OperationLog {
         rows.starts.append_option(known(op.start_ns));
         rows.first_bytes.append_option(known(op.first_byte_ns));
         rows.ends.append_value(op.end_ns);
+        rows.client_delays.append_value(op.client_delay_ns);
         rows.bytes.append_value(op.bytes);
         rows.attempts.append_value(op.attempts);
         rows.outcomes.append_value(match &op.ended {
@@ -128,6 +131,7 @@ impl OperationLog {
             Arc::new(rows.starts.finish()),
             Arc::new(rows.first_bytes.finish()),
             Arc::new(rows.ends.finish()),
+            Arc::new(rows.client_delays.finish()),
             Arc::new(rows.bytes.finish()),
             Arc::new(rows.attempts.finish()),
             Arc::new(rows.outcomes.finish()),

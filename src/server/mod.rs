@@ -159,7 +159,7 @@ pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>
         let _ = thread.join();
     }
     if let Some(access_log) = &shared.access_log {
-        access_log.flush()?;
+        access_log.finish()?;
     }
     result
 }

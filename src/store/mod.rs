@@ -263,14 +263,14 @@ pub struct Timings {
     pub body_last_ns: u64,
     /// Time of the last byte of the response, which ends the operation.
     pub end_ns: u64,
-    /// Duration from the arrival of the last byte until the process read it.
-    pub client_delay_ns: u64,
     /// True if the kernel took the arrival times, false if the process took them.
     pub by_kernel: bool,
     /// Total duration of the operation's TCP handshakes; 0 if it opened no connection.
     pub connect_ns: u64,
     /// Total duration of the operation's TLS handshakes; 0 if it opened no TLS connection.
     pub tls_ns: u64,
+    /// Duration from the arrival of the last byte until the process read it, in microseconds.
+    pub client_delay_us: u32,
     /// Number of connections opened.
     pub connections: u32,
     /// Number of requests sent again because the reused connection was closed, plus resumptions of a

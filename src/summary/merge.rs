@@ -6,8 +6,9 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::disturbances::{self, Histograms};
 use super::percentiles::{percentiles, with_censored};
-use super::result::{Percentiles, Window};
+use super::result::{Disturbances, Percentiles, Window};
 use super::window::{falls_short, hit_ratio};
 use crate::recorder::histogram::Latencies;
 use crate::store::cache_status::CacheStatus;
@@ -118,6 +119,12 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
     let service = all("service", |w| Some(&w.service_ms));
     let response = all("response", |w| w.response_ms.as_ref());
     let censored = all("censored", |_| None);
+    let [client_delay, wake_up_delay, paused_service, paused_response] = [
+        all("client_delay", |w| Some(&w.disturbances.client_delay_ms)),
+        all("wake_up_delay", |w| Some(&w.disturbances.wake_up_delay_ms)),
+        all("paused_service", |_| None),
+        all("paused_response", |_| None),
+    ];
     let [first_byte, body, connect, tls, failed, attempt, lag] = [
         all("first_byte", |w| Some(&w.first_byte_ms)),
         all("body", |w| Some(&w.body_ms)),
@@ -136,6 +143,19 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
     out.hit_ratio = hit_ratio(&out.cache_ms);
     out.service_ms = percentiles(&service);
     out.response_ms = first.response_ms.is_some().then(|| with_censored(&response, &censored));
+    let parts: Vec<&Disturbances> = windows.iter().map(|w| &w.disturbances).collect();
+    out.disturbances = disturbances::merge(&parts);
+    let open = first.response_ms.is_some();
+    let histograms = Histograms {
+        client_delay,
+        wake_up_delay,
+        service,
+        response,
+        censored,
+        paused_service,
+        paused_response,
+    };
+    disturbances::set_percentiles(&mut out.disturbances, &histograms, open);
     out.first_byte_ms = percentiles(&first_byte);
     out.body_ms = percentiles(&body);
     out.connect_ms = percentiles(&connect);

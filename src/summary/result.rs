@@ -10,8 +10,10 @@ use crate::workload::OperationKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+mod disturbances;
 mod judgement;
 
+pub use disturbances::{Disturbances, PauseFigures, ReceiveClock};
 pub use judgement::{ClientLimit, ConfidenceInterval, KneeFigures, KneeStep};
 
 /// Schema number of [`RunResult`].
@@ -393,6 +395,9 @@ pub struct Window {
     pub hit_ratio: Option<f64>,
     /// Delay between the time at which Plimsoll could have started an operation and its actual start.
     pub start_lag_ms: Percentiles,
+    /// Clock of the figures, and disturbances of the client.
+    #[serde(default)]
+    pub disturbances: Disturbances,
     /// HdrHistograms by name: V2 encoding, compressed, base64; values in microseconds.
     pub histograms: BTreeMap<String, String>,
 }

@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::disturbances;
 use super::limits::{Means, client_limited};
 use super::percentiles::{percentiles, with_censored};
 use super::result::{LoopKind, Percentiles, Window};
 use super::uploads;
+use crate::recorder::Edges;
 use crate::recorder::collector::WindowState;
 use crate::recorder::histogram::Latencies;
 use crate::recorder::tally::Tally;
@@ -71,6 +73,10 @@ pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) 
         window.key_group = key_group(phase, *kind);
         window.start_unix_s = setting.epoch_unix_s + edges.start_ns as f64 / 1e9;
         window.client_steal = state.usage.steal;
+        let open = phase.load.is_open();
+        let edges = Edges { end_ns, ..edges };
+        window.disturbances = disturbances::of_window(tally, &state.usage, edges, open);
+        insert_histogram(&mut window.histograms, "wake_up_delay", &state.usage.wake_up_delay);
         window.client_limited =
             client_limited(&state.usage, window_s, setting.means, &lag, &window.service_ms);
         window
@@ -83,6 +89,13 @@ fn key_group(phase: &Phase, kind: OperationKind) -> Option<String> {
     let dataset = if kind.reads() { phase.workload.read.as_ref() } else { Some(&phase.workload.written) };
     let naming = &dataset.filter(|d| d.existing.is_none())?.naming;
     if *naming == Naming::default() { None } else { naming.group().or_else(|| Some(naming.to_string())) }
+}
+
+/// Adds an encoded histogram if it has values.
+fn insert_histogram(histograms: &mut BTreeMap<String, String>, name: &str, latencies: &Latencies) {
+    if !latencies.is_empty() {
+        histograms.insert(name.to_string(), STANDARD.encode(latencies.to_bytes()));
+    }
 }
 
 fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
@@ -103,10 +116,11 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         ("failed", &tally.failed),
         ("attempt", &tally.attempt),
         ("start_lag", &tally.start_lag),
+        ("client_delay", &tally.client_delay),
+        ("paused_service", &tally.paused_service),
+        ("paused_response", &tally.paused_response),
     ] {
-        if !latencies.is_empty() {
-            histograms.insert(name.to_string(), STANDARD.encode(latencies.to_bytes()));
-        }
+        insert_histogram(&mut histograms, name, latencies);
     }
     let mut cache_ms = BTreeMap::new();
     for (status, latencies) in &tally.cache {

@@ -19,11 +19,11 @@ const ALLOWED: &[(&str, &str)] = &[
     ("schedule", "clock, rng, workload"),
     ("experiment", "clock, schedule, units, workload"),
     ("recorder", "clock, machine, rng, store, workload"),
-    ("driver", "clock, net, recorder, rng, schedule, store, workload"),
+    ("driver", "clock, machine, net, recorder, rng, schedule, store, workload"),
     ("import", "recorder, schedule, store, workload"),
     ("published", ""),
     ("cost", "provider, published, units"),
-    ("summary", "cost, recorder, rng, schedule, store, units, workload"),
+    ("summary", "cost, machine, recorder, rng, schedule, store, units, workload"),
     ("advise", "cost, provider, published, run_dir, schedule, summary, units, workload"),
     ("run_dir", "machine, recorder, schedule, summary, text, units, workload"),
     (
@@ -43,7 +43,7 @@ const ALLOWED: &[(&str, &str)] = &[
         "calibrate",
         "clock, driver, experiment, machine, recorder, schedule, server, session, store, summary, workload",
     ),
-    ("server", "clock, metrics, net, rng, s3, units"),
+    ("server", "clock, machine, metrics, net, rng, s3, units"),
 ];
 
 fn sources(dir: &Path, out: &mut Vec<std::path::PathBuf>) {

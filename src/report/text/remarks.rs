@@ -1,7 +1,47 @@
 //! Problems of a measured window in words.
 
-use crate::summary::result::Window;
-use crate::units::format_count;
+use crate::summary::result::{Percentiles, Window};
+use crate::units::{format_count, format_ms};
+
+/// Returns the percentiles p50, p99 and p99.9 in words; those that are not known are left out.
+fn in_words(percentiles: &Percentiles) -> String {
+    let known = ["p50", "p99", "p99.9"]
+        .into_iter()
+        .filter_map(|name| percentiles.get(name).map(|ms| format!("{name} {} ms", format_ms(ms))));
+    known.collect::<Vec<_>>().join(", ")
+}
+
+/// Describes the pauses of the client and the steps of its wall clock.
+fn disturbances(window: &Window) -> Vec<String> {
+    let found = &window.disturbances;
+    let mut out = Vec::new();
+    if found.pauses > 0 {
+        let mut text = format!(
+            "the client paused {} (longest {} ms, in all {:.1}% of the time)",
+            count(found.pauses, "time"),
+            format_ms(found.longest_pause_ms),
+            100.0 * found.pauses_s / window.window_s
+        );
+        if found.paused_operations > 0 {
+            text += &format!("; {} overlap a pause", count(found.paused_operations, "operation"));
+            let response = found.response_without_pauses_ms.as_ref().map(|p| ("response", p));
+            let service = found.service_without_pauses_ms.as_ref().map(|p| ("service", p));
+            if let Some((name, percentiles)) = response.or(service) {
+                text += &format!("; {name} time without them: {}", in_words(percentiles));
+            }
+        }
+        out.push(text);
+    }
+    for by_ms in &found.clock_steps_ms {
+        out.push(format!("somebody set the client's clock by {by_ms:+.1} ms during the window"));
+    }
+    out
+}
+
+/// Returns a number with its noun, in the plural if the number is not 1.
+fn count(n: u64, noun: &str) -> String {
+    format!("{} {noun}{}", format_count(n), if n == 1 { "" } else { "s" })
+}
 
 /// Returns the problems of a window, one per line.
 pub fn remarks(window: &Window) -> Vec<String> {
@@ -38,6 +78,7 @@ pub fn remarks(window: &Window) -> Vec<String> {
             format_count(window.reconnects)
         ));
     }
+    out.extend(disturbances(window).into_iter().map(|text| format!("{place}: {text}")));
     if let Some(why) = &window.client_limited {
         out.push(format!("{place}: limited by the client, not by the store ({why})"));
     }

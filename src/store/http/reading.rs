@@ -66,7 +66,8 @@ impl Reading<'_> {
         if self.timings.end_ns == 0 {
             let stamps = self.answer.connection.stamps();
             self.timings.end_ns = stamps.last_read.get();
-            self.timings.client_delay_ns = stamps.client_delay_ns.get();
+            let delay_us = stamps.client_delay_ns.get() / 1_000;
+            self.timings.client_delay_us = u32::try_from(delay_us).unwrap_or(u32::MAX);
             self.timings.by_kernel = stamps.by_kernel.get();
         }
     }
