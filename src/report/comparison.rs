@@ -7,6 +7,7 @@ use super::terminal::table::lines;
 use crate::summary::comparison::{MetricComparison, Verdict, compare, holm, metrics};
 use crate::summary::confidence::LEVEL;
 use crate::summary::estimates::{Estimate, Estimator, Metric};
+use crate::summary::groups::compare_groups;
 use crate::summary::objective::Target;
 use crate::summary::series::Series;
 use crate::units::{format_ms, format_per_s, format_throughput};
@@ -69,7 +70,7 @@ pub struct Row {
     pub bound: f64,
     /// Verdict on the other side: `faster`, `slower`, `no difference shown` or `cannot tell`.
     pub verdict: Verdict,
-    /// Smallest relative change (for errors, difference) that the comparison could have detected.
+    /// Smallest relative change (for errors, difference) that a comparison of this design detects in 80% of the cases.
     pub smallest: Option<f64>,
     /// Seconds of measurement that an interval would need. `None` if there is one.
     pub duration_needed_s: Option<f64>,
@@ -88,8 +89,28 @@ pub struct Comparison {
     pub clients: Vec<String>,
     /// Differences between the loads of imported runs, which have no experiment to compare.
     pub loads: Vec<String>,
+    /// Number of runs of the base and of the other side. With one run each, differences between days are not included.
+    pub runs: (usize, usize),
     /// Figures that were compared, in order.
     pub rows: Vec<Row>,
+}
+
+/// Series of one phase and operation in the runs of both groups.
+pub struct GroupPair<'a> {
+    /// Series of the base runs.
+    pub base: Vec<&'a Series>,
+    /// Series of the other runs.
+    pub other: Vec<&'a Series>,
+}
+
+/// Compares groups of runs, figure by figure. `primary` and `also` are as in [`rows`].
+pub fn group_rows(pairs: &[GroupPair<'_>], primary: Option<&Target>, also: &[Target]) -> Vec<Row> {
+    let compared = pairs.iter().filter_map(|pair| {
+        let (base, other) = (*pair.base.first()?, *pair.other.first()?);
+        let with = |metric| compare_groups(&pair.base, &pair.other, metric);
+        Some(((base, other), with))
+    });
+    judged(compared, primary, also)
 }
 
 /// Compares pairs of series, figure by figure. `primary` is the primary figure, by default p50 of the first
@@ -100,9 +121,22 @@ pub fn rows(
     also: &[Target],
     paired: bool,
 ) -> Vec<Row> {
-    let mut found: Vec<((&Series, &Series), MetricComparison, bool)> = Vec::new();
-    for (base, other) in pairs {
+    let compared = pairs.iter().map(|(base, other)| {
         let (mut a, mut b) = (Estimator::new(base), Estimator::new(other));
+        let with = move |metric| compare(&mut a, &mut b, metric, paired);
+        ((*base, *other), with)
+    });
+    judged(compared, primary, also)
+}
+
+/// Compares all figures of the pairs of series that `compared` yields, each with its function, and judges them.
+fn judged<'a, F: FnMut(Metric) -> MetricComparison>(
+    compared: impl Iterator<Item = ((&'a Series, &'a Series), F)>,
+    primary: Option<&Target>,
+    also: &[Target],
+) -> Vec<Row> {
+    let mut found: Vec<((&Series, &Series), MetricComparison, bool)> = Vec::new();
+    for ((base, other), mut with) in compared {
         let counts = base.clocked();
         let mut all = metrics(base, other);
         for target in primary.into_iter().chain(also).filter(|t| t.matches(base)) {
@@ -112,7 +146,7 @@ pub fn rows(
             let first = found.iter().all(|(_, _, primary)| !primary);
             let name = metric.name(counts);
             let declared = primary.map_or(name == "p50", |t| t.matches(base) && t.metric == name);
-            found.push(((base, other), compare(&mut a, &mut b, metric, paired), first && declared));
+            found.push(((base, other), with(metric), first && declared));
         }
     }
     let probabilities: Vec<Option<f64>> =
@@ -151,7 +185,7 @@ fn row((series, other): (&Series, &Series), compared: &MetricComparison, primary
         probability: compared.probability,
         bound,
         verdict: compared.verdict(bound),
-        smallest: compared.smallest(),
+        smallest: compared.smallest,
         duration_needed_s: compared
             .duration_needed_s
             .or_else(|| compared.base.confidence.duration_needed_s()),
@@ -201,12 +235,15 @@ impl Row {
         if let Some(seconds) = self.duration_needed_s.filter(|_| self.verdict == Verdict::CannotTell) {
             return format!("cannot tell; needs about {seconds:.0} s of measurement");
         }
+        if self.verdict == Verdict::CannotTell {
+            return "cannot tell; needs more runs".into();
+        }
         let lost = self.change_low.zip(self.change_high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
         let note = match (self.verdict == Verdict::NoDifference, lost && self.unit != "share", self.smallest)
         {
             (true, true, _) => " (not significant among this many figures)".into(),
             (true, false, Some(smallest)) => {
-                format!(" (changes below {:.1}% are not detectable)", 100.0 * smallest)
+                format!(" (a change of {:.1}% would be found in 80% of the cases)", 100.0 * smallest)
             }
             _ => String::new(),
         };
@@ -267,7 +304,10 @@ impl Comparison {
 
     /// Returns the reservations about the verdict: different clients, different loads, or a limited client.
     fn reservations(&self, row: &Row) -> String {
-        let mut out = String::new();
+        let mut out = match self.runs {
+            (1, 1) => " (one run each: differences between days not included)".to_string(),
+            (base, other) => format!(" ({base} and {other} runs)"),
+        };
         if !self.clients.is_empty() {
             let instance = self.clients.iter().find(|line| line.starts_with("instance type"));
             let which = instance.map_or(String::new(), |line| format!(" ({line})"));

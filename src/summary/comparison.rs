@@ -1,7 +1,8 @@
 //! Comparison of two series: the ratio of each figure with its confidence interval, and a verdict.
 
-use super::confidence::{Confidence, LEVEL, Ratio, WIDEST, t_probability, t_quantile};
+use super::confidence::{Confidence, LEVEL, Ratio, WIDEST, t_probability, t_quantile, t_quantile_at};
 use super::estimates::{Estimate, Estimator, Metric};
+use super::groups::welch_freedom;
 use super::series::{LatencyKind, Series};
 
 /// Conclusion about the difference between two figures.
@@ -53,6 +54,9 @@ pub struct MetricComparison {
     pub change: Option<(f64, f64, f64)>,
     /// Probability (p-value) of a change at least this large if there were no true difference.
     pub probability: Option<f64>,
+    /// Smallest relative change (for errors, difference of the shares) that a comparison of this design detects in 80%
+    /// of the cases. `None` without an interval.
+    pub smallest: Option<f64>,
     /// Seconds of measurement that an interval would need; `None` if there is an interval.
     pub duration_needed_s: Option<f64>,
     /// Number of pairs of blocks whose correlation narrowed the interval; 0 if the series are not paired.
@@ -63,16 +67,6 @@ impl MetricComparison {
     /// Returns the ratio (or, for errors, the difference) that means no change.
     pub fn neutral(&self) -> f64 {
         if self.metric == Metric::Errors { 0.0 } else { 1.0 }
-    }
-
-    /// Returns the smallest relative change (for errors, difference) that this comparison could have detected:
-    /// the larger half-width of its interval.
-    pub fn smallest(&self) -> Option<f64> {
-        let (change, low, high) = self.change?;
-        if self.metric == Metric::Errors {
-            return Some((high - change).max(change - low));
-        }
-        Some((high / change).max(change / low) - 1.0)
     }
 
     /// Returns the verdict if a difference must have a probability of at most `bound`.
@@ -91,6 +85,15 @@ impl MetricComparison {
             Verdict::Slower
         }
     }
+}
+
+/// Power of the smallest detectable change: the probability that a comparison finds it.
+pub const POWER: f64 = 0.8;
+
+/// Returns the ratio of the change that is detected with probability [`POWER`] to the half-width of the interval, with
+/// `freedom` degrees of freedom (J. Cohen, "Statistical power analysis", 1988, with Student's t for the normal).
+pub fn power_factor(freedom: f64) -> f64 {
+    1.0 + t_quantile_at(1.0 - 2.0 * (1.0 - POWER), freedom) / t_quantile(freedom)
 }
 
 /// Returns the correlation of two series' residuals by block, and the number of pairs of blocks. The correlation is
@@ -162,6 +165,7 @@ pub fn compare(
         other: b,
         change: None,
         probability: None,
+        smallest: None,
         duration_needed_s: needs.reduce(f64::max),
         pairs: 0,
     };
@@ -190,7 +194,12 @@ pub fn compare(
         out.duration_needed_s = Some((2.0 * longest * ((high - low) / WIDEST.ln()).powi(2)).ceil());
         return out;
     }
-    let freedom = af.min(bf);
+    let (wide_a, wide_b) = (ah - al, bh - bl);
+    let squared = |wide: f64, freedom: f64| (wide / t_quantile(freedom)).powi(2);
+    let freedom = welch_freedom((squared(wide_a, af), af), (squared(wide_b, bf), bf)).min(af + bf);
+    // Each side's interval has the quantile of its own degrees of freedom; the change has more.
+    let narrower = t_quantile(freedom) / t_quantile(af.min(bf));
+    let (low, high) = (change - (change - low) * narrower, change + (high - change) * narrower);
     let towards = if change > 0.0 { change - low } else { high - change };
     let standard_error = towards / t_quantile(freedom);
     out.probability = Some(if change == 0.0 || standard_error == 0.0 {
@@ -200,6 +209,8 @@ pub fn compare(
     });
     let back = |x: f64| if metric == Metric::Errors { x } else { x.exp() };
     out.change = Some((back(change), back(low), back(high)));
+    let detectable = (high - change).max(change - low) * power_factor(freedom);
+    out.smallest = Some(if metric == Metric::Errors { detectable } else { detectable.exp() - 1.0 });
     out
 }
 
@@ -300,7 +311,7 @@ mod tests {
         let (a, b) = (series(1000.0, 1, 240, drift), series(1040.0, 2, 240, drift));
         let (paired, unpaired) = (p50(&a, &b, true), p50(&a, &b, false));
         assert!(paired.pairs == 24 && unpaired.pairs == 0);
-        assert!(paired.smallest().unwrap() < 0.5 * unpaired.smallest().unwrap());
+        assert!(paired.smallest.unwrap() < 0.5 * unpaired.smallest.unwrap());
     }
 
     #[test]
@@ -314,16 +325,16 @@ mod tests {
 
     #[test]
     fn a_change_known_only_within_a_factor_of_ten_has_no_verdict() {
-        // Ten seconds that alternate between 5 and 195 operations: each rate is known within a factor of six,
-        // but their ratio is not.
+        // Seconds with 5 or 195 operations: each rate is known within a factor of nine, but their ratio is not.
+        const PATTERN: &str = "-------#--##--####-#";
         let second = |s: u64| Second {
             second: s,
             time_s: 1.0,
-            completed: if s.is_multiple_of(2) { 5 } else { 195 },
+            completed: if PATTERN.as_bytes()[s as usize] == b'-' { 5 } else { 195 },
             operations: 195,
             ..Second::default()
         };
-        let uneven = Series { seconds: (0..10).map(second).collect(), ..Series::default() };
+        let uneven = Series { seconds: (0..20).map(second).collect(), ..Series::default() };
         let (mut a, mut b) = (Estimator::new(&uneven), Estimator::new(&uneven));
         assert!(a.estimate(Metric::Rate).confidence.ends().is_some());
         let compared = compare(&mut a, &mut b, Metric::Rate, false);

@@ -1,6 +1,6 @@
 //! Estimates of figures: the names of the metrics, their values and their confidence intervals.
 
-use super::confidence::{Confidence, Ratio, Share, autocorrelation_time, quantile, rate, share};
+use super::confidence::{Confidence, LongRun, Ratio, Share, long_run, quantile, rate, share};
 use super::percentiles::{PERCENTILES, samples_needed};
 use super::result::ConfidenceInterval;
 use super::series::{Latency, LatencyKind, Of, Series};
@@ -92,14 +92,35 @@ pub struct Estimate {
 pub struct Estimator<'a> {
     /// Series to estimate.
     pub series: &'a Series,
-    answered: Vec<(LatencyKind, Latency<'a>, f64)>,
+    answered: Vec<(LatencyKind, Latency<'a>, LongRun)>,
 }
 
-/// Returns the autocorrelation time of a latency's median, in seconds.
-fn median_autocorrelation_time(latency: &Latency<'_>) -> f64 {
-    let Some(bucket) = latency.bucket(0.5) else { return 1.0 };
+/// Returns the long-run variance of a latency's median.
+fn long_run_of_median(latency: &Latency<'_>) -> LongRun {
+    let Some(bucket) = latency.bucket(0.5) else { return long_run(&[]) };
     let (below, all) = latency.counts(bucket);
-    autocorrelation_time(&Ratio { above: &below, below: &all }.residuals())
+    long_run(&Ratio { above: &below, below: &all }.residuals())
+}
+
+/// Number of events that a run without any excludes at the 95% level (the rule of three).
+const RARE_EVENTS: f64 = 3.0;
+
+/// Duration of the stalls in an open loop that an interval must not miss, in seconds.
+const STALL_S: f64 = 1.0;
+
+/// Returns the time whose operations a stall makes slow, in seconds. In an open loop, that is every operation of the
+/// stall. In a closed loop, only the operations in flight: as many as start in one service time `service_s`.
+fn stall_s(open: bool, service_s: f64) -> f64 {
+    if open { STALL_S } else { service_s.min(STALL_S) }
+}
+
+/// Returns the length of a run, in seconds, that an interval of percentile `q` (0 to 1) needs so as not to miss stalls.
+///
+/// A run without any stall shows, at the 95% level, only that there are fewer than three in its length (J. Hanley and
+/// A. Lippman-Hand, "If nothing goes wrong, is everything all right?", JAMA 249, 1983). If these could hold more than
+/// `1 - q` of the operations, the percentile is not known.
+fn length_to_see_stalls_s(stall_s: f64, q: f64) -> f64 {
+    RARE_EVENTS * stall_s / (1.0 - q)
 }
 
 impl<'a> Estimator<'a> {
@@ -108,16 +129,16 @@ impl<'a> Estimator<'a> {
         Estimator { series, answered: Vec::new() }
     }
 
-    /// Returns one latency of the answered operations, and the autocorrelation time of its median in seconds.
-    pub fn latency(&mut self, which: LatencyKind) -> (&Latency<'a>, f64) {
+    /// Returns one latency of the answered operations, and the long-run variance of its median.
+    pub fn latency(&mut self, which: LatencyKind) -> (&Latency<'a>, LongRun) {
         let at = self.answered.iter().position(|(c, _, _)| *c == which).unwrap_or_else(|| {
             let latency = self.series.latency(which, Of::Answered);
-            let autocorrelation_time = median_autocorrelation_time(&latency);
-            self.answered.push((which, latency, autocorrelation_time));
+            let of_median = long_run_of_median(&latency);
+            self.answered.push((which, latency, of_median));
             self.answered.len() - 1
         });
-        let (_, latency, autocorrelation_time) = &self.answered[at];
-        (latency, *autocorrelation_time)
+        let (_, latency, of_median) = &self.answered[at];
+        (latency, *of_median)
     }
 
     /// Estimates one metric.
@@ -125,12 +146,18 @@ impl<'a> Estimator<'a> {
         let series = self.series;
         match metric {
             Metric::Percentile(clocked, q) => {
-                let (latency, autocorrelation_time) = self.latency(clocked);
+                let (latency, of_median) = self.latency(clocked);
                 let enough = latency.len() >= samples_needed(q);
-                let confidence = if enough {
-                    quantile(latency, q, autocorrelation_time)
+                let time: f64 = series.time_s().iter().sum();
+                let service_s = latency.quantile_ns(0.5).unwrap_or(0.0) / 1e9;
+                let stall_s = stall_s(series.open, service_s);
+                let to_see_stalls = length_to_see_stalls_s(stall_s, q);
+                let confidence = if enough && time < to_see_stalls {
+                    Confidence::Needs { seconds: to_see_stalls.ceil() }
+                } else if enough {
+                    // The upper end allows for one stall that the run has missed.
+                    quantile(latency, q, of_median.structured, stall_s / time)
                 } else {
-                    let time: f64 = series.time_s().iter().sum();
                     let seconds = time * samples_needed(q) as f64 / latency.len().max(1) as f64;
                     Confidence::Needs { seconds: seconds.max(16.0).ceil() }
                 };
@@ -156,13 +183,12 @@ impl<'a> Estimator<'a> {
     /// operations are misses.
     pub fn within(&mut self, which: LatencyKind, limit_us: u64) -> Share {
         let all = self.series.latency(which, Of::All);
-        share(&all, Some(limit_us), median_autocorrelation_time(&all))
+        share(&all, Some(limit_us), long_run_of_median(&all).inflation.max(1.0))
     }
 
-    /// Returns the share of operations that failed or were censored. Latencies do not contribute, so their
-    /// autocorrelation time is not used.
+    /// Returns the share of operations that failed or were censored. Latencies do not contribute.
     pub fn errors(&self) -> Share {
-        share(&self.series.latency(self.series.clocked(), Of::All), None, 1.0)
+        share(&self.series.latency(self.series.clocked(), Of::All), None, 0.0)
     }
 }
 
@@ -196,6 +222,7 @@ fn entry(series: &Series, estimate: &Estimate) -> ConfidenceInterval {
     // Nine digits keep the resolution of the histogram and avoid rounding noise of doubles.
     let round = |x: f64| format!("{:.8e}", x * scale).parse().unwrap_or(x * scale);
     let ends = estimate.confidence.ends().filter(|_| estimate.value.is_some());
+    let measured_s: f64 = series.time_s().iter().sum();
     ConfidenceInterval {
         store: series.store.clone(),
         phase: series.phase.clone(),
@@ -207,6 +234,9 @@ fn entry(series: &Series, estimate: &Estimate) -> ConfidenceInterval {
         low: ends.map(|(low, _)| round(low)),
         high: ends.map(|(_, high)| round(high)),
         duration_needed_s: estimate.confidence.duration_needed_s(),
+        measured_s,
+        rare_event_s: measured_s / RARE_EVENTS,
+        slow_structure: matches!(estimate.confidence, Confidence::Structure { .. }),
         client_limited: series.client_limited.clone(),
     }
 }

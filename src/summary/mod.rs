@@ -10,6 +10,7 @@ pub mod confidence;
 pub mod consistency;
 pub mod disturbances;
 pub mod estimates;
+pub mod groups;
 pub mod limits;
 pub mod merge;
 pub mod objective;

@@ -314,10 +314,12 @@ fn decide(
     };
     let (detail, duration_needed_s) = match confidence {
         Confidence::Between { low, high, .. } => (format!("{text} [{}..{}]", show(low), show(high)), None),
-        Confidence::Needs { seconds } if outcome == ObjectiveResult::CannotTell => {
+        Confidence::Needs { seconds } | Confidence::Structure { seconds }
+            if outcome == ObjectiveResult::CannotTell =>
+        {
             (format!("{text}; too few independent seconds, about {seconds:.0} s needed"), Some(seconds))
         }
-        Confidence::Needs { .. } => {
+        Confidence::Needs { .. } | Confidence::Structure { .. } => {
             (format!("{text}; decided without an interval because the bound is far off"), None)
         }
     };

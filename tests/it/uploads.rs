@@ -65,7 +65,7 @@ fn multipart_uploads_verify_with_automatic_and_md5_checksums() {
 fn uploads_with_failing_parts_complete_or_are_aborted() {
     // After an error response the state of the upload is known, so the operation aborts it. After a broken connection
     // it is unknown whether the upload began, so the clean-up aborts it.
-    for (faults, keep) in [("error=0.07,seed=5", true), ("error=0.03,reset=0.03,seed=6", false)] {
+    for (faults, keep) in [("error=0.07,seed=5", true), ("error=0.06,reset=0.06,seed=6", false)] {
         let server = Server::start(faults, false);
         let store = server.store("");
         crate::support::create_through_faults(store.as_ref());

@@ -8,12 +8,13 @@ use serde::Serialize;
 use super::cannot_tell::CannotTell;
 use super::exit::Exit;
 use super::out::say;
-use crate::report::comparison::{Comparison, rows};
+use crate::report::comparison::{Comparison, Row, rows};
 use crate::run_dir::run::{Run, read};
 use crate::summary::objective::{ChangeBound, ObjectiveResult, Target};
 use crate::summary::series::{LatencyKind, Series};
 
 use crate::run_dir::comparable;
+mod groups;
 mod sides;
 
 use sides::{Side, pairs};
@@ -21,9 +22,13 @@ use sides::{Side, pairs};
 /// Arguments of `plimsoll compare`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Run directories; the first run is the base. If there is only one run, its first store is the base
+    /// Run directories; the first run is the base. If there is only one run, its first store is the base. With
+    /// `A1 A2 A3 -- B1 B2 B3`, the runs before `--` are the base group
     #[arg(required = true, value_name = "RUN")]
     runs: Vec<PathBuf>,
+    /// Run directories of the other group; the variation between the runs of a group then decides
+    #[arg(last = true, value_name = "RUN")]
+    others: Vec<PathBuf>,
     /// Primary metric, such as get.p99 or put.rate; choose it before you see the results [default: p50 of the
     /// first operation]
     #[arg(long, value_name = "METRIC")]
@@ -91,16 +96,11 @@ fn compare_pair(
         )));
     }
     let rows = rows(&series, primary, also, within);
-    if let Some(target) = primary.filter(|_| rows.iter().all(|r| !r.primary)) {
-        return Err(Exit::input(format!(
-            "--primary {}: at least one of the runs did not measure this; \
-             use a phase or operation that both measured",
-            show(target)
-        )));
-    }
+    check_primary(primary, &rows)?;
     Ok(Comparison {
         base: base.subject.clone(),
         other: other.subject.clone(),
+        runs: (1, 1),
         clients: if within { Vec::new() } else { comparable::clients(base.run, other.run) },
         loads: if within {
             Vec::new()
@@ -109,6 +109,21 @@ fn compare_pair(
         },
         rows,
     })
+}
+
+/// Checks that the primary figure was compared.
+///
+/// # Errors
+/// Exit code 2 if at least one side did not measure it.
+fn check_primary(primary: Option<&Target>, rows: &[Row]) -> Result<(), Exit> {
+    match primary.filter(|_| rows.iter().all(|r| !r.primary)) {
+        Some(target) => Err(Exit::input(format!(
+            "--primary {}: at least one of the runs did not measure this; \
+             use a phase or operation that both measured",
+            show(target)
+        ))),
+        None => Ok(()),
+    }
 }
 
 fn show(target: &Target) -> String {
@@ -184,13 +199,15 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
     let also: Vec<Target> = bounds.iter().map(|b| b.target.clone()).collect();
     let clocks = [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte];
     let used = if also.iter().chain(&primary).any(|t| t.metric.starts_with("first_byte")) { 3 } else { 2 };
-    let runs: Vec<Run> = arguments
-        .runs
-        .iter()
-        .map(|run| read(run, &clocks[..used]))
-        .collect::<Result<_, _>>()
-        .map_err(Exit::input)?;
-    let comparisons = comparisons(&runs.iter().collect::<Vec<_>>(), primary.as_ref(), &also)?;
+    let read_all = |paths: &[PathBuf]| -> Result<Vec<Run>, Exit> {
+        paths.iter().map(|run| read(run, &clocks[..used]).map_err(Exit::input)).collect()
+    };
+    let (runs, others) = (read_all(&arguments.runs)?, read_all(&arguments.others)?);
+    let comparisons = if others.is_empty() {
+        comparisons(&runs.iter().collect::<Vec<_>>(), primary.as_ref(), &also)?
+    } else {
+        vec![groups::compare_groups(&runs, &others, primary.as_ref(), &also)?]
+    };
     let checks = check(&comparisons, &bounds)?;
     let outcomes: Vec<ObjectiveResult> = checks.iter().map(|c| c.outcome).collect();
     let text = if arguments.json {

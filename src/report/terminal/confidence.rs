@@ -1,6 +1,6 @@
 //! Confidence intervals as lines of text.
 
-use crate::report::text::confidence::{figure, needs};
+use crate::report::text::confidence::{figure, needs, scope};
 use crate::summary::result::{ConfidenceInterval, Window};
 
 /// Metrics whose intervals are printed.
@@ -21,11 +21,17 @@ pub fn render(window: &Window, judged: &[ConfidenceInterval]) -> String {
     let mut out = String::new();
     if !shown.is_empty() {
         out.push_str(&format!("{place}, 95% intervals: {}\n", shown.join(", ")));
+        if let Some(first) = own.first().filter(|j| j.measured_s > 0.0) {
+            out.push_str(&format!("{place}: the intervals are {}\n", scope(first)));
+        }
     }
     let short: Vec<&&ConfidenceInterval> = own.iter().filter(|j| j.duration_needed_s.is_some()).collect();
     if let Some(longest) = short.iter().filter_map(|j| j.duration_needed_s).reduce(f64::max) {
         let names: Vec<&str> = short.iter().map(|j| j.metric.as_str()).collect();
-        out.push_str(&format!("{place}: no interval for {}: {}\n", names.join(", "), needs(longest)));
+        let structured = short.iter().any(|j| j.slow_structure);
+        let why =
+            if structured { "the run shows changes that last longer than a third of it; it " } else { "" };
+        out.push_str(&format!("{place}: no interval for {}: {why}{}\n", names.join(", "), needs(longest)));
     }
     out
 }

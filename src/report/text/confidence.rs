@@ -25,6 +25,14 @@ pub fn figure(judged: &ConfidenceInterval) -> Option<String> {
     Some(format!("{} {shown}{unit} [{low}..{high}]", judged.metric))
 }
 
+/// Describes the scope of intervals: the seconds that they are about, and the events that the run may have missed.
+pub fn scope(judged: &ConfidenceInterval) -> String {
+    format!(
+        "about these {:.0} s of measurement; events rarer than one in {:.0} s would be missed",
+        judged.measured_s, judged.rare_event_s
+    )
+}
+
 /// Describes the measurement time that an interval would need.
 pub fn needs(seconds: f64) -> String {
     if seconds > 6.0 * 3600.0 { "needs more than 6 h".into() } else { format!("needs about {seconds:.0} s") }

@@ -2,18 +2,18 @@
 //!
 //! Seconds of a run are not independent: a store that is slow now is still slow a second later. An interval
 //! that treats each operation, or each second, as an independent sample is therefore far too narrow. This
-//! module computes the standard error of a figure from its residuals by second, multiplies their variance by
-//! the autocorrelation time ([`autocorrelation_time`]), and uses Student's t with about half as many degrees of
-//! freedom as there are independent seconds ([`freedom`]). The interval of a percentile inverts that of the share of
+//! module computes the standard error of a figure from the slow components of its residuals by second
+//! ([`long_run`]), and uses Student's t with as many degrees of freedom as there are components. It shows no interval
+//! if the run has structure that lasts longer than a third of it. The interval of a percentile inverts that of the share of
 //! operations below it (Woodruff, "Confidence intervals for medians and other position measures", JASA 47,
-//! 1952). `make bench-statistics` tests the method, and a plain block bootstrap for comparison, on simulated
-//! runs with known true values; see docs/decisions/0012-confidence.md.
+//! 1952). `make bench-statistics` tests the method on simulated runs with known true values; see
+//! docs/decisions/0020-slow-structure.md.
 
-mod autocorrelation;
 mod quantile;
+mod spectrum;
 
-pub use autocorrelation::autocorrelation_time;
 pub use quantile::{MIN_INDEPENDENT, Share, quantile, share};
+pub use spectrum::{LongRun, long_run};
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -23,11 +23,8 @@ pub const LEVEL: f64 = 0.95;
 /// Degrees of freedom below which there is no interval, because Student's t makes it too wide to be useful.
 pub const MIN_FREEDOM: f64 = 2.0;
 
-/// Minimum number of independent seconds for an interval; see [`freedom`].
-pub const MIN_INDEPENDENT_SECONDS: f64 = 2.0 * (MIN_FREEDOM + 1.0);
-
 /// Minimum effective sample size for an interval, in seconds that contribute to the figure (not necessarily
-/// consecutive); see [`freedom`].
+/// consecutive).
 pub const MIN_EFFECTIVE_SAMPLE_SIZE: f64 = MIN_FREEDOM + 1.0;
 
 /// Ratio of the ends of an interval above which the interval is too wide to report.
@@ -37,7 +34,7 @@ pub const WIDEST: f64 = 10.0;
 /// informative.
 const SMALL_SHARE: f64 = 0.01;
 
-/// Minimum number of seconds for an estimate of the autocorrelation time.
+/// Minimum number of seconds for an interval.
 pub const MIN_SECONDS: usize = 8;
 
 /// Confidence interval of a figure, or the measurement time that one would need.
@@ -52,9 +49,14 @@ pub enum Confidence {
         /// Degrees of freedom of the estimate.
         freedom: f64,
     },
-    /// No interval: there are too few independent seconds.
+    /// No interval: the run is too short.
     Needs {
         /// Total seconds of measurement that would be enough if the store behaves as before.
+        seconds: f64,
+    },
+    /// No interval: the run shows structure that lasts longer than a third of it.
+    Structure {
+        /// Total seconds of measurement of which the structure would last at most a third.
         seconds: f64,
     },
 }
@@ -88,14 +90,14 @@ impl Confidence {
     pub fn ends(&self) -> Option<(f64, f64)> {
         match self {
             Confidence::Between { low, high, .. } => Some((*low, *high)),
-            Confidence::Needs { .. } => None,
+            Confidence::Needs { .. } | Confidence::Structure { .. } => None,
         }
     }
 
     /// Returns the seconds of measurement that would be enough, `None` if there is an interval.
     pub fn duration_needed_s(&self) -> Option<f64> {
         match self {
-            Confidence::Needs { seconds } => Some(*seconds),
+            Confidence::Needs { seconds } | Confidence::Structure { seconds } => Some(*seconds),
             Confidence::Between { .. } => None,
         }
     }
@@ -103,9 +105,14 @@ impl Confidence {
 
 /// Returns the two-sided quantile of Student's t at [`LEVEL`] with `freedom` degrees of freedom.
 pub fn t_quantile(freedom: f64) -> f64 {
+    t_quantile_at(LEVEL, freedom)
+}
+
+/// Returns the two-sided quantile of Student's t at a confidence level (0 to 1) with `freedom` degrees of freedom.
+pub fn t_quantile_at(level: f64, freedom: f64) -> f64 {
     // Bounded, because the quantile grows beyond use below one degree of freedom.
     let freedom = freedom.max(0.25);
-    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + LEVEL / 2.0))
+    StudentsT::new(0.0, 1.0, freedom).map_or(f64::INFINITY, |t| t.inverse_cdf(0.5 + level / 2.0))
 }
 
 /// Returns the two-sided probability of a deviation of at least `t` standard errors, with `freedom` degrees of
@@ -132,8 +139,10 @@ pub struct Spread {
     pub value: f64,
     /// Standard error of the ratio.
     pub error: f64,
-    /// Number of independent seconds: the number of seconds divided by their autocorrelation time.
-    pub stretches: f64,
+    /// Degrees of freedom of the standard error.
+    pub freedom: f64,
+    /// True if the run shows structure that lasts longer than a third of it; the standard error is then too small.
+    pub structured: bool,
 }
 
 impl Ratio<'_> {
@@ -150,28 +159,32 @@ impl Ratio<'_> {
     }
 
     /// Returns the ratio with its standard error (linearised: Cochran, "Sampling Techniques", 1977, section 6).
-    /// `autocorrelation_time` is the autocorrelation time of the residuals, in seconds.
-    pub fn spread(&self, autocorrelation_time: f64) -> Spread {
+    pub fn spread(&self) -> Spread {
         let n = self.above.len() as f64;
-        let squares: f64 = self.residuals().iter().map(|e| e * e).sum();
+        let residuals = self.residuals();
+        let squares: f64 = residuals.iter().map(|e| e * e).sum();
         let total: f64 = self.below.iter().sum();
-        let error = (squares * n / (n - 1.0).max(1.0) * autocorrelation_time).sqrt() / total;
-        Spread { value: self.value(), error, stretches: n / autocorrelation_time }
+        let LongRun { inflation, freedom, structured } = long_run(&residuals);
+        let error = (squares * n / (n - 1.0).max(1.0) * inflation).sqrt() / total;
+        Spread { value: self.value(), error, freedom, structured }
     }
 }
 
-/// Returns the degrees of freedom: one less than the smaller of half the number of independent seconds and the
-/// effective sample size. The former is halved because it is estimated from the same data.
-pub fn freedom(stretches: f64, effective_sample_size: f64) -> f64 {
-    (stretches / 2.0).min(effective_sample_size) - 1.0
+/// Returns the answer for a run of `n` seconds with slow structure. A structure of its length lasts a third of a run
+/// that is three times as long.
+pub fn structure(n: usize) -> Confidence {
+    Confidence::Structure { seconds: 3.0 * n as f64 }
+}
+
+/// Returns the answer for `n` seconds that are too few for an interval.
+pub fn too_few(n: usize, effective_sample_size: f64) -> Confidence {
+    Confidence::Needs { seconds: seconds_needed(n, effective_sample_size) }
 }
 
 /// Returns the seconds that an interval would need, if `n` seconds are too few.
-pub fn seconds_needed(n: usize, stretches: f64, effective_sample_size: f64) -> f64 {
+fn seconds_needed(n: usize, effective_sample_size: f64) -> f64 {
     let n = n.max(1) as f64;
-    let short = (MIN_INDEPENDENT_SECONDS / stretches.max(1e-9))
-        .max(MIN_EFFECTIVE_SAMPLE_SIZE / effective_sample_size.max(1e-9))
-        .max(1.0);
+    let short = (MIN_EFFECTIVE_SAMPLE_SIZE / effective_sample_size.max(1e-9)).max(1.0);
     // Doubled, because at the threshold itself only some runs get an interval.
     (n * short.min(1e4) * 2.0).max(2.0 * MIN_SECONDS as f64).ceil()
 }
@@ -183,14 +196,17 @@ pub fn rate(counted: &[f64], time_s: &[f64]) -> Confidence {
     let n = counted.len();
     let value = ratio.value();
     if n < MIN_SECONDS || value.is_nan() || value <= 0.0 {
-        return Confidence::Needs { seconds: seconds_needed(n, n as f64, n as f64) };
+        return too_few(n, n as f64);
     }
-    let spread = ratio.spread(autocorrelation_time(&ratio.residuals()));
+    let spread = ratio.spread();
     let effective_sample_size = effective_sample_size(counted);
-    if spread.stretches < MIN_INDEPENDENT_SECONDS || effective_sample_size < MIN_EFFECTIVE_SAMPLE_SIZE {
-        return Confidence::Needs { seconds: seconds_needed(n, spread.stretches, effective_sample_size) };
+    if spread.structured {
+        return structure(n);
     }
-    let freedom = freedom(spread.stretches, effective_sample_size);
+    if effective_sample_size < MIN_EFFECTIVE_SAMPLE_SIZE {
+        return too_few(n, effective_sample_size);
+    }
+    let freedom = spread.freedom.min(effective_sample_size - 1.0);
     let reach = (t_quantile(freedom) * spread.error / value).exp();
     Confidence::between(value / reach, value * reach, freedom, n)
 }
@@ -233,7 +249,7 @@ mod tests {
     #[test]
     fn a_run_that_drifts_throughout_has_no_interval() {
         let counted: Vec<f64> = (0..60).map(|i| 100.0 + f64::from(i)).collect();
-        assert!(matches!(rate(&counted, &[1.0; 60]), Confidence::Needs { seconds } if seconds > 60.0));
+        assert!(matches!(rate(&counted, &[1.0; 60]), Confidence::Structure { seconds } if seconds > 60.0));
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use statrs::function::beta::beta_reg;
 
 use super::{
-    Confidence, LEVEL, MIN_EFFECTIVE_SAMPLE_SIZE, MIN_INDEPENDENT_SECONDS, MIN_SECONDS, Ratio,
-    autocorrelation_time, effective_sample_size, freedom, seconds_needed, t_quantile,
+    Confidence, LEVEL, MIN_EFFECTIVE_SAMPLE_SIZE, MIN_SECONDS, Ratio, effective_sample_size, structure,
+    t_quantile, too_few,
 };
 use crate::recorder::sparse::edges_us;
 use crate::summary::series::Latency;
@@ -12,43 +12,42 @@ use crate::summary::series::Latency;
 /// Returns the ends of the interval of a share of `n` operations, computed on its log odds: `reach` standard
 /// errors to each side.
 ///
-/// The standard error is at least 75% of that of independent operations.
+/// The standard error is at least half of that of independent operations.
 fn log_odds(share: f64, error: f64, n: f64, reach: f64) -> (f64, f64) {
-    let least = 0.75 * (share * (1.0 - share) / n).sqrt();
+    let least = 0.5 * (share * (1.0 - share) / n).sqrt();
     let step = reach * error.max(least) / (share * (1.0 - share));
     let odds = (share / (1.0 - share)).ln();
     let back = |x: f64| 1.0 / (1.0 + (-x).exp());
     (back(odds - step), back(odds + step))
 }
 
-/// Returns the interval of percentile `q` (0 to 1), in nanoseconds. `median_autocorrelation_time` is the
-/// autocorrelation time of the run's median, in seconds. It is used because effects that shift the median also
-/// shift the tail, where they are harder to detect.
-pub fn quantile(latency: &Latency<'_>, q: f64, median_autocorrelation_time: f64) -> Confidence {
+/// Returns the interval of percentile `q` (0 to 1), in nanoseconds. `structured` is true if the median of the run shows
+/// structure that lasts longer than a third of it: such structure also shifts the tail, where it is harder to detect.
+/// `missed` is the share of slow operations (0 to 1) that the upper end allows for although the run has not seen them.
+pub fn quantile(latency: &Latency<'_>, q: f64, structured: bool, missed: f64) -> Confidence {
     let n = latency.seconds.len();
-    let needs = |stretches: f64, effective_sample_size: f64| Confidence::Needs {
-        seconds: seconds_needed(n, stretches, effective_sample_size),
-    };
     let Some(bucket) = latency.bucket(q).filter(|_| n >= MIN_SECONDS) else {
-        return needs(n as f64, n as f64);
+        return too_few(n, n as f64);
     };
     let (below, all) = latency.counts(bucket);
     let ratio = Ratio { above: &below, below: &all };
-    let own = autocorrelation_time(&ratio.residuals());
-    let autocorrelation_time = own.max((own * median_autocorrelation_time).sqrt());
-    let spread = ratio.spread(autocorrelation_time);
+    let spread = ratio.spread();
     let effective_sample_size = effective_sample_size(&smaller_part(&below, &all, q));
-    if spread.stretches < MIN_INDEPENDENT_SECONDS || effective_sample_size < MIN_EFFECTIVE_SAMPLE_SIZE {
-        return needs(spread.stretches, effective_sample_size);
+    if structured || spread.structured {
+        return structure(n);
     }
-    let freedom = freedom(spread.stretches, effective_sample_size);
+    if effective_sample_size < MIN_EFFECTIVE_SAMPLE_SIZE {
+        return too_few(n, effective_sample_size);
+    }
+    let freedom = spread.freedom.min(effective_sample_size - 1.0);
     let reach = t_quantile(freedom);
     let (from, to) = log_odds(q, spread.error, latency.len() as f64, reach);
     // The interval is widened to the edges of the buckets that contain its ends.
-    let (Some(from), Some(to)) = (latency.bucket(from), latency.bucket(to)) else {
-        return needs(spread.stretches, effective_sample_size);
+    let (Some(from), Some(to)) = (latency.bucket(from), latency.bucket((to / (1.0 - missed)).min(1.0)))
+    else {
+        return too_few(n, effective_sample_size);
     };
-    let to = not_rejected(latency, q, autocorrelation_time, reach, to);
+    let to = not_rejected(latency, q, reach, to);
     let (low, high) = (edges_us(from).0 * 1_000, edges_us(to).1 * 1_000);
     Confidence::between(low as f64, high as f64, freedom, n)
 }
@@ -64,14 +63,12 @@ fn smaller_part(below: &[f64], all: &[f64], q: f64) -> Vec<f64> {
 /// A run with few slow seconds shows neither their operations nor their variance at its own percentile, but it
 /// shows both further out in the tail. The standard error at a candidate bucket is scaled by the fourth root of
 /// `(1 - q) / beyond`, towards its value if the share beyond the candidate were `1 - q`.
-fn not_rejected(latency: &Latency<'_>, q: f64, autocorrelation_time: f64, reach: f64, at: usize) -> usize {
+fn not_rejected(latency: &Latency<'_>, q: f64, reach: f64, at: usize) -> usize {
     let accepted = |bucket: usize| {
         let (below, all) = latency.counts(bucket);
         let ratio = Ratio { above: &below, below: &all };
         let beyond = 1.0 - ratio.value();
-        beyond > 0.0
-            && beyond + reach * ratio.spread(autocorrelation_time).error * ((1.0 - q) / beyond).powf(0.25)
-                >= 1.0 - q
+        beyond > 0.0 && beyond + reach * ratio.spread().error * ((1.0 - q) / beyond).powf(0.25) >= 1.0 - q
     };
     let (mut inside, mut outside) = (at, latency.highest().unwrap_or(at) + 1);
     while outside > inside + 1 {
@@ -97,12 +94,10 @@ pub struct Share {
 /// with fewer operations decides no objective.
 pub const MIN_INDEPENDENT: f64 = 10.0;
 
-/// Degrees of freedom below which Student's t is not used to judge an objective.
-const MIN_TO_DECIDE: f64 = 0.25;
-
 /// Returns the share of operations that succeeded within `limit_us`; every other operation is a miss. With
-/// `None`, returns the share of misses, regardless of latency.
-pub fn share(latency: &Latency<'_>, limit_us: Option<u64>, median_autocorrelation_time: f64) -> Share {
+/// `None`, returns the share of misses, regardless of latency. `median_inflation` is the inflation of the run's median;
+/// see [`super::LongRun`].
+pub fn share(latency: &Latency<'_>, limit_us: Option<u64>, median_inflation: f64) -> Share {
     let n = latency.seconds.len();
     let total = latency.len() as f64;
     let (counted, all) = match limit_us {
@@ -117,25 +112,23 @@ pub fn share(latency: &Latency<'_>, limit_us: Option<u64>, median_autocorrelatio
     let ratio = Ratio { above: &counted, below: &all };
     let value = ratio.value();
     if total < MIN_INDEPENDENT {
-        return Share { value, confidence: needs(n, n as f64), bounds: None };
+        return Share { value, confidence: too_few(n, n as f64), bounds: None };
     }
     let widest = exact(value, MIN_INDEPENDENT);
-    let spread = ratio.spread(autocorrelation_time(&ratio.residuals()).max(median_autocorrelation_time));
-    let freedom = freedom(spread.stretches, f64::INFINITY);
-    if n < MIN_SECONDS || freedom < MIN_TO_DECIDE {
-        return Share { value, confidence: needs(n, spread.stretches), bounds: Some(widest) };
+    let spread = ratio.spread();
+    if n < MIN_SECONDS {
+        return Share { value, confidence: too_few(n, n as f64), bounds: Some(widest) };
+    }
+    if spread.structured {
+        return Share { value, confidence: structure(n), bounds: Some(widest) };
     }
     // If nearly all or no operations are counted, their variance cannot be measured. Wilson's interval then
     // uses the effective number of independent operations.
     let plain = value * (1.0 - value) / total;
-    let excess = if plain > 0.0 { (spread.error * spread.error / plain).max(1.0) } else { 1.0 };
-    let (low, high) = wilson(value, total / excess.max(median_autocorrelation_time), t_quantile(freedom));
+    let excess = if plain > 0.0 { (spread.error * spread.error / plain).max(0.25) } else { 1.0 };
+    let (low, high) = wilson(value, total / excess.max(median_inflation), t_quantile(spread.freedom));
     let bounds = Some((low.max(widest.0), high.min(widest.1)));
-    Share { value, confidence: Confidence::of_share(low, high, freedom, n), bounds }
-}
-
-fn needs(n: usize, stretches: f64) -> Confidence {
-    Confidence::Needs { seconds: seconds_needed(n, stretches, n as f64) }
+    Share { value, confidence: Confidence::of_share(low, high, spread.freedom, n), bounds }
 }
 
 /// Returns the exact binomial interval of a share of `n` independent operations (Clopper and Pearson,

@@ -76,7 +76,8 @@ pub struct ConfidenceInterval {
     pub unit: String,
     /// Measured value; null if there are too few operations.
     pub value: Option<f64>,
-    /// Lower end of the interval; null below two degrees of freedom or if the interval is wider than a factor of ten.
+    /// Lower end of the interval; null if the run is too short, if it shows slow structure, or if the interval is wider
+    /// than a factor of ten.
     pub low: Option<f64>,
     /// Upper end of the interval; null if `low` is.
     pub high: Option<f64>,
@@ -85,6 +86,16 @@ pub struct ConfidenceInterval {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[serde(alias = "needs_s")]
     pub duration_needed_s: Option<f64>,
+    /// Seconds that were measured. The interval is about these seconds.
+    #[serde(default)]
+    pub measured_s: f64,
+    /// A third of the measured time, in seconds. The run may have missed events that are rarer than one in this time.
+    #[serde(default)]
+    pub rare_event_s: f64,
+    /// True if there is no interval because the run shows changes that last longer than a third of it, such as drifts,
+    /// level changes and slow cycles.
+    #[serde(default)]
+    pub slow_structure: bool,
     /// Resource that limited the client; the figure then measures the client, not the store. Null if the
     /// client was not the bottleneck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
