@@ -11,6 +11,7 @@
 
 mod cases;
 mod coverage;
+mod decisions;
 mod processes;
 
 /// Runs `work` on two threads, each with one half of the seeds.
@@ -28,4 +29,14 @@ fn main() {
     let words: Vec<&String> = arguments.iter().filter(|a| a.parse::<u64>().is_err()).collect();
     let wanted = |name: &str| words.is_empty() || words.iter().any(|word| name.contains(word.as_str()));
     coverage::print(n, wanted);
+    if wanted("comparisons") {
+        decisions::print_comparisons(n);
+    }
+    if wanted("until") {
+        decisions::print_until(200);
+        decisions::print_until_precision(200);
+    }
+    if wanted("power") {
+        decisions::print_power(400);
+    }
 }

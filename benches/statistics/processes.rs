@@ -50,6 +50,15 @@ pub struct Case {
 /// Share of operations that fail while the process is at its median level; it grows with the level.
 const FAILURES: f64 = 0.005;
 
+/// Side of a comparison. Both sides have the same process if they have the same seed, but their own operations.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// Base of the comparison.
+    First,
+    /// Side that is compared with the base.
+    Second,
+}
+
 /// A sequence of random draws from one stream.
 pub struct Draws {
     stream: Stream,
@@ -203,9 +212,10 @@ fn failing(latencies: &[u64]) -> f64 {
 
 /// Simulates a run of `seconds` seconds. `factor` multiplies all latencies. The first second of the clock is only
 /// partly inside the window, as in a run that begins between two seconds.
-pub fn simulate_for(case: &Case, seconds: u64, factor: f64, seed: u64) -> Series {
-    let mut draws = Draws::new(seed, case.label);
-    let mut state = State::begin(case.process, &mut draws);
+pub fn simulate_for(case: &Case, seconds: u64, factor: f64, seed: u64, side: Side) -> Series {
+    let mut process = Draws::new(seed, case.label);
+    let mut draws = Draws::new(seed, if side == Side::First { "first" } else { "second" });
+    let mut state = State::begin(case.process, &mut process);
     let open = matches!(case.process, Process::Stalls { .. });
     let mut out = Vec::new();
     let part = draws.unit().max(0.05);
@@ -223,7 +233,7 @@ pub fn simulate_for(case: &Case, seconds: u64, factor: f64, seed: u64) -> Series
             latencies.iter_mut().for_each(|us| *us = (*us as f64 * factor).round() as u64);
         }
         let failed = draws.poisson(failing(&latencies) * latencies.len() as f64);
-        state.advance(case.process, &mut draws);
+        state.advance(case.process, &mut process);
         let n = latencies.len() as u64;
         out.push(Second {
             second: s,
@@ -242,7 +252,7 @@ pub fn simulate_for(case: &Case, seconds: u64, factor: f64, seed: u64) -> Series
 
 /// Simulates a run of the case's length.
 pub fn simulate(case: &Case, seed: u64) -> Series {
-    simulate_for(case, case.seconds, 1.0, seed)
+    simulate_for(case, case.seconds, 1.0, seed, Side::First)
 }
 
 /// Simulates a run long enough that its figures are the true values of the case.
@@ -250,5 +260,5 @@ pub fn long_run(case: &Case) -> Series {
     // Independent stretches of a long time scale: at least 2,000 of them.
     let seconds = (2_000.0 * case.scale_s).clamp(40_000.0, 400_000.0) as u64;
     let thinned = Case { per_s: case.per_s.min(100.0), ..*case };
-    simulate_for(&thinned, seconds, 1.0, 77)
+    simulate_for(&thinned, seconds, 1.0, 77, Side::First)
 }

@@ -31,6 +31,7 @@ pub mod show;
 pub mod signals;
 pub mod sync;
 pub mod timeout;
+mod until;
 pub mod ycsb;
 
 use exit::Exit;

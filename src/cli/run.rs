@@ -14,6 +14,7 @@ use super::out::{note, say};
 use super::progress::Terminal;
 use super::report::conclude;
 use super::timeout;
+use super::until::PrecisionArguments;
 use crate::clock::wall_now;
 use crate::driver::Shard;
 use crate::experiment::short::{FORMS, Short};
@@ -28,6 +29,7 @@ use crate::session::knee::{KneeSearch, find_knee};
 use crate::session::live::Live;
 use crate::session::open;
 use crate::session::shard::{Sharding, parse_shard, parse_start};
+use crate::session::until::execute_until;
 use crate::session::{Components, Settings, execute};
 use crate::units::format_rate;
 
@@ -95,6 +97,8 @@ pub struct Arguments {
     short: ShortArguments,
     #[command(flatten)]
     knee: KneeArguments,
+    #[command(flatten)]
+    precision: PrecisionArguments,
 }
 
 /// Records that are logged in addition to histograms.
@@ -360,7 +364,12 @@ const MAX_WORKERS: usize = 1024;
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let search = (arguments.experiment == "knee").then(|| arguments.knee.search()).transpose()?;
     timeout::apply(arguments.short.timeout.as_deref())?;
-    let experiment = resolve_experiment(arguments, search.as_ref())?;
+    let mut experiment = resolve_experiment(arguments, search.as_ref())?;
+    arguments.precision.apply(&mut experiment);
+    let until = arguments.precision.until()?;
+    if search.is_some() && until.is_some() {
+        return Err(Exit::input("--until: a knee search does not support this flag; omit it"));
+    }
     if arguments.workers.is_some_and(|n| !(1..=MAX_WORKERS).contains(&n)) {
         return Err(Exit::input(format!(
             "--workers must be between 1 and {MAX_WORKERS}; omit --workers to derive the number from load \
@@ -372,6 +381,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         let planned = Planned::of(&experiment, arguments.shard.unwrap_or_default().of);
         let cost = preview(&arguments.money.settings(), &experiment.store_urls(), planned)?;
         text.extend(cost.iter().map(|line| format!("{line}\n")));
+        text.push_str(&arguments.precision.power(&experiment)?);
         say(&text)?;
         return Ok(());
     }
@@ -403,9 +413,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         live: arguments.metrics_listen.as_deref().map(live).transpose()?,
         credentials: None,
     };
-    let summary = match search {
-        Some(search) => find_knee(&experiment, &settings, &components, search)?,
-        None => execute(&experiment, &settings, &components)?,
+    let summary = match (search, until) {
+        (Some(search), _) => find_knee(&experiment, &settings, &components, search)?,
+        (None, Some(until)) => execute_until(&experiment, &settings, &components, until)?,
+        (None, None) => execute(&experiment, &settings, &components)?,
     };
     let (run, problem) = conclude(summary);
     let text = if arguments.json {

@@ -31,7 +31,7 @@ pub fn run(
     listener: &mut (dyn Listener + Send),
 ) -> Result<Vec<WindowState>, DriverError> {
     let (sender, receiver) = channel();
-    let watch = PauseWatch::start();
+    let watch = PauseWatch::start(job.workers);
     let pauses = watch.log();
     std::thread::scope(|scope| {
         let phase_runs = job.phase_runs.len();

@@ -147,7 +147,7 @@ impl PauseLog {
     }
 }
 
-/// Threads that detect pauses, one per core that the process may use, at most 16. Dropping the watch stops them.
+/// Threads that detect pauses, each on its own core. Dropping the watch stops them.
 #[derive(Debug)]
 pub struct PauseWatch {
     log: Arc<PauseLog>,
@@ -155,12 +155,18 @@ pub struct PauseWatch {
 }
 
 impl PauseWatch {
-    /// Starts the threads. If the system refuses a thread, its core is not watched.
-    pub fn start() -> PauseWatch {
+    /// Starts one thread for each of `used` cores, at most one per core that the process may use and at most 16. If the
+    /// system refuses a thread, its core is not watched.
+    pub fn start(used: usize) -> PauseWatch {
         wall::sample();
         let cores = rustix::thread::sched_getaffinity(None).map_or_else(
             |_| vec![0],
-            |set| (0..CpuSet::MAX_CPU).filter(|core| set.is_set(*core)).take(MAX_THREADS).collect(),
+            |set| {
+                (0..CpuSet::MAX_CPU)
+                    .filter(|core| set.is_set(*core))
+                    .take(used.clamp(1, MAX_THREADS))
+                    .collect()
+            },
         );
         let seen_ns = cores.iter().map(|_| AtomicU64::new(now_ns())).collect();
         let log = Arc::new(PauseLog { seen_ns, ..PauseLog::default() });
@@ -223,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_watch_follows_every_core_until_it_is_dropped() {
-        let watch = PauseWatch::start();
+        let watch = PauseWatch::start(usize::MAX);
         let log = watch.log();
         let begin = now_ns();
         while log.known_until_ns() < begin {

@@ -60,7 +60,7 @@ impl AccessLog {
     pub fn create(path: &Path) -> io::Result<AccessLog> {
         let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
         writeln!(file, "tag,method,status,received_ns,last_byte_ns,bytes")?;
-        Ok(AccessLog { file: Mutex::new(file), watch: PauseWatch::start() })
+        Ok(AccessLog { file: Mutex::new(file), watch: PauseWatch::start(usize::MAX) })
     }
 
     /// Appends a line. A write error, such as a full disk, is reported at the end.

@@ -1,5 +1,6 @@
 //! The search for the knee: the highest rate at which a store meets its objectives.
 
+use std::io;
 use std::sync::Arc;
 
 use super::error::RunError;
@@ -12,6 +13,7 @@ use crate::schedule::plan::{PhaseRun, rewarm};
 use crate::schedule::{Limit, Load, Phase, Role};
 use crate::summary::objective::Objective;
 use crate::summary::result::{ClientLimit, KneeFigures, KneeStep, RunResult, Window};
+use crate::summary::series::Series;
 
 /// Parameters of a knee search.
 pub struct KneeSearch {
@@ -137,7 +139,11 @@ impl Passes for Knee {
         prepare
     }
 
-    fn next(&mut self, result: &mut RunResult) -> Option<Vec<PhaseRun>> {
+    fn next(
+        &mut self,
+        result: &mut RunResult,
+        _: &dyn Fn(&RunResult) -> io::Result<Vec<Series>>,
+    ) -> Option<Vec<PhaseRun>> {
         self.judge(&result.windows);
         let next = self.next_rate();
         result.knee = Some(self.figures(next.is_none()));

@@ -19,8 +19,10 @@ pub mod reporter;
 pub mod runtime;
 mod settings;
 pub mod shard;
+pub mod until;
 
 use std::collections::HashMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,12 +45,14 @@ use crate::machine::{Machine, peak_rss_bytes, usable_cores};
 use crate::run_dir::directory::RunDirectory;
 use crate::run_dir::environment::Environment;
 use crate::run_dir::run::Run;
+use crate::run_dir::seconds::series_since;
 use crate::schedule::Role;
 use crate::schedule::plan::{PhaseRun, plan};
 use crate::store::ErrorClass;
 use crate::store::ownership::{KeySpace, RunId};
 use crate::summary::limits::Means;
 use crate::summary::result::{ClientInfo, RunInfo, RunResult, SCHEMA, Window};
+use crate::summary::series::{LatencyKind, Series};
 use crate::workload::payload::Block;
 
 /// A run that has ended.
@@ -68,9 +72,14 @@ pub trait Passes {
         plan
     }
 
-    /// Returns the phase runs of the next pass, given the result so far; `None` ends the run.
-    fn next(&mut self, result: &mut RunResult) -> Option<Vec<PhaseRun>> {
-        let _ = result;
+    /// Returns the phase runs of the next pass, given the result so far; `None` ends the run. `series` reads the
+    /// interval log of the windows of a result.
+    fn next(
+        &mut self,
+        result: &mut RunResult,
+        series: &dyn Fn(&RunResult) -> io::Result<Vec<Series>>,
+    ) -> Option<Vec<PhaseRun>> {
+        let _ = (result, series);
         None
     }
 }
@@ -224,7 +233,10 @@ fn drive(
         if problem.is_some() || control.stopped_at().is_some() {
             break;
         }
-        match passes.next(&mut result) {
+        let clocks = [LatencyKind::Service, LatencyKind::Response];
+        let origin_s = environment.origin_unix_s;
+        let series = |result: &RunResult| series_since(directory.path(), origin_s, result, &clocks);
+        match passes.next(&mut result, &series) {
             Some(phase_runs) => job = job_of(phase_runs),
             None => break,
         }

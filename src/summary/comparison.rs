@@ -54,6 +54,8 @@ pub struct MetricComparison {
     pub change: Option<(f64, f64, f64)>,
     /// Probability (p-value) of a change at least this large if there were no true difference.
     pub probability: Option<f64>,
+    /// Degrees of freedom of the interval of `change`. `None` without an interval.
+    pub freedom: Option<f64>,
     /// Smallest relative change (for errors, difference of the shares) that a comparison of this design detects in 80%
     /// of the cases. `None` without an interval.
     pub smallest: Option<f64>,
@@ -165,6 +167,7 @@ pub fn compare(
         other: b,
         change: None,
         probability: None,
+        freedom: None,
         smallest: None,
         duration_needed_s: needs.reduce(f64::max),
         pairs: 0,
@@ -209,6 +212,7 @@ pub fn compare(
     });
     let back = |x: f64| if metric == Metric::Errors { x } else { x.exp() };
     out.change = Some((back(change), back(low), back(high)));
+    out.freedom = Some(freedom);
     let detectable = (high - change).max(change - low) * power_factor(freedom);
     out.smallest = Some(if metric == Metric::Errors { detectable } else { detectable.exp() - 1.0 });
     out

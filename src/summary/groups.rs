@@ -64,6 +64,7 @@ pub fn compare_groups(base: &[&Series], other: &[&Series], metric: Metric) -> Me
         other: estimate(b.as_ref()),
         change: None,
         probability: None,
+        freedom: None,
         smallest: None,
         duration_needed_s: None,
         pairs: 0,
@@ -76,6 +77,7 @@ pub fn compare_groups(base: &[&Series], other: &[&Series], metric: Metric) -> Me
     let (change, error) = (b.mean - a.mean, (a.variance + b.variance).sqrt());
     let reach = t_quantile(freedom) * error;
     out.change = Some((back(change), back(change - reach), back(change + reach)));
+    out.freedom = Some(freedom);
     let same = f64::from(u8::from(change == 0.0));
     out.probability = Some(if error > 0.0 { t_probability(change / error, freedom) } else { same });
     let detectable = reach * power_factor(freedom);

@@ -14,7 +14,7 @@ mod disturbances;
 mod judgement;
 
 pub use disturbances::{Disturbances, PauseFigures, ReceiveClock};
-pub use judgement::{ClientLimit, ConfidenceInterval, KneeFigures, KneeStep};
+pub use judgement::{ClientLimit, ConfidenceInterval, KneeFigures, KneeStep, UntilFigures};
 
 /// Schema number of [`RunResult`].
 pub const SCHEMA: u32 = 2;
@@ -45,6 +45,9 @@ pub struct RunResult {
     /// Result of the search for the highest rate that meets the objectives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knee: Option<KneeFigures>,
+    /// Question of a run that measured until its answer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<UntilFigures>,
     /// Cost of the run, one entry per store whose provider has prices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cost: Vec<CostFigures>,

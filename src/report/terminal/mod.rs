@@ -62,6 +62,13 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
             side.store, side.request, side.calls, side.first_ms, side.mean_ms, side.max_ms
         ));
     }
+    if let Some(until) = &result.until {
+        let answered = if until.answered { "" } else { "not answered: " };
+        out.push_str(&format!(
+            "\nuntil {}: {answered}{} ({:.0} s per store, judged {} times)\n",
+            until.question, until.answer, until.measured_s, until.looks
+        ));
+    }
     out.push_str(&cost::render(&result.cost));
     result.run.notes.iter().for_each(|note| out.push_str(&format!("note: {note}\n")));
     if run.imported.is_none() {

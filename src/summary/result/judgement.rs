@@ -57,6 +57,23 @@ pub struct KneeStep {
     pub client_limited: Option<String>,
 }
 
+/// Question of a run that measured until its answer, with the answer.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct UntilFigures {
+    /// Question as the user wrote it.
+    pub question: String,
+    /// Answer, or the reason why there is none.
+    pub answer: String,
+    /// True if the question was answered.
+    pub answered: bool,
+    /// Measured time per store, in seconds.
+    pub measured_s: f64,
+    /// Maximum measured time per store, in seconds.
+    pub max_s: f64,
+    /// Number of times that the results were judged. All looks together are wrong with a probability of at most 5%.
+    pub looks: u32,
+}
+
 /// A figure with its 95% confidence interval.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct ConfidenceInterval {
