@@ -15,6 +15,7 @@ import os
 import platform
 import re
 import sys
+import textwrap
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 DOCUMENTS = [os.path.join(ROOT, "docs", name) for name in ("performance.md", "calibration.md")]
@@ -84,6 +85,11 @@ def calibration(report):
     return table(["scenario", "figure", "true value, ms", "measured, ms", "error, ms", "allowed, ms"], rows)
 
 
+def wrapped(line):
+    """Wraps a line of text at 120 columns; a line of a table stays as it is."""
+    return line if line.startswith("|") else textwrap.fill(line, 120)
+
+
 def main():
     if len(sys.argv) != 2:
         sys.exit("usage: COMMAND | PERFORMANCE=write python3 benches/performance.py SECTION")
@@ -94,6 +100,8 @@ def main():
     text = "".join(lines)
     if text.lstrip().startswith("{"):
         markdown = calibration(json.loads(text))
+    elif sys.argv[1] == "statistics":
+        markdown = "\n".join(wrapped(line) for line in text.splitlines())
     else:
         markdown = "".join(line for line in lines if line.startswith("|"))
     if not markdown:

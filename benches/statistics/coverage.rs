@@ -82,7 +82,7 @@ pub fn print(n: u64, wanted: impl Fn(&str) -> bool) {
     println!(
         "coverage of the 95% intervals shown (share of {n} runs that show one; median width); T/scale: length of the \
          run over the longest time scale of the process; A/A: share of comparisons of a case with itself that find a \
-         difference in p50"
+         difference in p50\n"
     );
     println!("| case | T/scale | p50 | p99 | p99.9 | rate | errors | A/A |");
     println!("| --- | --- | --- | --- | --- | --- | --- | --- |");
@@ -110,5 +110,5 @@ pub fn print(n: u64, wanted: impl Fn(&str) -> bool) {
         }
         println!("{line} {:.1}% |", 100.0 * differences(case, n));
     }
-    println!("{} of {cells} within the bars; outside: {}", cells - outside.len(), outside.join("; "));
+    println!("\n{} of {cells} within the bars; outside: {}", cells - outside.len(), outside.join("; "));
 }

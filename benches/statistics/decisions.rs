@@ -43,7 +43,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 
 /// Prints the wrong verdicts of comparisons of a store with itself, paired and with all figures.
 pub fn print_comparisons(n: u64) {
-    println!("\nfalse differences in {n} comparisons of a store with itself");
+    println!("\nfalse differences in {n} comparisons of a store with itself\n");
     println!("| comparison | primary figure (p50) | any other figure, after Holm |");
     println!("| --- | --- | --- |");
     let drifting = Case { process: Process::Level { phi: 0.9, spread: 0.3 }, seconds: 240, ..STORE };
@@ -92,7 +92,7 @@ fn until(factor: f64, margin: f64, seed: u64) -> (f64, Difference) {
 pub fn print_until(n: u64) {
     println!(
         "\n`--until conclusive` with a margin of 5%, looks at 30 s, 60 s, ..., 960 s: {n} runs for each true difference \
-         of p50"
+         of p50\n"
     );
     println!(
         "| true difference | wrong | found faster or slower | below the margin | open | median time, s | 90% time, s |"

@@ -5,9 +5,9 @@
 //!
 //! The second command also writes the tables into docs/calibration.md.
 //!
-//! The bench simulates runs with known true values ([`processes`]). The number and latencies of the operations in each
-//! second depend on the process of the case. Arguments: the number of simulations (default 1000), and substrings of the
-//! names of cases and sections, of which at least one must match.
+//! The bench simulates runs with known true values ([`processes`]). The number and latencies of the operations in
+//! each second depend on the process of the case. Arguments: the number of simulations (default 1000), and substrings
+//! of the names of cases and sections, of which at least one must match.
 
 mod cases;
 mod coverage;

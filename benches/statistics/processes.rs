@@ -18,8 +18,8 @@ pub enum Process {
     /// A share of the operations, 2% in the median, takes five times as long. The share has autocorrelation `phi` and
     /// standard deviation `spread` of its logarithm.
     Tail { phi: f64, spread: f64 },
-    /// An open loop against a store that stalls for `length` seconds. The time between two stalls is exponential, with
-    /// mean `every` in seconds.
+    /// An open loop against a store that stalls for `length` seconds. The time between two stalls is exponential,
+    /// with mean `every` in seconds.
     Stalls { every: f64, length: f64 },
     /// A level that follows a sine of this period in seconds; its logarithm has this amplitude.
     Cycle { period: f64, amplitude: f64 },

@@ -188,7 +188,8 @@ fn row((series, other): (&Series, &Series), compared: &MetricComparison, primary
         smallest: compared.smallest,
         duration_needed_s: compared
             .duration_needed_s
-            .or_else(|| compared.base.confidence.duration_needed_s()),
+            .or_else(|| compared.base.confidence.duration_needed_s())
+            .filter(|seconds| *seconds > 0.0),
         pairs: compared.pairs,
     }
 }
@@ -295,6 +296,12 @@ impl Comparison {
                      about {seconds:.0} s of measurement{reservations}",
                     row.label()
                 ),
+                None if row.verdict == Verdict::CannotTell => {
+                    format!(
+                        "too few runs to compare {b} with {a} in {}; use three per group{reservations}",
+                        row.label()
+                    )
+                }
                 None => {
                     format!("{} between {a} and {b} in {}{reservations}", row.verdict_alone(), row.label())
                 }

@@ -19,12 +19,12 @@ use crate::summary::series::Series;
 /// Question that ends a run when it is answered.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Question {
-    /// Which of two stores is better, or do they differ by less than this share?
+    /// Comparison of two stores: one of them is better, or they differ by less than the margin.
     Conclusive {
         /// Difference that does not matter, as a share (0.05 is 5%).
         margin: f64,
     },
-    /// What is the value of this figure, to within this share?
+    /// Value of a figure with an interval of at most this half-width.
     Precision {
         /// Figure to determine.
         target: Target,
@@ -38,7 +38,7 @@ pub enum Question {
 pub struct Until {
     /// Text of the question as the user wrote it.
     pub text: String,
-    /// The question.
+    /// Question that ends the run.
     pub question: Question,
     /// Maximum measured time per store, in seconds.
     pub max_s: f64,
@@ -235,8 +235,8 @@ fn repeat_s(experiment: &Experiment, until: &Until) -> Result<f64, RunError> {
     Ok(total as f64 / 1e9)
 }
 
-/// Runs an experiment again and again on the same objects until a question is answered. Looks at the results after the
-/// first repeat, and whenever the measured time has doubled.
+/// Runs an experiment again and again on the same objects until a question is answered. Looks at the results after
+/// the first repeat, and whenever the measured time has doubled.
 ///
 /// # Errors
 /// As [`super::execute`]. If the question is not answered in time, [`RunSummary::problem`] is a failed check.

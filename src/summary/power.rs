@@ -5,16 +5,16 @@ use super::confidence::{Confidence, t_quantile};
 use super::estimates::{Estimator, Metric};
 use super::series::Series;
 
-/// Factor by which a design must be able to detect more than the pilot predicts. The pilot's standard error has few degrees
-/// of freedom, and a design from a pilot that varies too little by chance is too short. Found by simulation: without the
-/// factor, 70% of the designs find the difference.
+/// Factor by which a design must be able to detect more than the pilot predicts. The pilot's standard error has few
+/// degrees of freedom, and a design from a pilot that varies too little by chance is too short. Found by simulation:
+/// without the factor, 70% of the designs find the difference.
 const PILOT: f64 = 1.25;
 
-/// Returns the smallest relative difference between two sides that a comparison of `planned_s` seconds per side detects
-/// in 80% of the cases, if both sides vary like the pilot. `None` if the pilot is too short for an interval.
+/// Returns the smallest relative difference between two sides that a comparison of `planned_s` seconds per side
+/// detects in 80% of the cases, if both sides vary like the pilot. `None` if the pilot is too short for an interval.
 ///
-/// The variance of a figure shrinks with the measured time, so the half-width of the pilot's interval, on a logarithmic
-/// scale, shrinks with its square root.
+/// The variance of a figure shrinks with the measured time, so the half-width of the pilot's interval, on a
+/// logarithmic scale, shrinks with its square root.
 pub fn detectable(pilot: &Series, metric: Metric, planned_s: f64) -> Option<f64> {
     let estimate = Estimator::new(pilot).estimate(metric);
     let value = estimate.value.filter(|value| *value > 0.0)?;

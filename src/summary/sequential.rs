@@ -1,9 +1,10 @@
 //! Decisions during a run: measure until a question is answered, with the error of repeated looks controlled.
 //!
-//! Each look may be wrong, so the looks share the error probability of 5%. A look at the share `t` of the maximum time has
-//! spent `0.05 ln(1 + (e - 1) t)` of it together with all earlier looks (Lan and DeMets, "Discrete sequential boundaries for
-//! clinical trials", Biometrika 70, 1983, in the form of Pocock). A look uses the difference to the previous one, so the
-//! probability that any look is wrong is at most 5% however the looks depend on each other (Boole).
+//! Each look may be wrong, so the looks share the error probability of 5%. A look at the share `t` of the maximum
+//! time has spent `0.05 ln(1 + (e - 1) t)` of it together with all earlier looks (Lan and DeMets, "Discrete
+//! sequential boundaries for clinical trials", Biometrika 70, 1983, in the form of Pocock). A look uses the
+//! difference to the previous one, so the probability that any look is wrong is at most 5% however the looks depend
+//! on each other (Boole).
 
 use std::f64::consts::E;
 
@@ -46,8 +47,9 @@ fn interval_at((value, low, high): (f64, f64, f64), freedom: f64, error: f64) ->
     (value * (low / value).powf(wider), value * (high / value).powf(wider))
 }
 
-/// Judges a comparison at one look. The answer is that a side is better if the interval at the error probability `error`
-/// excludes equality, and that they differ by less than `margin` (a share, such as 0.05) if it lies within the margin.
+/// Judges a comparison at one look. The answer is that a side is better if the interval at the error probability
+/// `error` excludes equality, and that they differ by less than `margin` (a share, such as 0.05) if it lies within
+/// the margin.
 pub fn judge_difference(compared: &MetricComparison, error: f64, margin: f64) -> Difference {
     let (Some(change), Some(freedom)) = (compared.change, compared.freedom) else { return Difference::Open };
     if compared.metric == Metric::Errors {

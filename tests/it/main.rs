@@ -27,6 +27,7 @@ mod shards;
 mod signing;
 mod stores;
 mod sync;
+mod truth;
 mod uploads;
 mod web;
 mod wire;

@@ -1,12 +1,12 @@
 //! 95% confidence intervals for figures whose seconds are autocorrelated.
 //!
-//! Seconds of a run are not independent: a store that is slow now is still slow a second later. An interval
-//! that treats each operation, or each second, as an independent sample is therefore far too narrow. This
-//! module computes the standard error of a figure from the slow components of its residuals by second
-//! ([`long_run`]), and uses Student's t with as many degrees of freedom as there are components. It shows no interval
-//! if the run has structure that lasts longer than a third of it. The interval of a percentile inverts that of the share of
-//! operations below it (Woodruff, "Confidence intervals for medians and other position measures", JASA 47,
-//! 1952). `make bench-statistics` tests the method on simulated runs with known true values; see
+//! Seconds of a run are not independent: a store that is slow now is still slow a second later. An interval that
+//! treats each operation, or each second, as an independent sample is therefore far too narrow. This module computes
+//! the standard error of a figure from the slow components of its residuals by second ([`long_run`]), and uses
+//! Student's t with as many degrees of freedom as there are components. It shows no interval if the run has structure
+//! that lasts longer than a third of it. The interval of a percentile inverts that of the share of operations below
+//! it (Woodruff, "Confidence intervals for medians and other position measures", JASA 47, 1952). `make
+//! bench-statistics` tests the method on simulated runs with known true values; see
 //! docs/decisions/0020-slow-structure.md.
 
 mod quantile;

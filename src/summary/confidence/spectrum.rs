@@ -1,15 +1,16 @@
-//! Long-run variance of a series, from its slow cosine components, and detection of structure that is too slow for the
-//! run.
+//! Long-run variance of a series, from its slow cosine components, and detection of structure that is too slow for
+//! the run.
 //!
 //! Seconds of a run are not independent. The variance of their mean over long times is the spectral density at
-//! frequency zero. It is estimated by the mean square of the first [`COMPONENTS`] cosine components, whose periods are
-//! at least 0.4 times the run (Müller, "A theory of robust long-run variance estimation", Journal of Econometrics 141,
-//! 2007; Lazarus, Lewis, Stock and Watson, "HAR inference", Journal of Business and Economic Statistics 36, 2018).
-//! Student's t has as many degrees of freedom as there are components, however long the run is.
+//! frequency zero. It is estimated by the mean square of the first [`COMPONENTS`] cosine components, whose periods
+//! are at least half the run (Müller, "A theory of robust long-run variance estimation", Journal of Econometrics
+//! 141, 2007; Lazarus, Lewis, Stock and Watson, "HAR inference", Journal of Business and Economic Statistics 36,
+//! 2018). Student's t has as many degrees of freedom as there are components, however long the run is.
 //!
 //! If the slow components are larger than the faster ones, the density still grows towards zero. The estimate is then
-//! extrapolated by [`GROWTH`], which simulations of autoregressions and of switching levels determined: without it, the
-//! intervals of runs of ten times their longest time scale cover the true value in 90% of the cases, with it in 94%.
+//! extrapolated by [`GROWTH`], which simulations of autoregressions and of switching levels determined: without it,
+//! the intervals of runs of ten times their longest time scale cover the true value in 90% of the cases, with it in
+//! 94%.
 
 use std::f64::consts::PI;
 
@@ -25,19 +26,19 @@ const REFERENCE: usize = 12;
 /// Growth of the extrapolated variance with the ratio of the mean squares of slow and faster components.
 const GROWTH: f64 = 0.35;
 
-/// This ratio of slow to faster components means that the run has slow structure, whose size it cannot show. The ratio of
-/// independent seconds exceeds it once in 10^8 runs.
+/// This ratio of slow to faster components means that the run has slow structure, whose size it cannot show. The
+/// ratio of independent seconds exceeds it in less than one of a million runs.
 const STRUCTURE: f64 = 50.0;
 
 /// The same for the first two components (periods of twice the run and of the run) against the other slow ones. The
-/// ratio of independent seconds exceeds it once in 2,500 runs.
+/// ratio of independent seconds exceeds it once in 256 runs.
 const DRIFT: f64 = 30.0;
 
 /// Long-run variance of a series.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LongRun {
-    /// Long-run variance divided by the variance of a second: the factor by which dependence multiplies the variance of
-    /// the mean. Below 1 if fast seconds compensate slow ones.
+    /// Long-run variance divided by the variance of a second: the factor by which dependence multiplies the variance
+    /// of the mean. Below 1 if fast seconds compensate slow ones.
     pub inflation: f64,
     /// Degrees of freedom of the estimate.
     pub freedom: f64,
