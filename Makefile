@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build dist screenshot sentences test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-judge bench-prices bench-kills bench-fuzz schema dev test-s3-tests bench-idle
+.PHONY: build dist screenshot sentences test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-prices bench-kills bench-fuzz schema dev test-s3-tests bench-idle
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -66,7 +66,11 @@ bench-experiments: dist
 bench-stores: dist
 	PATH="$(abspath $(VENV))/bin:$$PATH" python3 benches/stores.py
 
-# Measures the coverage of the confidence intervals in simulated runs, 2,000 of each kind; about five minutes.
+# Measures the errors of service times on a machine with busy loops, and with a client that is stopped; three minutes.
+bench-disturbed: dist
+	python3 benches/disturbed.py
+
+# Measures the statistics in simulated runs: coverage of the intervals, wrong verdicts and power; about ten minutes.
 bench-statistics:
 	cargo bench --bench statistics
 

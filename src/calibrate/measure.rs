@@ -33,9 +33,6 @@ use crate::workload::payload::Block;
 /// Share of a scenario (0 to 1) that pauses may cover; above it, the scenario is repeated.
 const MAX_PAUSED_SHARE: f64 = 0.01;
 
-/// Maximum number of times that a scenario runs.
-const MAX_ATTEMPTS: usize = 3;
-
 /// Objects to read, as in an experiment file. There are few, because the faults also slow down their writing.
 const OBJECTS: &str = "{ count = 64, size = '1 KiB' }";
 
@@ -53,14 +50,18 @@ impl Listener for KeepLog {
     }
 }
 
-/// Runs a scenario up to three times, until pauses cover at most 1% of it. Returns the run with the fewest pauses.
+/// Runs a scenario up to `attempts` times, until pauses cover at most 1% of it. Returns the run with the fewest pauses.
 /// `repeating` is called before each repetition with the result so far.
 ///
 /// # Errors
 /// Fails if the server cannot be started, its access log cannot be read, or nothing was measured.
-pub fn run(scenario: &Scenario, mut repeating: impl FnMut(&Measured)) -> Result<Measured, RunError> {
+pub fn run(
+    scenario: &Scenario,
+    attempts: u32,
+    mut repeating: impl FnMut(&Measured),
+) -> Result<Measured, RunError> {
     let mut best = attempt(scenario)?;
-    for _ in 1..MAX_ATTEMPTS {
+    for _ in 1..attempts {
         if best.pauses.share <= MAX_PAUSED_SHARE {
             break;
         }
@@ -81,14 +82,18 @@ fn attempt(scenario: &Scenario) -> Result<Measured, RunError> {
     measured
 }
 
-/// Returns the phases of a scenario: writing the objects, 2 s of warm-up under the same load, and the measurement.
+/// Returns the phases of a scenario: writing the objects, opening all connections, 2 s of warm-up under the same load,
+/// and the measurement. The server's log does not contain handshakes, so a measured operation must not need one.
 fn phases(scenario: &Scenario) -> Result<Vec<Phase>, RunError> {
     let measured =
         format!("operations = {{ get = 1 }}\nobjects = {{ from = 'objects' }}\n{}\n", scenario.load);
     let length = scenario.load.lines().find(|l| l.starts_with("duration")).unwrap_or_default();
     let warmup = measured.replace(length, "duration = '2s'");
+    let (connections, operations) = (scenario.connections, 2 * scenario.connections);
     let text = format!(
         "name = 'calibrate'\n[[phase]]\nname = 'objects'\nrole = 'prepare'\noperations = {{ put = 1 }}\nobjects = {OBJECTS}\n\
+         [[phase]]\nname = 'connect'\nrole = 'warmup'\noperations = {{ get = 1 }}\nobjects = {{ from = 'objects' }}\n\
+         concurrency = {connections}\nstop_after = {operations}\n\
          [[phase]]\nname = 'warmup'\nrole = 'warmup'\n{warmup}[[phase]]\nname = 'measured'\n{measured}"
     );
     Ok(parse(scenario.name, &text, &[]).map_err(RunError::check)?.phases)

@@ -23,6 +23,9 @@ pub struct Arguments {
     /// Clock that takes the arrival times of responses; `process` shows the errors without the kernel's timestamps
     #[arg(long, value_name = "CLOCK", value_enum, default_value_t = ReceiveClock::Kernel)]
     clock: ReceiveClock,
+    /// Maximum number of times to measure a scenario of which pauses of the machine cover more than 1%
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    attempts: u32,
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
@@ -66,7 +69,7 @@ pub fn calibrate(arguments: &Arguments) -> Result<(), Exit> {
         if !arguments.json {
             note(format_args!("{}: {} ({} s)", scenario.name, scenario.what, scenario.seconds));
         }
-        let measured = run(scenario, |so_far| {
+        let measured = run(scenario, arguments.attempts, |so_far| {
             let percent = 100.0 * so_far.pauses.share;
             note(format_args!(
                 "{}: the machine paused during {percent:.1}% of the scenario; measuring it again",

@@ -113,6 +113,14 @@ fn stamps(window: &Window) -> Vec<String> {
     if let Some(reason) = &window.client_limited {
         out.push(format!("client-limited: {reason}"));
     }
+    let found = &window.disturbances;
+    if found.paused_operations > 0 {
+        let share = 100.0 * found.paused_operations as f64 / window.operations.max(1) as f64;
+        out.push(format!("the client paused: {share:.2}% of the operations overlap a pause"));
+    }
+    if !found.clock_steps_ms.is_empty() {
+        out.push("somebody set the client's clock".into());
+    }
     if window.saturated {
         out.push("saturated".into());
     }
