@@ -37,7 +37,7 @@ impl PausedOperations {
         PausedOperations { log, pauses: Vec::new(), recent: Vec::new() }
     }
 
-    /// Remembers an operation. Returns true if there are so many that [`PausedOperations::take`] should be called.
+    /// Remembers an operation. Returns true if the list is long and [`PausedOperations::take`] should be called.
     pub fn push(&mut self, operation: Recent) -> bool {
         self.recent.push(operation);
         self.recent.len().is_multiple_of(LONG)

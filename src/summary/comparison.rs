@@ -200,7 +200,7 @@ pub fn compare(
     let (wide_a, wide_b) = (ah - al, bh - bl);
     let squared = |wide: f64, freedom: f64| (wide / t_quantile(freedom)).powi(2);
     let freedom = welch_freedom((squared(wide_a, af), af), (squared(wide_b, bf), bf)).min(af + bf);
-    // Each side's interval has the quantile of its own degrees of freedom; the change has more.
+    // The change has more degrees of freedom than each side.
     let narrower = t_quantile(freedom) / t_quantile(af.min(bf));
     let (low, high) = (change - (change - low) * narrower, change + (high - change) * narrower);
     let towards = if change > 0.0 { change - low } else { high - change };

@@ -63,9 +63,8 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
         ));
     }
     if let Some(until) = &result.until {
-        let answered = if until.answered { "" } else { "not answered: " };
         out.push_str(&format!(
-            "\nuntil {}: {answered}{} ({:.0} s per store, judged {} times)\n",
+            "\nuntil {}: {} ({:.0} s per store, judged {} times)\n",
             until.question, until.answer, until.measured_s, until.looks
         ));
     }
