@@ -1,4 +1,5 @@
-//! The simulated cases. No constant of the method was tuned on those of [`UNTUNED`].
+//! The simulated cases. The constants of the method were chosen with [`TUNED`] and [`SLOW_AND_RARE`] in view, and none
+//! with [`HELD_OUT`].
 
 use super::processes::{Case, Process};
 
@@ -24,7 +25,7 @@ const fn regimes(name: &'static str, dwell: f64, seconds: u64) -> Case {
     other(name, Process::Regimes { dwell, factor: 1.5 }, seconds, dwell)
 }
 
-/// Cases on which the constants of the method were chosen.
+/// Cases of decision 0012.
 pub const TUNED: &[Case] = &[
     level("independent, 30 s", 0.0, 0.0, 30, 200.0),
     level("independent, 60 s", 0.0, 0.0, 60, 200.0),
@@ -87,8 +88,8 @@ pub const TUNED: &[Case] = &[
     },
 ];
 
-/// Cases on which no constant was tuned.
-pub const UNTUNED: &[Case] = &[
+/// Cases of decision 0020: stalls, cycles, changes of level and long tails.
+pub const SLOW_AND_RARE: &[Case] = &[
     stalls("stall 1 s every 10 s, 60 s", 1.0, 10.0, 60),
     stalls("stall 1 s every 10 s, 300 s", 1.0, 10.0, 300),
     stalls("stall 2 s every 45 s, 20 s", 2.0, 45.0, 20),
@@ -107,4 +108,24 @@ pub const UNTUNED: &[Case] = &[
     level("level 0.98, 1000 s", 0.98, 0.3, 1_000, 50.0),
     other("Pareto 1.5, 60 s", Process::Pareto { exponent: 1.5 }, 60, 1.0),
     other("Pareto 1.5, 600 s", Process::Pareto { exponent: 1.5 }, 600, 1.0),
+];
+
+/// Cases that were simulated only after all constants were chosen.
+pub const HELD_OUT: &[Case] = &[
+    level("held out: level 0.93, spread 0.5, 400 s", 0.93, 0.5, 400, 80.0),
+    other(
+        "held out: regimes of 15 s, x 2.5, 200 s",
+        Process::Regimes { dwell: 15.0, factor: 2.5 },
+        200,
+        15.0,
+    ),
+    other("held out: cycle of 35 s, 400 s", Process::Cycle { period: 35.0, amplitude: 0.5 }, 400, 35.0),
+    stalls("held out: stall 1.5 s every 30 s, 330 s", 1.5, 30.0, 330),
+    other("held out: Pareto 2.5, 90 s", Process::Pareto { exponent: 2.5 }, 90, 1.0),
+    other(
+        "held out: regimes of 50 s, x 2.5, 100 s",
+        Process::Regimes { dwell: 50.0, factor: 2.5 },
+        100,
+        50.0,
+    ),
 ];
