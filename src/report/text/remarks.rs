@@ -11,11 +11,27 @@ fn in_words(percentiles: &Percentiles) -> String {
     known.collect::<Vec<_>>().join(", ")
 }
 
-/// Describes the pauses of the client and the steps of its wall clock.
+/// Smallest relative change of a percentile for which pauses are worth a remark.
+const REMARKABLE: f64 = 0.01;
+
+/// Returns true if p50, p99 or p99.9 changes by at least 1% without the operations that overlap a pause.
+fn pauses_matter(window: &Window) -> bool {
+    let found = &window.disturbances;
+    let service = found.service_without_pauses_ms.as_ref().map(|without| (&window.service_ms, without));
+    let response = window.response_ms.as_ref().zip(found.response_without_pauses_ms.as_ref());
+    service.into_iter().chain(response).any(|(all, without)| {
+        ["p50", "p99", "p99.9"].into_iter().any(|name| {
+            let values = all.get(name).zip(without.get(name));
+            values.is_some_and(|(all, without)| (all - without).abs() >= REMARKABLE * all)
+        })
+    })
+}
+
+/// Describes the pauses of the client, if they change a percentile, and the steps of its wall clock.
 fn disturbances(window: &Window) -> Vec<String> {
     let found = &window.disturbances;
     let mut out = Vec::new();
-    if found.pauses > 0 {
+    if found.pauses > 0 && pauses_matter(window) {
         let mut text = format!(
             "the client paused {} (longest {} ms, in all {:.1}% of the time)",
             count(found.pauses, "time"),
@@ -86,4 +102,29 @@ pub fn remarks(window: &Window) -> Vec<String> {
         out.push(format!("{place}: INSTRUMENT ERROR: {why}"));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::summary::result::Disturbances;
+
+    #[test]
+    fn pauses_are_reported_only_if_they_change_a_percentile() {
+        let percentiles = |p99| Percentiles { p99: Some(p99), ..Percentiles::default() };
+        let window = |without| Window {
+            window_s: 10.0,
+            service_ms: percentiles(5.0),
+            disturbances: Disturbances {
+                pauses: 2,
+                paused_operations: 7,
+                service_without_pauses_ms: Some(percentiles(without)),
+                ..Disturbances::default()
+            },
+            ..Window::default()
+        };
+        assert!(remarks(&window(4.99)).is_empty());
+        let found = remarks(&window(4.0));
+        assert!(found[0].contains("paused 2 times") && found[0].contains("p99 4.00 ms"), "{found:?}");
+    }
 }
