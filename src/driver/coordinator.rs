@@ -32,17 +32,16 @@ pub fn run(
 ) -> Result<Vec<WindowState>, DriverError> {
     let (sender, receiver) = channel();
     let watch = PauseWatch::start(job.workers);
-    let pauses = watch.log();
     std::thread::scope(|scope| {
         let phase_runs = job.phase_runs.len();
         let workers = job.workers;
-        let (log, pauses) = (watch.log(), &pauses);
+        let pauses = watch.log();
         let collecting = scope.spawn(move || {
             let mut capture = FailureCapture { inner: listener, failures: Vec::new() };
-            let windows = Collector::new(origin_ns, phase_runs, workers, log, &mut capture).run(&receiver);
+            let windows = Collector::new(origin_ns, phase_runs, workers, pauses, &mut capture).run(&receiver);
             (windows, capture.failures)
         });
-        let result = drive(job, origin_ns, (control, pauses), &sender);
+        let result = drive(job, origin_ns, control, &watch.log(), &sender);
         drop(sender);
         let (windows, failures) = collecting.join().map_err(|_| DriverError::Panic)?;
         result?;
@@ -122,7 +121,8 @@ fn check_prepared(
 fn drive(
     job: &Arc<Job>,
     origin_ns: u64,
-    (control, pauses): (&Arc<Control>, &Arc<PauseLog>),
+    control: &Arc<Control>,
+    pauses: &Arc<PauseLog>,
     messages: &Sender<Message>,
 ) -> Result<(), DriverError> {
     let mut handles = Vec::new();

@@ -26,8 +26,9 @@ pub const PAUSE_NS: u64 = 5 * MILLISECOND;
 /// Maximum number of threads.
 const MAX_THREADS: usize = 16;
 
-/// Maximum number of pauses and of clock steps that are kept.
-const MAX_KEPT: usize = 10_000;
+/// Maximum number of pauses and of clock steps that are kept: some hours of a machine that pauses several times per
+/// second. Later ones are not counted.
+const MAX_KEPT: usize = 100_000;
 
 /// Maximum number of overshoots that are kept until [`PauseLog::take_overshoots`].
 const MAX_OVERSHOOTS: usize = 1 << 20;

@@ -236,17 +236,16 @@ fn receive(
     // SAFETY: the kernel has set the length of the ancillary data that it has written.
     let mut header = unsafe { libc::CMSG_FIRSTHDR(&raw const message) };
     while !header.is_null() {
-        // SAFETY: `header` points into `control`, which is aligned for it; the kernel has written the whole message,
-        // and its type determines its content.
-        let (kind, next, at) = unsafe {
-            let kind = ((*header).cmsg_level, (*header).cmsg_type);
-            let at: libc::timespec = libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned();
-            (kind, libc::CMSG_NXTHDR(&raw const message, header), at)
-        };
-        if kind == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) && at.tv_sec > 0 {
-            return Ok((read as usize, Some(at.tv_sec as u64 * SECOND + at.tv_nsec as u64)));
+        // SAFETY: `header` points into `control`, which is aligned for it, and the kernel has written the header.
+        let kind = unsafe { ((*header).cmsg_level, (*header).cmsg_type) };
+        if kind == (libc::SOL_SOCKET, libc::SCM_TIMESTAMPING) {
+            // SAFETY: the kernel has written three `timespec`s after a header of this type.
+            let at = unsafe { libc::CMSG_DATA(header).cast::<libc::timespec>().read_unaligned() };
+            let known = at.tv_sec > 0;
+            return Ok((read as usize, known.then(|| at.tv_sec as u64 * SECOND + at.tv_nsec as u64)));
         }
-        header = next;
+        // SAFETY: `header` is a header of `message`, whose ancillary data is in `control`.
+        header = unsafe { libc::CMSG_NXTHDR(&raw const message, header) };
     }
     Ok((read as usize, None))
 }
