@@ -77,8 +77,7 @@ pub struct Arguments {
     #[arg(long, value_name = "RECORDS")]
     record: Option<Record>,
     /// Run one shard of an experiment that several hosts share: 1/4 is the first of four shards; `plimsoll merge`
-    /// merges
-    /// the shards
+    /// merges the shards
     #[arg(long, value_name = "I/N", requires = "start_at", value_parser = parse_shard)]
     shard: Option<Shard>,
     /// Time at which all hosts start to measure: a timestamp such as 2026-11-21T12:00:00Z, or Unix seconds; for
