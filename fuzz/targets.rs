@@ -9,13 +9,14 @@ use plimsoll::experiment::resolve;
 use plimsoll::experiment::ycsb::properties::{Family, Properties};
 use plimsoll::experiment::ycsb::{Part, RecordEncoding, to_spec};
 use plimsoll::run_dir::read::intervals;
-use plimsoll::s3::chunked::{ChunkSigner, decode};
+use plimsoll::s3::chunked::{ChunkDecoder, ChunkSigner};
 use plimsoll::s3::credentials::Credentials;
 use plimsoll::s3::error::S3Error;
 use plimsoll::s3::message::{Listing, completed, delete_many_failure, upload_id, uploads, versions};
 use plimsoll::s3::sign::derive_key;
 use plimsoll::s3::xml::Element;
 use plimsoll::server::ops::get::parse_range;
+use plimsoll::server::service::Features;
 use plimsoll::server::{accepts, auth, route};
 use plimsoll::store::url;
 
@@ -60,14 +61,20 @@ pub fn xml_server(data: &[u8]) {
 
 /// Decodes an aws-chunked body without and with chunk signatures.
 pub fn aws_chunked(data: &[u8]) {
-    let _ = decode(data, None);
-    let mut signer = ChunkSigner {
+    let decode = |signer: Option<ChunkSigner>| {
+        let mut decoder = ChunkDecoder::new(signer.map(Box::new));
+        let mut input = bytes::Bytes::copy_from_slice(data);
+        while let Ok(Some(_)) = decoder.next(&mut input) {}
+        decoder.finish()
+    };
+    let _ = decode(None);
+    let signer = ChunkSigner {
         key: derive_key("secret", "20261121", "us-east-1", "s3"),
         date_time: "20261121T000000Z".into(),
         scope: "20261121/us-east-1/s3/aws4_request".into(),
         previous: "0".repeat(64),
     };
-    let _ = decode(data, Some(&mut signer));
+    let _ = decode(Some(signer));
 }
 
 /// Builds a request from a method, a target and header lines; `None` if the request is not valid HTTP.
@@ -86,7 +93,7 @@ fn head(parts: &Parts) {
     let _ = auth::access_key(parts);
     let _ = auth::verify(parts, &credentials, 1_795_219_200);
     if let Ok(route) = route::route(parts) {
-        let _ = accepts::check(parts, &route, "owner");
+        let _ = accepts::check(parts, &route, "owner", &Features::default());
     }
 }
 

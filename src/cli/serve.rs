@@ -17,10 +17,13 @@ use crate::metrics::listen;
 use crate::net::tls::server_config;
 use crate::s3::credentials::Credentials;
 use crate::server::access_log::AccessLog;
+use crate::server::accounts::Accounts;
 use crate::server::connections::Timeouts;
 use crate::server::inject::{Injector, Spec};
+use crate::server::memory::MemoryService;
 use crate::server::metrics::ServerMetrics;
-use crate::server::{Parts, Settings, run};
+use crate::server::observer::RequestObserver;
+use crate::server::{Parts, Settings, Shared, run};
 use crate::units::{parse_duration, parse_size};
 
 /// Arguments of `plimsoll serve`.
@@ -157,13 +160,15 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     credentials.hide();
     let parts = Parts {
         settings,
-        credentials,
+        accounts: Accounts::single(credentials),
         tls,
         injector: spec.map(Injector::new),
         access_log: access_log.transpose()?,
-        metrics,
+        observers: metrics.into_iter().map(|metrics| Arc::new(metrics) as Arc<dyn RequestObserver>).collect(),
     };
-    run(listener, parts, &shutdown).map_err(|e| Exit::store(format!("the server failed: {e}")))
+    let shared = Shared::new(parts);
+    let service = Arc::new(MemoryService::new(&shared.memory));
+    run(listener, &shared, &service, &shutdown).map_err(|e| Exit::store(format!("the server failed: {e}")))
 }
 
 /// Binds a listener through tokio, whose accept queue can hold a burst of connections. The queue of `std`

@@ -4,7 +4,8 @@
 //! A chunk is `SIZE[;chunk-signature=HEX]\r\nDATA\r\n`. The last chunk has size 0 and may be followed by trailers. If
 //! chunks are signed, each signature covers the previous one, and the first covers the signature of the request.
 
-use aws_lc_rs::hmac;
+use aws_lc_rs::{digest, hmac};
+use bytes::Bytes;
 
 use super::number::hexadecimal;
 use super::sign::{EMPTY_SHA256, sha256};
@@ -37,14 +38,14 @@ pub struct ChunkSigner {
 }
 
 impl ChunkSigner {
-    /// Computes the signature of the next chunk, and stores it in `previous`.
-    pub fn chunk(&mut self, data: &[u8]) -> String {
+    /// Computes the signature of the next chunk, whose SHA-256 is `hash`, and stores it in `previous`.
+    pub fn chunk(&mut self, hash: &[u8]) -> String {
         let to_sign = format!(
             "AWS4-HMAC-SHA256-PAYLOAD\n{}\n{}\n{}\n{EMPTY_SHA256}\n{}",
             self.date_time,
             self.scope,
             self.previous,
-            hex(&sha256(data))
+            hex(hash)
         );
         self.previous = hex(hmac::sign(&self.key, to_sign.as_bytes()).as_ref());
         self.previous.clone()
@@ -63,90 +64,168 @@ impl ChunkSigner {
     }
 }
 
-/// A decoded body: the payload and the trailers.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Decoded {
-    /// Payload without the framing.
-    pub data: Vec<u8>,
-    /// Trailing headers, with lower-case names.
-    pub trailers: Vec<(String, String)>,
-}
-
 /// Maximum length of a framing line in bytes: the size and signature of a chunk, or a trailer.
 const MAX_LINE: usize = 8 * 1024;
 /// Maximum total length of the trailers, in bytes.
 const MAX_TRAILERS: usize = 64 * 1024;
 
-fn line<'a>(rest: &mut &'a [u8]) -> Result<&'a str, ChunkError> {
-    let near = &rest[..rest.len().min(MAX_LINE)];
-    let missing = if rest.len() > MAX_LINE { ChunkError::Malformed } else { ChunkError::Incomplete };
-    let end = near.windows(2).position(|w| w == b"\r\n").ok_or(missing)?;
-    let text = std::str::from_utf8(&rest[..end]).map_err(|_| ChunkError::Malformed)?;
-    *rest = &rest[end + 2..];
-    Ok(text)
+/// Element of the framing that the decoder reads next.
+enum Expected {
+    /// Size and signature of a chunk.
+    Head,
+    /// Bytes of a chunk; the number of bytes that are still missing.
+    Data(u64),
+    /// Line end after a chunk.
+    End,
+    /// Trailing headers, until the end of the body.
+    Trailers,
 }
 
-/// Removes the framing and, with a signer, verifies every signature in it.
-///
-/// # Errors
-/// If the body is malformed or truncated, or a signature does not match; see [`ChunkError`].
-pub fn decode(body: &[u8], mut signer: Option<&mut ChunkSigner>) -> Result<Decoded, ChunkError> {
-    let mut rest = body;
-    let mut out = Decoded { data: Vec::with_capacity(body.len()), trailers: Vec::new() };
-    loop {
-        let head = line(&mut rest)?;
-        let (size, extension) = head.split_once(';').unwrap_or((head, ""));
-        let size = hexadecimal(size.trim()).and_then(|size| usize::try_from(size).ok());
-        let size = size.ok_or(ChunkError::Malformed)?;
-        let data = rest.get(..size).ok_or(ChunkError::Incomplete)?;
-        if let Some(signer) = signer.as_deref_mut() {
-            let given = extension.trim().strip_prefix("chunk-signature=").ok_or(ChunkError::Signature)?;
-            if given != signer.chunk(data) {
+/// A decoder that removes the framing piece by piece and, with a signer, verifies every signature in it.
+pub struct ChunkDecoder {
+    signer: Option<Box<ChunkSigner>>,
+    expected: Expected,
+    /// Framing that has arrived only in part.
+    line: Vec<u8>,
+    hash: digest::Context,
+    /// Signature of the current chunk, as in its head.
+    given: String,
+    trailer_bytes: usize,
+    trailers: Vec<(String, String)>,
+    trailer_signature: Option<String>,
+}
+
+impl ChunkDecoder {
+    /// Creates a decoder. Without a signer, chunks need no signature.
+    pub fn new(signer: Option<Box<ChunkSigner>>) -> ChunkDecoder {
+        ChunkDecoder {
+            signer,
+            expected: Expected::Head,
+            line: Vec::new(),
+            hash: digest::Context::new(&digest::SHA256),
+            given: String::new(),
+            trailer_bytes: 0,
+            trailers: Vec::new(),
+            trailer_signature: None,
+        }
+    }
+
+    /// Removes framing and at most one run of payload bytes from the start of `input`. Returns the payload bytes, or
+    /// `None` if `input` is used up. The signature of a chunk is verified with its last byte.
+    ///
+    /// # Errors
+    /// If the framing is malformed, or a signature does not match; see [`ChunkError`].
+    pub fn next(&mut self, input: &mut Bytes) -> Result<Option<Bytes>, ChunkError> {
+        while !input.is_empty() {
+            match self.expected {
+                Expected::Data(left) => {
+                    let piece = input.split_to(left.min(input.len() as u64) as usize);
+                    if self.signer.is_some() {
+                        self.hash.update(&piece);
+                    }
+                    let left = left - piece.len() as u64;
+                    self.expected = if left == 0 { Expected::End } else { Expected::Data(left) };
+                    if left == 0 {
+                        self.check_signature()?;
+                    }
+                    return Ok(Some(piece));
+                }
+                _ => {
+                    if let Some(line) = self.take_line(input)? {
+                        self.read_line(&line)?;
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Checks that the body was complete, and returns its trailers with lower-case names.
+    ///
+    /// # Errors
+    /// If the body ended early or the signature of the trailers does not match; see [`ChunkError`].
+    pub fn finish(mut self) -> Result<Vec<(String, String)>, ChunkError> {
+        if !matches!(self.expected, Expected::Trailers) {
+            return Err(ChunkError::Incomplete);
+        }
+        // Clients send the last line with or without its CRLF.
+        let rest = std::mem::take(&mut self.line);
+        let rest = String::from_utf8(rest).map_err(|_| ChunkError::Malformed)?;
+        self.read_trailer(&rest)?;
+        if let (Some(signer), false) = (&self.signer, self.trailers.is_empty()) {
+            let lines: String =
+                self.trailers.iter().map(|(name, value)| format!("{name}:{value}\n")).collect();
+            if self.trailer_signature.as_deref() != Some(signer.trailer(&lines).as_str()) {
                 return Err(ChunkError::Signature);
             }
         }
-        if size == 0 {
-            break;
+        Ok(self.trailers)
+    }
+
+    /// Removes a line and its CRLF from the start of the input; `None` if the line is not complete.
+    fn take_line(&mut self, input: &mut Bytes) -> Result<Option<String>, ChunkError> {
+        let end = input.iter().position(|byte| *byte == b'\n').map_or(input.len(), |at| at + 1);
+        self.line.extend_from_slice(&input.split_to(end));
+        if matches!(self.expected, Expected::Trailers) {
+            self.trailer_bytes += end;
         }
-        out.data.extend_from_slice(data);
-        rest = &rest[size..];
-        if !line(&mut rest)?.is_empty() {
+        if self.line.len() > MAX_LINE || self.trailer_bytes > MAX_TRAILERS {
             return Err(ChunkError::Malformed);
         }
+        if !self.line.ends_with(b"\r\n") {
+            return Ok(None);
+        }
+        let mut line = std::mem::take(&mut self.line);
+        line.truncate(line.len() - 2);
+        String::from_utf8(line).map(Some).map_err(|_| ChunkError::Malformed)
     }
-    if rest.len() > MAX_TRAILERS {
-        return Err(ChunkError::Malformed);
+
+    fn read_line(&mut self, line: &str) -> Result<(), ChunkError> {
+        match self.expected {
+            Expected::Head => {
+                let (size, extension) = line.split_once(';').unwrap_or((line, ""));
+                let size = hexadecimal(size.trim()).ok_or(ChunkError::Malformed)?;
+                if self.signer.is_some() {
+                    let given = extension.trim().strip_prefix("chunk-signature=");
+                    self.given = given.ok_or(ChunkError::Signature)?.to_string();
+                }
+                self.expected = Expected::Data(size);
+                if size == 0 {
+                    self.check_signature()?;
+                    self.expected = Expected::Trailers;
+                }
+                Ok(())
+            }
+            Expected::End if line.is_empty() => {
+                self.expected = Expected::Head;
+                Ok(())
+            }
+            Expected::Trailers => self.read_trailer(line),
+            Expected::End | Expected::Data(_) => Err(ChunkError::Malformed),
+        }
     }
-    let mut signed_lines = String::new();
-    let mut given = None;
-    while !rest.is_empty() {
-        // Clients send the last line with or without its CRLF.
-        let text = if rest.windows(2).any(|w| w == b"\r\n") {
-            line(&mut rest)?
-        } else {
-            let text = std::str::from_utf8(rest).map_err(|_| ChunkError::Malformed)?;
-            rest = &[];
-            text
-        };
-        let text = text.trim_end_matches('\n');
+
+    fn read_trailer(&mut self, line: &str) -> Result<(), ChunkError> {
+        let text = line.trim_end_matches('\n');
         if text.is_empty() {
-            continue;
+            return Ok(());
         }
         let (name, value) = text.split_once(':').ok_or(ChunkError::Malformed)?;
-        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
+        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_string());
         if name == "x-amz-trailer-signature" {
-            given = Some(value.to_string());
+            self.trailer_signature = Some(value);
         } else {
-            signed_lines.push_str(&format!("{name}:{value}\n"));
-            out.trailers.push((name, value.to_string()));
+            self.trailers.push((name, value));
         }
+        Ok(())
     }
-    if let (Some(signer), false) = (signer, out.trailers.is_empty())
-        && given.as_deref() != Some(signer.trailer(&signed_lines).as_str())
-    {
-        return Err(ChunkError::Signature);
+
+    /// Checks the signature of the chunk that is now complete.
+    fn check_signature(&mut self) -> Result<(), ChunkError> {
+        let Some(signer) = &mut self.signer else { return Ok(()) };
+        let hash = std::mem::replace(&mut self.hash, digest::Context::new(&digest::SHA256)).finish();
+        if self.given == signer.chunk(hash.as_ref()) { Ok(()) } else { Err(ChunkError::Signature) }
     }
-    Ok(out)
 }
 
 #[cfg(test)]
@@ -175,26 +254,46 @@ mod tests {
         (signer, body)
     }
 
+    type Decoded = (Vec<u8>, Vec<(String, String)>);
+
+    /// Decodes a body that arrives in pieces of `size` bytes.
+    fn decode_in(size: usize, body: &[u8], signer: Option<ChunkSigner>) -> Result<Decoded, ChunkError> {
+        let mut decoder = ChunkDecoder::new(signer.map(Box::new));
+        let mut data = Vec::new();
+        for piece in body.chunks(size) {
+            let mut input = Bytes::copy_from_slice(piece);
+            while let Some(piece) = decoder.next(&mut input)? {
+                data.extend_from_slice(&piece);
+            }
+        }
+        Ok((data, decoder.finish()?))
+    }
+
+    fn decode(body: &[u8], signer: Option<ChunkSigner>) -> Result<Decoded, ChunkError> {
+        decode_in(usize::MAX, body, signer)
+    }
+
     #[test]
-    fn verifies_the_documented_example() {
-        let (mut signer, body) = documented();
-        let decoded = decode(&body, Some(&mut signer)).unwrap();
-        assert_eq!(decoded.data, vec![b'a'; 66_560]);
+    fn verifies_the_documented_example_in_pieces_of_any_size() {
+        for size in [1, 7, 1000, usize::MAX] {
+            let (signer, body) = documented();
+            assert_eq!(decode_in(size, &body, Some(signer)).unwrap().0, vec![b'a'; 66_560]);
+        }
     }
 
     #[test]
     fn a_changed_byte_is_rejected() {
-        let (mut signer, mut body) = documented();
+        let (signer, mut body) = documented();
         body[200] = b'b';
-        assert_eq!(decode(&body, Some(&mut signer)), Err(ChunkError::Signature));
+        assert_eq!(decode(&body, Some(signer)), Err(ChunkError::Signature));
     }
 
     #[test]
     fn unsigned_trailers_are_decoded() {
         let body = b"5\r\nhello\r\n0\r\nx-amz-checksum-crc32:NhCmhg==\r\n\r\n";
-        let decoded = decode(body, None).unwrap();
-        assert_eq!(decoded.data, b"hello");
-        assert_eq!(decoded.trailers, [("x-amz-checksum-crc32".to_string(), "NhCmhg==".to_string())]);
+        let (data, trailers) = decode(body, None).unwrap();
+        assert_eq!(data, b"hello");
+        assert_eq!(trailers, [("x-amz-checksum-crc32".to_string(), "NhCmhg==".to_string())]);
     }
 
     #[test]

@@ -195,6 +195,13 @@ impl XmlWriter {
         self
     }
 
+    /// Opens an element with attributes, which must be escaped already.
+    pub fn open_with(&mut self, name: &'static str, attributes: &'static str) -> &mut XmlWriter {
+        self.out.push_str(&format!("<{name} {attributes}>"));
+        self.open.push(name);
+        self
+    }
+
     /// Closes the innermost open element.
     pub fn close(&mut self) -> &mut XmlWriter {
         if let Some(name) = self.open.pop() {

@@ -7,7 +7,9 @@ use aws_lc_rs::constant_time::verify_slices_are_equal;
 use aws_lc_rs::hmac;
 use http::request::Parts;
 
+use super::accounts::{Account, Accounts};
 use super::error::ApiError;
+use super::form::Fields;
 use crate::net::encode::{decode, encode_path, hex, parse_query};
 use crate::s3::chunked::ChunkSigner;
 use crate::s3::credentials::Credentials;
@@ -149,7 +151,7 @@ pub fn verify(parts: &Parts, credentials: &Credentials, now_s: i64) -> Result<Pa
 }
 
 /// Returns true if a query contains parameters of a version 4 or version 2 signature.
-fn presigns(query: &str) -> bool {
+pub fn presigns(query: &str) -> bool {
     const NAMES: [&str; 6] = [
         "X-Amz-Algorithm",
         "X-Amz-Credential",
@@ -380,7 +382,39 @@ fn compute(
     }))
 }
 
-/// Returns the hexadecimal SHA-256 of a body, for comparison with the signed hash.
-pub fn body_hash(data: &[u8]) -> String {
-    hex(&crate::s3::sign::sha256(data))
+/// Returns the account that signed the policy of an HTML form. `policy` is the base64 text that was signed.
+///
+/// # Errors
+/// Returns the S3 error for a missing or wrong signature.
+pub fn verify_policy<'a>(
+    fields: &Fields,
+    accounts: &'a Accounts,
+    policy: &str,
+) -> Result<&'a Account, ApiError> {
+    let field = |name: &str| {
+        let missing = || {
+            let text = format!(
+                "Bucket POST must contain a field named '{name}'. If it is specified, please check the order of the fields."
+            );
+            ApiError::with("InvalidArgument", text)
+        };
+        fields.get(name).ok_or_else(missing)
+    };
+    if field("x-amz-algorithm")? != ALGORITHM {
+        return Err(ApiError::with("InvalidArgument", "x-amz-algorithm must be AWS4-HMAC-SHA256"));
+    }
+    let scope = Scope::parse(field("x-amz-credential")?)
+        .map_err(|problem| ApiError::with("InvalidArgument", problem))?;
+    let unknown = || ApiError::new("InvalidAccessKeyId").detail("AWSAccessKeyId", scope.access_key);
+    let account = accounts.find(scope.access_key).ok_or_else(unknown)?;
+    let date_time = field("x-amz-date")?;
+    if !date_time.starts_with(scope.date) {
+        return Err(ApiError::with("InvalidArgument", "x-amz-date does not match the credential date"));
+    }
+    let key = key_for(&account.credentials, &scope, &scope.text());
+    let computed = hex(hmac::sign(&key, policy.as_bytes()).as_ref());
+    if verify_slices_are_equal(computed.as_bytes(), field("x-amz-signature")?.as_bytes()).is_err() {
+        return Err(ApiError::new("SignatureDoesNotMatch"));
+    }
+    Ok(account)
 }

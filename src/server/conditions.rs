@@ -59,39 +59,57 @@ pub fn for_read(headers: &HeaderMap, prefix: &str, object: Existing<'_>, now_s: 
     Ok(())
 }
 
-/// Checks the conditions of a write against the existing object; `None` means that there is none.
-///
-/// # Errors
-/// Returns `PreconditionFailed`, or `NoSuchKey` for `If-Match` without an existing object.
-pub fn for_write(headers: &HeaderMap, existing: Option<Existing<'_>>) -> Result<(), ApiError> {
-    let value = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
-    if let Some(list) = value("if-match") {
-        match existing {
-            None => return Err(ApiError::new("NoSuchKey")),
-            Some(object) if !matches(list, object.etag) => return Err(ApiError::new("PreconditionFailed")),
-            Some(_) => {}
+/// Conditions of a write on the existing object.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct WriteConditions {
+    /// Entity tags to match, or `*` for any existing object.
+    pub if_match: Option<String>,
+    /// Entity tags that must not match, or `*` for no existing object.
+    pub if_none_match: Option<String>,
+}
+
+impl WriteConditions {
+    /// Returns the conditions in the headers of a request.
+    pub fn of(headers: &HeaderMap) -> WriteConditions {
+        let value = |name: &str| headers.get(name).and_then(|v| v.to_str().ok()).map(str::to_string);
+        WriteConditions { if_match: value("if-match"), if_none_match: value("if-none-match") }
+    }
+
+    /// Checks the conditions against the existing object; `None` means that there is none.
+    ///
+    /// # Errors
+    /// Returns `PreconditionFailed`, or `NoSuchKey` for `If-Match` without an existing object.
+    pub fn check(&self, existing: Option<Existing<'_>>) -> Result<(), ApiError> {
+        if let Some(list) = &self.if_match {
+            match existing {
+                None => return Err(ApiError::new("NoSuchKey")),
+                Some(object) if !matches(list, object.etag) => {
+                    return Err(ApiError::new("PreconditionFailed"));
+                }
+                Some(_) => {}
+            }
         }
+        if let (Some(list), Some(object)) = (&self.if_none_match, existing)
+            && matches(list, object.etag)
+        {
+            return Err(ApiError::new("PreconditionFailed"));
+        }
+        Ok(())
     }
-    if let (Some(list), Some(object)) = (value("if-none-match"), existing)
-        && matches(list, object.etag)
-    {
-        return Err(ApiError::new("PreconditionFailed"));
-    }
-    Ok(())
 }
 
 /// Conditions of DeleteObject and DeleteObjects: entity tag, modification time and size.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DeleteConditions<'a> {
+pub struct DeleteConditions {
     /// Entity tags to match, or `*` for any existing object.
-    pub etag: Option<&'a str>,
+    pub etag: Option<String>,
     /// Time of the last modification, as an HTTP or ISO 8601 date.
-    pub modified: Option<&'a str>,
+    pub modified: Option<String>,
     /// Size in bytes, as a decimal number.
-    pub size: Option<&'a str>,
+    pub size: Option<String>,
 }
 
-impl DeleteConditions<'_> {
+impl DeleteConditions {
     /// Checks the conditions against the existing object, if any, and its size in bytes.
     ///
     /// # Errors
@@ -103,10 +121,12 @@ impl DeleteConditions<'_> {
         }
         let invalid =
             |field: &str| ApiError::with("InvalidArgument", format!("A condition has an invalid {field}"));
-        let size = self.size.map(|s| decimal(s.trim()).ok_or_else(|| invalid("size"))).transpose()?;
-        let modified = self.modified.map(|m| date(m.trim()).ok_or_else(|| invalid("date"))).transpose()?;
+        let size =
+            self.size.as_deref().map(|s| decimal(s.trim()).ok_or_else(|| invalid("size"))).transpose()?;
+        let modified =
+            self.modified.as_deref().map(|m| date(m.trim()).ok_or_else(|| invalid("date"))).transpose()?;
         let Some((object, bytes)) = existing else { return Ok(()) };
-        let met = self.etag.is_none_or(|list| matches(list, object.etag))
+        let met = self.etag.as_deref().is_none_or(|list| matches(list, object.etag))
             && size.is_none_or(|size| size == bytes)
             && modified.is_none_or(|at| at == object.modified_s);
         if met { Ok(()) } else { Err(ApiError::new("PreconditionFailed")) }
@@ -168,24 +188,34 @@ mod tests {
 
     #[test]
     fn conditions_of_deletes() {
-        let check = |c: DeleteConditions<'_>| c.check(Some((OBJECT, 5))).map_err(|e| e.code);
+        let check = |c: DeleteConditions| c.check(Some((OBJECT, 5))).map_err(|e| e.code);
         let none = DeleteConditions::default();
         assert_eq!(none.check(None), Ok(()));
         assert_eq!(
-            check(DeleteConditions { etag: Some("\"abc\""), modified: Some(AT), size: Some("5") }),
+            check(DeleteConditions {
+                etag: Some("\"abc\"".into()),
+                modified: Some(AT.into()),
+                size: Some("5".into())
+            }),
             Ok(())
         );
-        assert_eq!(check(DeleteConditions { etag: Some("*"), ..none.clone() }), Ok(()));
+        assert_eq!(check(DeleteConditions { etag: Some("*".into()), ..none.clone() }), Ok(()));
         for wrong in [
-            DeleteConditions { etag: Some("x"), ..none.clone() },
-            DeleteConditions { modified: Some(BEFORE), ..none.clone() },
-            DeleteConditions { size: Some("6"), ..none.clone() },
+            DeleteConditions { etag: Some("x".into()), ..none.clone() },
+            DeleteConditions { modified: Some(BEFORE.into()), ..none.clone() },
+            DeleteConditions { size: Some("6".into()), ..none.clone() },
         ] {
             assert_eq!(check(wrong.clone()), Err("PreconditionFailed"), "{wrong:?}");
             assert_eq!(wrong.check(None), Ok(()), "deleting a missing object succeeds");
         }
-        assert_eq!(check(DeleteConditions { size: Some("+5"), ..none.clone() }), Err("InvalidArgument"));
-        assert_eq!(check(DeleteConditions { modified: Some("today"), ..none }), Err("InvalidArgument"));
+        assert_eq!(
+            check(DeleteConditions { size: Some("+5".into()), ..none.clone() }),
+            Err("InvalidArgument")
+        );
+        assert_eq!(
+            check(DeleteConditions { modified: Some("today".into()), ..none }),
+            Err("InvalidArgument")
+        );
     }
 
     #[test]
@@ -201,15 +231,14 @@ mod tests {
 
     #[test]
     fn conditions_of_writes() {
-        let headers = |n: &str, v: &'static str| -> HeaderMap {
-            [(n.parse().unwrap(), http::HeaderValue::from_static(v))].into_iter().collect()
+        let check = |n: &str, v: &'static str, existing| {
+            let headers: HeaderMap =
+                [(n.parse().unwrap(), http::HeaderValue::from_static(v))].into_iter().collect();
+            WriteConditions::of(&headers).check(existing).map_err(|e| e.code)
         };
-        assert!(for_write(&headers("if-none-match", "*"), None).is_ok());
-        assert_eq!(
-            for_write(&headers("if-none-match", "*"), Some(OBJECT)).unwrap_err().code,
-            "PreconditionFailed"
-        );
-        assert_eq!(for_write(&headers("if-match", "abc"), None).unwrap_err().code, "NoSuchKey");
-        assert!(for_write(&headers("if-match", "abc"), Some(OBJECT)).is_ok());
+        assert_eq!(check("if-none-match", "*", None), Ok(()));
+        assert_eq!(check("if-none-match", "*", Some(OBJECT)), Err("PreconditionFailed"));
+        assert_eq!(check("if-match", "abc", None), Err("NoSuchKey"));
+        assert_eq!(check("if-match", "abc", Some(OBJECT)), Ok(()));
     }
 }

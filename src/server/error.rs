@@ -1,7 +1,7 @@
 //! The S3 API errors that this server returns: code, status, message, and the XML document that carries them (S3 API
 //! reference, "Error responses").
 
-use super::response::{ServerResponse, empty, xml};
+use super::response::{ServerResponse, empty, http_date, set, xml};
 use crate::s3::xml::XmlWriter;
 use hyper::StatusCode;
 
@@ -15,6 +15,17 @@ pub struct ApiError {
     pub message: String,
     /// Additional element of the error document: name and text.
     pub detail: Option<(&'static str, String)>,
+    /// Delete marker that hides the object; `None` if there is none.
+    pub marker: Option<Box<MarkerFound>>,
+}
+
+/// Delete marker that a read found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MarkerFound {
+    /// Version id of the delete marker.
+    pub version: String,
+    /// Time at which the delete marker was created.
+    pub modified: jiff::Timestamp,
 }
 
 /// Error codes with their HTTP status and S3's own message, sorted by code.
@@ -23,6 +34,7 @@ const TABLE: &[(&str, u16, &str)] = &[
     ("AuthorizationHeaderMalformed", 400, "The authorization header is malformed."),
     ("AuthorizationQueryParametersError", 400, "Error parsing the X-Amz-Credential parameter."),
     ("BadDigest", 400, "The Content-MD5 or checksum value you specified did not match what we received."),
+    ("BadRequest", 400, "Bad Request"),
     (
         "BucketAlreadyOwnedByYou",
         409,
@@ -36,6 +48,11 @@ const TABLE: &[(&str, u16, &str)] = &[
         "IncompleteBody",
         400,
         "You did not provide the number of bytes specified by the Content-Length HTTP header",
+    ),
+    (
+        "InsufficientStorage",
+        507,
+        "The server has too little free disk space for this request. Delete objects or add space.",
     ),
     ("InternalError", 500, "We encountered an internal error. Please try again."),
     ("InvalidAccessKeyId", 403, "The AWS Access Key Id you provided does not exist in our records."),
@@ -54,12 +71,19 @@ const TABLE: &[(&str, u16, &str)] = &[
         400,
         "The list of parts was not in ascending order. Parts must be ordered by part number.",
     ),
+    (
+        "InvalidPolicyDocument",
+        400,
+        "The content of the form does not meet the conditions specified in the policy document.",
+    ),
     ("InvalidRange", 416, "The requested range is not satisfiable"),
     ("InvalidRequest", 400, "Invalid Request"),
     ("InvalidStorageClass", 400, "The storage class you specified is not valid"),
+    ("InvalidTag", 400, "The tag provided was not a valid tag."),
     ("InvalidToken", 400, "The provided token is malformed or otherwise not valid."),
     ("InvalidURI", 400, "Couldn't parse the specified URI."),
     ("KeyTooLongError", 400, "Your key is too long"),
+    ("MalformedPOSTRequest", 400, "The body of your POST request is not well-formed multipart/form-data."),
     (
         "MalformedTrailerError",
         400,
@@ -71,11 +95,19 @@ const TABLE: &[(&str, u16, &str)] = &[
         "The XML you provided was not well-formed or did not validate against our published schema.",
     ),
     ("MaxMessageLengthExceeded", 400, "Your request was too large."),
+    (
+        "MaxPostPreDataLengthExceededError",
+        400,
+        "Your POST request fields preceding the upload file were too large.",
+    ),
     ("MetadataTooLarge", 400, "Your metadata headers exceed the maximum allowed metadata size"),
     ("MethodNotAllowed", 405, "The specified method is not allowed against this resource."),
     ("MissingContentLength", 411, "You must provide the Content-Length HTTP header."),
     ("NoSuchBucket", 404, "The specified bucket does not exist."),
+    ("NoSuchCORSConfiguration", 404, "The CORS configuration does not exist"),
     ("NoSuchKey", 404, "The specified key does not exist."),
+    ("NoSuchLifecycleConfiguration", 404, "The lifecycle configuration does not exist"),
+    ("NoSuchTagSet", 404, "The TagSet does not exist"),
     (
         "NoSuchUpload",
         404,
@@ -107,17 +139,23 @@ impl ApiError {
     /// Creates an error with S3's own message for the code.
     pub fn new(code: &'static str) -> ApiError {
         let message = TABLE.iter().find(|(c, ..)| *c == code).map_or("", |(.., m)| m);
-        ApiError { code, message: message.to_string(), detail: None }
+        ApiError { code, message: message.to_string(), detail: None, marker: None }
     }
 
     /// Creates an error with a custom message.
     pub fn with(code: &'static str, message: impl Into<String>) -> ApiError {
-        ApiError { code, message: message.into(), detail: None }
+        ApiError { code, message: message.into(), detail: None, marker: None }
     }
 
     /// Adds an element to the error document; a second call replaces the first element.
     pub fn detail(mut self, name: &'static str, text: &str) -> ApiError {
         self.detail = Some((name, text.to_string()));
+        self
+    }
+
+    /// Adds the delete marker that hides the object.
+    pub fn hidden_by(mut self, version: String, modified: jiff::Timestamp) -> ApiError {
+        self.marker = Some(Box::new(MarkerFound { version, modified }));
         self
     }
 
@@ -142,6 +180,14 @@ impl ApiError {
             empty(200)
         };
         *response.status_mut() = self.status();
+        if let Some(marker) = &self.marker {
+            let headers = response.headers_mut();
+            set(headers, "x-amz-delete-marker", "true");
+            set(headers, "x-amz-version-id", &marker.version);
+            if self.code == "MethodNotAllowed" {
+                set(headers, "last-modified", &http_date(marker.modified));
+            }
+        }
         response
     }
 }

@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::request::Parts;
 
 use super::error::ApiError;
-use super::memory::{Memory, Reservation};
+use super::reserve::OVERHEAD;
+use super::reserve::{Memory, Reservation};
 use super::response::{ServerResponse, xml};
 use super::route::{Operation, Route};
-use super::state::OVERHEAD;
 use crate::clock::wall_now;
 use crate::net::encode::{hex, parse_query};
 use crate::s3::credentials::Credentials;
@@ -49,9 +49,10 @@ pub struct Sessions {
 }
 
 impl Sessions {
-    /// Creates an empty set of sessions; each session will last `life_s` seconds.
-    pub fn new(life_s: u32, account: &Credentials) -> Sessions {
-        let seed = format!("{}/{}", account.secret_key(), wall_now().as_nanosecond());
+    /// Creates an empty set of sessions; each session will last `life_s` seconds. Their secrets depend on the secret
+    /// key of the account.
+    pub fn new(life_s: u32, account_secret: &str) -> Sessions {
+        let seed = format!("{account_secret}/{}", wall_now().as_nanosecond());
         Sessions { life_s, secret: sha256(seed.as_bytes()), open: Mutex::default() }
     }
 
@@ -136,6 +137,18 @@ fn needs(operation: Operation) -> Needs {
         | O::DeleteBucket
         | O::GetBucketLocation
         | O::CreateSession
+        | O::GetBucketVersioning
+        | O::PutBucketVersioning
+        | O::GetBucketTags
+        | O::PutBucketTags
+        | O::DeleteBucketTags
+        | O::GetBucketCors
+        | O::PutBucketCors
+        | O::DeleteBucketCors
+        | O::GetBucketLifecycle
+        | O::PutBucketLifecycle
+        | O::DeleteBucketLifecycle
+        | O::GetBucketAcl
         | O::CopyObject
         | O::UploadPartCopy => Needs::Account,
         O::HeadBucket => Needs::Either,
@@ -146,13 +159,19 @@ fn needs(operation: Operation) -> Needs {
         | O::ListObjectsV2
         | O::ListVersions
         | O::ListUploads
-        | O::ListParts => Needs::Read,
+        | O::ListParts
+        | O::Preflight
+        | O::GetObjectAcl
+        | O::GetObjectTags => Needs::Read,
         O::PutObject
         | O::DeleteObject
         | O::DeleteObjects
         | O::CreateUpload
         | O::UploadPart
         | O::CompleteUpload
+        | O::PostObject
+        | O::PutObjectTags
+        | O::DeleteObjectTags
         | O::AbortUpload => Needs::Write,
     }
 }

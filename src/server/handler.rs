@@ -1,25 +1,31 @@
 //! Handles one request from arrival to response: verifies it, executes it and injects faults.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderValue, Method, Request, Version};
 use hyper::body::{Body, Incoming};
 
 use super::Shared;
 use super::access_log::{Entry, TAG_HEADER};
-use super::body::{collect, discard, verify};
+use super::accounts::{Accounts, Rights};
+use super::auth::Payload;
+use super::body::{BodyReader, discard};
 use super::error::ApiError;
 use super::express::Session;
 use super::inject::{Fault, Plan};
-use super::ops::{Call, dispatch};
+use super::observer::FinishedRequest;
+use super::ops::{Call, cors, dispatch, post};
 use super::response::{ServerResponse, set};
-use super::route::Route;
+use super::route::{Operation, Route};
+use super::service::ObjectService;
 use super::timestamps::ConnectionTimestamps;
-use super::{accepts, auth, express, route};
+use super::{accepts, accounts, auth, express, route};
 use crate::clock::{Timer, now_ns, wall_now};
+use crate::s3::sign::EMPTY_SHA256;
 
 thread_local! {
     /// Timers of this thread that are free for reuse.
@@ -39,12 +45,21 @@ async fn wait_until(at_ns: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Handles one request, including its metrics and its access log entry.
+/// Facts about a request that are known only during its execution.
+#[derive(Default)]
+struct Progress {
+    operation: Cell<Option<Operation>>,
+    access_key: RefCell<String>,
+    bytes_in: Cell<u64>,
+}
+
+/// Handles one request, including its observers and its access log entry.
 ///
 /// # Errors
 /// Returns an error to make hyper break the connection: for an injected reset, or if a timer fails.
-pub async fn handle(
+pub async fn handle<S: ObjectService>(
     shared: &Arc<Shared>,
+    service: &S,
     stamps: &ConnectionTimestamps,
     request: Request<Incoming>,
 ) -> io::Result<ServerResponse> {
@@ -56,12 +71,15 @@ pub async fn handle(
         stamps.send_continue();
     }
     let request_id = shared.request_id();
-    let sent_bytes = std::cell::Cell::new(0);
-    let result = process(shared, stamps, &mut parts, &mut incoming, plan, &sent_bytes).await;
+    let progress = Progress::default();
+    let result = process(shared, service, stamps, &mut parts, &mut incoming, plan, &progress).await;
     let mut answer = match result {
         Ok(answer) => answer,
         Err(e) => e.response(parts.uri.path(), &request_id, parts.method != Method::HEAD),
     };
+    if parts.headers.contains_key("origin") {
+        cors::grant(service, &parts, answer.headers_mut()).await;
+    }
     set(answer.headers_mut(), "x-amz-request-id", &request_id);
     answer.headers_mut().insert("server", HeaderValue::from_static("plimsoll"));
     if let Some(plan) = plan {
@@ -73,9 +91,19 @@ pub async fn handle(
         }
         wait_until(plan.answer_at_ns).await?;
     }
-    if let Some(metrics) = &shared.metrics {
-        let bytes = answer.body().size().max(sent_bytes.get());
-        metrics.count(&parts.method, answer.status().as_u16(), bytes, now_ns().saturating_sub(received_ns));
+    if !shared.observers.is_empty() {
+        let finished = FinishedRequest {
+            id: &request_id,
+            operation: progress.operation.get(),
+            method: &parts.method,
+            path: parts.uri.path(),
+            access_key: &progress.access_key.borrow(),
+            status: answer.status().as_u16(),
+            bytes_in: progress.bytes_in.get(),
+            bytes_out: answer.body().size(),
+            duration_ns: now_ns().saturating_sub(received_ns),
+        };
+        shared.observers.iter().for_each(|observer| observer.finished(&finished));
     }
     let entry = shared.access_log.as_ref().map(|_| Entry {
         tag: parts.headers.get(TAG_HEADER).and_then(|v| v.to_str().ok()).unwrap_or("").to_string(),
@@ -83,7 +111,7 @@ pub async fn handle(
         status: answer.status().as_u16(),
         received_ns,
         last_byte_ns: 0,
-        bytes: answer.body().size().max(sent_bytes.get()),
+        bytes: answer.body().size().max(progress.bytes_in.get()),
     });
     stamps.answered(entry);
     if plan.is_some_and(|p| p.fault == Fault::Reset) {
@@ -98,54 +126,143 @@ fn expects_continue(parts: &Parts) -> bool {
     parts.version == Version::HTTP_11 && parts.headers.get("expect").is_some_and(expects)
 }
 
-async fn process(
+/// Returns true if a request without a signature may be allowed: it reads a public bucket, asks for CORS rules, or
+/// carries its signature in a form.
+fn may_be_unsigned(parts: &Parts, accounts: &Accounts) -> bool {
+    let unsigned =
+        !parts.headers.contains_key("authorization") && !auth::presigns(parts.uri.query().unwrap_or(""));
+    let form = || {
+        let kind = parts.headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
+        parts.method == Method::POST && kind.starts_with(b"multipart/form-data")
+    };
+    unsigned && (accounts.has_public_buckets() || parts.method == Method::OPTIONS || form())
+}
+
+async fn process<S: ObjectService>(
     shared: &Shared,
+    service: &S,
     stamps: &ConnectionTimestamps,
     parts: &mut Parts,
     incoming: &mut Incoming,
     plan: Option<Plan>,
-    sent_bytes: &std::cell::Cell<u64>,
+    progress: &Progress,
 ) -> Result<ServerResponse, ApiError> {
     let now_s = wall_now().as_second();
-    let session = match auth::access_key(parts) {
-        Some(key) if key != shared.credentials.access_key => shared.sessions.find(&key),
-        _ => None,
+    let accounts = shared.accounts();
+    let mut session = None;
+    let mut account = None;
+    let payload = if may_be_unsigned(parts, &accounts) {
+        Payload::Unsigned
+    } else {
+        let key = auth::access_key(parts);
+        account = accounts.find(key.as_deref().unwrap_or(&accounts.owner));
+        if account.is_none() {
+            session = key.as_deref().and_then(|key| shared.sessions.find(key));
+            account = accounts.find(&accounts.owner);
+        }
+        let owner = account.ok_or_else(|| ApiError::new("AccessDenied"))?;
+        let by = session.as_ref().map_or(&owner.credentials, |s| &s.credentials);
+        let payload = auth::verify(parts, by, now_s)?;
+        if !shared.observers.is_empty() {
+            *progress.access_key.borrow_mut() = key.unwrap_or_default();
+        }
+        payload
     };
-    let by = session.as_ref().map_or(&shared.credentials, |s| &s.credentials);
-    let payload = auth::verify(parts, by, now_s)?;
     stamps.registered.reads_body();
-    let received = async {
-        let route = permitted(shared, session.as_deref(), parts)?;
-        let memory = &shared.state.memory;
-        let raw = collect(incoming, route.operation, shared.settings.max_body, memory).await?;
-        if plan.is_some_and(|p| p.fault == Fault::SlowDown) {
-            return Err(ApiError::new("SlowDown"));
-        }
-        let received = verify(parts, &route, payload, raw, memory)?;
-        if received.data.len() as u64 > shared.settings.max_body {
-            return Err(ApiError::new("EntityTooLarge"));
-        }
-        Ok((route, received))
+    let rights = account.map_or(accounts.anonymous(), |account| &account.rights);
+    let result = async {
+        let route = permitted(service, &accounts, rights, session.as_deref(), parts)?;
+        progress.operation.set(Some(route.operation));
+        let slow_down = plan.is_some_and(|p| p.fault == Fault::SlowDown);
+        let call = Call {
+            shared,
+            service,
+            parts,
+            route: &route,
+            accounts: &accounts,
+            rights,
+            now_s,
+            document: Bytes::new(),
+            protected: false,
+            bytes_in: &progress.bytes_in,
+        };
+        execute(call, stamps, incoming, payload, slow_down).await
     };
-    let received = received.await;
-    if received.is_err() {
+    let result = result.await;
+    if result.is_err() && !incoming.is_end_stream() {
         discard(parts, incoming).await;
     }
     stamps.registered.works();
-    let (route, received) = received?;
-    sent_bytes.set(received.data.len() as u64);
-    dispatch(&Call { shared, parts, route: &route, received, now_s })
+    result
+}
+
+/// Reads the body of a verified request, unless the service reads it as a stream, and executes the operation.
+async fn execute<S: ObjectService>(
+    mut call: Call<'_, S>,
+    stamps: &ConnectionTimestamps,
+    incoming: &mut Incoming,
+    payload: Payload,
+    slow_down: bool,
+) -> Result<ServerResponse, ApiError> {
+    let (shared, operation) = (call.shared, call.route.operation);
+    if operation == Operation::PostObject {
+        return post::object(&call, incoming).await;
+    }
+    // Most requests have no body; nothing in them needs a reader.
+    if !operation.has_content() && incoming.is_end_stream() && is_empty(&payload) && !slow_down {
+        stamps.registered.works();
+        return dispatch(&call, None).await;
+    }
+    let max_body = shared.settings.max_body;
+    let mut body =
+        BodyReader::new(call.parts, incoming, payload, operation, max_body)?.watched(&stamps.registered);
+    if slow_down {
+        while body.next().await?.is_some() {}
+        return Err(ApiError::new("SlowDown"));
+    }
+    let result = if operation.has_content() {
+        dispatch(&call, Some(&mut body)).await
+    } else {
+        call.document = body.collect(&shared.memory).await?;
+        call.protected = body.is_protected();
+        body.finish()?;
+        dispatch(&call, None).await
+    };
+    call.bytes_in.set(body.bytes());
+    result
+}
+
+fn is_empty(payload: &Payload) -> bool {
+    match payload {
+        Payload::Unsigned => true,
+        Payload::Sha256(hash) => hash == EMPTY_SHA256,
+        Payload::Chunked(_) => false,
+    }
 }
 
 /// Determines the operation of a verified request and checks that it is permitted and implemented as requested.
-fn permitted(shared: &Shared, session: Option<&Session>, parts: &mut Parts) -> Result<Route, ApiError> {
+fn permitted<S: ObjectService>(
+    service: &S,
+    accounts: &Accounts,
+    rights: &Rights,
+    session: Option<&Session>,
+    parts: &mut Parts,
+) -> Result<Route, ApiError> {
     let route = route::route(parts)?;
+    let features = service.features();
     match session {
         Some(session) => session.allows(parts, &route)?,
-        None => express::without_session(&route)?,
+        None if features.directory_buckets => express::without_session(&route)?,
+        None => {}
     }
     accepts::hoist(parts, &route)?;
-    accepts::check(parts, &route, &shared.credentials.access_key)?;
-    express::check(parts, &route)?;
+    let source = parts.headers.get("x-amz-copy-source").and_then(|v| std::str::from_utf8(v.as_bytes()).ok());
+    if route.operation != Operation::PostObject {
+        accounts::check(rights, &route, source)?;
+    }
+    accepts::check(parts, &route, &accounts.owner, &features)?;
+    if features.directory_buckets {
+        express::check(parts, &route)?;
+    }
     Ok(route)
 }

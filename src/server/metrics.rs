@@ -7,6 +7,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use super::observer::{FinishedRequest, RequestObserver};
 use crate::metrics::LATENCY_EDGES_S;
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -57,13 +58,14 @@ impl ServerMetrics {
         registry.register("plimsoll_server_request_seconds", help, metrics.seconds.clone());
         metrics
     }
+}
 
-    /// Counts one request with its payload in bytes and its duration in nanoseconds.
-    pub fn count(&self, method: &Method, status: u16, bytes: u64, ns: u64) {
-        let by = ByMethod { method: label(method) };
-        self.requests.get_or_create(&ByStatus { method: by.method, status }).inc();
-        self.bytes.get_or_create(&by).inc_by(bytes);
-        self.seconds.get_or_create(&by).observe(ns as f64 / 1e9);
+impl RequestObserver for ServerMetrics {
+    fn finished(&self, request: &FinishedRequest<'_>) {
+        let by = ByMethod { method: label(request.method) };
+        self.requests.get_or_create(&ByStatus { method: by.method, status: request.status }).inc();
+        self.bytes.get_or_create(&by).inc_by(request.bytes_in.max(request.bytes_out));
+        self.seconds.get_or_create(&by).observe(request.duration_ns as f64 / 1e9);
     }
 }
 
@@ -75,10 +77,23 @@ mod tests {
     fn unknown_methods_share_one_label() {
         let mut registry = Registry::default();
         let metrics = ServerMetrics::new(&mut registry);
+        let count = |method: &Method, status| {
+            metrics.finished(&FinishedRequest {
+                id: "",
+                operation: None,
+                method,
+                path: "/",
+                access_key: "",
+                status,
+                bytes_in: 0,
+                bytes_out: 0,
+                duration_ns: 1,
+            });
+        };
         for i in 0..1000 {
-            metrics.count(&format!("INVENTED{i}").parse().unwrap(), 405, 0, 1);
+            count(&format!("INVENTED{i}").parse().unwrap(), 405);
         }
-        metrics.count(&Method::GET, 200, 0, 1);
+        count(&Method::GET, 200);
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
         assert!(

@@ -1,16 +1,16 @@
-//! The embedded S3-compatible server (`plimsoll serve`): keeps objects in memory, verifies requests and injects faults.
+//! The S3 protocol as a server, generic over the [`service`] that stores the objects.
 //!
-//! The server gives a machine without an object store something to measure, and `calibrate` compares the client's
-//! figures with the server's access log. Each connection stays on one thread. [`route`] maps a request to an
-//! operation, [`auth`] verifies its signature and [`body`] its body, `ops` executes it on [`state`], [`inject`]
-//! decides its faults, and [`access_log`] records when the request arrived and when its response left. Server and
-//! client share the wire format (`s3`) but no measuring code: neither imports the other.
+//! Each connection stays on one thread. [`route`] maps a request to an operation, [`auth`] verifies its signature and
+//! [`body`] its body, and `ops` executes it on the service. [`memory`] is the service of `plimsoll serve`: it keeps
+//! objects in memory, gives a machine without an object store something to measure, and `calibrate` compares the
+//! client's figures with its [`access_log`]. [`inject`] decides the faults. Server and client share the wire format
+//! (`s3`) but no measuring code: neither imports the other.
 
 use std::io;
 use std::net::TcpListener;
 use std::rc::Rc;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -22,30 +22,37 @@ use tokio_rustls::rustls::ServerConfig;
 
 pub mod accepts;
 pub mod access_log;
+pub mod accounts;
 pub mod auth;
 pub mod body;
 pub mod conditions;
+pub mod config;
 pub mod connections;
 pub mod error;
 pub mod express;
+pub mod form;
 pub mod handler;
 pub mod inject;
 pub mod memory;
 pub mod metrics;
+pub mod observer;
 pub mod ops;
+pub mod paging;
+pub mod reserve;
 pub mod response;
 pub mod route;
-pub mod state;
+pub mod service;
 pub mod timestamps;
 
 use crate::clock::{SECOND, Timer, now_ns};
 use crate::net::socket::TimedSocket;
-use crate::s3::credentials::Credentials;
 use access_log::AccessLog;
+use accounts::Accounts;
 use connections::{Candidates, Connections, Registration, TICK_NS, Timeouts};
 use inject::Injector;
-use metrics::ServerMetrics;
-use state::State;
+use observer::RequestObserver;
+use reserve::Memory;
+use service::ObjectService;
 use timestamps::{ConnectionTimestamps, Stamped};
 
 /// Settings of a server.
@@ -86,61 +93,90 @@ impl Default for Settings {
 pub struct Parts {
     /// Settings of the server.
     pub settings: Settings,
-    /// Credentials of the server's only account.
-    pub credentials: Credentials,
+    /// Accounts that may send requests.
+    pub accounts: Accounts,
     /// TLS configuration; `None` for plain HTTP.
     pub tls: Option<Arc<ServerConfig>>,
     /// Fault injector; `None` if no faults are injected.
     pub injector: Option<Injector>,
     /// Access log; `None` if requests are not logged.
     pub access_log: Option<AccessLog>,
-    /// Prometheus metrics; `None` if they are off.
-    pub metrics: Option<ServerMetrics>,
+    /// Observers of finished requests.
+    pub observers: Vec<Arc<dyn RequestObserver>>,
 }
 
-/// State shared by all connections.
+/// State shared by all connections, without the service.
 pub struct Shared {
     /// Settings of the server.
     pub settings: Settings,
-    /// Credentials of the server's only account.
-    pub credentials: Credentials,
-    /// Buckets and objects.
-    pub state: State,
+    accounts: RwLock<Arc<Accounts>>,
+    /// Limit on the memory that clients make the server use.
+    pub memory: Arc<Memory>,
     /// Sessions of directory buckets.
     pub sessions: express::Sessions,
     /// Fault injector; `None` if no faults are injected.
     pub injector: Option<Injector>,
     /// Access log; `None` if requests are not logged.
     pub access_log: Option<AccessLog>,
-    /// Prometheus metrics; `None` if they are off.
-    pub metrics: Option<ServerMetrics>,
-    tls: Option<TlsAcceptor>,
+    /// Observers of finished requests.
+    pub observers: Vec<Arc<dyn RequestObserver>>,
+    tls: RwLock<Option<TlsAcceptor>>,
     requests: AtomicU64,
 }
 
 impl Shared {
+    /// Creates the state of a server.
+    pub fn new(parts: Parts) -> Arc<Shared> {
+        let secret = parts.accounts.find(&parts.accounts.owner).map_or("", |a| a.credentials.secret_key());
+        Arc::new(Shared {
+            sessions: express::Sessions::new(parts.settings.session_life_s, secret),
+            memory: Memory::new(parts.settings.memory_limit),
+            tls: RwLock::new(parts.tls.map(TlsAcceptor::from)),
+            accounts: RwLock::new(Arc::new(parts.accounts)),
+            settings: parts.settings,
+            injector: parts.injector,
+            access_log: parts.access_log,
+            observers: parts.observers,
+            requests: AtomicU64::new(0),
+        })
+    }
+
+    /// Returns the accounts.
+    pub fn accounts(&self) -> Arc<Accounts> {
+        Arc::clone(&self.accounts.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the accounts; requests that have been authenticated continue.
+    pub fn set_accounts(&self, accounts: Accounts) {
+        *self.accounts.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(accounts);
+    }
+
+    /// Replaces the TLS configuration of new connections.
+    pub fn set_tls(&self, config: Arc<ServerConfig>) {
+        *self.tls.write().unwrap_or_else(PoisonError::into_inner) = Some(TlsAcceptor::from(config));
+    }
+
+    fn tls(&self) -> Option<TlsAcceptor> {
+        self.tls.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Returns a new request id of 16 hexadecimal digits.
     pub fn request_id(&self) -> String {
         format!("{:016X}", self.requests.fetch_add(1, Ordering::Relaxed) + 1)
     }
 }
 
-/// Serves connections on `listener` until `shutdown` becomes true, then waits at most two seconds for open requests.
+/// Serves connections on `listener` with `service` until `shutdown` becomes true, then waits at most two seconds for
+/// open requests.
 ///
 /// # Errors
 /// Returns an error if the listener, a timer or a thread cannot be set up, or if the access log cannot be written.
-pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>) -> io::Result<()> {
-    let shared = Arc::new(Shared {
-        state: State::new(parts.settings.memory_limit),
-        tls: parts.tls.map(TlsAcceptor::from),
-        sessions: express::Sessions::new(parts.settings.session_life_s, &parts.credentials),
-        settings: parts.settings,
-        credentials: parts.credentials,
-        injector: parts.injector,
-        access_log: parts.access_log,
-        metrics: parts.metrics,
-        requests: AtomicU64::new(0),
-    });
+pub fn run<S: ObjectService>(
+    listener: TcpListener,
+    shared: &Arc<Shared>,
+    service: &Arc<S>,
+    shutdown: &watch::Receiver<bool>,
+) -> io::Result<()> {
     let most = shared.settings.max_connections.min(descriptors().saturating_sub(SPARE_DESCRIPTORS));
     let connections = Connections::new(shared.settings.timeouts, most);
     listener.set_nonblocking(true)?;
@@ -148,9 +184,9 @@ pub fn run(listener: TcpListener, parts: Parts, shutdown: &watch::Receiver<bool>
     let mut queues = Vec::new();
     for index in 0..shared.settings.threads.max(1) {
         let (sender, receiver) = mpsc::unbounded_channel();
-        let (shared, shutdown) = (Arc::clone(&shared), shutdown.clone());
+        let (shared, service, shutdown) = (Arc::clone(shared), Arc::clone(service), shutdown.clone());
         let thread = std::thread::Builder::new().name(format!("serve-{index}"));
-        threads.push(thread.spawn(move || serve_thread(&shared, receiver, shutdown))?);
+        threads.push(thread.spawn(move || serve_thread(&shared, &service, receiver, shutdown))?);
         queues.push(sender);
     }
     let result = accept(listener, &connections, &queues, shutdown.clone());
@@ -231,8 +267,9 @@ fn accept(
     })
 }
 
-fn serve_thread(
+fn serve_thread<S: ObjectService>(
     shared: &Arc<Shared>,
+    service: &Arc<S>,
     mut queue: mpsc::UnboundedReceiver<Accepted>,
     mut shutdown: watch::Receiver<bool>,
 ) -> io::Result<()> {
@@ -247,12 +284,12 @@ fn serve_thread(
                 _ = shutdown.wait_for(|stop| *stop) => None,
             };
             let Some((stream, registered)) = stream else { break };
-            let (shared, shutdown) = (Arc::clone(shared), shutdown.clone());
+            let (shared, service, shutdown) = (Arc::clone(shared), Arc::clone(service), shutdown.clone());
             let (open, idle) = (Rc::clone(&open), Rc::clone(&idle));
             open.set(open.get() + 1);
             tokio::task::spawn_local(async move {
                 // An error ends only this connection; the server continues with the others.
-                let _ = connection(&shared, stream, registered, shutdown).await;
+                let _ = connection(&shared, &service, stream, registered, shutdown).await;
                 open.set(open.get() - 1);
                 idle.notify_one();
             });
@@ -270,8 +307,9 @@ fn serve_thread(
 /// Maximum size of a request head in bytes; a larger one gets status 431 (S3 itself allows 8 KiB).
 const LARGEST_HEAD: usize = 256 * 1024;
 
-async fn connection(
+async fn connection<S: ObjectService>(
     shared: &Arc<Shared>,
+    service: &Arc<S>,
     stream: std::net::TcpStream,
     registered: Registration,
     mut shutdown: watch::Receiver<bool>,
@@ -279,7 +317,7 @@ async fn connection(
     stream.set_nodelay(true)?;
     let stamps = Rc::new(ConnectionTimestamps::new(Arc::clone(shared), registered));
     let stream = TimedSocket::new(stream, stamps.is_timed())?;
-    let stamped = match &shared.tls {
+    let stamped = match shared.tls() {
         Some(acceptor) => {
             stamps.registered.read();
             let stream = tokio::select! {
@@ -291,7 +329,7 @@ async fn connection(
         }
         None => Stamped::plain(stream, Rc::clone(&stamps)),
     };
-    let service = service_fn(|request| handler::handle(shared, &stamps, request));
+    let service = service_fn(|request| handler::handle(shared, &**service, &stamps, request));
     let serving = http1::Builder::new()
         .max_buf_size(LARGEST_HEAD)
         .max_header_size(LARGEST_HEAD)

@@ -4,6 +4,7 @@ use http::Method;
 use http::request::Parts;
 
 use super::error::ApiError;
+use super::service::Features;
 use crate::net::encode::{decode, parse_query};
 
 /// Operations that this server implements.
@@ -33,6 +34,82 @@ pub enum Operation {
     CompleteUpload,
     AbortUpload,
     ListParts,
+    PostObject,
+    Preflight,
+    GetBucketVersioning,
+    PutBucketVersioning,
+    GetBucketTags,
+    PutBucketTags,
+    DeleteBucketTags,
+    GetBucketCors,
+    PutBucketCors,
+    DeleteBucketCors,
+    GetBucketLifecycle,
+    PutBucketLifecycle,
+    DeleteBucketLifecycle,
+    GetBucketAcl,
+    GetObjectAcl,
+    GetObjectTags,
+    PutObjectTags,
+    DeleteObjectTags,
+}
+
+impl Operation {
+    /// Returns true if the operation changes objects, uploads or buckets.
+    pub fn writes(self) -> bool {
+        use Operation as O;
+        !matches!(
+            self,
+            O::ListBuckets
+                | O::HeadBucket
+                | O::GetBucketLocation
+                | O::ListObjects
+                | O::ListObjectsV2
+                | O::ListVersions
+                | O::ListUploads
+                | O::GetObject
+                | O::HeadObject
+                | O::GetAttributes
+                | O::ListParts
+                | O::Preflight
+                | O::GetBucketVersioning
+                | O::GetBucketTags
+                | O::GetBucketCors
+                | O::GetBucketLifecycle
+                | O::GetBucketAcl
+                | O::GetObjectAcl
+                | O::GetObjectTags
+        )
+    }
+
+    /// Returns true if a service with these features implements the operation.
+    pub fn is_in(self, features: &Features) -> bool {
+        use Operation as O;
+        match self {
+            O::PostObject => features.forms,
+            O::Preflight
+            | O::GetBucketTags
+            | O::PutBucketTags
+            | O::DeleteBucketTags
+            | O::GetBucketCors
+            | O::PutBucketCors
+            | O::DeleteBucketCors
+            | O::GetBucketLifecycle
+            | O::PutBucketLifecycle
+            | O::DeleteBucketLifecycle
+            | O::GetBucketAcl
+            | O::GetObjectAcl => features.bucket_configuration,
+            O::GetBucketVersioning | O::PutBucketVersioning => features.versions,
+            O::GetObjectTags | O::PutObjectTags | O::DeleteObjectTags => features.tags,
+            O::CreateSession => features.directory_buckets,
+            _ => true,
+        }
+    }
+
+    /// Returns true if the body of a request is the content of an object, which the service reads as a stream.
+    pub fn has_content(self) -> bool {
+        matches!(self, Operation::PutObject | Operation::UploadPart | Operation::PostObject)
+    }
 }
 
 /// Operation and target of a request.
@@ -95,7 +172,11 @@ fn operation(
     let has = |name: &str| query.iter().any(|(n, _)| n == name);
     let copy = parts.headers.contains_key("x-amz-copy-source")
         || query.iter().any(|(n, _)| n.eq_ignore_ascii_case("x-amz-copy-source"));
+    if let Some(operation) = configuration(&parts.method, &has, no_bucket, no_key) {
+        return Ok(operation);
+    }
     Ok(match (&parts.method, no_bucket, no_key) {
+        (&Method::OPTIONS, false, _) => Operation::Preflight,
         (&Method::GET, true, _) => Operation::ListBuckets,
         (&Method::GET, _, true) if has("location") => Operation::GetBucketLocation,
         (&Method::GET, _, true) if has("session") => Operation::CreateSession,
@@ -124,8 +205,44 @@ fn operation(
         (&Method::POST, false, _) if !query.is_empty() => {
             return Err(ApiError::with("NotImplemented", "This server does not implement this operation"));
         }
+        (&Method::POST, false, true) => Operation::PostObject,
         _ => return Err(ApiError::new("MethodNotAllowed")),
     })
+}
+
+/// Returns the operation on a configuration document that the query names; `None` if it names none.
+fn configuration(
+    method: &Method,
+    has: &dyn Fn(&str) -> bool,
+    no_bucket: bool,
+    no_key: bool,
+) -> Option<Operation> {
+    use Operation as O;
+    /// Query parameter, and the operations that read, write and delete the document.
+    type Document = (&'static str, O, Option<O>, Option<O>);
+    const OF_BUCKET: [Document; 5] = [
+        ("versioning", O::GetBucketVersioning, Some(O::PutBucketVersioning), None),
+        ("tagging", O::GetBucketTags, Some(O::PutBucketTags), Some(O::DeleteBucketTags)),
+        ("cors", O::GetBucketCors, Some(O::PutBucketCors), Some(O::DeleteBucketCors)),
+        ("lifecycle", O::GetBucketLifecycle, Some(O::PutBucketLifecycle), Some(O::DeleteBucketLifecycle)),
+        ("acl", O::GetBucketAcl, None, None),
+    ];
+    const OF_OBJECT: [Document; 2] = [
+        ("tagging", O::GetObjectTags, Some(O::PutObjectTags), Some(O::DeleteObjectTags)),
+        ("acl", O::GetObjectAcl, None, None),
+    ];
+    let all: &[Document] = match (no_bucket, no_key) {
+        (true, _) => &[],
+        (false, true) => &OF_BUCKET,
+        (false, false) => &OF_OBJECT,
+    };
+    let (_, get, put, delete) = all.iter().find(|(name, ..)| has(name))?;
+    match *method {
+        Method::GET => Some(*get),
+        Method::PUT => *put,
+        Method::DELETE => *delete,
+        _ => None,
+    }
 }
 
 /// Returns the bucket of a virtual-host request, whose host is `BUCKET.localhost`; `None` for a path-style request.

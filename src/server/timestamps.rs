@@ -14,7 +14,7 @@ use tokio_rustls::server::TlsStream;
 use super::Shared;
 use super::access_log::Entry;
 use super::connections::Registration;
-use super::memory::Reservation;
+use super::reserve::Reservation;
 use crate::net::socket::{SocketTimes, TimedSocket};
 
 /// Timestamps and other state of one connection. It keeps the log entry of the last request until the next
@@ -45,7 +45,8 @@ const USUAL_HEAD: usize = 16 * 1024;
 impl ConnectionTimestamps {
     /// Creates the state of a new connection. Takes timestamps only if the server has an access log or an injector.
     pub fn new(shared: Arc<Shared>, registered: Registration) -> ConnectionTimestamps {
-        let watched = shared.access_log.is_some() || shared.injector.is_some() || shared.metrics.is_some();
+        let watched =
+            shared.access_log.is_some() || shared.injector.is_some() || !shared.observers.is_empty();
         ConnectionTimestamps {
             shared,
             watched,
@@ -84,7 +85,7 @@ impl ConnectionTimestamps {
         let size = self.head_bytes.get() + bytes;
         self.head_bytes.set(size);
         if size > USUAL_HEAD && self.head.borrow().is_none() {
-            let reserved = self.shared.state.memory.reserve(super::LARGEST_HEAD as u64);
+            let reserved = self.shared.memory.reserve(super::LARGEST_HEAD as u64);
             *self.head.borrow_mut() =
                 Some(reserved.map_err(|_| io::Error::from(io::ErrorKind::OutOfMemory))?);
         }

@@ -2,21 +2,21 @@
 
 use http::header::LAST_MODIFIED;
 
-use super::Call;
+use super::{Call, set_version};
 use crate::s3::message::checksum_element;
 use crate::s3::number::decimal;
 use crate::s3::xml::XmlWriter;
 use crate::server::accepts::storage_class;
 use crate::server::error::ApiError;
 use crate::server::response::{ServerResponse, xml};
-use crate::server::state::Object;
+use crate::server::service::{ObjectInfo, ObjectService};
 
 const KNOWN: [&str; 5] = ["ETag", "Checksum", "ObjectParts", "StorageClass", "ObjectSize"];
 /// Maximum number of parts on one page.
 const PAGE: u64 = 1000;
 
 /// Returns the attributes that the request names, in one header or in several.
-fn requested_attributes<'a>(call: &'a Call<'_>) -> Result<Vec<&'a str>, ApiError> {
+fn requested_attributes<'a, S: ObjectService>(call: &'a Call<'_, S>) -> Result<Vec<&'a str>, ApiError> {
     let invalid = || ApiError::with("InvalidArgument", "Invalid attribute name specified.");
     let mut out = Vec::new();
     for value in call.parts.headers.get_all("x-amz-object-attributes") {
@@ -30,28 +30,29 @@ fn requested_attributes<'a>(call: &'a Call<'_>) -> Result<Vec<&'a str>, ApiError
     if out.iter().all(|name| KNOWN.contains(name)) { Ok(out) } else { Err(invalid()) }
 }
 
-fn number(call: &Call<'_>, name: &str, default: u64) -> Result<u64, ApiError> {
+fn number<S: ObjectService>(call: &Call<'_, S>, name: &str, default: u64) -> Result<u64, ApiError> {
     let Some(text) = call.header(name) else { return Ok(default) };
     decimal(text.trim()).ok_or_else(|| ApiError::with("InvalidArgument", format!("{name} is not a number")))
 }
 
-pub fn get(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+pub async fn get<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let bucket = call.bucket().await?;
     let names = requested_attributes(call)?;
     let most = number(call, "x-amz-max-parts", PAGE)?.min(PAGE);
     let marker = number(call, "x-amz-part-number-marker", 0)?;
-    let object = bucket.object(&call.route.key)?;
+    let handle = call.service.open(&bucket, &call.route.key, call.version()).await?;
+    let object = handle.as_ref();
     let has = |name: &str| names.contains(&name);
     let mut writer = XmlWriter::new("GetObjectAttributesResponse");
     if has("ETag") {
-        writer.text("ETag", &object.etag);
+        writer.text("ETag", object.etag());
     }
     if let (Some(checksum), true) = (&object.checksum, has("Checksum")) {
         writer.open("Checksum").text(checksum_element(checksum.algorithm), &checksum.value);
-        writer.text("ChecksumType", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" }).close();
+        writer.text("ChecksumType", checksum.kind()).close();
     }
     if has("ObjectParts") {
-        parts(&mut writer, &object, marker, most);
+        parts(&mut writer, object, marker, most);
     }
     if has("StorageClass") {
         writer.text("StorageClass", storage_class(call.route));
@@ -61,25 +62,22 @@ pub fn get(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     }
     let mut answer = xml(writer.finish());
     answer.headers_mut().insert(LAST_MODIFIED, object.modified_header.clone());
+    set_version(&mut answer, object.version.as_deref());
     Ok(answer)
 }
 
 /// Writes the page of parts after `marker`; writes nothing for an object without parts.
-fn parts(writer: &mut XmlWriter, object: &Object, marker: u64, most: u64) {
+fn parts(writer: &mut XmlWriter, object: &ObjectInfo, marker: u64, most: u64) {
     let Some(parts) = &object.parts else { return };
-    let pairs = parts.iter().zip(&object.pieces);
-    let mut rest = pairs.filter(|(part, _)| u64::from(part.number) > marker);
+    let mut rest = parts.iter().filter(|part| u64::from(part.number) > marker);
     let page: Vec<_> = rest.by_ref().take(most as usize).collect();
     let truncated = rest.next().is_some();
-    let last = page.last().map_or(0, |(part, _)| part.number);
+    let last = page.last().map_or(0, |part| part.number);
     writer.open("ObjectParts").text("PartsCount", &parts.len().to_string());
     writer.text("PartNumberMarker", &marker.to_string()).text("NextPartNumberMarker", &last.to_string());
     writer.text("MaxParts", &most.to_string()).text("IsTruncated", if truncated { "true" } else { "false" });
-    for (part, piece) in page {
-        writer
-            .open("Part")
-            .text("PartNumber", &part.number.to_string())
-            .text("Size", &piece.len().to_string());
+    for part in page {
+        writer.open("Part").text("PartNumber", &part.number.to_string()).text("Size", &part.size.to_string());
         if let Some((algorithm, value)) = &part.checksum {
             writer.text(checksum_element(*algorithm), value);
         }

@@ -6,10 +6,10 @@ use crate::s3::number::decimal;
 use crate::s3::xml::{Element, XmlWriter};
 use crate::server::error::ApiError;
 use crate::server::express;
-use crate::server::response::{ServerResponse, empty, set, xml};
-use crate::server::state::iso_date;
+use crate::server::response::{ServerResponse, empty, iso_date, set, xml};
+use crate::server::service::ObjectService;
 
-pub fn list(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
+pub async fn list<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
     let prefix = call.route.parameter("prefix").unwrap_or("");
     let after = call.route.parameter("continuation-token").unwrap_or("");
     let most = match call.route.parameter("max-buckets").map(decimal) {
@@ -23,11 +23,13 @@ pub fn list(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
         }
     };
     let region = call.route.parameter("bucket-region");
-    let all = call.shared.state.buckets();
-    let mut found = all.iter().filter(|(name, bucket)| {
+    let all = call.service.buckets().await?;
+    let all = all.iter().map(|(name, bucket)| (name, bucket.as_ref()));
+    let mut found = all.filter(|(name, bucket)| {
         name.starts_with(prefix)
             && name.as_str() > after
             && region.is_none_or(|region| region == bucket.region)
+            && call.rights.cover(name)
     });
     let mut writer = XmlWriter::new("ListAllMyBucketsResult");
     writer.open("Owner").text("ID", call.owner()).text("DisplayName", call.owner()).close();
@@ -61,13 +63,13 @@ fn may_be_created(name: &str) -> bool {
         && !SUFFIXES.iter().any(|suffix| name.ends_with(suffix))
 }
 
-pub fn create(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
+pub async fn create<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
     if !may_be_created(&call.route.bucket) {
         return Err(ApiError::new("InvalidBucketName"));
     }
     let mut region = call.shared.settings.region.clone();
-    if !call.received.data.is_empty() {
-        let root = Element::parse(&call.received.data).map_err(|_| ApiError::new("MalformedXML"))?;
+    if !call.document.is_empty() {
+        let root = Element::parse(&call.document).map_err(|_| ApiError::new("MalformedXML"))?;
         if root.name != "CreateBucketConfiguration" {
             return Err(ApiError::new("MalformedXML"));
         }
@@ -85,18 +87,18 @@ pub fn create(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
             region = constraint.to_string();
         }
     }
-    if express::is_directory(&call.route.bucket) {
-        check_zone(&call.route.bucket, &call.received.data)?;
+    if call.service.features().directory_buckets && express::is_directory(&call.route.bucket) {
+        check_zone(&call.route.bucket, &call.document)?;
     }
-    call.shared.state.create_bucket(&call.route.bucket, &region)?;
+    call.service.create_bucket(&call.route.bucket, &region).await?;
     let mut answer = empty(200);
     set(answer.headers_mut(), "location", &format!("/{}", call.route.bucket));
     Ok(answer)
 }
 
-pub fn session(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    call.shared.state.bucket(&call.route.bucket)?;
-    express::create_session(&call.shared.sessions, call.parts, &call.route.bucket, call.memory())
+pub async fn session<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    call.bucket().await?;
+    express::create_session(&call.shared.sessions, call.parts, &call.route.bucket, &call.shared.memory)
 }
 
 /// Checks that the body of a CreateBucket request for a directory bucket names the same zone as the bucket's name.
@@ -115,20 +117,22 @@ fn check_zone(bucket: &str, body: &[u8]) -> Result<(), ApiError> {
     Ok(())
 }
 
-pub fn head(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+pub async fn head<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let bucket = call.bucket().await?;
+    let bucket = bucket.as_ref();
     let mut answer = empty(200);
     set(answer.headers_mut(), "x-amz-bucket-region", &bucket.region);
     Ok(answer)
 }
 
-pub fn delete(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    call.shared.state.delete_bucket(&call.route.bucket)?;
+pub async fn delete<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    call.service.delete_bucket(&call.route.bucket).await?;
     Ok(empty(204))
 }
 
-pub fn location(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+pub async fn location<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let bucket = call.bucket().await?;
+    let bucket = bucket.as_ref();
     // The API returns an empty string for us-east-1.
     let region = if bucket.region == "us-east-1" { "" } else { &bucket.region };
     let document = XmlWriter::new("LocationConstraint").finish();

@@ -1,33 +1,36 @@
 //! The CopyObject and UploadPartCopy operations.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-
 use super::get::{ByteSelection, parse_range};
-use super::multipart::{part_number, store_part};
-use super::{Call, existing};
-use crate::clock::wall_now;
+use super::multipart::{part_number, upload_name};
+use super::{Call, existing, set_version};
 use crate::net::encode::{decode, hex};
-use crate::s3::checksum::{Algorithm, md5};
+use crate::s3::checksum::Algorithm;
 use crate::s3::message::checksum_element;
 use crate::s3::number::decimal;
 use crate::s3::xml::XmlWriter;
-use crate::server::conditions::for_read;
+use crate::server::body::BodyReader;
+use crate::server::conditions::{WriteConditions, for_read};
 use crate::server::error::ApiError;
-use crate::server::memory::Buffer;
-use crate::server::response::{ServerResponse, xml};
-use crate::server::state::{Object, StoredChecksum, iso_date};
+use crate::server::response::{ServerResponse, iso_date, set, xml};
+use crate::server::service::{NewObject, ObjectService};
 
-/// Returns the object that `x-amz-copy-source` names, its bucket and its key, after checking the copy conditions.
-fn source(call: &Call<'_>) -> Result<(Arc<Object>, String, String), ApiError> {
+/// Source of a copy.
+struct CopySource<O> {
+    object: O,
+    bucket: String,
+    key: String,
+    has_version: bool,
+}
+
+/// Returns the object that `x-amz-copy-source` names after checking the copy conditions.
+async fn source<S: ObjectService>(call: &Call<'_, S>) -> Result<CopySource<S::Object>, ApiError> {
     let header = call.header("x-amz-copy-source").unwrap_or("");
     let invalid = || ApiError::with("InvalidArgument", "Invalid copy source object key");
     let (path, version) = match header.split_once("?versionId=") {
         Some((path, version)) => (path, Some(version)),
         None => (header, None),
     };
-    if version.is_some_and(|version| version != "null") {
+    if version.is_some_and(|version| version != "null") && !call.service.features().versions {
         return Err(ApiError::with("NoSuchVersion", "The specified version does not exist."));
     }
     let encoding = || ApiError::with("InvalidArgument", "Invalid copy source encoding");
@@ -43,64 +46,84 @@ fn source(call: &Call<'_>) -> Result<(Arc<Object>, String, String), ApiError> {
     if key.is_empty() {
         return Err(invalid());
     }
-    let object = call.shared.state.bucket(bucket)?.object(key)?;
-    for_read(&call.parts.headers, "x-amz-copy-source-", existing(&object), call.now_s)?;
-    Ok((object, bucket.to_string(), key.to_string()))
+    if !call.rights.cover(bucket) {
+        return Err(ApiError::new("AccessDenied"));
+    }
+    let from = call.service.bucket(bucket).await?;
+    let object = call.service.open(&from, key, version).await?;
+    for_read(&call.parts.headers, "x-amz-copy-source-", existing(object.as_ref()), call.now_s)?;
+    let (bucket, key) = (bucket.to_string(), key.to_string());
+    Ok(CopySource { object, bucket, key, has_version: version.is_some() })
 }
 
-/// Joins pieces into one; a single piece is shared, not copied.
-fn concat(call: &Call<'_>, pieces: &[Bytes]) -> Result<Bytes, ApiError> {
-    if let [one] = pieces {
-        return Ok(one.clone());
+/// Returns true if a directive header has the value `REPLACE`.
+fn replaces<S: ObjectService>(call: &Call<'_, S>, header: &str, what: &str) -> Result<bool, ApiError> {
+    match call.header(header).unwrap_or("COPY") {
+        "COPY" => Ok(false),
+        "REPLACE" => Ok(true),
+        _ => Err(ApiError::with("InvalidArgument", format!("Unknown {what} directive."))),
     }
-    let size = pieces.iter().map(Bytes::len).sum();
-    let mut buffer = Buffer::new(call.memory(), size)?;
-    pieces.iter().try_for_each(|piece| buffer.push(piece, size))?;
-    Ok(buffer.freeze())
 }
 
-pub fn object(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    let target = call.shared.state.bucket(&call.route.bucket)?;
-    let directive = call.header("x-amz-metadata-directive").unwrap_or("COPY");
-    if !matches!(directive, "COPY" | "REPLACE") {
-        return Err(ApiError::with("InvalidArgument", "Unknown metadata directive."));
-    }
-    let replace = directive == "REPLACE";
-    let (from, bucket, key) = source(call)?;
-    if bucket == call.route.bucket && key == call.route.key && !replace {
+pub async fn object<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let target = call.bucket().await?;
+    let replace = replaces(call, "x-amz-metadata-directive", "metadata")?;
+    let replace_tags = replaces(call, "x-amz-tagging-directive", "tagging")?;
+    let from = source(call).await?;
+    let object = from.object.as_ref();
+    let itself = from.bucket == call.route.bucket && from.key == call.route.key && !from.has_version;
+    if itself && !replace && !(replace_tags && call.header("x-amz-tagging").is_some()) {
         return Err(ApiError::with(
             "InvalidRequest",
             "This copy request is illegal because it is trying to copy an object to itself without changing the object's metadata, storage class, website redirect location or encryption attributes.",
         ));
     }
-    let headers = if replace { call.object_headers()? } else { from.headers.clone() };
-    let data = concat(call, &from.pieces)?;
-    let etag = hex(&target.tag(md5(&data)));
-    let mut copy = Object::new(call.memory(), &call.route.key, vec![data.clone()], etag, headers)?;
     let algorithm = match call.header("x-amz-checksum-algorithm") {
         Some(name) => Some(Algorithm::from_name(name).ok_or_else(|| {
             ApiError::with("InvalidRequest", "Checksum algorithm provided is unsupported. Please try again with any of the valid types: [CRC32, CRC32C, CRC64NVME, SHA1, SHA256]")
         })?),
-        None => from.checksum.as_ref().map(|c| c.algorithm),
+        None => object.checksum.as_ref().map(|c| c.algorithm),
     };
-    copy.checksum = algorithm.map(|a| StoredChecksum { algorithm: a, value: a.of(&data), full_object: true });
+    let new = NewObject {
+        headers: if replace { call.object_headers()? } else { object.headers.clone() },
+        tags: if replace_tags { call.tags()? } else { object.tags.clone() },
+        checksum: algorithm,
+        conditions: WriteConditions::of(&call.parts.headers),
+    };
+    let source_version = object.version.clone();
+    let size = object.size;
+    let content = call.service.read(from.object, 0..size).await?;
+    let mut body = BodyReader::of_object(content);
+    body.want(algorithm);
+    let copy = call.service.put(&target, &call.route.key, new, &mut body).await?;
     let mut writer = XmlWriter::new("CopyObjectResult");
-    writer.text("LastModified", &iso_date(copy.modified)).text("ETag", &format!("\"{}\"", copy.etag));
+    writer.text("LastModified", &iso_date(copy.modified)).text("ETag", &format!("\"{}\"", copy.etag()));
     if let Some(checksum) = &copy.checksum {
         writer
             .text(checksum_element(checksum.algorithm), &checksum.value)
             .text("ChecksumType", "FULL_OBJECT");
     }
-    call.store(&target, copy)?;
-    Ok(xml(writer.finish()))
+    let mut answer = xml(writer.finish());
+    set_version(&mut answer, copy.version.as_deref());
+    set_source_version(&mut answer, source_version.as_deref());
+    Ok(answer)
 }
 
-pub fn part(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    part_number(call)?;
-    call.shared.state.bucket(&call.route.bucket)?;
-    let (from, ..) = source(call)?;
-    let pieces = match call.header("x-amz-copy-source-range") {
-        None => from.pieces.clone(),
+fn set_source_version(answer: &mut ServerResponse, version: Option<&str>) {
+    if let Some(version) = version {
+        set(answer.headers_mut(), "x-amz-copy-source-version-id", version);
+    }
+}
+
+pub async fn part<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let number = part_number(call)?;
+    let bucket = call.bucket().await?;
+    let name = upload_name(call);
+    let from = source(call).await?;
+    let upload = call.service.upload(&bucket, name).await?;
+    let size = from.object.as_ref().size;
+    let (start, end) = match call.header("x-amz-copy-source-range") {
+        None => (0, size),
         Some(text) => {
             let invalid = || {
                 ApiError::with(
@@ -114,21 +137,29 @@ pub fn part(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
             if last < first {
                 return Err(invalid());
             }
-            if last >= from.size {
-                let text = format!("Range specified is not valid for source object of size: {}", from.size);
+            if last >= size {
+                let text = format!("Range specified is not valid for source object of size: {size}");
                 return Err(ApiError::with("InvalidArgument", text));
             }
-            match parse_range(text, from.size) {
-                ByteSelection::Range(start, end) => from.slice(start, end),
+            match parse_range(text, size) {
+                ByteSelection::Range(start, end) => (start, end),
                 _ => return Err(invalid()),
             }
         }
     };
-    let part = store_part(call, concat(call, &pieces)?, None)?;
+    let source_version = from.object.as_ref().version.clone();
+    let content = call.service.read(from.object, start..end).await?;
+    let mut body = BodyReader::of_object(content);
+    let algorithm = upload.checksum.map(|(algorithm, _)| algorithm);
+    body.want(algorithm);
+    body.want_crc64();
+    let part = call.service.put_part(&bucket, name, number, algorithm, &mut body).await?;
     let mut writer = XmlWriter::new("CopyPartResult");
-    writer.text("LastModified", &iso_date(wall_now())).text("ETag", &format!("\"{}\"", hex(&part.md5)));
+    writer.text("LastModified", &iso_date(part.modified)).text("ETag", &format!("\"{}\"", hex(&part.md5)));
     if let Some((algorithm, value)) = &part.checksum {
         writer.text(checksum_element(*algorithm), value);
     }
-    Ok(xml(writer.finish()))
+    let mut answer = xml(writer.finish());
+    set_source_version(&mut answer, source_version.as_deref());
+    Ok(answer)
 }

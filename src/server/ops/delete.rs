@@ -1,39 +1,39 @@
 //! The DeleteObject and DeleteObjects operations.
 
-use super::{Call, existing};
+use futures_util::future::join_all;
+
+use super::{Call, set_version};
 use crate::s3::xml::{Element, XmlWriter};
 use crate::server::conditions::DeleteConditions;
 use crate::server::error::ApiError;
-use crate::server::response::{ServerResponse, empty, xml};
-use crate::server::state::Objects;
+use crate::server::response::{ServerResponse, empty, set, xml};
+use crate::server::service::ObjectService;
 
 /// Maximum number of keys in one DeleteObjects request.
 const MAX_KEYS: usize = 1000;
 
-/// Removes a key if its conditions hold; a missing key is not an error.
-fn remove(objects: &mut Objects, key: &str, conditions: &DeleteConditions<'_>) -> Result<(), ApiError> {
-    let object = objects.get(key).cloned();
-    conditions.check(object.as_deref().map(|o| (existing(o), o.size)))?;
-    objects.remove(key);
-    Ok(())
-}
-
-pub fn one(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+pub async fn one<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let bucket = call.bucket().await?;
+    let text = |name: &str| call.header(name).map(str::to_string);
     let conditions = DeleteConditions {
-        etag: call.header("if-match"),
-        modified: call.header("x-amz-if-match-last-modified-time"),
-        size: call.header("x-amz-if-match-size"),
+        etag: text("if-match"),
+        modified: text("x-amz-if-match-last-modified-time"),
+        size: text("x-amz-if-match-size"),
     };
-    remove(&mut *bucket.objects_mut()?, &call.route.key, &conditions)?;
-    Ok(empty(204))
+    let deleted = call.service.delete(&bucket, &call.route.key, call.version(), conditions).await?;
+    let mut answer = empty(204);
+    set_version(&mut answer, deleted.version.as_deref());
+    if deleted.marker {
+        set(answer.headers_mut(), "x-amz-delete-marker", "true");
+    }
+    Ok(answer)
 }
 
 /// One key of a DeleteObjects request, with its version and conditions.
 struct Entry<'a> {
     key: &'a str,
     version: Option<&'a str>,
-    conditions: DeleteConditions<'a>,
+    conditions: DeleteConditions,
 }
 
 fn entry(object: &Element) -> Option<Entry<'_>> {
@@ -42,24 +42,24 @@ fn entry(object: &Element) -> Option<Entry<'_>> {
         return None;
     }
     let conditions = DeleteConditions {
-        etag: object.text_of("ETag"),
-        modified: object.text_of("LastModifiedTime"),
-        size: object.text_of("Size"),
+        etag: object.text_of("ETag").map(str::to_string),
+        modified: object.text_of("LastModifiedTime").map(str::to_string),
+        size: object.text_of("Size").map(str::to_string),
     };
     let key = object.text_of("Key").filter(|key| !key.is_empty())?;
     Some(Entry { key, version: object.text_of("VersionId").filter(|v| !v.is_empty()), conditions })
 }
 
-pub fn many(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    let bucket = call.shared.state.bucket(&call.route.bucket)?;
-    if call.received.md5.is_none() && call.received.checksum.is_none() {
+pub async fn many<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let bucket = call.bucket().await?;
+    if !call.protected {
         return Err(ApiError::with(
             "InvalidRequest",
             "Missing required header for this request: Content-MD5 OR x-amz-checksum-*",
         ));
     }
     let malformed = || ApiError::new("MalformedXML");
-    let root = Element::parse(&call.received.data).map_err(|_| malformed())?;
+    let root = Element::parse(&call.document).map_err(|_| malformed())?;
     if root.name != "Delete" || root.children.iter().any(|c| !matches!(c.name.as_str(), "Object" | "Quiet")) {
         return Err(malformed());
     }
@@ -67,12 +67,19 @@ pub fn many(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     let entries = entries.filter(|e| (1..=MAX_KEYS).contains(&e.len())).ok_or_else(malformed)?;
     let quiet = root.text_of("Quiet").is_some_and(|q| q.trim().eq_ignore_ascii_case("true"));
     let mut writer = XmlWriter::new("DeleteResult");
-    let mut objects = bucket.objects_mut()?;
-    for entry in entries {
-        let result = match entry.version {
-            None | Some("null") => remove(&mut objects, entry.key, &entry.conditions),
-            Some(_) => Err(ApiError::with("NoSuchVersion", "The specified version does not exist.")),
-        };
+    let versions = call.service.features().versions;
+    let (service, bucket) = (call.service, &bucket);
+    // The service may write concurrent deletes together.
+    let deletes = entries.iter().map(|entry| async move {
+        match entry.version {
+            Some(version) if version != "null" && !versions => {
+                Err(ApiError::with("NoSuchVersion", "The specified version does not exist."))
+            }
+            version => service.delete(bucket, entry.key, version, entry.conditions.clone()).await,
+        }
+    });
+    let results = join_all(deletes).await;
+    for (entry, result) in entries.iter().zip(results) {
         if result.is_ok() && quiet {
             continue;
         }
@@ -80,8 +87,15 @@ pub fn many(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
         if let Some(version) = entry.version {
             writer.text("VersionId", version);
         }
-        if let Err(error) = result {
-            writer.text("Code", error.code).text("Message", &error.message);
+        match result {
+            Ok(deleted) if deleted.marker => {
+                writer.text("DeleteMarker", "true");
+                writer.text("DeleteMarkerVersionId", deleted.version.as_deref().unwrap_or("null"));
+            }
+            Ok(_) => {}
+            Err(error) => {
+                writer.text("Code", error.code).text("Message", &error.message);
+            }
         }
         writer.close();
     }

@@ -1,16 +1,14 @@
 //! The GetObject and HeadObject operations, with ranges, parts, conditions and optional checksums.
 
-use std::sync::Arc;
-
 use http::header::{CONTENT_LENGTH, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
 
-use super::{Call, existing};
+use super::{Call, existing, set_version};
 use crate::s3::number::decimal;
 use crate::server::conditions::{for_read, range_applies};
 use crate::server::error::ApiError;
-use crate::server::response::{ResponseBody, ServerResponse, empty, set};
-use crate::server::state::Object;
+use crate::server::response::{ServerResponse, empty, set};
+use crate::server::service::{ObjectInfo, ObjectService};
 
 /// Byte range of an object that a request selects.
 #[derive(Debug, PartialEq, Eq)]
@@ -59,52 +57,50 @@ pub fn parse_range(text: &str, size: u64) -> ByteSelection {
 ///
 /// # Errors
 /// Returns the S3 error for a missing object, a failed condition or an unsatisfiable range.
-pub fn get(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    answer(call, true)
+pub async fn get<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    answer(call, true).await
 }
 
 /// Handles HeadObject like [`get`], but returns no content.
 ///
 /// # Errors
 /// Returns the same errors as [`get`].
-pub fn head(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    answer(call, false)
+pub async fn head<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    answer(call, false).await
 }
 
-fn answer(call: &Call<'_>, with_body: bool) -> Result<ServerResponse, ApiError> {
-    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+async fn answer<S: ObjectService>(call: &Call<'_, S>, with_body: bool) -> Result<ServerResponse, ApiError> {
+    let bucket = call.bucket().await?;
     let part = part_number(call)?;
-    let object = bucket.object(&call.route.key)?;
-    match for_read(&call.parts.headers, "", existing(&object), call.now_s) {
-        Err(error) if error.code == "NotModified" => return Ok(not_modified(&object)),
+    let handle = call.service.open(&bucket, &call.route.key, call.version()).await?;
+    let object = handle.as_ref();
+    match for_read(&call.parts.headers, "", existing(object), call.now_s) {
+        Err(error) if error.code == "NotModified" => return Ok(not_modified(object)),
         other => other?,
     }
-    let selected = select(call, &object, part)?;
+    let selected = select(call, object, part)?;
     let (start, end) = match selected {
         ByteSelection::Whole => (0, object.size),
         ByteSelection::Range(start, end) => (start, end),
         ByteSelection::Unsatisfiable => return Err(ApiError::new("InvalidRange")),
     };
-    let mut answer = if with_body {
-        let pieces =
-            if end - start == object.size { object.pieces.clone() } else { object.slice(start, end) };
-        http::Response::new(ResponseBody::new(pieces))
-    } else {
-        let mut answer = empty(200);
-        answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(end - start));
-        answer
-    };
-    describe(call, &object, &mut answer, selected == ByteSelection::Whole);
+    let mut answer = empty(200);
+    describe(call, object, &mut answer, selected == ByteSelection::Whole);
     if selected != ByteSelection::Whole {
         *answer.status_mut() = http::StatusCode::PARTIAL_CONTENT;
         let last = end.saturating_sub(1);
         set(answer.headers_mut(), "content-range", &format!("bytes {start}-{last}/{}", object.size));
     }
+    if with_body {
+        *answer.body_mut() = call.service.read(handle, start..end).await?;
+    } else {
+        answer.headers_mut().insert(CONTENT_LENGTH, HeaderValue::from(end - start));
+    }
     Ok(answer)
 }
 
 /// Returns a 304 response with the headers from which a cache updates its copy (RFC 9110, 15.4.5).
-fn not_modified(object: &Object) -> ServerResponse {
+fn not_modified(object: &ObjectInfo) -> ServerResponse {
     let mut answer = empty(304);
     let headers = answer.headers_mut();
     for (name, value) in &object.headers {
@@ -118,14 +114,18 @@ fn not_modified(object: &Object) -> ServerResponse {
 }
 
 /// Returns the part number in the query; `None` if the request names no part.
-fn part_number(call: &Call<'_>) -> Result<Option<usize>, ApiError> {
+fn part_number<S: ObjectService>(call: &Call<'_, S>) -> Result<Option<usize>, ApiError> {
     let Some(text) = call.route.parameter("partNumber") else { return Ok(None) };
     let number = decimal(text).filter(|p| (1..=10_000).contains(p)).map(|p| p as usize);
     let wrong = "Part number must be an integer between 1 and 10000, inclusive.";
     number.map(Some).ok_or_else(|| ApiError::with("InvalidArgument", wrong))
 }
 
-fn select(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<ByteSelection, ApiError> {
+fn select<S: ObjectService>(
+    call: &Call<'_, S>,
+    object: &ObjectInfo,
+    part: Option<usize>,
+) -> Result<ByteSelection, ApiError> {
     let range = call.header("range").filter(|_| range_applies(&call.parts.headers, existing(object)));
     let Some(part) = part else {
         return Ok(range.map_or(ByteSelection::Whole, |text| parse_range(text, object.size)));
@@ -139,19 +139,25 @@ fn select(call: &Call<'_>, object: &Arc<Object>, part: Option<usize>) -> Result<
     if part > object.parts.as_ref().map_or(1, Vec::len) {
         return Err(ApiError::new("InvalidPartNumber"));
     }
-    if object.parts.is_none() {
+    let Some(parts) = &object.parts else {
         return Ok(if object.size == 0 {
             ByteSelection::Whole
         } else {
             ByteSelection::Range(0, object.size)
         });
-    }
-    let start: u64 = object.pieces[..part - 1].iter().map(|p| p.len() as u64).sum();
-    Ok(ByteSelection::Range(start, start + object.pieces[part - 1].len() as u64))
+    };
+    let start: u64 = parts[..part - 1].iter().map(|p| p.size).sum();
+    Ok(ByteSelection::Range(start, start + parts[part - 1].size))
 }
 
 /// Adds the headers that describe an object; `response-*` parameters override the stored headers.
-fn describe(call: &Call<'_>, object: &Object, answer: &mut ServerResponse, whole: bool) {
+fn describe<S: ObjectService>(
+    call: &Call<'_, S>,
+    object: &ObjectInfo,
+    answer: &mut ServerResponse,
+    whole: bool,
+) {
+    set_version(answer, object.version.as_deref());
     let headers: &mut HeaderMap = answer.headers_mut();
     for (name, value) in &object.headers {
         headers.append(name.clone(), value.clone());
@@ -174,6 +180,9 @@ fn describe(call: &Call<'_>, object: &Object, answer: &mut ServerResponse, whole
     if let (Some(parts), Some(_)) = (&object.parts, call.route.parameter("partNumber")) {
         set(headers, "x-amz-mp-parts-count", &parts.len().to_string());
     }
+    if !object.tags.is_empty() {
+        headers.insert("x-amz-tagging-count", HeaderValue::from(object.tags.len()));
+    }
     if call.header("x-amz-checksum-mode").is_some() {
         let part = part_number(call).ok().flatten();
         checksum(headers, object, part, whole);
@@ -181,7 +190,7 @@ fn describe(call: &Call<'_>, object: &Object, answer: &mut ServerResponse, whole
 }
 
 /// Adds the checksum of the part that the request names or, if the response is the whole object, of the object.
-fn checksum(headers: &mut HeaderMap, object: &Object, part: Option<usize>, whole: bool) {
+fn checksum(headers: &mut HeaderMap, object: &ObjectInfo, part: Option<usize>, whole: bool) {
     let Some(of_object) = &object.checksum else { return };
     let of_part = match (part, &object.parts) {
         (Some(part), Some(parts)) => parts.get(part - 1).and_then(|p| p.checksum.as_ref()),
@@ -193,7 +202,7 @@ fn checksum(headers: &mut HeaderMap, object: &Object, part: Option<usize>, whole
         None => return,
     };
     set(headers, algorithm.header(), value);
-    set(headers, "x-amz-checksum-type", if of_object.full_object { "FULL_OBJECT" } else { "COMPOSITE" });
+    set(headers, "x-amz-checksum-type", of_object.kind());
 }
 
 #[cfg(test)]

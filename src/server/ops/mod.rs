@@ -2,44 +2,61 @@
 
 mod attributes;
 mod bucket;
+mod configuration;
 mod copy;
+pub mod cors;
 mod delete;
 pub mod get;
 mod list;
 mod multipart;
+pub mod post;
 mod put;
+mod tags;
 mod versions;
 
-use std::sync::Arc;
+use std::cell::Cell;
 
+use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 
 use super::Shared;
-use super::body::Received;
-use super::conditions::{Existing, for_write};
+use super::accounts::{Accounts, Rights};
+use super::body::BodyReader;
+use super::conditions::{Existing, WriteConditions};
+use super::config::tags::Tags;
 use super::error::ApiError;
-use super::memory::Memory;
-use super::response::ServerResponse;
+use super::response::{ServerResponse, set};
 use super::route::{Operation, Route};
-use super::state::{Bucket, Object};
+use super::service::{NewObject, ObjectInfo, ObjectService};
+use crate::s3::checksum::Algorithm;
 use crate::s3::number::decimal;
 
 /// A verified request with its context.
-pub struct Call<'a> {
+pub struct Call<'a, S> {
     /// State shared by all connections.
     pub shared: &'a Shared,
+    /// Service that stores the objects.
+    pub service: &'a S,
     /// Method, URI and headers of the request.
     pub parts: &'a Parts,
     /// Operation and target of the request.
     pub route: &'a Route,
-    /// Verified body of the request.
-    pub received: Received,
+    /// Accounts of the server.
+    pub accounts: &'a Accounts,
+    /// Rights of the client.
+    pub rights: &'a Rights,
     /// Arrival time in Unix seconds.
     pub now_s: i64,
+    /// Verified body of the request, unless it is the content of an object.
+    pub document: Bytes,
+    /// True if the request declares an MD5 or another checksum of its body.
+    pub protected: bool,
+    /// Payload bytes of the request, for observers.
+    pub bytes_in: &'a Cell<u64>,
 }
 
-impl Call<'_> {
+impl<S: ObjectService> Call<'_, S> {
     /// Returns the value of a request header; `None` if it is absent or not UTF-8.
     fn header(&self, name: &str) -> Option<&str> {
         self.parts.headers.get(name).and_then(|v| std::str::from_utf8(v.as_bytes()).ok())
@@ -66,30 +83,45 @@ impl Call<'_> {
         }
     }
 
-    fn memory(&self) -> &Arc<Memory> {
-        &self.shared.state.memory
-    }
-
-    /// Returns the identifier of the server's only account, which owns everything.
+    /// Returns the identifier of the owner of all buckets and objects.
     fn owner(&self) -> &str {
-        &self.shared.credentials.access_key
+        &self.accounts.owner
     }
 
-    /// Stores an object under the key of the request if the conditions of the request hold. One lock covers the
-    /// check and the write, so that one of two concurrent conditional writers fails.
+    /// Returns the bucket of the request.
     ///
     /// # Errors
-    /// Returns `PreconditionFailed`, `NoSuchKey` for a condition on a missing object, or `NoSuchBucket` if the
-    /// bucket was deleted in the meantime.
-    fn store(&self, bucket: &Bucket, object: Object) -> Result<(), ApiError> {
-        let mut objects = bucket.objects_mut()?;
-        let existing = objects.get(&self.route.key).map(Arc::as_ref).map(existing);
-        for_write(&self.parts.headers, existing)?;
-        // Release the lock before the old content is freed.
-        let old = objects.insert(self.route.key.clone(), Arc::new(object));
-        drop(objects);
-        drop(old);
-        Ok(())
+    /// Returns `NoSuchBucket` if there is none.
+    async fn bucket(&self) -> Result<S::Bucket, ApiError> {
+        self.service.bucket(&self.route.bucket).await
+    }
+
+    /// Returns the version id in the query; `None` if the request names no version.
+    fn version(&self) -> Option<&str> {
+        self.route.parameter("versionId").filter(|version| !version.is_empty())
+    }
+
+    /// Returns the tags in the headers of the request.
+    ///
+    /// # Errors
+    /// Returns the S3 error for invalid tags.
+    fn tags(&self) -> Result<Tags, ApiError> {
+        self.header("x-amz-tagging").map_or(Ok(Tags::default()), Tags::parse_header)
+    }
+
+    /// Returns the properties and conditions in the headers of the request for the object that it creates.
+    ///
+    /// # Errors
+    /// Returns the S3 error for invalid headers or tags.
+    fn new_object(&self) -> Result<NewObject, ApiError> {
+        // S3 computes CRC64NVME for an object uploaded without a checksum.
+        let requested = self.header("x-amz-checksum-algorithm").and_then(Algorithm::from_name);
+        Ok(NewObject {
+            headers: self.object_headers()?,
+            tags: self.tags()?,
+            checksum: Some(requested.unwrap_or(Algorithm::Crc64Nvme)),
+            conditions: WriteConditions::of(&self.parts.headers),
+        })
     }
 
     /// Returns the request headers that are stored with an object and sent back with it.
@@ -135,8 +167,15 @@ impl Call<'_> {
 }
 
 /// Returns the properties of an object that conditions are compared with.
-fn existing(object: &Object) -> Existing<'_> {
-    Existing { etag: &object.etag, modified_s: object.modified.as_second() }
+pub fn existing(object: &ObjectInfo) -> Existing<'_> {
+    Existing { etag: object.etag(), modified_s: object.modified.as_second() }
+}
+
+/// Adds the version id of an object to a response, if it has one.
+fn set_version(answer: &mut ServerResponse, version: Option<&str>) {
+    if let Some(version) = version {
+        set(answer.headers_mut(), "x-amz-version-id", version);
+    }
 }
 
 /// Returns the content encoding to store: as sent, but without `aws-chunked`, which only frames the transfer. `None` if
@@ -151,36 +190,48 @@ fn encoding_of_object(value: &HeaderValue) -> Option<HeaderValue> {
     HeaderValue::from_str(&rest.join(",")).ok().filter(|value| !value.is_empty())
 }
 
-/// Executes the operation of a request.
+/// Executes the operation of a request. `body` is the content of an object, if the request has one.
 ///
 /// # Errors
 /// Returns the S3 error to send to the client.
-pub fn dispatch(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
+pub async fn dispatch<S: ObjectService>(
+    call: &Call<'_, S>,
+    body: Option<&mut BodyReader<'_>>,
+) -> Result<ServerResponse, ApiError> {
     match call.route.operation {
-        Operation::ListBuckets => bucket::list(call),
-        Operation::CreateBucket => bucket::create(call),
-        Operation::HeadBucket => bucket::head(call),
-        Operation::DeleteBucket => bucket::delete(call),
-        Operation::GetBucketLocation => bucket::location(call),
-        Operation::CreateSession => bucket::session(call),
-        Operation::ListObjects => list::v1(call),
-        Operation::ListObjectsV2 => list::v2(call),
-        Operation::ListVersions => versions::list(call),
-        Operation::ListUploads => list::uploads(call),
-        Operation::DeleteObjects => delete::many(call),
-        Operation::PutObject => put::put(call),
-        Operation::CopyObject => copy::object(call),
-        Operation::GetObject => get::get(call),
-        Operation::HeadObject => get::head(call),
-        Operation::GetAttributes => attributes::get(call),
-        Operation::DeleteObject => delete::one(call),
-        Operation::CreateUpload => multipart::create(call),
-        Operation::UploadPart => multipart::part(call),
-        Operation::UploadPartCopy => copy::part(call),
-        Operation::CompleteUpload => multipart::complete(call),
-        Operation::AbortUpload => multipart::abort(call),
-        Operation::ListParts => list::parts(call),
+        Operation::GetObject => get::get(call).await,
+        Operation::HeadObject => get::head(call).await,
+        Operation::PutObject => put::put(call, body.ok_or_else(missing_body)?).await,
+        Operation::UploadPart => multipart::part(call, body.ok_or_else(missing_body)?).await,
+        Operation::DeleteObject => delete::one(call).await,
+        Operation::DeleteObjects => delete::many(call).await,
+        Operation::ListObjects => list::v1(call).await,
+        Operation::ListObjectsV2 => list::v2(call).await,
+        Operation::ListVersions => versions::list(call).await,
+        Operation::ListUploads => list::uploads(call).await,
+        Operation::ListParts => list::parts(call).await,
+        Operation::CopyObject => copy::object(call).await,
+        Operation::UploadPartCopy => copy::part(call).await,
+        Operation::GetAttributes => attributes::get(call).await,
+        Operation::CreateUpload => multipart::create(call).await,
+        Operation::CompleteUpload => multipart::complete(call).await,
+        Operation::AbortUpload => multipart::abort(call).await,
+        Operation::GetObjectTags => tags::get(call).await,
+        Operation::PutObjectTags => tags::put(call).await,
+        Operation::DeleteObjectTags => tags::delete(call).await,
+        Operation::Preflight => cors::preflight(call).await,
+        Operation::ListBuckets => bucket::list(call).await,
+        Operation::CreateBucket => bucket::create(call).await,
+        Operation::HeadBucket => bucket::head(call).await,
+        Operation::DeleteBucket => bucket::delete(call).await,
+        Operation::GetBucketLocation => bucket::location(call).await,
+        Operation::CreateSession => bucket::session(call).await,
+        _ => configuration::dispatch(call).await,
     }
+}
+
+fn missing_body() -> ApiError {
+    ApiError::new("InternalError")
 }
 
 #[cfg(test)]

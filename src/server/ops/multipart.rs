@@ -2,22 +2,26 @@
 
 use http::header::ETAG;
 
-use super::Call;
+use super::{Call, set_version};
 use crate::clock::wall_now;
 use crate::net::encode::hex;
-use crate::s3::checksum::{Algorithm, Hasher, from_base64, md5};
+use crate::s3::checksum::{Algorithm, from_base64, md5};
 use crate::s3::integrity::{composite, full_object};
 use crate::s3::message::checksum_element;
 use crate::s3::number::decimal;
 use crate::s3::xml::{Element, XmlWriter};
+use crate::server::body::BodyReader;
+use crate::server::conditions::WriteConditions;
 use crate::server::error::ApiError;
 use crate::server::response::{ServerResponse, empty, set, xml};
-use crate::server::state::{OVERHEAD, Object, ObjectPart, Part, StoredChecksum, Upload, headers_size};
+use crate::server::service::{
+    Completion, ObjectInfo, ObjectService, PartInfo, StoredChecksum, UploadInfo, UploadName,
+};
 
 /// Minimum size in bytes of every part but the last (S3: 5 MiB).
-const SMALLEST_PART: usize = 5 << 20;
+const SMALLEST_PART: u64 = 5 << 20;
 
-fn requested_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiError> {
+fn requested_checksum<S: ObjectService>(call: &Call<'_, S>) -> Result<Option<(Algorithm, bool)>, ApiError> {
     let kind = call.header("x-amz-checksum-type");
     let Some(name) = call.header("x-amz-checksum-algorithm") else {
         return match kind {
@@ -49,20 +53,11 @@ fn requested_checksum(call: &Call<'_>) -> Result<Option<(Algorithm, bool)>, ApiE
     Ok(Some((algorithm, full)))
 }
 
-pub fn create(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+pub async fn create<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let bucket = call.bucket().await?;
     let checksum = requested_checksum(call)?;
-    let headers = call.object_headers()?;
-    let overhead = OVERHEAD + call.route.key.len() as u64 + headers_size(&headers);
-    let upload = Upload {
-        overhead: call.memory().reserve(overhead)?,
-        headers,
-        checksum,
-        initiated: wall_now(),
-        parts: Default::default(),
-    };
-    let id = call.shared.state.upload_id();
-    bucket.uploads().insert((call.route.key.clone(), id.clone()), upload);
+    let upload = UploadInfo { object: call.new_object()?, checksum, initiated: wall_now() };
+    let id = call.service.create_upload(&bucket, &call.route.key, upload).await?;
     let mut writer = XmlWriter::new("InitiateMultipartUploadResult");
     writer.text("Bucket", &call.route.bucket).text("Key", &call.route.key).text("UploadId", &id);
     let mut answer = xml(writer.finish());
@@ -82,48 +77,37 @@ fn number_of_part(text: Option<&str>) -> Result<u32, ApiError> {
 }
 
 /// Returns the part number of the request.
-pub fn part_number(call: &Call<'_>) -> Result<u32, ApiError> {
+pub fn part_number<S: ObjectService>(call: &Call<'_, S>) -> Result<u32, ApiError> {
     number_of_part(call.route.parameter("partNumber"))
 }
 
-/// Stores a part of the upload that the request names, and returns the part.
-pub fn store_part(
-    call: &Call<'_>,
-    data: bytes::Bytes,
-    known_md5: Option<[u8; 16]>,
-) -> Result<Part, ApiError> {
-    let bucket = call.shared.state.bucket(&call.route.bucket)?;
+/// Returns the upload that the request names.
+pub fn upload_name<'a, S: ObjectService>(call: &Call<'a, S>) -> UploadName<'a> {
+    UploadName { key: &call.route.key, id: call.route.parameter("uploadId").unwrap_or("") }
+}
+
+pub async fn part<S: ObjectService>(
+    call: &Call<'_, S>,
+    body: &mut BodyReader<'_>,
+) -> Result<ServerResponse, ApiError> {
     let number = part_number(call)?;
-    let id = call.route.parameter("uploadId").unwrap_or("").to_string();
-    let md5 = bucket.tag(known_md5.unwrap_or_else(|| md5(&data)));
-    let mut uploads = bucket.uploads();
-    let upload =
-        uploads.get_mut(&(call.route.key.clone(), id)).ok_or_else(|| ApiError::new("NoSuchUpload"))?;
-    let declared = call.received.checksum.clone();
-    if let (Some((algorithm, _)), Some((given, _))) = (upload.checksum, &declared)
-        && algorithm != *given
+    let bucket = call.bucket().await?;
+    let name = upload_name(call);
+    let upload = call.service.upload(&bucket, name).await?;
+    let algorithm = upload.checksum.map(|(algorithm, _)| algorithm);
+    if let (Some(expected), Some(given)) = (algorithm, body.declared())
+        && expected != given
     {
         let text = format!(
             "Checksum Type mismatch occurred, expected checksum Type: {}, actual checksum Type: {}",
-            algorithm.name(),
+            expected.name(),
             given.name()
         );
         return Err(ApiError::with("InvalidRequest", text));
     }
-    let checksum = match upload.checksum {
-        Some((algorithm, _)) => Some(declared.unwrap_or_else(|| (algorithm, algorithm.of(&data)))),
-        None => declared,
-    };
-    if !upload.parts.contains_key(&number) {
-        upload.overhead.grow(OVERHEAD)?;
-    }
-    let part = Part { data, md5, modified: wall_now(), checksum };
-    upload.parts.insert(number, part.clone());
-    Ok(part)
-}
-
-pub fn part(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    let part = store_part(call, call.received.data.clone(), call.received.md5)?;
+    body.want(algorithm);
+    body.want_crc64();
+    let part = call.service.put_part(&bucket, name, number, algorithm, body).await?;
     let mut answer = empty(200);
     set(answer.headers_mut(), "etag", &format!("\"{}\"", hex(&part.md5)));
     if let Some((algorithm, value)) = &part.checksum {
@@ -132,15 +116,14 @@ pub fn part(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     Ok(answer)
 }
 
-pub fn abort(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    let bucket = call.shared.state.bucket(&call.route.bucket)?;
-    let id = call.route.parameter("uploadId").unwrap_or("").to_string();
-    let removed = bucket.uploads().remove(&(call.route.key.clone(), id));
-    removed.map(|_| empty(204)).ok_or_else(|| ApiError::new("NoSuchUpload"))
+pub async fn abort<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let bucket = call.bucket().await?;
+    call.service.abort_upload(&bucket, upload_name(call)).await?;
+    Ok(empty(204))
 }
 
 /// Returns the parts that a CompleteMultipartUpload lists, in its order, after checking them against the upload.
-fn listed_parts(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<(u32, Part)>, ApiError> {
+fn listed_parts(body: &[u8], stored: &[PartInfo], consecutive: bool) -> Result<Vec<PartInfo>, ApiError> {
     let malformed = || ApiError::new("MalformedXML");
     let root = Element::parse(body).map_err(|_| malformed())?;
     if root.name != "CompleteMultipartUpload" {
@@ -164,7 +147,7 @@ fn listed_parts(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<(
         }
         previous = number;
         let etag = named.text_of("ETag").ok_or_else(malformed)?.trim().trim_matches('"').to_string();
-        let part = upload.parts.get(&number).filter(|p| hex(&p.md5) == etag);
+        let part = stored.iter().find(|p| p.number == number && hex(&p.md5) == etag);
         let part = part.ok_or_else(|| ApiError::new("InvalidPart"))?;
         for algorithm in Algorithm::ALL {
             let Some(given) = named.text_of(checksum_element(algorithm)) else { continue };
@@ -185,20 +168,20 @@ fn listed_parts(body: &[u8], upload: &Upload, consecutive: bool) -> Result<Vec<(
                 }
             }
         }
-        parts.push((number, part.clone()));
+        parts.push(part.clone());
     }
     if parts.is_empty() {
         return Err(malformed());
     }
     let all_but_last = &parts[..parts.len() - 1];
-    if all_but_last.iter().any(|(_, p)| p.data.len() < SMALLEST_PART) {
+    if all_but_last.iter().any(|p| p.size < SMALLEST_PART) {
         return Err(ApiError::new("EntityTooSmall"));
     }
     Ok(parts)
 }
 
 /// Computes the checksum of the object from the checksums of its parts.
-fn combined(parts: &[Part], algorithm: Algorithm, full: bool) -> StoredChecksum {
+fn combined(parts: &[PartInfo], algorithm: Algorithm, full: bool) -> StoredChecksum {
     let values: Vec<Vec<u8>> = parts
         .iter()
         .map(|p| match &p.checksum {
@@ -207,28 +190,37 @@ fn combined(parts: &[Part], algorithm: Algorithm, full: bool) -> StoredChecksum 
         })
         .collect();
     let whole = || {
-        let parts: Vec<_> = values.iter().cloned().zip(parts.iter().map(|p| p.data.len() as u64)).collect();
+        let parts: Vec<_> = values.iter().cloned().zip(parts.iter().map(|p| p.size)).collect();
         full_object(algorithm, &parts)
     };
     let value = full.then(whole).flatten().unwrap_or_else(|| composite(algorithm, &values));
     StoredChecksum { algorithm, value, full_object: full }
 }
 
-pub fn complete(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
-    let bucket = call.shared.state.bucket(&call.route.bucket)?;
-    let id = (call.route.key.clone(), call.route.parameter("uploadId").unwrap_or("").to_string());
-    let mut uploads = bucket.uploads();
-    let Some(upload) = uploads.get(&id) else {
-        // A client that did not receive the first response repeats the request.
-        let earlier = bucket.object(&call.route.key).ok().filter(|o| o.upload_id.as_ref() == Some(&id.1));
-        return earlier.map(|object| completed(call, &object)).ok_or_else(|| ApiError::new("NoSuchUpload"));
+/// Computes the CRC-64/NVME of the object from those of its parts.
+fn combined_crc64(parts: &[PartInfo]) -> StoredChecksum {
+    let pairs: Vec<_> = parts.iter().map(|p| (from_base64(&p.crc64).unwrap_or_default(), p.size)).collect();
+    let value = full_object(Algorithm::Crc64Nvme, &pairs).unwrap_or_default();
+    StoredChecksum { algorithm: Algorithm::Crc64Nvme, value, full_object: true }
+}
+
+pub async fn complete<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let bucket = call.bucket().await?;
+    let name = upload_name(call);
+    let upload = match call.service.upload(&bucket, name).await {
+        Err(error) if error.code == "NoSuchUpload" => {
+            // A client that did not receive the first response repeats the request.
+            let earlier = call.service.open(&bucket, name.key, None).await.ok();
+            let earlier = earlier.filter(|o| o.as_ref().upload_id.as_deref() == Some(name.id));
+            return earlier.map(|object| completed(call, object.as_ref())).ok_or(error);
+        }
+        upload => upload?,
     };
-    let listed = listed_parts(&call.received.data, upload, bucket.directory)?;
-    let numbers: Vec<u32> = listed.iter().map(|(number, _)| *number).collect();
-    let parts: Vec<Part> = listed.into_iter().map(|(_, part)| part).collect();
-    let size: usize = parts.iter().map(|p| p.data.len()).sum();
+    let stored = call.service.parts(&bucket, name).await?;
+    let parts = listed_parts(&call.document, &stored, bucket.as_ref().directory)?;
+    let size: u64 = parts.iter().map(|p| p.size).sum();
     if let Some(declared) = call.header("x-amz-mp-object-size")
-        && decimal(declared) != Some(size as u64)
+        && decimal(declared) != Some(size)
     {
         return Err(ApiError::with(
             "InvalidRequest",
@@ -237,33 +229,26 @@ pub fn complete(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
     }
     let digests: Vec<u8> = parts.iter().flat_map(|p| p.md5).collect();
     let etag = format!("{}-{}", hex(&md5(&digests)), parts.len());
-    let pieces = parts.iter().map(|p| p.data.clone()).collect();
-    let mut object = Object::new(call.memory(), &call.route.key, pieces, etag, upload.headers.clone())?;
-    let described = parts.iter().zip(numbers);
-    object.parts =
-        Some(described.map(|(p, number)| ObjectPart { number, checksum: p.checksum.clone() }).collect());
-    object.upload_id = Some(id.1.clone());
-    object.checksum = Some(match upload.checksum {
+    let checksum = match upload.checksum {
         Some((algorithm, full)) => combined(&parts, algorithm, full),
         // S3 computes CRC64NVME for an object uploaded without a checksum.
-        None => {
-            let mut hasher = Hasher::new(Algorithm::Crc64Nvme);
-            parts.iter().for_each(|p| hasher.update(&p.data));
-            StoredChecksum { algorithm: Algorithm::Crc64Nvme, value: hasher.finish(), full_object: true }
-        }
-    });
-    check_declared(call, object.checksum.as_ref(), parts.len())?;
-    let answer = completed(call, &object);
-    call.store(&bucket, object)?;
-    uploads.remove(&id);
-    Ok(answer)
+        None => combined_crc64(&parts),
+    };
+    check_declared(call, &checksum, parts.len())?;
+    let conditions = WriteConditions::of(&call.parts.headers);
+    let completion = Completion { parts, etag, checksum, conditions };
+    let object = call.service.complete_upload(&bucket, name, completion).await?;
+    Ok(completed(call, &object))
 }
 
 /// Checks the object checksum that a CompleteMultipartUpload declares against the computed one.
-fn check_declared(call: &Call<'_>, computed: Option<&StoredChecksum>, parts: usize) -> Result<(), ApiError> {
+fn check_declared<S: ObjectService>(
+    call: &Call<'_, S>,
+    computed: &StoredChecksum,
+    parts: usize,
+) -> Result<(), ApiError> {
     let invalid = |text: &str| Err(ApiError::with("InvalidRequest", text));
-    let Some(computed) = computed else { return Ok(()) };
-    let kind = if computed.full_object { "FULL_OBJECT" } else { "COMPOSITE" };
+    let kind = computed.kind();
     for (name, value) in &call.parts.headers {
         let Some(suffix) = name.as_str().strip_prefix("x-amz-checksum-") else { continue };
         let given = value.to_str().unwrap_or("");
@@ -289,19 +274,20 @@ fn check_declared(call: &Call<'_>, computed: Option<&StoredChecksum>, parts: usi
 }
 
 /// Returns the response to a CompleteMultipartUpload that created `object`.
-fn completed(call: &Call<'_>, object: &Object) -> ServerResponse {
+fn completed<S: ObjectService>(call: &Call<'_, S>, object: &ObjectInfo) -> ServerResponse {
     let mut writer = XmlWriter::new("CompleteMultipartUploadResult");
     let host = call.header("host").unwrap_or("localhost");
     writer.text("Location", &format!("http://{host}/{}/{}", call.route.bucket, call.route.key));
     writer
         .text("Bucket", &call.route.bucket)
         .text("Key", &call.route.key)
-        .text("ETag", &format!("\"{}\"", object.etag));
+        .text("ETag", &format!("\"{}\"", object.etag()));
     if let Some(checksum) = &object.checksum {
         writer.text(checksum_element(checksum.algorithm), &checksum.value);
-        writer.text("ChecksumType", if checksum.full_object { "FULL_OBJECT" } else { "COMPOSITE" });
+        writer.text("ChecksumType", checksum.kind());
     }
     let mut answer = xml(writer.finish());
+    set_version(&mut answer, object.version.as_deref());
     answer.headers_mut().insert(ETAG, object.etag_header.clone());
     answer
 }

@@ -2,40 +2,32 @@
 
 use http::header::ETAG;
 
-use super::Call;
-use crate::net::encode::hex;
-use crate::s3::checksum::{Algorithm, md5};
+use super::{Call, set_version};
+use crate::server::body::BodyReader;
 use crate::server::error::ApiError;
 use crate::server::response::{ServerResponse, empty, set};
-use crate::server::state::{Object, StoredChecksum};
+use crate::server::service::ObjectService;
 
-pub fn put(call: &Call<'_>) -> Result<ServerResponse, ApiError> {
+pub async fn put<S: ObjectService>(
+    call: &Call<'_, S>,
+    body: &mut BodyReader<'_>,
+) -> Result<ServerResponse, ApiError> {
     if !call.parts.headers.contains_key("content-length")
         && !call.parts.headers.contains_key("transfer-encoding")
     {
         return Err(ApiError::new("MissingContentLength"));
     }
-    let bucket = call.shared.state.bucket(&call.route.bucket)?;
-    let headers = call.object_headers()?;
-    let data = call.received.data.clone();
-    let digest = call.received.md5.unwrap_or_else(|| md5(&data));
-    let mut object =
-        Object::new(call.memory(), &call.route.key, vec![data.clone()], hex(&bucket.tag(digest)), headers)?;
-    let declared = call.received.checksum.clone().or_else(|| {
-        // S3 computes CRC64NVME for an object uploaded without a checksum.
-        let requested = call.header("x-amz-checksum-algorithm").and_then(Algorithm::from_name);
-        let algorithm = requested.unwrap_or(Algorithm::Crc64Nvme);
-        Some((algorithm, algorithm.of(&data)))
-    });
-    object.checksum =
-        declared.map(|(algorithm, value)| StoredChecksum { algorithm, value, full_object: true });
+    let bucket = call.bucket().await?;
+    let new = call.new_object()?;
+    body.want(new.checksum);
+    let object = call.service.put(&bucket, &call.route.key, new, body).await?;
     let mut answer = empty(200);
-    answer.headers_mut().insert(ETAG, object.etag_header.clone());
     set(answer.headers_mut(), "x-amz-object-size", &object.size.to_string());
     if let Some(checksum) = &object.checksum {
         set(answer.headers_mut(), checksum.algorithm.header(), &checksum.value);
         set(answer.headers_mut(), "x-amz-checksum-type", "FULL_OBJECT");
     }
-    call.store(&bucket, object)?;
+    set_version(&mut answer, object.version.as_deref());
+    answer.headers_mut().insert(ETAG, object.etag_header);
     Ok(answer)
 }

@@ -13,8 +13,10 @@ use std::sync::Arc;
 
 use plimsoll::net::tls::server_config;
 use plimsoll::s3::credentials::{CredentialSource, Credentials};
+use plimsoll::server::accounts::Accounts;
 use plimsoll::server::inject::{Injector, Spec};
-use plimsoll::server::{Parts, Settings, run};
+use plimsoll::server::memory::MemoryService;
+use plimsoll::server::{Parts, Settings, Shared, run};
 use plimsoll::store::ownership::{CreatedBucket, KeySpace};
 use plimsoll::store::s3::S3Store;
 use plimsoll::store::url::{StoreUrl, parse};
@@ -99,13 +101,15 @@ impl Server {
         let config = tls.then(|| server_config(&data("tls/server.pem"), &data("tls/server.key")).unwrap());
         let parts = Parts {
             settings: Settings { threads: 1, ..settings },
-            credentials: Credentials::new(ACCESS, SECRET, None),
+            accounts: Accounts::single(Credentials::new(ACCESS, SECRET, None)),
             tls: config,
             injector: (!inject.is_empty()).then(|| Injector::new(Spec::parse(inject).unwrap())),
             access_log: None,
-            metrics: None,
+            observers: Vec::new(),
         };
-        let thread = std::thread::spawn(move || run(listener, parts, &shutdown));
+        let shared = Shared::new(parts);
+        let service = Arc::new(MemoryService::new(&shared.memory));
+        let thread = std::thread::spawn(move || run(listener, &shared, &service, &shutdown));
         Server { address, tls, stop, thread: Some(thread) }
     }
 

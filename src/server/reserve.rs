@@ -11,6 +11,9 @@ use bytes::Bytes;
 
 use super::error::ApiError;
 
+/// Upper estimate, in bytes, of the memory of an object, upload, part or bucket without its content, key and headers.
+pub const OVERHEAD: u64 = 512;
+
 /// A memory limit in bytes and the number of bytes reserved.
 #[derive(Debug)]
 pub struct Memory {

@@ -10,197 +10,12 @@ use http::request::Parts;
 
 use super::error::ApiError;
 use super::route::{Operation, Route};
+use super::service::Features;
 
-/// Accepted values of a header.
-enum Values {
-    /// Any value; the operation itself rejects a wrong one.
-    Any,
-    /// One of these values; any other value requests a feature that is not implemented.
-    Only(&'static [&'static str]),
-    /// The identifier of the server's only account.
-    Owner,
-}
+mod table;
 
-use Values::{Any, Only, Owner};
-
-/// A header name, or a prefix of names followed by `*`, and its accepted values.
-type Header = (&'static str, Values);
-
-/// Headers accepted with every operation.
-const ALWAYS: &[Header] = &[
-    // Verified by `auth` and `body`.
-    ("x-amz-content-sha256", Any),
-    ("x-amz-date", Any),
-    ("x-amz-decoded-content-length", Any),
-    ("x-amz-trailer", Any),
-    ("x-amz-sdk-checksum-algorithm", Any),
-    ("x-amz-s3session-token", Any),
-    // The server has one key pair and no temporary credentials, so a token grants no extra permission.
-    ("x-amz-security-token", Any),
-    // These headers describe the client.
-    ("x-amz-user-agent", Any),
-    ("x-amz-te", Any),
-    // The requester and the owner are the same account.
-    ("x-amz-request-payer", Only(&["requester"])),
-    ("x-amz-expected-bucket-owner", Owner),
-];
-
-/// Checksum headers of a request body, verified by `body`.
-const CHECKSUM: &[Header] = &[("x-amz-checksum-*", Any)];
-
-/// Conditions, range and checksum mode of a read.
-const READ: &[Header] = &[
-    ("if-match", Any),
-    ("if-none-match", Any),
-    ("if-modified-since", Any),
-    ("if-unmodified-since", Any),
-    ("range", Any),
-    ("if-range", Any),
-    ("x-amz-checksum-mode", Only(&["ENABLED", "enabled"])),
-];
-
-/// Condition headers of a write.
-const WRITE: &[Header] = &[("if-match", Any), ("if-none-match", Only(&["*"]))];
-
-/// Properties of a new object. The accepted values are those that every object of this server has.
-const OBJECT: &[Header] = &[
-    ("x-amz-meta-*", Any),
-    // One account owns everything, and nobody else has access.
-    ("x-amz-acl", Only(&["private", "bucket-owner-full-control", "bucket-owner-read"])),
-    ("x-amz-object-lock-legal-hold", Only(&["OFF"])),
-];
-
-/// Properties of a new bucket. The accepted values are those that every bucket of this server has.
-const BUCKET: &[Header] = &[
-    ("x-amz-acl", Only(&["private"])),
-    ("x-amz-object-ownership", Only(&["BucketOwnerEnforced"])),
-    ("x-amz-bucket-object-lock-enabled", Only(&["false", "False"])),
-];
-
-/// Source of a copy and its conditions.
-const SOURCE: &[Header] = &[
-    ("x-amz-copy-source", Any),
-    ("x-amz-copy-source-if-match", Any),
-    ("x-amz-copy-source-if-none-match", Any),
-    ("x-amz-copy-source-if-modified-since", Any),
-    ("x-amz-copy-source-if-unmodified-since", Any),
-    ("x-amz-source-expected-bucket-owner", Owner),
-];
-
-/// Headers accepted only with CopyObject.
-const COPY: &[Header] = &[
-    ("x-amz-metadata-directive", Any),
-    // No object has tags, so both directives have the same effect.
-    ("x-amz-tagging-directive", Only(&["COPY", "REPLACE"])),
-    ("x-amz-checksum-algorithm", Any),
-];
-
-/// Headers accepted only with UploadPartCopy.
-const COPY_PART: &[Header] = &[("x-amz-copy-source-range", Any)];
-
-/// Headers accepted only with CompleteMultipartUpload.
-const COMPLETE: &[Header] = &[("x-amz-mp-object-size", Any)];
-
-/// Headers of listings. No object is archived, so none has a restore status.
-const LISTING: &[Header] = &[("x-amz-optional-object-attributes", Only(&["RestoreStatus"]))];
-
-/// Headers of deletes. No object is under retention, so there is nothing to bypass.
-const DELETE: &[Header] = &[("x-amz-bypass-governance-retention", Only(&["true", "false", "True", "False"]))];
-
-/// Condition headers of DeleteObject.
-const DELETE_ONE: &[Header] =
-    &[("if-match", Any), ("x-amz-if-match-last-modified-time", Any), ("x-amz-if-match-size", Any)];
-
-/// Headers accepted only with CreateSession.
-const SESSION: &[Header] = &[("x-amz-create-session-mode", Any)];
-
-/// Headers accepted only with GetObjectAttributes.
-const ATTRIBUTES: &[Header] =
-    &[("x-amz-object-attributes", Any), ("x-amz-max-parts", Any), ("x-amz-part-number-marker", Any)];
-
-/// Returns the headers that an operation accepts in addition to [`ALWAYS`].
-fn headers(operation: Operation) -> &'static [&'static [Header]] {
-    use Operation as O;
-    match operation {
-        O::GetObject | O::HeadObject => &[READ],
-        O::PutObject => &[CHECKSUM, OBJECT, WRITE],
-        O::UploadPart => &[CHECKSUM],
-        O::CopyObject => &[SOURCE, COPY, OBJECT, WRITE],
-        O::UploadPartCopy => &[SOURCE, COPY_PART],
-        O::CreateUpload => &[CHECKSUM, OBJECT],
-        O::CompleteUpload => &[CHECKSUM, COMPLETE, WRITE],
-        O::DeleteObject => &[DELETE, DELETE_ONE],
-        O::DeleteObjects => &[CHECKSUM, DELETE],
-        O::ListObjects | O::ListObjectsV2 | O::ListVersions => &[LISTING],
-        O::CreateBucket => &[BUCKET, CHECKSUM],
-        O::CreateSession => &[SESSION],
-        O::GetAttributes => &[ATTRIBUTES],
-        O::ListBuckets
-        | O::HeadBucket
-        | O::DeleteBucket
-        | O::GetBucketLocation
-        | O::ListUploads
-        | O::AbortUpload
-        | O::ListParts => &[],
-    }
-}
-
-/// Returns the query parameters that an operation accepts in addition to those of a presigned URL.
-fn parameters(operation: Operation) -> &'static [&'static str] {
-    use Operation as O;
-    match operation {
-        O::ListBuckets => &["prefix", "continuation-token", "max-buckets", "bucket-region"],
-        O::CreateBucket | O::HeadBucket | O::DeleteBucket | O::PutObject | O::CopyObject => &[],
-        O::GetBucketLocation => &["location"],
-        O::CreateSession => &["session"],
-        O::ListObjects => &["prefix", "delimiter", "marker", "max-keys", "encoding-type"],
-        O::ListObjectsV2 => &[
-            "list-type",
-            "prefix",
-            "delimiter",
-            "continuation-token",
-            "start-after",
-            "max-keys",
-            "encoding-type",
-            "fetch-owner",
-        ],
-        O::ListVersions => &[
-            "versions",
-            "prefix",
-            "delimiter",
-            "key-marker",
-            "version-id-marker",
-            "max-keys",
-            "encoding-type",
-        ],
-        O::ListUploads => &[
-            "uploads",
-            "prefix",
-            "delimiter",
-            "key-marker",
-            "upload-id-marker",
-            "max-uploads",
-            "encoding-type",
-        ],
-        O::DeleteObjects => &["delete"],
-        O::GetObject | O::HeadObject => &[
-            "partNumber",
-            "versionId",
-            "response-content-type",
-            "response-content-encoding",
-            "response-content-disposition",
-            "response-content-language",
-            "response-cache-control",
-            "response-expires",
-        ],
-        O::GetAttributes => &["attributes", "versionId"],
-        O::DeleteObject => &["versionId"],
-        O::CreateUpload => &["uploads"],
-        O::UploadPart | O::UploadPartCopy => &["partNumber", "uploadId"],
-        O::CompleteUpload | O::AbortUpload => &["uploadId"],
-        O::ListParts => &["uploadId", "max-parts", "part-number-marker"],
-    }
-}
+use table::Values::{Any, Only, Owner};
+use table::{ALWAYS, Header, Values, headers, parameters};
 
 /// Headers other than `x-amz-*` that change the meaning of a request: conditions and ranges.
 const MEANINGFUL: &[&str] = &[
@@ -227,13 +42,18 @@ pub fn storage_class(route: &Route) -> &'static str {
     if super::express::is_directory(&route.bucket) { "EXPRESS_ONEZONE" } else { "STANDARD" }
 }
 
-/// Checks the headers and parameters of a request against the table. `owner` identifies the server's account.
+/// Checks the operation, headers and parameters of a request against the table and the features of the service. `owner`
+/// identifies the owner of the buckets.
 ///
 /// # Errors
-/// Returns `NotImplemented` for a header, parameter or value that the operation does not implement,
+/// Returns `NotImplemented` for an operation, header, parameter or value that the service does not implement,
 /// `InvalidArgument` for one that is invalid, repeated or not text, `InvalidStorageClass` for a class that S3
 /// does not have, and `AccessDenied` for another bucket owner.
-pub fn check(parts: &Parts, route: &Route, owner: &str) -> Result<(), ApiError> {
+pub fn check(parts: &Parts, route: &Route, owner: &str, features: &Features) -> Result<(), ApiError> {
+    if !route.operation.is_in(features) {
+        return Err(not_implemented("this operation"));
+    }
+    let tags = creates(route.operation) && features.tags;
     let groups = headers(route.operation);
     for name in parts.headers.keys() {
         let name = name.as_str();
@@ -242,6 +62,10 @@ pub fn check(parts: &Parts, route: &Route, owner: &str) -> Result<(), ApiError> 
         }
         if name == "x-amz-storage-class" {
             check_storage_class(parts, route)?;
+            continue;
+        }
+        if tags && matches!(name, "x-amz-tagging" | "x-amz-tagging-directive") {
+            check_values(parts, name, &Any, owner)?;
             continue;
         }
         let known = |header: &&Header| match header.0.strip_suffix('*') {
@@ -264,6 +88,7 @@ pub fn check(parts: &Parts, route: &Route, owner: &str) -> Result<(), ApiError> 
     }
     match route.parameter("versionId") {
         None | Some("null") => Ok(()),
+        Some(version) if features.versions && !version.is_empty() => Ok(()),
         Some(_) => Err(ApiError::with("InvalidArgument", "Invalid version id specified")),
     }
 }
@@ -362,6 +187,11 @@ fn check_values(parts: &Parts, name: &str, values: &Values, owner: &str) -> Resu
     }
 }
 
+/// Returns true if the headers of the operation describe a new object.
+fn creates(operation: Operation) -> bool {
+    matches!(operation, Operation::PutObject | Operation::CopyObject | Operation::CreateUpload)
+}
+
 fn check_storage_class(parts: &Parts, route: &Route) -> Result<(), ApiError> {
     const OTHERS: [&str; 8] = [
         "DEEP_ARCHIVE",
@@ -373,9 +203,7 @@ fn check_storage_class(parts: &Parts, route: &Route) -> Result<(), ApiError> {
         "REDUCED_REDUNDANCY",
         "STANDARD_IA",
     ];
-    let creates =
-        matches!(route.operation, Operation::PutObject | Operation::CopyObject | Operation::CreateUpload);
-    if !creates {
+    if !creates(route.operation) {
         return Err(not_implemented("x-amz-storage-class with this operation"));
     }
     check_values(parts, "x-amz-storage-class", &Any, "")?;
@@ -402,7 +230,7 @@ mod tests {
         let (mut parts, ()) = request.body(()).unwrap().into_parts();
         let route = super::super::route::route(&parts).map_err(|e| e.code)?;
         hoist(&mut parts, &route).map_err(|e| e.code)?;
-        check(&parts, &route, "owner").map_err(|e| e.code)
+        check(&parts, &route, "owner", &Features::default()).map_err(|e| e.code)
     }
 
     const NOT_IMPLEMENTED: Result<(), &str> = Err("NotImplemented");

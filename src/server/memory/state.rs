@@ -7,62 +7,40 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
-use super::error::ApiError;
-use super::express::{is_directory, tag};
-use super::memory::{Memory, Reservation};
 use crate::clock::wall_now;
 use crate::rng::mix;
-use crate::s3::checksum::Algorithm;
-
-/// Checksum stored with an object.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct StoredChecksum {
-    /// Algorithm that computed the checksum.
-    pub algorithm: Algorithm,
-    /// Value as sent over HTTP: base64, followed by `-N` if it is composed of the checksums of N parts.
-    pub value: String,
-    /// True if it covers the whole object instead of the checksums of the parts.
-    pub full_object: bool,
-}
-
-/// One part of a completed multipart upload.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ObjectPart {
-    /// Part number, from 1 to 10,000.
-    pub number: u32,
-    /// Algorithm and value of the part's checksum; `None` if it has none.
-    pub checksum: Option<(Algorithm, String)>,
-}
+use crate::server::config::tags::Tags;
+use crate::server::error::ApiError;
+use crate::server::express::{is_directory, tag};
+use crate::server::reserve::{Memory, OVERHEAD, Reservation};
+use crate::server::response::http_date;
+use crate::server::service::{BucketInfo, ObjectInfo, PartInfo, UploadInfo};
 
 /// A stored object, which is immutable.
 #[derive(Debug)]
 pub struct Object {
     /// Content in consecutive pieces (one per part of a multipart upload).
     pub pieces: Vec<Bytes>,
-    /// Size in bytes.
-    pub size: u64,
-    /// Entity tag without quotes.
-    pub etag: String,
-    /// Value of the `ETag` header, with quotes.
-    pub etag_header: HeaderValue,
-    /// Time of the last modification.
-    pub modified: jiff::Timestamp,
-    /// Value of the `Last-Modified` header.
-    pub modified_header: HeaderValue,
-    /// Headers returned with the object: content type, content encoding and similar, and user metadata.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Checksum declared by the client or computed by the server; `None` if there is none.
-    pub checksum: Option<StoredChecksum>,
-    /// Parts of the multipart upload that created the object, one per piece; `None` for other objects.
-    pub parts: Option<Vec<ObjectPart>>,
-    /// Id of the upload that created the object, so that a repeated completion succeeds; `None` for other objects.
-    pub upload_id: Option<String>,
+    /// Properties of the object.
+    pub info: ObjectInfo,
     /// Memory reserved for everything but the content.
     _overhead: Reservation,
 }
 
-/// Upper estimate, in bytes, of the memory of an object, upload, part or bucket without its content, key and headers.
-pub const OVERHEAD: u64 = 512;
+impl AsRef<ObjectInfo> for Object {
+    fn as_ref(&self) -> &ObjectInfo {
+        &self.info
+    }
+}
+
+/// Handle of a stored object.
+pub struct Stored(pub Arc<Object>);
+
+impl AsRef<ObjectInfo> for Stored {
+    fn as_ref(&self) -> &ObjectInfo {
+        &self.0.info
+    }
+}
 
 /// Returns the estimated memory of headers in bytes.
 pub fn headers_size(headers: &[(HeaderName, HeaderValue)]) -> u64 {
@@ -78,27 +56,26 @@ impl Object {
         memory: &Arc<Memory>,
         key: &str,
         pieces: Vec<Bytes>,
-        etag: String,
+        etag: &str,
         headers: Vec<(HeaderName, HeaderValue)>,
     ) -> Result<Object, ApiError> {
         let overhead = memory.reserve(OVERHEAD + key.len() as u64 + headers_size(&headers))?;
         let modified = wall_now();
-        let size = pieces.iter().map(|p| p.len() as u64).sum();
         let header =
-            |text: String| HeaderValue::from_str(&text).unwrap_or_else(|_| HeaderValue::from_static(""));
-        Ok(Object {
-            pieces,
-            size,
+            |text: String| HeaderValue::try_from(text).unwrap_or_else(|_| HeaderValue::from_static(""));
+        let info = ObjectInfo {
+            size: pieces.iter().map(|p| p.len() as u64).sum(),
             etag_header: header(format!("\"{etag}\"")),
-            etag,
             modified,
             modified_header: header(http_date(modified)),
             headers,
             checksum: None,
             parts: None,
+            version: None,
+            tags: Tags::default(),
             upload_id: None,
-            _overhead: overhead,
-        })
+        };
+        Ok(Object { pieces, info, _overhead: overhead })
     }
 
     /// Returns the bytes from `start` to `end` (exclusive), in pieces.
@@ -117,39 +94,20 @@ impl Object {
     }
 }
 
-/// Formats a time as an HTTP date, such as `Sun, 06 Nov 1994 08:49:37 GMT`.
-pub fn http_date(time: jiff::Timestamp) -> String {
-    time.strftime("%a, %d %b %Y %H:%M:%S GMT").to_string()
-}
-
-/// Formats a time as in listings, such as `2009-10-12T17:50:30.000Z`.
-pub fn iso_date(time: jiff::Timestamp) -> String {
-    time.strftime("%Y-%m-%dT%H:%M:%S.%3fZ").to_string()
-}
-
 /// One part of an unfinished upload.
 #[derive(Debug, Clone)]
 pub struct Part {
     /// Content of the part.
     pub data: Bytes,
-    /// Bytes of the entity tag: the MD5 of the content, except in a directory bucket.
-    pub md5: [u8; 16],
-    /// Time at which the part was stored.
-    pub modified: jiff::Timestamp,
-    /// Algorithm and value of the checksum; `None` if neither the upload nor the part named an algorithm.
-    pub checksum: Option<(Algorithm, String)>,
+    /// Properties of the part.
+    pub info: PartInfo,
 }
 
 /// An unfinished multipart upload.
 #[derive(Debug)]
 pub struct Upload {
-    /// Headers to store with the completed object.
-    pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// Checksum algorithm requested at creation, and true if the checksum covers the whole object; `None` if the client
-    /// requested no checksum.
-    pub checksum: Option<(Algorithm, bool)>,
-    /// Time at which the upload was created.
-    pub initiated: jiff::Timestamp,
+    /// Properties of the upload.
+    pub info: UploadInfo,
     /// Uploaded parts by part number.
     pub parts: BTreeMap<u32, Part>,
     /// Memory reserved for everything but the content of the parts.
@@ -163,12 +121,8 @@ pub type Objects = BTreeMap<String, Arc<Object>>;
 
 /// A bucket with its objects and unfinished uploads.
 pub struct Bucket {
-    /// Time at which the bucket was created.
-    pub created: jiff::Timestamp,
-    /// Region requested when the bucket was created, by default that of the server.
-    pub region: String,
-    /// True for a directory bucket.
-    pub directory: bool,
+    /// Properties of the bucket.
+    pub info: BucketInfo,
     objects: RwLock<Objects>,
     uploads: Mutex<Uploads>,
     /// True if the bucket was deleted; set and read under the lock of the objects.
@@ -176,10 +130,16 @@ pub struct Bucket {
     _overhead: Reservation,
 }
 
+impl AsRef<BucketInfo> for Bucket {
+    fn as_ref(&self) -> &BucketInfo {
+        &self.info
+    }
+}
+
 impl Bucket {
     /// Returns the bytes of the entity tag for content with this MD5.
     pub fn tag(&self, md5: [u8; 16]) -> [u8; 16] {
-        if self.directory { tag(md5) } else { md5 }
+        if self.info.directory { tag(md5) } else { md5 }
     }
 
     /// Locks the objects for reading.
@@ -214,19 +174,15 @@ impl Bucket {
 /// All data that the server stores.
 pub struct State {
     /// Memory limit and usage of the server.
-    pub memory: Arc<Memory>,
+    memory: Arc<Memory>,
     buckets: RwLock<HashMap<String, Arc<Bucket>>>,
     upload_ids: AtomicU64,
 }
 
 impl State {
-    /// Creates an empty state that may use `memory_limit` bytes.
-    pub fn new(memory_limit: u64) -> State {
-        State {
-            memory: Memory::new(memory_limit),
-            buckets: RwLock::default(),
-            upload_ids: AtomicU64::default(),
-        }
+    /// Creates an empty state, whose objects count against the limit of `memory`.
+    pub fn new(memory: Arc<Memory>) -> State {
+        State { memory, buckets: RwLock::default(), upload_ids: AtomicU64::default() }
     }
 
     /// Returns the bucket called `name`.
@@ -257,9 +213,12 @@ impl State {
             return Err(ApiError::new("BucketAlreadyOwnedByYou"));
         }
         let bucket = Bucket {
-            created: wall_now(),
-            region: region.to_string(),
-            directory: is_directory(name),
+            info: BucketInfo {
+                created: wall_now(),
+                region: region.to_string(),
+                directory: is_directory(name),
+                ..BucketInfo::default()
+            },
             objects: RwLock::default(),
             uploads: Mutex::default(),
             deleted: AtomicBool::new(false),
@@ -297,12 +256,12 @@ mod tests {
     use super::*;
 
     fn object(state: &State) -> Arc<Object> {
-        Arc::new(Object::new(&state.memory, "k", Vec::new(), "e".into(), Vec::new()).unwrap())
+        Arc::new(Object::new(&state.memory, "k", Vec::new(), "e", Vec::new()).unwrap())
     }
 
     #[test]
     fn a_put_into_a_bucket_that_is_being_deleted_is_not_acknowledged() {
-        let state = State::new(u64::MAX);
+        let state = State::new(Memory::new(u64::MAX));
         state.create_bucket("bkt", "r").unwrap();
         // A PUT has looked the bucket up when another client deletes it.
         let found = state.bucket("bkt").unwrap();
@@ -317,7 +276,7 @@ mod tests {
 
     #[test]
     fn puts_racing_with_a_bucket_deletion_persist_or_fail() {
-        let state = State::new(u64::MAX);
+        let state = State::new(Memory::new(u64::MAX));
         for _ in 0..200 {
             state.create_bucket("bkt", "r").unwrap();
             let (put, deleted) = std::thread::scope(|scope| {

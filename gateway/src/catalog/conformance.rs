@@ -1,0 +1,118 @@
+//! Facts that every catalog must satisfy.
+
+use std::ops::Bound;
+
+use crate::blocking::block_on;
+
+use super::embedded::catalog::{EmbeddedCatalog, Settings};
+use super::embedded::{Limits, head_only};
+use super::memory::MemoryCatalog;
+use super::{Catalog, CatalogError, Value, Work};
+
+fn value(head: &str, body: &[u8]) -> Value {
+    Value { head: head.as_bytes().to_vec().into(), properties: "p".into(), body: body.to_vec().into() }
+}
+
+fn commit(catalog: &impl Catalog, work: Work) -> Result<(), CatalogError> {
+    block_on(catalog.commit(work, 0))
+}
+
+fn put(catalog: &impl Catalog, key: &'static str, value: Value) {
+    let work: Work = Box::new(move |t| {
+        t.put(key.into(), value);
+        Ok(true)
+    });
+    commit(catalog, work).unwrap();
+}
+
+fn keys(catalog: &impl Catalog, from: Bound<&[u8]>) -> Vec<String> {
+    let mut scan = catalog.scan();
+    scan.seek(from).unwrap();
+    std::iter::from_fn(|| scan.next().unwrap()).map(|(key, _)| String::from_utf8(key).unwrap()).collect()
+}
+
+fn conforms(catalog: &impl Catalog) {
+    for key in ["b", "d", "a", "c"] {
+        put(catalog, key, value(key, &[7; 2000]));
+    }
+    let row = catalog.get(b"c").unwrap().unwrap();
+    assert_eq!(&row.head[..], b"c");
+    assert_eq!(catalog.value(b"c", &row).unwrap(), value("c", &[7; 2000]));
+    assert_eq!(&catalog.properties(b"c", &row).unwrap()[..], b"p");
+    assert_eq!(catalog.get(b"x").unwrap(), None);
+    assert_eq!(keys(catalog, Bound::Unbounded), ["a", "b", "c", "d"]);
+    assert_eq!(keys(catalog, Bound::Excluded(b"b")), ["c", "d"]);
+    assert_eq!(keys(catalog, Bound::Included(b"bb")), ["c", "d"]);
+    a_transaction_sees_its_own_writes(catalog);
+    a_dropped_transaction_changes_nothing(catalog);
+    let work: Work = Box::new(|t| {
+        t.delete(b"b".to_vec());
+        t.delete(b"missing".to_vec());
+        t.put(b"a".to_vec(), head_only("new"));
+        Ok(true)
+    });
+    commit(catalog, work).unwrap();
+    assert_eq!(keys(catalog, Bound::Unbounded), ["a", "c", "d"]);
+    assert_eq!(&catalog.get(b"a").unwrap().unwrap().head[..], b"new");
+}
+
+fn a_transaction_sees_its_own_writes(catalog: &impl Catalog) {
+    let work: Work = Box::new(|t| {
+        assert_eq!(t.first(b"", b"a")?.unwrap().0, b"a");
+        t.delete(b"a".to_vec());
+        assert_eq!(t.get(b"a")?, None);
+        assert_eq!(t.first(b"", b"a")?.unwrap().0, b"b");
+        t.put(b"aa".to_vec(), value("aa", b"body"));
+        let row = t.get(b"aa")?.unwrap();
+        assert_eq!(t.value(&row)?, value("aa", b"body"));
+        assert_eq!(t.first(b"", b"")?.unwrap().0, b"aa");
+        assert_eq!(t.first(b"x", b"x")?, None);
+        t.delete(b"aa".to_vec());
+        t.put(b"a".to_vec(), value("a", &[7; 2000]));
+        let row = t.get(b"b")?.unwrap();
+        assert_eq!(t.value(&row)?, value("b", &[7; 2000]));
+        Ok(true)
+    });
+    commit(catalog, work).unwrap();
+    assert_eq!(keys(catalog, Bound::Unbounded), ["a", "b", "c", "d"]);
+}
+
+fn a_dropped_transaction_changes_nothing(catalog: &impl Catalog) {
+    let work: Work = Box::new(|t| {
+        t.put(b"zz".to_vec(), head_only("zz"));
+        t.delete(b"a".to_vec());
+        Ok(false)
+    });
+    commit(catalog, work).unwrap();
+    let work: Work = Box::new(|t| {
+        t.put(b"zz".to_vec(), head_only("zz"));
+        Err(CatalogError::DiskFull)
+    });
+    assert!(matches!(commit(catalog, work), Err(CatalogError::DiskFull)));
+    assert_eq!(keys(catalog, Bound::Unbounded), ["a", "b", "c", "d"]);
+}
+
+#[test]
+fn the_memory_catalog_conforms() {
+    conforms(&MemoryCatalog::default());
+}
+
+#[test]
+fn the_embedded_catalog_conforms_and_survives_a_restart() {
+    let directory = crate::testing::TempDir::new("conformance");
+    // Small limits, so that the test covers tables, merges and several segments.
+    let limits = Limits { segment_bytes: 4096, memtable_entries: 2, reserve_bytes: 0, ..Limits::default() };
+    let settings = Settings { limits, ..Settings::default() };
+    let (catalog, recovery) = EmbeddedCatalog::open(directory.path(), settings).unwrap();
+    assert!(recovery.damage.is_empty() && recovery.rebuilt.is_none(), "{recovery:?}");
+    conforms(&catalog);
+    for _ in 0..2 {
+        catalog.close().unwrap();
+    }
+    drop(catalog);
+    let (catalog, recovery) = EmbeddedCatalog::open(directory.path(), settings).unwrap();
+    assert!(recovery.damage.is_empty() && recovery.replayed_bytes == 0, "{recovery:?}");
+    assert_eq!(keys(&catalog, Bound::Unbounded), ["a", "c", "d"]);
+    let error = EmbeddedCatalog::open(directory.path(), settings).err().unwrap();
+    assert!(error.to_string().contains("another process uses this directory"), "{error}");
+}

@@ -1,0 +1,195 @@
+//! The embedded catalog with its threads: one commits, one maintains the index and compacts the log.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use super::committer::{Committer, Durability};
+use super::compaction::Step;
+use super::recovery::{Recovery, open};
+use super::{Engine, Limits};
+use crate::catalog::{Catalog, CatalogError, Row, Scan, Value, Work};
+use crate::disk::Disk;
+use crate::disk::real::RealDisk;
+
+/// Settings of an embedded catalog.
+#[derive(Debug, Clone, Copy)]
+pub struct Settings {
+    /// Limits that trigger the work of the engine.
+    pub limits: Limits,
+    /// Time at which acknowledged transactions are durable.
+    pub durability: Durability,
+    /// Maximum rate of compaction in bytes per second.
+    pub compaction_bytes_per_s: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings { limits: Limits::default(), durability: Durability::Sync, compaction_bytes_per_s: 64 << 20 }
+    }
+}
+
+/// The lock file of a data directory. The lock ends with the process.
+struct DirectoryLock {
+    _file: std::fs::File,
+}
+
+/// An open embedded catalog.
+pub struct EmbeddedCatalog {
+    engine: Arc<Engine>,
+    committer: Arc<Committer>,
+    maintenance: Mutex<Option<std::thread::JoinHandle<()>>>,
+    stop: Arc<Stop>,
+    _lock: DirectoryLock,
+}
+
+/// Signal that ends the maintenance.
+#[derive(Default)]
+struct Stop {
+    is_set: AtomicBool,
+    lock: Mutex<()>,
+    changed: Condvar,
+}
+
+impl Stop {
+    /// Waits for a time; returns true if the signal is set.
+    fn wait(&self, time: Duration) -> bool {
+        let guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.is_set.load(Ordering::Acquire) {
+            drop(self.changed.wait_timeout(guard, time));
+        }
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    fn set(&self) {
+        let _guard = self.lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.is_set.store(true, Ordering::Release);
+        self.changed.notify_all();
+    }
+}
+
+/// Locks a data directory for this process.
+///
+/// # Errors
+/// If another process uses it.
+fn lock(root: &Path) -> Result<DirectoryLock, CatalogError> {
+    let path = root.join("LOCK");
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map_err(|_| {
+        CatalogError::Io(format!("{}: another process uses this directory; stop it first", root.display()))
+    })?;
+    Ok(DirectoryLock { _file: file })
+}
+
+impl EmbeddedCatalog {
+    /// Opens the catalog in a directory, creates it if necessary, and starts its threads.
+    ///
+    /// # Errors
+    /// If another process uses the directory, or the disk fails.
+    pub fn open(root: &Path, settings: Settings) -> Result<(EmbeddedCatalog, Recovery), CatalogError> {
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk::new(root)?);
+        let lock = lock(root)?;
+        let (engine, writer, recovery) = open(disk, settings.limits)?;
+        let committer = Arc::new(Committer::start(writer, settings.durability)?);
+        let stop = Arc::new(Stop::default());
+        let thread = std::thread::Builder::new().name("maintenance".into());
+        let maintenance = {
+            let (engine, committer, stop) = (Arc::clone(&engine), Arc::clone(&committer), Arc::clone(&stop));
+            thread.spawn(move || maintain(&engine, &committer, &stop, settings.compaction_bytes_per_s))?
+        };
+        let maintenance = Mutex::new(Some(maintenance));
+        Ok((EmbeddedCatalog { engine, committer, maintenance, stop, _lock: lock }, recovery))
+    }
+
+    /// Returns the engine, for metrics and checks.
+    pub fn engine(&self) -> &Arc<Engine> {
+        &self.engine
+    }
+
+    /// Commits the queued transactions, writes the index and ends the threads. The next start is then fast.
+    ///
+    /// # Errors
+    /// If the disk fails; the next start reads the end of the log.
+    pub fn close(&self) -> Result<(), CatalogError> {
+        let Some(mut writer) = self.committer.stop() else { return Ok(()) };
+        self.stop.set();
+        if let Some(thread) = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = thread.join();
+        }
+        if let Some(reason) = self.engine.stop_reason() {
+            return Err(CatalogError::Stopped(reason));
+        }
+        writer.freeze();
+        while self.engine.flush_step()? {}
+        self.engine.checkpoint(Some(writer.end()))
+    }
+}
+
+/// Flushes, merges and compacts until `stop` is set.
+fn maintain(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64) {
+    /// Time between two looks for work.
+    const PAUSE: Duration = Duration::from_millis(20);
+    /// Time without commits after which tables are merged further.
+    const IDLE: Duration = Duration::from_secs(2);
+    let (mut groups, mut busy) = (0, Instant::now());
+    while !stop.wait(PAUSE) {
+        let now = engine.counters.groups.load(Ordering::Relaxed);
+        if now != groups {
+            (groups, busy) = (now, Instant::now());
+        }
+        let is_idle = busy.elapsed() >= IDLE;
+        // A full or failing disk: the work stays, and the next look tries again.
+        let work = engine.flush_step().and_then(|flushed| Ok(flushed || engine.merge_step(is_idle)?));
+        if !matches!(work, Ok(false)) {
+            continue;
+        }
+        let _ = compact(engine, committer, stop, rate);
+    }
+}
+
+/// Compacts one segment, if any has enough garbage, at a bounded rate.
+fn compact(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64) -> Result<(), CatalogError> {
+    let Some(mut compaction) = engine.choose_compaction() else { return Ok(()) };
+    loop {
+        let start = Instant::now();
+        match compaction.step(engine)? {
+            Step::Copied => return compaction.reap(engine),
+            Step::Copy(batch, keys) => {
+                let bytes = batch.bytes();
+                let work = batch.work(compaction.keep_removals());
+                crate::blocking::block_on(committer.commit(work, bytes))?;
+                compaction.verify(engine, &keys)?;
+                engine.flush_step()?;
+                let least = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
+                if stop.wait(least.saturating_sub(start.elapsed())) {
+                    return Ok(());
+                }
+            }
+        }
+    }
+}
+
+impl Catalog for EmbeddedCatalog {
+    fn commit(&self, work: Work, bytes: usize) -> impl Future<Output = Result<(), CatalogError>> {
+        self.committer.commit(work, bytes)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
+        self.engine.get(key)
+    }
+
+    fn properties(&self, key: &[u8], row: &Row) -> Result<Bytes, CatalogError> {
+        Ok(self.engine.read(key, row, false)?.properties)
+    }
+
+    fn value(&self, key: &[u8], row: &Row) -> Result<Value, CatalogError> {
+        self.engine.read(key, row, true)
+    }
+
+    fn scan(&self) -> Box<dyn Scan + '_> {
+        Box::new(self.engine.scan())
+    }
+}

@@ -1,0 +1,332 @@
+//! The embedded catalog: a log of segments, which is the truth, and an index of sorted tables derived from it.
+//!
+//! A transaction is durable when its group of records is synced to the log. The index maps keys to places in the log.
+//! Its newest entries are in memory; a crash loses only entries that the next start reads from the end of the log.
+
+mod bloom;
+pub mod catalog;
+pub mod committer;
+pub mod compaction;
+pub mod maintenance;
+pub mod manifest;
+mod memtable;
+mod merge;
+pub mod record;
+pub mod recovery;
+pub mod segment;
+mod table;
+pub mod writer;
+
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use bytes::Bytes;
+
+use self::manifest::{Damage, Manifest, Position, SegmentInfo};
+use self::memtable::Memtable;
+use self::merge::Merge;
+use self::record::hash;
+use self::segment::Segment;
+use self::table::{Slot, Table};
+use super::{CatalogError, Place, Row, Scan, Value};
+use crate::disk::Disk;
+
+/// Limits that trigger the work of the engine.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// Length in bytes at which a segment is complete.
+    pub segment_bytes: u64,
+    /// Number of entries at which the memtable is written to a table.
+    pub memtable_entries: usize,
+    /// Bytes of the log after which the memtable is written to a table in any case. It bounds the time of a start.
+    pub log_bytes_per_table: u64,
+    /// Number of tables of similar size that are merged.
+    pub fan_in: usize,
+    /// Free space in bytes below which writes are refused.
+    pub reserve_bytes: u64,
+    /// Share of garbage from which a segment is compacted.
+    pub garbage_share: f64,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            segment_bytes: 256 << 20,
+            memtable_entries: 64 * 1024,
+            log_bytes_per_table: 256 << 20,
+            fan_in: 4,
+            reserve_bytes: 128 << 20,
+            garbage_share: 0.3,
+        }
+    }
+}
+
+/// A memtable that no longer changes, and the position in the log behind its last change.
+struct Frozen {
+    memtable: Arc<Memtable>,
+    end: Position,
+}
+
+/// The index at one moment.
+struct View {
+    active: Arc<Memtable>,
+    /// From the newest to the oldest.
+    frozen: Vec<Arc<Frozen>>,
+    /// From the newest to the oldest.
+    tables: Vec<Arc<Table>>,
+}
+
+impl View {
+    fn memtables(&self) -> Vec<Arc<Memtable>> {
+        let frozen = self.frozen.iter().map(|frozen| Arc::clone(&frozen.memtable));
+        std::iter::once(Arc::clone(&self.active)).chain(frozen).collect()
+    }
+
+    fn get(&self, key: &[u8], hash: u64) -> Result<Slot, CatalogError> {
+        if let Some(slot) = self.active.get(key) {
+            return Ok(slot);
+        }
+        for frozen in &self.frozen {
+            if let Some(slot) = frozen.memtable.get(key) {
+                return Ok(slot);
+            }
+        }
+        for table in &self.tables {
+            if let Some(slot) = table.get(key, hash)? {
+                return Ok(slot);
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Damage that affects keys until they are written again.
+#[derive(Default)]
+struct DamagedKeys {
+    /// Damage by hash of the key.
+    known: HashMap<u64, Damage>,
+    /// Damage whose keys are unknown.
+    unknown: Vec<Damage>,
+}
+
+/// Counters of the engine, for metrics.
+#[derive(Debug, Default)]
+pub struct Counters {
+    /// Groups written.
+    pub groups: AtomicU64,
+    /// Transactions in these groups.
+    pub transactions: AtomicU64,
+    /// Bytes written to the log.
+    pub log_bytes: AtomicU64,
+    /// Time spent in syncs of the log, in nanoseconds.
+    pub sync_ns: AtomicU64,
+    /// Tables written from memtables.
+    pub flushes: AtomicU64,
+    /// Merges of tables.
+    pub merges: AtomicU64,
+    /// Segments removed by compaction.
+    pub compacted_segments: AtomicU64,
+    /// Bytes copied by compaction.
+    pub compacted_bytes: AtomicU64,
+}
+
+/// The log and its index, without the thread that writes.
+pub struct Engine {
+    disk: Arc<dyn Disk>,
+    /// Limits that trigger the work of the engine.
+    pub limits: Limits,
+    view: RwLock<Arc<View>>,
+    segments: RwLock<BTreeMap<u32, Arc<Segment>>>,
+    /// State of the manifest except for the segments. The lock covers writes of the manifest.
+    manifest: Mutex<Manifest>,
+    damaged: RwLock<DamagedKeys>,
+    has_damage: AtomicBool,
+    stopped: RwLock<Option<String>>,
+    is_stopped: AtomicBool,
+    /// Counters for metrics.
+    pub counters: Counters,
+}
+
+impl Engine {
+    fn view(&self) -> Arc<View> {
+        Arc::clone(&self.view.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn change_view(&self, change: impl FnOnce(&View) -> View) {
+        let mut view = self.view.write().unwrap_or_else(PoisonError::into_inner);
+        *view = Arc::new(change(&view));
+    }
+
+    fn lock_manifest(&self) -> std::sync::MutexGuard<'_, Manifest> {
+        self.manifest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the segments in the order of their numbers.
+    pub fn segments(&self) -> Vec<Arc<Segment>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    fn segment(&self, id: u32) -> Option<Arc<Segment>> {
+        self.segments.read().unwrap_or_else(PoisonError::into_inner).get(&id).cloned()
+    }
+
+    fn segment_infos(&self) -> Vec<SegmentInfo> {
+        let info = |s: &Arc<Segment>| SegmentInfo {
+            id: s.id,
+            bytes: s.bytes.load(Ordering::Relaxed),
+            live: s.live.load(Ordering::Relaxed).max(0) as u64,
+        };
+        self.segments().iter().map(info).collect()
+    }
+
+    /// Stops all writes until the next start.
+    fn stop(&self, reason: &str) {
+        *self.stopped.write().unwrap_or_else(PoisonError::into_inner) = Some(reason.to_string());
+        self.is_stopped.store(true, Ordering::Release);
+    }
+
+    /// Returns the reason for which writes are stopped; `None` if they are not.
+    pub fn stop_reason(&self) -> Option<String> {
+        if !self.is_stopped.load(Ordering::Acquire) {
+            return None;
+        }
+        self.stopped.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Returns the damage that affects keys.
+    pub fn damage(&self) -> Vec<Damage> {
+        let damaged = self.damaged.read().unwrap_or_else(PoisonError::into_inner);
+        damaged.known.values().chain(&damaged.unknown).cloned().collect()
+    }
+
+    fn check_damage(&self, hash: u64, found: bool) -> Result<(), CatalogError> {
+        if !self.has_damage.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let damaged = self.damaged.read().unwrap_or_else(PoisonError::into_inner);
+        let unknown = if found { None } else { damaged.unknown.first() };
+        match damaged.known.get(&hash).or(unknown) {
+            Some(damage) => Err(CatalogError::Damaged {
+                file: damage.file.clone(),
+                offset: damage.offset,
+                problem: damage.problem.clone(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    /// Forgets the damage of keys that have been written again.
+    fn forget_damage(&self, keys: impl Iterator<Item = u64>) {
+        if !self.has_damage.load(Ordering::Acquire) {
+            return;
+        }
+        let mut damaged = self.damaged.write().unwrap_or_else(PoisonError::into_inner);
+        for hash in keys {
+            damaged.known.remove(&hash);
+        }
+    }
+
+    /// Returns the row of a key.
+    ///
+    /// # Errors
+    /// If the index or the record of the key is damaged.
+    pub fn get(&self, key: &[u8]) -> Result<Slot, CatalogError> {
+        let hash = hash(key);
+        let slot = self.view().get(key, hash)?;
+        self.check_damage(hash, slot.is_some())?;
+        Ok(slot)
+    }
+
+    /// Reads the properties of a row and, if `with_body` is true, its body.
+    ///
+    /// # Errors
+    /// If they are damaged or cannot be read.
+    pub fn read(&self, key: &[u8], row: &Row, with_body: bool) -> Result<Value, CatalogError> {
+        let mut place = row.place;
+        loop {
+            if let Some(segment) = self.segment(place.segment) {
+                let (properties, body) = segment.read(&place, with_body)?;
+                return Ok(Value { head: row.head.clone(), properties, body });
+            }
+            // Compaction has moved the record since the row was read.
+            let now = self.get(key)?.map(|row| row.place);
+            match now.filter(|now| *now != place) {
+                Some(now) => place = now,
+                None => {
+                    return Err(CatalogError::Damaged {
+                        file: format!("{}/{}", segment::DIRECTORY, segment::file_name(place.segment)),
+                        offset: u64::from(place.offset),
+                        problem: "the file is missing".into(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Returns all rows in key order.
+    pub fn scan(&self) -> EngineScan {
+        EngineScan { view: self.view(), merge: None }
+    }
+
+    /// Returns the number of entries in the tables and memtables; keys in several of them count several times.
+    pub fn entries(&self) -> u64 {
+        let view = self.view();
+        let memory: usize = view.memtables().iter().map(|memtable| memtable.len()).sum();
+        view.tables.iter().map(|table| table.entries).sum::<u64>() + memory as u64
+    }
+
+    /// Returns the bytes of the tables.
+    pub fn index_bytes(&self) -> u64 {
+        self.view().tables.iter().map(|table| table.bytes).sum()
+    }
+
+    /// Returns the number of tables.
+    pub fn tables(&self) -> usize {
+        self.view().tables.len()
+    }
+}
+
+/// Rows of an engine in key order, as they were when the scan was created.
+pub struct EngineScan {
+    view: Arc<View>,
+    merge: Option<Merge>,
+}
+
+impl Scan for EngineScan {
+    fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), CatalogError> {
+        let start = match from {
+            Bound::Included(key) => key.to_vec(),
+            // The next possible key in the order of byte strings.
+            Bound::Excluded(key) => [key, &[0]].concat(),
+            Bound::Unbounded => Vec::new(),
+        };
+        self.merge = Some(Merge::new(&self.view.memtables(), &self.view.tables, &start)?);
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
+        if self.merge.is_none() {
+            self.seek(Bound::Unbounded)?;
+        }
+        let Some(merge) = &mut self.merge else { return Ok(None) };
+        while let Some((key, slot)) = merge.next()? {
+            if let Some(row) = slot {
+                return Ok(Some((Vec::from(key), row)));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Returns the length in bytes of the record at a place.
+fn record_len(place: &Place) -> i64 {
+    i64::from(place.skip) + i64::from(place.properties) + i64::from(place.body)
+}
+
+/// Returns an empty value with this head, whose properties and body are not needed.
+#[must_use]
+pub fn head_only(head: impl Into<Bytes>) -> Value {
+    Value { head: head.into(), ..Value::default() }
+}

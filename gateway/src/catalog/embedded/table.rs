@@ -1,0 +1,379 @@
+//! A table: an immutable file of index entries, sorted by key.
+//!
+//! ```text
+//! blocks:  entries, CRC-32C of the entries u32
+//! entry:   key length u16 | kind u8 | (place of 28 bytes | head length u16 | head), unless removed | key
+//! index:   first key, offset and length of each block
+//! filter:  Bloom filter of all keys
+//! footer:  offset of the index u64 | offset of the filter u64 | entries u64 | CRC of index and filter u32 |
+//!          CRC of the footer u32 | magic u32
+//! ```
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::bloom::Bloom;
+use super::record::{crc32c, hash};
+use crate::catalog::{CatalogError, Place, Row};
+use crate::disk::{Disk, DiskFile};
+
+/// Length above which a block is complete, in bytes.
+const BLOCK: usize = 4096;
+/// Length of the footer in bytes.
+const FOOTER: usize = 36;
+const MAGIC: u32 = 0x3154_4c50;
+/// Directory of the tables.
+pub const DIRECTORY: &str = "index";
+
+/// Index entry of a key: its row, or `None` if the key was removed.
+pub type Slot = Option<Row>;
+
+/// Returns the file name of a table.
+pub fn file_name(id: u64) -> String {
+    format!("{id:08}.table")
+}
+
+fn put_u32(out: &mut Vec<u8>, numbers: &[u32]) {
+    numbers.iter().for_each(|number| out.extend_from_slice(&number.to_le_bytes()));
+}
+
+/// Reader of consecutive numbers and byte strings.
+struct Cursor<'a>(&'a [u8]);
+
+impl<'a> Cursor<'a> {
+    fn take(&mut self, len: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(len)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u16(&mut self) -> Option<usize> {
+        Some(usize::from(u16::from_le_bytes(self.take(2)?.try_into().ok()?)))
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+}
+
+/// Appends an entry to a block.
+fn encode(out: &mut Vec<u8>, key: &[u8], slot: &Slot) {
+    out.extend_from_slice(&(key.len() as u16).to_le_bytes());
+    out.push(u8::from(slot.is_some()));
+    if let Some(row) = slot {
+        let p = &row.place;
+        let numbers = [p.segment, p.offset, p.skip, p.properties, p.body, p.properties_crc, p.body_crc];
+        put_u32(out, &numbers);
+        out.extend_from_slice(&(row.head.len() as u16).to_le_bytes());
+        out.extend_from_slice(&row.head);
+    }
+    out.extend_from_slice(key);
+}
+
+/// An entry of a block that is not yet decoded.
+struct Raw<'a> {
+    key: &'a [u8],
+    place: Option<&'a [u8]>,
+    head: &'a [u8],
+}
+
+impl<'a> Raw<'a> {
+    fn next(cursor: &mut Cursor<'a>) -> Option<Raw<'a>> {
+        let key_len = cursor.u16()?;
+        let (place, head) = match cursor.take(1)? {
+            [0] => (None, &[][..]),
+            _ => {
+                let place = cursor.take(28)?;
+                let head_len = cursor.u16()?;
+                (Some(place), cursor.take(head_len)?)
+            }
+        };
+        Some(Raw { key: cursor.take(key_len)?, place, head })
+    }
+
+    fn slot(&self, block: &Bytes) -> Slot {
+        let mut cursor = Cursor(self.place?);
+        let mut next = || cursor.u32().unwrap_or(0);
+        let place = Place {
+            segment: next(),
+            offset: next(),
+            skip: next(),
+            properties: next(),
+            body: next(),
+            properties_crc: next(),
+            body_crc: next(),
+        };
+        Some(Row { head: block.slice_ref(self.head), place })
+    }
+}
+
+/// Writer of a table.
+pub struct TableWriter {
+    file: Arc<dyn DiskFile>,
+    id: u64,
+    written: u64,
+    buffer: Vec<u8>,
+    /// Start of the current block in the buffer.
+    block_start: usize,
+    index: Vec<u8>,
+    first_key: Vec<u8>,
+    hashes: Vec<u64>,
+}
+
+impl TableWriter {
+    /// Starts a table with this number.
+    ///
+    /// # Errors
+    /// If the file cannot be created.
+    pub fn new(disk: &dyn Disk, id: u64) -> Result<TableWriter, CatalogError> {
+        Ok(TableWriter {
+            file: disk.create(DIRECTORY, &file_name(id))?,
+            id,
+            written: 0,
+            buffer: Vec::with_capacity(1 << 20),
+            block_start: 0,
+            index: Vec::new(),
+            first_key: Vec::new(),
+            hashes: Vec::new(),
+        })
+    }
+
+    /// Appends an entry, whose key must be greater than all earlier ones.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn add(&mut self, key: &[u8], slot: &Slot) -> Result<(), CatalogError> {
+        if self.buffer.len() == self.block_start {
+            self.first_key = key.to_vec();
+        }
+        encode(&mut self.buffer, key, slot);
+        self.hashes.push(hash(key));
+        if self.buffer.len() - self.block_start >= BLOCK {
+            self.end_block()?;
+        }
+        Ok(())
+    }
+
+    fn end_block(&mut self) -> Result<(), CatalogError> {
+        if self.buffer.len() == self.block_start {
+            return Ok(());
+        }
+        let crc = crc32c(&self.buffer[self.block_start..]);
+        self.buffer.extend_from_slice(&crc.to_le_bytes());
+        let length = self.buffer.len() - self.block_start;
+        let offset = self.written + self.block_start as u64;
+        self.index.extend_from_slice(&(self.first_key.len() as u16).to_le_bytes());
+        self.index.extend_from_slice(&self.first_key);
+        self.index.extend_from_slice(&offset.to_le_bytes());
+        self.index.extend_from_slice(&(length as u32).to_le_bytes());
+        self.block_start = self.buffer.len();
+        if self.buffer.len() >= 1 << 20 { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<(), CatalogError> {
+        self.file.write_at(self.written, &self.buffer)?;
+        self.written += self.buffer.len() as u64;
+        self.buffer.clear();
+        self.block_start = 0;
+        Ok(())
+    }
+
+    /// Writes the index, the filter and the footer, makes the file durable and opens it.
+    ///
+    /// # Errors
+    /// If the file cannot be written.
+    pub fn finish(mut self, disk: &dyn Disk) -> Result<Table, CatalogError> {
+        self.end_block()?;
+        self.flush()?;
+        let mut bloom = Bloom::new(self.hashes.len());
+        self.hashes.iter().for_each(|hash| bloom.insert(*hash));
+        let filter = bloom.to_bytes();
+        let index_at = self.written;
+        let mut tail = std::mem::take(&mut self.index);
+        let filter_at = index_at + tail.len() as u64;
+        tail.extend_from_slice(&filter);
+        let crc = crc32c(&tail);
+        let mut footer = Vec::with_capacity(FOOTER);
+        for number in [index_at, filter_at, self.hashes.len() as u64] {
+            footer.extend_from_slice(&number.to_le_bytes());
+        }
+        put_u32(&mut footer, &[crc]);
+        let footer_crc = crc32c(&footer);
+        put_u32(&mut footer, &[footer_crc, MAGIC]);
+        tail.extend_from_slice(&footer);
+        self.file.write_at(self.written, &tail)?;
+        self.file.sync()?;
+        disk.sync_directory(DIRECTORY)?;
+        Table::open(disk, self.id)
+    }
+}
+
+/// An open table.
+pub struct Table {
+    /// Number of the table.
+    pub id: u64,
+    /// Number of entries.
+    pub entries: u64,
+    /// Length of the file in bytes.
+    pub bytes: u64,
+    file: Arc<dyn DiskFile>,
+    bloom: Bloom,
+    /// First keys of all blocks, one after the other.
+    keys: Vec<u8>,
+    /// End of the first key in `keys`, offset and length of each block.
+    blocks: Vec<(u32, u64, u32)>,
+}
+
+impl Table {
+    /// Opens a table and reads its index and filter.
+    ///
+    /// # Errors
+    /// If the file is missing, or its index, filter or footer is damaged.
+    pub fn open(disk: &dyn Disk, id: u64) -> Result<Table, CatalogError> {
+        let file = disk.open(DIRECTORY, &file_name(id))?;
+        let bytes = file.len()?;
+        let damaged = |offset: u64, problem: &str| CatalogError::Damaged {
+            file: format!("{DIRECTORY}/{}", file_name(id)),
+            offset,
+            problem: problem.into(),
+        };
+        let footer_at =
+            bytes.checked_sub(FOOTER as u64).ok_or_else(|| damaged(0, "the file is too short"))?;
+        let mut footer = [0; FOOTER];
+        file.read_at(footer_at, &mut footer)?;
+        let parse = |footer: &[u8]| {
+            let mut cursor = Cursor(footer);
+            let numbers = (cursor.u64()?, cursor.u64()?, cursor.u64()?, cursor.u32()?);
+            let intact = cursor.u32()? == crc32c(&footer[..28]) && cursor.u32()? == MAGIC;
+            (intact && numbers.0 <= numbers.1 && numbers.1 <= footer_at).then_some(numbers)
+        };
+        let (index_at, filter_at, entries, crc) =
+            parse(&footer).ok_or_else(|| damaged(footer_at, "the footer is wrong"))?;
+        let mut tail = vec![0; (footer_at - index_at) as usize];
+        file.read_at(index_at, &mut tail)?;
+        if crc32c(&tail) != crc {
+            return Err(damaged(index_at, "the index or the filter is wrong"));
+        }
+        let (index, filter) = tail.split_at((filter_at - index_at) as usize);
+        let bloom = Bloom::from_bytes(filter).ok_or_else(|| damaged(filter_at, "the filter is wrong"))?;
+        let (mut keys, mut blocks) = (Vec::new(), Vec::new());
+        let mut cursor = Cursor(index);
+        while !cursor.0.is_empty() {
+            let mut next = || {
+                let length = cursor.u16()?;
+                Some((cursor.take(length)?, cursor.u64()?, cursor.u32()?))
+            };
+            let (key, offset, length) = next().ok_or_else(|| damaged(index_at, "the index is wrong"))?;
+            keys.extend_from_slice(key);
+            blocks.push((keys.len() as u32, offset, length));
+        }
+        keys.shrink_to_fit();
+        blocks.shrink_to_fit();
+        Ok(Table { id, entries, bytes, file, bloom, keys, blocks })
+    }
+
+    fn first_key(&self, block: usize) -> &[u8] {
+        let start = if block == 0 { 0 } else { self.blocks[block - 1].0 as usize };
+        &self.keys[start..self.blocks[block].0 as usize]
+    }
+
+    /// Returns the number of the block that would contain a key.
+    fn block_of(&self, key: &[u8]) -> usize {
+        let (mut low, mut high) = (0, self.blocks.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if self.first_key(middle) <= key { low = middle + 1 } else { high = middle }
+        }
+        low.saturating_sub(1)
+    }
+
+    /// Reads a block and verifies it.
+    fn read_block(&self, block: usize) -> Result<Bytes, CatalogError> {
+        let (_, offset, length) = self.blocks[block];
+        let mut bytes = vec![0; length as usize];
+        self.file.read_at(offset, &mut bytes)?;
+        let end = bytes.len().saturating_sub(4);
+        let crc = Cursor(&bytes[end..]).u32();
+        if crc != Some(crc32c(&bytes[..end])) {
+            return Err(self.damaged(block));
+        }
+        bytes.truncate(end);
+        Ok(Bytes::from(bytes))
+    }
+
+    fn damaged(&self, block: usize) -> CatalogError {
+        CatalogError::Damaged {
+            file: format!("{DIRECTORY}/{}", file_name(self.id)),
+            offset: self.blocks[block].1,
+            problem: "a block of the index is wrong".into(),
+        }
+    }
+
+    /// Returns the entry of a key, whose hash is `hash`; `None` if the table has none.
+    ///
+    /// # Errors
+    /// If the block is damaged or cannot be read.
+    pub fn get(&self, key: &[u8], hash: u64) -> Result<Option<Slot>, CatalogError> {
+        if self.blocks.is_empty() || !self.bloom.may_contain(hash) {
+            return Ok(None);
+        }
+        let block = self.block_of(key);
+        let bytes = self.read_block(block)?;
+        let mut cursor = Cursor(&bytes);
+        while !cursor.0.is_empty() {
+            let raw = Raw::next(&mut cursor).ok_or_else(|| self.damaged(block))?;
+            if raw.key == key {
+                return Ok(Some(raw.slot(&bytes)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns the entries from the first key at or after `from`.
+    pub fn iterate(self: &Arc<Table>, from: &[u8]) -> TableIterator {
+        let block = self.block_of(from);
+        TableIterator { table: Arc::clone(self), block, bytes: Bytes::new(), at: 0, from: from.to_vec() }
+    }
+}
+
+/// Entries of a table in key order.
+pub struct TableIterator {
+    table: Arc<Table>,
+    /// Next block to read.
+    block: usize,
+    bytes: Bytes,
+    /// Offset of the next entry in `bytes`.
+    at: usize,
+    from: Vec<u8>,
+}
+
+impl TableIterator {
+    /// Returns the next entry; `None` at the end.
+    ///
+    /// # Errors
+    /// If a block is damaged or cannot be read.
+    pub fn next(&mut self) -> Result<Option<(Bytes, Slot)>, CatalogError> {
+        loop {
+            if self.at == self.bytes.len() {
+                if self.block >= self.table.blocks.len() {
+                    return Ok(None);
+                }
+                self.bytes = self.table.read_block(self.block)?;
+                self.at = 0;
+                self.block += 1;
+                continue;
+            }
+            let mut cursor = Cursor(&self.bytes[self.at..]);
+            let raw = Raw::next(&mut cursor).ok_or_else(|| self.table.damaged(self.block - 1))?;
+            self.at = self.bytes.len() - cursor.0.len();
+            if raw.key >= self.from.as_slice() {
+                return Ok(Some((self.bytes.slice_ref(raw.key), raw.slot(&self.bytes))));
+            }
+        }
+    }
+}

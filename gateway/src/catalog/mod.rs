@@ -1,0 +1,158 @@
+//! The catalog: an ordered map from keys to values with atomic transactions. It holds everything that clients see.
+//!
+//! A value has three parts: a head, which listings need; properties; and an inline body. An implementation keeps the
+//! heads where scans are fast, and the rest where it is written only once.
+
+pub mod embedded;
+pub mod memory;
+
+#[cfg(test)]
+mod conformance;
+
+use std::ops::Bound;
+
+use bytes::Bytes;
+
+/// A value to be written.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Value {
+    /// Summary that scans return, at most 64 KiB.
+    pub head: Bytes,
+    /// Properties that scans do not need, at most 16 MiB.
+    pub properties: Bytes,
+    /// Inline body, at most 64 MiB.
+    pub body: Bytes,
+}
+
+/// A stored value without its properties and body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Row {
+    /// Head of the value.
+    pub head: Bytes,
+    /// Place of the properties and the body.
+    pub place: Place,
+}
+
+/// Place of the properties and the body of a value in the log of the embedded catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Place {
+    /// Number of the segment.
+    pub segment: u32,
+    /// Offset of the record in the segment, in bytes.
+    pub offset: u32,
+    /// Bytes of the record before the properties.
+    pub skip: u32,
+    /// Length of the properties in bytes.
+    pub properties: u32,
+    /// Length of the body in bytes.
+    pub body: u32,
+    /// CRC-32C of the properties.
+    pub properties_crc: u32,
+    /// CRC-32C of the body.
+    pub body_crc: u32,
+}
+
+/// Reason why a catalog cannot answer.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum CatalogError {
+    /// Stored bytes are not those that were written.
+    #[error(
+        "{file} is damaged at offset {offset}: {problem}; run `plimsoll-gateway scrub` to list the affected objects"
+    )]
+    Damaged {
+        /// Name of the file.
+        file: String,
+        /// Offset in bytes.
+        offset: u64,
+        /// Property that is wrong.
+        problem: String,
+    },
+    /// The disk has too little free space for writes.
+    #[error("the disk has less than the reserved free space; delete objects or add space")]
+    DiskFull,
+    /// An earlier write failed in a way that leaves the state of the disk unknown.
+    #[error("writes are stopped: {0}; check the disk and restart")]
+    Stopped(String),
+    /// The disk failed.
+    #[error("{0}")]
+    Io(String),
+}
+
+impl From<std::io::Error> for CatalogError {
+    fn from(error: std::io::Error) -> CatalogError {
+        CatalogError::Io(error.to_string())
+    }
+}
+
+/// A transaction: reads see the writes of all earlier transactions and of this one.
+pub trait Transaction {
+    /// Returns the row of a key.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn get(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError>;
+
+    /// Returns the value of a row that this transaction returned.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn value(&mut self, row: &Row) -> Result<Value, CatalogError>;
+
+    /// Returns the first row at or after `from` whose key starts with `prefix`.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn first(&mut self, prefix: &[u8], from: &[u8]) -> Result<Option<(Vec<u8>, Row)>, CatalogError>;
+
+    /// Writes a value.
+    fn put(&mut self, key: Vec<u8>, value: Value);
+
+    /// Removes a key; a missing key is not an error.
+    fn delete(&mut self, key: Vec<u8>);
+}
+
+/// Rows in key order.
+pub trait Scan {
+    /// Moves to the first row that satisfies the bound.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), CatalogError>;
+
+    /// Returns the next row; `None` at the end.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn next(&mut self) -> Result<Option<(Vec<u8>, Row)>, CatalogError>;
+}
+
+/// The body of a transaction. It returns true to commit its writes and false to drop them.
+pub type Work = Box<dyn FnOnce(&mut dyn Transaction) -> Result<bool, CatalogError> + Send>;
+
+/// An ordered map with atomic transactions, which are durable when they return.
+pub trait Catalog: Send + Sync + 'static {
+    /// Executes a transaction. Transactions are executed one after the other, so each sees the writes of all earlier
+    /// ones. `bytes` estimates the size of its writes. When the future returns `Ok`, the writes and everything that the transaction has read are durable.
+    fn commit(&self, work: Work, bytes: usize) -> impl Future<Output = Result<(), CatalogError>>;
+
+    /// Returns the row of a key after the last durable transaction.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError>;
+
+    /// Returns the properties of a row.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn properties(&self, key: &[u8], row: &Row) -> Result<Bytes, CatalogError>;
+
+    /// Returns the properties and the body of a row.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn value(&self, key: &[u8], row: &Row) -> Result<Value, CatalogError>;
+
+    /// Returns all rows in key order.
+    fn scan(&self) -> Box<dyn Scan + '_>;
+}

@@ -1,0 +1,34 @@
+//! Observers of finished requests: metrics and logs.
+
+use http::Method;
+
+use super::route::Operation;
+
+/// A finished request.
+#[derive(Debug)]
+pub struct FinishedRequest<'a> {
+    /// Id of the request, as in its response.
+    pub id: &'a str,
+    /// Operation; `None` if the request was rejected before it was routed.
+    pub operation: Option<Operation>,
+    /// HTTP method of the request.
+    pub method: &'a Method,
+    /// Raw path of the request.
+    pub path: &'a str,
+    /// Access key; empty for a request without one.
+    pub access_key: &'a str,
+    /// HTTP status of the response.
+    pub status: u16,
+    /// Bytes of the payload of the request.
+    pub bytes_in: u64,
+    /// Bytes of the body of the response.
+    pub bytes_out: u64,
+    /// Time in nanoseconds from the arrival of the first byte until the response was ready.
+    pub duration_ns: u64,
+}
+
+/// An observer of finished requests. The threads that serve connections call it.
+pub trait RequestObserver: Send + Sync {
+    /// Records a finished request.
+    fn finished(&self, request: &FinishedRequest<'_>);
+}

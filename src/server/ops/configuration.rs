@@ -1,0 +1,97 @@
+//! The operations on the configuration of a bucket: versioning, tags, CORS and lifecycle rules, and the fixed access
+//! control lists.
+
+use super::Call;
+use crate::s3::xml::{Element, XmlWriter};
+use crate::server::config::cors::Cors;
+use crate::server::config::lifecycle::Lifecycle;
+use crate::server::config::tags::Tags;
+use crate::server::error::ApiError;
+use crate::server::response::{ServerResponse, empty, xml};
+use crate::server::route::Operation;
+use crate::server::service::{BucketChange, ObjectService, Versioning};
+
+/// Executes an operation on the configuration of a bucket.
+///
+/// # Errors
+/// Returns the S3 error to send to the client.
+pub async fn dispatch<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
+    let bucket = call.bucket().await?;
+    let info = bucket.as_ref();
+    let document =
+        |text: Option<String>, missing: &'static str| text.map(xml).ok_or_else(|| ApiError::new(missing));
+    let (change, status) = match call.route.operation {
+        Operation::GetBucketVersioning => return Ok(xml(versioning_document(info.versioning))),
+        Operation::GetBucketTags => return document(info.tags.as_ref().map(Tags::to_xml), "NoSuchTagSet"),
+        Operation::GetBucketCors => {
+            return document(info.cors.as_ref().map(Cors::to_xml), "NoSuchCORSConfiguration");
+        }
+        Operation::GetBucketLifecycle => {
+            let rules = info.lifecycle.as_ref().map(Lifecycle::to_xml);
+            return document(rules, "NoSuchLifecycleConfiguration");
+        }
+        Operation::GetBucketAcl => return Ok(xml(access_control(call.owner()))),
+        Operation::GetObjectAcl => {
+            call.service.open(&bucket, &call.route.key, call.version()).await?;
+            return Ok(xml(access_control(call.owner())));
+        }
+        Operation::PutBucketVersioning => (BucketChange::Versioning(enabled(&call.document)?), 200),
+        Operation::PutBucketTags => (BucketChange::Tags(Some(Tags::parse(&call.document, true)?)), 204),
+        Operation::PutBucketCors => (BucketChange::Cors(Some(Cors::parse(&call.document)?)), 200),
+        Operation::PutBucketLifecycle => {
+            (BucketChange::Lifecycle(Some(Lifecycle::parse(&call.document)?)), 200)
+        }
+        Operation::DeleteBucketTags => (BucketChange::Tags(None), 204),
+        Operation::DeleteBucketCors => (BucketChange::Cors(None), 204),
+        Operation::DeleteBucketLifecycle => (BucketChange::Lifecycle(None), 204),
+        _ => return Err(ApiError::new("NotImplemented")),
+    };
+    call.service.configure_bucket(&call.route.bucket, change).await?;
+    Ok(empty(status))
+}
+
+/// Returns the access control list of every bucket and object: the owner has full control, nobody else has access.
+fn access_control(owner: &str) -> String {
+    let mut writer = XmlWriter::new("AccessControlPolicy");
+    writer.open("Owner").text("ID", owner).text("DisplayName", owner).close();
+    writer.open("AccessControlList").open("Grant");
+    writer.open_with(
+        "Grantee",
+        "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\"",
+    );
+    writer.text("ID", owner).text("DisplayName", owner).close();
+    writer.text("Permission", "FULL_CONTROL").close();
+    writer.close();
+    writer.finish()
+}
+
+fn versioning_document(versioning: Versioning) -> String {
+    let mut writer = XmlWriter::new("VersioningConfiguration");
+    match versioning {
+        Versioning::Off => {}
+        Versioning::Enabled => {
+            writer.text("Status", "Enabled");
+        }
+        Versioning::Suspended => {
+            writer.text("Status", "Suspended");
+        }
+    }
+    writer.finish()
+}
+
+/// Parses a `VersioningConfiguration` document; true means that versioning is enabled.
+fn enabled(document: &[u8]) -> Result<bool, ApiError> {
+    let malformed = || ApiError::new("MalformedXML");
+    let root = Element::parse(document).map_err(|_| malformed())?;
+    if root.name != "VersioningConfiguration" {
+        return Err(malformed());
+    }
+    if root.text_of("MfaDelete").is_some_and(|text| text.trim() == "Enabled") {
+        return Err(ApiError::with("NotImplemented", "This server does not implement MfaDelete"));
+    }
+    match root.text_of("Status").map(str::trim) {
+        Some("Enabled") => Ok(true),
+        Some("Suspended") => Ok(false),
+        _ => Err(malformed()),
+    }
+}
