@@ -25,33 +25,36 @@ pub const LATENCY_EDGES_S: [f64; 18] = [
 /// Media type of OpenMetrics text.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
+/// Pages besides `/metrics`: maps a path to a status and a text, or to `None` if there is no such page.
+pub type Pages = Arc<dyn Fn(&str) -> Option<(u16, String)> + Send + Sync>;
+
 /// Starts a thread that serves the metrics of `registry` on `address` until the process ends. Returns the bound
 /// address.
 ///
 /// # Errors
 /// If the address cannot be bound, or the thread cannot be started.
-pub fn listen(address: &str, registry: Arc<Registry>) -> io::Result<SocketAddr> {
+pub fn listen(address: &str, registry: Arc<Registry>, pages: Option<Pages>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     std::thread::Builder::new()
         .name("metrics".into())
-        .spawn(move || runtime.block_on(accept(listener, registry)))?;
+        .spawn(move || runtime.block_on(accept(listener, registry, pages)))?;
     Ok(bound)
 }
 
-async fn accept(listener: TcpListener, registry: Arc<Registry>) {
+async fn accept(listener: TcpListener, registry: Arc<Registry>, pages: Option<Pages>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     loop {
         let Ok((stream, _)) = listener.accept().await else {
             tokio::task::yield_now().await;
             continue;
         };
-        let registry = Arc::clone(&registry);
+        let (registry, pages) = (Arc::clone(&registry), pages.clone());
         tokio::spawn(async move {
             let service = service_fn(move |request: http::Request<Incoming>| {
-                let answer = answer(&request, &registry);
+                let answer = answer(&request, &registry, pages.as_ref());
                 async move { Ok::<_, Infallible>(answer) }
             });
             // Ignore scrapers that disconnect.
@@ -60,13 +63,18 @@ async fn accept(listener: TcpListener, registry: Arc<Registry>) {
     }
 }
 
-fn answer(request: &http::Request<Incoming>, registry: &Registry) -> Response<Whole> {
+fn answer(request: &http::Request<Incoming>, registry: &Registry, pages: Option<&Pages>) -> Response<Whole> {
     let plain = |status: StatusCode, text: String, kind: &'static str| {
         let mut response = Response::new(Whole(Some(Bytes::from(text))));
         *response.status_mut() = status;
         response.headers_mut().insert(CONTENT_TYPE, http::HeaderValue::from_static(kind));
         response
     };
+    let page = pages.and_then(|pages| pages(request.uri().path()));
+    if let (Some((status, text)), &Method::GET | &Method::HEAD) = (&page, request.method()) {
+        let status = StatusCode::from_u16(*status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+        return plain(status, text.clone(), "text/plain");
+    }
     if request.uri().path() != "/metrics" {
         return plain(StatusCode::NOT_FOUND, "not found; the metrics are at /metrics\n".into(), "text/plain");
     }

@@ -1,8 +1,17 @@
-//! A durable S3 object store on one machine.
+//! A durable S3 object store on one machine: the S3 protocol of the instrument over a log-structured catalog and blobs.
 
+pub mod background;
 pub mod blocking;
+pub mod body;
 pub mod catalog;
+pub mod cli;
+pub mod credentials;
 pub mod disk;
+pub mod log;
+pub mod metrics;
+pub mod object;
+pub mod request_log;
+pub mod scrub;
 
 #[cfg(test)]
 mod testing;

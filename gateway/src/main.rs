@@ -1,1 +1,5 @@
-fn main() {}
+//! The binary `plimsoll-gateway`.
+
+fn main() -> std::process::ExitCode {
+    plimsoll_gateway::cli::main()
+}

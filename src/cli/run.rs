@@ -345,7 +345,7 @@ fn live(address: &str) -> Result<Live, Exit> {
     let live = Live::default();
     let mut registry = Registry::default();
     registry.register_collector(Box::new(live.clone()));
-    let bound = listen(address, Arc::new(registry));
+    let bound = listen(address, Arc::new(registry), None);
     let bound = bound.map_err(|e| {
         Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
     })?;

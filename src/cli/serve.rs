@@ -1,7 +1,5 @@
 //! `plimsoll serve`: runs the embedded server in the foreground.
 
-use std::io::Read;
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -23,6 +21,7 @@ use crate::server::inject::{Injector, Spec};
 use crate::server::memory::MemoryService;
 use crate::server::metrics::ServerMetrics;
 use crate::server::observer::RequestObserver;
+use crate::server::shutdown::{listen_on, watch_for_end};
 use crate::server::{Parts, Settings, Shared, run};
 use crate::units::{parse_duration, parse_size};
 
@@ -171,13 +170,6 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     run(listener, &shared, &service, &shutdown).map_err(|e| Exit::store(format!("the server failed: {e}")))
 }
 
-/// Binds a listener through tokio, whose accept queue can hold a burst of connections. The queue of `std`
-/// holds only 128.
-fn listen_on(address: &str) -> std::io::Result<TcpListener> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
-    runtime.block_on(async { tokio::net::TcpListener::bind(address).await?.into_std() })
-}
-
 /// Starts a Prometheus endpoint on `address`, and returns the counters that it serves.
 ///
 /// # Errors
@@ -185,38 +177,10 @@ fn listen_on(address: &str) -> std::io::Result<TcpListener> {
 fn metrics(address: &str) -> Result<ServerMetrics, Exit> {
     let mut registry = Registry::default();
     let metrics = ServerMetrics::new(&mut registry);
-    let bound = listen(address, Arc::new(registry));
+    let bound = listen(address, Arc::new(registry), None);
     let bound = bound.map_err(|e| {
         Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
     })?;
     say(&format!("metrics on http://{bound}/metrics\n"))?;
     Ok(metrics)
-}
-
-/// Starts threads that report a signal, or the end of standard input, to `stop`.
-fn watch_for_end(stop: watch::Sender<bool>, until_stdin_closes: bool) {
-    let stop = std::sync::Arc::new(stop);
-    if until_stdin_closes {
-        let stop = std::sync::Arc::clone(&stop);
-        std::thread::spawn(move || {
-            let mut buffer = [0; 64];
-            let mut stdin = std::io::stdin();
-            while stdin.read(&mut buffer).is_ok_and(|n| n > 0) {}
-            let _ = stop.send(true);
-        });
-    }
-    std::thread::spawn(move || -> std::io::Result<()> {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            use tokio::signal::unix::{SignalKind, signal};
-            let (mut interrupt, mut terminate) =
-                (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
-            let _ = stop.send(true);
-            Ok(())
-        })
-    });
 }

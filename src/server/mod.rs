@@ -42,6 +42,7 @@ pub mod reserve;
 pub mod response;
 pub mod route;
 pub mod service;
+pub mod shutdown;
 pub mod timestamps;
 
 use crate::clock::{SECOND, Timer, now_ns};

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use super::committer::{Committer, Durability};
 use super::compaction::Step;
+use super::manifest::Manifest;
 use super::recovery::{Recovery, open};
 use super::{Engine, Limits};
 use crate::catalog::{Catalog, CatalogError, Row, Scan, Value, Work};
@@ -102,6 +103,17 @@ impl EmbeddedCatalog {
         };
         let maintenance = Mutex::new(Some(maintenance));
         Ok((EmbeddedCatalog { engine, committer, maintenance, stop, _lock: lock }, recovery))
+    }
+
+    /// Removes the index of the catalog in a directory, and opens the catalog, which builds the index from the log.
+    ///
+    /// # Errors
+    /// If another process uses the directory, or the disk fails.
+    pub fn rebuild(root: &Path, settings: Settings) -> Result<(EmbeddedCatalog, Recovery), CatalogError> {
+        let held = lock(root)?;
+        Manifest::discard_index(&RealDisk::new(root)?)?;
+        drop(held);
+        EmbeddedCatalog::open(root, settings)
     }
 
     /// Returns the engine, for metrics and checks.

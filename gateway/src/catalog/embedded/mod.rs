@@ -282,6 +282,14 @@ impl Engine {
         self.view().tables.iter().map(|table| table.bytes).sum()
     }
 
+    /// Returns the free bytes of the disk.
+    ///
+    /// # Errors
+    /// If the file system fails.
+    pub fn free_bytes(&self) -> std::io::Result<u64> {
+        self.disk.free_bytes()
+    }
+
     /// Returns the number of tables.
     pub fn tables(&self) -> usize {
         self.view().tables.len()

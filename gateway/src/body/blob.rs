@@ -1,0 +1,318 @@
+//! Blobs: immutable bodies of their own in a backend, written and read as streams.
+//!
+//! The catalog stores a CRC-32C of every [`CHUNK`] bytes of a blob. A read verifies each chunk before it hands out a byte
+//! of it.
+
+use std::ops::Range;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::stream::StreamExt;
+use object_store::path::Path;
+use object_store::{GetOptions, GetResultPayload, MultipartUpload, ObjectStore, ObjectStoreExt};
+use plimsoll::clock::wall_now;
+use plimsoll::net::encode::hex;
+use plimsoll::rng::{entropy, mix};
+
+use crate::catalog::embedded::record::crc32c;
+use crate::object::keys::BlobName;
+
+/// Number of bytes that one checksum covers.
+pub const CHUNK: usize = 128 * 1024;
+/// Number of bytes written to the backend at a time.
+const PART: usize = 8 * CHUNK;
+
+/// Reason why a blob cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    /// The backend failed.
+    #[error("{0}")]
+    Store(#[from] object_store::Error),
+    /// The bytes are not those that were written.
+    #[error("blob {name} is damaged at offset {offset}")]
+    Damaged {
+        /// Name of the blob.
+        name: String,
+        /// Offset in bytes.
+        offset: u64,
+    },
+    /// A file of the backend cannot be read.
+    #[error("{0}")]
+    Io(#[from] std::io::Error),
+}
+
+impl BlobError {
+    /// Returns true if the backend has no space left.
+    pub fn is_full(&self) -> bool {
+        let mut source: Option<&dyn std::error::Error> = match self {
+            BlobError::Store(error) => Some(error),
+            BlobError::Io(error) => Some(error),
+            BlobError::Damaged { .. } => None,
+        };
+        while let Some(error) = source {
+            let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+            if kind == Some(std::io::ErrorKind::StorageFull) {
+                return true;
+            }
+            source = error.source();
+        }
+        false
+    }
+}
+
+/// Returns a new name: a UUID, version 7 (RFC 9562), so names sort by time.
+pub fn new_name() -> BlobName {
+    let ms = wall_now().as_millisecond() as u64;
+    let (a, b) = (mix(entropy()), mix(entropy() ^ 1));
+    let mut name = [0; 16];
+    name[..6].copy_from_slice(&ms.to_be_bytes()[2..]);
+    name[6..8].copy_from_slice(&a.to_be_bytes()[..2]);
+    name[8..].copy_from_slice(&b.to_be_bytes());
+    name[6] = name[6] & 0x0f | 0x70;
+    name[8] = name[8] & 0x3f | 0x80;
+    name
+}
+
+/// Returns the name as text.
+pub fn text(name: &BlobName) -> String {
+    hex(name)
+}
+
+/// Returns the path of a blob: its last byte as a directory, and its name.
+pub fn path(name: &BlobName) -> Path {
+    Path::from(format!("{}/{}", hex(&name[15..]), hex(name)))
+}
+
+/// Blobs in one backend.
+#[derive(Clone)]
+pub struct Blobs {
+    store: Arc<dyn ObjectStore>,
+}
+
+/// A blob that is being written.
+pub struct BlobWriter {
+    upload: Box<dyn MultipartUpload>,
+    buffer: BytesMut,
+    in_flight: Option<tokio::task::JoinHandle<object_store::Result<()>>>,
+    crcs: Vec<u32>,
+    size: u64,
+}
+
+impl Blobs {
+    /// Creates a view of a backend.
+    pub fn new(store: Arc<dyn ObjectStore>) -> Blobs {
+        Blobs { store }
+    }
+
+    /// Starts to write a blob.
+    ///
+    /// # Errors
+    /// If the backend fails.
+    pub async fn create(&self, name: &BlobName) -> Result<BlobWriter, BlobError> {
+        let upload = self.store.put_multipart(&path(name)).await?;
+        Ok(BlobWriter { upload, buffer: BytesMut::new(), in_flight: None, crcs: Vec::new(), size: 0 })
+    }
+
+    /// Deletes a blob; a missing one is not an error.
+    ///
+    /// # Errors
+    /// If the backend fails.
+    pub async fn delete(&self, name: &BlobName) -> Result<(), BlobError> {
+        match self.store.delete(&path(name)).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(()),
+            result => Ok(result?),
+        }
+    }
+
+    /// Returns a reader of a byte range of a blob with these checksums.
+    ///
+    /// # Errors
+    /// If the blob does not exist or the backend fails.
+    pub async fn open(
+        &self,
+        name: &BlobName,
+        size: u64,
+        crcs: Arc<[u32]>,
+        range: Range<u64>,
+    ) -> Result<BlobReader, BlobError> {
+        let chunk = CHUNK as u64;
+        let whole = range.start / chunk * chunk..range.end.div_ceil(chunk).saturating_mul(chunk).min(size);
+        let options = GetOptions { range: Some(whole.clone().into()), ..GetOptions::default() };
+        let result = self.store.get_opts(&path(name), options).await?;
+        if result.meta.size != size {
+            return Err(BlobError::Damaged { name: text(name), offset: result.meta.size.min(size) });
+        }
+        let source = match result.payload {
+            GetResultPayload::File(file, _) => Source::File(Arc::new(file)),
+            GetResultPayload::Stream(stream) => Source::Stream(stream, BytesMut::new()),
+        };
+        Ok(BlobReader { name: *name, source, crcs, at: whole.start, end: whole.end, range })
+    }
+}
+
+impl BlobWriter {
+    /// Appends bytes. At most two parts of 1 MiB are in memory.
+    ///
+    /// # Errors
+    /// If the backend fails.
+    pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), BlobError> {
+        self.size += bytes.len() as u64;
+        while !bytes.is_empty() {
+            let room = PART - self.buffer.len();
+            self.buffer.extend_from_slice(&bytes.split_to(room.min(bytes.len())));
+            if self.buffer.len() == PART {
+                self.send().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn send(&mut self) -> Result<(), BlobError> {
+        self.crcs.extend(self.buffer.chunks(CHUNK).map(crc32c));
+        self.wait().await?;
+        let part = self.upload.put_part(std::mem::take(&mut self.buffer).freeze().into());
+        self.in_flight = Some(tokio::task::spawn(part));
+        Ok(())
+    }
+
+    async fn wait(&mut self) -> Result<(), BlobError> {
+        let Some(task) = self.in_flight.take() else { return Ok(()) };
+        task.await.map_err(|e| BlobError::Io(std::io::Error::other(e)))??;
+        Ok(())
+    }
+
+    /// Makes the blob durable. Returns its size in bytes and its checksums.
+    ///
+    /// # Errors
+    /// If the backend fails.
+    pub async fn finish(mut self) -> Result<(u64, Vec<u32>), BlobError> {
+        if !self.buffer.is_empty() {
+            self.send().await?;
+        }
+        self.wait().await?;
+        self.upload.complete().await?;
+        Ok((self.size, self.crcs))
+    }
+
+    /// Gives up the blob. Errors are ignored, because the blob is deleted later in any case.
+    pub async fn abort(mut self) {
+        let _ = self.wait().await;
+        let _ = self.upload.abort().await;
+    }
+}
+
+enum Source {
+    File(Arc<std::fs::File>),
+    Stream(futures_util::stream::BoxStream<'static, object_store::Result<Bytes>>, BytesMut),
+}
+
+/// A verified stream of a byte range of a blob.
+pub struct BlobReader {
+    name: BlobName,
+    source: Source,
+    crcs: Arc<[u32]>,
+    /// Offset of the next byte to read; a multiple of [`CHUNK`].
+    at: u64,
+    /// End of the last chunk to read.
+    end: u64,
+    range: Range<u64>,
+}
+
+impl BlobReader {
+    /// Returns the next bytes; `None` at the end.
+    ///
+    /// # Errors
+    /// If the bytes are damaged or the backend fails.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
+        if self.at >= self.end {
+            return Ok(None);
+        }
+        let (at, len) = (self.at, (PART as u64).min(self.end - self.at) as usize);
+        let bytes = match &mut self.source {
+            Source::File(file) => {
+                let file = Arc::clone(file);
+                let read = move || {
+                    let mut bytes = vec![0; len];
+                    file.read_exact_at(&mut bytes, at).map(|()| Bytes::from(bytes))
+                };
+                tokio::task::spawn_blocking(read).await.map_err(std::io::Error::other)??
+            }
+            Source::Stream(stream, buffer) => {
+                while buffer.len() < len {
+                    let piece = stream.next().await.ok_or(std::io::ErrorKind::UnexpectedEof);
+                    buffer.extend_from_slice(&piece.map_err(std::io::Error::from)??);
+                }
+                buffer.split_to(len).freeze()
+            }
+        };
+        for (index, chunk) in bytes.chunks(CHUNK).enumerate() {
+            let number = (at / CHUNK as u64) as usize + index;
+            if self.crcs.get(number) != Some(&crc32c(chunk)) {
+                let offset = at + (index * CHUNK) as u64;
+                return Err(BlobError::Damaged { name: text(&self.name), offset });
+            }
+        }
+        self.at += len as u64;
+        let from = self.range.start.saturating_sub(at).min(len as u64) as usize;
+        let to = self.range.end.saturating_sub(at).min(len as u64) as usize;
+        Ok(Some(bytes.slice(from..to)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::TempDir;
+    use object_store::local::LocalFileSystem;
+    use object_store::memory::InMemory;
+
+    async fn read(blobs: &Blobs, name: &BlobName, crcs: &[u32], size: u64, range: Range<u64>) -> Vec<u8> {
+        let mut reader = blobs.open(name, size, crcs.into(), range).await.unwrap();
+        let mut out = Vec::new();
+        while let Some(bytes) = reader.next().await.unwrap() {
+            out.extend_from_slice(&bytes);
+        }
+        out
+    }
+
+    async fn any_range_is_read(store: Arc<dyn ObjectStore>) {
+        let blobs = Blobs::new(store);
+        let name = new_name();
+        let data: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
+        let mut writer = blobs.create(&name).await.unwrap();
+        for piece in data.chunks(100_001) {
+            writer.write(Bytes::copy_from_slice(piece)).await.unwrap();
+        }
+        let (size, crcs) = writer.finish().await.unwrap();
+        assert_eq!((size, crcs.len()), (3_000_000, 23));
+        for range in [0..3_000_000, 0..1, 131_071..131_073, 2_999_999..3_000_000, 1_000_000..2_500_000] {
+            let bytes = read(&blobs, &name, &crcs, size, range.clone()).await;
+            assert_eq!(bytes, data[range.start as usize..range.end as usize], "{range:?}");
+        }
+        let mut wrong = crcs.clone();
+        wrong[1] ^= 1;
+        let mut reader = blobs.open(&name, size, wrong.into(), 0..size).await.unwrap();
+        assert!(matches!(reader.next().await, Err(BlobError::Damaged { offset: 131_072, .. })));
+        for _ in 0..2 {
+            blobs.delete(&name).await.unwrap();
+        }
+        assert!(blobs.open(&name, size, crcs.into(), 0..1).await.is_err());
+    }
+
+    #[tokio::test]
+    async fn any_range_of_a_blob_is_read_and_verified() {
+        let directory = TempDir::new("blobs");
+        let local = LocalFileSystem::new_with_prefix(directory.path()).unwrap().with_fsync(true);
+        any_range_is_read(Arc::new(local)).await;
+        any_range_is_read(Arc::new(InMemory::new())).await;
+    }
+
+    #[test]
+    fn names_are_unique_and_sort_by_time() {
+        let names: Vec<BlobName> = (0..1000).map(|_| new_name()).collect();
+        let distinct: std::collections::HashSet<_> = names.iter().collect();
+        assert_eq!(distinct.len(), 1000);
+        assert!(names[0][..6] <= names[999][..6] && names[0][6] >> 4 == 7);
+    }
+}

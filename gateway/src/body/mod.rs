@@ -1,0 +1,3 @@
+//! Bodies of objects that do not fit into the catalog.
+
+pub mod blob;

@@ -1,0 +1,93 @@
+//! Commands of `plimsoll-gateway`.
+
+pub mod out;
+mod rebuild;
+mod run;
+mod scrub;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// A durable S3 object store on one machine.
+#[derive(Debug, Parser)]
+#[command(name = "plimsoll-gateway", version, max_term_width = 100)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a data directory as an S3 endpoint, in the foreground
+    Run(run::Arguments),
+    /// Show the state of a data directory: objects, bytes, garbage, damage
+    Status(status::Arguments),
+    /// Verify every stored byte, and list the objects that are damaged
+    Scrub(scrub::Arguments),
+    /// Build the index of the catalog again from the log
+    RebuildCatalog(rebuild::Arguments),
+}
+
+/// Reason for which a command fails, with its exit code.
+#[derive(Debug)]
+pub struct Exit {
+    /// Exit code: 1 for a failed check, 2 for invalid input, 3 for a store that cannot be used.
+    pub code: u8,
+    /// Message for the user.
+    pub message: String,
+}
+
+impl Exit {
+    /// Returns exit code 1.
+    pub fn check(message: impl std::fmt::Display) -> Exit {
+        Exit { code: 1, message: message.to_string() }
+    }
+
+    /// Returns exit code 2.
+    pub fn input(message: impl std::fmt::Display) -> Exit {
+        Exit { code: 2, message: message.to_string() }
+    }
+
+    /// Returns exit code 3.
+    pub fn store(message: impl std::fmt::Display) -> Exit {
+        Exit { code: 3, message: message.to_string() }
+    }
+}
+
+/// Checks that a directory contains a catalog, so that a mistyped path creates nothing.
+fn existing(data: &std::path::Path) -> Result<(), Exit> {
+    if data.join("catalog").is_dir() {
+        return Ok(());
+    }
+    Err(Exit::input(format!(
+        "--data {}: this is not a data directory of plimsoll-gateway; check the path",
+        data.display()
+    )))
+}
+
+/// Runs the command of the process arguments.
+pub fn main() -> ExitCode {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Clap prints help to standard output and errors to standard error.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { 2 } else { 0 });
+        }
+    };
+    let result = match &arguments.command {
+        Command::Run(arguments) => run::run(arguments),
+        Command::Status(arguments) => status::status(arguments),
+        Command::Scrub(arguments) => scrub::scrub(arguments),
+        Command::RebuildCatalog(arguments) => rebuild::rebuild(arguments),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(exit) => {
+            out::note(&exit.message);
+            ExitCode::from(exit.code)
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Everything that the program prints. Secrets are redacted and control characters escaped.
+
+use std::io::{self, Write};
+
+use plimsoll::text::{message, outgoing};
+
+use super::Exit;
+
+/// Writes text to standard output. A closed pipe is not an error.
+///
+/// # Errors
+/// Exit code 2 if standard output cannot be written.
+pub fn say(text: &str) -> Result<(), Exit> {
+    let mut out = io::stdout().lock();
+    match out.write_all(outgoing(text).as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+            Err(Exit::input(format!("standard output: {error}; redirect the output elsewhere")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Writes a line to standard error; an error is ignored, because nothing else could report it.
+pub fn note(text: &str) {
+    let line = format!("plimsoll-gateway: {text}\n");
+    let _ = io::stderr().lock().write_all(message(&line).as_bytes());
+}

@@ -1,0 +1,234 @@
+//! `plimsoll-gateway run`: serves a data directory.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use object_store::local::LocalFileSystem;
+use plimsoll::clock::SECOND;
+use plimsoll::machine::usable_memory_bytes;
+use plimsoll::net::tls::server_config;
+use plimsoll::s3::credentials::Credentials;
+use plimsoll::server::accounts::Accounts;
+use plimsoll::server::observer::RequestObserver;
+use plimsoll::server::shutdown::{listen_on, on_hangup, watch_for_end};
+use plimsoll::server::{Parts, Settings, Shared};
+use plimsoll::units::{parse_duration, parse_size};
+use tokio::sync::watch;
+
+use super::Exit;
+use super::out::{note, say};
+use crate::background::{self, Background};
+use crate::body::blob::Blobs;
+use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSettings};
+use crate::catalog::embedded::committer::Durability;
+use crate::catalog::embedded::recovery::Recovery;
+use crate::credentials;
+use crate::metrics::{self, GatewayMetrics};
+use crate::object::Store;
+use crate::request_log::RequestLog;
+
+/// Arguments of `plimsoll-gateway run`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Directory of the data; created if it does not exist
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Address and port to listen on; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
+    listen: String,
+    /// TOML file with several access keys and their rights, readable by its owner only; reloaded on SIGHUP
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["access_key", "secret_key"])]
+    credentials: Option<PathBuf>,
+    /// Access key of the only account [default: AWS_ACCESS_KEY_ID]
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_ACCESS_KEY", hide_env_values = true)]
+    access_key: Option<String>,
+    /// Secret key; prefer the environment variable, because process lists show arguments [default:
+    /// AWS_SECRET_ACCESS_KEY]
+    #[arg(long, value_name = "KEY", env = "PLIMSOLL_SECRET_KEY", hide_env_values = true)]
+    secret_key: Option<String>,
+    /// PEM file with the certificate chain; enables TLS together with --tls-key; reloaded on SIGHUP
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_cert: Option<PathBuf>,
+    /// PEM file with the certificate's private key
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Time at which acknowledged writes are durable: sync (before the acknowledgement) or interval=TIME (at most this
+    /// long after it)
+    #[arg(long, value_name = "MODE", default_value = "sync")]
+    durability: String,
+    /// Free space below which writes fail with status 507; reads and deletes continue
+    #[arg(long, value_name = "SIZE", default_value = "128 MiB")]
+    reserve: String,
+    /// Maximum rate of compaction per second
+    #[arg(long, value_name = "SIZE", default_value = "64 MiB")]
+    compaction_rate: String,
+    /// Region that the server reports; it accepts signatures for any region
+    #[arg(long, default_value = "us-east-1")]
+    region: String,
+    /// Number of threads that serve connections [default: one per core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Serve Prometheus metrics on this address at /metrics, and /healthz and /readyz; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_listen: Option<String>,
+    /// Append one JSON object per request to this file
+    #[arg(long, value_name = "FILE")]
+    access_log: Option<PathBuf>,
+    /// Exit when standard input closes, for use as a child process
+    #[arg(long, hide = true)]
+    until_stdin_closes: bool,
+    /// Length of a day of lifecycle rules, for tests
+    #[arg(long, value_name = "TIME", default_value = "24h", hide = true)]
+    lifecycle_day: String,
+}
+
+fn size(flag: &str, text: &str) -> Result<u64, Exit> {
+    parse_size(text).map_err(|e| Exit::input(format!("{flag}: {e}")))
+}
+
+fn durability(text: &str) -> Result<Durability, Exit> {
+    let wrong =
+        || Exit::input(format!("--durability {text}: use sync or interval=TIME, such as interval=50ms"));
+    match text.split_once('=') {
+        None if text == "sync" => Ok(Durability::Sync),
+        Some(("interval", time)) => {
+            let ns = parse_duration(time).map_err(|e| Exit::input(format!("--durability: {e}")))?;
+            let allowed = (1..=60 * SECOND).contains(&ns);
+            if allowed { Ok(Durability::Interval(Duration::from_nanos(ns))) } else { Err(wrong()) }
+        }
+        _ => Err(wrong()),
+    }
+}
+
+fn key(given: Option<&String>, variable: &str, flag: &str) -> Result<String, Exit> {
+    let found = given.cloned().or_else(|| std::env::var(variable).ok()).filter(|k| !k.is_empty());
+    let name = flag.trim_start_matches('-').replace('-', " ");
+    // The flag ends the message: the redaction of secrets removes the word after it.
+    found.ok_or_else(|| {
+        Exit::input(format!("no {name}: use --credentials FILE, set {variable}, or use {flag}"))
+    })
+}
+
+fn accounts(arguments: &Arguments) -> Result<Accounts, Exit> {
+    if let Some(path) = &arguments.credentials {
+        return credentials::load(path).map_err(Exit::input);
+    }
+    let access = key(arguments.access_key.as_ref(), "AWS_ACCESS_KEY_ID", "--access-key")?;
+    let secret = key(arguments.secret_key.as_ref(), "AWS_SECRET_ACCESS_KEY", "--secret-key")?;
+    let credentials = Credentials::new(&access, &secret, None);
+    credentials.hide();
+    Ok(Accounts::single(credentials))
+}
+
+/// Opens the catalog and the blobs of a data directory.
+pub fn open(data: &Path, settings: CatalogSettings) -> Result<(Arc<EmbeddedCatalog>, Blobs, Recovery), Exit> {
+    let fail = |e: &dyn std::fmt::Display| Exit::store(format!("--data {}: {e}", data.display()));
+    let (catalog, recovery) = EmbeddedCatalog::open(&data.join("catalog"), settings).map_err(|e| fail(&e))?;
+    let blobs = data.join("blobs");
+    std::fs::create_dir_all(&blobs).map_err(|e| fail(&e))?;
+    let store = LocalFileSystem::new_with_prefix(&blobs).map_err(|e| fail(&e))?;
+    let store = store.with_fsync(true).with_automatic_cleanup(false);
+    Ok((Arc::new(catalog), Blobs::new(Arc::new(store)), recovery))
+}
+
+/// Reports what the start found.
+fn report(recovery: &Recovery) {
+    if let Some(reason) = &recovery.rebuilt {
+        note(&format!("the index was built again from the log: {reason}"));
+    }
+    if recovery.dropped_bytes > 0 {
+        let bytes = recovery.dropped_bytes;
+        note(&format!("dropped {bytes} bytes at the end of the log that were never acknowledged"));
+    }
+    for damage in &recovery.damage {
+        note(&format!("damaged: {} at offset {}: {}", damage.file, damage.offset, damage.problem));
+    }
+    if !recovery.damage.is_empty() {
+        note("affected objects answer with status 500; run `plimsoll-gateway scrub` to list them");
+    }
+}
+
+/// Reloads certificates and accounts at SIGHUP.
+fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>) {
+    let (certificate, key) = (arguments.tls_cert.clone(), arguments.tls_key.clone());
+    let (credentials, shared) = (arguments.credentials.clone(), Arc::clone(shared));
+    on_hangup(move || {
+        if let (Some(certificate), Some(key)) = (&certificate, &key) {
+            match server_config(certificate, key) {
+                Ok(config) => shared.set_tls(config),
+                Err(error) => note(&format!("the certificate was not reloaded: {error}")),
+            }
+        }
+        if let Some(path) = &credentials {
+            match credentials::load(path) {
+                Ok(accounts) => shared.set_accounts(accounts),
+                Err(error) => note(&format!("the accounts were not reloaded: {error}")),
+            }
+        }
+    });
+}
+
+/// Serves until SIGINT or SIGTERM.
+///
+/// # Errors
+/// Exit code 2 for invalid settings, 3 if the data directory or the address cannot be used.
+pub fn run(arguments: &Arguments) -> Result<(), Exit> {
+    let accounts = accounts(arguments)?;
+    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => Some(server_config(certificate, key).map_err(Exit::input)?),
+        _ => None,
+    };
+    let mut catalog_settings = CatalogSettings {
+        durability: durability(&arguments.durability)?,
+        compaction_bytes_per_s: size("--compaction-rate", &arguments.compaction_rate)?.max(1),
+        ..CatalogSettings::default()
+    };
+    catalog_settings.limits.reserve_bytes = size("--reserve", &arguments.reserve)?;
+    let day =
+        parse_duration(&arguments.lifecycle_day).map_err(|e| Exit::input(format!("--lifecycle-day: {e}")))?;
+    let mut settings = Settings {
+        region: arguments.region.clone(),
+        memory_limit: usable_memory_bytes().map_or(u64::MAX, |bytes| bytes / 4),
+        ..Settings::default()
+    };
+    settings.threads = arguments.threads.unwrap_or(settings.threads).max(1);
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let listener = listen_on(&arguments.listen).map_err(|e| {
+        Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
+    })?;
+    let address = listener.local_addr().map_err(Exit::store)?;
+    let (catalog, blobs, recovery) = open(&arguments.data, catalog_settings)?;
+    report(&recovery);
+    let mut observers: Vec<Arc<dyn RequestObserver>> = Vec::new();
+    if let Some(path) = &arguments.access_log {
+        let log = RequestLog::open(path)
+            .map_err(|e| Exit::input(format!("--access-log {}: {e}", path.display())))?;
+        observers.push(Arc::new(log));
+    }
+    if let Some(address) = &arguments.metrics_listen {
+        let gateway = Arc::new(GatewayMetrics::default());
+        let bound = metrics::serve(address, &gateway, catalog.engine()).map_err(|e| {
+            Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+        })?;
+        observers.push(gateway);
+        say(&format!("metrics on http://{bound}/metrics\n"))?;
+    }
+    let shared = Shared::new(Parts { settings, accounts, tls, injector: None, access_log: None, observers });
+    let store = Store::open(Arc::clone(&catalog), blobs, Arc::clone(&shared.memory));
+    let store =
+        Arc::new(store.map_err(|e| Exit::store(format!("--data {}: {e}", arguments.data.display())))?);
+    reload_on_hangup(arguments, &shared);
+    let background =
+        Background::start(Arc::clone(&store), background::Settings { day_ms: (day / 1_000_000).max(1) });
+    let background = background.map_err(Exit::store)?;
+    let (stop, shutdown) = watch::channel(false);
+    watch_for_end(stop, arguments.until_stdin_closes);
+    say(&format!("listening on {scheme}://{address}\n"))?;
+    let served = plimsoll::server::run(listener, &shared, &store, &shutdown);
+    background.stop();
+    let closed = catalog.close();
+    served.map_err(|e| Exit::store(format!("the server failed: {e}")))?;
+    closed.map_err(|e| Exit::store(format!("--data {}: {e}", arguments.data.display())))
+}

@@ -1,0 +1,61 @@
+//! `plimsoll-gateway scrub`: verifies a data directory that no gateway uses.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::out::say;
+use super::{Exit, existing};
+use crate::scrub;
+
+/// Arguments of `plimsoll-gateway scrub`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Directory of the data; no gateway may use it meanwhile
+    #[arg(long, value_name = "DIR")]
+    data: PathBuf,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// Verifies every stored byte.
+///
+/// # Errors
+/// Exit code 1 if something is damaged, 3 if the directory cannot be used.
+pub fn scrub(arguments: &Arguments) -> Result<(), Exit> {
+    existing(&arguments.data)?;
+    let (catalog, blobs, recovery) = super::run::open(&arguments.data, Default::default())?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
+    let mut result = runtime.block_on(scrub::scrub(&catalog, &blobs));
+    if let Some(reason) = &recovery.rebuilt {
+        result.damage.push(format!("the index was built again from the log: {reason}"));
+    }
+    catalog.close().map_err(Exit::store)?;
+    if arguments.json {
+        let text = serde_json::to_string_pretty(&result).map_err(Exit::store)?;
+        say(&format!("{text}\n"))?;
+    } else {
+        for place in &result.damage {
+            say(&format!("damaged: {place}\n"))?;
+        }
+        for object in &result.objects_damaged {
+            let (bucket, key) = (&object.bucket, &object.key);
+            say(&format!(
+                "damaged object: {bucket}/{key} (version {}): {}\n",
+                object.version, object.problem
+            ))?;
+        }
+        say(&format!("{} objects and versions with {} bytes verified\n", result.objects, result.bytes))?;
+    }
+    let count = result.objects_damaged.len();
+    match (count, result.damage.len()) {
+        (0, 0) => Ok(()),
+        (0, places) => {
+            Err(Exit::check(format!("{places} damaged places; no object is affected as far as known")))
+        }
+        (count, _) => {
+            Err(Exit::check(format!("{count} damaged objects; restore them from a copy, or delete them")))
+        }
+    }
+}

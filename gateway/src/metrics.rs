@@ -1,0 +1,151 @@
+//! Prometheus metrics of the gateway, and its health pages.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use plimsoll::metrics::{LATENCY_EDGES_S, Pages, listen};
+use plimsoll::server::observer::{FinishedRequest, RequestObserver};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::counter::{ConstCounter, Counter};
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+use crate::catalog::embedded::Engine;
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByStatus {
+    operation: String,
+    status: u16,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByOperation {
+    operation: String,
+}
+
+fn histogram() -> Histogram {
+    Histogram::new(LATENCY_EDGES_S)
+}
+
+/// Metrics of requests by operation.
+#[derive(Debug, Clone)]
+pub struct GatewayMetrics {
+    requests: Family<ByStatus, Counter>,
+    received: Family<ByOperation, Counter>,
+    sent: Family<ByOperation, Counter>,
+    seconds: Family<ByOperation, Histogram, fn() -> Histogram>,
+}
+
+impl Default for GatewayMetrics {
+    fn default() -> GatewayMetrics {
+        GatewayMetrics {
+            requests: Family::default(),
+            received: Family::default(),
+            sent: Family::default(),
+            seconds: Family::new_with_constructor(histogram as fn() -> Histogram),
+        }
+    }
+}
+
+impl RequestObserver for GatewayMetrics {
+    fn finished(&self, request: &FinishedRequest<'_>) {
+        let operation = request.operation.map_or("rejected".to_string(), |o| format!("{o:?}"));
+        let by = ByOperation { operation: operation.clone() };
+        self.requests.get_or_create(&ByStatus { operation, status: request.status }).inc();
+        self.received.get_or_create(&by).inc_by(request.bytes_in);
+        self.sent.get_or_create(&by).inc_by(request.bytes_out);
+        self.seconds.get_or_create(&by).observe(request.duration_ns as f64 / 1e9);
+    }
+}
+
+/// Metrics that are read from the engine at a scrape.
+#[derive(Debug)]
+struct EngineMetrics(Arc<Engine>);
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Engine")
+    }
+}
+
+impl Collector for EngineMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let engine = &self.0;
+        let c = &engine.counters;
+        let counters: [(&str, &str, &AtomicU64); 7] = [
+            ("groups", "Groups of transactions written to the log", &c.groups),
+            ("transactions", "Transactions in these groups", &c.transactions),
+            ("log_bytes", "Bytes written to the log", &c.log_bytes),
+            ("index_flushes", "Tables written from memory", &c.flushes),
+            ("index_merges", "Merges of tables", &c.merges),
+            ("compacted_segments", "Segments removed by compaction", &c.compacted_segments),
+            ("compacted_bytes", "Bytes copied by compaction", &c.compacted_bytes),
+        ];
+        for (name, help, value) in counters {
+            let counter = ConstCounter::new(value.load(Ordering::Relaxed));
+            let name = format!("plimsoll_gateway_{name}");
+            let metric = encoder.encode_descriptor(&name, help, None, counter.metric_type())?;
+            counter.encode(metric)?;
+        }
+        let seconds = ConstCounter::new(c.sync_ns.load(Ordering::Relaxed) as f64 / 1e9);
+        let name = "plimsoll_gateway_sync_seconds";
+        let metric =
+            encoder.encode_descriptor(name, "Time in syncs of the log", None, seconds.metric_type())?;
+        seconds.encode(metric)?;
+        let segments = engine.segments();
+        let total: u64 = segments.iter().map(|s| s.bytes.load(Ordering::Relaxed)).sum();
+        let live: i64 = segments.iter().map(|s| s.live.load(Ordering::Relaxed).max(0)).sum();
+        let gauges: [(&str, &str, i64); 7] = [
+            ("segments", "Segments of the log", segments.len() as i64),
+            ("segment_bytes", "Bytes of the log", total as i64),
+            ("live_bytes", "Bytes of the log that are in use", live),
+            ("index_tables", "Tables of the index", engine.tables() as i64),
+            ("index_bytes", "Bytes of the index", engine.index_bytes() as i64),
+            ("free_bytes", "Free bytes of the disk", engine.free_bytes().unwrap_or(0) as i64),
+            (
+                "writes_stopped",
+                "1 if a failure of the disk has stopped all writes",
+                i64::from(engine.stop_reason().is_some()),
+            ),
+        ];
+        for (name, help, value) in gauges {
+            let gauge = ConstGauge::new(value);
+            let name = format!("plimsoll_gateway_{name}");
+            let metric = encoder.encode_descriptor(&name, help, None, gauge.metric_type())?;
+            gauge.encode(metric)?;
+        }
+        Ok(())
+    }
+}
+
+/// Serves metrics and health pages on an address until the process ends. Returns the bound address.
+///
+/// # Errors
+/// If the address cannot be used.
+pub fn serve(address: &str, metrics: &GatewayMetrics, engine: &Arc<Engine>) -> std::io::Result<SocketAddr> {
+    let mut registry = Registry::default();
+    registry.register("plimsoll_gateway_requests", "Requests answered", metrics.requests.clone());
+    registry.register(
+        "plimsoll_gateway_received_bytes",
+        "Payload bytes of requests",
+        metrics.received.clone(),
+    );
+    registry.register("plimsoll_gateway_sent_bytes", "Body bytes of responses", metrics.sent.clone());
+    let help = "Time from a request's first byte to its response being ready";
+    registry.register("plimsoll_gateway_request_seconds", help, metrics.seconds.clone());
+    registry.register_collector(Box::new(EngineMetrics(Arc::clone(engine))));
+    let engine = Arc::clone(engine);
+    let pages: Pages = Arc::new(move |path| match path {
+        "/healthz" => Some((200, "ok\n".into())),
+        "/readyz" => Some(match engine.stop_reason() {
+            None => (200, "ready\n".into()),
+            Some(reason) => (503, format!("writes are stopped: {reason}\n")),
+        }),
+        _ => None,
+    });
+    listen(address, Arc::new(registry), Some(pages))
+}

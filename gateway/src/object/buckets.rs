@@ -1,0 +1,217 @@
+//! Buckets: their documents in the catalog, and a copy of all of them in memory.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use plimsoll::clock::wall_now;
+use plimsoll::server::config::cors::Cors;
+use plimsoll::server::config::lifecycle::Lifecycle;
+use plimsoll::server::config::tags::Tags;
+use plimsoll::server::error::ApiError;
+use plimsoll::server::service::{BucketChange, BucketInfo, Versioning};
+use serde::{Deserialize, Serialize};
+
+use super::{Store, intact, keys};
+use crate::catalog::{Catalog, CatalogError, Value};
+
+/// Document of a bucket in the catalog.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Document {
+    /// Number of the bucket, which is never reused.
+    pub number: u32,
+    /// Time of its creation in Unix milliseconds.
+    pub created_ms: i64,
+    /// Region of the bucket.
+    pub region: String,
+    /// Versioning state of the bucket.
+    pub versioning: Versioning,
+    /// Tags of the bucket.
+    pub tags: Option<Tags>,
+    /// CORS rules of the bucket.
+    pub cors: Option<Cors>,
+    /// Lifecycle rules of the bucket.
+    pub lifecycle: Option<Lifecycle>,
+}
+
+/// A bucket.
+pub struct Bucket {
+    /// Number of the bucket.
+    pub number: u32,
+    /// Properties of the bucket.
+    pub info: BucketInfo,
+    /// True if the bucket was deleted. Transactions set and check it, one after the other.
+    deleted: Arc<AtomicBool>,
+}
+
+impl AsRef<BucketInfo> for Bucket {
+    fn as_ref(&self) -> &BucketInfo {
+        &self.info
+    }
+}
+
+impl Bucket {
+    fn new(document: Document, deleted: Arc<AtomicBool>) -> Bucket {
+        let info = BucketInfo {
+            created: jiff::Timestamp::from_millisecond(document.created_ms).unwrap_or_default(),
+            region: document.region,
+            directory: false,
+            versioning: document.versioning,
+            tags: document.tags,
+            cors: document.cors,
+            lifecycle: document.lifecycle,
+        };
+        Bucket { number: document.number, info, deleted }
+    }
+
+    /// Checks that the bucket still exists. Transactions that write call it.
+    ///
+    /// # Errors
+    /// Returns `NoSuchBucket`.
+    pub fn check(&self) -> Result<(), ApiError> {
+        if self.deleted.load(Ordering::Acquire) { Err(no_bucket()) } else { Ok(()) }
+    }
+
+    /// Returns true if responses contain version ids.
+    pub fn is_versioned(&self) -> bool {
+        self.info.versioning != Versioning::Off
+    }
+}
+
+fn no_bucket() -> ApiError {
+    ApiError::new("NoSuchBucket")
+}
+
+/// All buckets by name.
+#[derive(Default)]
+pub struct Buckets(BTreeMap<String, Arc<Bucket>>);
+
+impl Buckets {
+    /// Reads all buckets.
+    pub fn load(catalog: &impl Catalog) -> Result<Buckets, CatalogError> {
+        let mut buckets = Buckets::default();
+        let mut scan = catalog.scan();
+        scan.seek(Bound::Included(keys::BUCKETS))?;
+        while let Some((key, row)) = scan.next()? {
+            let Some(name) = key.strip_prefix(keys::BUCKETS) else { break };
+            let value = catalog.value(&key, &row)?;
+            let document = intact(serde_json::from_slice(&value.properties).ok())?;
+            let name = String::from_utf8_lossy(name).into_owned();
+            buckets.0.insert(name, Arc::new(Bucket::new(document, Arc::default())));
+        }
+        Ok(buckets)
+    }
+
+    /// Returns all buckets with their names.
+    pub fn all(&self) -> Vec<(String, Arc<Bucket>)> {
+        self.0.iter().map(|(name, bucket)| (name.clone(), Arc::clone(bucket))).collect()
+    }
+}
+
+/// Encodes a document. Bucket documents have no head, so that large rules do not burden listings.
+fn encode(document: &Document) -> Value {
+    Value { properties: serde_json::to_vec(document).unwrap_or_default().into(), ..Value::default() }
+}
+
+impl<C: Catalog> Store<C> {
+    /// Returns the bucket called `name`.
+    pub(super) fn find_bucket(&self, name: &str) -> Result<Arc<Bucket>, ApiError> {
+        let buckets = self.buckets.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        buckets.0.get(name).cloned().ok_or_else(no_bucket)
+    }
+
+    fn remember(&self, name: &str, bucket: Option<Arc<Bucket>>) {
+        let mut buckets = self.buckets.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        match bucket {
+            Some(bucket) => buckets.0.insert(name.to_string(), bucket),
+            None => buckets.0.remove(name),
+        };
+    }
+
+    pub(super) async fn new_bucket(&self, name: &str, region: &str) -> Result<(), ApiError> {
+        let key = keys::bucket(name);
+        let region = region.to_string();
+        let document = self
+            .transact(1024, move |t| {
+                if t.get(&key)?.is_some() {
+                    return Ok(Err(ApiError::new("BucketAlreadyOwnedByYou")));
+                }
+                let next = t.get(keys::NEXT_BUCKET)?;
+                let number = next.and_then(|row| row.head[..].try_into().ok()).map_or(1, u32::from_be_bytes);
+                let document = Document {
+                    number,
+                    created_ms: wall_now().as_millisecond(),
+                    region,
+                    versioning: Versioning::Off,
+                    tags: None,
+                    cors: None,
+                    lifecycle: None,
+                };
+                t.put(key, encode(&document));
+                let next = (number + 1).to_be_bytes().to_vec();
+                t.put(keys::NEXT_BUCKET.to_vec(), crate::catalog::embedded::head_only(next));
+                Ok(Ok(document))
+            })
+            .await?;
+        self.remember(name, Some(Arc::new(Bucket::new(document, Arc::default()))));
+        Ok(())
+    }
+
+    pub(super) async fn remove_bucket(&self, name: &str) -> Result<(), ApiError> {
+        let bucket = self.find_bucket(name)?;
+        for (upload, key) in self.upload_ids(&bucket)? {
+            // Another request may have ended the upload.
+            let _ = self.end_upload(&bucket, &key, upload).await;
+        }
+        let of_transaction = Arc::clone(&bucket);
+        let key = keys::bucket(name);
+        let result = self
+            .transact(0, move |t| {
+                if let Err(error) = of_transaction.check() {
+                    return Ok(Err(error));
+                }
+                let prefix = keys::objects(of_transaction.number, "");
+                if t.first(&prefix, &prefix)?.is_some() {
+                    return Ok(Err(ApiError::new("BucketNotEmpty")));
+                }
+                t.delete(key);
+                of_transaction.deleted.store(true, Ordering::Release);
+                Ok(Ok(()))
+            })
+            .await;
+        match &result {
+            Ok(()) => self.remember(name, None),
+            Err(error) if error.code == "BucketNotEmpty" || error.code == "NoSuchBucket" => {}
+            // The deletion is not durable, so the bucket still exists.
+            Err(_) => bucket.deleted.store(false, Ordering::Release),
+        }
+        result
+    }
+
+    pub(super) async fn change_bucket(&self, name: &str, change: BucketChange) -> Result<(), ApiError> {
+        let bucket = self.find_bucket(name)?;
+        let of_transaction = Arc::clone(&bucket);
+        let key = keys::bucket(name);
+        let document = self
+            .transact(4096, move |t| {
+                let row = t.get(&key)?;
+                let (Some(row), Ok(())) = (row, of_transaction.check()) else { return Ok(Err(no_bucket())) };
+                let value = t.value(&row)?;
+                let mut document: Document = intact(serde_json::from_slice(&value.properties).ok())?;
+                match change {
+                    BucketChange::Versioning(true) => document.versioning = Versioning::Enabled,
+                    BucketChange::Versioning(false) => document.versioning = Versioning::Suspended,
+                    BucketChange::Tags(tags) => document.tags = tags,
+                    BucketChange::Cors(cors) => document.cors = cors,
+                    BucketChange::Lifecycle(lifecycle) => document.lifecycle = lifecycle,
+                }
+                t.put(key, encode(&document));
+                Ok(Ok(document))
+            })
+            .await?;
+        let changed = Bucket::new(document, Arc::clone(&bucket.deleted));
+        self.remember(name, Some(Arc::new(changed)));
+        Ok(())
+    }
+}

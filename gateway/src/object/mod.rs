@@ -1,0 +1,107 @@
+//! S3 semantics over a catalog and blobs: the service behind the protocol.
+
+mod buckets;
+mod codec;
+pub mod delete;
+pub mod keys;
+mod list;
+mod multipart;
+mod read;
+pub mod row;
+mod service;
+pub mod write;
+
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use plimsoll::server::error::ApiError;
+use plimsoll::server::reserve::Memory;
+
+use self::buckets::Buckets;
+pub use self::buckets::{Bucket, Document};
+use crate::body::blob::Blobs;
+use crate::catalog::{Catalog, CatalogError, Transaction};
+
+/// Largest body in bytes that is stored in the catalog; a larger one becomes a blob.
+pub const MAX_INLINE: u64 = 1 << 20;
+
+/// A store of objects over a catalog and blobs.
+pub struct Store<C> {
+    /// Catalog of buckets, objects and uploads.
+    pub catalog: Arc<C>,
+    /// Bodies above [`MAX_INLINE`].
+    pub blobs: Blobs,
+    memory: Arc<Memory>,
+    buckets: RwLock<Buckets>,
+}
+
+/// Result of the operation inside a transaction: an S3 error drops the transaction.
+type Outcome<T> = Result<Result<T, ApiError>, CatalogError>;
+
+/// Returns the S3 error for a catalog that cannot answer. The client learns no file names.
+pub fn unavailable(error: &CatalogError) -> ApiError {
+    match error {
+        CatalogError::DiskFull => ApiError::new("InsufficientStorage"),
+        CatalogError::Damaged { .. } => {
+            ApiError::with("InternalError", "The stored data of this object is damaged.")
+        }
+        CatalogError::Stopped(_) => {
+            ApiError::with("InternalError", "The server has stopped writing after a failure of its disk.")
+        }
+        CatalogError::Io(_) => ApiError::new("InternalError"),
+    }
+}
+
+impl<C: Catalog> Store<C> {
+    /// Opens a store and loads its buckets.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub fn open(catalog: Arc<C>, blobs: Blobs, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
+        let buckets = RwLock::new(Buckets::load(&*catalog)?);
+        Ok(Store { catalog, blobs, memory, buckets })
+    }
+
+    /// Returns all buckets with their names, sorted by name.
+    pub fn all_buckets(&self) -> Vec<(String, Arc<Bucket>)> {
+        self.buckets.read().unwrap_or_else(PoisonError::into_inner).all()
+    }
+
+    /// Executes `operation` in a transaction that writes about `bytes` bytes.
+    ///
+    /// # Errors
+    /// Returns the S3 error of the operation, or that of the catalog.
+    pub async fn transact<T: Send + 'static>(
+        &self,
+        bytes: usize,
+        operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let result = Arc::new(Mutex::new(None));
+        let of_transaction = Arc::clone(&result);
+        let work = Box::new(move |transaction: &mut dyn Transaction| {
+            let outcome = operation(transaction)?;
+            let commits = outcome.is_ok();
+            *of_transaction.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome);
+            Ok(commits)
+        });
+        self.catalog.commit(work, bytes).await.map_err(|error| report(&error))?;
+        let outcome = result.lock().unwrap_or_else(PoisonError::into_inner).take();
+        outcome.unwrap_or_else(|| Err(ApiError::new("InternalError")))
+    }
+}
+
+/// Converts a catalog error to an S3 error, and reports damage and failures on standard error.
+fn report(error: &CatalogError) -> ApiError {
+    if !matches!(error, CatalogError::DiskFull) {
+        crate::log::warn(&error.to_string());
+    }
+    unavailable(error)
+}
+
+/// Runs `f` on a possibly damaged value: `None` becomes the error for damage.
+fn intact<T>(value: Option<T>) -> Result<T, CatalogError> {
+    value.ok_or_else(|| CatalogError::Damaged {
+        file: "catalog".into(),
+        offset: 0,
+        problem: "a value has an unknown encoding".into(),
+    })
+}

@@ -1,0 +1,269 @@
+//! Reads of objects.
+
+use std::collections::VecDeque;
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use plimsoll::server::error::ApiError;
+use plimsoll::server::response::ResponseBody;
+use plimsoll::server::service::ObjectInfo;
+
+use super::row::{Head, Piece, Properties, parse_version_id};
+use super::write::{Target, for_client, head_of};
+use super::{Store, intact, keys};
+use crate::body::blob::{BlobReader, Blobs};
+use crate::catalog::{Catalog, CatalogError, Row, Transaction};
+
+/// Largest body in bytes that is read together with the properties, before it is known whether the request needs it.
+const READ_AHEAD: u32 = 16 * 1024;
+
+/// A found object.
+pub struct Object {
+    /// Properties of the object.
+    pub info: ObjectInfo,
+    catalog_key: Vec<u8>,
+    row: Row,
+    pieces: Vec<Piece>,
+    /// Inline body, if it was read already.
+    inline: Option<Bytes>,
+}
+
+impl AsRef<ObjectInfo> for Object {
+    fn as_ref(&self) -> &ObjectInfo {
+        &self.info
+    }
+}
+
+fn no_key() -> ApiError {
+    ApiError::new("NoSuchKey")
+}
+
+fn no_version() -> ApiError {
+    ApiError::new("NoSuchVersion")
+}
+
+/// Returns the error for a read that finds a delete marker.
+fn hidden(head: &Head, by_version: bool) -> ApiError {
+    let error = ApiError::new(if by_version { "MethodNotAllowed" } else { "NoSuchKey" });
+    error.hidden_by(head.version(), head.modified())
+}
+
+type Found = Result<(Vec<u8>, Row, Head), ApiError>;
+
+/// Finds the current version of an object, or a given one, in a transaction.
+///
+/// # Errors
+/// Returns the S3 error for a missing version or a delete marker.
+pub fn find(t: &mut dyn Transaction, target: &Target, version: Option<&str>) -> Result<Found, CatalogError> {
+    let number = target.bucket.number;
+    let found = match version {
+        None => target.current(t)?.map(|(row, head)| (keys::current(number, &target.key), row, head)),
+        Some(version) => find_version(t, target, version)?,
+    };
+    Ok(match found {
+        None => Err(if version.is_some() { no_version() } else { no_key() }),
+        Some((_, _, head)) if head.marker => Err(hidden(&head, version.is_some())),
+        Some(found) => Ok(found),
+    })
+}
+
+/// Finds a version of an object, which may be a delete marker; `None` if there is none.
+pub fn find_version(
+    t: &mut dyn Transaction,
+    target: &Target,
+    version: &str,
+) -> Result<Option<(Vec<u8>, Row, Head)>, CatalogError> {
+    let number = target.bucket.number;
+    if let Some((row, head)) = target.current(t)?
+        && head.version() == version
+    {
+        return Ok(Some((keys::current(number, &target.key), row, head)));
+    }
+    if version == "null" {
+        return target.null_version(t);
+    }
+    let Some(generation) = parse_version_id(version) else { return Ok(None) };
+    let key = keys::version(number, &target.key, generation);
+    let Some(row) = t.get(&key)? else { return Ok(None) };
+    let head = head_of(&row)?;
+    Ok((!head.null).then_some((key, row, head)))
+}
+
+impl<C: Catalog> Store<C> {
+    /// Finds the current version of an object, or a given one.
+    pub(super) async fn find_object(
+        &self,
+        target: &Target,
+        version: Option<&str>,
+    ) -> Result<Object, ApiError> {
+        let number = target.bucket.number;
+        let found = match version {
+            None => self.lookup(keys::current(number, &target.key))?,
+            Some(version) => self.lookup_version(target, version)?,
+        };
+        let (catalog_key, row, head) =
+            found.ok_or_else(|| if version.is_some() { no_version() } else { no_key() })?;
+        if head.marker {
+            return Err(hidden(&head, version.is_some()));
+        }
+        let (properties, inline) = if row.place.body <= READ_AHEAD {
+            let value = self.catalog.value(&catalog_key, &row).map_err(for_client)?;
+            (value.properties, Some(value.body))
+        } else {
+            (self.catalog.properties(&catalog_key, &row).map_err(for_client)?, None)
+        };
+        let mut properties = intact(Properties::decode(&properties)).map_err(for_client)?;
+        let pieces = std::mem::take(&mut properties.pieces);
+        let info = head.info(properties, target.bucket.is_versioned());
+        Ok(Object { info, catalog_key, row, pieces, inline })
+    }
+
+    fn lookup(&self, key: Vec<u8>) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
+        let Some(row) = self.catalog.get(&key).map_err(for_client)? else { return Ok(None) };
+        let head = head_of(&row).map_err(for_client)?;
+        Ok(Some((key, row, head)))
+    }
+
+    fn lookup_version(
+        &self,
+        target: &Target,
+        version: &str,
+    ) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
+        let number = target.bucket.number;
+        if let Some(found) = self.lookup(keys::current(number, &target.key))?
+            && found.2.version() == version
+        {
+            return Ok(Some(found));
+        }
+        if let Some(generation) = parse_version_id(version) {
+            let found = self.lookup(keys::version(number, &target.key, generation))?;
+            return Ok(found.filter(|(_, _, head)| !head.null));
+        }
+        if version != "null" {
+            return Ok(None);
+        }
+        let prefix = keys::noncurrent(number, &target.key);
+        let mut scan = self.catalog.scan();
+        scan.seek(std::ops::Bound::Included(&prefix)).map_err(for_client)?;
+        while let Some((key, row)) = scan.next().map_err(for_client)? {
+            if !key.starts_with(&prefix) {
+                break;
+            }
+            let head = head_of(&row).map_err(for_client)?;
+            if head.null {
+                return Ok(Some((key, row, head)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Returns a byte range of an object.
+    pub(super) async fn read_object(
+        &self,
+        object: Object,
+        range: Range<u64>,
+    ) -> Result<ResponseBody, ApiError> {
+        let size = range.end - range.start;
+        let inline = match object.inline {
+            Some(inline) => inline,
+            None => self.catalog.value(&object.catalog_key, &object.row).map_err(for_client)?.body,
+        };
+        if object.pieces.is_empty() {
+            let bytes = inline.slice(range.start as usize..range.end as usize);
+            return Ok(ResponseBody::new(if bytes.is_empty() { Vec::new() } else { vec![bytes] }));
+        }
+        let mut parts = VecDeque::new();
+        let (mut at, mut inline_at) = (0, 0);
+        for piece in object.pieces {
+            let (from, to) = (range.start.max(at), range.end.min(at + piece.size()));
+            if from < to {
+                let within = from - at..to - at;
+                parts.push_back(match piece {
+                    Piece::Inline(_) => {
+                        let start = inline_at + within.start as usize;
+                        Part::Inline(inline.slice(start..start + (to - from) as usize))
+                    }
+                    Piece::Blob(name, size) => Part::Blob(name, size, within),
+                });
+            }
+            at += piece.size();
+            if let Piece::Inline(size) = piece {
+                inline_at += size as usize;
+            }
+        }
+        let mut source =
+            BodySource { parts, reader: None, checksums: self.checksums(), blobs: self.blobs.clone() };
+        // The first bytes are read before the response begins, so that a missing or damaged blob gives an error.
+        let first = source.next().await.map_err(|error| {
+            crate::log::warn(&error.to_string());
+            ApiError::with("InternalError", "The stored data of this object is damaged.")
+        })?;
+        let rest = stream::unfold(source, |mut source| async move {
+            match source.next().await {
+                Ok(None) => None,
+                Ok(Some(bytes)) => Some((Ok(bytes), source)),
+                Err(error) => {
+                    crate::log::warn(&error.to_string());
+                    Some((Err(error), source))
+                }
+            }
+        });
+        let first = stream::iter(first.map(Ok));
+        let whole = futures_util::StreamExt::chain(first, rest);
+        Ok(ResponseBody::of_stream(Box::pin(whole), size))
+    }
+
+    /// Returns a function that reads the checksums of a blob.
+    fn checksums(&self) -> Checksums {
+        let catalog = Arc::clone(&self.catalog);
+        Box::new(move |name| {
+            let key = keys::blob(name);
+            let row = catalog.get(&key)?;
+            let row = row.ok_or_else(|| CatalogError::Io("a blob is missing in the catalog".into()))?;
+            let properties = catalog.properties(&key, &row)?;
+            let numbers = properties.chunks_exact(4).filter_map(|bytes| bytes.try_into().ok());
+            Ok(numbers.map(u32::from_le_bytes).collect())
+        })
+    }
+}
+
+type Checksums = Box<dyn Fn(&keys::BlobName) -> Result<Arc<[u32]>, CatalogError>>;
+
+/// A piece of a body to send.
+enum Part {
+    Inline(Bytes),
+    Blob(keys::BlobName, u64, Range<u64>),
+}
+
+/// The pieces of a body, one after the other.
+struct BodySource {
+    parts: VecDeque<Part>,
+    reader: Option<BlobReader>,
+    checksums: Checksums,
+    blobs: Blobs,
+}
+
+impl BodySource {
+    async fn next(&mut self) -> io::Result<Option<Bytes>> {
+        loop {
+            if let Some(reader) = &mut self.reader {
+                match reader.next().await.map_err(io::Error::other)? {
+                    Some(bytes) => return Ok(Some(bytes)),
+                    None => self.reader = None,
+                }
+            }
+            match self.parts.pop_front() {
+                None => return Ok(None),
+                Some(Part::Inline(bytes)) => return Ok(Some(bytes)),
+                Some(Part::Blob(name, size, range)) => {
+                    let crcs = (self.checksums)(&name).map_err(io::Error::other)?;
+                    let opened = self.blobs.open(&name, size, crcs, range).await;
+                    self.reader = Some(opened.map_err(io::Error::other)?);
+                }
+            }
+        }
+    }
+}

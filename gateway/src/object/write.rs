@@ -1,0 +1,357 @@
+//! Writes of objects: bodies into the catalog or into blobs, and new rows with their versions.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use plimsoll::clock::wall_now;
+use plimsoll::server::body::BodyReader;
+use plimsoll::server::conditions::Existing;
+use plimsoll::server::error::ApiError;
+use plimsoll::server::service::{NewObject, ObjectInfo, Versioning};
+
+use super::row::{Head, Piece, Properties};
+use super::{Bucket, MAX_INLINE, Store, intact, keys, report};
+use crate::body::blob::{BlobError, new_name, text};
+use crate::catalog::embedded::head_only;
+use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
+
+/// Time in milliseconds for which a deleted blob stays, so that open reads can end.
+const GRACE_MS: u64 = 10_000;
+/// State of a blob that is being written.
+pub const PENDING: u8 = 0;
+/// State of a complete blob.
+pub const COMPLETE: u8 = 1;
+
+/// A stored body.
+#[derive(Debug, Default)]
+pub struct StoredBody {
+    /// Inline bytes; empty if the body is a blob.
+    pub inline: Bytes,
+    /// Blob of the body; `None` if the body is inline.
+    pub blob: Option<NewBlob>,
+    /// Size in bytes.
+    pub size: u64,
+}
+
+/// A complete blob that no row refers to yet.
+#[derive(Debug, Clone)]
+pub struct NewBlob {
+    /// Name of the blob.
+    pub name: keys::BlobName,
+    /// Value of its row in the catalog: the state, and the checksums as properties.
+    pub value: Value,
+}
+
+impl StoredBody {
+    /// Returns the pieces of the body: none if it is inline.
+    pub fn pieces(&self) -> Vec<Piece> {
+        self.blob.iter().map(|blob| Piece::Blob(blob.name, self.size)).collect()
+    }
+}
+
+fn blob_error(error: &BlobError) -> ApiError {
+    if error.is_full() {
+        return ApiError::new("InsufficientStorage");
+    }
+    crate::log::warn(&format!("blobs: {error}"));
+    ApiError::new("InternalError")
+}
+
+/// Reads a version of an object as a condition sees it: a delete marker does not exist.
+fn with_existing<T>(head: Option<&Head>, f: impl FnOnce(Option<Existing<'_>>) -> T) -> T {
+    let head = head.filter(|head| !head.marker);
+    let etag = head.map(Head::etag).unwrap_or_default();
+    f(head.map(|head| Existing { etag: &etag, modified_s: head.modified().as_second() }))
+}
+
+/// Returns the head of a row.
+pub fn head_of(row: &Row) -> Result<Head, CatalogError> {
+    intact(Head::decode(&row.head))
+}
+
+/// Puts the blobs of a row on the list of blobs to delete.
+pub fn discard_row(t: &mut dyn Transaction, head: &Head, row: &Row) -> Result<(), CatalogError> {
+    if head.has_blobs {
+        let value = t.value(row)?;
+        let properties = intact(Properties::decode(&value.properties))?;
+        properties.blobs().for_each(|name| discard_blob(t, &name));
+    }
+    Ok(())
+}
+
+/// Puts a blob on the list of blobs to delete.
+pub fn discard_blob(t: &mut dyn Transaction, name: &keys::BlobName) {
+    let at = wall_now().as_millisecond() as u64 + GRACE_MS;
+    t.put(keys::garbage(at, name), Value::default());
+}
+
+/// The place of an object in a bucket.
+#[derive(Clone)]
+pub struct Target {
+    /// Bucket of the object.
+    pub bucket: Arc<Bucket>,
+    /// Key of the object.
+    pub key: String,
+}
+
+impl Target {
+    /// Returns the current row and its head; `None` if the key has no versions.
+    pub fn current(&self, t: &mut dyn Transaction) -> Result<Option<(Row, Head)>, CatalogError> {
+        let row = t.get(&keys::current(self.bucket.number, &self.key))?;
+        row.map(|row| head_of(&row).map(|head| (row, head))).transpose()
+    }
+
+    /// Returns the catalog key, row and head of the version `null`; `None` if there is none.
+    pub fn null_version(
+        &self,
+        t: &mut dyn Transaction,
+    ) -> Result<Option<(Vec<u8>, Row, Head)>, CatalogError> {
+        let prefix = keys::noncurrent(self.bucket.number, &self.key);
+        let mut from = prefix.clone();
+        while let Some((key, row)) = t.first(&prefix, &from)? {
+            let head = head_of(&row)?;
+            if head.null {
+                return Ok(Some((key, row, head)));
+            }
+            from = [key.as_slice(), &[0]].concat();
+        }
+        Ok(None)
+    }
+
+    /// Makes the current version noncurrent.
+    fn retire(&self, t: &mut dyn Transaction, row: &Row, head: &Head) -> Result<(), CatalogError> {
+        let value = t.value(row)?;
+        t.put(keys::version(self.bucket.number, &self.key, head.generation), value);
+        Ok(())
+    }
+
+    /// Prepares the bucket for a new current version: retires or removes the existing one. Returns true if the new
+    /// version is `null`.
+    pub fn make_room(
+        &self,
+        t: &mut dyn Transaction,
+        current: Option<&(Row, Head)>,
+    ) -> Result<bool, CatalogError> {
+        let versioning = self.bucket.info.versioning;
+        if versioning == Versioning::Suspended
+            && !current.is_some_and(|(_, head)| head.null)
+            && let Some((key, row, head)) = self.null_version(t)?
+        {
+            discard_row(t, &head, &row)?;
+            t.delete(key);
+        }
+        match (versioning, current) {
+            (_, None) => {}
+            (Versioning::Off, Some((row, head))) => discard_row(t, head, row)?,
+            (Versioning::Suspended, Some((row, head))) if head.null => discard_row(t, head, row)?,
+            (_, Some((row, head))) => self.retire(t, row, head)?,
+        }
+        Ok(versioning != Versioning::Enabled)
+    }
+}
+
+/// Returns a generation greater than that of the current version.
+pub fn next_generation(current: Option<&(Row, Head)>) -> u64 {
+    let now = wall_now().as_nanosecond() as u64;
+    current.map_or(now, |(_, head)| now.max(head.generation + 1))
+}
+
+/// Writes an object in a transaction: checks the conditions, and replaces or retires the current version. The generation,
+/// the time and the version of `head` are set here. Returns the head.
+pub fn write_object(
+    t: &mut dyn Transaction,
+    target: &Target,
+    mut head: Head,
+    value: Value,
+    check: impl FnOnce(Option<Existing<'_>>) -> Result<(), ApiError>,
+) -> Result<Result<Head, ApiError>, CatalogError> {
+    if let Err(error) = target.bucket.check() {
+        return Ok(Err(error));
+    }
+    let current = target.current(t)?;
+    if let Err(error) = with_existing(current.as_ref().map(|(_, head)| head), check) {
+        return Ok(Err(error));
+    }
+    head.generation = next_generation(current.as_ref());
+    head.null = target.make_room(t, current.as_ref())?;
+    let value = Value { head: head.encode(), ..value };
+    t.put(keys::current(target.bucket.number, &target.key), value);
+    Ok(Ok(head))
+}
+
+impl<C: Catalog> Store<C> {
+    /// Reads a body to its end and stores it: in memory up to [`MAX_INLINE`], else as a blob. The blob is recorded before
+    /// its first byte is written.
+    pub(super) async fn store_body(&self, body: &mut BodyReader<'_>) -> Result<StoredBody, ApiError> {
+        if body.length().is_some_and(|length| length <= MAX_INLINE) {
+            let inline = body.collect(&self.memory).await?;
+            let size = inline.len() as u64;
+            return Ok(StoredBody { inline, blob: None, size });
+        }
+        let mut first = BytesMut::new();
+        while first.len() as u64 <= MAX_INLINE {
+            match body.next().await? {
+                Some(piece) => first.extend_from_slice(&piece),
+                None => {
+                    let inline = first.freeze();
+                    let size = inline.len() as u64;
+                    return Ok(StoredBody { inline, blob: None, size });
+                }
+            }
+        }
+        let name = new_name();
+        let intent = head_only(vec![PENDING]);
+        self.transact(64, move |t| {
+            t.put(keys::blob(&name), intent);
+            Ok(Ok(()))
+        })
+        .await?;
+        match self.store_blob(&name, first.freeze(), body).await {
+            Ok((size, crcs)) => {
+                let crcs: Vec<u8> = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
+                let value =
+                    Value { head: vec![COMPLETE].into(), properties: crcs.into(), body: Bytes::new() };
+                Ok(StoredBody { inline: Bytes::new(), blob: Some(NewBlob { name, value }), size })
+            }
+            Err(error) => {
+                self.abandon(&name).await;
+                Err(error)
+            }
+        }
+    }
+
+    async fn store_blob(
+        &self,
+        name: &keys::BlobName,
+        first: Bytes,
+        body: &mut BodyReader<'_>,
+    ) -> Result<(u64, Vec<u32>), ApiError> {
+        let mut writer = self.blobs.create(name).await.map_err(|e| blob_error(&e))?;
+        let mut next = Ok(Some(first));
+        loop {
+            match next {
+                Ok(Some(piece)) => {
+                    if let Err(error) = writer.write(piece).await {
+                        writer.abort().await;
+                        return Err(blob_error(&error));
+                    }
+                }
+                Ok(None) => return writer.finish().await.map_err(|e| blob_error(&e)),
+                Err(error) => {
+                    writer.abort().await;
+                    return Err(error);
+                }
+            }
+            next = body.next().await;
+        }
+    }
+
+    /// Gives up a blob that no row refers to. If this fails, the next start deletes the blob.
+    pub(super) async fn abandon(&self, name: &keys::BlobName) {
+        let name = *name;
+        let deleted = self.blobs.delete(&name).await;
+        if let Err(error) = deleted {
+            crate::log::warn(&format!("blob {}: {error}", text(&name)));
+            return;
+        }
+        let _ = self
+            .transact(0, move |t| {
+                t.delete(keys::blob(&name));
+                Ok(Ok(()))
+            })
+            .await;
+    }
+
+    pub(super) async fn put_object(
+        &self,
+        target: Target,
+        new: NewObject,
+        body: &mut BodyReader<'_>,
+    ) -> Result<ObjectInfo, ApiError> {
+        let stored = self.store_body(body).await?;
+        let blob = stored.blob.as_ref().map(|blob| blob.name);
+        let result = self.finish_put(target, new, body, stored).await;
+        if let (Err(_), Some(name)) = (&result, blob) {
+            self.abandon(&name).await;
+        }
+        result
+    }
+
+    async fn finish_put(
+        &self,
+        target: Target,
+        new: NewObject,
+        body: &mut BodyReader<'_>,
+        stored: StoredBody,
+    ) -> Result<ObjectInfo, ApiError> {
+        let digests = body.finish()?;
+        let checksum = digests.checksum.map(|(algorithm, value)| {
+            let bytes = plimsoll::s3::checksum::from_base64(&value).unwrap_or_default();
+            (algorithm, bytes, true)
+        });
+        let head = Head {
+            marker: false,
+            null: false,
+            has_blobs: stored.blob.is_some(),
+            generation: 0,
+            size: stored.size,
+            modified_ms: wall_now().as_millisecond(),
+            md5: digests.md5,
+            parts: 0,
+            checksum,
+        };
+        let properties = Properties {
+            headers: new.headers,
+            tags: new.tags,
+            pieces: stored.pieces(),
+            ..Properties::default()
+        };
+        let value = Value { head: Bytes::new(), properties: properties.encode(), body: stored.inline };
+        let bytes = value.body.len() + 512;
+        let (conditions, blob) = (new.conditions, stored.blob);
+        let with_version = target.bucket.is_versioned();
+        let head = self
+            .transact(bytes, move |t| {
+                if let Some(blob) = blob {
+                    // The blob is ours only while its intent exists.
+                    if t.get(&keys::blob(&blob.name))?.is_none() {
+                        return Ok(Err(ApiError::new("InternalError")));
+                    }
+                    t.put(keys::blob(&blob.name), blob.value);
+                }
+                write_object(t, &target, head, value, |existing| conditions.check(existing))
+            })
+            .await?;
+        Ok(head.info(properties, with_version))
+    }
+
+    pub(super) async fn replace_tags(
+        &self,
+        target: Target,
+        version: Option<String>,
+        tags: plimsoll::server::config::tags::Tags,
+    ) -> Result<Option<String>, ApiError> {
+        let with_version = target.bucket.is_versioned();
+        self.transact(2048, move |t| {
+            if let Err(error) = target.bucket.check() {
+                return Ok(Err(error));
+            }
+            let (key, row, head) = match super::read::find(t, &target, version.as_deref())? {
+                Ok(found) => found,
+                Err(error) => return Ok(Err(error)),
+            };
+            let mut value = t.value(&row)?;
+            let mut properties = intact(Properties::decode(&value.properties))?;
+            properties.tags = tags;
+            value.properties = properties.encode();
+            t.put(key, value);
+            Ok(Ok(with_version.then(|| head.version())))
+        })
+        .await
+    }
+}
+
+/// Converts an error of the catalog for a client.
+pub fn for_client(error: CatalogError) -> ApiError {
+    report(&error)
+}

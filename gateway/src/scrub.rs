@@ -1,0 +1,161 @@
+//! Verifies every stored byte of a data directory.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use crate::body::blob::Blobs;
+use crate::catalog::Catalog;
+use crate::catalog::embedded::catalog::EmbeddedCatalog;
+use crate::catalog::embedded::recovery::GroupReader;
+use crate::catalog::embedded::segment::{DIRECTORY, file_name};
+use crate::object::row::{Head, Piece, Properties};
+use crate::object::{Document, keys};
+
+/// Result of a verification.
+#[derive(Debug, Default, serde::Serialize)]
+pub struct Scrub {
+    /// Number of objects and versions verified.
+    pub objects: u64,
+    /// Bytes of bodies verified.
+    pub bytes: u64,
+    /// Damaged places in files, in use or not.
+    pub damage: Vec<String>,
+    /// Damaged objects: bucket, key, version and problem.
+    pub objects_damaged: Vec<DamagedObject>,
+}
+
+/// A damaged object.
+#[derive(Debug, serde::Serialize)]
+pub struct DamagedObject {
+    /// Name of the bucket.
+    pub bucket: String,
+    /// Key of the object.
+    pub key: String,
+    /// Version id.
+    pub version: String,
+    /// What is wrong with the object.
+    pub problem: String,
+}
+
+/// Verifies the log, the index and the blobs.
+pub async fn scrub(catalog: &Arc<EmbeddedCatalog>, blobs: &Blobs) -> Scrub {
+    let mut result = Scrub::default();
+    let engine = catalog.engine();
+    for damage in engine.damage() {
+        result.damage.push(format!("{} at offset {}: {}", damage.file, damage.offset, damage.problem));
+    }
+    for segment in engine.segments() {
+        let name = format!("{DIRECTORY}/{}", file_name(segment.id));
+        let verified = GroupReader::new(&*segment.file, segment.id, 0).and_then(|mut reader| {
+            loop {
+                let at = reader.offset;
+                match reader.next()? {
+                    Some(group) => {
+                        for (record, _, offset, _) in group.records(segment.id) {
+                            if record.is_none_or(|record| !record.intact) {
+                                result.damage.push(format!("{name} at offset {offset}: a record is damaged"));
+                            }
+                        }
+                    }
+                    None if at >= reader.length => return Ok(()),
+                    None => {
+                        result
+                            .damage
+                            .push(format!("{name} at offset {at}: the header of a group is damaged"));
+                        if !reader.skip_damage()? {
+                            return Ok(());
+                        }
+                    }
+                }
+            }
+        });
+        if let Err(error) = verified {
+            result.damage.push(format!("{name}: {error}"));
+        }
+    }
+    if let Err(error) = verify_objects(catalog, blobs, &mut result).await {
+        result.damage.push(error.to_string());
+    }
+    result
+}
+
+async fn verify_objects(
+    catalog: &Arc<EmbeddedCatalog>,
+    blobs: &Blobs,
+    result: &mut Scrub,
+) -> Result<(), crate::catalog::CatalogError> {
+    let mut names = BTreeMap::new();
+    let mut scan = catalog.scan();
+    scan.seek(Bound::Included(keys::BUCKETS))?;
+    while let Some((key, row)) = scan.next()? {
+        let Some(name) = key.strip_prefix(keys::BUCKETS) else { break };
+        let name = String::from_utf8_lossy(name).into_owned();
+        let value = catalog.value(&key, &row)?;
+        match serde_json::from_slice::<Document>(&value.properties) {
+            Ok(document) => names.insert(document.number, name),
+            Err(error) => {
+                result.damage.push(format!("bucket {name}: {error}"));
+                None
+            }
+        };
+    }
+    scan.seek(Bound::Included(b"o"))?;
+    while let Some((catalog_key, row)) = scan.next()? {
+        if catalog_key.first() != Some(&b'o') {
+            break;
+        }
+        let bucket = catalog_key.get(1..5).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes);
+        let bucket = names.get(&bucket).cloned().unwrap_or_else(|| format!("number {bucket}"));
+        let key = keys::parse_object(&catalog_key).map_or(String::new(), |(key, _)| key);
+        let head = Head::decode(&row.head);
+        let version = head.as_ref().map_or(String::new(), Head::version);
+        result.objects += 1;
+        result.bytes += head.as_ref().map_or(0, |head| head.size);
+        let problem = match catalog.get(&catalog_key) {
+            Err(error) => Some(error.to_string()),
+            Ok(_) => verify_object(catalog, blobs, &catalog_key, &row).await,
+        };
+        if let Some(problem) = problem {
+            result.objects_damaged.push(DamagedObject { bucket, key, version, problem });
+        }
+    }
+    Ok(())
+}
+
+/// Reads an object completely. Returns what is wrong with it.
+async fn verify_object(
+    catalog: &Arc<EmbeddedCatalog>,
+    blobs: &Blobs,
+    key: &[u8],
+    row: &crate::catalog::Row,
+) -> Option<String> {
+    let value = match catalog.value(key, row) {
+        Ok(value) => value,
+        Err(error) => return Some(error.to_string()),
+    };
+    let Some(head) = Head::decode(&row.head) else { return Some("the row has an unknown encoding".into()) };
+    if head.marker {
+        return None;
+    }
+    let Some(properties) = Properties::decode(&value.properties) else {
+        return Some("the properties have an unknown encoding".into());
+    };
+    for piece in &properties.pieces {
+        let Piece::Blob(name, size) = piece else { continue };
+        let key = keys::blob(name);
+        let crcs = catalog.get(&key).ok().flatten().and_then(|row| catalog.properties(&key, &row).ok());
+        let Some(crcs) = crcs else { return Some("the checksums of a blob are missing".into()) };
+        let crcs: Arc<[u32]> =
+            crcs.chunks_exact(4).filter_map(|b| b.try_into().ok()).map(u32::from_le_bytes).collect();
+        let read = async {
+            let mut reader = blobs.open(name, *size, crcs, 0..*size).await?;
+            while reader.next().await?.is_some() {}
+            Ok::<(), crate::body::blob::BlobError>(())
+        };
+        if let Err(error) = read.await {
+            return Some(error.to_string());
+        }
+    }
+    None
+}

@@ -1,0 +1,60 @@
+//! Start and end of a server process: its listener, and the signals that end it.
+
+use std::io::{self, Read};
+use std::net::TcpListener;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+/// Binds a listener through tokio, whose accept queue can hold a burst of connections. The queue of `std`
+/// holds only 128.
+///
+/// # Errors
+/// If the address is invalid or in use.
+pub fn listen_on(address: &str) -> io::Result<TcpListener> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    runtime.block_on(async { tokio::net::TcpListener::bind(address).await?.into_std() })
+}
+
+/// Starts threads that report SIGINT, SIGTERM and, if `until_stdin_closes` is true, the end of standard input to `stop`.
+pub fn watch_for_end(stop: watch::Sender<bool>, until_stdin_closes: bool) {
+    let stop = Arc::new(stop);
+    if until_stdin_closes {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            let mut buffer = [0; 64];
+            let mut stdin = io::stdin();
+            while stdin.read(&mut buffer).is_ok_and(|n| n > 0) {}
+            let _ = stop.send(true);
+        });
+    }
+    std::thread::spawn(move || -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let (mut interrupt, mut terminate) =
+                (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            tokio::select! {
+                _ = interrupt.recv() => {}
+                _ = terminate.recv() => {}
+            }
+            let _ = stop.send(true);
+            Ok(())
+        })
+    });
+}
+
+/// Starts a thread that calls `reload` at every SIGHUP.
+pub fn on_hangup(reload: impl Fn() + Send + 'static) {
+    std::thread::spawn(move || -> io::Result<()> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let mut hangup = signal(SignalKind::hangup())?;
+            while hangup.recv().await.is_some() {
+                reload();
+            }
+            Ok(())
+        })
+    });
+}
