@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build dist screenshot sentences test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-prices bench-kills bench-fuzz schema dev test-s3-tests bench-idle
+.PHONY: build dist screenshot sentences test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-prices bench-kills bench-fuzz bench-simulation bench-gateway gateway schema dev test-s3-tests test-s3-tests-gateway bench-idle
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -11,13 +11,17 @@ FAKE_GCS := $(shell go env GOPATH 2>/dev/null)/bin/fake-gcs-server
 build:
 	cargo build --release
 
+# The durable store, a package of its own: two minutes more.
+gateway:
+	cargo build --release -p plimsoll-gateway
+
 # The build of published binaries and benches: less CPU time per operation, twice the build time.
 dist:
 	cargo build --profile dist
 
 # All tests: unit, property, wire and black-box tests, then real S3 clients against `plimsoll serve`.
-test: $(VENV)/ready build package stand-ins
-	cargo test
+test: $(VENV)/ready build gateway package stand-ins
+	cargo test --workspace
 	PATH="$(abspath $(VENV))/bin:$$PATH" $(PYTHON) -m pytest -q tests/clients
 
 # Installs the Python package, which contains the binary, into the venv. It builds in this tree and reuses the release
@@ -32,8 +36,8 @@ stand-ins:
 	@if command -v npm >/dev/null; then test -x node_modules/.bin/dynalite || npm install --no-save --no-package-lock --silent dynalite@4; else echo "npm is not installed; the tests of DynamoDB are skipped"; fi
 
 lint:
-	cargo fmt --check
-	cargo clippy --all-targets -- -D warnings
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets -- -D warnings
 
 # Runs every short form against versitygw, MinIO and moto, and versitygw's own test suite against `plimsoll serve`.
 test-servers: $(VENV)/servers $(VERSITYGW) $(MINIO) build
@@ -44,6 +48,21 @@ test-servers: $(VENV)/servers $(VERSITYGW) $(MINIO) build
 S3_TESTS := ../s3-tests
 test-s3-tests: $(VENV)/s3-tests build
 	$(VENV)-s3-tests/bin/python tests/protocol/s3_tests.py "$(S3_TESTS)"
+
+# Runs ceph s3-tests against the gateway, in ten minutes.
+test-s3-tests-gateway: $(VENV)/s3-tests gateway
+	$(VENV)-s3-tests/bin/python tests/protocol/s3_tests.py "$(S3_TESTS)" --gateway
+
+# Simulates the gateway's catalog on a disk that loses power, and on one that decays: 20,000 seeds each, two minutes.
+bench-simulation:
+	PLIMSOLL_SEEDS=20000 cargo test -p plimsoll-gateway --lib simulation
+
+# Compares the gateway with the memory service, versitygw and MinIO, kills it 500 times, and compares engines.
+# Takes about an hour on a quiet machine.
+bench-gateway: build gateway $(VERSITYGW) $(MINIO)
+	PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) benches/servers.py put get
+	$(PYTHON) benches/gateway_kills.py 500
+	cargo bench -p plimsoll-gateway --bench engines
 
 # Measures an authenticated client while idle connections and incomplete request heads are open; two minutes.
 bench-idle: dist

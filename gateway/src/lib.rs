@@ -14,4 +14,6 @@ pub mod request_log;
 pub mod scrub;
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod testing;

@@ -12,6 +12,7 @@ pub mod compare;
 pub mod cost;
 pub mod exit;
 pub mod export;
+mod gateway;
 pub mod import;
 pub mod keys;
 pub mod knee;
@@ -81,6 +82,8 @@ enum Command {
     Calibrate(calibrate::Arguments),
     /// Serve an S3-compatible store from memory
     Serve(Box<serve::Arguments>),
+    /// Run plimsoll-gateway, the durable S3 store
+    Gateway(gateway::Arguments),
     /// Estimate the monthly bill of a workload at one or all providers
     Cost(Box<cost::Arguments>),
     /// Recommend one of the measured stores for a workload, and show what would change the recommendation
@@ -136,6 +139,7 @@ pub fn main() -> i32 {
         Command::Bucket(arguments) => bucket::bucket(&arguments),
         Command::Calibrate(arguments) => calibrate::calibrate(&arguments),
         Command::Serve(arguments) => serve::serve(&arguments),
+        Command::Gateway(arguments) => gateway::gateway(&arguments),
         Command::Cost(arguments) => cost::cost(&arguments),
         Command::Advise(arguments) => advise::advise(&arguments),
         Command::Published(arguments) => published::published(&arguments),

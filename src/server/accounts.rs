@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::error::ApiError;
 use super::route::{Operation, Route};
+use super::service::ObjectService;
 use crate::s3::credentials::Credentials;
 
 /// Buckets that an account may use, and how.
@@ -75,49 +76,87 @@ impl Accounts {
     pub fn anonymous(&self) -> &Rights {
         &self.anonymous
     }
+}
 
-    /// Returns true if requests without a signature may read some bucket.
-    pub fn has_public_buckets(&self) -> bool {
-        !self.anonymous.buckets.is_empty()
+/// Returns true if `rights` allow an operation on its bucket. The source of a copy is checked when it is opened.
+pub fn allow(rights: &Rights, route: &Route) -> bool {
+    match route.operation {
+        Operation::Preflight => true,
+        operation => rights.cover(&route.bucket) && (rights.write || !operation.writes()),
     }
 }
 
-/// Checks that `rights` allow an operation on its bucket and, for a copy, on the bucket of the source.
+/// Checks that a client may execute an operation: its rights allow it, it owns the bucket, or an access control list of
+/// the bucket or object allows it. `client` is the access key, or empty for a request without a signature.
 ///
 /// # Errors
-/// Returns `AccessDenied`.
-pub fn check(rights: &Rights, route: &Route, copy_source: Option<&str>) -> Result<(), ApiError> {
-    let allowed = match route.operation {
-        Operation::ListBuckets | Operation::Preflight => true,
-        operation => rights.cover(&route.bucket) && (rights.write || !operation.writes()),
-    };
-    let source = copy_source.map(|source| source.strip_prefix('/').unwrap_or(source));
-    let source = source.and_then(|source| source.split(['/', '%']).next());
-    if allowed && source.is_none_or(|bucket| rights.cover(bucket)) {
+/// Returns `AccessDenied`, or `NoSuchBucket`.
+pub async fn check<S: ObjectService>(
+    service: &S,
+    rights: &Rights,
+    client: &str,
+    route: &Route,
+) -> Result<(), ApiError> {
+    use Operation as O;
+    let is_authenticated = !client.is_empty();
+    let denied = || ApiError::new("AccessDenied");
+    if allow(rights, route) || (route.operation == O::ListBuckets && is_authenticated) {
         return Ok(());
     }
-    Err(ApiError::new("AccessDenied"))
+    if route.operation == O::ListBuckets || !service.features().acls {
+        return Err(denied());
+    }
+    if route.operation == O::CreateBucket {
+        return if is_authenticated && rights.write { Ok(()) } else { Err(denied()) };
+    }
+    let bucket = service.bucket(&route.bucket).await?;
+    let info = bucket.as_ref();
+    if is_authenticated && info.owner == client {
+        return Ok(());
+    }
+    let allowed = match route.operation {
+        O::ListObjects | O::ListObjectsV2 | O::ListVersions | O::ListUploads | O::HeadBucket => {
+            info.acl.allows(false, is_authenticated)
+        }
+        O::PutObject
+        | O::PostObject
+        | O::CopyObject
+        | O::DeleteObject
+        | O::DeleteObjects
+        | O::CreateUpload
+        | O::UploadPart
+        | O::UploadPartCopy
+        | O::CompleteUpload => info.acl.allows(true, is_authenticated),
+        O::GetObject | O::HeadObject | O::GetAttributes => {
+            let version = route.parameter("versionId").filter(|version| !version.is_empty());
+            match service.open(&bucket, &route.key, version).await {
+                Ok(object) => object.as_ref().acl.allows(false, is_authenticated),
+                // Only a client that may list the bucket learns that there is no such object.
+                Err(_) => info.acl.allows(false, is_authenticated),
+            }
+        }
+        _ => false,
+    };
+    if allowed { Ok(()) } else { Err(denied()) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn allowed(rights: &Rights, operation: Operation, bucket: &str, source: Option<&str>) -> bool {
+    fn allowed(rights: &Rights, operation: Operation, bucket: &str) -> bool {
         let route = Route { operation, bucket: bucket.into(), key: "k".into(), query: Vec::new() };
-        check(rights, &route, source).is_ok()
+        allow(rights, &route)
     }
 
     #[test]
-    fn rights_are_checked_for_the_target_and_the_source() {
+    fn rights_cover_buckets_and_writes() {
         let reader = Rights { buckets: vec!["a".into(), "logs-*".into()], write: false };
-        assert!(allowed(&reader, Operation::GetObject, "a", None));
-        assert!(allowed(&reader, Operation::ListObjectsV2, "logs-1", None));
-        assert!(!allowed(&reader, Operation::GetObject, "ab", None));
-        assert!(!allowed(&reader, Operation::PutObject, "a", None));
+        assert!(allowed(&reader, Operation::GetObject, "a"));
+        assert!(allowed(&reader, Operation::ListObjectsV2, "logs-1"));
+        assert!(!allowed(&reader, Operation::GetObject, "ab"));
+        assert!(!allowed(&reader, Operation::PutObject, "a"));
         let writer = Rights { buckets: vec!["a".into()], write: true };
-        assert!(allowed(&writer, Operation::CopyObject, "a", Some("/a/k")));
-        assert!(!allowed(&writer, Operation::CopyObject, "a", Some("b/k")));
-        assert!(!allowed(&writer, Operation::CopyObject, "a", Some("b%2Fk")));
+        assert!(allowed(&writer, Operation::PutObject, "a") && !allowed(&writer, Operation::PutObject, "b"));
     }
 }

@@ -11,6 +11,7 @@ use super::accounts::{Account, Accounts};
 use super::error::ApiError;
 use super::form::Fields;
 use crate::net::encode::{decode, encode_path, hex, parse_query};
+use crate::s3::checksum::from_base64;
 use crate::s3::chunked::ChunkSigner;
 use crate::s3::credentials::Credentials;
 use crate::s3::number::decimal;
@@ -115,6 +116,23 @@ fn payload_of(declared: &str, signer: impl FnOnce() -> ChunkSigner) -> Result<Pa
             "x-amz-content-sha256 must be UNSIGNED-PAYLOAD, STREAMING-UNSIGNED-PAYLOAD-TRAILER, \
              STREAMING-AWS4-HMAC-SHA256-PAYLOAD, STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER or a valid sha256 value.",
         )),
+    }
+}
+
+/// Returns the framing of the body of a request without a signature.
+///
+/// # Errors
+/// Returns the S3 error for a framing that needs a signature.
+pub fn unsigned_payload(parts: &Parts) -> Result<Payload, ApiError> {
+    match header(parts, "x-amz-content-sha256") {
+        None => Ok(Payload::Unsigned),
+        Some(declared) if declared.starts_with("STREAMING-AWS4") => Err(ApiError::new("AccessDenied")),
+        Some(declared) => payload_of(declared, || ChunkSigner {
+            key: hmac::Key::new(hmac::HMAC_SHA256, &[]),
+            date_time: String::new(),
+            scope: String::new(),
+            previous: String::new(),
+        }),
     }
 }
 
@@ -382,6 +400,24 @@ fn compute(
     }))
 }
 
+/// Verifies a policy in the older form, which many form generators still produce: HMAC-SHA1 with the secret key itself.
+fn verify_policy_v2<'a>(
+    accounts: &'a Accounts,
+    access_key: &str,
+    policy: &str,
+    given: &str,
+) -> Result<&'a Account, ApiError> {
+    let unknown = || ApiError::new("InvalidAccessKeyId").detail("AWSAccessKeyId", access_key);
+    let account = accounts.find(access_key).ok_or_else(unknown)?;
+    let secret = account.credentials.secret_key().as_bytes();
+    let key = hmac::Key::new(hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY, secret);
+    let given = from_base64(given.trim()).unwrap_or_default();
+    match hmac::verify(&key, policy.as_bytes(), &given) {
+        Ok(()) => Ok(account),
+        Err(_) => Err(ApiError::new("SignatureDoesNotMatch")),
+    }
+}
+
 /// Returns the account that signed the policy of an HTML form. `policy` is the base64 text that was signed.
 ///
 /// # Errors
@@ -400,6 +436,9 @@ pub fn verify_policy<'a>(
         };
         fields.get(name).ok_or_else(missing)
     };
+    if let (Some(access_key), None) = (fields.get("awsaccesskeyid"), fields.get("x-amz-algorithm")) {
+        return verify_policy_v2(accounts, access_key, policy, field("signature")?);
+    }
     if field("x-amz-algorithm")? != ALGORITHM {
         return Err(ApiError::with("InvalidArgument", "x-amz-algorithm must be AWS4-HMAC-SHA256"));
     }

@@ -83,6 +83,11 @@ const TABLE: &[(&str, u16, &str)] = &[
     ("InvalidToken", 400, "The provided token is malformed or otherwise not valid."),
     ("InvalidURI", 400, "Couldn't parse the specified URI."),
     ("KeyTooLongError", 400, "Your key is too long"),
+    (
+        "MalformedACLError",
+        400,
+        "The XML you provided was not well-formed or did not validate against our published schema.",
+    ),
     ("MalformedPOSTRequest", 400, "The body of your POST request is not well-formed multipart/form-data."),
     (
         "MalformedTrailerError",

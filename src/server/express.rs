@@ -149,6 +149,8 @@ fn needs(operation: Operation) -> Needs {
         | O::PutBucketLifecycle
         | O::DeleteBucketLifecycle
         | O::GetBucketAcl
+        | O::PutBucketAcl
+        | O::PutObjectAcl
         | O::CopyObject
         | O::UploadPartCopy => Needs::Account,
         O::HeadBucket => Needs::Either,

@@ -21,7 +21,7 @@ use super::observer::FinishedRequest;
 use super::ops::{Call, cors, dispatch, post};
 use super::response::{ServerResponse, set};
 use super::route::{Operation, Route};
-use super::service::ObjectService;
+use super::service::{Features, ObjectService};
 use super::timestamps::ConnectionTimestamps;
 use super::{accepts, accounts, auth, express, route};
 use crate::clock::{Timer, now_ns, wall_now};
@@ -126,16 +126,11 @@ fn expects_continue(parts: &Parts) -> bool {
     parts.version == Version::HTTP_11 && parts.headers.get("expect").is_some_and(expects)
 }
 
-/// Returns true if a request without a signature may be allowed: it reads a public bucket, asks for CORS rules, or
-/// carries its signature in a form.
-fn may_be_unsigned(parts: &Parts, accounts: &Accounts) -> bool {
-    let unsigned =
-        !parts.headers.contains_key("authorization") && !auth::presigns(parts.uri.query().unwrap_or(""));
-    let form = || {
-        let kind = parts.headers.get("content-type").map_or(&b""[..], HeaderValue::as_bytes);
-        parts.method == Method::POST && kind.starts_with(b"multipart/form-data")
-    };
-    unsigned && (accounts.has_public_buckets() || parts.method == Method::OPTIONS || form())
+/// Returns true if a request has no signature, and the service may allow it nevertheless.
+fn is_anonymous(parts: &Parts, features: &Features) -> bool {
+    features.acls
+        && !parts.headers.contains_key("authorization")
+        && !auth::presigns(parts.uri.query().unwrap_or(""))
 }
 
 async fn process<S: ObjectService>(
@@ -151,8 +146,9 @@ async fn process<S: ObjectService>(
     let accounts = shared.accounts();
     let mut session = None;
     let mut account = None;
-    let payload = if may_be_unsigned(parts, &accounts) {
-        Payload::Unsigned
+    let mut client = String::new();
+    let payload = if is_anonymous(parts, &service.features()) {
+        auth::unsigned_payload(parts)?
     } else {
         let key = auth::access_key(parts);
         account = accounts.find(key.as_deref().unwrap_or(&accounts.owner));
@@ -163,15 +159,16 @@ async fn process<S: ObjectService>(
         let owner = account.ok_or_else(|| ApiError::new("AccessDenied"))?;
         let by = session.as_ref().map_or(&owner.credentials, |s| &s.credentials);
         let payload = auth::verify(parts, by, now_s)?;
+        client = key.unwrap_or_default();
         if !shared.observers.is_empty() {
-            *progress.access_key.borrow_mut() = key.unwrap_or_default();
+            progress.access_key.borrow_mut().clone_from(&client);
         }
         payload
     };
     stamps.registered.reads_body();
     let rights = account.map_or(accounts.anonymous(), |account| &account.rights);
     let result = async {
-        let route = permitted(service, &accounts, rights, session.as_deref(), parts)?;
+        let route = permitted(service, &accounts, rights, &client, session.as_deref(), parts).await?;
         progress.operation.set(Some(route.operation));
         let slow_down = plan.is_some_and(|p| p.fault == Fault::SlowDown);
         let call = Call {
@@ -181,6 +178,7 @@ async fn process<S: ObjectService>(
             route: &route,
             accounts: &accounts,
             rights,
+            client: &client,
             now_s,
             document: Bytes::new(),
             protected: false,
@@ -241,10 +239,11 @@ fn is_empty(payload: &Payload) -> bool {
 }
 
 /// Determines the operation of a verified request and checks that it is permitted and implemented as requested.
-fn permitted<S: ObjectService>(
+async fn permitted<S: ObjectService>(
     service: &S,
     accounts: &Accounts,
     rights: &Rights,
+    client: &str,
     session: Option<&Session>,
     parts: &mut Parts,
 ) -> Result<Route, ApiError> {
@@ -256,9 +255,9 @@ fn permitted<S: ObjectService>(
         None => {}
     }
     accepts::hoist(parts, &route)?;
-    let source = parts.headers.get("x-amz-copy-source").and_then(|v| std::str::from_utf8(v.as_bytes()).ok());
-    if route.operation != Operation::PostObject {
-        accounts::check(rights, &route, source)?;
+    // The signature of a form is in its fields.
+    if session.is_none() && route.operation != Operation::PostObject {
+        accounts::check(service, rights, client, &route).await?;
     }
     accepts::check(parts, &route, &accounts.owner, &features)?;
     if features.directory_buckets {

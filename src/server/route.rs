@@ -48,7 +48,9 @@ pub enum Operation {
     PutBucketLifecycle,
     DeleteBucketLifecycle,
     GetBucketAcl,
+    PutBucketAcl,
     GetObjectAcl,
+    PutObjectAcl,
     GetObjectTags,
     PutObjectTags,
     DeleteObjectTags,
@@ -96,14 +98,18 @@ impl Operation {
             | O::DeleteBucketCors
             | O::GetBucketLifecycle
             | O::PutBucketLifecycle
-            | O::DeleteBucketLifecycle
-            | O::GetBucketAcl
-            | O::GetObjectAcl => features.bucket_configuration,
+            | O::DeleteBucketLifecycle => features.bucket_configuration,
+            O::GetBucketAcl | O::PutBucketAcl | O::GetObjectAcl | O::PutObjectAcl => features.acls,
             O::GetBucketVersioning | O::PutBucketVersioning => features.versions,
             O::GetObjectTags | O::PutObjectTags | O::DeleteObjectTags => features.tags,
             O::CreateSession => features.directory_buckets,
             _ => true,
         }
+    }
+
+    /// Returns true if `If-None-Match` may contain entity tags. S3 itself accepts only `*`.
+    pub fn takes_any_if_none_match(self) -> bool {
+        matches!(self, Operation::PutObject | Operation::CompleteUpload | Operation::CopyObject)
     }
 
     /// Returns true if the body of a request is the content of an object, which the service reads as a stream.
@@ -225,11 +231,11 @@ fn configuration(
         ("tagging", O::GetBucketTags, Some(O::PutBucketTags), Some(O::DeleteBucketTags)),
         ("cors", O::GetBucketCors, Some(O::PutBucketCors), Some(O::DeleteBucketCors)),
         ("lifecycle", O::GetBucketLifecycle, Some(O::PutBucketLifecycle), Some(O::DeleteBucketLifecycle)),
-        ("acl", O::GetBucketAcl, None, None),
+        ("acl", O::GetBucketAcl, Some(O::PutBucketAcl), None),
     ];
     const OF_OBJECT: [Document; 2] = [
         ("tagging", O::GetObjectTags, Some(O::PutObjectTags), Some(O::DeleteObjectTags)),
-        ("acl", O::GetObjectAcl, None, None),
+        ("acl", O::GetObjectAcl, Some(O::PutObjectAcl), None),
     ];
     let all: &[Document] = match (no_bucket, no_key) {
         (true, _) => &[],

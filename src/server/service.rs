@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue};
 
 use super::body::BodyReader;
 use super::conditions::{DeleteConditions, WriteConditions};
+use super::config::acl::CannedAcl;
 use super::config::cors::Cors;
 use super::config::lifecycle::Lifecycle;
 use super::config::tags::Tags;
@@ -27,6 +28,8 @@ pub struct Features {
     pub bucket_configuration: bool,
     /// Uploads by HTML form.
     pub forms: bool,
+    /// Canned access control lists and several owners of buckets.
+    pub acls: bool,
     /// Directory buckets and their sessions.
     pub directory_buckets: bool,
 }
@@ -52,6 +55,10 @@ pub struct BucketInfo {
     pub region: String,
     /// True for a directory bucket.
     pub directory: bool,
+    /// Access key of the account that created the bucket; empty if the service has only one owner.
+    pub owner: String,
+    /// Access of other clients to the listing of the bucket, and to writes.
+    pub acl: CannedAcl,
     /// Versioning state of the bucket.
     pub versioning: Versioning,
     /// Tags; `None` if there are none.
@@ -65,6 +72,8 @@ pub struct BucketInfo {
 /// A change of a bucket's configuration. `None` removes the configuration.
 #[derive(Debug, Clone)]
 pub enum BucketChange {
+    /// Replaces the access control list.
+    Acl(CannedAcl),
     /// Enables versioning if true, otherwise suspends it.
     Versioning(bool),
     /// Replaces the tags.
@@ -125,6 +134,8 @@ pub struct ObjectInfo {
     pub version: Option<String>,
     /// Tags of the object.
     pub tags: Tags,
+    /// Access of other clients to the object.
+    pub acl: CannedAcl,
     /// Id of the upload that created the object, so that a repeated completion succeeds; `None` for other objects.
     pub upload_id: Option<String>,
 }
@@ -143,10 +154,32 @@ pub struct NewObject {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Tags of the object.
     pub tags: Tags,
+    /// Access of other clients to the object.
+    pub acl: CannedAcl,
     /// Algorithm of the checksum to compute if the body declares none.
     pub checksum: Option<Algorithm>,
     /// Conditions on the existing object.
     pub conditions: WriteConditions,
+}
+
+/// Properties of a bucket that is about to be created.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NewBucket<'a> {
+    /// Region of the bucket.
+    pub region: &'a str,
+    /// Access key of the account that creates the bucket.
+    pub owner: &'a str,
+    /// Access of other clients.
+    pub acl: CannedAcl,
+}
+
+/// A change of a stored object.
+#[derive(Debug, Clone)]
+pub enum ObjectChange {
+    /// Replaces the tags.
+    Tags(Tags),
+    /// Replaces the access control list.
+    Acl(CannedAcl),
 }
 
 /// Result of a delete.
@@ -300,7 +333,7 @@ pub trait ObjectService: Send + Sync + 'static {
     ///
     /// # Errors
     /// Returns `BucketAlreadyOwnedByYou` if the bucket exists.
-    async fn create_bucket(&self, name: &str, region: &str) -> Result<(), ApiError>;
+    async fn create_bucket(&self, name: &str, new: NewBucket<'_>) -> Result<(), ApiError>;
 
     /// Deletes an empty bucket and its unfinished uploads.
     ///
@@ -345,13 +378,13 @@ pub trait ObjectService: Send + Sync + 'static {
         conditions: DeleteConditions,
     ) -> Result<Deleted, ApiError>;
 
-    /// Replaces the tags of an object. Returns its version id.
-    async fn set_tags(
+    /// Changes properties of an object, but not its time of modification. Returns its version id.
+    async fn change_object(
         &self,
         bucket: &Self::Bucket,
         key: &str,
         version: Option<&str>,
-        tags: Tags,
+        change: ObjectChange,
     ) -> Result<Option<String>, ApiError>;
 
     /// Returns a page of objects or versions.

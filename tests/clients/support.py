@@ -15,10 +15,13 @@ def environment(**more):
     return env
 
 
+GATEWAY = os.environ.get("GATEWAY", os.path.join(os.path.dirname(PLIMSOLL), "plimsoll-gateway"))
+
+
 class Server:
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, command=(PLIMSOLL, "serve")):
         env = environment(PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
-        self.process = subprocess.Popen([PLIMSOLL, "serve", "--listen", "127.0.0.1:0", *arguments],
+        self.process = subprocess.Popen([*command, "--listen", "127.0.0.1:0", *arguments],
                                         env=env, stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().split()[-1]
 

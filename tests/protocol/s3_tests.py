@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""Runs ceph s3-tests, unmodified, against `plimsoll serve` and compares the result with committed lists. All accounts of
-the suite use the same key pair.
+"""Runs ceph s3-tests, unmodified, against `plimsoll serve` or `plimsoll-gateway` and compares the result with committed
+lists. All accounts of the suite use the same key pair with `plimsoll serve`, and their own with the gateway.
 
     python3 tests/protocol/s3_tests.py CHECKOUT             # fails if a listed test no longer passes
     python3 tests/protocol/s3_tests.py CHECKOUT --update    # rewrites s3-tests-passes.txt and s3-tests-failures.txt
     python3 tests/protocol/s3_tests.py CHECKOUT --messages  # also prints every failure
+    python3 tests/protocol/s3_tests.py CHECKOUT --gateway   # the same for the gateway, with gateway-passes.txt
 
 CHECKOUT is a clone of https://github.com/ceph/s3-tests. Its requirements must be installed for this Python
 (`pip install -r CHECKOUT/requirements.txt`). PLIMSOLL names the binary; the default is target/release/plimsoll.
 """
+import importlib.util
 import os
 import re
 import subprocess
@@ -18,10 +20,14 @@ import xml.etree.ElementTree as ElementTree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "clients"))
-from support import ACCESS, SECRET, Server, environment  # noqa: E402
+from support import ACCESS, GATEWAY, SECRET, Server, environment  # noqa: E402
 
 # The tests of S3 itself. The other files test IAM, STS, SNS and S3 Select.
 FILES = ["s3tests/functional/test_s3.py", "s3tests/functional/test_headers.py"]
+
+GATEWAY_RUN = "--gateway" in sys.argv
+ALT, TENANT = ("alt", "tenant") if GATEWAY_RUN else (ACCESS, ACCESS)
+LISTS = "gateway" if GATEWAY_RUN else "s3-tests"
 
 # Features that the server does not have: a pattern for "name: message", and the feature.
 FEATURES = [
@@ -29,12 +35,15 @@ FEATURES = [
     (r"post_object|_post_", "browser uploads by form (POST object)"),
     (r"object_lock|object-lock|retention|legal_hold|governance", "object lock"),
     (r"sse_|encrypt|kms|_enc_|server-side-encry", "server-side encryption"),
-    (r"lifecycle|expiration", "lifecycle rules"),
-    (r"[Tt]agging|tags", "tags"),
-    (r"cors", "CORS"),
+    (r"transition|restore|glacier|storage_class|STANDARD_IA", "storage classes"),
+    *([] if GATEWAY_RUN else [
+        (r"lifecycle|expiration", "lifecycle rules"),
+        (r"[Tt]agging|tags", "tags"),
+        (r"cors", "CORS"),
+        (r"versioning|versioned|version_|PutBucketVersioning|GetBucketVersioning|delete_marker", "versioning (each object has only the version `null`)"),
+    ]),
     (r"website", "static websites"),
     (r"torrent", "BitTorrent"),
-    (r"versioning|versioned|version_|PutBucketVersioning|GetBucketVersioning|delete_marker", "versioning (each object has only the version `null`)"),
     (r"bucket_head_extended|usage|unordered|allow-unordered", "Ceph extensions"),
     (r"anon|not_owned|public|access_denied|[Aa]cl|[Oo]wner|object-ownership|grant|authenticated_|_policy|policy_|PutBucketPolicy|logging",
      "other accounts, anonymous access, access control lists and policies"),
@@ -68,22 +77,23 @@ bucket prefix = s3-tests-{{random}}-
 display_name = {access}
 user_id = {access}
 email = main@example.com
+lc_debug_interval = 10
 api_name = default
 access_key = {access}
 secret_key = {secret}
 [s3 alt]
-display_name = {access}
-user_id = {access}
+display_name = {alt}
+user_id = {alt}
 email = alt@example.com
-access_key = {access}
-secret_key = {secret}
+access_key = {alt}
+secret_key = {other}
 [s3 tenant]
-display_name = {access}
-user_id = {access}
+display_name = {tenant}
+user_id = {tenant}
 email = tenant@example.com
 tenant = tenant
-access_key = {access}
-secret_key = {secret}
+access_key = {tenant}
+secret_key = {other}
 [iam]
 display_name = {access}
 user_id = {access}
@@ -113,15 +123,30 @@ def about(name, message):
     return "DEFECT"
 
 
+def start(folder):
+    if not GATEWAY_RUN:
+        return Server()
+    accounts = os.path.join(folder, "accounts.toml")
+    with open(accounts, "w") as file:
+        for key, secret in ((ACCESS, SECRET), (ALT, "other-secret"), (TENANT, "other-secret")):
+            file.write(f'[[account]]\naccess_key = "{key}"\nsecret_key = "{secret}"\nbuckets = []\nwrite = true\n')
+    os.chmod(accounts, 0o600)
+    return Server("--data", os.path.join(folder, "data"), "--lifecycle-day", "10s", "--credentials", accounts,
+                  command=(GATEWAY, "run"))
+
+
 def run_suite(checkout):
     """Returns the set of tests that pass, and a dictionary from each failed test to its message."""
-    with Server() as server, tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, start(folder) as server:
         host, port = server.url.rsplit("/", 1)[1].split(":")
         config = os.path.join(folder, "s3tests.conf")
         with open(config, "w") as file:
-            file.write(CONFIG.format(host=host, port=port, access=ACCESS, secret=SECRET))
+            file.write(CONFIG.format(host=host, port=port, access=ACCESS, secret=SECRET, alt=ALT, tenant=TENANT,
+                                     other=SECRET if ALT == ACCESS else "other-secret"))
         report = os.path.join(folder, "report.xml")
-        done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider",
+        # Most of the time, lifecycle tests wait; with pytest-xdist, the others run meanwhile.
+        parallel = ["-n", "4"] if importlib.util.find_spec("xdist") else []
+        done = subprocess.run([sys.executable, "-m", "pytest", "-q", *parallel, "-p", "no:cacheprovider",
                                "--tb=line", f"--junit-xml={report}", *FILES],
                               env=environment(S3TEST_CONF=config, PYTHONDONTWRITEBYTECODE="1"), cwd=checkout,
                               capture_output=True, text=True, timeout=3600)
@@ -139,12 +164,12 @@ def run_suite(checkout):
 
 
 def update(passes, failures):
-    with open(os.path.join(HERE, "s3-tests-passes.txt"), "w") as file:
+    with open(os.path.join(HERE, f"{LISTS}-passes.txt"), "w") as file:
         file.writelines(f"{name}\n" for name in sorted(passes))
     groups = {}
     for name in failures:
         groups.setdefault(about(name, failures[name]), []).append(name)
-    with open(os.path.join(HERE, "s3-tests-failures.txt"), "w") as file:
+    with open(os.path.join(HERE, f"{LISTS}-failures.txt"), "w") as file:
         file.write("# Tests of ceph s3-tests that fail: features that the server does not have, and responses for which S3 and\n"
                    "# the tests differ.\n")
         for group in sorted(groups):
@@ -165,7 +190,7 @@ def main():
             print(f"{about(name, failures[name])}: {name}: {failures[name]}")
     if "--update" in sys.argv:
         update(passes, failures)
-    with open(os.path.join(HERE, "s3-tests-passes.txt")) as file:
+    with open(os.path.join(HERE, f"{LISTS}-passes.txt")) as file:
         listed = set(file.read().split())
     lost = sorted(listed - passes) + sorted(name for name in failures if about(name, failures[name]) == "DEFECT")
     for name in lost:

@@ -38,8 +38,9 @@ pub struct Arguments {
     /// Address and port to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
     listen: String,
-    /// TOML file with several access keys and their rights, readable by its owner only; reloaded on SIGHUP
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["access_key", "secret_key"])]
+    /// TOML file with several access keys and their rights, readable by its owner only; replaces --access-key; reloaded
+    /// on SIGHUP
+    #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
     /// Access key of the only account [default: AWS_ACCESS_KEY_ID]
     #[arg(long, value_name = "KEY", env = "PLIMSOLL_ACCESS_KEY", hide_env_values = true)]

@@ -14,6 +14,9 @@ pub struct Arguments {
     /// Directory of the data; no gateway may use it meanwhile
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
+    /// Accept that objects older than damage whose keys are unknown may be outdated or missing, and serve them again
+    #[arg(long)]
+    accept: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -30,6 +33,9 @@ pub fn scrub(arguments: &Arguments) -> Result<(), Exit> {
     let mut result = runtime.block_on(scrub::scrub(&catalog, &blobs));
     if let Some(reason) = &recovery.rebuilt {
         result.damage.push(format!("the index was built again from the log: {reason}"));
+    }
+    if arguments.accept {
+        catalog.engine().accept_unknown_damage().map_err(Exit::store)?;
     }
     catalog.close().map_err(Exit::store)?;
     if arguments.json {

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::clock::wall_now;
+use plimsoll::server::config::acl::CannedAcl;
 use plimsoll::server::config::cors::Cors;
 use plimsoll::server::config::lifecycle::Lifecycle;
 use plimsoll::server::config::tags::Tags;
 use plimsoll::server::error::ApiError;
-use plimsoll::server::service::{BucketChange, BucketInfo, Versioning};
+use plimsoll::server::service::{BucketChange, BucketInfo, NewBucket, Versioning};
 use serde::{Deserialize, Serialize};
 
 use super::{Store, intact, keys};
@@ -25,6 +26,10 @@ pub struct Document {
     pub created_ms: i64,
     /// Region of the bucket.
     pub region: String,
+    /// Access key of the account that created the bucket.
+    pub owner: String,
+    /// Access of other clients.
+    pub acl: CannedAcl,
     /// Versioning state of the bucket.
     pub versioning: Versioning,
     /// Tags of the bucket.
@@ -57,6 +62,8 @@ impl Bucket {
             created: jiff::Timestamp::from_millisecond(document.created_ms).unwrap_or_default(),
             region: document.region,
             directory: false,
+            owner: document.owner,
+            acl: document.acl,
             versioning: document.versioning,
             tags: document.tags,
             cors: document.cors,
@@ -129,9 +136,17 @@ impl<C: Catalog> Store<C> {
         };
     }
 
-    pub(super) async fn new_bucket(&self, name: &str, region: &str) -> Result<(), ApiError> {
+    pub(super) async fn new_bucket(&self, name: &str, new: NewBucket<'_>) -> Result<(), ApiError> {
         let key = keys::bucket(name);
-        let region = region.to_string();
+        let (region, owner, acl) = (new.region.to_string(), new.owner.to_string(), new.acl);
+        // In us-east-1, creating one's own bucket again succeeds.
+        if let Ok(bucket) = self.find_bucket(name)
+            && region == "us-east-1"
+            && bucket.info.region == region
+            && bucket.info.owner == owner
+        {
+            return Ok(());
+        }
         let document = self
             .transact(1024, move |t| {
                 if t.get(&key)?.is_some() {
@@ -143,6 +158,8 @@ impl<C: Catalog> Store<C> {
                     number,
                     created_ms: wall_now().as_millisecond(),
                     region,
+                    owner,
+                    acl,
                     versioning: Versioning::Off,
                     tags: None,
                     cors: None,
@@ -200,6 +217,7 @@ impl<C: Catalog> Store<C> {
                 let value = t.value(&row)?;
                 let mut document: Document = intact(serde_json::from_slice(&value.properties).ok())?;
                 match change {
+                    BucketChange::Acl(acl) => document.acl = acl,
                     BucketChange::Versioning(true) => document.versioning = Versioning::Enabled,
                     BucketChange::Versioning(false) => document.versioning = Versioning::Suspended,
                     BucketChange::Tags(tags) => document.tags = tags,

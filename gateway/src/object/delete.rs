@@ -12,9 +12,11 @@ use super::write::{Target, discard_row, head_of, next_generation};
 use super::{Store, keys};
 use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
 
-/// Checks the conditions of a delete on a version.
+/// Checks the conditions of a delete on a version. A delete marker satisfies none.
 fn check(conditions: &DeleteConditions, head: Option<&Head>) -> Result<(), ApiError> {
-    let head = head.filter(|head| !head.marker);
+    if head.is_some_and(|head| head.marker) && *conditions != DeleteConditions::default() {
+        return Err(ApiError::new("PreconditionFailed"));
+    }
     let etag = head.map(Head::etag).unwrap_or_default();
     let existing = head.map(|h| (Existing { etag: &etag, modified_s: h.modified().as_second() }, h.size));
     conditions.check(existing)

@@ -48,6 +48,7 @@ fn encode_upload(upload: &UploadInfo) -> Value {
     let properties = Properties {
         headers: upload.object.headers.clone(),
         tags: upload.object.tags.clone(),
+        acl: upload.object.acl,
         ..Properties::default()
     };
     Value { head: head.into(), properties: properties.encode(), body: Bytes::new() }
@@ -61,6 +62,7 @@ fn decode_upload(value: &Value) -> Option<UploadInfo> {
     let object = NewObject {
         headers: properties.headers,
         tags: properties.tags,
+        acl: properties.acl,
         checksum: None,
         conditions: WriteConditions::default(),
     };
@@ -251,6 +253,7 @@ impl<C: Catalog> Store<C> {
                 let properties = Properties {
                     headers: upload.object.headers,
                     tags: upload.object.tags,
+                    acl: upload.object.acl,
                     parts: completion.parts.iter().cloned().map(ObjectPart::from).collect(),
                     pieces: if has_blobs { pieces } else { Vec::new() },
                     upload_id: Some(upload_id),

@@ -4,6 +4,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 use plimsoll::net::encode::hex;
 use plimsoll::s3::checksum::{Algorithm, base64, from_base64};
+use plimsoll::server::config::acl::CannedAcl;
 use plimsoll::server::config::tags::Tags;
 use plimsoll::server::response::http_date;
 use plimsoll::server::service::{Listed, ObjectInfo, ObjectPart, StoredChecksum};
@@ -165,6 +166,7 @@ impl Head {
             parts: (!properties.parts.is_empty()).then_some(properties.parts),
             version: with_version.then(|| self.version()),
             tags: properties.tags,
+            acl: properties.acl,
             upload_id: properties.upload_id,
         }
     }
@@ -205,6 +207,8 @@ pub struct Properties {
     pub headers: Vec<(HeaderName, HeaderValue)>,
     /// Tags of the object.
     pub tags: Tags,
+    /// Access of other clients to the object.
+    pub acl: CannedAcl,
     /// Parts of the multipart upload that created the object.
     pub parts: Vec<ObjectPart>,
     /// Pieces of the body; empty if the body is inline.
@@ -238,6 +242,7 @@ impl Properties {
             put_piece(&mut out, piece);
         }
         put_bytes(&mut out, self.upload_id.as_deref().unwrap_or("").as_bytes());
+        out.push(CannedAcl::ALL.iter().position(|acl| *acl == self.acl).unwrap_or(0) as u8);
         out.into()
     }
 
@@ -261,6 +266,7 @@ impl Properties {
         }
         let id = reader.text()?;
         properties.upload_id = (!id.is_empty()).then(|| id.to_string());
+        properties.acl = *CannedAcl::ALL.get(usize::from(reader.byte()?))?;
         Some(properties)
     }
 
@@ -343,6 +349,7 @@ mod tests {
         let properties = Properties {
             headers: vec![("x-amz-meta-a".parse().unwrap(), HeaderValue::from_static("1"))],
             tags: Tags(vec![("k".into(), "v".into())]),
+            acl: CannedAcl::PublicRead,
             parts: vec![ObjectPart { number: 2, size: 7, checksum: Some((Algorithm::Sha1, "x".into())) }],
             pieces: vec![Piece::Blob([3; 16], 5 << 20), Piece::Inline(7)],
             upload_id: Some("id".into()),

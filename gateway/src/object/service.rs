@@ -7,12 +7,11 @@ use plimsoll::net::encode::hex;
 use plimsoll::s3::checksum::Algorithm;
 use plimsoll::server::body::BodyReader;
 use plimsoll::server::conditions::DeleteConditions;
-use plimsoll::server::config::tags::Tags;
 use plimsoll::server::error::ApiError;
 use plimsoll::server::response::ResponseBody;
 use plimsoll::server::service::{
-    BucketChange, BucketInfo, Completion, Deleted, Features, ListPage, ListQuery, NewObject, ObjectInfo,
-    ObjectService, PartInfo, UploadInfo, UploadName,
+    BucketChange, BucketInfo, Completion, Deleted, Features, ListPage, ListQuery, NewBucket, NewObject,
+    ObjectChange, ObjectInfo, ObjectService, PartInfo, UploadInfo, UploadName,
 };
 
 use super::read::Object;
@@ -45,6 +44,7 @@ impl<C: Catalog> ObjectService for Store<C> {
             tags: true,
             bucket_configuration: true,
             forms: true,
+            acls: true,
             directory_buckets: false,
         }
     }
@@ -58,8 +58,8 @@ impl<C: Catalog> ObjectService for Store<C> {
         self.find_bucket(name).map(Handle)
     }
 
-    async fn create_bucket(&self, name: &str, region: &str) -> Result<(), ApiError> {
-        self.new_bucket(name, region).await
+    async fn create_bucket(&self, name: &str, new: NewBucket<'_>) -> Result<(), ApiError> {
+        self.new_bucket(name, new).await
     }
 
     async fn delete_bucket(&self, name: &str) -> Result<(), ApiError> {
@@ -98,14 +98,14 @@ impl<C: Catalog> ObjectService for Store<C> {
         self.delete_object(bucket.target(key), version.map(str::to_string), conditions).await
     }
 
-    async fn set_tags(
+    async fn change_object(
         &self,
         bucket: &Handle,
         key: &str,
         version: Option<&str>,
-        tags: Tags,
+        change: ObjectChange,
     ) -> Result<Option<String>, ApiError> {
-        self.replace_tags(bucket.target(key), version.map(str::to_string), tags).await
+        self.change(bucket.target(key), version.map(str::to_string), change).await
     }
 
     async fn list(&self, bucket: &Handle, query: &ListQuery<'_>) -> Result<ListPage, ApiError> {

@@ -7,7 +7,7 @@ use plimsoll::clock::wall_now;
 use plimsoll::server::body::BodyReader;
 use plimsoll::server::conditions::Existing;
 use plimsoll::server::error::ApiError;
-use plimsoll::server::service::{NewObject, ObjectInfo, Versioning};
+use plimsoll::server::service::{NewObject, ObjectChange, ObjectInfo, Versioning};
 
 use super::row::{Head, Piece, Properties};
 use super::{Bucket, MAX_INLINE, Store, intact, keys, report};
@@ -72,7 +72,11 @@ pub fn head_of(row: &Row) -> Result<Head, CatalogError> {
 /// Puts the blobs of a row on the list of blobs to delete.
 pub fn discard_row(t: &mut dyn Transaction, head: &Head, row: &Row) -> Result<(), CatalogError> {
     if head.has_blobs {
-        let value = t.value(row)?;
+        let value = match t.value(row) {
+            // An object with damaged properties can be replaced; its blobs stay until the next sweep.
+            Err(CatalogError::Damaged { .. }) => return Ok(()),
+            value => value?,
+        };
         let properties = intact(Properties::decode(&value.properties))?;
         properties.blobs().for_each(|name| discard_blob(t, &name));
     }
@@ -303,6 +307,7 @@ impl<C: Catalog> Store<C> {
         let properties = Properties {
             headers: new.headers,
             tags: new.tags,
+            acl: new.acl,
             pieces: stored.pieces(),
             ..Properties::default()
         };
@@ -325,11 +330,11 @@ impl<C: Catalog> Store<C> {
         Ok(head.info(properties, with_version))
     }
 
-    pub(super) async fn replace_tags(
+    pub(super) async fn change(
         &self,
         target: Target,
         version: Option<String>,
-        tags: plimsoll::server::config::tags::Tags,
+        change: ObjectChange,
     ) -> Result<Option<String>, ApiError> {
         let with_version = target.bucket.is_versioned();
         self.transact(2048, move |t| {
@@ -342,7 +347,10 @@ impl<C: Catalog> Store<C> {
             };
             let mut value = t.value(&row)?;
             let mut properties = intact(Properties::decode(&value.properties))?;
-            properties.tags = tags;
+            match change {
+                ObjectChange::Tags(tags) => properties.tags = tags,
+                ObjectChange::Acl(acl) => properties.acl = acl,
+            }
             value.properties = properties.encode();
             t.put(key, value);
             Ok(Ok(with_version.then(|| head.version())))

@@ -64,7 +64,15 @@ pub fn check(parts: &Parts, route: &Route, owner: &str, features: &Features) -> 
             check_storage_class(parts, route)?;
             continue;
         }
+        if name == "x-amz-acl" && features.acls {
+            check_values(parts, name, &Any, owner)?;
+            continue;
+        }
         if tags && matches!(name, "x-amz-tagging" | "x-amz-tagging-directive") {
+            check_values(parts, name, &Any, owner)?;
+            continue;
+        }
+        if name == "if-none-match" && features.versions && route.operation.takes_any_if_none_match() {
             check_values(parts, name, &Any, owner)?;
             continue;
         }

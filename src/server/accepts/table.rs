@@ -31,6 +31,7 @@ pub const ALWAYS: &[Header] = &[
     // These headers describe the client.
     ("x-amz-user-agent", Any),
     ("x-amz-te", Any),
+    ("x-amz-api-version", Any),
     // The requester and the owner are the same account.
     ("x-amz-request-payer", Only(&["requester"])),
     ("x-amz-expected-bucket-owner", Owner),
@@ -60,6 +61,9 @@ const OBJECT: &[Header] = &[
     ("x-amz-acl", Only(&["private", "bucket-owner-full-control", "bucket-owner-read"])),
     ("x-amz-object-lock-legal-hold", Only(&["OFF"])),
 ];
+
+/// Access control list of an existing bucket or object.
+const ACL: &[Header] = &[("x-amz-acl", Any)];
 
 /// Properties of a new bucket. The accepted values are those that every bucket of this server has.
 const BUCKET: &[Header] = &[
@@ -146,6 +150,7 @@ pub fn headers(operation: Operation) -> &'static [&'static [Header]] {
         | O::GetObjectAcl
         | O::GetObjectTags
         | O::DeleteObjectTags => &[],
+        O::PutBucketAcl | O::PutObjectAcl => &[CHECKSUM, ACL],
         O::PutBucketVersioning
         | O::PutBucketTags
         | O::PutBucketCors
@@ -216,8 +221,8 @@ pub fn parameters(operation: Operation) -> &'static [&'static str] {
         O::GetBucketTags | O::PutBucketTags | O::DeleteBucketTags => &["tagging"],
         O::GetBucketCors | O::PutBucketCors | O::DeleteBucketCors => &["cors"],
         O::GetBucketLifecycle | O::PutBucketLifecycle | O::DeleteBucketLifecycle => &["lifecycle"],
-        O::GetBucketAcl => &["acl"],
-        O::GetObjectAcl => &["acl", "versionId"],
+        O::GetBucketAcl | O::PutBucketAcl => &["acl"],
+        O::GetObjectAcl | O::PutObjectAcl => &["acl", "versionId"],
         O::GetObjectTags | O::PutObjectTags | O::DeleteObjectTags => &["tagging", "versionId"],
     }
 }

@@ -7,7 +7,7 @@ use super::tags::Tags;
 use crate::rng::{entropy, mix};
 use crate::s3::xml::{Element, XmlWriter};
 use crate::server::error::ApiError;
-use crate::server::response::iso_date;
+use crate::server::response::{http_date, iso_date};
 
 /// Maximum number of rules in a bucket.
 const MAX_RULES: usize = 1000;
@@ -92,7 +92,7 @@ impl Filter {
             filter.only_prefix = true;
             return Ok(filter);
         };
-        if rule.child("Prefix").is_some() || element.children.len() > 1 {
+        if rule.child("Prefix").is_some() {
             return Err(malformed());
         }
         let inner = element.child("And").unwrap_or(element);
@@ -255,6 +255,23 @@ impl Rule {
 }
 
 impl Lifecycle {
+    /// Returns the expiry of a current object as in the header `x-amz-expiration`: the earliest date, at midnight, and
+    /// the rule; `None` if no rule expires the object.
+    pub fn expiry(&self, key: &str, size: u64, tags: &Tags, modified: jiff::Timestamp) -> Option<String> {
+        const DAY_S: i64 = 86_400;
+        let expires = |rule: &Rule| match rule.expiration? {
+            Expiration::Days(days) => {
+                Some((modified.as_second() / DAY_S + i64::from(days) + 1).saturating_mul(DAY_S))
+            }
+            Expiration::Date(at) => Some(at),
+            Expiration::DeleteMarkers => None,
+        };
+        let rules = self.rules.iter().filter(|rule| rule.enabled && rule.filter.matches(key, size, tags));
+        let (at, rule) = rules.filter_map(|rule| Some((expires(rule)?, rule))).min_by_key(|(at, _)| *at)?;
+        let date = http_date(jiff::Timestamp::from_second(at).ok()?);
+        Some(format!("expiry-date=\"{date}\", rule-id=\"{}\"", rule.id))
+    }
+
     /// Parses a `LifecycleConfiguration` document. A rule without an id gets one.
     ///
     /// # Errors

@@ -1,5 +1,6 @@
-//! Configuration documents of buckets and objects: tags, CORS rules and lifecycle rules, as XML and as types.
+//! Configuration documents of buckets and objects: tags, access control lists, CORS rules and lifecycle rules, as XML and as types.
 
+pub mod acl;
 pub mod cors;
 pub mod lifecycle;
 pub mod tags;

@@ -15,7 +15,7 @@ const MAX_KEY: usize = 128;
 /// Maximum length of a tag's value in characters.
 const MAX_VALUE: usize = 256;
 
-/// Tags as pairs of key and value, in the order in which the client sent them.
+/// Tags as pairs of key and value, sorted by key.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tags(pub Vec<(String, String)>);
 
@@ -64,7 +64,8 @@ impl Tags {
         Tags(pairs.ok_or_else(|| ApiError::with("InvalidArgument", wrong))?).checked(false)
     }
 
-    fn checked(self, of_bucket: bool) -> Result<Tags, ApiError> {
+    fn checked(mut self, of_bucket: bool) -> Result<Tags, ApiError> {
+        self.0.sort();
         let invalid = |text: &str| Err(ApiError::with("InvalidTag", text));
         let most = if of_bucket { MAX_BUCKET_TAGS } else { MAX_OBJECT_TAGS };
         if self.len() > most {
@@ -109,7 +110,7 @@ mod tests {
     #[test]
     fn a_document_survives_a_round_trip() {
         let tags = Tags::parse_header("project=a%20b&empty=&x=1%2B1").unwrap();
-        assert_eq!(tags.0[0], ("project".into(), "a b".into()));
+        assert_eq!(tags.0[1], ("project".into(), "a b".into()));
         assert_eq!(Tags::parse(tags.to_xml().as_bytes(), false).unwrap(), tags);
     }
 

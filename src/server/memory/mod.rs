@@ -11,14 +11,13 @@ use bytes::Bytes;
 use self::state::{Bucket, Object, Part, State, Stored, Upload, headers_size};
 use super::body::BodyReader;
 use super::conditions::{DeleteConditions, WriteConditions};
-use super::config::tags::Tags;
 use super::error::ApiError;
 use super::ops::existing;
 use super::reserve::{Memory, OVERHEAD};
 use super::response::ResponseBody;
 use super::service::{
-    BucketChange, Completion, Deleted, Features, ListPage, ListQuery, NewObject, ObjectInfo, ObjectPart,
-    ObjectService, PartInfo, StoredChecksum, UploadInfo, UploadName,
+    BucketChange, Completion, Deleted, Features, ListPage, ListQuery, NewBucket, NewObject, ObjectChange,
+    ObjectInfo, ObjectPart, ObjectService, PartInfo, StoredChecksum, UploadInfo, UploadName,
 };
 use crate::clock::wall_now;
 use crate::net::encode::hex;
@@ -87,8 +86,8 @@ impl ObjectService for MemoryService {
         self.state.bucket(name).map(Handle)
     }
 
-    async fn create_bucket(&self, name: &str, region: &str) -> Result<(), ApiError> {
-        self.state.create_bucket(name, region)
+    async fn create_bucket(&self, name: &str, new: NewBucket<'_>) -> Result<(), ApiError> {
+        self.state.create_bucket(name, new.region)
     }
 
     async fn delete_bucket(&self, name: &str) -> Result<(), ApiError> {
@@ -147,12 +146,12 @@ impl ObjectService for MemoryService {
         Ok(Deleted::default())
     }
 
-    async fn set_tags(
+    async fn change_object(
         &self,
         _: &Handle,
         _: &str,
         _: Option<&str>,
-        _: Tags,
+        _: ObjectChange,
     ) -> Result<Option<String>, ApiError> {
         Err(not_implemented())
     }

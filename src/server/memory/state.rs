@@ -9,6 +9,7 @@ use http::{HeaderName, HeaderValue};
 
 use crate::clock::wall_now;
 use crate::rng::mix;
+use crate::server::config::acl::CannedAcl;
 use crate::server::config::tags::Tags;
 use crate::server::error::ApiError;
 use crate::server::express::{is_directory, tag};
@@ -73,6 +74,7 @@ impl Object {
             parts: None,
             version: None,
             tags: Tags::default(),
+            acl: CannedAcl::default(),
             upload_id: None,
         };
         Ok(Object { pieces, info, _overhead: overhead })

@@ -7,7 +7,7 @@ use crate::s3::xml::{Element, XmlWriter};
 use crate::server::error::ApiError;
 use crate::server::express;
 use crate::server::response::{ServerResponse, empty, iso_date, set, xml};
-use crate::server::service::ObjectService;
+use crate::server::service::{NewBucket, ObjectService};
 
 pub async fn list<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
     let prefix = call.route.parameter("prefix").unwrap_or("");
@@ -29,7 +29,7 @@ pub async fn list<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse
         name.starts_with(prefix)
             && name.as_str() > after
             && region.is_none_or(|region| region == bucket.region)
-            && call.rights.cover(name)
+            && (call.rights.cover(name) || (!call.client.is_empty() && bucket.owner == call.client))
     });
     let mut writer = XmlWriter::new("ListAllMyBucketsResult");
     writer.open("Owner").text("ID", call.owner()).text("DisplayName", call.owner()).close();
@@ -90,7 +90,8 @@ pub async fn create<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespon
     if call.service.features().directory_buckets && express::is_directory(&call.route.bucket) {
         check_zone(&call.route.bucket, &call.document)?;
     }
-    call.service.create_bucket(&call.route.bucket, &region).await?;
+    let new = NewBucket { region: &region, owner: call.client, acl: call.acl()? };
+    call.service.create_bucket(&call.route.bucket, new).await?;
     let mut answer = empty(200);
     set(answer.headers_mut(), "location", &format!("/{}", call.route.bucket));
     Ok(answer)

@@ -1,15 +1,16 @@
-//! The operations on the configuration of a bucket: versioning, tags, CORS and lifecycle rules, and the fixed access
-//! control lists.
+//! The operations on the configuration of a bucket: versioning, tags, CORS and lifecycle rules, and the access control
+//! lists of buckets and objects.
 
 use super::Call;
 use crate::s3::xml::{Element, XmlWriter};
+use crate::server::config::acl::CannedAcl;
 use crate::server::config::cors::Cors;
 use crate::server::config::lifecycle::Lifecycle;
 use crate::server::config::tags::Tags;
 use crate::server::error::ApiError;
 use crate::server::response::{ServerResponse, empty, xml};
 use crate::server::route::Operation;
-use crate::server::service::{BucketChange, ObjectService, Versioning};
+use crate::server::service::{BucketChange, ObjectChange, ObjectService, Versioning};
 
 /// Executes an operation on the configuration of a bucket.
 ///
@@ -30,11 +31,17 @@ pub async fn dispatch<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResp
             let rules = info.lifecycle.as_ref().map(Lifecycle::to_xml);
             return document(rules, "NoSuchLifecycleConfiguration");
         }
-        Operation::GetBucketAcl => return Ok(xml(access_control(call.owner()))),
+        Operation::GetBucketAcl => return Ok(xml(info.acl.to_xml(&info.owner))),
         Operation::GetObjectAcl => {
-            call.service.open(&bucket, &call.route.key, call.version()).await?;
-            return Ok(xml(access_control(call.owner())));
+            let object = call.service.open(&bucket, &call.route.key, call.version()).await?;
+            return Ok(xml(object.as_ref().acl.to_xml(&info.owner)));
         }
+        Operation::PutObjectAcl => {
+            let change = ObjectChange::Acl(requested_acl(call, &info.owner)?);
+            call.service.change_object(&bucket, &call.route.key, call.version(), change).await?;
+            return Ok(empty(200));
+        }
+        Operation::PutBucketAcl => (BucketChange::Acl(requested_acl(call, &info.owner)?), 200),
         Operation::PutBucketVersioning => (BucketChange::Versioning(enabled(&call.document)?), 200),
         Operation::PutBucketTags => (BucketChange::Tags(Some(Tags::parse(&call.document, true)?)), 204),
         Operation::PutBucketCors => (BucketChange::Cors(Some(Cors::parse(&call.document)?)), 200),
@@ -50,19 +57,12 @@ pub async fn dispatch<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResp
     Ok(empty(status))
 }
 
-/// Returns the access control list of every bucket and object: the owner has full control, nobody else has access.
-fn access_control(owner: &str) -> String {
-    let mut writer = XmlWriter::new("AccessControlPolicy");
-    writer.open("Owner").text("ID", owner).text("DisplayName", owner).close();
-    writer.open("AccessControlList").open("Grant");
-    writer.open_with(
-        "Grantee",
-        "xmlns:xsi=\"http://www.w3.org/2001/XMLSchema-instance\" xsi:type=\"CanonicalUser\"",
-    );
-    writer.text("ID", owner).text("DisplayName", owner).close();
-    writer.text("Permission", "FULL_CONTROL").close();
-    writer.close();
-    writer.finish()
+/// Returns the access control list in a header or in the body of a request.
+fn requested_acl<S: ObjectService>(call: &Call<'_, S>, owner: &str) -> Result<CannedAcl, ApiError> {
+    match call.header("x-amz-acl") {
+        Some(name) => CannedAcl::from_name(name),
+        None => CannedAcl::parse(&call.document, owner),
+    }
 }
 
 fn versioning_document(versioning: Versioning) -> String {

@@ -46,11 +46,12 @@ async fn source<S: ObjectService>(call: &Call<'_, S>) -> Result<CopySource<S::Ob
     if key.is_empty() {
         return Err(invalid());
     }
-    if !call.rights.cover(bucket) {
-        return Err(ApiError::new("AccessDenied"));
-    }
     let from = call.service.bucket(bucket).await?;
     let object = call.service.open(&from, key, version).await?;
+    let owns = call.rights.cover(bucket) || from.as_ref().owner == call.client;
+    if !owns && !object.as_ref().acl.allows(false, !call.client.is_empty()) {
+        return Err(ApiError::new("AccessDenied"));
+    }
     for_read(&call.parts.headers, "x-amz-copy-source-", existing(object.as_ref()), call.now_s)?;
     let (bucket, key) = (bucket.to_string(), key.to_string());
     Ok(CopySource { object, bucket, key, has_version: version.is_some() })
@@ -87,6 +88,7 @@ pub async fn object<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespon
     let new = NewObject {
         headers: if replace { call.object_headers()? } else { object.headers.clone() },
         tags: if replace_tags { call.tags()? } else { object.tags.clone() },
+        acl: call.acl()?,
         checksum: algorithm,
         conditions: WriteConditions::of(&call.parts.headers),
     };

@@ -3,7 +3,7 @@
 use http::header::{CONTENT_LENGTH, ETAG, LAST_MODIFIED};
 use http::{HeaderMap, HeaderValue};
 
-use super::{Call, existing, set_version};
+use super::{Call, existing, set_expiry, set_version};
 use crate::s3::number::decimal;
 use crate::server::conditions::{for_read, range_applies};
 use crate::server::error::ApiError;
@@ -86,6 +86,9 @@ async fn answer<S: ObjectService>(call: &Call<'_, S>, with_body: bool) -> Result
     };
     let mut answer = empty(200);
     describe(call, object, &mut answer, selected == ByteSelection::Whole);
+    if call.version().is_none() {
+        set_expiry(&mut answer, bucket.as_ref(), &call.route.key, object);
+    }
     if selected != ByteSelection::Whole {
         *answer.status_mut() = http::StatusCode::PARTIAL_CONTENT;
         let last = end.saturating_sub(1);

@@ -24,11 +24,12 @@ use super::Shared;
 use super::accounts::{Accounts, Rights};
 use super::body::BodyReader;
 use super::conditions::{Existing, WriteConditions};
+use super::config::acl::CannedAcl;
 use super::config::tags::Tags;
 use super::error::ApiError;
 use super::response::{ServerResponse, set};
 use super::route::{Operation, Route};
-use super::service::{NewObject, ObjectInfo, ObjectService};
+use super::service::{BucketInfo, NewObject, ObjectInfo, ObjectService};
 use crate::s3::checksum::Algorithm;
 use crate::s3::number::decimal;
 
@@ -46,6 +47,8 @@ pub struct Call<'a, S> {
     pub accounts: &'a Accounts,
     /// Rights of the client.
     pub rights: &'a Rights,
+    /// Access key of the client; empty for a request without a signature.
+    pub client: &'a str,
     /// Arrival time in Unix seconds.
     pub now_s: i64,
     /// Verified body of the request, unless it is the content of an object.
@@ -109,6 +112,14 @@ impl<S: ObjectService> Call<'_, S> {
         self.header("x-amz-tagging").map_or(Ok(Tags::default()), Tags::parse_header)
     }
 
+    /// Returns the canned access control list in the headers of the request; private if there is none.
+    ///
+    /// # Errors
+    /// Returns `InvalidArgument` for an unknown list.
+    fn acl(&self) -> Result<CannedAcl, ApiError> {
+        self.header("x-amz-acl").map_or(Ok(CannedAcl::Private), CannedAcl::from_name)
+    }
+
     /// Returns the properties and conditions in the headers of the request for the object that it creates.
     ///
     /// # Errors
@@ -119,6 +130,7 @@ impl<S: ObjectService> Call<'_, S> {
         Ok(NewObject {
             headers: self.object_headers()?,
             tags: self.tags()?,
+            acl: self.acl()?,
             checksum: Some(requested.unwrap_or(Algorithm::Crc64Nvme)),
             conditions: WriteConditions::of(&self.parts.headers),
         })
@@ -169,6 +181,14 @@ impl<S: ObjectService> Call<'_, S> {
 /// Returns the properties of an object that conditions are compared with.
 pub fn existing(object: &ObjectInfo) -> Existing<'_> {
     Existing { etag: object.etag(), modified_s: object.modified.as_second() }
+}
+
+/// Adds the expiry of a current object to a response, if a lifecycle rule of its bucket expires it.
+fn set_expiry(answer: &mut ServerResponse, bucket: &BucketInfo, key: &str, object: &ObjectInfo) {
+    let rules = bucket.lifecycle.as_ref();
+    if let Some(text) = rules.and_then(|r| r.expiry(key, object.size, &object.tags, object.modified)) {
+        set(answer.headers_mut(), "x-amz-expiration", &text);
+    }
 }
 
 /// Adds the version id of an object to a response, if it has one.

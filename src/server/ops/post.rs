@@ -12,6 +12,7 @@ use crate::server::accounts::check;
 use crate::server::auth::verify_policy;
 use crate::server::body::BodyReader;
 use crate::server::conditions::WriteConditions;
+use crate::server::config::acl::CannedAcl;
 use crate::server::config::tags::Tags;
 use crate::server::error::ApiError;
 use crate::server::form::{Fields, read};
@@ -32,11 +33,17 @@ pub async fn object<S: ObjectService>(
     if key.len() > 1024 {
         return Err(ApiError::new("KeyTooLongError"));
     }
-    let denied = || ApiError::with("AccessDenied", "Anonymous access is forbidden for this operation");
-    let policy = fields.get("policy").ok_or_else(denied)?;
-    let account = verify_policy(&fields, call.accounts, policy)?;
-    check(&account.rights, call.route, None)?;
-    let (least, most) = fields.check_policy(&call.route.bucket, &key, wall_now())?;
+    let (least, most) = match fields.get("policy") {
+        Some(policy) => {
+            let account = verify_policy(&fields, call.accounts, policy)?;
+            check(call.service, &account.rights, &account.credentials.access_key, call.route).await?;
+            fields.check_policy(&call.route.bucket, &key, wall_now())?
+        }
+        None => {
+            check(call.service, call.rights, call.client, call.route).await?;
+            (0, u64::MAX)
+        }
+    };
     let new = new_object(&fields)?;
     let limit = call.shared.settings.max_body.min(most);
     let mut body = BodyReader::of_form(file, limit, least);
@@ -62,6 +69,9 @@ fn new_object(fields: &Fields) -> Result<NewObject, ApiError> {
     if !new.headers.iter().any(|(name, _)| name == "content-type") {
         let default = HeaderValue::from_static("binary/octet-stream");
         new.headers.push((http::header::CONTENT_TYPE, default));
+    }
+    if let Some(acl) = fields.get("acl").or(fields.get("x-amz-acl")) {
+        new.acl = CannedAcl::from_name(acl)?;
     }
     if let Some(tagging) = fields.get("tagging") {
         new.tags = Tags::parse(tagging.as_bytes(), false)?;

@@ -2,7 +2,7 @@
 
 use http::header::ETAG;
 
-use super::{Call, set_version};
+use super::{Call, set_expiry, set_version};
 use crate::server::body::BodyReader;
 use crate::server::error::ApiError;
 use crate::server::response::{ServerResponse, empty, set};
@@ -28,6 +28,7 @@ pub async fn put<S: ObjectService>(
         set(answer.headers_mut(), "x-amz-checksum-type", "FULL_OBJECT");
     }
     set_version(&mut answer, object.version.as_deref());
+    set_expiry(&mut answer, bucket.as_ref(), &call.route.key, &object);
     answer.headers_mut().insert(ETAG, object.etag_header);
     Ok(answer)
 }

@@ -4,7 +4,7 @@ use super::{Call, set_version};
 use crate::server::config::tags::Tags;
 use crate::server::error::ApiError;
 use crate::server::response::{ServerResponse, empty, xml};
-use crate::server::service::ObjectService;
+use crate::server::service::{ObjectChange, ObjectService};
 
 pub async fn get<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
@@ -29,7 +29,10 @@ async fn replace<S: ObjectService>(
     status: u16,
 ) -> Result<ServerResponse, ApiError> {
     let bucket = call.bucket().await?;
-    let version = call.service.set_tags(&bucket, &call.route.key, call.version(), tags).await?;
+    let version = call
+        .service
+        .change_object(&bucket, &call.route.key, call.version(), ObjectChange::Tags(tags))
+        .await?;
     let mut answer = empty(status);
     set_version(&mut answer, version.as_deref());
     Ok(answer)

@@ -41,10 +41,10 @@ impl Engine {
         self.sync_log(frozen.end, self.applied().segment)?;
         let table = self.write_table(id, &[Arc::clone(&frozen.memtable)], &[], view.tables.is_empty())?;
         let is_done = |other: &Arc<Frozen>| Arc::ptr_eq(other, &frozen);
-        let mut manifest = self.lock_manifest();
-        manifest.applied = frozen.end;
-        manifest.tables.insert(0, id);
-        self.store_manifest(&mut manifest, None)?;
+        self.change_manifest(None, |manifest| {
+            manifest.applied = frozen.end;
+            manifest.tables.insert(0, id);
+        })?;
         self.change_view(|view| View {
             active: Arc::clone(&view.active),
             frozen: view.frozen.iter().filter(|other| !is_done(other)).cloned().collect(),
@@ -92,17 +92,23 @@ impl Engine {
         writer.finish(&*self.disk)
     }
 
-    /// Writes the manifest with the current segments and damage.
-    fn store_manifest(
+    /// Changes the manifest and writes it with the current segments and damage. If the write fails, the manifest in
+    /// memory stays as it was.
+    fn change_manifest(
         &self,
-        manifest: &mut Manifest,
         clean_end: Option<Position>,
+        change: impl FnOnce(&mut Manifest),
     ) -> Result<(), CatalogError> {
-        manifest.format = FORMAT;
-        manifest.segments = self.segment_infos();
-        manifest.damage = self.damage();
-        manifest.clean_end = clean_end;
-        manifest.store(&*self.disk)
+        let mut manifest = self.lock_manifest();
+        let mut next = manifest.clone();
+        change(&mut next);
+        next.format = FORMAT;
+        next.segments = self.segment_infos();
+        next.damage = self.damage();
+        next.clean_end = clean_end;
+        next.store(&*self.disk)?;
+        *manifest = next;
+        Ok(())
     }
 
     /// Writes the manifest, after a start or after a change of the segments.
@@ -110,7 +116,7 @@ impl Engine {
     /// # Errors
     /// If the disk fails.
     pub fn checkpoint(&self, clean_end: Option<Position>) -> Result<(), CatalogError> {
-        self.store_manifest(&mut self.lock_manifest(), clean_end)
+        self.change_manifest(clean_end, |_| {})
     }
 
     /// Returns the number of newest tables to merge: at least `fan_in` of similar size. With `idle`, two suffice.
@@ -149,11 +155,11 @@ impl Engine {
         let id = self.take_table_id();
         let merged = Arc::new(self.write_table(id, &[], newest, rest.is_empty())?);
         let replaced: Vec<u64> = newest.iter().map(|table| table.id).collect();
-        let mut manifest = self.lock_manifest();
-        let at = manifest.tables.iter().position(|id| *id == replaced[0]).unwrap_or(0);
-        manifest.tables.retain(|id| !replaced.contains(id));
-        manifest.tables.insert(at, id);
-        self.store_manifest(&mut manifest, None)?;
+        self.change_manifest(None, |manifest| {
+            let at = manifest.tables.iter().position(|id| *id == replaced[0]).unwrap_or(0);
+            manifest.tables.retain(|id| !replaced.contains(id));
+            manifest.tables.insert(at, id);
+        })?;
         self.change_view(|view| {
             let at = view.tables.iter().position(|table| table.id == replaced[0]).unwrap_or(0);
             let mut tables: Vec<_> =

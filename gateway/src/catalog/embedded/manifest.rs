@@ -26,6 +26,8 @@ pub struct Position {
 pub struct Damage {
     /// Name of the damaged file.
     pub file: String,
+    /// Number of the damaged segment.
+    pub segment: u32,
     /// Offset of the damage in bytes.
     pub offset: u64,
     /// Property that is wrong.
@@ -67,6 +69,11 @@ pub struct Manifest {
 /// Version of the format that this code writes.
 pub const FORMAT: u32 = 1;
 
+/// Returns the last line of the file: the CRC-32C of the document.
+fn trailer(document: &[u8]) -> String {
+    format!("\n{:08x}", crc32c(document))
+}
+
 impl Manifest {
     /// Reads the manifest; `None` if there is none.
     ///
@@ -83,9 +90,7 @@ impl Manifest {
             problem: problem.into(),
         };
         let end = bytes.len().checked_sub(9).ok_or_else(|| damaged("the file is too short"))?;
-        let crc = std::str::from_utf8(&bytes[end..]).ok().and_then(|text| text.strip_prefix('\n'));
-        let crc = crc.and_then(|text| u32::from_str_radix(text, 16).ok());
-        if crc != Some(crc32c(&bytes[..end])) {
+        if bytes[end..] != *trailer(&bytes[..end]).as_bytes() {
             return Err(damaged("the checksum is wrong"));
         }
         let manifest: Manifest =
@@ -106,8 +111,8 @@ impl Manifest {
     /// If the disk fails.
     pub fn store(&self, disk: &dyn Disk) -> Result<(), CatalogError> {
         let mut bytes = serde_json::to_vec(self).map_err(|e| CatalogError::Io(e.to_string()))?;
-        let crc = crc32c(&bytes);
-        bytes.extend_from_slice(format!("\n{crc:08x}").as_bytes());
+        let trailer = trailer(&bytes);
+        bytes.extend_from_slice(trailer.as_bytes());
         Ok(replace(disk, DIRECTORY, NAME, &bytes)?)
     }
 

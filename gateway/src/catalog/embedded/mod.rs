@@ -46,6 +46,8 @@ pub struct Limits {
     pub fan_in: usize,
     /// Free space in bytes below which writes are refused.
     pub reserve_bytes: u64,
+    /// Nanoseconds between two checks of the free space.
+    pub space_check_ns: u64,
     /// Share of garbage from which a segment is compacted.
     pub garbage_share: f64,
 }
@@ -58,6 +60,7 @@ impl Default for Limits {
             log_bytes_per_table: 256 << 20,
             fan_in: 4,
             reserve_bytes: 128 << 20,
+            space_check_ns: 100_000_000,
             garbage_share: 0.3,
         }
     }
@@ -201,12 +204,19 @@ impl Engine {
         damaged.known.values().chain(&damaged.unknown).cloned().collect()
     }
 
-    fn check_damage(&self, hash: u64, found: bool) -> Result<(), CatalogError> {
+    /// Checks that damage leaves no doubt about the row of a key. A lost record may have replaced or removed every row
+    /// before it in the log, but none behind it.
+    fn check_damage(&self, hash: u64, row: Option<&Row>) -> Result<(), CatalogError> {
         if !self.has_damage.load(Ordering::Acquire) {
             return Ok(());
         }
         let damaged = self.damaged.read().unwrap_or_else(PoisonError::into_inner);
-        let unknown = if found { None } else { damaged.unknown.first() };
+        let is_newer = |damage: &&Damage| {
+            row.is_none_or(|row| {
+                (row.place.segment, u64::from(row.place.offset)) < (damage.segment, damage.offset)
+            })
+        };
+        let unknown = damaged.unknown.iter().find(is_newer);
         match damaged.known.get(&hash).or(unknown) {
             Some(damage) => Err(CatalogError::Damaged {
                 file: damage.file.clone(),
@@ -215,6 +225,15 @@ impl Engine {
             }),
             None => Ok(()),
         }
+    }
+
+    /// Forgets the damage whose keys are unknown: an operator accepts that some keys may have an older value or be missing.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn accept_unknown_damage(&self) -> Result<(), CatalogError> {
+        self.damaged.write().unwrap_or_else(PoisonError::into_inner).unknown.clear();
+        self.checkpoint(None)
     }
 
     /// Forgets the damage of keys that have been written again.
@@ -235,7 +254,7 @@ impl Engine {
     pub fn get(&self, key: &[u8]) -> Result<Slot, CatalogError> {
         let hash = hash(key);
         let slot = self.view().get(key, hash)?;
-        self.check_damage(hash, slot.is_some())?;
+        self.check_damage(hash, slot.as_ref())?;
         Ok(slot)
     }
 

@@ -157,7 +157,9 @@ fn open_segments(
         let file = disk.open(DIRECTORY, &file_name(id))?;
         let bytes = file.len()?;
         let live = known.map_or(bytes, |info| info.live);
-        if known.is_some_and(|info| bytes < info.bytes && id < manifest.applied.segment) {
+        let is_complete = id < manifest.applied.segment || manifest.clean_end.is_some();
+        let is_applied = id == manifest.applied.segment && bytes < manifest.applied.offset;
+        if is_applied || known.is_some_and(|info| bytes < info.bytes && is_complete) {
             recovery.damage.push(damage(id, bytes, SHORTER, None));
         }
         let segment = Segment { id, file, bytes: AtomicU64::new(bytes), live: AtomicI64::new(live as i64) };
@@ -172,7 +174,13 @@ fn open_segments(
 }
 
 fn damage(segment: u32, offset: u64, problem: &str, key_hash: Option<u64>) -> Damage {
-    Damage { file: format!("{DIRECTORY}/{}", file_name(segment)), offset, problem: problem.into(), key_hash }
+    Damage {
+        file: format!("{DIRECTORY}/{}", file_name(segment)),
+        segment,
+        offset,
+        problem: problem.into(),
+        key_hash,
+    }
 }
 
 /// Reads the groups of a segment one after the other.
@@ -310,6 +318,10 @@ impl Replay<'_> {
         }
         if self.end.segment < start.segment {
             self.end = start;
+        }
+        // A group that was written but never synced is visible from now on, so it must be durable.
+        for segment in &segments {
+            segment.file.sync()?;
         }
         if let Some(last) = segments.last() {
             self.end.segment = self.end.segment.max(last.id);

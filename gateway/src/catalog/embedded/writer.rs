@@ -18,8 +18,6 @@ use crate::catalog::{CatalogError, Place, Row, Transaction, Value, Work};
 
 /// Segment number of a row that the current group has written.
 const PENDING: u32 = u32::MAX;
-/// Nanoseconds between two checks of the free space.
-const SPACE_CHECK_NS: u64 = 100_000_000;
 
 /// The state of the end of the log.
 pub struct Writer {
@@ -62,7 +60,8 @@ impl GroupTransaction<'_> {
         if let Some(Known { base: Some(base), .. }) = self.known.get(key) {
             return Ok(base.clone());
         }
-        let base = self.engine.get(key)?;
+        // A key whose record is damaged can be written again, so damage is no error here.
+        let base = self.engine.view().get(key, hash(key))?;
         self.known.entry(key.to_vec()).or_default().base = Some(base.clone());
         Ok(base)
     }
@@ -204,7 +203,7 @@ impl Writer {
 
     fn check_space(&mut self) -> Result<(), CatalogError> {
         let now = now_ns();
-        if now.saturating_sub(self.space_checked_ns) >= SPACE_CHECK_NS {
+        if now.saturating_sub(self.space_checked_ns) >= self.engine.limits.space_check_ns {
             self.space_checked_ns = now;
             self.has_space = self.engine.disk.free_bytes()? >= self.engine.limits.reserve_bytes;
         }
