@@ -5,9 +5,8 @@
 //! Every engine runs in a process of its own, so that CPU time and memory are its own.
 
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
-use plimsoll::clock::process_cpu_ns;
+use plimsoll::clock::{now_ns, process_cpu_ns};
 use plimsoll::rng::mix;
 use plimsoll_gateway::catalog::embedded::catalog::{EmbeddedCatalog, Settings};
 use plimsoll_gateway::catalog::embedded::committer::Durability;
@@ -26,7 +25,7 @@ type Pair = (Vec<u8>, Vec<u8>);
 trait Engine {
     fn put(&mut self, pairs: Vec<Pair>);
     fn get(&mut self, key: &[u8]) -> Option<Vec<u8>>;
-    /// Stops cleanly.
+    /// Stops the engine cleanly.
     fn close(self: Box<Self>);
 }
 
@@ -147,11 +146,15 @@ fn rss_mb() -> u64 {
     line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() / 1024
 }
 
+fn seconds_since(start_ns: u64) -> f64 {
+    (now_ns() - start_ns) as f64 / 1e9
+}
+
 /// Runs `work` and prints operations per second and CPU time per operation.
 fn timed(name: &str, what: &str, operations: u64, work: impl FnOnce()) {
-    let (start, cpu) = (Instant::now(), process_cpu_ns());
+    let (start, cpu) = (now_ns(), process_cpu_ns());
     work();
-    let (seconds, cpu) = (start.elapsed().as_secs_f64(), process_cpu_ns() - cpu);
+    let (seconds, cpu) = (seconds_since(start), process_cpu_ns() - cpu);
     let cpu_us = cpu as f64 / 1000.0 / operations as f64;
     println!("{name:6} {what:10} {:>9.0}/s  {cpu_us:6.2} us CPU", operations as f64 / seconds);
 }
@@ -185,10 +188,10 @@ fn measure(name: &str, records: u64, path: &Path) {
         }
     });
     engine.close();
-    let start = Instant::now();
+    let start = now_ns();
     let mut engine = open(name, path);
     assert!(engine.get(&key(0)).is_some());
-    println!("{name:6} clean start {:.2} s, peak memory {} MB", start.elapsed().as_secs_f64(), rss_mb());
+    println!("{name:6} clean start {:.2} s, peak memory {} MB", seconds_since(start), rss_mb());
     // The process ends without closing, as after a kill.
     std::mem::forget(engine);
 }
@@ -199,9 +202,9 @@ fn main() {
     let base = std::env::temp_dir().join("plimsoll-engines");
     if let [_, name, path] = arguments.as_slice() {
         if let Some(restart) = path.strip_prefix("restart:") {
-            let start = Instant::now();
+            let start = now_ns();
             assert!(open(name, Path::new(restart)).get(&key(0)).is_some());
-            println!("{name:6} start after a kill {:.2} s", start.elapsed().as_secs_f64());
+            println!("{name:6} start after a kill {:.2} s", seconds_since(start));
         } else {
             measure(name, records, Path::new(path));
         }

@@ -71,6 +71,8 @@ async fn run<C: Catalog>(store: &Store<C>, settings: Settings) {
                 crate::log::warn(&format!("lifecycle rules were not applied: {error}"));
             }
         }
+        // Its error of up to a millisecond does not matter here.
+        #[allow(clippy::disallowed_methods)]
         tokio::time::sleep(PAUSE).await;
         since_ms += PAUSE.as_millis() as u64;
     }

@@ -32,9 +32,9 @@ pub struct DamagedObject {
     pub bucket: String,
     /// Key of the object.
     pub key: String,
-    /// Version id.
+    /// Id of the version.
     pub version: String,
-    /// What is wrong with the object.
+    /// Property of the object that is wrong.
     pub problem: String,
 }
 
@@ -50,7 +50,7 @@ pub async fn scrub(catalog: &Arc<EmbeddedCatalog>, blobs: &Blobs) -> Scrub {
         let verified = GroupReader::new(&*segment.file, segment.id, 0).and_then(|mut reader| {
             loop {
                 let at = reader.offset;
-                match reader.next()? {
+                match reader.next_group()? {
                     Some(group) => {
                         for (record, _, offset, _) in group.records(segment.id) {
                             if record.is_none_or(|record| !record.intact) {

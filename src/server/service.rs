@@ -432,8 +432,8 @@ pub trait ObjectService: Send + Sync + 'static {
     /// Removes an upload and its parts.
     async fn abort_upload(&self, bucket: &Self::Bucket, name: UploadName<'_>) -> Result<(), ApiError>;
 
-    /// Calls `visit` with the key, id and properties of the unfinished uploads whose keys have this prefix, in the order
-    /// of key and id, until it returns false.
+    /// Calls `visit` with the key, id and properties of the unfinished uploads whose keys have this prefix, in the
+    /// order of key and id, until it returns false.
     async fn uploads(
         &self,
         bucket: &Self::Bucket,

@@ -16,7 +16,8 @@ pub fn listen_on(address: &str) -> io::Result<TcpListener> {
     runtime.block_on(async { tokio::net::TcpListener::bind(address).await?.into_std() })
 }
 
-/// Starts threads that report SIGINT, SIGTERM and, if `until_stdin_closes` is true, the end of standard input to `stop`.
+/// Starts threads that report SIGINT, SIGTERM and, if `until_stdin_closes` is true, the end of standard input to
+/// `stop`.
 pub fn watch_for_end(stop: watch::Sender<bool>, until_stdin_closes: bool) {
     let stop = Arc::new(stop);
     if until_stdin_closes {

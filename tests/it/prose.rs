@@ -22,7 +22,9 @@ fn files(directory: &Path, extension: &str, out: &mut Vec<PathBuf>) {
 fn rust_files() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut out = Vec::new();
-    for directory in ["src", "tests", "benches", "examples", "fuzz/fuzz_targets"] {
+    for directory in
+        ["src", "tests", "benches", "examples", "fuzz/fuzz_targets", "gateway/src", "gateway/benches"]
+    {
         files(&root.join(directory), "rs", &mut out);
     }
     out.push(root.join("fuzz/targets.rs"));

@@ -1,7 +1,7 @@
 //! Blobs: immutable bodies of their own in a backend, written and read as streams.
 //!
-//! The catalog stores a CRC-32C of every [`CHUNK`] bytes of a blob. A read verifies each chunk before it hands out a byte
-//! of it.
+//! The catalog stores a CRC-32C of every [`CHUNK`] bytes of a blob. A read verifies each chunk before it hands out a
+//! byte of it.
 
 use std::ops::Range;
 use std::os::unix::fs::FileExt;

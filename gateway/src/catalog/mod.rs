@@ -132,7 +132,8 @@ pub type Work = Box<dyn FnOnce(&mut dyn Transaction) -> Result<bool, CatalogErro
 /// An ordered map with atomic transactions, which are durable when they return.
 pub trait Catalog: Send + Sync + 'static {
     /// Executes a transaction. Transactions are executed one after the other, so each sees the writes of all earlier
-    /// ones. `bytes` estimates the size of its writes. When the future returns `Ok`, the writes and everything that the transaction has read are durable.
+    /// ones. `bytes` estimates the size of its writes. When the future returns `Ok`, the writes and everything that the
+    /// transaction has read are durable.
     fn commit(&self, work: Work, bytes: usize) -> impl Future<Output = Result<(), CatalogError>>;
 
     /// Returns the row of a key after the last durable transaction.

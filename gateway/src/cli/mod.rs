@@ -21,7 +21,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Serve a data directory as an S3 endpoint, in the foreground
-    Run(run::Arguments),
+    Run(Box<run::Arguments>),
     /// Show the state of a data directory: objects, bytes, garbage, damage
     Status(status::Arguments),
     /// Verify every stored byte, and list the objects that are damaged

@@ -14,7 +14,7 @@ pub struct Arguments {
     /// Directory of the data; no gateway may use it meanwhile
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

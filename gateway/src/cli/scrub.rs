@@ -17,7 +17,7 @@ pub struct Arguments {
     /// Accept that objects older than damage whose keys are unknown may be outdated or missing, and serve them again
     #[arg(long)]
     accept: bool,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

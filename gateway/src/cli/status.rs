@@ -15,7 +15,7 @@ pub struct Arguments {
     /// Directory of the data; a gateway may use it meanwhile
     #[arg(long, value_name = "DIR")]
     data: PathBuf,
-    /// Print JSON
+    /// Print the result as JSON
     #[arg(long)]
     json: bool,
 }

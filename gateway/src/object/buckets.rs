@@ -40,7 +40,7 @@ pub struct Document {
     pub lifecycle: Option<Lifecycle>,
 }
 
-/// A bucket.
+/// A bucket in memory.
 pub struct Bucket {
     /// Number of the bucket.
     pub number: u32,

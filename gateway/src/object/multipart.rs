@@ -1,4 +1,4 @@
-//! Multipart uploads.
+//! Multipart uploads and their parts.
 
 use std::ops::Bound;
 use std::sync::Arc;

@@ -160,8 +160,8 @@ pub fn next_generation(current: Option<&(Row, Head)>) -> u64 {
     current.map_or(now, |(_, head)| now.max(head.generation + 1))
 }
 
-/// Writes an object in a transaction: checks the conditions, and replaces or retires the current version. The generation,
-/// the time and the version of `head` are set here. Returns the head.
+/// Writes an object in a transaction: checks the conditions, and replaces or retires the current version. The
+/// generation, the time and the version of `head` are set here. Returns the head.
 pub fn write_object(
     t: &mut dyn Transaction,
     target: &Target,
@@ -184,8 +184,8 @@ pub fn write_object(
 }
 
 impl<C: Catalog> Store<C> {
-    /// Reads a body to its end and stores it: in memory up to [`MAX_INLINE`], else as a blob. The blob is recorded before
-    /// its first byte is written.
+    /// Reads a body to its end and stores it: in memory up to [`MAX_INLINE`], else as a blob. The blob is recorded
+    /// before its first byte is written.
     pub(super) async fn store_body(&self, body: &mut BodyReader<'_>) -> Result<StoredBody, ApiError> {
         if body.length().is_some_and(|length| length <= MAX_INLINE) {
             let inline = body.collect(&self.memory).await?;

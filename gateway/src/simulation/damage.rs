@@ -89,7 +89,7 @@ fn is_detected(engine: &Arc<Engine>, recovery: &Recovery) -> bool {
     engine.segments().iter().any(|segment| {
         let mut reader = GroupReader::new(&*segment.file, segment.id, 0).unwrap();
         loop {
-            let Ok(group) = reader.next() else { return true };
+            let Ok(group) = reader.next_group() else { return true };
             let Some(group) = group else { return reader.offset < reader.length };
             if group.records(segment.id).any(|(record, ..)| record.is_none_or(|r| !r.intact)) {
                 return true;

@@ -1,5 +1,5 @@
-//! Filters that tell which keys a table cannot contain: blocked Bloom filters, in which all bits of a key lie in one cache
-//! line (Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007).
+//! Filters that tell which keys a table cannot contain: blocked Bloom filters, in which all bits of a key lie in one
+//! cache line (Putze, Sanders and Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007).
 
 /// Bits per key. With [`PROBES`] bits set per key, about 1.5% of the absent keys pass.
 const BITS_PER_KEY: usize = 10;
@@ -25,7 +25,7 @@ impl Bloom {
     pub fn from_bytes(bytes: &[u8]) -> Option<Bloom> {
         let words: Vec<u64> =
             bytes.chunks_exact(8).filter_map(|word| word.try_into().ok().map(u64::from_le_bytes)).collect();
-        (!words.is_empty() && words.len() % WORDS == 0 && bytes.len() == words.len() * 8)
+        (!words.is_empty() && words.len().is_multiple_of(WORDS) && bytes.len() == words.len() * 8)
             .then_some(Bloom { words })
     }
 

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
+use plimsoll::clock::{SECOND, now_ns};
 
 use super::committer::{Committer, Durability};
 use super::compaction::Step;
@@ -144,15 +145,15 @@ impl EmbeddedCatalog {
 fn maintain(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64) {
     /// Time between two looks for work.
     const PAUSE: Duration = Duration::from_millis(20);
-    /// Time without commits after which tables are merged further.
-    const IDLE: Duration = Duration::from_secs(2);
-    let (mut groups, mut busy) = (0, Instant::now());
+    /// Nanoseconds without commits after which tables are merged further.
+    const IDLE_NS: u64 = 2 * SECOND;
+    let (mut groups, mut busy_ns) = (0, now_ns());
     while !stop.wait(PAUSE) {
         let now = engine.counters.groups.load(Ordering::Relaxed);
         if now != groups {
-            (groups, busy) = (now, Instant::now());
+            (groups, busy_ns) = (now, now_ns());
         }
-        let is_idle = busy.elapsed() >= IDLE;
+        let is_idle = now_ns() - busy_ns >= IDLE_NS;
         // A full or failing disk: the work stays, and the next look tries again.
         let work = engine.flush_step().and_then(|flushed| Ok(flushed || engine.merge_step(is_idle)?));
         if !matches!(work, Ok(false)) {
@@ -166,7 +167,7 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64)
 fn compact(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64) -> Result<(), CatalogError> {
     let Some(mut compaction) = engine.choose_compaction() else { return Ok(()) };
     loop {
-        let start = Instant::now();
+        let start_ns = now_ns();
         match compaction.step(engine)? {
             Step::Copied => return compaction.reap(engine),
             Step::Copy(batch, keys) => {
@@ -176,7 +177,7 @@ fn compact(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64) 
                 compaction.verify(engine, &keys)?;
                 engine.flush_step()?;
                 let least = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
-                if stop.wait(least.saturating_sub(start.elapsed())) {
+                if stop.wait(least.saturating_sub(Duration::from_nanos(now_ns() - start_ns))) {
                     return Ok(());
                 }
             }

@@ -1,8 +1,8 @@
 //! The thread that commits: collects the transactions of all threads and writes them in groups.
 //!
-//! While a group is being synced, the next transactions queue up and become the next group. The results for one thread are
-//! delivered together, and only one of its tasks is woken from outside; that task wakes the others. So a group costs one
-//! wake-up per thread, not one per transaction.
+//! While a group is being synced, the next transactions queue up and become the next group. The results for one thread
+//! are delivered together, and only one of its tasks is woken from outside; that task wakes the others. So a group
+//! costs one wake-up per thread, not one per transaction.
 
 use std::collections::HashMap;
 use std::pin::Pin;
@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
+
+use plimsoll::clock::now_ns;
 
 use super::writer::Writer;
 use crate::catalog::{CatalogError, Work};
@@ -207,7 +209,7 @@ fn run(mut writer: Writer, shared: &Shared, durability: Durability) -> Writer {
         Durability::Sync => None,
         Durability::Interval(interval) => Some(interval),
     };
-    let mut synced = std::time::Instant::now();
+    let mut synced_ns = now_ns();
     while let Some(jobs) = next_group(shared, interval) {
         let mut replies = Vec::with_capacity(jobs.len());
         let mut works = Vec::with_capacity(jobs.len());
@@ -219,10 +221,11 @@ fn run(mut writer: Writer, shared: &Shared, durability: Durability) -> Writer {
             let results = writer.commit(works, interval.is_none());
             deliver(replies, results);
         }
-        if interval.is_some_and(|interval| synced.elapsed() >= interval) {
+        let since = Duration::from_nanos(now_ns() - synced_ns);
+        if interval.is_some_and(|interval| since >= interval) {
             // An error stops all later writes.
             let _ = writer.sync();
-            synced = std::time::Instant::now();
+            synced_ns = now_ns();
         }
         writer.engine.wait_for_flush(MAX_FROZEN);
     }

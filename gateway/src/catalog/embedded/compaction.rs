@@ -2,8 +2,8 @@
 //! removes the segment.
 //!
 //! The states are those of every move. INTENT: a segment is chosen; nothing has to be recorded, because its copies are
-//! ordinary records. COPIED: a transaction that finds the record still in use writes it again. VERIFIED: the copy is read
-//! back. SWITCHED: the same transaction has changed the place of the key. REAPED: the segment is removed after the
+//! ordinary records. COPIED: a transaction that finds the record still in use writes it again. VERIFIED: the copy is
+//! read back. SWITCHED: the same transaction has changed the place of the key. REAPED: the segment is removed after the
 //! manifest without it is durable. Repeating any of them changes nothing.
 
 use std::sync::Arc;
@@ -130,7 +130,7 @@ impl Compaction {
         let mut bytes = 0;
         let mut reader = GroupReader::new(&*self.segment.file, self.segment.id, self.offset)?;
         while bytes < BATCH_BYTES {
-            let Some(group) = reader.next()? else {
+            let Some(group) = reader.next_group()? else {
                 if reader.offset < reader.length {
                     return Err(self.segment.damaged(reader.offset, "the header of a group is damaged"));
                 }

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
-use std::time::Duration;
+
+use plimsoll::clock::{SECOND, now_ns, sleep_until};
 
 use super::manifest::{FORMAT, Manifest, Position};
 use super::merge::Merge;
@@ -14,7 +15,7 @@ impl Engine {
     /// Waits while at least `most` memtables wait to be written to tables.
     pub fn wait_for_flush(&self, most: usize) {
         while self.view().frozen.len() >= most && self.stop_reason().is_none() {
-            std::thread::sleep(Duration::from_millis(1));
+            sleep_until(now_ns() + SECOND / 1000);
         }
     }
 

@@ -117,7 +117,7 @@ struct DamagedKeys {
 /// Counters of the engine, for metrics.
 #[derive(Debug, Default)]
 pub struct Counters {
-    /// Groups written.
+    /// Groups written to the log.
     pub groups: AtomicU64,
     /// Transactions in these groups.
     pub transactions: AtomicU64,
@@ -227,7 +227,8 @@ impl Engine {
         }
     }
 
-    /// Forgets the damage whose keys are unknown: an operator accepts that some keys may have an older value or be missing.
+    /// Forgets the damage whose keys are unknown: an operator accepts that some keys may have an older value or be
+    /// missing.
     ///
     /// # Errors
     /// If the disk fails.

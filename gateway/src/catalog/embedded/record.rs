@@ -56,9 +56,9 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 /// A change of one key: its new value, or `None` if it is removed.
 #[derive(Debug, Clone)]
 pub struct Change {
-    /// Key.
+    /// Key of the record.
     pub key: Vec<u8>,
-    /// New value.
+    /// New value of the key.
     pub value: Option<Value>,
 }
 
@@ -181,7 +181,7 @@ pub fn announced_header_len(bytes: &[u8]) -> Option<usize> {
 /// A parsed record, whose key and head are intact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Record {
-    /// Key.
+    /// Key of the record.
     pub key: Vec<u8>,
     /// Head; `None` if the record removes the key.
     pub head: Option<Bytes>,

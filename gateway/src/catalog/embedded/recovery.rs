@@ -18,7 +18,7 @@ use super::{Counters, DamagedKeys, Engine, Limits, View, record_len};
 use crate::catalog::{CatalogError, Row};
 use crate::disk::{Disk, DiskFile};
 
-/// What an opening of the catalog found.
+/// Findings of an opening of the catalog.
 #[derive(Debug, Default)]
 pub struct Recovery {
     /// Damage of the log, including that of earlier starts.
@@ -114,8 +114,11 @@ const SHORTER: &str = "the file is shorter than it was";
 /// Problem of a segment that does not exist.
 const MISSING: &str = "the file is missing";
 
+/// A manifest and its tables.
+type Index = (Manifest, Vec<Arc<Table>>);
+
 /// Returns the manifest and its tables, from the newest to the oldest.
-fn load_index(disk: &dyn Disk) -> Result<Option<(Manifest, Vec<Arc<Table>>)>, CatalogError> {
+fn load_index(disk: &dyn Disk) -> Result<Option<Index>, CatalogError> {
     let Some(manifest) = Manifest::load(disk)? else { return Ok(None) };
     let open = |id: &u64| {
         Table::open(disk, *id).map(Arc::new).map_err(|error| match error {
@@ -253,7 +256,7 @@ impl<'a> GroupReader<'a> {
     ///
     /// # Errors
     /// If the file system fails.
-    pub fn next(&mut self) -> Result<Option<ReadGroup>, CatalogError> {
+    pub fn next_group(&mut self) -> Result<Option<ReadGroup>, CatalogError> {
         let group = self.group_at(self.offset)?;
         if let Some(group) = &group {
             self.offset = group.records_at + group.bytes.len() as u64;
@@ -344,7 +347,7 @@ impl Replay<'_> {
         let mut torn_at = None;
         loop {
             let at = reader.offset;
-            let Some(group) = reader.next()? else {
+            let Some(group) = reader.next_group()? else {
                 if at >= reader.length {
                     break;
                 }

@@ -26,7 +26,7 @@ pub fn id_of(name: &str) -> Option<u32> {
 pub struct Segment {
     /// Number of the segment.
     pub id: u32,
-    /// Open file.
+    /// Open file of the segment.
     pub file: Arc<dyn DiskFile>,
     /// Length in bytes.
     pub bytes: AtomicU64,

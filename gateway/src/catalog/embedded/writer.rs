@@ -32,7 +32,7 @@ pub struct Writer {
     has_space: bool,
 }
 
-/// What a group knows about a key: its row before the group, and its last change in the group.
+/// Knowledge of a group about a key: its row before the group, and its last change in the group.
 #[derive(Default)]
 struct Known {
     base: Option<Slot>,
