@@ -309,7 +309,7 @@ fn verify_presigned(
     if at - now_s > SKEW_S {
         return Err(ApiError::with("AccessDenied", "Request is not valid yet"));
     }
-    if at + expires < now_s {
+    if at + expires <= now_s {
         return Err(ApiError::with("AccessDenied", "Request has expired."));
     }
     pairs.retain(|(name, _)| name != "X-Amz-Signature");

@@ -77,7 +77,7 @@ pub async fn handle<S: ObjectService>(
         Ok(answer) => answer,
         Err(e) => e.response(parts.uri.path(), &request_id, parts.method != Method::HEAD),
     };
-    if parts.headers.contains_key("origin") {
+    if parts.headers.contains_key("origin") && parts.method != Method::OPTIONS {
         cors::grant(service, &parts, answer.headers_mut()).await;
     }
     set(answer.headers_mut(), "x-amz-request-id", &request_id);
@@ -126,8 +126,12 @@ fn expects_continue(parts: &Parts) -> bool {
     parts.version == Version::HTTP_11 && parts.headers.get("expect").is_some_and(expects)
 }
 
-/// Returns true if a request has no signature, and the service may allow it nevertheless.
+/// Returns true if a request has no signature, and the service may allow it nevertheless. Browsers send preflight
+/// requests without the signature of the request that will follow.
 fn is_anonymous(parts: &Parts, features: &Features) -> bool {
+    if parts.method == Method::OPTIONS {
+        return features.bucket_configuration;
+    }
     features.acls
         && !parts.headers.contains_key("authorization")
         && !auth::presigns(parts.uri.query().unwrap_or(""))

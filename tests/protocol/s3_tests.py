@@ -63,6 +63,9 @@ DIFFERENT = [
     (r"bucket_recreate_not_overriding", "re-creating a bucket returns 409 BucketAlreadyOwnedByYou, like S3 outside us-east-1"),
     (r"multipart_resend_first_finishes_last", "a part that is listed twice is refused"),
     (r"_none\b|authorization_empty|amz_date_and_no_date|date_and_amz_date\b", "the test does not change the header that it intends to change (marked fails_on_rgw)"),
+    (r"delete_object_current_if_match$|delete_marker_(nonversioned|expiration)|return_version_id|put_excess_tags", "Ceph and S3 differ"),
+    (r"list_buckets_paginated", "the names that the test creates are not sorted"),
+    (r"lifecycle_deletemarker_expiration_with_days_tag", "the test expects a delete marker to expire by days"),
     (r"bad_expect_mismatch|bucket_create_exists", "the test itself raises TypeError or AttributeError"),
 ]
 

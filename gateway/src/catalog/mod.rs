@@ -109,6 +109,12 @@ pub trait Transaction {
 
     /// Removes a key; a missing key is not an error.
     fn delete(&mut self, key: Vec<u8>);
+
+    /// Lets the transaction use the reserve of a full disk, because it helps to free space.
+    fn use_reserve(&mut self) {}
+
+    /// Ends the file that receives the writes, so that its garbage can be removed.
+    fn end_segment(&mut self) {}
 }
 
 /// Rows in key order.

@@ -12,9 +12,12 @@ use super::write::{Target, discard_row, head_of, next_generation};
 use super::{Store, keys};
 use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
 
-/// Checks the conditions of a delete on a version. A delete marker satisfies none.
+/// Checks the conditions of a delete on a version. A delete marker satisfies only `*`.
 fn check(conditions: &DeleteConditions, head: Option<&Head>) -> Result<(), ApiError> {
-    if head.is_some_and(|head| head.marker) && *conditions != DeleteConditions::default() {
+    let needs_object = conditions.etag.as_deref().is_some_and(|etag| etag.trim() != "*")
+        || conditions.modified.is_some()
+        || conditions.size.is_some();
+    if head.is_some_and(|head| head.marker) && needs_object {
         return Err(ApiError::new("PreconditionFailed"));
     }
     let etag = head.map(Head::etag).unwrap_or_default();

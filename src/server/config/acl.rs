@@ -75,13 +75,14 @@ impl CannedAcl {
     pub fn to_xml(self, owner: &str) -> String {
         let mut writer = XmlWriter::new("AccessControlPolicy");
         writer.open("Owner").text("ID", owner).text("DisplayName", owner).close();
-        writer.open("AccessControlList").open("Grant");
-        writer.open_with("Grantee", USER).text("ID", owner).text("DisplayName", owner).close();
-        writer.text("Permission", "FULL_CONTROL").close();
+        writer.open("AccessControlList");
         for (group, permission) in self.grants() {
             writer.open("Grant").open_with("Grantee", GROUP).text("URI", group).close();
             writer.text("Permission", permission).close();
         }
+        writer.open("Grant");
+        writer.open_with("Grantee", USER).text("ID", owner).text("DisplayName", owner).close();
+        writer.text("Permission", "FULL_CONTROL").close();
         writer.close();
         writer.finish()
     }

@@ -49,11 +49,8 @@ pub async fn grant<S: ObjectService>(service: &S, parts: &Parts, headers: &mut H
     let Some(origin) = header(parts, "origin") else { return };
     let Ok(route) = route::route(parts) else { return };
     let Ok(bucket) = service.bucket(&route.bucket).await else { return };
-    let method = match parts.method {
-        http::Method::OPTIONS => header(parts, "access-control-request-method").unwrap_or(""),
-        _ => parts.method.as_str(),
-    };
-    if let Some(rule) = bucket.as_ref().cors.as_ref().and_then(|cors| cors.find(origin, method, &[])) {
+    let cors = bucket.as_ref().cors.as_ref();
+    if let Some(rule) = cors.and_then(|cors| cors.find(origin, parts.method.as_str(), &[])) {
         rule.grant(origin, headers);
     }
 }

@@ -159,6 +159,14 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64)
         if !matches!(work, Ok(false)) {
             continue;
         }
+        if engine.should_end_segment() {
+            let work: Work = Box::new(|transaction| {
+                transaction.end_segment();
+                Ok(true)
+            });
+            let _ = crate::blocking::block_on(committer.commit(work, 0));
+            continue;
+        }
         let _ = compact(engine, committer, stop, rate);
     }
 }

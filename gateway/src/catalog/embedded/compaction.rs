@@ -34,6 +34,7 @@ impl Batch {
     /// segment may contain a removed key.
     pub fn work(self, keep_removals: bool) -> Work {
         Box::new(move |transaction| {
+            transaction.use_reserve();
             for (change, place) in self.records {
                 let row = transaction.get(&change.key)?;
                 match (change.value, place) {
@@ -86,6 +87,16 @@ pub enum Step {
 }
 
 impl Engine {
+    /// Returns true if the disk is full and the last segment has garbage, which only a new segment lets compaction
+    /// remove.
+    pub fn should_end_segment(&self) -> bool {
+        let last = self.segments().pop();
+        let has_garbage = |segment: Arc<Segment>| {
+            segment.bytes.load(Ordering::Relaxed) > 0 && segment.garbage() >= self.limits.garbage_share
+        };
+        self.is_full.load(Ordering::Relaxed) && last.is_some_and(has_garbage)
+    }
+
     /// Returns the compaction of the segment from which it gains most; `None` if no segment has enough garbage. The
     /// benefit is (1 - u) x age / (1 + u), where u is the share in use (Rosenblum and Ousterhout, "The Design and
     /// Implementation of a Log-Structured File System", 1992).

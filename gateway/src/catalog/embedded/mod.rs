@@ -148,6 +148,8 @@ pub struct Engine {
     has_damage: AtomicBool,
     stopped: RwLock<Option<String>>,
     is_stopped: AtomicBool,
+    /// True if the last check found too little free space.
+    is_full: AtomicBool,
     /// Counters for metrics.
     pub counters: Counters,
 }

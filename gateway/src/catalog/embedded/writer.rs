@@ -47,6 +47,8 @@ struct GroupTransaction<'a> {
     changes: Vec<Change>,
     /// Number of changes of committed transactions.
     committed: usize,
+    uses_reserve: bool,
+    ends_segment: bool,
 }
 
 impl GroupTransaction<'_> {
@@ -137,6 +139,14 @@ impl Transaction for GroupTransaction<'_> {
     fn delete(&mut self, key: Vec<u8>) {
         self.push(key, None);
     }
+
+    fn use_reserve(&mut self) {
+        self.uses_reserve = true;
+    }
+
+    fn end_segment(&mut self) {
+        self.ends_segment = true;
+    }
 }
 
 impl Writer {
@@ -175,8 +185,14 @@ impl Writer {
             return vec![Err(CatalogError::Stopped(reason)); count];
         }
         let engine = Arc::clone(&self.engine);
-        let mut group =
-            GroupTransaction { engine: &engine, known: BTreeMap::new(), changes: Vec::new(), committed: 0 };
+        let mut group = GroupTransaction {
+            engine: &engine,
+            known: BTreeMap::new(),
+            changes: Vec::new(),
+            committed: 0,
+            uses_reserve: false,
+            ends_segment: false,
+        };
         let mut results = Vec::with_capacity(count);
         for work in works {
             let result = work(&mut group);
@@ -186,14 +202,17 @@ impl Writer {
             }
             results.push(result.map(|_| ()));
         }
-        let GroupTransaction { known, changes, .. } = group;
-        if changes.is_empty() {
-            return results;
+        let GroupTransaction { known, changes, uses_reserve, ends_segment, .. } = group;
+        // A removal frees space, so it may use the reserve.
+        let needs_space = !uses_reserve && changes.iter().any(|change| change.value.is_some());
+        let mut written = if needs_space { self.check_space() } else { Ok(()) };
+        if written.is_ok() && !changes.is_empty() {
+            let places = self.write(&changes, sync);
+            written = places.and_then(|places| self.apply(changes, &places, known));
         }
-        let written = match self.write(&changes, sync) {
-            Ok(places) => self.apply(changes, &places, known),
-            Err(error) => Err(error),
-        };
+        if written.is_ok() && ends_segment {
+            written = self.roll().map(|()| self.freeze());
+        }
         if let Err(error) = written {
             return vec![Err(error); count];
         }
@@ -206,16 +225,13 @@ impl Writer {
         if now.saturating_sub(self.space_checked_ns) >= self.engine.limits.space_check_ns {
             self.space_checked_ns = now;
             self.has_space = self.engine.disk.free_bytes()? >= self.engine.limits.reserve_bytes;
+            self.engine.is_full.store(!self.has_space, Ordering::Relaxed);
         }
         if self.has_space { Ok(()) } else { Err(CatalogError::DiskFull) }
     }
 
     /// Writes a group to the log. Returns the place of each record.
     fn write(&mut self, changes: &[Change], sync: bool) -> Result<Vec<Place>, CatalogError> {
-        // A removal frees space, so it may use the reserve.
-        if changes.iter().any(|change| change.value.is_some()) {
-            self.check_space()?;
-        }
         if self.end.offset >= self.engine.limits.segment_bytes {
             self.roll()?;
         }
