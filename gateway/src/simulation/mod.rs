@@ -53,6 +53,7 @@ fn small_limits(random: &mut Random) -> Limits {
         reserve_bytes: 0,
         space_check_ns: 0,
         garbage_share: 0.2,
+        idle_garbage_share: 0.05,
     }
 }
 

@@ -62,7 +62,7 @@ fn commit(random: &mut Random, writer: &mut Writer, model: &mut Model, other: &m
 
 /// Compacts one segment completely. Returns false if the disk fails.
 fn compact(engine: &Arc<Engine>, writer: &mut Writer) -> bool {
-    let Some(mut compaction) = engine.choose_compaction() else { return true };
+    let Some(mut compaction) = engine.choose_compaction(true) else { return true };
     loop {
         match compaction.step(engine) {
             Ok(Step::Copied) => return compaction.reap(engine).is_ok(),

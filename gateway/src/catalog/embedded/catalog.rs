@@ -167,13 +167,19 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64)
             let _ = crate::blocking::block_on(committer.commit(work, 0));
             continue;
         }
-        let _ = compact(engine, committer, stop, rate);
+        let _ = compact(engine, committer, stop, rate, is_idle);
     }
 }
 
 /// Compacts one segment, if any has enough garbage, at a bounded rate.
-fn compact(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64) -> Result<(), CatalogError> {
-    let Some(mut compaction) = engine.choose_compaction() else { return Ok(()) };
+fn compact(
+    engine: &Arc<Engine>,
+    committer: &Committer,
+    stop: &Stop,
+    rate: u64,
+    idle: bool,
+) -> Result<(), CatalogError> {
+    let Some(mut compaction) = engine.choose_compaction(idle) else { return Ok(()) };
     loop {
         let start_ns = now_ns();
         match compaction.step(engine)? {

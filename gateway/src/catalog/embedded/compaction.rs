@@ -97,10 +97,11 @@ impl Engine {
         self.is_full.load(Ordering::Relaxed) && last.is_some_and(has_garbage)
     }
 
-    /// Returns the compaction of the segment from which it gains most; `None` if no segment has enough garbage. The
-    /// benefit is (1 - u) x age / (1 + u), where u is the share in use (Rosenblum and Ousterhout, "The Design and
-    /// Implementation of a Log-Structured File System", 1992).
-    pub fn choose_compaction(&self) -> Option<Compaction> {
+    /// Returns the compaction of the segment from which it gains most; `None` if no segment has enough garbage; with
+    /// `idle`, less is enough. The benefit is (1 - u) x age / (1 + u), where u is the share in use (Rosenblum and
+    /// Ousterhout, "The Design and Implementation of a Log-Structured File System", 1992).
+    pub fn choose_compaction(&self, idle: bool) -> Option<Compaction> {
+        let share = if idle { self.limits.idle_garbage_share } else { self.limits.garbage_share };
         let applied = self.applied().segment;
         let segments = self.segments();
         // A segment that the replay of the log would need, or that has unreadable records, stays.
@@ -108,9 +109,9 @@ impl Engine {
             let name = super::segment::file_name(segment.id);
             self.damage().iter().any(|damage| damage.file.ends_with(&name))
         };
-        let candidates = segments.iter().filter(|segment| {
-            segment.id < applied && segment.garbage() >= self.limits.garbage_share && !is_damaged(segment)
-        });
+        let candidates = segments
+            .iter()
+            .filter(|segment| segment.id < applied && segment.garbage() >= share && !is_damaged(segment));
         let benefit = |segment: &Arc<Segment>| {
             let used = 1.0 - segment.garbage();
             (1.0 - used) * f64::from(applied - segment.id) / (1.0 + used)

@@ -50,6 +50,8 @@ pub struct Limits {
     pub space_check_ns: u64,
     /// Share of garbage from which a segment is compacted.
     pub garbage_share: f64,
+    /// The same while nothing else writes.
+    pub idle_garbage_share: f64,
 }
 
 impl Default for Limits {
@@ -62,6 +64,7 @@ impl Default for Limits {
             reserve_bytes: 128 << 20,
             space_check_ns: 100_000_000,
             garbage_share: 0.3,
+            idle_garbage_share: 0.05,
         }
     }
 }
