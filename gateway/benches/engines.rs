@@ -2,7 +2,7 @@
 //! clean stop and after a kill, disk and memory.
 //!
 //! `cargo bench -p plimsoll-gateway --bench engines -- RECORDS [ENGINE]` (default: 1,000,000 records, all engines).
-//! Every engine runs in a process of its own, so that CPU time and memory are its own.
+//! Each engine runs in its own process, so CPU time and memory are those of one engine.
 
 use std::path::{Path, PathBuf};
 

@@ -25,6 +25,7 @@ use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSett
 use crate::catalog::embedded::committer::Durability;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::credentials;
+use crate::disk::real::create_directory;
 use crate::metrics::{self, GatewayMetrics};
 use crate::object::Store;
 use crate::request_log::RequestLog;
@@ -128,7 +129,7 @@ pub fn open(data: &Path, settings: CatalogSettings) -> Result<(Arc<EmbeddedCatal
     let fail = |e: &dyn std::fmt::Display| Exit::store(format!("--data {}: {e}", data.display()));
     let (catalog, recovery) = EmbeddedCatalog::open(&data.join("catalog"), settings).map_err(|e| fail(&e))?;
     let blobs = data.join("blobs");
-    std::fs::create_dir_all(&blobs).map_err(|e| fail(&e))?;
+    create_directory(&blobs).map_err(|e| fail(&e))?;
     let store = LocalFileSystem::new_with_prefix(&blobs).map_err(|e| fail(&e))?;
     let store = store.with_fsync(true).with_automatic_cleanup(false);
     Ok((Arc::new(catalog), Blobs::new(Arc::new(store)), recovery))

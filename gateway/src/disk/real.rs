@@ -13,17 +13,27 @@ pub struct RealDisk {
     root: PathBuf,
 }
 
+/// Creates a directory and its missing parents, and makes their entries durable.
+///
+/// # Errors
+/// If a directory cannot be created.
+pub fn create_directory(path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    create_directory(parent)?;
+    std::fs::create_dir(path)?;
+    File::open(parent)?.sync_all()
+}
+
 impl RealDisk {
     /// Creates the directory `root` if it does not exist, and makes its entry durable.
     ///
     /// # Errors
     /// If the directory cannot be created.
     pub fn new(root: &Path) -> io::Result<RealDisk> {
-        if !root.is_dir() {
-            std::fs::create_dir_all(root)?;
-            let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty());
-            File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
-        }
+        create_directory(root)?;
         Ok(RealDisk { root: root.to_path_buf() })
     }
 
@@ -57,10 +67,7 @@ impl DiskFile for File {
 impl Disk for RealDisk {
     fn create(&self, directory: &str, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let path = self.root.join(directory);
-        if !path.is_dir() {
-            std::fs::create_dir_all(&path)?;
-            File::open(&self.root)?.sync_all()?;
-        }
+        create_directory(&path)?;
         let mut options = OpenOptions::new();
         options.read(true).write(true).create(true).truncate(true);
         Ok(Arc::new(options.open(self.path(directory, name))?))
