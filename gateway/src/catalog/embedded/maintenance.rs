@@ -83,7 +83,9 @@ impl Engine {
         tables: &[Arc<Table>],
         oldest: bool,
     ) -> Result<Table, CatalogError> {
-        let mut writer = TableWriter::new(&*self.disk, id)?;
+        let in_memory: usize = memtables.iter().map(|memtable| memtable.len()).sum();
+        let entries = in_memory as u64 + tables.iter().map(|table| table.entries).sum::<u64>();
+        let mut writer = TableWriter::new(&*self.disk, id, entries)?;
         let mut merge = Merge::new(memtables, tables, &[])?;
         while let Some((key, slot)) = merge.next()? {
             if slot.is_some() || !oldest {

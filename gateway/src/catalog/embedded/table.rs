@@ -122,15 +122,16 @@ pub struct TableWriter {
     block_start: usize,
     index: Vec<u8>,
     first_key: Vec<u8>,
-    hashes: Vec<u64>,
+    bloom: Bloom,
+    entries: u64,
 }
 
 impl TableWriter {
-    /// Starts a table with this number.
+    /// Starts a table with this number for at most `entries` entries.
     ///
     /// # Errors
     /// If the file cannot be created.
-    pub fn new(disk: &dyn Disk, id: u64) -> Result<TableWriter, CatalogError> {
+    pub fn new(disk: &dyn Disk, id: u64, entries: u64) -> Result<TableWriter, CatalogError> {
         Ok(TableWriter {
             file: disk.create(DIRECTORY, &file_name(id))?,
             id,
@@ -139,7 +140,8 @@ impl TableWriter {
             block_start: 0,
             index: Vec::new(),
             first_key: Vec::new(),
-            hashes: Vec::new(),
+            bloom: Bloom::new(entries as usize),
+            entries: 0,
         })
     }
 
@@ -152,7 +154,8 @@ impl TableWriter {
             self.first_key = key.to_vec();
         }
         encode(&mut self.buffer, key, slot);
-        self.hashes.push(hash(key));
+        self.bloom.insert(hash(key));
+        self.entries += 1;
         if self.buffer.len() - self.block_start >= BLOCK {
             self.end_block()?;
         }
@@ -190,16 +193,14 @@ impl TableWriter {
     pub fn finish(mut self, disk: &dyn Disk) -> Result<Table, CatalogError> {
         self.end_block()?;
         self.flush()?;
-        let mut bloom = Bloom::new(self.hashes.len());
-        self.hashes.iter().for_each(|hash| bloom.insert(*hash));
-        let filter = bloom.to_bytes();
+        let filter = std::mem::take(&mut self.bloom).to_bytes();
         let index_at = self.written;
         let mut tail = std::mem::take(&mut self.index);
         let filter_at = index_at + tail.len() as u64;
         tail.extend_from_slice(&filter);
         let crc = crc32c(&tail);
         let mut footer = Vec::with_capacity(FOOTER);
-        for number in [index_at, filter_at, self.hashes.len() as u64] {
+        for number in [index_at, filter_at, self.entries] {
             footer.extend_from_slice(&number.to_le_bytes());
         }
         put_u32(&mut footer, &[crc]);
