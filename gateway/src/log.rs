@@ -1,9 +1,11 @@
-//! Messages on standard error, each at most once a second.
+//! Messages on standard error. Secrets are redacted and control characters escaped.
 
 use std::collections::HashMap;
+use std::io::{self, Write};
 use std::sync::{Mutex, PoisonError};
 
 use plimsoll::clock::{SECOND, now_ns};
+use plimsoll::text::message;
 
 /// Writes a line to standard error unless the same line was written less than a second ago.
 pub fn warn(text: &str) {
@@ -15,5 +17,11 @@ pub fn warn(text: &str) {
     if last.len() > 100 || last.insert(text.to_string(), now).is_some() {
         return;
     }
-    crate::cli::out::note(text);
+    note(text);
+}
+
+/// Writes a line to standard error; an error is ignored, because nothing else could report it.
+pub fn note(text: &str) {
+    let line = format!("plimsoll-gateway: {text}\n");
+    let _ = io::stderr().lock().write_all(message(&line).as_bytes());
 }

@@ -44,7 +44,7 @@ pub struct Account {
 /// All accounts of a server.
 #[derive(Debug, Clone)]
 pub struct Accounts {
-    /// Identifier of the owner of all buckets and objects.
+    /// Access key of the first account, which owns all buckets of a service that has only one owner.
     pub owner: String,
     by_key: HashMap<String, Arc<Account>>,
     /// Rights of requests without a signature, which never include writes.
@@ -52,7 +52,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Creates accounts. The first one owns all buckets and objects. `public` names the buckets that everybody may
+    /// Creates accounts. `public` names the buckets that everybody may
     /// read.
     pub fn new(accounts: Vec<Account>, public: Vec<String>) -> Accounts {
         Accounts {

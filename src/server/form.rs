@@ -62,7 +62,13 @@ impl FormFile<'_> {
                 self.complete = true;
                 let last = self.buffer.split_to(at).freeze();
                 // Fields after the file have no effect. Read them, so that the connection stays usable.
-                while frame(self.incoming).await.transpose()?.is_some() {}
+                let mut rest = self.buffer.len();
+                while let Some(piece) = frame(self.incoming).await.transpose()? {
+                    rest += piece.len();
+                    if rest > MAX_FIELDS {
+                        return Err(malformed());
+                    }
+                }
                 return Ok(Some(last).filter(|piece| !piece.is_empty()));
             }
             // The last bytes may be the start of the boundary.

@@ -86,7 +86,7 @@ pub fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(exit) => {
-            out::note(&exit.message);
+            crate::log::note(&exit.message);
             ExitCode::from(exit.code)
         }
     }

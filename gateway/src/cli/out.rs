@@ -1,8 +1,8 @@
-//! Everything that the program prints. Secrets are redacted and control characters escaped.
+//! Everything that the program prints on standard output. Secrets are redacted and control characters escaped.
 
 use std::io::{self, Write};
 
-use plimsoll::text::{message, outgoing};
+use plimsoll::text::outgoing;
 
 use super::Exit;
 
@@ -18,10 +18,4 @@ pub fn say(text: &str) -> Result<(), Exit> {
         }
         _ => Ok(()),
     }
-}
-
-/// Writes a line to standard error; an error is ignored, because nothing else could report it.
-pub fn note(text: &str) {
-    let line = format!("plimsoll-gateway: {text}\n");
-    let _ = io::stderr().lock().write_all(message(&line).as_bytes());
 }

@@ -18,7 +18,7 @@ use plimsoll::units::{parse_duration, parse_size};
 use tokio::sync::watch;
 
 use super::Exit;
-use super::out::{note, say};
+use super::out::say;
 use crate::background::{self, Background};
 use crate::body::blob::Blobs;
 use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSettings};
@@ -26,6 +26,7 @@ use crate::catalog::embedded::committer::Durability;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::credentials;
 use crate::disk::real::create_directory;
+use crate::log::note;
 use crate::metrics::{self, GatewayMetrics};
 use crate::object::Store;
 use crate::request_log::RequestLog;

@@ -200,8 +200,8 @@ impl<C: Catalog> Store<C> {
             Ok(info)
         };
         let result = result.await;
-        if let (Err(_), Some(blob)) = (&result, blob) {
-            self.abandon(&blob.name).await;
+        if let (Err(error), Some(blob)) = (&result, blob) {
+            self.abandon_after(error, &blob.name).await;
         }
         result
     }

@@ -250,6 +250,14 @@ impl<C: Catalog> Store<C> {
         }
     }
 
+    /// Gives up a blob after a failed transaction. After an internal error, the transaction may be durable
+    /// nevertheless, so the blob stays: the next start deletes it if no row refers to it.
+    pub(super) async fn abandon_after(&self, error: &ApiError, name: &keys::BlobName) {
+        if error.code != "InternalError" {
+            self.abandon(name).await;
+        }
+    }
+
     /// Gives up a blob that no row refers to. If this fails, the next start deletes the blob.
     pub(super) async fn abandon(&self, name: &keys::BlobName) {
         let name = *name;
@@ -275,8 +283,8 @@ impl<C: Catalog> Store<C> {
         let stored = self.store_body(body).await?;
         let blob = stored.blob.as_ref().map(|blob| blob.name);
         let result = self.finish_put(target, new, body, stored).await;
-        if let (Err(_), Some(name)) = (&result, blob) {
-            self.abandon(&name).await;
+        if let (Err(error), Some(name)) = (&result, blob) {
+            self.abandon_after(error, &name).await;
         }
         result
     }

@@ -8,7 +8,7 @@ pub enum Values {
     Any,
     /// One of these values; any other value requests a feature that is not implemented.
     Only(&'static [&'static str]),
-    /// The identifier of the server's only account.
+    /// The identifier of the owner of the server.
     Owner,
 }
 
@@ -26,7 +26,7 @@ pub const ALWAYS: &[Header] = &[
     ("x-amz-trailer", Any),
     ("x-amz-sdk-checksum-algorithm", Any),
     ("x-amz-s3session-token", Any),
-    // The server has one key pair and no temporary credentials, so a token grants no extra permission.
+    // The server has no temporary credentials, so a token grants no extra permission.
     ("x-amz-security-token", Any),
     // These headers describe the client.
     ("x-amz-user-agent", Any),
@@ -54,10 +54,10 @@ const READ: &[Header] = &[
 /// Condition headers of a write.
 const WRITE: &[Header] = &[("if-match", Any), ("if-none-match", Only(&["*"]))];
 
-/// Properties of a new object. The accepted values are those that every object of this server has.
+/// Properties of a new object. The accepted values are those that every object has without optional features.
 const OBJECT: &[Header] = &[
     ("x-amz-meta-*", Any),
-    // One account owns everything, and nobody else has access.
+    // With access control lists, `check` accepts any canned list.
     ("x-amz-acl", Only(&["private", "bucket-owner-full-control", "bucket-owner-read"])),
     ("x-amz-object-lock-legal-hold", Only(&["OFF"])),
 ];
@@ -65,7 +65,7 @@ const OBJECT: &[Header] = &[
 /// Access control list of an existing bucket or object.
 const ACL: &[Header] = &[("x-amz-acl", Any)];
 
-/// Properties of a new bucket. The accepted values are those that every bucket of this server has.
+/// Properties of a new bucket. The accepted values are those that every bucket has without optional features.
 const BUCKET: &[Header] = &[
     ("x-amz-acl", Only(&["private"])),
     ("x-amz-object-ownership", Only(&["BucketOwnerEnforced"])),
@@ -85,7 +85,7 @@ const SOURCE: &[Header] = &[
 /// Headers accepted only with CopyObject.
 const COPY: &[Header] = &[
     ("x-amz-metadata-directive", Any),
-    // No object has tags, so both directives have the same effect.
+    // Without tags, both directives have the same effect; with tags, `check` accepts both.
     ("x-amz-tagging-directive", Only(&["COPY", "REPLACE"])),
     ("x-amz-checksum-algorithm", Any),
 ];

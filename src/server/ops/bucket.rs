@@ -87,7 +87,10 @@ pub async fn create<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerRespon
             region = constraint.to_string();
         }
     }
-    if call.service.features().directory_buckets && express::is_directory(&call.route.bucket) {
+    if express::is_directory(&call.route.bucket) {
+        if !call.service.features().directory_buckets {
+            return Err(ApiError::new("InvalidBucketName"));
+        }
         check_zone(&call.route.bucket, &call.document)?;
     }
     let new = NewBucket { region: &region, owner: call.client, acl: call.acl()? };

@@ -48,8 +48,9 @@ async fn source<S: ObjectService>(call: &Call<'_, S>) -> Result<CopySource<S::Ob
     }
     let from = call.service.bucket(bucket).await?;
     let object = call.service.open(&from, key, version).await?;
-    let owns = call.rights.cover(bucket) || from.as_ref().owner == call.client;
-    if !owns && !object.as_ref().acl.allows(false, !call.client.is_empty()) {
+    let is_authenticated = !call.client.is_empty();
+    let owns = call.rights.cover(bucket) || (is_authenticated && from.as_ref().owner == call.client);
+    if !owns && !object.as_ref().acl.allows(false, is_authenticated) {
         return Err(ApiError::new("AccessDenied"));
     }
     for_read(&call.parts.headers, "x-amz-copy-source-", existing(object.as_ref()), call.now_s)?;

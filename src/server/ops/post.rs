@@ -57,6 +57,14 @@ pub async fn object<S: ObjectService>(
 fn new_object(fields: &Fields) -> Result<NewObject, ApiError> {
     const KEPT: [&str; 5] =
         ["content-type", "content-encoding", "content-disposition", "cache-control", "expires"];
+    const OTHER: [&str; 6] = [
+        "x-amz-acl",
+        "x-amz-algorithm",
+        "x-amz-credential",
+        "x-amz-date",
+        "x-amz-signature",
+        "x-amz-security-token",
+    ];
     let mut new = NewObject { checksum: Some(Algorithm::Crc64Nvme), ..NewObject::default() };
     for (name, value) in fields.iter() {
         if KEPT.contains(&name) || name.starts_with("x-amz-meta-") {
@@ -64,6 +72,9 @@ fn new_object(fields: &Fields) -> Result<NewObject, ApiError> {
             let name: HeaderName = name.parse().map_err(|_| invalid())?;
             let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| invalid())?;
             new.headers.push((name, value));
+        } else if name.starts_with("x-amz-") && !OTHER.contains(&name) {
+            let text = format!("This server does not implement the field {name} in a form");
+            return Err(ApiError::with("NotImplemented", text));
         }
     }
     if !new.headers.iter().any(|(name, _)| name == "content-type") {

@@ -147,17 +147,34 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64)
     const PAUSE: Duration = Duration::from_millis(20);
     /// Nanoseconds without commits after which tables are merged further.
     const IDLE_NS: u64 = 2 * SECOND;
+    /// Nanoseconds without merges after a merge has failed.
+    const RETRY_NS: u64 = 60 * SECOND;
     let (mut groups, mut busy_ns) = (0, now_ns());
+    let mut merge_at_ns = 0;
     while !stop.wait(PAUSE) {
         let now = engine.counters.groups.load(Ordering::Relaxed);
         if now != groups {
             (groups, busy_ns) = (now, now_ns());
         }
         let is_idle = now_ns() - busy_ns >= IDLE_NS;
-        // A full or failing disk: the work stays, and the next look tries again.
-        let work = engine.flush_step().and_then(|flushed| Ok(flushed || engine.merge_step(is_idle)?));
-        if !matches!(work, Ok(false)) {
-            continue;
+        // A full or failing disk: the work stays, and a later look tries again.
+        match engine.flush_step() {
+            Ok(false) => {}
+            Ok(true) => continue,
+            Err(error) => {
+                crate::log::warn(&format!("the index was not written: {error}"));
+                continue;
+            }
+        }
+        if now_ns() >= merge_at_ns {
+            match engine.merge_step(is_idle) {
+                Ok(false) => {}
+                Ok(true) => continue,
+                Err(error) => {
+                    crate::log::warn(&format!("tables were not merged: {error}"));
+                    merge_at_ns = now_ns() + RETRY_NS;
+                }
+            }
         }
         if engine.should_end_segment() {
             let work: Work = Box::new(|transaction| {
@@ -167,7 +184,9 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64)
             let _ = crate::blocking::block_on(committer.commit(work, 0));
             continue;
         }
-        let _ = compact(engine, committer, stop, rate, is_idle);
+        if let Err(error) = compact(engine, committer, stop, rate, is_idle) {
+            crate::log::warn(&format!("a segment was not compacted: {error}"));
+        }
     }
 }
 
@@ -182,7 +201,12 @@ fn compact(
     let Some(mut compaction) = engine.choose_compaction(idle) else { return Ok(()) };
     loop {
         let start_ns = now_ns();
-        match compaction.step(engine)? {
+        let step = compaction.step(engine).inspect_err(|error| {
+            if matches!(error, CatalogError::Damaged { .. }) {
+                compaction.give_up(engine);
+            }
+        });
+        match step? {
             Step::Copied => return compaction.reap(engine),
             Step::Copy(batch, keys) => {
                 let bytes = batch.bytes();

@@ -4,7 +4,7 @@
 //! are delivered together, and only one of its tasks is woken from outside; that task wakes the others. So a group
 //! costs one wake-up per thread, not one per transaction.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -41,6 +41,8 @@ struct Mailbox {
 
 #[derive(Default)]
 struct MailboxState {
+    /// Transactions whose result somebody waits for.
+    waiting: HashSet<u64>,
     results: HashMap<u64, Result<(), CatalogError>>,
     wakers: HashMap<u64, Waker>,
 }
@@ -104,6 +106,7 @@ impl Committer {
     pub fn commit(&self, work: Work, bytes: usize) -> Committed {
         let id = self.ids.fetch_add(1, Ordering::Relaxed);
         let mailbox = MAILBOX.with(Arc::clone);
+        mailbox.lock().waiting.insert(id);
         let mut queue = self.shared.lock();
         if queue.closed {
             let error = CatalogError::Stopped("the gateway is shutting down".into());
@@ -144,6 +147,7 @@ impl Future for Committed {
             return Poll::Pending;
         };
         state.wakers.remove(&self.id);
+        state.waiting.remove(&self.id);
         self.done = true;
         wake_others(state);
         Poll::Ready(result)
@@ -154,6 +158,7 @@ impl Drop for Committed {
     fn drop(&mut self) {
         if !self.done {
             let mut state = self.mailbox.lock();
+            state.waiting.remove(&self.id);
             state.results.remove(&self.id);
             state.wakers.remove(&self.id);
             wake_others(state);
@@ -237,7 +242,12 @@ fn run(mut writer: Writer, shared: &Shared, durability: Durability) -> Writer {
 fn deliver(replies: Vec<(u64, Arc<Mailbox>)>, results: Vec<Result<(), CatalogError>>) {
     let mut threads: Vec<Arc<Mailbox>> = Vec::new();
     for ((id, mailbox), result) in replies.into_iter().zip(results) {
-        mailbox.lock().results.insert(id, result);
+        let mut state = mailbox.lock();
+        if !state.waiting.contains(&id) {
+            continue;
+        }
+        state.results.insert(id, result);
+        drop(state);
         if !threads.iter().any(|known| Arc::ptr_eq(known, &mailbox)) {
             threads.push(mailbox);
         }

@@ -6,8 +6,8 @@
 //! read back. SWITCHED: the same transaction has changed the place of the key. REAPED: the segment is removed after the
 //! manifest without it is durable. Repeating any of them changes nothing.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use super::Engine;
 use super::record::{Change, hash};
@@ -105,13 +105,10 @@ impl Engine {
         let applied = self.applied().segment;
         let segments = self.segments();
         // A segment that the replay of the log would need, or that has unreadable records, stays.
-        let is_damaged = |segment: &Arc<Segment>| {
-            let name = super::segment::file_name(segment.id);
-            self.damage().iter().any(|damage| damage.file.ends_with(&name))
-        };
-        let candidates = segments
-            .iter()
-            .filter(|segment| segment.id < applied && segment.garbage() >= share && !is_damaged(segment));
+        let unmovable = self.unmovable.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let candidates = segments.iter().filter(|segment| {
+            segment.id < applied && segment.garbage() >= share && !unmovable.contains(&segment.id)
+        });
         let benefit = |segment: &Arc<Segment>| {
             let used = 1.0 - segment.garbage();
             (1.0 - used) * f64::from(applied - segment.id) / (1.0 + used)
@@ -123,6 +120,11 @@ impl Engine {
 }
 
 impl Compaction {
+    /// Excludes the segment from later compactions, because it has a damaged record.
+    pub fn give_up(&self, engine: &Engine) {
+        engine.unmovable.lock().unwrap_or_else(PoisonError::into_inner).insert(self.segment.id);
+    }
+
     /// Returns the number of the segment.
     pub fn segment(&self) -> u32 {
         self.segment.id

@@ -86,13 +86,21 @@ impl Engine {
         let in_memory: usize = memtables.iter().map(|memtable| memtable.len()).sum();
         let entries = in_memory as u64 + tables.iter().map(|table| table.entries).sum::<u64>();
         let mut writer = TableWriter::new(&*self.disk, id, entries)?;
-        let mut merge = Merge::new(memtables, tables, &[])?;
-        while let Some((key, slot)) = merge.next()? {
-            if slot.is_some() || !oldest {
-                writer.add(&key, &slot)?;
+        let mut write = || {
+            let mut merge = Merge::new(memtables, tables, &[])?;
+            while let Some((key, slot)) = merge.next()? {
+                if slot.is_some() || !oldest {
+                    writer.add(&key, &slot)?;
+                }
             }
+            Ok(())
+        };
+        let table = write().and_then(|()| writer.finish(&*self.disk));
+        if table.is_err() {
+            // A part of a table is of no use. If it cannot be removed, the next start removes it.
+            let _ = self.disk.remove(DIRECTORY, &file_name(id));
         }
-        writer.finish(&*self.disk)
+        table
     }
 
     /// Changes the manifest and writes it with the current segments and damage. If the write fails, the manifest in

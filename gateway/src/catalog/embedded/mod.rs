@@ -17,7 +17,7 @@ pub mod segment;
 mod table;
 pub mod writer;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -151,6 +151,8 @@ pub struct Engine {
     has_damage: AtomicBool,
     stopped: RwLock<Option<String>>,
     is_stopped: AtomicBool,
+    /// Segments that compaction cannot move, because a record in them is damaged.
+    unmovable: Mutex<BTreeSet<u32>>,
     /// True if the last check found too little free space.
     is_full: AtomicBool,
     /// Counters for metrics.

@@ -64,6 +64,7 @@ pub fn open(disk: Arc<dyn Disk>, limits: Limits) -> Result<(Arc<Engine>, Writer,
         has_damage: AtomicBool::new(false),
         stopped: RwLock::new(None),
         is_stopped: AtomicBool::new(false),
+        unmovable: Mutex::default(),
         is_full: AtomicBool::new(false),
         counters: Counters::default(),
     });

@@ -1,7 +1,6 @@
 //! The only writer of the log: executes transactions, writes their changes as one group, and applies them to the index.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -73,6 +72,16 @@ impl GroupTransaction<'_> {
         self.changes.push(Change { key, value });
     }
 
+    /// Reads the rows of changed keys that no transaction has read. Nothing may fail after the group is written.
+    fn look_up_bases(&mut self) -> Result<(), CatalogError> {
+        for (key, known) in &mut self.known {
+            if known.change.is_some() && known.base.is_none() {
+                known.base = Some(self.engine.view().get(key, hash(key))?);
+            }
+        }
+        Ok(())
+    }
+
     /// Drops the changes of a transaction that is not committed.
     fn roll_back(&mut self) {
         self.changes.truncate(self.committed);
@@ -103,7 +112,7 @@ impl Transaction for GroupTransaction<'_> {
             let change = self.changes.get(row.place.offset as usize);
             return Ok(change.and_then(|change| change.value.clone()).unwrap_or_default());
         }
-        // The writer itself removes segments, so the record cannot move meanwhile.
+        // A segment is removed only after a later group, so the record cannot move meanwhile.
         self.engine.read(&[], row, true)
     }
 
@@ -202,13 +211,13 @@ impl Writer {
             }
             results.push(result.map(|_| ()));
         }
+        let looked_up = group.look_up_bases();
         let GroupTransaction { known, changes, uses_reserve, ends_segment, .. } = group;
         // A removal frees space, so it may use the reserve.
         let needs_space = !uses_reserve && changes.iter().any(|change| change.value.is_some());
-        let mut written = if needs_space { self.check_space() } else { Ok(()) };
+        let mut written = looked_up.and_then(|()| if needs_space { self.check_space() } else { Ok(()) });
         if written.is_ok() && !changes.is_empty() {
-            let places = self.write(&changes, sync);
-            written = places.and_then(|places| self.apply(changes, &places, known));
+            written = self.write(&changes, sync).map(|places| self.apply(changes, &places, known));
         }
         if written.is_ok() && ends_segment {
             written = self.roll().map(|()| self.freeze());
@@ -295,22 +304,9 @@ impl Writer {
     }
 
     /// Adds the changes of a group to the index.
-    fn apply(
-        &mut self,
-        changes: Vec<Change>,
-        places: &[Place],
-        mut known: BTreeMap<Vec<u8>, Known>,
-    ) -> Result<(), CatalogError> {
+    fn apply(&mut self, changes: Vec<Change>, places: &[Place], known: BTreeMap<Vec<u8>, Known>) {
         let engine = &self.engine;
         let mut live: BTreeMap<u32, i64> = BTreeMap::new();
-        for change in &changes {
-            // A key that no transaction has read.
-            if let Entry::Occupied(mut entry) = known.entry(change.key.clone())
-                && entry.get().base.is_none()
-            {
-                entry.get_mut().base = Some(engine.view().get(&change.key, hash(&change.key))?);
-            }
-        }
         engine.forget_damage(changes.iter().map(|change| hash(&change.key)));
         let mut entries = Vec::with_capacity(known.len());
         let mut changes: Vec<Option<Change>> = changes.into_iter().map(Some).collect();
@@ -335,7 +331,6 @@ impl Writer {
             }
         }
         self.freeze_if_full();
-        Ok(())
     }
 
     fn freeze_if_full(&mut self) {
