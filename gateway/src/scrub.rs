@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::body::blob::Blobs;
 use crate::catalog::Catalog;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
-use crate::catalog::embedded::recovery::GroupReader;
+use crate::catalog::embedded::reader::GroupReader;
 use crate::catalog::embedded::segment::{DIRECTORY, file_name};
 use crate::object::row::{Head, Piece, Properties};
 use crate::object::{Document, keys};
@@ -47,12 +47,12 @@ pub async fn scrub(catalog: &Arc<EmbeddedCatalog>, blobs: &Blobs) -> Scrub {
     }
     for segment in engine.segments() {
         let name = format!("{DIRECTORY}/{}", file_name(segment.id));
-        let verified = GroupReader::new(&*segment.file, segment.id, 0).and_then(|mut reader| {
+        let verified = GroupReader::new(&segment, 0).and_then(|mut reader| {
             loop {
                 let at = reader.offset;
                 match reader.next_group()? {
                     Some(group) => {
-                        for (record, _, offset, _) in group.records(segment.id) {
+                        for (record, _, offset, _) in group.records() {
                             if record.is_none_or(|record| !record.intact) {
                                 result.damage.push(format!("{name} at offset {offset}: a record is damaged"));
                             }

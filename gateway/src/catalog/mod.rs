@@ -80,7 +80,10 @@ pub enum CatalogError {
 
 impl From<std::io::Error> for CatalogError {
     fn from(error: std::io::Error) -> CatalogError {
-        CatalogError::Io(error.to_string())
+        match error.kind() {
+            std::io::ErrorKind::StorageFull => CatalogError::DiskFull,
+            _ => CatalogError::Io(error.to_string()),
+        }
     }
 }
 

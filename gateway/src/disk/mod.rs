@@ -90,6 +90,12 @@ pub trait Disk: Send + Sync {
     /// # Errors
     /// If the file system fails.
     fn free_bytes(&self) -> io::Result<u64>;
+
+    /// Returns random bits that nobody can predict.
+    ///
+    /// # Errors
+    /// If the system has no source of random numbers.
+    fn random(&self) -> io::Result<u64>;
 }
 
 /// Reads a whole file.

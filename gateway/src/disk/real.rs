@@ -1,7 +1,7 @@
 //! The disk of the operating system.
 
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,5 +103,11 @@ impl Disk for RealDisk {
     fn free_bytes(&self) -> io::Result<u64> {
         let stat = rustix::fs::statvfs(&self.root)?;
         Ok(stat.f_bavail * stat.f_frsize)
+    }
+
+    fn random(&self) -> io::Result<u64> {
+        let mut bytes = [0; 8];
+        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+        Ok(u64::from_le_bytes(bytes))
     }
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::disk::{Faults, SimulatedDisk};
 use super::{Model, Random, content, key, read_all, small_limits, value};
 use crate::catalog::embedded::Engine;
-use crate::catalog::embedded::recovery::{GroupReader, Recovery, open};
+use crate::catalog::embedded::reader::GroupReader;
+use crate::catalog::embedded::recovery::{Recovery, open};
 use crate::catalog::embedded::writer::Writer;
 use crate::catalog::{Scan, Work};
 
@@ -87,11 +88,11 @@ fn is_detected(engine: &Arc<Engine>, recovery: &Recovery) -> bool {
         }
     }
     engine.segments().iter().any(|segment| {
-        let mut reader = GroupReader::new(&*segment.file, segment.id, 0).unwrap();
+        let mut reader = GroupReader::new(segment, 0).unwrap();
         loop {
             let Ok(group) = reader.next_group() else { return true };
             let Some(group) = group else { return reader.offset < reader.length };
-            if group.records(segment.id).any(|(record, ..)| record.is_none_or(|r| !r.intact)) {
+            if !group.is_intact() {
                 return true;
             }
         }
@@ -107,7 +108,7 @@ fn simulate(seed: u64) {
     let is_clean = random.chance(70);
     if is_clean {
         writer.freeze();
-        while engine.flush_step().unwrap() {}
+        engine.flush().unwrap();
         engine.checkpoint(Some(writer.end())).unwrap();
     }
     assert_eq!(content(&engine), model, "seed {seed}");

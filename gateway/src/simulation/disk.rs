@@ -348,4 +348,8 @@ impl Disk for SimulatedDisk {
     fn free_bytes(&self) -> io::Result<u64> {
         Ok(u64::MAX)
     }
+
+    fn random(&self) -> io::Result<u64> {
+        Ok(lock(&self.state).random.next())
+    }
 }

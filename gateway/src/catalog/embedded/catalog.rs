@@ -1,4 +1,5 @@
-//! The embedded catalog with its threads: one commits, one maintains the index and compacts the log.
+//! The embedded catalog with its threads: one commits, one writes memtables to tables, and one merges tables and
+//! compacts the log.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,7 +44,7 @@ struct DirectoryLock {
 pub struct EmbeddedCatalog {
     engine: Arc<Engine>,
     committer: Arc<Committer>,
-    maintenance: Mutex<Option<std::thread::JoinHandle<()>>>,
+    threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     stop: Arc<Stop>,
     _lock: DirectoryLock,
 }
@@ -97,13 +98,20 @@ impl EmbeddedCatalog {
         let (engine, writer, recovery) = open(disk, settings.limits)?;
         let committer = Arc::new(Committer::start(writer, settings.durability)?);
         let stop = Arc::new(Stop::default());
-        let thread = std::thread::Builder::new().name("maintenance".into());
+        let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name(name.into()).spawn(work)
+        };
+        let flusher = {
+            let (engine, stop) = (Arc::clone(&engine), Arc::clone(&stop));
+            spawn("flush", Box::new(move || flush(&engine, &stop)))?
+        };
         let maintenance = {
             let (engine, committer, stop) = (Arc::clone(&engine), Arc::clone(&committer), Arc::clone(&stop));
-            thread.spawn(move || maintain(&engine, &committer, &stop, settings.compaction_bytes_per_s))?
+            let rate = settings.compaction_bytes_per_s;
+            spawn("maintenance", Box::new(move || maintain(&engine, &committer, &stop, rate)))?
         };
-        let maintenance = Mutex::new(Some(maintenance));
-        Ok((EmbeddedCatalog { engine, committer, maintenance, stop, _lock: lock }, recovery))
+        let threads = Mutex::new(vec![flusher, maintenance]);
+        Ok((EmbeddedCatalog { engine, committer, threads, stop, _lock: lock }, recovery))
     }
 
     /// Removes the index of the catalog in a directory, and opens the catalog, which builds the index from the log.
@@ -129,53 +137,51 @@ impl EmbeddedCatalog {
     pub fn close(&self) -> Result<(), CatalogError> {
         let Some(mut writer) = self.committer.stop() else { return Ok(()) };
         self.stop.set();
-        if let Some(thread) = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        for thread in self.threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             let _ = thread.join();
         }
         if let Some(reason) = self.engine.stop_reason() {
             return Err(CatalogError::Stopped(reason));
         }
         writer.freeze();
-        while self.engine.flush_step()? {}
+        self.engine.flush()?;
         self.engine.checkpoint(Some(writer.end()))
     }
 }
 
-/// Flushes, merges and compacts until `stop` is set.
+/// Time between two looks for work.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Writes memtables to tables until `stop` is set. A long merge or compaction does not delay this.
+fn flush(engine: &Arc<Engine>, stop: &Stop) {
+    while !stop.wait(PAUSE) {
+        if let Err(error) = engine.flush() {
+            crate::log::warn(&format!("the index was not written: {error}"));
+        }
+    }
+}
+
+/// Merges and compacts until `stop` is set.
 fn maintain(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64) {
-    /// Time between two looks for work.
-    const PAUSE: Duration = Duration::from_millis(20);
     /// Nanoseconds without commits after which tables are merged further.
     const IDLE_NS: u64 = 2 * SECOND;
-    /// Nanoseconds without merges after a merge has failed.
-    const RETRY_NS: u64 = 60 * SECOND;
-    let (mut groups, mut busy_ns) = (0, now_ns());
-    let mut merge_at_ns = 0;
+    /// Nanoseconds without work after an error.
+    const RETRY_NS: u64 = 10 * SECOND;
+    let (mut groups, mut busy_ns, mut retry_at_ns) = (0, now_ns(), 0);
     while !stop.wait(PAUSE) {
         let now = engine.counters.groups.load(Ordering::Relaxed);
         if now != groups {
             (groups, busy_ns) = (now, now_ns());
         }
+        if now_ns() < retry_at_ns {
+            continue;
+        }
         let is_idle = now_ns() - busy_ns >= IDLE_NS;
         // A full or failing disk: the work stays, and a later look tries again.
-        match engine.flush_step() {
-            Ok(false) => {}
-            Ok(true) => continue,
-            Err(error) => {
-                crate::log::warn(&format!("the index was not written: {error}"));
-                continue;
-            }
-        }
-        if now_ns() >= merge_at_ns {
-            match engine.merge_step(is_idle) {
-                Ok(false) => {}
-                Ok(true) => continue,
-                Err(error) => {
-                    crate::log::warn(&format!("tables were not merged: {error}"));
-                    merge_at_ns = now_ns() + RETRY_NS;
-                }
-            }
-        }
+        let mut failed = |what: &str, error: CatalogError| {
+            crate::log::warn(&format!("{what}: {error}"));
+            retry_at_ns = now_ns() + RETRY_NS;
+        };
         if engine.should_end_segment() {
             let work: Work = Box::new(|transaction| {
                 transaction.end_segment();
@@ -184,8 +190,13 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64)
             let _ = crate::blocking::block_on(committer.commit(work, 0));
             continue;
         }
+        match engine.merge_step(is_idle) {
+            Ok(false) => {}
+            Ok(true) => continue,
+            Err(error) => failed("tables were not merged", error),
+        }
         if let Err(error) = compact(engine, committer, stop, rate, is_idle) {
-            crate::log::warn(&format!("a segment was not compacted: {error}"));
+            failed("a segment was not compacted", error);
         }
     }
 }
@@ -213,7 +224,6 @@ fn compact(
                 let work = batch.work(compaction.keep_removals());
                 crate::blocking::block_on(committer.commit(work, bytes))?;
                 compaction.verify(engine, &keys)?;
-                engine.flush_step()?;
                 let least = Duration::from_secs_f64(bytes as f64 / rate.max(1) as f64);
                 if stop.wait(least.saturating_sub(Duration::from_nanos(now_ns() - start_ns))) {
                     return Ok(());

@@ -20,8 +20,6 @@ use crate::catalog::{CatalogError, Work};
 const MAX_TRANSACTIONS: usize = 256;
 /// Maximum number of bytes in a group, unless a single transaction has more.
 const MAX_BYTES: usize = 4 << 20;
-/// Number of memtables that wait to be written at which the commits wait for the index.
-const MAX_FROZEN: usize = 3;
 
 /// Time at which acknowledged transactions are durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,7 +221,10 @@ fn run(mut writer: Writer, shared: &Shared, durability: Durability) -> Writer {
             works.push(job.work);
         }
         if !works.is_empty() {
-            let results = writer.commit(works, interval.is_none());
+            let results = match writer.engine.wait_for_flush() {
+                Ok(()) => writer.commit(works, interval.is_none()),
+                Err(error) => vec![Err(error); works.len()],
+            };
             deliver(replies, results);
         }
         let since = Duration::from_nanos(now_ns() - synced_ns);
@@ -232,7 +233,6 @@ fn run(mut writer: Writer, shared: &Shared, durability: Durability) -> Writer {
             let _ = writer.sync();
             synced_ns = now_ns();
         }
-        writer.engine.wait_for_flush(MAX_FROZEN);
     }
     let _ = writer.sync();
     writer

@@ -11,8 +11,8 @@ use std::sync::{Arc, PoisonError};
 
 use super::Engine;
 use super::record::{Change, hash};
-use super::recovery::GroupReader;
-use super::segment::Segment;
+use super::reader::GroupReader;
+use super::segment::{HEADER, Segment};
 use crate::catalog::{CatalogError, Place, Work};
 
 /// Maximum number of bytes that one transaction copies.
@@ -92,7 +92,7 @@ impl Engine {
     pub fn should_end_segment(&self) -> bool {
         let last = self.segments().pop();
         let has_garbage = |segment: Arc<Segment>| {
-            segment.bytes.load(Ordering::Relaxed) > 0 && segment.garbage() >= self.limits.garbage_share
+            segment.bytes.load(Ordering::Relaxed) > HEADER && segment.garbage() >= self.limits.garbage_share
         };
         self.is_full.load(Ordering::Relaxed) && last.is_some_and(has_garbage)
     }
@@ -142,7 +142,7 @@ impl Compaction {
     pub fn step(&mut self, engine: &Engine) -> Result<Step, CatalogError> {
         let mut records = Vec::new();
         let mut bytes = 0;
-        let mut reader = GroupReader::new(&*self.segment.file, self.segment.id, self.offset)?;
+        let mut reader = GroupReader::new(&self.segment, self.offset)?;
         while bytes < BATCH_BYTES {
             let Some(group) = reader.next_group()? else {
                 if reader.offset < reader.length {
@@ -150,7 +150,7 @@ impl Compaction {
                 }
                 break;
             };
-            for (record, data, offset, _) in group.records(self.segment.id) {
+            for (record, data, offset, _) in group.records() {
                 let record = record.filter(|record| record.intact);
                 let Some(record) = record else {
                     return Err(self.segment.damaged(offset, "a record is damaged"));

@@ -12,16 +12,41 @@ use super::{Engine, Frozen, View};
 use crate::catalog::CatalogError;
 
 impl Engine {
-    /// Waits while at least `most` memtables wait to be written to tables.
-    pub fn wait_for_flush(&self, most: usize) {
-        while self.view().frozen.len() >= most && self.stop_reason().is_none() {
+    /// Waits while too many memtables wait to be written to tables.
+    ///
+    /// # Errors
+    /// If they cannot be written.
+    pub fn wait_for_flush(&self) -> Result<(), CatalogError> {
+        /// Maximum number of memtables that wait to be written.
+        const MAX_FROZEN: usize = 3;
+        while self.view().frozen.len() >= MAX_FROZEN && self.stop_reason().is_none() {
+            if let Some(error) = self.flush_error.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+                return Err(error);
+            }
             sleep_until(now_ns() + SECOND / 1000);
         }
+        Ok(())
+    }
+
+    /// Writes frozen memtables to tables until none is left, or one of them fails, which then stays in memory.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn flush(&self) -> Result<(), CatalogError> {
+        let result = loop {
+            match self.flush_step() {
+                Ok(true) => {}
+                Ok(false) => break Ok(()),
+                Err(error) => break Err(error),
+            }
+        };
+        *self.flush_error.lock().unwrap_or_else(PoisonError::into_inner) = result.clone().err();
+        result
     }
 
     /// Makes the segments up to a position durable, so that no index entry points to unsynced bytes.
-    fn sync_log(&self, end: Position, from: u32) -> Result<(), CatalogError> {
-        for segment in self.segments().iter().filter(|s| (from..=end.segment).contains(&s.id)) {
+    fn sync_log(&self, last: u32, from: u32) -> Result<(), CatalogError> {
+        for segment in self.segments().iter().filter(|s| (from..=last).contains(&s.id)) {
             if let Err(error) = segment.file.sync() {
                 let reason = format!("fsync of the log failed: {error}");
                 self.stop(&reason);
@@ -39,7 +64,7 @@ impl Engine {
         let view = self.view();
         let Some(frozen) = view.frozen.last().cloned() else { return Ok(false) };
         let id = self.take_table_id();
-        self.sync_log(frozen.end, self.applied().segment)?;
+        self.sync_log(frozen.end.segment, self.applied().segment)?;
         let table = self.write_table(id, &[Arc::clone(&frozen.memtable)], &[], view.tables.is_empty())?;
         let is_done = |other: &Arc<Frozen>| Arc::ptr_eq(other, &frozen);
         self.change_manifest(None, |manifest| {
@@ -186,11 +211,13 @@ impl Engine {
         Ok(true)
     }
 
-    /// Removes a segment whose records have all been moved.
+    /// Removes a segment whose records have all been moved. Their copies may not be durable yet, so the log is synced
+    /// before.
     ///
     /// # Errors
     /// If the disk fails; the next start then removes the file.
     pub fn remove_segment(&self, id: u32) -> Result<(), CatalogError> {
+        self.sync_log(u32::MAX, self.applied().segment)?;
         self.segments.write().unwrap_or_else(PoisonError::into_inner).remove(&id);
         self.checkpoint(None)?;
         self.disk.remove(super::segment::DIRECTORY, &super::segment::file_name(id))?;

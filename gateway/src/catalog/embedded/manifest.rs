@@ -52,6 +52,8 @@ pub struct SegmentInfo {
 pub struct Manifest {
     /// Version of the format.
     pub format: u32,
+    /// Salt of the catalog.
+    pub salt: u64,
     /// Numbers of the tables, from the newest to the oldest.
     pub tables: Vec<u64>,
     /// Number of the next table.

@@ -11,8 +11,10 @@ pub mod maintenance;
 pub mod manifest;
 mod memtable;
 mod merge;
+pub mod reader;
 pub mod record;
 pub mod recovery;
+mod replay;
 pub mod segment;
 mod table;
 pub mod writer;
@@ -27,7 +29,7 @@ use bytes::Bytes;
 use self::manifest::{Damage, Manifest, Position, SegmentInfo};
 use self::memtable::Memtable;
 use self::merge::Merge;
-use self::record::hash;
+use self::record::{Salt, hash};
 use self::segment::Segment;
 use self::table::{Slot, Table};
 use super::{CatalogError, Place, Row, Scan, Value};
@@ -141,6 +143,7 @@ pub struct Counters {
 /// The log and its index, without the thread that writes.
 pub struct Engine {
     disk: Arc<dyn Disk>,
+    salt: Salt,
     /// Limits that trigger the work of the engine.
     pub limits: Limits,
     view: RwLock<Arc<View>>,
@@ -153,6 +156,8 @@ pub struct Engine {
     is_stopped: AtomicBool,
     /// Segments that compaction cannot move, because a record in them is damaged.
     unmovable: Mutex<BTreeSet<u32>>,
+    /// Reason why the oldest memtable was not written to a table; `None` after a success.
+    flush_error: Mutex<Option<CatalogError>>,
     /// True if the last check found too little free space.
     is_full: AtomicBool,
     /// Counters for metrics.

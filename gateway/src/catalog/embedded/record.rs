@@ -11,7 +11,9 @@
 //! ```
 //!
 //! `bytes` counts the records. `durable` is the offset up to which the segment was synced before the group was written.
-//! The CRC of a group covers its header and its table, that of a record its header, key and head.
+//! The CRC of a group covers its header and its table, that of a record its header, key and head. The magic numbers and
+//! these CRCs are combined with the salt of the catalog, so that bytes chosen by a client are never taken for a group or
+//! a record.
 
 use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
@@ -34,6 +36,20 @@ pub const MAX_RECORDS: u32 = 1 << 20;
 
 /// Flag of a record that removes its key.
 const TOMBSTONE: u8 = 1;
+
+/// Secret number of a catalog. Its low half changes the magic numbers, its high half the CRCs of headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Salt(pub u64);
+
+impl Salt {
+    fn magic(self, magic: u32) -> u32 {
+        magic ^ self.0 as u32
+    }
+
+    fn seal(self, header: &[u8]) -> u32 {
+        crc32c(header) ^ (self.0 >> 32) as u32
+    }
+}
 
 /// Returns the CRC-32C of `bytes`.
 pub fn crc32c(bytes: &[u8]) -> u32 {
@@ -70,7 +86,7 @@ impl Change {
     }
 
     /// Appends the record to `out`, and returns the place that it has if `out` begins at `base` in `segment`.
-    pub fn encode(&self, out: &mut Vec<u8>, segment: u32, base: u64) -> Place {
+    pub fn encode(&self, salt: Salt, out: &mut Vec<u8>, segment: u32, base: u64) -> Place {
         let empty = Value::default();
         let value = self.value.as_ref().unwrap_or(&empty);
         let start = out.len();
@@ -83,7 +99,7 @@ impl Change {
             properties_crc: crc32c(&value.properties),
             body_crc: crc32c(&value.body),
         };
-        out.extend_from_slice(&RECORD_MAGIC.to_le_bytes());
+        out.extend_from_slice(&salt.magic(RECORD_MAGIC).to_le_bytes());
         out.extend_from_slice(&[if self.value.is_none() { TOMBSTONE } else { 0 }, 0]);
         out.extend_from_slice(&(self.key.len() as u16).to_le_bytes());
         for number in [
@@ -98,7 +114,7 @@ impl Change {
         }
         out.extend_from_slice(&self.key);
         out.extend_from_slice(&value.head);
-        let crc = crc32c(&out[start..]);
+        let crc = salt.seal(&out[start..]);
         out[start + 28..start + 32].copy_from_slice(&crc.to_le_bytes());
         out.extend_from_slice(&value.properties);
         out.extend_from_slice(&value.body);
@@ -129,9 +145,9 @@ impl Group {
     }
 
     /// Appends the header and its table to `out`.
-    pub fn encode(&self, out: &mut Vec<u8>) {
+    pub fn encode(&self, salt: Salt, out: &mut Vec<u8>) {
         let start = out.len();
-        out.extend_from_slice(&GROUP_MAGIC.to_le_bytes());
+        out.extend_from_slice(&salt.magic(GROUP_MAGIC).to_le_bytes());
         out.extend_from_slice(&(self.table.len() as u32).to_le_bytes());
         for number in [self.number, self.records_len(), self.durable] {
             out.extend_from_slice(&number.to_le_bytes());
@@ -141,13 +157,13 @@ impl Group {
             out.extend_from_slice(&length.to_le_bytes());
             out.extend_from_slice(&hash.to_le_bytes());
         }
-        let crc = crc32c(&out[start..]);
+        let crc = salt.seal(&out[start..]);
         out[start + 32..start + 36].copy_from_slice(&crc.to_le_bytes());
     }
 
     /// Parses the header at the start of `bytes`; `None` if there is no intact header.
-    pub fn parse(bytes: &[u8]) -> Option<Group> {
-        if u32_at(bytes, 0) != GROUP_MAGIC {
+    pub fn parse(salt: Salt, bytes: &[u8]) -> Option<Group> {
+        if !may_begin_group(salt, bytes) {
             return None;
         }
         let count = u32_at(bytes, 4);
@@ -157,7 +173,7 @@ impl Group {
         }
         let mut header = bytes[..length].to_vec();
         header[32..36].fill(0);
-        if crc32c(&header) != u32_at(bytes, 32) {
+        if salt.seal(&header) != u32_at(bytes, 32) {
             return None;
         }
         let table = header[GROUP_HEADER..].chunks_exact(TABLE_ENTRY);
@@ -167,15 +183,23 @@ impl Group {
     }
 }
 
-/// Returns true if a group or a record may begin at the start of `bytes`.
-pub fn may_begin_group(bytes: &[u8]) -> bool {
-    u32_at(bytes, 0) == GROUP_MAGIC
+/// Returns true if a group may begin at the start of `bytes`.
+pub fn may_begin_group(salt: Salt, bytes: &[u8]) -> bool {
+    u32_at(bytes, 0) == salt.magic(GROUP_MAGIC)
 }
 
 /// Returns the length of a group header with its table, as its first bytes say; `None` if no group begins here.
-pub fn announced_header_len(bytes: &[u8]) -> Option<usize> {
+pub fn announced_header_len(salt: Salt, bytes: &[u8]) -> Option<usize> {
     let count = u32_at(bytes, 4);
-    (may_begin_group(bytes) && count <= MAX_RECORDS).then(|| GROUP_HEADER + TABLE_ENTRY * count as usize)
+    (may_begin_group(salt, bytes) && count <= MAX_RECORDS).then(|| GROUP_HEADER + TABLE_ENTRY * count as usize)
+}
+
+/// Returns the length of a record, as its first bytes say; `None` if no record begins here.
+pub fn announced_record_len(salt: Salt, bytes: &[u8]) -> Option<usize> {
+    let key = u16::from_le_bytes([*bytes.get(6)?, *bytes.get(7)?]);
+    let lengths = [8, 12, 16].map(|at| u32_at(bytes, at) as usize);
+    (u32_at(bytes, 0) == salt.magic(RECORD_MAGIC))
+        .then(|| RECORD_HEADER + usize::from(key) + lengths.iter().sum::<usize>())
 }
 
 /// A parsed record, whose key and head are intact.
@@ -193,8 +217,8 @@ pub struct Record {
 
 impl Record {
     /// Parses the record that fills `bytes` at `offset` in `segment`; `None` if its header, key or head is damaged.
-    pub fn parse(bytes: &[u8], segment: u32, offset: u64) -> Option<Record> {
-        if u32_at(bytes, 0) != RECORD_MAGIC || bytes.len() < RECORD_HEADER {
+    pub fn parse(salt: Salt, bytes: &[u8], segment: u32, offset: u64) -> Option<Record> {
+        if u32_at(bytes, 0) != salt.magic(RECORD_MAGIC) || bytes.len() < RECORD_HEADER {
             return None;
         }
         let key_len = usize::from(u16::from_le_bytes([bytes[6], bytes[7]]));
@@ -206,7 +230,7 @@ impl Record {
         }
         let mut header = bytes[..skip].to_vec();
         header[28..32].fill(0);
-        if crc32c(&header) != u32_at(bytes, 28) {
+        if salt.seal(&header) != u32_at(bytes, 28) {
             return None;
         }
         let place = Place {
@@ -244,12 +268,14 @@ impl Record {
 mod tests {
     use super::*;
 
+    const SALT: Salt = Salt(0x1234_5678_9abc_def0);
+
     fn sample() -> (Change, Vec<u8>, Place) {
         let value =
             Value { head: "head".into(), properties: "properties".into(), body: vec![7; 1000].into() };
         let change = Change { key: b"key".to_vec(), value: Some(value) };
         let mut out = vec![0; 5];
-        let place = change.encode(&mut out, 3, 100);
+        let place = change.encode(SALT, &mut out, 3, 100);
         (change, out.split_off(5), place)
     }
 
@@ -258,7 +284,7 @@ mod tests {
         let (change, bytes, place) = sample();
         assert_eq!(bytes.len(), change.record_len());
         assert_eq!((place.segment, place.offset), (3, 105));
-        let record = Record::parse(&bytes, 3, 105).unwrap();
+        let record = Record::parse(SALT, &bytes, 3, 105).unwrap();
         assert_eq!((record.place, record.intact), (place, true));
         assert_eq!(record.change(&bytes).value, change.value);
     }
@@ -269,11 +295,11 @@ mod tests {
         for bit in 0..bytes.len() * 8 {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            let record = Record::parse(&changed, 3, 105);
+            let record = Record::parse(SALT, &changed, 3, 105);
             assert!(record.is_none_or(|record| !record.intact), "bit {bit}");
         }
         for length in 0..bytes.len() {
-            assert_eq!(Record::parse(&bytes[..length], 3, 105), None, "{length} bytes");
+            assert_eq!(Record::parse(SALT, &bytes[..length], 3, 105), None, "{length} bytes");
         }
     }
 
@@ -281,13 +307,25 @@ mod tests {
     fn every_changed_bit_of_a_group_header_is_detected() {
         let group = Group { number: 7, durable: 4096, table: vec![(40, 1), (50, 2)] };
         let mut bytes = Vec::new();
-        group.encode(&mut bytes);
+        group.encode(SALT, &mut bytes);
         assert_eq!(bytes.len(), group.header_len());
-        assert_eq!(Group::parse(&bytes), Some(group));
+        assert_eq!(Group::parse(SALT, &bytes), Some(group));
         for bit in 0..bytes.len() * 8 {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(Group::parse(&changed), None, "bit {bit}");
+            assert_eq!(Group::parse(SALT, &changed), None, "bit {bit}");
+        }
+    }
+
+    /// A client that knows the format, but not the salt, stores bytes that look like a group.
+    #[test]
+    fn bytes_with_another_salt_are_not_a_group_or_a_record() {
+        let (_, record, _) = sample();
+        let mut group = Vec::new();
+        Group { number: 7, durable: 0, table: vec![(record.len() as u32, 1)] }.encode(SALT, &mut group);
+        for other in [Salt(0), Salt(SALT.0 ^ 1), Salt(SALT.0 ^ 1 << 63)] {
+            assert_eq!(Record::parse(other, &record, 3, 105), None);
+            assert_eq!(Group::parse(other, &group), None);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::record::crc32c;
+use super::record::{Salt, crc32c};
 use crate::catalog::{CatalogError, Place};
 use crate::disk::DiskFile;
 
@@ -22,10 +22,40 @@ pub fn id_of(name: &str) -> Option<u32> {
     name.strip_suffix(".log")?.parse().ok()
 }
 
+/// Length of the header of a segment, in bytes. Groups follow.
+pub const HEADER: u64 = 16;
+/// First bytes of a segment.
+const MAGIC: u32 = 0x3153_4c50;
+
+/// Returns the header of a segment: magic u32, salt u64, and the CRC-32C of both, in little-endian order.
+pub fn header(salt: Salt) -> Vec<u8> {
+    let mut bytes = [&MAGIC.to_le_bytes()[..], &salt.0.to_le_bytes()].concat();
+    let crc = crc32c(&bytes);
+    bytes.extend_from_slice(&crc.to_le_bytes());
+    bytes
+}
+
+/// Reads the salt from the header of a segment; `None` if the header is damaged or incomplete.
+///
+/// # Errors
+/// If the file system fails.
+pub fn read_header(file: &dyn DiskFile) -> std::io::Result<Option<Salt>> {
+    let mut bytes = [0; HEADER as usize];
+    if file.len()? < HEADER {
+        return Ok(None);
+    }
+    file.read_at(0, &mut bytes)?;
+    let [_, _, _, _, salt @ .., _, _, _, _] = bytes;
+    let salt = Salt(u64::from_le_bytes(salt));
+    Ok((bytes[..] == header(salt)).then_some(salt))
+}
+
 /// An open segment.
 pub struct Segment {
     /// Number of the segment.
     pub id: u32,
+    /// Salt of the catalog.
+    pub salt: Salt,
     /// Open file of the segment.
     pub file: Arc<dyn DiskFile>,
     /// Length in bytes.
@@ -47,7 +77,7 @@ impl Segment {
     /// Returns the share of the segment that is no longer in use, from 0 to 1.
     pub fn garbage(&self) -> f64 {
         let bytes = self.bytes.load(Ordering::Relaxed);
-        if bytes == 0 {
+        if bytes <= HEADER {
             return 1.0;
         }
         1.0 - self.live.load(Ordering::Relaxed).max(0) as f64 / bytes as f64

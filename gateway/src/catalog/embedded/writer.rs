@@ -10,7 +10,7 @@ use super::manifest::Position;
 use super::memtable::Memtable;
 use super::merge::Merge;
 use super::record::{Change, Group, hash};
-use super::segment::{DIRECTORY, Segment, file_name};
+use super::segment::{DIRECTORY, HEADER, Segment, file_name, header};
 use super::table::Slot;
 use super::{Engine, Frozen, View, record_len};
 use crate::catalog::{CatalogError, Place, Row, Transaction, Value, Work};
@@ -169,12 +169,12 @@ impl Writer {
         log_bytes_since_table: u64,
     ) -> Result<Writer, CatalogError> {
         let segment = create_segment(&engine, end.segment + 1)?;
-        let end = Position { segment: segment.id, offset: 0, group: end.group };
+        let end = Position { segment: segment.id, offset: HEADER, group: end.group };
         Ok(Writer {
             engine,
             segment,
             end,
-            durable: 0,
+            durable: HEADER,
             log_bytes_since_table,
             space_checked_ns: 0,
             has_space: true,
@@ -247,10 +247,11 @@ impl Writer {
         let table = changes.iter().map(|change| (change.record_len() as u32, hash(&change.key))).collect();
         let group = Group { number: self.end.group, durable: self.durable, table };
         let mut buffer = Vec::with_capacity(group.header_len() + group.records_len() as usize);
-        group.encode(&mut buffer);
+        let salt = self.engine.salt;
+        group.encode(salt, &mut buffer);
         let base = self.end.offset;
         let places: Vec<Place> =
-            changes.iter().map(|change| change.encode(&mut buffer, self.segment.id, base)).collect();
+            changes.iter().map(|change| change.encode(salt, &mut buffer, self.segment.id, base)).collect();
         if let Err(error) = self.segment.file.write_at(base, &buffer) {
             // The group is not in the log as long as its bytes are removed again.
             if let Err(second) = self.segment.file.truncate(base) {
@@ -258,8 +259,7 @@ impl Writer {
             }
             self.has_space = false;
             self.space_checked_ns = now_ns();
-            let full = error.kind() == std::io::ErrorKind::StorageFull;
-            return Err(if full { CatalogError::DiskFull } else { error.into() });
+            return Err(error.into());
         }
         self.end.offset += buffer.len() as u64;
         self.end.group += 1;
@@ -298,8 +298,8 @@ impl Writer {
     fn roll(&mut self) -> Result<(), CatalogError> {
         self.sync()?;
         self.segment = create_segment(&self.engine, self.segment.id + 1)?;
-        self.end = Position { segment: self.segment.id, offset: 0, group: self.end.group };
-        self.durable = 0;
+        self.end = Position { segment: self.segment.id, offset: HEADER, group: self.end.group };
+        self.durable = HEADER;
         Ok(())
     }
 
@@ -358,12 +358,19 @@ impl Writer {
     }
 }
 
-/// Creates an empty segment, durably.
+/// Creates a segment without groups, durably.
 fn create_segment(engine: &Engine, id: u32) -> Result<Arc<Segment>, CatalogError> {
     let file = engine.disk.create(DIRECTORY, &file_name(id))?;
+    file.write_at(0, &header(engine.salt))?;
     file.sync()?;
     engine.disk.sync_directory(DIRECTORY)?;
-    let segment = Arc::new(Segment { id, file, bytes: AtomicU64::new(0), live: AtomicI64::new(0) });
+    let segment = Arc::new(Segment {
+        id,
+        salt: engine.salt,
+        file,
+        bytes: AtomicU64::new(HEADER),
+        live: AtomicI64::new(0),
+    });
     let mut segments = engine.segments.write().unwrap_or_else(std::sync::PoisonError::into_inner);
     segments.insert(id, Arc::clone(&segment));
     Ok(segment)
