@@ -12,6 +12,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use crc_fast::{CrcAlgorithm, Digest};
 
 use super::bloom::Bloom;
 use super::record::{crc32c, hash};
@@ -20,6 +21,8 @@ use crate::disk::{Disk, DiskFile};
 
 /// Length above which a block is complete, in bytes.
 const BLOCK: usize = 4096;
+/// Number of bytes that are written at a time.
+const WRITE: usize = 1 << 20;
 /// Length of the footer in bytes.
 const FOOTER: usize = 36;
 const MAGIC: u32 = 0x3154_4c50;
@@ -120,8 +123,8 @@ pub struct TableWriter {
     buffer: Vec<u8>,
     /// Start of the current block in the buffer.
     block_start: usize,
-    index: Vec<u8>,
-    first_key: Vec<u8>,
+    keys: Vec<u8>,
+    blocks: Vec<(u32, u64, u32)>,
     bloom: Bloom,
     entries: u64,
 }
@@ -136,10 +139,10 @@ impl TableWriter {
             file: disk.create(DIRECTORY, &file_name(id))?,
             id,
             written: 0,
-            buffer: Vec::with_capacity(1 << 20),
+            buffer: Vec::with_capacity(WRITE),
             block_start: 0,
-            index: Vec::new(),
-            first_key: Vec::new(),
+            keys: Vec::new(),
+            blocks: Vec::new(),
             bloom: Bloom::new(entries as usize),
             entries: 0,
         })
@@ -151,7 +154,7 @@ impl TableWriter {
     /// If the file cannot be written.
     pub fn add(&mut self, key: &[u8], slot: &Slot) -> Result<(), CatalogError> {
         if self.buffer.len() == self.block_start {
-            self.first_key = key.to_vec();
+            self.keys.extend_from_slice(key);
         }
         encode(&mut self.buffer, key, slot);
         self.bloom.insert(hash(key));
@@ -170,12 +173,9 @@ impl TableWriter {
         self.buffer.extend_from_slice(&crc.to_le_bytes());
         let length = self.buffer.len() - self.block_start;
         let offset = self.written + self.block_start as u64;
-        self.index.extend_from_slice(&(self.first_key.len() as u16).to_le_bytes());
-        self.index.extend_from_slice(&self.first_key);
-        self.index.extend_from_slice(&offset.to_le_bytes());
-        self.index.extend_from_slice(&(length as u32).to_le_bytes());
+        self.blocks.push((self.keys.len() as u32, offset, length as u32));
         self.block_start = self.buffer.len();
-        if self.buffer.len() >= 1 << 20 { self.flush() } else { Ok(()) }
+        if self.buffer.len() >= WRITE { self.flush() } else { Ok(()) }
     }
 
     fn flush(&mut self) -> Result<(), CatalogError> {
@@ -186,32 +186,61 @@ impl TableWriter {
         Ok(())
     }
 
-    /// Writes the index, the filter and the footer, makes the file durable and opens it.
+    /// Writes the index, the filter and the footer, and makes the file durable.
     ///
     /// # Errors
     /// If the file cannot be written.
     pub fn finish(mut self, disk: &dyn Disk) -> Result<Table, CatalogError> {
         self.end_block()?;
         self.flush()?;
-        let filter = std::mem::take(&mut self.bloom).to_bytes();
+        let mut crc = Digest::new(CrcAlgorithm::Crc32Iscsi);
         let index_at = self.written;
-        let mut tail = std::mem::take(&mut self.index);
-        let filter_at = index_at + tail.len() as u64;
-        tail.extend_from_slice(&filter);
-        let crc = crc32c(&tail);
-        let mut footer = Vec::with_capacity(FOOTER);
-        for number in [index_at, filter_at, self.entries] {
-            footer.extend_from_slice(&number.to_le_bytes());
+        for block in 0..self.blocks.len() {
+            let key = first_key(&self.keys, &self.blocks, block);
+            let (_, offset, length) = self.blocks[block];
+            self.buffer.extend_from_slice(&(key.len() as u16).to_le_bytes());
+            self.buffer.extend_from_slice(key);
+            self.buffer.extend_from_slice(&offset.to_le_bytes());
+            self.buffer.extend_from_slice(&length.to_le_bytes());
+            if self.buffer.len() >= WRITE {
+                crc.update(&self.buffer);
+                self.flush()?;
+            }
         }
-        put_u32(&mut footer, &[crc]);
-        let footer_crc = crc32c(&footer);
-        put_u32(&mut footer, &[footer_crc, MAGIC]);
-        tail.extend_from_slice(&footer);
-        self.file.write_at(self.written, &tail)?;
+        let filter_at = self.written + self.buffer.len() as u64;
+        let bloom = std::mem::take(&mut self.bloom);
+        for words in bloom.words().chunks(WRITE / 8) {
+            words.iter().for_each(|word| self.buffer.extend_from_slice(&word.to_le_bytes()));
+            crc.update(&self.buffer);
+            self.flush()?;
+        }
+        for number in [index_at, filter_at, self.entries] {
+            self.buffer.extend_from_slice(&number.to_le_bytes());
+        }
+        put_u32(&mut self.buffer, &[crc.finalize() as u32]);
+        let footer_crc = crc32c(&self.buffer);
+        put_u32(&mut self.buffer, &[footer_crc, MAGIC]);
+        self.flush()?;
         self.file.sync()?;
         disk.sync_directory(DIRECTORY)?;
-        Table::open(disk, self.id)
+        self.keys.shrink_to_fit();
+        self.blocks.shrink_to_fit();
+        Ok(Table {
+            id: self.id,
+            entries: self.entries,
+            bytes: self.written,
+            file: self.file,
+            bloom,
+            keys: self.keys,
+            blocks: self.blocks,
+        })
     }
+}
+
+/// Returns the first key of a block. `keys` and `blocks` are those of its table.
+fn first_key<'a>(keys: &'a [u8], blocks: &[(u32, u64, u32)], block: usize) -> &'a [u8] {
+    let start = if block == 0 { 0 } else { blocks[block - 1].0 as usize };
+    &keys[start..blocks[block].0 as usize]
 }
 
 /// An open table.
@@ -278,17 +307,12 @@ impl Table {
         Ok(Table { id, entries, bytes, file, bloom, keys, blocks })
     }
 
-    fn first_key(&self, block: usize) -> &[u8] {
-        let start = if block == 0 { 0 } else { self.blocks[block - 1].0 as usize };
-        &self.keys[start..self.blocks[block].0 as usize]
-    }
-
     /// Returns the number of the block that would contain a key.
     fn block_of(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.blocks.len());
         while low < high {
             let middle = usize::midpoint(low, high);
-            if self.first_key(middle) <= key { low = middle + 1 } else { high = middle }
+            if first_key(&self.keys, &self.blocks, middle) <= key { low = middle + 1 } else { high = middle }
         }
         low.saturating_sub(1)
     }
