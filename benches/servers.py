@@ -152,7 +152,9 @@ def summary(rounds):
     cpu = [1e6 * cpu / window["operations"] for cpu, window, _ in rounds]
     figures = {"cpu_us": median(cpu), "per_s": median([w["achieved_per_s"] for _, w, _ in rounds])}
     for name in ["p50", "p90", "p99"]:
-        figures[name + "_ms"] = median([w["service_ms"][name] for _, w, _ in rounds])
+        values = [w["service_ms"][name] for _, w, _ in rounds]
+        # A short window has too few operations for high percentiles.
+        figures[name + "_ms"] = None if None in values else median(values)
     figures["rss_mb"] = median([rss for *_, rss in rounds])
     figures["rounds_cpu_us"] = [round(value, 2) for value in cpu]
     figures["errors"] = sum(sum(w["errors"].values()) for _, w, _ in rounds)
