@@ -23,6 +23,9 @@ pub const CHUNK: usize = 128 * 1024;
 /// Number of bytes written to the backend at a time.
 const PART: usize = 8 * CHUNK;
 
+/// Number of bytes written to a file at a time.
+const PIECE: usize = 32 * 1024;
+
 /// Reason why a blob cannot be written or read.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
@@ -171,8 +174,10 @@ impl BlobWriter {
     async fn send(&mut self) -> Result<(), BlobError> {
         self.crcs.extend(self.buffer.chunks(CHUNK).map(crc32c));
         self.wait().await?;
-        let part = self.upload.put_part(std::mem::take(&mut self.buffer).freeze().into());
-        self.in_flight = Some(tokio::task::spawn(part));
+        let bytes = std::mem::take(&mut self.buffer).freeze();
+        // The local backend writes each piece with one call. Small ones do not need large blocks of free memory.
+        let pieces = (0..bytes.len()).step_by(PIECE).map(|at| bytes.slice(at..bytes.len().min(at + PIECE)));
+        self.in_flight = Some(tokio::task::spawn(self.upload.put_part(pieces.collect())));
         Ok(())
     }
 

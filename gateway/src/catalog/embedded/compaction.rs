@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::Engine;
-use super::record::{Change, hash};
 use super::reader::GroupReader;
+use super::record::{Change, hash};
 use super::segment::{HEADER, Segment};
 use crate::catalog::{CatalogError, Place, Work};
 

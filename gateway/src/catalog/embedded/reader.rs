@@ -106,7 +106,8 @@ impl<'a> GroupReader<'a> {
             self.segment.file.read_at(at, &mut window)?;
             for index in 0..window.len().saturating_sub(3) {
                 let candidate = at + index as u64;
-                if may_begin_group(self.segment.salt, &window[index..]) && self.group_at(candidate)?.is_some() {
+                if may_begin_group(self.segment.salt, &window[index..]) && self.group_at(candidate)?.is_some()
+                {
                     self.offset = candidate;
                     return Ok(true);
                 }

@@ -191,7 +191,8 @@ pub fn may_begin_group(salt: Salt, bytes: &[u8]) -> bool {
 /// Returns the length of a group header with its table, as its first bytes say; `None` if no group begins here.
 pub fn announced_header_len(salt: Salt, bytes: &[u8]) -> Option<usize> {
     let count = u32_at(bytes, 4);
-    (may_begin_group(salt, bytes) && count <= MAX_RECORDS).then(|| GROUP_HEADER + TABLE_ENTRY * count as usize)
+    (may_begin_group(salt, bytes) && count <= MAX_RECORDS)
+        .then(|| GROUP_HEADER + TABLE_ENTRY * count as usize)
 }
 
 /// Returns the length of a record, as its first bytes say; `None` if no record begins here.
