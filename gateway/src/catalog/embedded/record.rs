@@ -12,8 +12,8 @@
 //!
 //! `bytes` counts the records. `durable` is the offset up to which the segment was synced before the group was written.
 //! The CRC of a group covers its header and its table, that of a record its header, key and head. The magic numbers and
-//! these CRCs are combined with the salt of the catalog, so that bytes chosen by a client are never taken for a group or
-//! a record.
+//! these CRCs are combined with the salt of the catalog, so that bytes chosen by a client are never taken for a group
+//! or a record.
 
 use bytes::Bytes;
 use crc_fast::CrcAlgorithm;
