@@ -22,7 +22,7 @@ struct Arguments {
 enum Command {
     /// Serve a data directory as an S3 endpoint, in the foreground
     Run(Box<run::Arguments>),
-    /// Show the state of a data directory: objects, bytes, garbage, damage
+    /// Show the state of a data directory: the log, its garbage, and damage
     Status(status::Arguments),
     /// Verify every stored byte, and list the objects that are damaged
     Scrub(scrub::Arguments),

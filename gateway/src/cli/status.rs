@@ -7,6 +7,7 @@ use clap::Args;
 use super::out::say;
 use super::{Exit, existing};
 use crate::catalog::embedded::manifest::Manifest;
+use crate::catalog::embedded::segment::HEADER;
 use crate::disk::real::RealDisk;
 
 /// Arguments of `plimsoll-gateway status`.
@@ -35,7 +36,7 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
         let text = serde_json::to_string_pretty(&manifest).map_err(Exit::store)?;
         say(&format!("{text}\n"))?;
     } else {
-        let bytes: u64 = manifest.segments.iter().map(|s| s.bytes).sum();
+        let bytes: u64 = manifest.segments.iter().map(|s| s.bytes.saturating_sub(HEADER)).sum();
         let live: u64 = manifest.segments.iter().map(|s| s.live).sum();
         let state =
             if manifest.clean_end.is_some() { "stopped cleanly" } else { "in use, or not stopped cleanly" };

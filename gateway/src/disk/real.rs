@@ -21,6 +21,9 @@ pub fn create_directory(path: &Path) -> io::Result<()> {
     if path.is_dir() {
         return Ok(());
     }
+    if path.exists() {
+        return Err(io::ErrorKind::NotADirectory.into());
+    }
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     create_directory(parent)?;
     std::fs::create_dir(path)?;
