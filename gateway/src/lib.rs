@@ -5,13 +5,16 @@ pub mod blocking;
 pub mod body;
 pub mod catalog;
 pub mod cli;
+pub mod config;
 pub mod credentials;
 pub mod disk;
 pub mod log;
 pub mod metrics;
+pub mod mover;
 pub mod object;
 pub mod request_log;
 pub mod scrub;
+pub mod tier;
 
 #[cfg(test)]
 mod simulation;

@@ -9,6 +9,7 @@ use crate::catalog::Catalog;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::catalog::embedded::reader::GroupReader;
 use crate::catalog::embedded::segment::{DIRECTORY, file_name};
+use crate::object::body::lookup;
 use crate::object::row::{Head, Piece, Properties};
 use crate::object::{Document, keys};
 
@@ -141,20 +142,22 @@ async fn verify_object(
     let Some(properties) = Properties::decode(&value.properties) else {
         return Some("the properties have an unknown encoding".into());
     };
+    let lookup = lookup(catalog);
     for piece in &properties.pieces {
         let Piece::Blob(name, size) = piece else { continue };
-        let key = keys::blob(name);
-        let crcs = catalog.get(&key).ok().flatten().and_then(|row| catalog.properties(&key, &row).ok());
-        let Some(crcs) = crcs else { return Some("the checksums of a blob are missing".into()) };
-        let crcs: Arc<[u32]> =
-            crcs.chunks_exact(4).filter_map(|b| b.try_into().ok()).map(u32::from_le_bytes).collect();
-        let read = async {
-            let mut reader = blobs.open(name, *size, crcs, 0..*size).await?;
-            while reader.next().await?.is_some() {}
-            Ok::<(), crate::body::blob::BlobError>(())
+        let (head, crcs) = match lookup(name) {
+            Ok(found) => found,
+            Err(error) => return Some(error.to_string()),
         };
-        if let Err(error) = read.await {
-            return Some(error.to_string());
+        for location in &head.locations {
+            let read = async {
+                let mut reader = blobs.open(location, *size, Arc::clone(&crcs), 0..*size).await?;
+                while reader.next().await?.is_some() {}
+                Ok::<(), crate::body::blob::BlobError>(())
+            };
+            if let Err(error) = read.await {
+                return Some(error.to_string());
+            }
         }
     }
     None

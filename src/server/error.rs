@@ -127,6 +127,7 @@ const TABLE: &[(&str, u16, &str)] = &[
         403,
         "The difference between the request time and the current time is too large.",
     ),
+    ("ServiceUnavailable", 503, "Service is unable to handle request."),
     (
         "SignatureDoesNotMatch",
         403,

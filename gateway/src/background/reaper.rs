@@ -1,85 +1,151 @@
-//! Deletes discarded blobs, and at a start those that were never finished.
+//! Deletes discarded bytes, and gives up the blobs that an earlier process did not finish.
 
+use std::collections::BTreeSet;
 use std::ops::Bound;
 
 use plimsoll::clock::wall_now;
 use plimsoll::server::error::ApiError;
 
-use crate::body::blob::text;
-use crate::catalog::{Catalog, CatalogError};
+use crate::body::blob::new_name;
+use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
+use crate::catalog::embedded::head_only;
+use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::keys::{self, BlobName};
-use crate::object::write::PENDING;
+use crate::object::write::discard_blob;
 use crate::object::{Store, unavailable};
 
-/// Reads the keys with this prefix, at most 1,000.
-fn some_keys<C: Catalog>(store: &Store<C>, prefix: &[u8]) -> Result<Vec<Vec<u8>>, CatalogError> {
+/// Milliseconds after which bytes are deleted for the second time.
+const REPEAT_MS: u64 = 15 * 60 * 1000;
+
+/// An entry of the list of bytes to delete.
+struct Entry {
+    key: Vec<u8>,
+    location: Location,
+    garbage: Garbage,
+}
+
+/// Number of entries that are read at a time.
+const PAGE: usize = 1000;
+
+/// Reads the next entries whose time has come.
+fn due<C: Catalog>(store: &Store<C>, from: Bound<&[u8]>, now_ms: u64) -> Result<Vec<Entry>, CatalogError> {
     let mut scan = store.catalog.scan();
-    scan.seek(Bound::Included(prefix))?;
+    scan.seek(from)?;
     let mut found = Vec::new();
-    while let Some((key, _)) = scan.next()?
-        && key.starts_with(prefix)
-        && found.len() < 1000
+    while let Some((key, row)) = scan.next()?
+        && key.starts_with(keys::GARBAGE)
+        && found.len() < PAGE
     {
-        found.push(key);
+        match (keys::parse_garbage(&key), Garbage::decode(&row.head)) {
+            (Some((at_ms, _)), _) if at_ms > now_ms => break,
+            (Some((_, location)), Some(garbage)) => found.push(Entry { key, location, garbage }),
+            _ => {}
+        }
     }
     Ok(found)
 }
 
-/// Deletes the blobs whose time has come. The entry is removed after the blob, so a crash repeats the deletion.
-pub async fn reap<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
-    let now = wall_now().as_millisecond() as u64;
-    let garbage = some_keys(store, keys::GARBAGE).map_err(|e| unavailable(&e))?;
-    for key in garbage {
-        let Some((at, name)) = keys::parse_garbage(&key) else { continue };
-        if at > now {
-            break;
-        }
-        delete(store, &name, Some(key)).await?;
+/// Removes a location from the row of its blob. Returns false if the blob is read from there, so that the bytes stay.
+fn forget(t: &mut dyn Transaction, location: &Location, blob: &BlobName) -> Result<bool, CatalogError> {
+    let key = keys::blob(blob);
+    let Some(row) = t.get(&key)? else { return Ok(true) };
+    let Some(head) = BlobHead::decode(&row.head) else { return Ok(false) };
+    if head.state == State::Complete && head.locations.first() == Some(location) {
+        return Ok(false);
     }
-    Ok(())
+    let left: Vec<_> = head.locations.iter().copied().filter(|other| other != location).collect();
+    if left.is_empty() {
+        t.delete(key);
+    } else if left != head.locations {
+        let properties = t.value(&row)?.properties;
+        let head = head.with_locations(left).encode();
+        t.put(key, Value { head, properties, ..Value::default() });
+    }
+    Ok(true)
 }
 
-/// Deletes the blobs that an earlier process began and did not finish.
-pub async fn remove_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
-    let own = crate::body::blob::new_name();
-    let mut scan_from = keys::BLOBS.to_vec();
+/// Deletes the bytes whose time has come. No row refers to them before they are deleted, and the entry is removed
+/// afterwards, so a crash repeats the deletion. Entries of a tier that does not answer stay.
+///
+/// # Errors
+/// Returns the error of the catalog.
+pub async fn reap<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
+    let now_ms = wall_now().as_millisecond() as u64;
+    let mut failed_tiers = BTreeSet::new();
+    let mut from = Bound::Included(keys::GARBAGE.to_vec());
+    loop {
+        let page = due(store, from.as_ref().map(Vec::as_slice), now_ms).map_err(|e| unavailable(&e))?;
+        let Some(last) = page.last() else { return Ok(()) };
+        from = Bound::Excluded(last.key.clone());
+        for entry in page {
+            let tier = entry.location.tier;
+            if !failed_tiers.contains(&tier) && !delete(store, entry, now_ms).await? {
+                failed_tiers.insert(tier);
+            }
+        }
+    }
+}
+
+/// Deletes the bytes of an entry. Returns false if their tier fails.
+async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Result<bool, ApiError> {
+    let Entry { key, location, garbage } = entry;
+    let cancelled = key.clone();
+    let is_free = store
+        .transact(0, move |t| {
+            // The entry is gone if a rollback has cancelled it.
+            let exists = t.get(&cancelled)?.is_some();
+            let is_free = exists && forget(t, &location, &garbage.blob)?;
+            if !is_free {
+                t.delete(cancelled);
+            }
+            Ok(Ok(is_free))
+        })
+        .await?;
+    if !is_free {
+        return Ok(true);
+    }
+    if let Err(error) = store.blobs.delete(&location).await {
+        let tier = store.blobs.tiers().get(location.tier).map_or("?", |tier| &tier.name);
+        crate::log::warn(&format!("tier {tier}: blobs were not deleted: {error}"));
+        return Ok(false);
+    }
+    store
+        .transact(0, move |t| {
+            t.delete(key);
+            if garbage.reason == Reason::Unfinished {
+                let again = Garbage { reason: Reason::Discarded, ..garbage };
+                t.put(keys::garbage(now_ms + REPEAT_MS, &location), head_only(again.encode()));
+            }
+            Ok(Ok(()))
+        })
+        .await?;
+    Ok(true)
+}
+
+/// Gives up the blobs that an earlier process began and did not finish.
+///
+/// # Errors
+/// Returns the error of the catalog.
+pub async fn discard_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
+    let own = new_name();
     let mut unfinished = Vec::new();
     {
         let mut scan = store.catalog.scan();
-        scan.seek(Bound::Included(&scan_from)).map_err(|e| unavailable(&e))?;
+        scan.seek(Bound::Included(keys::BLOBS)).map_err(|e| unavailable(&e))?;
         while let Some((key, row)) = scan.next().map_err(|e| unavailable(&e))? {
             let Some(name) = key.strip_prefix(keys::BLOBS) else { break };
+            let is_pending = BlobHead::decode(&row.head).is_some_and(|head| head.state == State::Pending);
             // Names begin with their time; those of this process are newer.
             if let Ok(name) = BlobName::try_from(name)
-                && row.head.first() == Some(&PENDING)
+                && is_pending
                 && name[..6] < own[..6]
             {
                 unfinished.push(name);
             }
-            scan_from.clone_from(&key);
         }
     }
     for name in unfinished {
-        delete(store, &name, None).await?;
+        store.transact(0, move |t| Ok(Ok(discard_blob(t, &name, 0)?))).await?;
     }
     Ok(())
-}
-
-async fn delete<C: Catalog>(
-    store: &Store<C>,
-    name: &BlobName,
-    garbage: Option<Vec<u8>>,
-) -> Result<(), ApiError> {
-    if let Err(error) = store.blobs.delete(name).await {
-        crate::log::warn(&format!("blob {}: {error}", text(name)));
-        return Ok(());
-    }
-    let name = *name;
-    store
-        .transact(0, move |t| {
-            t.delete(keys::blob(&name));
-            garbage.into_iter().for_each(|key| t.delete(key));
-            Ok(Ok(()))
-        })
-        .await
 }

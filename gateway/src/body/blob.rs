@@ -8,20 +8,25 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
+use futures_util::future::try_join_all;
 use futures_util::stream::StreamExt;
 use object_store::path::Path;
-use object_store::{GetOptions, GetResultPayload, MultipartUpload, ObjectStore, ObjectStoreExt};
+use object_store::{GetOptions, GetResultPayload, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
 use plimsoll::clock::wall_now;
 use plimsoll::net::encode::hex;
 use plimsoll::rng::{entropy, mix};
 
+use crate::body::location::Location;
 use crate::catalog::embedded::record::crc32c;
 use crate::object::keys::BlobName;
+use crate::tier::{Tier, Tiers};
 
 /// Number of bytes that one checksum covers.
 pub const CHUNK: usize = 128 * 1024;
-/// Number of bytes written to the backend at a time.
+/// Number of bytes written to a local backend, and read, at a time.
 const PART: usize = 8 * CHUNK;
+/// Length of a part of an upload to a remote backend in bytes: at least 5 MiB, as S3 requires.
+const REMOTE_PART: usize = 8 << 20;
 
 /// Number of bytes written to a file at a time.
 const PIECE: usize = 32 * 1024;
@@ -40,6 +45,9 @@ pub enum BlobError {
         /// Offset in bytes.
         offset: u64,
     },
+    /// The settings do not have the tier with this number.
+    #[error("tier number {0} is not in the settings")]
+    NoTier(u16),
     /// A file of the backend cannot be read.
     #[error("{0}")]
     Io(#[from] std::io::Error),
@@ -51,7 +59,7 @@ impl BlobError {
         let mut source: Option<&dyn std::error::Error> = match self {
             BlobError::Store(error) => Some(error),
             BlobError::Io(error) => Some(error),
-            BlobError::Damaged { .. } => None,
+            BlobError::Damaged { .. } | BlobError::NoTier(_) => None,
         };
         while let Some(error) = source {
             let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
@@ -87,54 +95,92 @@ pub fn path(name: &BlobName) -> Path {
     Path::from(format!("{}/{}", hex(&name[15..]), hex(name)))
 }
 
-/// Blobs in one backend.
+/// Blobs in all tiers.
 #[derive(Clone)]
 pub struct Blobs {
-    store: Arc<dyn ObjectStore>,
+    tiers: Tiers,
 }
 
-/// A blob that is being written.
-pub struct BlobWriter {
-    upload: Box<dyn MultipartUpload>,
-    buffer: BytesMut,
+/// One of the places of a blob that is being written.
+struct Target {
+    store: Arc<dyn ObjectStore>,
+    path: Path,
+    /// Upload in parts; `None` until the first part is complete.
+    upload: Option<Box<dyn MultipartUpload>>,
     in_flight: Option<tokio::task::JoinHandle<object_store::Result<()>>>,
+}
+
+/// A blob that is being written to one place or to several.
+pub struct BlobWriter {
+    targets: Vec<Target>,
+    /// Length of a part in bytes.
+    part: usize,
+    buffer: BytesMut,
     crcs: Vec<u32>,
     size: u64,
 }
 
 impl Blobs {
-    /// Creates a view of a backend.
-    pub fn new(store: Arc<dyn ObjectStore>) -> Blobs {
-        Blobs { store }
+    /// Creates a view of tiers.
+    pub fn new(tiers: Tiers) -> Blobs {
+        Blobs { tiers }
     }
 
-    /// Starts to write a blob.
-    ///
-    /// # Errors
-    /// If the backend fails.
-    pub async fn create(&self, name: &BlobName) -> Result<BlobWriter, BlobError> {
-        let upload = self.store.put_multipart(&path(name)).await?;
-        Ok(BlobWriter { upload, buffer: BytesMut::new(), in_flight: None, crcs: Vec::new(), size: 0 })
+    /// Returns the tiers.
+    pub fn tiers(&self) -> &Tiers {
+        &self.tiers
     }
 
-    /// Deletes a blob; a missing one is not an error.
+    fn tier(&self, location: &Location) -> Result<&Tier, BlobError> {
+        self.tiers.get(location.tier).ok_or(BlobError::NoTier(location.tier))
+    }
+
+    /// Starts to write a blob to all these places. A small blob is written with one request to each.
     ///
     /// # Errors
-    /// If the backend fails.
-    pub async fn delete(&self, name: &BlobName) -> Result<(), BlobError> {
-        match self.store.delete(&path(name)).await {
-            Err(object_store::Error::NotFound { .. }) => Ok(()),
-            result => Ok(result?),
+    /// If a tier is not in the settings.
+    pub fn create(&self, locations: &[Location]) -> Result<BlobWriter, BlobError> {
+        let mut targets = Vec::new();
+        let mut part = PART;
+        for location in locations {
+            let tier = self.tier(location)?;
+            if tier.directory.is_none() {
+                part = REMOTE_PART;
+            }
+            let (store, path) = (Arc::clone(&tier.store), path(&location.name));
+            targets.push(Target { store, path, upload: None, in_flight: None });
         }
+        Ok(BlobWriter { targets, part, buffer: BytesMut::new(), crcs: Vec::new(), size: 0 })
     }
 
-    /// Returns a reader of a byte range of a blob with these checksums.
+    /// Deletes the bytes at a place; missing ones are not an error.
+    ///
+    /// # Errors
+    /// If the backend fails.
+    pub async fn delete(&self, location: &Location) -> Result<(), BlobError> {
+        let tier = self.tier(location)?;
+        match tier.store.delete(&path(&location.name)).await {
+            Err(object_store::Error::NotFound { .. }) => {}
+            result => result?,
+        }
+        if let Some(directory) = &tier.directory {
+            // A killed process leaves the file that it was writing.
+            let unfinished = directory.join(format!("{}#1", path(&location.name)));
+            match std::fs::remove_file(unfinished) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns a reader of a byte range of the bytes at a place, which have these checksums.
     ///
     /// # Errors
     /// If the blob does not exist or the backend fails.
     pub async fn open(
         &self,
-        name: &BlobName,
+        location: &Location,
         size: u64,
         crcs: Arc<[u32]>,
         range: Range<u64>,
@@ -142,68 +188,103 @@ impl Blobs {
         let chunk = CHUNK as u64;
         let whole = range.start / chunk * chunk..range.end.div_ceil(chunk).saturating_mul(chunk).min(size);
         let options = GetOptions { range: Some(whole.clone().into()), ..GetOptions::default() };
-        let result = self.store.get_opts(&path(name), options).await?;
+        let result = self.tier(location)?.store.get_opts(&path(&location.name), options).await?;
         if result.meta.size != size {
-            return Err(BlobError::Damaged { name: text(name), offset: result.meta.size.min(size) });
+            return Err(BlobError::Damaged {
+                name: text(&location.name),
+                offset: result.meta.size.min(size),
+            });
         }
         let source = match result.payload {
             GetResultPayload::File(file, _) => Source::File(Arc::new(file)),
             GetResultPayload::Stream(stream) => Source::Stream(stream, BytesMut::new()),
         };
-        Ok(BlobReader { name: *name, source, crcs, at: whole.start, end: whole.end, range })
+        Ok(BlobReader { name: location.name, source, crcs, at: whole.start, end: whole.end, range })
     }
 }
 
+/// Splits bytes into pieces. The local backend writes each with one call; small ones do not need large blocks of free
+/// memory.
+fn payload(bytes: Bytes) -> PutPayload {
+    (0..bytes.len()).step_by(PIECE).map(|at| bytes.slice(at..bytes.len().min(at + PIECE))).collect()
+}
+
 impl BlobWriter {
-    /// Appends bytes. At most two parts of 1 MiB are in memory.
+    /// Appends bytes. At most two parts are in memory.
     ///
     /// # Errors
     /// If the backend fails.
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), BlobError> {
         self.size += bytes.len() as u64;
         while !bytes.is_empty() {
-            let room = PART - self.buffer.len();
+            let room = self.part - self.buffer.len();
             self.buffer.extend_from_slice(&bytes.split_to(room.min(bytes.len())));
-            if self.buffer.len() == PART {
+            if self.buffer.len() == self.part {
                 self.send().await?;
             }
         }
         Ok(())
     }
 
+    /// Returns the number of bytes that the writer may hold in memory.
+    pub fn memory(&self) -> u64 {
+        2 * self.part as u64
+    }
+
     async fn send(&mut self) -> Result<(), BlobError> {
         self.crcs.extend(self.buffer.chunks(CHUNK).map(crc32c));
         self.wait().await?;
-        let bytes = std::mem::take(&mut self.buffer).freeze();
-        // The local backend writes each piece with one call. Small ones do not need large blocks of free memory.
-        let pieces = (0..bytes.len()).step_by(PIECE).map(|at| bytes.slice(at..bytes.len().min(at + PIECE)));
-        self.in_flight = Some(tokio::task::spawn(self.upload.put_part(pieces.collect())));
+        let payload = payload(std::mem::take(&mut self.buffer).freeze());
+        for target in &mut self.targets {
+            let upload = match &mut target.upload {
+                Some(upload) => upload,
+                none => none.insert(target.store.put_multipart(&target.path).await?),
+            };
+            target.in_flight = Some(tokio::task::spawn(upload.put_part(payload.clone())));
+        }
         Ok(())
     }
 
     async fn wait(&mut self) -> Result<(), BlobError> {
-        let Some(task) = self.in_flight.take() else { return Ok(()) };
-        task.await.map_err(|e| BlobError::Io(std::io::Error::other(e)))??;
+        for target in &mut self.targets {
+            let Some(task) = target.in_flight.take() else { continue };
+            task.await.map_err(|e| BlobError::Io(std::io::Error::other(e)))??;
+        }
         Ok(())
     }
 
-    /// Makes the blob durable. Returns its size in bytes and its checksums.
+    /// Makes the blob durable in all its places. Returns its size in bytes and its checksums.
     ///
     /// # Errors
     /// If the backend fails.
     pub async fn finish(mut self) -> Result<(u64, Vec<u32>), BlobError> {
+        if self.targets.iter().all(|target| target.upload.is_none()) {
+            self.crcs.extend(self.buffer.chunks(CHUNK).map(crc32c));
+            let payload = payload(std::mem::take(&mut self.buffer).freeze());
+            let puts = self.targets.iter().map(|target| target.store.put(&target.path, payload.clone()));
+            try_join_all(puts).await?;
+            return Ok((self.size, self.crcs));
+        }
         if !self.buffer.is_empty() {
             self.send().await?;
         }
         self.wait().await?;
-        self.upload.complete().await?;
+        for upload in self.targets.iter_mut().filter_map(|target| target.upload.as_mut()) {
+            upload.complete().await?;
+        }
         Ok((self.size, self.crcs))
     }
 
     /// Gives up the blob. Errors are ignored, because the blob is deleted later in any case.
     pub async fn abort(mut self) {
-        let _ = self.wait().await;
-        let _ = self.upload.abort().await;
+        for target in &mut self.targets {
+            if let Some(task) = target.in_flight.take() {
+                let _ = task.await;
+            }
+            if let Some(upload) = &mut target.upload {
+                let _ = upload.abort().await;
+            }
+        }
     }
 }
 
@@ -272,8 +353,8 @@ mod tests {
     use object_store::local::LocalFileSystem;
     use object_store::memory::InMemory;
 
-    async fn read(blobs: &Blobs, name: &BlobName, crcs: &[u32], size: u64, range: Range<u64>) -> Vec<u8> {
-        let mut reader = blobs.open(name, size, crcs.into(), range).await.unwrap();
+    async fn read(blobs: &Blobs, place: &Location, crcs: &[u32], size: u64, range: Range<u64>) -> Vec<u8> {
+        let mut reader = blobs.open(place, size, crcs.into(), range).await.unwrap();
         let mut out = Vec::new();
         while let Some(bytes) = reader.next().await.unwrap() {
             out.extend_from_slice(&bytes);
@@ -282,27 +363,42 @@ mod tests {
     }
 
     async fn any_range_is_read(store: Arc<dyn ObjectStore>) {
-        let blobs = Blobs::new(store);
-        let name = new_name();
+        let other: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
+        let tiers = [("first", store), ("second", other)].map(|(name, store)| Tier {
+            name: name.into(),
+            store,
+            directory: None,
+        });
+        let blobs = Blobs::new(Tiers::new((0..).zip(tiers).collect()));
+        let places = [0, 1].map(|tier| Location { tier, name: new_name() });
         let data: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
-        let mut writer = blobs.create(&name).await.unwrap();
+        let mut writer = blobs.create(&places).unwrap();
         for piece in data.chunks(100_001) {
             writer.write(Bytes::copy_from_slice(piece)).await.unwrap();
         }
         let (size, crcs) = writer.finish().await.unwrap();
         assert_eq!((size, crcs.len()), (3_000_000, 23));
+        for (place, range) in places.iter().flat_map(|place| [(place, 0..3_000_000), (place, 7..8)]) {
+            assert_eq!(
+                read(&blobs, place, &crcs, size, range.clone()).await,
+                data[range.start as usize..range.end as usize]
+            );
+        }
+        let place = places[0];
         for range in [0..3_000_000, 0..1, 131_071..131_073, 2_999_999..3_000_000, 1_000_000..2_500_000] {
-            let bytes = read(&blobs, &name, &crcs, size, range.clone()).await;
+            let bytes = read(&blobs, &place, &crcs, size, range.clone()).await;
             assert_eq!(bytes, data[range.start as usize..range.end as usize], "{range:?}");
         }
         let mut wrong = crcs.clone();
         wrong[1] ^= 1;
-        let mut reader = blobs.open(&name, size, wrong.into(), 0..size).await.unwrap();
+        let mut reader = blobs.open(&place, size, wrong.into(), 0..size).await.unwrap();
         assert!(matches!(reader.next().await, Err(BlobError::Damaged { offset: 131_072, .. })));
         for _ in 0..2 {
-            blobs.delete(&name).await.unwrap();
+            blobs.delete(&place).await.unwrap();
         }
-        assert!(blobs.open(&name, size, crcs.into(), 0..1).await.is_err());
+        assert!(blobs.open(&place, size, crcs.into(), 0..1).await.is_err());
+        let nowhere = Location { tier: 9, ..place };
+        assert!(matches!(blobs.delete(&nowhere).await, Err(BlobError::NoTier(9))));
     }
 
     #[tokio::test]

@@ -8,11 +8,15 @@
 //! u BUCKET KEY UPLOAD               unfinished upload
 //! p UPLOAD PART                     part of an unfinished upload
 //! x BLOB                            blob, and whether it is complete
-//! g TIME BLOB                       blob to delete at a time
+//! g TIME TIER NAME                  bytes of a blob to delete at a time
+//! i TIER NAME                       destination of an unfinished move
+//! t NAME                            number of a tier
 //! ```
 //!
 //! Numbers are big-endian. An object's key is escaped, so that the order of catalog keys is that of object keys: byte 0
 //! becomes 0, 255, and 0, 1 ends the key.
+
+use crate::body::location::Location;
 
 /// Name of a blob: a UUID, version 7 (RFC 9562).
 pub type BlobName = [u8; 16];
@@ -23,6 +27,12 @@ pub type UploadId = [u8; 16];
 pub const NEXT_BUCKET: &[u8] = b"n";
 /// Prefix of the keys of buckets.
 pub const BUCKETS: &[u8] = b"b";
+/// Prefix of the keys of objects.
+pub const OBJECTS: &[u8] = b"o";
+/// Prefix of the keys of tiers.
+pub const TIERS: &[u8] = b"t";
+/// Prefix of the keys of unfinished moves.
+pub const INTENTS: &[u8] = b"i";
 /// Prefix of the keys of blobs.
 pub const BLOBS: &[u8] = b"x";
 /// Prefix of the keys of blobs to delete.
@@ -143,15 +153,25 @@ pub fn blob(name: &BlobName) -> Vec<u8> {
     [BLOBS, name.as_slice()].concat()
 }
 
-/// Returns the key of a blob to delete at a time in Unix milliseconds.
-pub fn garbage(at_ms: u64, name: &BlobName) -> Vec<u8> {
-    [GARBAGE, &at_ms.to_be_bytes(), name.as_slice()].concat()
+/// Returns the key of a tier.
+pub fn tier(name: &str) -> Vec<u8> {
+    [TIERS, name.as_bytes()].concat()
 }
 
-/// Returns the time in Unix milliseconds and the name of a blob to delete.
-pub fn parse_garbage(catalog_key: &[u8]) -> Option<(u64, BlobName)> {
+/// Returns the key of an unfinished move to a place.
+pub fn intent(destination: &Location) -> Vec<u8> {
+    [INTENTS, &destination.encode()].concat()
+}
+
+/// Returns the key of bytes to delete at a time in Unix milliseconds.
+pub fn garbage(at_ms: u64, location: &Location) -> Vec<u8> {
+    [GARBAGE, &at_ms.to_be_bytes(), &location.encode()].concat()
+}
+
+/// Returns the time in Unix milliseconds and the place of bytes to delete.
+pub fn parse_garbage(catalog_key: &[u8]) -> Option<(u64, Location)> {
     let time = catalog_key.get(1..9)?.try_into().ok()?;
-    Some((u64::from_be_bytes(time), catalog_key.get(9..)?.try_into().ok()?))
+    Some((u64::from_be_bytes(time), Location::decode(catalog_key.get(9..)?)?))
 }
 
 #[cfg(test)]
@@ -177,6 +197,7 @@ mod tests {
     fn newer_versions_come_first() {
         assert!(current(1, "k") < version(1, "k", 9) && version(1, "k", 9) < version(1, "k", 8));
         assert_eq!(parse_upload(&upload(3, "k", &[7; 16])), Some(("k".into(), [7; 16])));
-        assert_eq!(parse_garbage(&garbage(5, &[9; 16])), Some((5, [9; 16])));
+        let place = Location { tier: 3, name: [9; 16] };
+        assert_eq!(parse_garbage(&garbage(5, &place)), Some((5, place)));
     }
 }

@@ -1,7 +1,8 @@
 //! S3 semantics over a catalog and blobs: the service behind the protocol.
 
+pub mod body;
 mod buckets;
-mod codec;
+pub mod codec;
 pub mod delete;
 pub mod keys;
 mod list;
@@ -21,15 +22,27 @@ pub use self::buckets::{Bucket, Document};
 use crate::body::blob::Blobs;
 use crate::catalog::{Catalog, CatalogError, Transaction};
 
-/// Largest body in bytes that is stored in the catalog; a larger one becomes a blob.
+/// Maximum size in bytes of a body in the catalog.
 pub const MAX_INLINE: u64 = 1 << 20;
+
+/// Places of bodies.
+pub struct Bodies {
+    /// Bodies that are not in the catalog.
+    pub blobs: Blobs,
+    /// Numbers of the tiers that a new blob is written to before it is acknowledged.
+    pub write_tiers: Vec<u16>,
+    /// Largest body in bytes that is stored in the catalog; a larger one becomes a blob.
+    pub inline: u64,
+}
 
 /// A store of objects over a catalog and blobs.
 pub struct Store<C> {
     /// Catalog of buckets, objects and uploads.
     pub catalog: Arc<C>,
-    /// Bodies above [`MAX_INLINE`].
+    /// Bodies that are not in the catalog.
     pub blobs: Blobs,
+    write_tiers: Vec<u16>,
+    inline: u64,
     memory: Arc<Memory>,
     buckets: RwLock<Buckets>,
 }
@@ -56,9 +69,10 @@ impl<C: Catalog> Store<C> {
     ///
     /// # Errors
     /// If the catalog cannot be read.
-    pub fn open(catalog: Arc<C>, blobs: Blobs, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
+    pub fn open(catalog: Arc<C>, bodies: Bodies, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
         let buckets = RwLock::new(Buckets::load(&*catalog)?);
-        Ok(Store { catalog, blobs, memory, buckets })
+        let Bodies { blobs, write_tiers, inline } = bodies;
+        Ok(Store { catalog, blobs, write_tiers, inline, memory, buckets })
     }
 
     /// Returns all buckets with their names, sorted by name.

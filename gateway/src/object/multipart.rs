@@ -17,7 +17,7 @@ use plimsoll::server::service::{
 use super::codec::{Reader, put_bytes, put_number};
 use super::keys::UploadId;
 use super::row::{Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
-use super::write::{Target, discard_blob, for_client, write_object};
+use super::write::{GRACE_MS, Target, discard_blob, for_client, write_object};
 use super::{Bucket, Store, intact, keys};
 use crate::body::blob::new_name;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
@@ -102,9 +102,10 @@ impl StoredPart {
     }
 
     /// Puts the blob of the part on the list of blobs to delete.
-    fn discard(&self, t: &mut dyn Transaction) {
-        if let Piece::Blob(name, _) = &self.piece {
-            discard_blob(t, name);
+    fn discard(&self, t: &mut dyn Transaction) -> Result<(), CatalogError> {
+        match &self.piece {
+            Piece::Blob(name, _) => discard_blob(t, name, GRACE_MS),
+            Piece::Inline(_) => Ok(()),
         }
     }
 }
@@ -121,7 +122,7 @@ fn remove_upload(
     while let Some((key, row)) = t.first(&prefix, &from)? {
         let part = intact(StoredPart::decode(&row.head))?;
         if !keep(&part.info) {
-            part.discard(t);
+            part.discard(t)?;
         }
         from = [key.as_slice(), &[0]].concat();
         t.delete(key);
@@ -183,15 +184,14 @@ impl<C: Catalog> Store<C> {
                 if t.get(&upload_key)?.is_none() {
                     return Ok(Err(no_upload()));
                 }
-                if let Some(blob) = new_blob {
-                    if t.get(&keys::blob(&blob.name))?.is_none() {
-                        return Ok(Err(ApiError::new("InternalError")));
-                    }
-                    t.put(keys::blob(&blob.name), blob.value);
+                if let Some(blob) = new_blob
+                    && !blob.record(t)?
+                {
+                    return Ok(Err(ApiError::new("InternalError")));
                 }
                 let key = keys::part(&id, number);
                 if let Some(row) = t.get(&key)? {
-                    intact(StoredPart::decode(&row.head))?.discard(t);
+                    intact(StoredPart::decode(&row.head))?.discard(t)?;
                 }
                 t.put(key, value);
                 Ok(Ok(()))

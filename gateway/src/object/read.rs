@@ -1,9 +1,7 @@
 //! Reads of objects.
 
 use std::collections::VecDeque;
-use std::io;
 use std::ops::Range;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
@@ -11,10 +9,11 @@ use plimsoll::server::error::ApiError;
 use plimsoll::server::response::ResponseBody;
 use plimsoll::server::service::ObjectInfo;
 
+use super::body::{BodyError, BodySource, Part, lookup};
 use super::row::{Head, Piece, Properties, parse_version_id};
 use super::write::{Target, for_client, head_of};
-use super::{Store, intact, keys};
-use crate::body::blob::{BlobReader, Blobs};
+use super::{Store, intact, keys, report};
+use crate::body::blob::BlobError;
 use crate::catalog::{Catalog, CatalogError, Row, Transaction};
 
 /// Largest body in bytes that is read together with the properties, before it is known whether the request needs it.
@@ -49,6 +48,20 @@ fn no_version() -> ApiError {
 fn hidden(head: &Head, by_version: bool) -> ApiError {
     let error = ApiError::new(if by_version { "MethodNotAllowed" } else { "NoSuchKey" });
     error.hidden_by(head.version(), head.modified())
+}
+
+/// Returns the error for a body that cannot be read: 500 if its bytes are damaged, 503 if their tier does not answer.
+fn unreadable(error: &BodyError) -> ApiError {
+    match error {
+        BodyError::Catalog(error) => report(error),
+        BodyError::Unknown(_) | BodyError::Blob(BlobError::Damaged { .. }) => {
+            crate::log::warn(&error.to_string());
+            ApiError::with("InternalError", "The stored data of this object is damaged.")
+        }
+        BodyError::Blob(_) => {
+            ApiError::with("ServiceUnavailable", "The storage tier of this object does not answer.")
+        }
+    }
 }
 
 type Found = Result<(Vec<u8>, Row, Head), ApiError>;
@@ -194,76 +207,21 @@ impl<C: Catalog> Store<C> {
                 inline_at += size as usize;
             }
         }
-        let mut source =
-            BodySource { parts, reader: None, checksums: self.checksums(), blobs: self.blobs.clone() };
+        let mut source = BodySource::new(parts, lookup(&self.catalog), self.blobs.clone());
         // The first bytes are read before the response begins, so that a missing or damaged blob gives an error.
-        let first = source.next().await.map_err(|error| {
-            crate::log::warn(&error.to_string());
-            ApiError::with("InternalError", "The stored data of this object is damaged.")
-        })?;
+        let first = source.next().await.map_err(|error| unreadable(&error))?;
         let rest = stream::unfold(source, |mut source| async move {
             match source.next().await {
                 Ok(None) => None,
                 Ok(Some(bytes)) => Some((Ok(bytes), source)),
                 Err(error) => {
                     crate::log::warn(&error.to_string());
-                    Some((Err(error), source))
+                    Some((Err(error.into()), source))
                 }
             }
         });
         let first = stream::iter(first.map(Ok));
         let whole = futures_util::StreamExt::chain(first, rest);
         Ok(ResponseBody::of_stream(Box::pin(whole), size))
-    }
-
-    /// Returns a function that reads the checksums of a blob.
-    fn checksums(&self) -> Checksums {
-        let catalog = Arc::clone(&self.catalog);
-        Box::new(move |name| {
-            let key = keys::blob(name);
-            let row = catalog.get(&key)?;
-            let row = row.ok_or_else(|| CatalogError::Io("a blob is missing in the catalog".into()))?;
-            let properties = catalog.properties(&key, &row)?;
-            let numbers = properties.chunks_exact(4).filter_map(|bytes| bytes.try_into().ok());
-            Ok(numbers.map(u32::from_le_bytes).collect())
-        })
-    }
-}
-
-type Checksums = Box<dyn Fn(&keys::BlobName) -> Result<Arc<[u32]>, CatalogError>>;
-
-/// A piece of a body to send.
-enum Part {
-    Inline(Bytes),
-    Blob(keys::BlobName, u64, Range<u64>),
-}
-
-/// The pieces of a body, one after the other.
-struct BodySource {
-    parts: VecDeque<Part>,
-    reader: Option<BlobReader>,
-    checksums: Checksums,
-    blobs: Blobs,
-}
-
-impl BodySource {
-    async fn next(&mut self) -> io::Result<Option<Bytes>> {
-        loop {
-            if let Some(reader) = &mut self.reader {
-                match reader.next().await.map_err(io::Error::other)? {
-                    Some(bytes) => return Ok(Some(bytes)),
-                    None => self.reader = None,
-                }
-            }
-            match self.parts.pop_front() {
-                None => return Ok(None),
-                Some(Part::Inline(bytes)) => return Ok(Some(bytes)),
-                Some(Part::Blob(name, size, range)) => {
-                    let crcs = (self.checksums)(&name).map_err(io::Error::other)?;
-                    let opened = self.blobs.open(&name, size, crcs, range).await;
-                    self.reader = Some(opened.map_err(io::Error::other)?);
-                }
-            }
-        }
     }
 }

@@ -10,17 +10,14 @@ use plimsoll::server::error::ApiError;
 use plimsoll::server::service::{NewObject, ObjectChange, ObjectInfo, Versioning};
 
 use super::row::{Head, Piece, Properties};
-use super::{Bucket, MAX_INLINE, Store, intact, keys, report};
+use super::{Bucket, Store, intact, keys, report};
 use crate::body::blob::{BlobError, new_name, text};
+use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
 
 /// Time in milliseconds for which a deleted blob stays, so that open reads can end.
-const GRACE_MS: u64 = 10_000;
-/// State of a blob that is being written.
-pub const PENDING: u8 = 0;
-/// State of a complete blob.
-pub const COMPLETE: u8 = 1;
+pub const GRACE_MS: u64 = 10_000;
 
 /// A stored body.
 #[derive(Debug, Default)]
@@ -40,6 +37,19 @@ pub struct NewBlob {
     pub name: keys::BlobName,
     /// Value of its row in the catalog: the state, and the checksums as properties.
     pub value: Value,
+}
+
+impl NewBlob {
+    /// Records in a transaction that the blob is complete. Returns false if it was given up meanwhile.
+    pub fn record(self, t: &mut dyn Transaction) -> Result<bool, CatalogError> {
+        let key = keys::blob(&self.name);
+        let head = t.get(&key)?.and_then(|row| BlobHead::decode(&row.head));
+        let is_ours = head.is_some_and(|head| head.state == State::Pending);
+        if is_ours {
+            t.put(key, self.value);
+        }
+        Ok(is_ours)
+    }
 }
 
 impl StoredBody {
@@ -78,15 +88,34 @@ pub fn discard_row(t: &mut dyn Transaction, head: &Head, row: &Row) -> Result<()
             value => value?,
         };
         let properties = intact(Properties::decode(&value.properties))?;
-        properties.blobs().for_each(|name| discard_blob(t, &name));
+        for name in properties.blobs() {
+            discard_blob(t, &name, GRACE_MS)?;
+        }
     }
     Ok(())
 }
 
-/// Puts a blob on the list of blobs to delete.
-pub fn discard_blob(t: &mut dyn Transaction, name: &keys::BlobName) {
-    let at = wall_now().as_millisecond() as u64 + GRACE_MS;
-    t.put(keys::garbage(at, name), Value::default());
+/// Puts the bytes of a blob on the list of bytes to delete, after a time in milliseconds for which open reads can use
+/// them.
+pub fn discard_blob(
+    t: &mut dyn Transaction,
+    name: &keys::BlobName,
+    grace_ms: u64,
+) -> Result<(), CatalogError> {
+    let key = keys::blob(name);
+    let Some(row) = t.get(&key)? else { return Ok(()) };
+    let head = intact(BlobHead::decode(&row.head))?;
+    let at = wall_now().as_millisecond() as u64 + grace_ms;
+    for location in &head.locations {
+        let is_unfinished = head.state == State::Pending;
+        let reason = if is_unfinished { Reason::Unfinished } else { Reason::Discarded };
+        let garbage = Garbage { blob: *name, reason };
+        t.put(keys::garbage(at, location), head_only(garbage.encode()));
+    }
+    let properties = t.value(&row)?.properties;
+    let head = BlobHead { state: State::Discarded, ..head };
+    t.put(key, Value { head: head.encode(), properties, body: Bytes::new() });
+    Ok(())
 }
 
 /// The place of an object in a bucket.
@@ -184,16 +213,16 @@ pub fn write_object(
 }
 
 impl<C: Catalog> Store<C> {
-    /// Reads a body to its end and stores it: in memory up to [`MAX_INLINE`], else as a blob. The blob is recorded
+    /// Reads a body to its end and stores it: in the catalog if it is small, else as a blob. The blob is recorded
     /// before its first byte is written.
     pub(super) async fn store_body(&self, body: &mut BodyReader<'_>) -> Result<StoredBody, ApiError> {
-        if body.length().is_some_and(|length| length <= MAX_INLINE) {
+        if body.length().is_some_and(|length| length <= self.inline) {
             let inline = body.collect(&self.memory).await?;
             let size = inline.len() as u64;
             return Ok(StoredBody { inline, blob: None, size });
         }
         let mut first = BytesMut::new();
-        while first.len() as u64 <= MAX_INLINE {
+        while first.len() as u64 <= self.inline {
             match body.next().await? {
                 Some(piece) => first.extend_from_slice(&piece),
                 None => {
@@ -204,17 +233,21 @@ impl<C: Catalog> Store<C> {
             }
         }
         let name = new_name();
-        let intent = head_only(vec![PENDING]);
+        let mut names = std::iter::once(name).chain(std::iter::repeat_with(new_name));
+        let locate = |(tier, name)| Location { tier, name };
+        let locations: Vec<_> = self.write_tiers.iter().copied().zip(&mut names).map(locate).collect();
+        let pending = BlobHead::pending(locations.clone());
+        let intent = head_only(pending.encode());
         self.transact(64, move |t| {
             t.put(keys::blob(&name), intent);
             Ok(Ok(()))
         })
         .await?;
-        match self.store_blob(&name, first.freeze(), body).await {
+        match self.store_blob(&locations, first.freeze(), body).await {
             Ok((size, crcs)) => {
                 let crcs: Vec<u8> = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
-                let value =
-                    Value { head: vec![COMPLETE].into(), properties: crcs.into(), body: Bytes::new() };
+                let head = BlobHead { state: State::Complete, ..pending };
+                let value = Value { head: head.encode(), properties: crcs.into(), body: Bytes::new() };
                 Ok(StoredBody { inline: Bytes::new(), blob: Some(NewBlob { name, value }), size })
             }
             Err(error) => {
@@ -226,11 +259,12 @@ impl<C: Catalog> Store<C> {
 
     async fn store_blob(
         &self,
-        name: &keys::BlobName,
+        locations: &[Location],
         first: Bytes,
         body: &mut BodyReader<'_>,
     ) -> Result<(u64, Vec<u32>), ApiError> {
-        let mut writer = self.blobs.create(name).await.map_err(|e| blob_error(&e))?;
+        let mut writer = self.blobs.create(locations).map_err(|e| blob_error(&e))?;
+        let _buffers = self.memory.reserve(writer.memory())?;
         let mut next = Ok(Some(first));
         loop {
             match next {
@@ -258,20 +292,13 @@ impl<C: Catalog> Store<C> {
         }
     }
 
-    /// Gives up a blob that no row refers to. If this fails, the next start deletes the blob.
+    /// Gives up a blob that no row refers to. If this fails, the next start gives it up.
     pub(super) async fn abandon(&self, name: &keys::BlobName) {
         let name = *name;
-        let deleted = self.blobs.delete(&name).await;
-        if let Err(error) = deleted {
+        let discarded = self.transact(0, move |t| Ok(Ok(discard_blob(t, &name, 0)?))).await;
+        if let Err(error) = discarded {
             crate::log::warn(&format!("blob {}: {error}", text(&name)));
-            return;
         }
-        let _ = self
-            .transact(0, move |t| {
-                t.delete(keys::blob(&name));
-                Ok(Ok(()))
-            })
-            .await;
     }
 
     pub(super) async fn put_object(
@@ -325,12 +352,10 @@ impl<C: Catalog> Store<C> {
         let with_version = target.bucket.is_versioned();
         let head = self
             .transact(bytes, move |t| {
-                if let Some(blob) = blob {
-                    // The blob is ours only while its intent exists.
-                    if t.get(&keys::blob(&blob.name))?.is_none() {
-                        return Ok(Err(ApiError::new("InternalError")));
-                    }
-                    t.put(keys::blob(&blob.name), blob.value);
+                if let Some(blob) = blob
+                    && !blob.record(t)?
+                {
+                    return Ok(Err(ApiError::new("InternalError")));
                 }
                 write_object(t, &target, head, value, |existing| conditions.check(existing))
             })

@@ -1,0 +1,86 @@
+//! Tiers: the named backends of the bodies that are not in the catalog.
+
+pub mod open;
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use object_store::ObjectStore;
+
+use crate::catalog::embedded::head_only;
+use crate::catalog::{Catalog, CatalogError, Transaction};
+use crate::object::keys;
+
+/// A named backend of blobs.
+#[derive(Debug, Clone)]
+pub struct Tier {
+    /// Name in the settings.
+    pub name: String,
+    /// Backend, which has immutable objects with unique names.
+    pub store: Arc<dyn ObjectStore>,
+    /// Directory of a local backend.
+    pub directory: Option<PathBuf>,
+}
+
+/// All tiers by their numbers. The catalog has the numbers, so the order in the settings has no meaning.
+#[derive(Debug, Clone, Default)]
+pub struct Tiers(Arc<BTreeMap<u16, Tier>>);
+
+impl Tiers {
+    /// Creates the tiers with these numbers.
+    pub fn new(tiers: BTreeMap<u16, Tier>) -> Tiers {
+        Tiers(Arc::new(tiers))
+    }
+
+    /// Returns a tier; `None` if it is not in the settings.
+    pub fn get(&self, number: u16) -> Option<&Tier> {
+        self.0.get(&number)
+    }
+
+    /// Returns the number of a tier; `None` if it is not in the settings.
+    pub fn number(&self, name: &str) -> Option<u16> {
+        self.0.iter().find(|(_, tier)| tier.name == name).map(|(number, _)| *number)
+    }
+
+    /// Returns the tiers with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u16, &Tier)> {
+        self.0.iter().map(|(number, tier)| (*number, tier))
+    }
+}
+
+/// Returns the numbers of tiers. The catalog records a number when it sees a name for the first time. The tier of a
+/// data directory, `blobs`, has number 0.
+///
+/// # Errors
+/// If the catalog fails.
+pub async fn numbers<C: Catalog>(
+    catalog: &C,
+    names: Vec<String>,
+) -> Result<BTreeMap<String, u16>, CatalogError> {
+    let found = Arc::new(Mutex::new(BTreeMap::new()));
+    let of_transaction = Arc::clone(&found);
+    let work = Box::new(move |t: &mut dyn Transaction| {
+        let mut known = BTreeMap::from([("blobs".to_string(), 0)]);
+        let mut from = keys::TIERS.to_vec();
+        while let Some((key, row)) = t.first(keys::TIERS, &from)? {
+            let name = String::from_utf8_lossy(&key[keys::TIERS.len()..]).into_owned();
+            let number = row.head.first_chunk().map(|bytes| u16::from_be_bytes(*bytes));
+            known.extend(number.map(|number| (name, number)));
+            from = [key.as_slice(), &[0]].concat();
+        }
+        let mut next = known.values().max().map_or(0, |number| number + 1);
+        for name in names {
+            if let Entry::Vacant(unknown) = known.entry(name) {
+                t.put(keys::tier(unknown.key()), head_only(next.to_be_bytes().to_vec()));
+                unknown.insert(next);
+                next += 1;
+            }
+        }
+        *of_transaction.lock().unwrap_or_else(PoisonError::into_inner) = known;
+        Ok(true)
+    });
+    catalog.commit(work, 64).await?;
+    Ok(std::mem::take(&mut *found.lock().unwrap_or_else(PoisonError::into_inner)))
+}

@@ -1,0 +1,146 @@
+//! Opens the backend of a tier from its URL.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::local::LocalFileSystem;
+use object_store::prefix::PrefixStore;
+use object_store::{ClientOptions, ObjectStore, RetryConfig};
+use plimsoll::s3::credentials::Credentials;
+use plimsoll::s3::endpoint::Style;
+use plimsoll::store::url::{GcsUrl, PayloadSigning, S3Url, StoreUrl, parse};
+
+use crate::config::TierTable;
+use crate::disk::real::create_directory;
+
+/// An open backend, and its directory if it is local.
+pub type Backend = (Arc<dyn ObjectStore>, Option<PathBuf>);
+
+/// Timeouts of requests to a tier. A request that takes longer is repeated or fails, and the read continues at another
+/// place of the blob.
+fn client_options(allow_http: bool) -> ClientOptions {
+    ClientOptions::new()
+        .with_allow_http(allow_http)
+        .with_connect_timeout(Duration::from_secs(3))
+        .with_timeout(Duration::from_secs(60))
+        .with_pool_max_idle_per_host(256)
+}
+
+fn retries() -> RetryConfig {
+    RetryConfig { max_retries: 3, retry_timeout: Duration::from_secs(15), ..RetryConfig::default() }
+}
+
+fn variable(name: &str) -> Result<String, String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(|| format!("set {name}"))
+}
+
+/// Puts the objects of a store under a prefix.
+fn under<S: ObjectStore>(store: S, prefix: &str) -> Arc<dyn ObjectStore> {
+    match prefix.trim_end_matches('/') {
+        "" => Arc::new(store),
+        prefix => Arc::new(PrefixStore::new(store, prefix)),
+    }
+}
+
+fn s3(table: &TierTable, url: &S3Url) -> Result<Arc<dyn ObjectStore>, String> {
+    let endpoint = &url.endpoint;
+    let is_virtual = endpoint.style == Style::VirtualHost;
+    // With virtual-host style, the endpoint includes the bucket.
+    let mut builder = AmazonS3Builder::from_env()
+        .with_bucket_name(&endpoint.bucket)
+        .with_region(&endpoint.region)
+        .with_endpoint(endpoint.url())
+        .with_virtual_hosted_style_request(is_virtual)
+        .with_s3_express(url.zone.is_some())
+        .with_unsigned_payload(url.payload == PayloadSigning::Unsigned)
+        .with_skip_signature(!url.sign)
+        .with_client_options(client_options(!endpoint.tls))
+        .with_retry(retries());
+    if let (Some(access), Some(secret)) = (&table.access_key_env, &table.secret_key_env) {
+        let token = table.session_token_env.as_ref().map(|name| variable(name)).transpose()?;
+        let (access, secret) = (variable(access)?, variable(secret)?);
+        Credentials::new(&access, &secret, token.as_deref()).hide();
+        builder = builder.with_access_key_id(access).with_secret_access_key(secret);
+        if let Some(token) = token {
+            builder = builder.with_token(token);
+        }
+    }
+    Ok(under(builder.build().map_err(|e| e.to_string())?, &url.prefix))
+}
+
+fn gcs(url: &GcsUrl) -> Result<Arc<dyn ObjectStore>, String> {
+    let endpoint = &url.endpoint;
+    let builder = GoogleCloudStorageBuilder::from_env()
+        .with_bucket_name(&endpoint.bucket)
+        .with_base_url(&endpoint.url())
+        .with_skip_signature(!url.sign)
+        .with_client_options(client_options(!endpoint.tls))
+        .with_retry(retries());
+    Ok(under(builder.build().map_err(|e| e.to_string())?, &url.prefix))
+}
+
+/// Opens a container of Azure Blob Storage: `az://CONTAINER/PREFIX`, with the account in the variables that Azure's
+/// tools use.
+fn azure(place: &str) -> Result<Arc<dyn ObjectStore>, String> {
+    let (container, prefix) = place.split_once('/').unwrap_or((place, ""));
+    let builder = MicrosoftAzureBuilder::from_env()
+        .with_container_name(container)
+        .with_client_options(client_options(false))
+        .with_retry(retries());
+    Ok(under(builder.build().map_err(|e| e.to_string())?, prefix))
+}
+
+fn directory(path: &Path) -> Result<Backend, String> {
+    create_directory(path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let store = LocalFileSystem::new_with_prefix(path).map_err(|e| e.to_string())?;
+    let store = Arc::new(store.with_fsync(true).with_automatic_cleanup(false));
+    Ok((store, Some(path.to_path_buf())))
+}
+
+/// Opens the backend of a tier. Nothing is sent.
+///
+/// # Errors
+/// A message for the user if the URL is invalid or credentials are missing. It contains no secret.
+pub fn open(table: &TierTable) -> Result<Backend, String> {
+    if let Some(place) = table.url.strip_prefix("az://") {
+        return Ok((azure(place)?, None));
+    }
+    match parse(&table.url, &|name| std::env::var(name).ok()).map_err(|e| e.to_string())? {
+        StoreUrl::S3(url) => Ok((s3(table, &url)?, None)),
+        StoreUrl::Gcs(url) => Ok((gcs(&url)?, None)),
+        StoreUrl::File(path, _) => directory(&path),
+        _ => Err("use s3://, gs://, az:// or file:///DIRECTORY".into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(url: &str) -> TierTable {
+        TierTable { url: url.into(), access_key_env: None, secret_key_env: None, session_token_env: None }
+    }
+
+    #[test]
+    fn an_unusable_url_is_refused() {
+        for (url, problem) in [
+            ("memory:", "use s3://"),
+            ("dynamodb://table", "use s3://"),
+            ("hot", "is not a store"),
+            ("s3://user:secret@bucket", "credentials"),
+        ] {
+            let error = open(&table(url)).unwrap_err();
+            assert!(error.contains(problem) && !error.contains("secret@"), "{url}: {error}");
+        }
+        let named = TierTable {
+            access_key_env: Some("PLIMSOLL_TEST_UNSET".into()),
+            secret_key_env: Some("PLIMSOLL_TEST_UNSET".into()),
+            ..table("s3://bucket?endpoint=http://127.0.0.1:9")
+        };
+        assert_eq!(open(&named).unwrap_err(), "set PLIMSOLL_TEST_UNSET");
+    }
+}
