@@ -19,9 +19,9 @@ GATEWAY = os.environ.get("GATEWAY", os.path.join(os.path.dirname(PLIMSOLL), "pli
 
 
 class Server:
-    def __init__(self, *arguments, command=(PLIMSOLL, "serve")):
+    def __init__(self, *arguments, command=(PLIMSOLL, "serve"), listen="127.0.0.1:0"):
         env = environment(PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
-        self.process = subprocess.Popen([*command, "--listen", "127.0.0.1:0", *arguments],
+        self.process = subprocess.Popen([*command, "--listen", listen, *arguments],
                                         env=env, stdout=subprocess.PIPE, text=True)
         self.url = self.process.stdout.readline().split()[-1]
 

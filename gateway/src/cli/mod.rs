@@ -1,7 +1,9 @@
 //! Commands of `plimsoll-gateway`.
 
 pub mod out;
+mod place;
 mod rebuild;
+mod rollback;
 mod run;
 mod scrub;
 mod status;
@@ -10,7 +12,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// A durable S3 object store on one machine.
+/// A durable S3 object store over one directory or several tiers.
 #[derive(Debug, Parser)]
 #[command(name = "plimsoll-gateway", version, max_term_width = 100)]
 struct Arguments {
@@ -20,12 +22,14 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Serve a data directory as an S3 endpoint, in the foreground
+    /// Serve a data directory, or several tiers, as an S3 endpoint, in the foreground
     Run(Box<run::Arguments>),
-    /// Show the state of a data directory: the log, its garbage, and damage
+    /// Show the state of a store: the log, its garbage, and damage
     Status(status::Arguments),
     /// Verify every stored byte, and list the objects that are damaged
     Scrub(scrub::Arguments),
+    /// Return moved blobs to the tiers that they came from, while their sources exist
+    Rollback(rollback::Arguments),
     /// Build the index of the catalog again from the log
     RebuildCatalog(rebuild::Arguments),
 }
@@ -56,17 +60,6 @@ impl Exit {
     }
 }
 
-/// Checks that a directory contains a catalog, so that a mistyped path creates nothing.
-fn existing(data: &std::path::Path) -> Result<(), Exit> {
-    if data.join("catalog").is_dir() {
-        return Ok(());
-    }
-    Err(Exit::input(format!(
-        "--data {}: this is not a data directory of plimsoll-gateway; check the path",
-        data.display()
-    )))
-}
-
 /// Runs the command of the process arguments.
 pub fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
@@ -81,6 +74,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::status(arguments),
         Command::Scrub(arguments) => scrub::scrub(arguments),
+        Command::Rollback(arguments) => rollback::rollback(arguments),
         Command::RebuildCatalog(arguments) => rebuild::rebuild(arguments),
     };
     match result {

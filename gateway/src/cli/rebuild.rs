@@ -1,19 +1,17 @@
 //! `plimsoll-gateway rebuild-catalog`: builds the index again from the log.
 
-use std::path::PathBuf;
-
 use clap::Args;
 
+use super::Exit;
 use super::out::say;
-use super::{Exit, existing};
+use super::place::Place;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 
 /// Arguments of `plimsoll-gateway rebuild-catalog`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Directory of the data; no gateway may use it meanwhile
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -24,12 +22,13 @@ pub struct Arguments {
 /// # Errors
 /// Exit code 1 if the log is damaged, 3 if the directory cannot be used.
 pub fn rebuild(arguments: &Arguments) -> Result<(), Exit> {
-    existing(&arguments.data)?;
-    let root = arguments.data.join("catalog");
-    let fail = |e: &dyn std::fmt::Display| Exit::store(format!("--data {}: {e}", arguments.data.display()));
-    let (catalog, recovery) = EmbeddedCatalog::rebuild(&root, Default::default()).map_err(|e| fail(&e))?;
+    let place = &arguments.place;
+    place.must_exist()?;
+    let (root, _) = place.settings()?;
+    let (catalog, recovery) =
+        EmbeddedCatalog::rebuild(&root, Default::default()).map_err(|e| place.fail(&e))?;
     let entries = catalog.engine().entries();
-    catalog.close().map_err(|e| fail(&e))?;
+    catalog.close().map_err(|e| place.fail(&e))?;
     let bytes = recovery.replayed_bytes;
     if arguments.json {
         let value = serde_json::json!({ "entries": entries, "bytes": bytes, "damage": recovery.damage });

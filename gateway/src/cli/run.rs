@@ -1,11 +1,10 @@
 //! `plimsoll-gateway run`: serves a data directory.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use object_store::local::LocalFileSystem;
 use plimsoll::clock::SECOND;
 use plimsoll::machine::usable_memory_bytes;
 use plimsoll::net::tls::server_config;
@@ -19,24 +18,22 @@ use tokio::sync::watch;
 
 use super::Exit;
 use super::out::say;
+use super::place::{Opened, Place};
 use crate::background::{self, Background};
-use crate::body::blob::Blobs;
-use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSettings};
+use crate::catalog::embedded::catalog::Settings as CatalogSettings;
 use crate::catalog::embedded::committer::Durability;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::credentials;
-use crate::disk::real::create_directory;
 use crate::log::note;
 use crate::metrics::{self, GatewayMetrics};
-use crate::object::Store;
+use crate::object::{Bodies, Store};
 use crate::request_log::RequestLog;
 
 /// Arguments of `plimsoll-gateway run`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Directory of the data; created if it does not exist
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Address and port to listen on; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9000")]
     listen: String,
@@ -85,6 +82,9 @@ pub struct Arguments {
     /// Length of a day of lifecycle rules, for tests
     #[arg(long, value_name = "TIME", default_value = "24h", hide = true)]
     lifecycle_day: String,
+    /// Time between two searches for blobs to move
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    move_every: String,
 }
 
 fn size(flag: &str, text: &str) -> Result<u64, Exit> {
@@ -123,17 +123,6 @@ fn accounts(arguments: &Arguments) -> Result<Accounts, Exit> {
     let credentials = Credentials::new(&access, &secret, None);
     credentials.hide();
     Ok(Accounts::single(credentials))
-}
-
-/// Opens the catalog and the blobs of a data directory.
-pub fn open(data: &Path, settings: CatalogSettings) -> Result<(Arc<EmbeddedCatalog>, Blobs, Recovery), Exit> {
-    let fail = |e: &dyn std::fmt::Display| Exit::store(format!("--data {}: {e}", data.display()));
-    let (catalog, recovery) = EmbeddedCatalog::open(&data.join("catalog"), settings).map_err(|e| fail(&e))?;
-    let blobs = data.join("blobs");
-    create_directory(&blobs).map_err(|e| fail(&e))?;
-    let store = LocalFileSystem::new_with_prefix(&blobs).map_err(|e| fail(&e))?;
-    let store = store.with_fsync(true).with_automatic_cleanup(false);
-    Ok((Arc::new(catalog), Blobs::new(Arc::new(store)), recovery))
 }
 
 /// Reports what the start found.
@@ -202,7 +191,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    let (catalog, blobs, recovery) = open(&arguments.data, catalog_settings)?;
+    let Opened { catalog, blobs, write_tiers, inline, rules, recovery } =
+        arguments.place.open(catalog_settings)?;
     report(&recovery);
     let mut observers: Vec<Arc<dyn RequestObserver>> = Vec::new();
     if let Some(path) = &arguments.access_log {
@@ -219,12 +209,18 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
     let shared = Shared::new(Parts { settings, accounts, tls, injector: None, access_log: None, observers });
-    let store = Store::open(Arc::clone(&catalog), blobs, Arc::clone(&shared.memory));
-    let store =
-        Arc::new(store.map_err(|e| Exit::store(format!("--data {}: {e}", arguments.data.display())))?);
+    let bodies = Bodies { blobs, write_tiers, inline };
+    let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
+    let store = Arc::new(store.map_err(|e| arguments.place.fail(&e))?);
     reload_on_hangup(arguments, &shared);
-    let background =
-        Background::start(Arc::clone(&store), background::Settings { day_ms: (day / 1_000_000).max(1) });
+    let every =
+        parse_duration(&arguments.move_every).map_err(|e| Exit::input(format!("--move-every: {e}")))?;
+    let work = background::Settings {
+        day_ms: (day / 1_000_000).max(1),
+        rules,
+        move_every_ms: (every / 1_000_000).max(1),
+    };
+    let background = Background::start(Arc::clone(&store), work);
     let background = background.map_err(Exit::store)?;
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);
@@ -233,5 +229,5 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     background.stop();
     let closed = catalog.close();
     served.map_err(|e| Exit::store(format!("the server failed: {e}")))?;
-    closed.map_err(|e| Exit::store(format!("--data {}: {e}", arguments.data.display())))
+    closed.map_err(|e| arguments.place.fail(&e))
 }

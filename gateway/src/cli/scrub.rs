@@ -1,19 +1,17 @@
-//! `plimsoll-gateway scrub`: verifies a data directory that no gateway uses.
-
-use std::path::PathBuf;
+//! `plimsoll-gateway scrub`: verifies a store that no gateway uses.
 
 use clap::Args;
 
+use super::Exit;
 use super::out::say;
-use super::{Exit, existing};
+use super::place::{Opened, Place};
 use crate::scrub;
 
 /// Arguments of `plimsoll-gateway scrub`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Directory of the data; no gateway may use it meanwhile
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Accept that objects older than damage whose keys are unknown may be outdated or missing, and serve them again
     #[arg(long)]
     accept: bool,
@@ -27,8 +25,8 @@ pub struct Arguments {
 /// # Errors
 /// Exit code 1 if something is damaged, 3 if the directory cannot be used.
 pub fn scrub(arguments: &Arguments) -> Result<(), Exit> {
-    existing(&arguments.data)?;
-    let (catalog, blobs, recovery) = super::run::open(&arguments.data, Default::default())?;
+    arguments.place.must_exist()?;
+    let Opened { catalog, blobs, recovery, .. } = arguments.place.open(Default::default())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
     let mut result = runtime.block_on(scrub::scrub(&catalog, &blobs));
     if let Some(reason) = &recovery.rebuilt {

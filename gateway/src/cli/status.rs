@@ -1,11 +1,10 @@
-//! `plimsoll-gateway status`: the state of a data directory.
-
-use std::path::PathBuf;
+//! `plimsoll-gateway status`: the state of a store.
 
 use clap::Args;
 
+use super::Exit;
 use super::out::say;
-use super::{Exit, existing};
+use super::place::Place;
 use crate::catalog::embedded::manifest::Manifest;
 use crate::catalog::embedded::segment::HEADER;
 use crate::disk::real::RealDisk;
@@ -13,9 +12,8 @@ use crate::disk::real::RealDisk;
 /// Arguments of `plimsoll-gateway status`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Directory of the data; a gateway may use it meanwhile
-    #[arg(long, value_name = "DIR")]
-    data: PathBuf,
+    #[command(flatten)]
+    place: Place,
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
@@ -26,10 +24,11 @@ pub struct Arguments {
 /// # Errors
 /// Exit code 1 if the log is damaged, 3 if the directory cannot be read.
 pub fn status(arguments: &Arguments) -> Result<(), Exit> {
-    existing(&arguments.data)?;
-    let fail = |e: &dyn std::fmt::Display| Exit::store(format!("--data {}: {e}", arguments.data.display()));
-    let disk = RealDisk::new(&arguments.data.join("catalog")).map_err(|e| fail(&e))?;
-    let manifest = Manifest::load(&disk).map_err(|e| fail(&e))?.unwrap_or_default();
+    let place = &arguments.place;
+    place.must_exist()?;
+    let (catalog, _) = place.settings()?;
+    let disk = RealDisk::new(&catalog).map_err(|e| place.fail(&e))?;
+    let manifest = Manifest::load(&disk).map_err(|e| place.fail(&e))?.unwrap_or_default();
     if arguments.json {
         // The salt is secret: with it, a client could write bytes that look like a part of the log.
         let manifest = Manifest { salt: 0, ..manifest.clone() };

@@ -1,0 +1,148 @@
+//! The store that a command works on: a data directory, or the settings of a gateway over several tiers.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::Args;
+
+use super::Exit;
+use crate::body::blob::Blobs;
+use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSettings};
+use crate::catalog::embedded::recovery::Recovery;
+use crate::config::{Config, TierTable};
+use crate::mover::Rule;
+use crate::object::MAX_INLINE;
+use crate::tier::{Tier, Tiers, numbers, open};
+
+/// Name of the only tier of a data directory.
+const BLOBS: &str = "blobs";
+
+/// Arguments that select a store.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = false)]
+pub struct Place {
+    /// Settings of a gateway over several tiers, a TOML file
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Directory of the data of a store on one machine
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
+}
+
+/// An open store without its services.
+pub struct Opened {
+    /// Catalog of the store.
+    pub catalog: Arc<EmbeddedCatalog>,
+    /// Blobs in all tiers.
+    pub blobs: Blobs,
+    /// Numbers of the tiers that new blobs are written to.
+    pub write_tiers: Vec<u16>,
+    /// Largest body in bytes that stays in the catalog.
+    pub inline: u64,
+    /// Rules of moves.
+    pub rules: Vec<Rule>,
+    /// Findings of the start.
+    pub recovery: Recovery,
+}
+
+impl Place {
+    /// Returns the argument, for messages.
+    pub fn name(&self) -> String {
+        match (&self.file, &self.data) {
+            (Some(file), _) => file.display().to_string(),
+            (None, Some(data)) => format!("--data {}", data.display()),
+            (None, None) => String::new(),
+        }
+    }
+
+    /// Converts an error of the store.
+    pub fn fail(&self, error: &dyn std::fmt::Display) -> Exit {
+        Exit::store(format!("{}: {error}", self.name()))
+    }
+
+    /// Returns the directory of the catalog, and the settings of the tiers.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is invalid.
+    pub fn settings(&self) -> Result<(PathBuf, Option<Config>), Exit> {
+        match (&self.file, &self.data) {
+            (Some(file), _) => {
+                let config = Config::load(file).map_err(Exit::input)?;
+                Ok((config.catalog.clone(), Some(config)))
+            }
+            (None, data) => Ok((data.clone().unwrap_or_default().join("catalog"), None)),
+        }
+    }
+
+    /// Returns an error if there is no catalog, instead of creating one.
+    ///
+    /// # Errors
+    /// If the settings are invalid, or the directory of the catalog does not exist.
+    pub fn must_exist(&self) -> Result<(), Exit> {
+        let (catalog, _) = self.settings()?;
+        if catalog.is_dir() {
+            return Ok(());
+        }
+        let problem = match self.file {
+            None => "this is not a data directory of plimsoll-gateway; check the path".into(),
+            Some(_) => format!("there is no catalog in {}", catalog.display()),
+        };
+        Err(Exit::input(format!("{}: {problem}", self.name())))
+    }
+
+    /// Opens the catalog and the tiers.
+    ///
+    /// # Errors
+    /// If the settings are invalid, or the catalog cannot be used.
+    pub fn open(&self, settings: CatalogSettings) -> Result<Opened, Exit> {
+        let (directory, config) = self.settings()?;
+        let config = config.unwrap_or_else(|| Config {
+            catalog: directory.clone(),
+            tiers: BTreeMap::from([(BLOBS.to_string(), directory_tier(&directory))]),
+            write: vec![BLOBS.to_string()],
+            inline: MAX_INLINE,
+            moves: Vec::new(),
+        });
+        // A wrong URL is an error before the catalog is created.
+        let mut stores = BTreeMap::new();
+        for (name, table) in &config.tiers {
+            let store =
+                open::open(table).map_err(|e| Exit::input(format!("{}: tier {name}: {e}", self.name())))?;
+            stores.insert(name.clone(), store);
+        }
+        let (catalog, recovery) = EmbeddedCatalog::open(&directory, settings).map_err(|e| self.fail(&e))?;
+        let names: Vec<String> = config.tiers.keys().cloned().collect();
+        let numbers = crate::blocking::block_on(numbers(&catalog, names)).map_err(|e| self.fail(&e))?;
+        let tiers = stores
+            .into_iter()
+            .map(|(name, (store, directory))| (numbers[&name], Tier { name, store, directory }))
+            .collect();
+        let rule = |rule: &crate::config::MoveRule| Rule {
+            from: numbers[&rule.from],
+            to: numbers[&rule.to],
+            when: rule.when.clone(),
+            keep_source_ms: rule.keep_source_ms,
+        };
+        Ok(Opened {
+            catalog: Arc::new(catalog),
+            blobs: Blobs::new(Tiers::new(tiers)),
+            write_tiers: config.write.iter().map(|name| numbers[name]).collect(),
+            inline: config.inline,
+            rules: config.moves.iter().map(rule).collect(),
+            recovery,
+        })
+    }
+}
+
+/// Returns the tier of a data directory, beside its catalog.
+fn directory_tier(catalog: &Path) -> TierTable {
+    let blobs = catalog.parent().unwrap_or(Path::new(".")).join(BLOBS);
+    let absolute = std::path::absolute(&blobs).unwrap_or(blobs);
+    TierTable {
+        url: format!("file://{}", absolute.display()),
+        access_key_env: None,
+        secret_key_env: None,
+        session_token_env: None,
+    }
+}

@@ -1,0 +1,235 @@
+//! The settings of a gateway over several tiers, from a TOML file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use plimsoll::units::parse_size;
+use serde::Deserialize;
+
+use crate::mover::policy::{Condition, parse_time_ms};
+
+/// A file as written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    catalog: CatalogTable,
+    tier: BTreeMap<String, TierTable>,
+    write: WriteTable,
+    #[serde(default, rename = "move")]
+    moves: Vec<MoveTable>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CatalogTable {
+    url: String,
+}
+
+/// A backend and the names of the environment variables that hold its credentials.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TierTable {
+    /// URL of the store, as in `plimsoll --store`.
+    pub url: String,
+    /// Environment variable with the access key; `None` for the standard variables.
+    pub access_key_env: Option<String>,
+    /// Environment variable with the secret key.
+    pub secret_key_env: Option<String>,
+    /// Environment variable with the session token.
+    pub session_token_env: Option<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WriteTable {
+    tier: OneOrMany,
+    #[serde(default = "default_inline")]
+    inline: String,
+}
+
+fn default_inline() -> String {
+    "1 MiB".into()
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct MoveTable {
+    from: String,
+    to: String,
+    when: String,
+    #[serde(default = "default_window")]
+    keep_source: String,
+}
+
+fn default_window() -> String {
+    "24h".into()
+}
+
+/// A rule that moves blobs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MoveRule {
+    /// Name of the tier that blobs leave.
+    pub from: String,
+    /// Name of the tier that receives them.
+    pub to: String,
+    /// Condition as written, for messages.
+    pub text: String,
+    /// Condition on the object.
+    pub when: Condition,
+    /// Time for which the source stays and a move can be rolled back, in milliseconds.
+    pub keep_source_ms: u64,
+}
+
+/// The settings of a gateway.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// Directory of the catalog.
+    pub catalog: PathBuf,
+    /// Backends by name.
+    pub tiers: BTreeMap<String, TierTable>,
+    /// Names of the tiers that a blob is written to before the write is acknowledged.
+    pub write: Vec<String>,
+    /// Largest body in bytes that stays in the catalog.
+    pub inline: u64,
+    /// Rules of moves; the first one that applies to a blob wins.
+    pub moves: Vec<MoveRule>,
+}
+
+impl Config {
+    /// Reads a file.
+    ///
+    /// # Errors
+    /// A message with the name of the file and, for malformed TOML, the line.
+    pub fn load(path: &Path) -> Result<Config, String> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
+        Config::parse(&text).map_err(|(line, problem)| match line {
+            Some(line) => format!("{name}:{line}: {problem}"),
+            None => format!("{name}: {problem}"),
+        })
+    }
+
+    /// Parses a file. An error has the line, if it is known, and the problem.
+    fn parse(text: &str) -> Result<Config, (Option<usize>, String)> {
+        let file: File = toml::from_str(text).map_err(|e| {
+            let line = e.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            (line, e.message().to_string())
+        })?;
+        resolve(file).map_err(|problem| (None, problem))
+    }
+}
+
+fn resolve(file: File) -> Result<Config, String> {
+    let catalog = file.catalog.url.strip_prefix("dir:").filter(|path| !path.is_empty());
+    let catalog = catalog.ok_or_else(|| {
+        format!("catalog.url: {} is not supported; use dir:PATH with a local directory", file.catalog.url)
+    })?;
+    let check = |place: &str, name: &String| {
+        if file.tier.contains_key(name) {
+            return Ok(());
+        }
+        let known: Vec<&str> = file.tier.keys().map(String::as_str).collect();
+        Err(format!("{place}: there is no tier {name}; the tiers are {}", known.join(", ")))
+    };
+    for (name, tier) in &file.tier {
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+        if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
+            return Err(format!("tier.{name}: a name has 1 to 64 letters, digits, - and _"));
+        }
+        if tier.access_key_env.is_some() != tier.secret_key_env.is_some() {
+            return Err(format!("tier.{name}: access_key_env and secret_key_env belong together"));
+        }
+    }
+    let write = match file.write.tier {
+        OneOrMany::One(name) => vec![name],
+        OneOrMany::Many(names) => names,
+    };
+    write.iter().try_for_each(|name| check("write.tier", name))?;
+    let is_repeated = write.iter().enumerate().any(|(index, name)| write[..index].contains(name));
+    if write.is_empty() || is_repeated {
+        return Err("write.tier: name one tier, or several different ones".into());
+    }
+    let inline = parse_size(&file.write.inline).map_err(|e| format!("write.inline: {e}"))?;
+    if inline > crate::object::MAX_INLINE {
+        return Err("write.inline: at most 1 MiB".into());
+    }
+    let mut moves = Vec::new();
+    for (index, rule) in file.moves.into_iter().enumerate() {
+        let place = format!("move {}", index + 1);
+        check(&format!("{place}, from"), &rule.from)?;
+        check(&format!("{place}, to"), &rule.to)?;
+        if rule.from == rule.to {
+            return Err(format!("{place}: from and to are the same tier"));
+        }
+        let when = Condition::parse(&rule.when).map_err(|e| format!("{place}, when: {e}"))?;
+        let keep_source_ms =
+            parse_time_ms(&rule.keep_source).map_err(|e| format!("{place}, keep_source: {e}"))?;
+        moves.push(MoveRule { from: rule.from, to: rule.to, text: rule.when, when, keep_source_ms });
+    }
+    Ok(Config { catalog: catalog.into(), tiers: file.tier, write, inline, moves })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GOOD: &str = r#"
+[catalog]
+url = "dir:/var/lib/plimsoll"
+[tier.hot]
+url = "s3://hot"
+[tier.cold]
+url = "s3://cold"
+access_key_env = "COLD_KEY"
+secret_key_env = "COLD_SECRET"
+[write]
+tier = ["hot", "cold"]
+inline = "4 KiB"
+[[move]]
+from = "hot"
+to = "cold"
+when = "age > 7d"
+"#;
+
+    #[test]
+    fn a_file_is_read_with_its_defaults() {
+        let config = Config::parse(GOOD).unwrap();
+        assert_eq!(config.write, ["hot", "cold"]);
+        assert_eq!((config.inline, config.moves[0].keep_source_ms), (4096, 86_400_000));
+        let single = GOOD.replace("[\"hot\", \"cold\"]\ninline = \"4 KiB\"", "\"cold\"");
+        let config = Config::parse(&single).unwrap();
+        assert_eq!((config.write, config.inline), (vec!["cold".to_string()], 1 << 20));
+    }
+
+    #[test]
+    fn an_error_names_the_place() {
+        for (from, to, line, problem) in [
+            ("dir:/var/lib/plimsoll", "sqlite:x", None, "catalog.url: sqlite:x is not supported"),
+            (
+                "[\"hot\", \"cold\"]",
+                "\"warm\"",
+                None,
+                "write.tier: there is no tier warm; the tiers are cold, hot",
+            ),
+            ("[\"hot\", \"cold\"]", "[]", None, "write.tier: name one tier"),
+            ("[\"hot\", \"cold\"]", "[\"hot\", \"hot\"]", None, "several different ones"),
+            ("4 KiB", "2 MiB", None, "write.inline: at most 1 MiB"),
+            ("4 KiB", "much", None, "write.inline: "),
+            ("to = \"cold\"", "to = \"hot\"", None, "move 1: from and to are the same tier"),
+            ("age > 7d", "age", None, "move 1, when: a comparison is missing"),
+            ("secret_key_env = \"COLD_SECRET\"", "", None, "tier.cold: access_key_env and secret_key_env"),
+            ("inline", "inlin", Some(12), "unknown field `inlin`"),
+            ("url = \"s3://hot\"", "", Some(4), "missing field `url`"),
+        ] {
+            let (at, error) = Config::parse(&GOOD.replace(from, to)).unwrap_err();
+            assert!(error.contains(problem) && at == line, "{to}: {at:?} {error}");
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Moves of blobs between tiers.
+//!
+//! INTENT: a transaction records the destination before its first byte is written. COPIED: the bytes are at the
+//! destination, and their checksums are those in the catalog. VERIFIED: the destination was read back. SWITCHED: one
+//! transaction, which needs the intent and an unchanged row, makes the destination the first place of the blob, and
+//! puts the source on the list of bytes to delete, at the end of the rollback window. REAPED: the source is deleted.
+//! Repeating a step changes nothing. The objects' own rows never change, so neither do their entity tags and times.
+
+pub mod policy;
+mod rollback;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use plimsoll::clock::wall_now;
+use plimsoll::server::error::ApiError;
+
+pub use self::rollback::{reversible, roll_back};
+pub use self::scan::{Rule, candidates};
+use crate::body::blob::{BlobError, new_name, text};
+use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
+use crate::catalog::embedded::head_only;
+use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::object::keys::{self, BlobName};
+use crate::object::{Store, unavailable};
+
+/// A blob to move.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Move {
+    /// Name of the blob.
+    pub blob: BlobName,
+    /// Size in bytes.
+    pub size: u64,
+    /// Version of the blob's row when the move was planned.
+    pub version: u64,
+    /// Number of the tier that receives the blob.
+    pub to: u16,
+    /// Milliseconds for which the source stays.
+    pub keep_source_ms: u64,
+}
+
+/// Result of a move.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Outcome {
+    /// Reads use the destination.
+    Moved,
+    /// The blob has changed since the move was planned; the destination will be deleted.
+    Changed,
+}
+
+/// Reason why a move has failed. The source stays as it is, and the destination will be deleted.
+#[derive(Debug, thiserror::Error)]
+pub enum MoveError {
+    /// The catalog has failed.
+    #[error("{0}")]
+    Catalog(ApiError),
+    /// A tier has failed, or its bytes are damaged.
+    #[error("{0}")]
+    Blob(#[from] BlobError),
+}
+
+impl From<CatalogError> for MoveError {
+    fn from(error: CatalogError) -> MoveError {
+        MoveError::Catalog(unavailable(&error))
+    }
+}
+
+fn now_ms() -> u64 {
+    wall_now().as_millisecond() as u64
+}
+
+/// Returns the head of a blob if it is still as planned.
+fn unchanged(t: &mut dyn Transaction, plan: &Move) -> Result<Option<(BlobHead, Value)>, CatalogError> {
+    let Some(row) = t.get(&keys::blob(&plan.blob))? else { return Ok(None) };
+    let head = BlobHead::decode(&row.head);
+    let head = head.filter(|head| head.state == State::Complete && head.version == plan.version);
+    head.map(|head| Ok((head, t.value(&row)?))).transpose()
+}
+
+/// Puts bytes that no row refers to on the list of bytes to delete.
+fn give_up(t: &mut dyn Transaction, blob: &BlobName, destination: &Location) {
+    t.delete(keys::intent(destination));
+    let garbage = Garbage { blob: *blob, reason: Reason::Unfinished };
+    t.put(keys::garbage(now_ms(), destination), head_only(garbage.encode()));
+}
+
+/// Moves a blob.
+///
+/// # Errors
+/// If the catalog or a tier fails, or bytes are damaged.
+pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcome, MoveError> {
+    let destination = Location { tier: plan.to, name: new_name() };
+    let planned = plan.clone();
+    let intended = store
+        .transact(64, move |t| {
+            let Some((head, value)) = unchanged(t, &planned)? else { return Ok(Ok(None)) };
+            let existing = head.locations.iter().find(|place| place.tier == planned.to).copied();
+            if existing.is_none() {
+                t.put(keys::intent(&destination), head_only(planned.blob.to_vec()));
+            }
+            Ok(Ok(Some((head, value.properties, existing))))
+        })
+        .await
+        .map_err(MoveError::Catalog)?;
+    let Some((head, crcs, existing)) = intended else { return Ok(Outcome::Changed) };
+    let crcs: Arc<[u32]> =
+        crcs.chunks_exact(4).filter_map(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes).collect();
+    let copied = match existing {
+        Some(_) => Ok(()),
+        None => copy(store, plan, &head.locations, &destination, &crcs).await,
+    };
+    let target = existing.unwrap_or(destination);
+    let verified = match copied {
+        Ok(()) => verify(store, plan, &target, &crcs).await,
+        error => error,
+    };
+    if let Err(error) = verified {
+        if existing.is_none() {
+            let blob = plan.blob;
+            store
+                .transact(64, move |t| {
+                    give_up(t, &blob, &destination);
+                    Ok(Ok(()))
+                })
+                .await
+                .map_err(MoveError::Catalog)?;
+        }
+        return Err(error);
+    }
+    switch(store, plan, target, existing.is_none()).await
+}
+
+/// Copies the bytes to the destination, from the first place that works.
+async fn copy<C: Catalog>(
+    store: &Store<C>,
+    plan: &Move,
+    sources: &[Location],
+    destination: &Location,
+    crcs: &Arc<[u32]>,
+) -> Result<(), MoveError> {
+    let mut reader = None;
+    let mut error = None;
+    for source in sources {
+        match store.blobs.open(source, plan.size, Arc::clone(crcs), 0..plan.size).await {
+            Ok(opened) => {
+                reader = Some(opened);
+                break;
+            }
+            Err(problem) => error = Some(problem),
+        }
+    }
+    let Some(mut reader) = reader else {
+        return Err(error.unwrap_or(BlobError::NoTier(destination.tier)).into());
+    };
+    let mut writer = store.blobs.create(&[*destination])?;
+    let result = async {
+        while let Some(bytes) = reader.next().await? {
+            writer.write(bytes).await?;
+        }
+        Ok::<(), BlobError>(())
+    };
+    if let Err(error) = result.await {
+        writer.abort().await;
+        return Err(error.into());
+    }
+    let (size, written) = writer.finish().await?;
+    if size != plan.size || written != **crcs {
+        return Err(BlobError::Damaged { name: text(&destination.name), offset: size.min(plan.size) }.into());
+    }
+    Ok(())
+}
+
+/// Reads the bytes at a place and compares them with the checksums.
+async fn verify<C: Catalog>(
+    store: &Store<C>,
+    plan: &Move,
+    place: &Location,
+    crcs: &Arc<[u32]>,
+) -> Result<(), MoveError> {
+    let mut reader = store.blobs.open(place, plan.size, Arc::clone(crcs), 0..plan.size).await?;
+    while reader.next().await?.is_some() {}
+    Ok(())
+}
+
+/// Makes a place the first one of the blob. `with_intent` is true if the move has created it.
+async fn switch<C: Catalog>(
+    store: &Store<C>,
+    plan: &Move,
+    target: Location,
+    with_intent: bool,
+) -> Result<Outcome, MoveError> {
+    let plan = plan.clone();
+    let switched = store.transact(256, move |t| {
+        let is_ours = !with_intent || t.get(&keys::intent(&target))?.is_some();
+        let Some((head, mut value)) = unchanged(t, &plan)?.filter(|_| is_ours) else {
+            if is_ours && with_intent {
+                give_up(t, &plan.blob, &target);
+            }
+            return Ok(Ok(Outcome::Changed));
+        };
+        let at = now_ms() + plan.keep_source_ms;
+        let mut locations = vec![target];
+        for source in head.locations.iter().filter(|place| **place != target) {
+            locations.push(*source);
+            let garbage = Garbage { blob: plan.blob, reason: Reason::Moved };
+            t.put(keys::garbage(at, source), head_only(garbage.encode()));
+        }
+        value.head = head.with_locations(locations).encode();
+        t.put(keys::blob(&plan.blob), value);
+        t.delete(keys::intent(&target));
+        Ok(Ok(Outcome::Moved))
+    });
+    switched.await.map_err(MoveError::Catalog)
+}
+
+/// Gives up the moves that an earlier process did not finish.
+///
+/// # Errors
+/// Returns the error of the catalog.
+pub async fn give_up_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), MoveError> {
+    let mut unfinished = Vec::new();
+    {
+        let mut scan = store.catalog.scan();
+        scan.seek(Bound::Included(keys::INTENTS))?;
+        while let Some((key, row)) = scan.next()? {
+            let Some(place) = key.strip_prefix(keys::INTENTS) else { break };
+            if let (Some(place), Ok(blob)) = (Location::decode(place), BlobName::try_from(&row.head[..])) {
+                unfinished.push((place, blob));
+            }
+        }
+    }
+    for (place, blob) in unfinished {
+        let given_up = store.transact(64, move |t| {
+            if t.get(&keys::intent(&place))?.is_some() {
+                give_up(t, &blob, &place);
+            }
+            Ok(Ok(()))
+        });
+        given_up.await.map_err(MoveError::Catalog)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! Rolls back moves whose source still exists.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use super::scan::{Stored, visit_blobs};
+use super::{Move, MoveError, Outcome, now_ms, unchanged};
+use crate::body::location::{Garbage, Location, Reason};
+use crate::catalog::embedded::head_only;
+use crate::catalog::{Catalog, CatalogError};
+use crate::object::{Store, keys};
+
+/// A move that can be rolled back.
+#[derive(Debug, Clone)]
+pub struct Reversible {
+    /// The blob; its destination is the tier of the source.
+    planned: Move,
+    source: Location,
+    /// Entry of the source in the list of bytes to delete.
+    entry: Vec<u8>,
+    /// Size in bytes.
+    pub size: u64,
+}
+
+/// Returns the moves of blobs that `selects` accepts, whose source is on the list of bytes to delete.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn reversible<C: Catalog>(
+    store: &Store<C>,
+    selects: &dyn Fn(&str, &str) -> bool,
+) -> Result<Vec<Reversible>, CatalogError> {
+    let mut entries = BTreeMap::new();
+    let mut scan = store.catalog.scan();
+    scan.seek(Bound::Included(keys::GARBAGE))?;
+    while let Some((key, row)) = scan.next()?
+        && key.starts_with(keys::GARBAGE)
+    {
+        let is_source = Garbage::decode(&row.head).is_some_and(|garbage| garbage.reason == Reason::Moved);
+        if let Some((_, location)) = keys::parse_garbage(&key).filter(|_| is_source) {
+            entries.insert(location, key);
+        }
+    }
+    let mut found = Vec::new();
+    visit_blobs(store, &mut |Stored { facts, blob, size, head }| {
+        let source =
+            head.locations.iter().skip(1).find_map(|place| Some((*place, entries.get(place)?.clone())));
+        if let Some((source, entry)) = source
+            && selects(facts.bucket, facts.key)
+        {
+            let planned = Move { blob, size, version: head.version, to: source.tier, keep_source_ms: 0 };
+            found.push(Reversible { planned, source, entry, size });
+        }
+        true
+    })?;
+    Ok(found)
+}
+
+/// Makes the source the first place of the blob again, and puts the destination on the list of bytes to delete.
+///
+/// # Errors
+/// If the catalog fails.
+pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<Outcome, MoveError> {
+    let Reversible { planned, source, entry, .. } = one;
+    let rolled_back = store.transact(256, move |t| {
+        let is_kept = t.get(&entry)?.is_some();
+        let Some((head, mut value)) = unchanged(t, &planned)?.filter(|_| is_kept) else {
+            return Ok(Ok(Outcome::Changed));
+        };
+        let mut locations = vec![source];
+        for place in head.locations.iter().filter(|place| **place != source) {
+            locations.push(*place);
+            let garbage = Garbage { blob: planned.blob, reason: Reason::Discarded };
+            t.put(keys::garbage(now_ms(), place), head_only(garbage.encode()));
+        }
+        value.head = head.with_locations(locations).encode();
+        t.put(keys::blob(&planned.blob), value);
+        t.delete(entry);
+        Ok(Ok(Outcome::Moved))
+    });
+    rolled_back.await.map_err(MoveError::Catalog)
+}

@@ -1,0 +1,238 @@
+"""`plimsoll-gateway run FILE`: blobs in several tiers, their moves, and reads while a tier does not answer."""
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+
+import boto3
+import pytest
+from botocore.config import Config
+from botocore.exceptions import ClientError
+
+from support import ACCESS, GATEWAY, SECRET, Server
+
+pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
+
+BLOB = 300_000
+
+
+def client(server):
+    return boto3.client("s3", endpoint_url=server.url, region_name="us-east-1", aws_access_key_id=ACCESS,
+                        aws_secret_access_key=SECRET,
+                        config=Config(s3={"addressing_style": "path"}, retries={"max_attempts": 1}))
+
+
+def settings(directory, write='"hot"', moves=""):
+    """Writes the settings of a gateway whose tiers are directories. Returns the name of the file."""
+    path = directory / "gateway.toml"
+    path.write_text(f"""
+[catalog]
+url = "dir:{directory}/catalog"
+[tier.hot]
+url = "file://{directory}/hot"
+[tier.cold]
+url = "file://{directory}/cold"
+[write]
+tier = {write}
+inline = "4 KiB"
+{moves}
+""")
+    return str(path)
+
+
+def rule(keep="0s", when="age >= 0s"):
+    return f"""
+[[move]]
+from = "hot"
+to = "cold"
+when = "{when}"
+keep_source = "{keep}"
+"""
+
+
+def files(directory, tier):
+    return sorted(os.path.join(root, name) for root, _, names in os.walk(directory / tier) for name in names)
+
+
+def wait(condition, what):
+    end = time.time() + 60
+    while not condition():
+        assert time.time() < end, what
+        time.sleep(0.05)
+
+
+def run(path):
+    return Server(path, "--move-every", "50ms", command=(GATEWAY, "run"))
+
+
+def described(s3, key):
+    head = s3.head_object(Bucket="tiers", Key=key)
+    return {name: head[name] for name in ("ETag", "LastModified", "ContentLength", "ContentType", "Metadata")}
+
+
+def test_a_move_changes_nothing_that_a_client_sees(tmp_path):
+    path = settings(tmp_path)
+    body, parts = os.urandom(BLOB), os.urandom(11_000_000)
+    with run(path) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        s3.put_object(Bucket="tiers", Key="a", Body=body, ContentType="text/x", Metadata={"m": "1"})
+        s3.put_object(Bucket="tiers", Key="small", Body=b"inline")
+        from boto3.s3.transfer import TransferConfig
+        (tmp_path / "parts").write_bytes(parts)
+        s3.upload_file(str(tmp_path / "parts"), "tiers", "parts", Config=TransferConfig(multipart_threshold=1, multipart_chunksize=5 << 20))
+        before = {key: described(s3, key) for key in ("a", "small", "parts")}
+    assert len(files(tmp_path, "hot")) == 4 and not files(tmp_path, "cold")
+    with run(settings(tmp_path, moves=rule())) as server:
+        s3 = client(server)
+        wait(lambda: len(files(tmp_path, "cold")) == 4 and not files(tmp_path, "hot"), "the blobs are moved")
+        assert {key: described(s3, key) for key in before} == before
+        assert s3.get_object(Bucket="tiers", Key="a")["Body"].read() == body
+        assert s3.get_object(Bucket="tiers", Key="parts", Range="bytes=5242870-5242889")["Body"].read() == \
+            parts[5242870:5242890]
+        assert s3.get_object(Bucket="tiers", Key="parts")["Body"].read() == parts
+        s3.delete_object(Bucket="tiers", Key="a")
+        s3.delete_object(Bucket="tiers", Key="parts")
+        wait(lambda: not files(tmp_path, "cold"), "the blobs of deleted objects are deleted")
+
+
+def test_only_the_blobs_that_the_condition_names_move(tmp_path):
+    with run(settings(tmp_path, moves=rule(when="prefix = 'logs/' and size >= 300 KB"))) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for key, size in (("logs/a", BLOB), ("logs/b", BLOB - 1), ("data/a", BLOB)):
+            s3.put_object(Bucket="tiers", Key=key, Body=b"x" * size)
+        wait(lambda: files(tmp_path, "cold"), "the blob is moved")
+        time.sleep(1.5)
+        assert (len(files(tmp_path, "hot")), len(files(tmp_path, "cold"))) == (2, 1)
+
+
+def test_reads_use_the_other_place_while_one_fails(tmp_path):
+    body = os.urandom(3_000_000)
+    with run(settings(tmp_path, write='["hot", "cold"]')) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for key in ("missing", "damaged", "lost"):
+            s3.put_object(Bucket="tiers", Key=key, Body=body)
+        for path in files(tmp_path, "hot"):
+            with open(path, "r+b") as f:
+                f.seek(2_000_000)
+                f.write(bytes([body[2_000_000] ^ 1]))
+        # The damage is found in the middle of the body, and the rest comes from the other tier.
+        assert s3.get_object(Bucket="tiers", Key="damaged")["Body"].read() == body
+        for path in files(tmp_path, "hot"):
+            os.remove(path)
+        assert s3.get_object(Bucket="tiers", Key="missing", Range="bytes=2000000-")["Body"].read() == body[2_000_000:]
+        for path in files(tmp_path, "cold"):
+            os.remove(path)
+        with pytest.raises(ClientError) as error:
+            s3.get_object(Bucket="tiers", Key="lost")
+        # Never 404: the object exists.
+        assert error.value.response["ResponseMetadata"]["HTTPStatusCode"] == 503
+
+
+def test_the_source_stays_for_the_rollback_window(tmp_path):
+    with run(settings(tmp_path, moves=rule(keep="1h"))) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        s3.put_object(Bucket="tiers", Key="a", Body=b"x" * BLOB)
+        wait(lambda: files(tmp_path, "cold"), "the blob is moved")
+        time.sleep(2)
+        assert len(files(tmp_path, "hot")) == 1
+        os.remove(files(tmp_path, "cold")[0])
+        assert s3.get_object(Bucket="tiers", Key="a")["Body"].read() == b"x" * BLOB
+
+
+def test_a_move_is_rolled_back_while_its_source_exists(tmp_path):
+    path = settings(tmp_path, moves=rule(keep="1h"))
+    with run(path) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for key in ("a", "b/c"):
+            s3.put_object(Bucket="tiers", Key=key, Body=key.encode() * BLOB)
+        wait(lambda: len(files(tmp_path, "cold")) == 2, "the blobs are moved")
+
+    def rollback(*more):
+        done = subprocess.run([GATEWAY, "rollback", path, "--json", *more], capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["moves"]
+
+    assert rollback("--dry-run") == 2
+    assert rollback("--bucket", "tiers", "--prefix", "b/") == 1
+    assert rollback("--bucket", "other") == 0
+    assert rollback() == 1
+    assert rollback() == 0
+    with run(settings(tmp_path)) as server:
+        wait(lambda: not files(tmp_path, "cold"), "the destinations are deleted")
+        assert len(files(tmp_path, "hot")) == 2
+        for key in ("a", "b/c"):
+            assert client(server).get_object(Bucket="tiers", Key=key)["Body"].read() == key.encode() * BLOB
+
+
+def test_kills_during_moves_lose_nothing_and_leave_no_orphans(tmp_path):
+    path = settings(tmp_path, moves=rule() + rule().replace("hot", "x").replace("cold", "hot").replace("x", "cold"))
+    choice = random.Random(1)
+    expected = {}
+    for _ in range(8):
+        server = run(path)
+        s3 = client(server)
+        if not expected:
+            s3.create_bucket(Bucket="tiers")
+        end = time.time() + choice.uniform(0.2, 1.0)
+        while time.time() < end:
+            key, body = f"k{choice.randrange(12)}", choice.randbytes(BLOB)
+            s3.put_object(Bucket="tiers", Key=key, Body=body)
+            expected[key] = body
+            key = choice.choice(list(expected))
+            assert s3.get_object(Bucket="tiers", Key=key)["Body"].read() == expected[key]
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+    with run(settings(tmp_path)) as server:
+        s3 = client(server)
+        for key, body in expected.items():
+            assert s3.get_object(Bucket="tiers", Key=key)["Body"].read() == body
+        count = lambda: len(files(tmp_path, "hot")) + len(files(tmp_path, "cold"))
+        wait(lambda: count() == len(expected), "everything that no object refers to is deleted")
+
+
+def test_a_tier_on_s3_that_does_not_answer_affects_only_its_own_objects(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLD_ACCESS", ACCESS)
+    monkeypatch.setenv("COLD_SECRET", SECRET)
+    cold = ("--data", str(tmp_path / "backend"))
+    backend = Server(*cold, command=(GATEWAY, "run"))
+    client(backend).create_bucket(Bucket="backend")
+    path = settings(tmp_path, moves=rule(when="prefix = 'cold/'"))
+    text = (tmp_path / "gateway.toml").read_text().replace(
+        f'url = "file://{tmp_path}/cold"',
+        f'url = "s3://backend/gateway?endpoint={backend.url}"\naccess_key_env = "COLD_ACCESS"\nsecret_key_env = "COLD_SECRET"')
+    (tmp_path / "gateway.toml").write_text(text)
+    bodies = {"cold/a": os.urandom(BLOB), "cold/parts": os.urandom(20_000_000), "hot/a": os.urandom(BLOB)}
+
+    def names():
+        listed = client(backend).list_objects_v2(Bucket="backend").get("Contents", [])
+        assert all(o["Key"].startswith("gateway/") for o in listed)
+        return [o["Key"] for o in listed]
+
+    with run(path) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for key, body in bodies.items():
+            s3.put_object(Bucket="tiers", Key=key, Body=body)
+        wait(lambda: len(names()) == 2 and len(files(tmp_path, "hot")) == 1, "the blobs are moved")
+        for key, body in bodies.items():
+            assert s3.get_object(Bucket="tiers", Key=key)["Body"].read() == body
+        backend.process.send_signal(signal.SIGKILL)
+        backend.process.wait()
+        with pytest.raises(ClientError) as error:
+            s3.get_object(Bucket="tiers", Key="cold/a")
+        assert error.value.response["Error"]["Code"] == "ServiceUnavailable"
+        assert s3.head_object(Bucket="tiers", Key="cold/a")["ContentLength"] == BLOB
+        assert s3.get_object(Bucket="tiers", Key="hot/a")["Body"].read() == bodies["hot/a"]
+        s3.put_object(Bucket="tiers", Key="hot/b", Body=bodies["hot/a"])
+        backend = Server(*cold, command=(GATEWAY, "run"), listen=backend.url.removeprefix("http://"))
+        assert s3.get_object(Bucket="tiers", Key="cold/a")["Body"].read() == bodies["cold/a"]
+        s3.delete_object(Bucket="tiers", Key="cold/parts")
+        wait(lambda: len(names()) == 1, "the blob of the deleted object is deleted")
+    backend.process.terminate()
