@@ -11,6 +11,7 @@ use crate::body::blob::Blobs;
 use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSettings};
 use crate::catalog::embedded::recovery::Recovery;
 use crate::config::{Config, TierTable};
+use crate::log::note;
 use crate::mover::Rule;
 use crate::object::MAX_INLINE;
 use crate::tier::{Tier, Tiers, numbers, open};
@@ -114,6 +115,11 @@ impl Place {
         let (catalog, recovery) = EmbeddedCatalog::open(&directory, settings).map_err(|e| self.fail(&e))?;
         let names: Vec<String> = config.tiers.keys().cloned().collect();
         let numbers = crate::blocking::block_on(numbers(&catalog, names)).map_err(|e| self.fail(&e))?;
+        for name in numbers.keys().filter(|name| *name != BLOBS && !config.tiers.contains_key(*name)) {
+            note(&format!(
+                "tier {name} is not in the settings; blobs that are only there answer with status 503"
+            ));
+        }
         let tiers = stores
             .into_iter()
             .map(|(name, (store, directory))| (numbers[&name], Tier { name, store, directory }))

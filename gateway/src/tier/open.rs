@@ -12,7 +12,7 @@ use object_store::prefix::PrefixStore;
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
 use plimsoll::s3::credentials::Credentials;
 use plimsoll::s3::endpoint::Style;
-use plimsoll::store::url::{GcsUrl, PayloadSigning, S3Url, StoreUrl, parse};
+use plimsoll::store::url::{GcsUrl, PayloadSigning, S3Url, StoreUrl, UrlError, parse};
 
 use crate::config::TierTable;
 use crate::disk::real::create_directory;
@@ -109,11 +109,17 @@ pub fn open(table: &TierTable) -> Result<Backend, String> {
     if let Some(place) = table.url.strip_prefix("az://") {
         return Ok((azure(place)?, None));
     }
-    match parse(&table.url, &|name| std::env::var(name).ok()).map_err(|e| e.to_string())? {
+    const SCHEMES: &str =
+        "use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIRECTORY";
+    let parsed = parse(&table.url, &|name| std::env::var(name).ok()).map_err(|error| match error {
+        UrlError::Scheme(url) => format!("'{url}' is not a tier; {SCHEMES}"),
+        other => other.to_string(),
+    });
+    match parsed? {
         StoreUrl::S3(url) => Ok((s3(table, &url)?, None)),
         StoreUrl::Gcs(url) => Ok((gcs(&url)?, None)),
         StoreUrl::File(path, _) => directory(&path),
-        _ => Err("use s3://, gs://, az:// or file:///DIRECTORY".into()),
+        _ => Err(format!("this store is not a tier; {SCHEMES}")),
     }
 }
 
@@ -130,7 +136,7 @@ mod tests {
         for (url, problem) in [
             ("memory:", "use s3://"),
             ("dynamodb://table", "use s3://"),
-            ("hot", "is not a store"),
+            ("hot", "'hot' is not a tier"),
             ("s3://user:secret@bucket", "credentials"),
         ] {
             let error = open(&table(url)).unwrap_err();
