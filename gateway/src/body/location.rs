@@ -3,7 +3,9 @@
 use bytes::Bytes;
 
 use crate::object::codec::{Reader, put_number};
-use crate::object::keys::BlobName;
+
+/// Name of a blob, and of the backends' objects: a UUID, version 7 (RFC 9562).
+pub type BlobName = [u8; 16];
 
 /// Place of the bytes of a blob: a tier, and a name that never had and never gets other bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::record::crc32c;
+use super::segment;
 use super::table::DIRECTORY;
 use crate::catalog::CatalogError;
 use crate::disk::{Disk, read, replace};
@@ -34,6 +35,14 @@ pub struct Damage {
     pub problem: String,
     /// Hash of the affected key; `None` if the affected keys are unknown.
     pub key_hash: Option<u64>,
+}
+
+impl Damage {
+    /// Describes damage of a segment.
+    pub fn of_segment(segment: u32, offset: u64, problem: &str, key_hash: Option<u64>) -> Damage {
+        let file = format!("{}/{}", segment::DIRECTORY, segment::file_name(segment));
+        Damage { file, segment, offset, problem: problem.into(), key_hash }
+    }
 }
 
 /// Properties of a segment of the log.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, RwLock};
 
 use super::manifest::{Damage, Manifest};
 use super::record::Salt;
+pub use super::replay::Recovery;
 use super::replay::Replay;
 use super::segment::{DIRECTORY, HEADER, Segment, file_name, header, id_of, read_header};
 use super::table::{self, Table};
@@ -16,19 +17,6 @@ use super::writer::Writer;
 use super::{Counters, DamagedKeys, Engine, Limits, View};
 use crate::catalog::CatalogError;
 use crate::disk::{Disk, DiskFile};
-
-/// Findings of an opening of the catalog.
-#[derive(Debug, Default)]
-pub struct Recovery {
-    /// Damage of the log, including that of earlier starts.
-    pub damage: Vec<Damage>,
-    /// Reason why the index was built from the log; `None` if it was loaded.
-    pub rebuilt: Option<String>,
-    /// Bytes of the log that were read because the index did not contain them.
-    pub replayed_bytes: u64,
-    /// Bytes of a group at the end of the log that was never acknowledged.
-    pub dropped_bytes: u64,
-}
 
 /// Opens the catalog on a disk, and creates it if the disk is empty.
 ///
@@ -160,7 +148,7 @@ fn open_segments(
                 file.write_at(0, &header(salt))?;
                 file.sync()?;
             } else {
-                recovery.damage.push(damage(id, 0, HEADER_DAMAGED, None));
+                recovery.damage.push(Damage::of_segment(id, 0, HEADER_DAMAGED, None));
             }
         }
         let bytes = file.len()?;
@@ -168,14 +156,14 @@ fn open_segments(
         let is_complete = id < manifest.applied.segment || manifest.clean_end.is_some();
         let is_applied = id == manifest.applied.segment && bytes < manifest.applied.offset;
         if is_applied || known.is_some_and(|info| bytes < info.bytes && is_complete) {
-            recovery.damage.push(damage(id, bytes, SHORTER, None));
+            recovery.damage.push(Damage::of_segment(id, bytes, SHORTER, None));
         }
         let (bytes, live) = (AtomicU64::new(bytes), AtomicI64::new(live as i64));
         segments.insert(id, Arc::new(Segment { id, salt, file, bytes, live }));
     }
     for info in &manifest.segments {
         if !segments.contains_key(&info.id) {
-            recovery.damage.push(damage(info.id, 0, MISSING, None));
+            recovery.damage.push(Damage::of_segment(info.id, 0, MISSING, None));
         }
     }
     Ok((salt, segments))
@@ -203,15 +191,4 @@ fn salt(
     let file = files.keys().next().copied().unwrap_or_default();
     let problem = "the headers of all segments are damaged, and there is no manifest".into();
     Err(CatalogError::Damaged { file: format!("{DIRECTORY}/{}", file_name(file)), offset: 0, problem })
-}
-
-/// Describes damage of a segment.
-pub(super) fn damage(segment: u32, offset: u64, problem: &str, key_hash: Option<u64>) -> Damage {
-    Damage {
-        file: format!("{DIRECTORY}/{}", file_name(segment)),
-        segment,
-        offset,
-        problem: problem.into(),
-        key_hash,
-    }
 }

@@ -7,11 +7,23 @@ use std::sync::atomic::Ordering;
 use super::manifest::{Damage, Manifest, Position};
 use super::reader::{GroupReader, ReadGroup};
 use super::record::{GROUP_HEADER, RECORD_HEADER, Record, TABLE_ENTRY, announced_record_len, hash};
-use super::recovery::{Recovery, damage};
 use super::segment::Segment;
 use super::table::Slot;
 use super::{Engine, record_len};
 use crate::catalog::{CatalogError, Row};
+
+/// Findings of an opening of the catalog.
+#[derive(Debug, Default)]
+pub struct Recovery {
+    /// Damage of the log, including that of earlier starts.
+    pub damage: Vec<Damage>,
+    /// Reason why the index was built from the log; `None` if it was loaded.
+    pub rebuilt: Option<String>,
+    /// Bytes of the log that were read because the index did not contain them.
+    pub replayed_bytes: u64,
+    /// Bytes of a group at the end of the log that was never acknowledged.
+    pub dropped_bytes: u64,
+}
 
 /// Returns the offset up to which the groups behind `from` prove that the segment was synced.
 fn synced_by_groups(segment: &Segment, from: u64) -> Result<u64, CatalogError> {
@@ -77,7 +89,12 @@ impl<'a> Replay<'a> {
         if let Some(end) = manifest.clean_end
             && self.end < end
         {
-            self.add_damage(damage(end.segment, self.end.offset, "the end of the log is missing", None));
+            self.add_damage(Damage::of_segment(
+                end.segment,
+                self.end.offset,
+                "the end of the log is missing",
+                None,
+            ));
         }
         if self.end.segment < start.segment {
             self.end = start;
@@ -139,7 +156,12 @@ impl<'a> Replay<'a> {
             segment.file.sync()?;
             segment.bytes.store(torn_at, Ordering::Relaxed);
         } else if is_last {
-            self.add_damage(damage(segment.id, torn_at, "the end of the segment is damaged", None));
+            self.add_damage(Damage::of_segment(
+                segment.id,
+                torn_at,
+                "the end of the segment is damaged",
+                None,
+            ));
         } else {
             // The next segment begins with a later group, which shows whether a group was lost here.
             self.recovery.dropped_bytes += reader.length - torn_at;
@@ -179,7 +201,7 @@ impl<'a> Replay<'a> {
         if complete {
             self.expected += 1;
         } else {
-            self.add_damage(damage(segment.id, from, "the header of a group is damaged", None));
+            self.add_damage(Damage::of_segment(segment.id, from, "the header of a group is damaged", None));
             self.is_first = true;
         }
         Ok(())
@@ -188,14 +210,16 @@ impl<'a> Replay<'a> {
     fn apply(&mut self, segment: &Arc<Segment>, group: &ReadGroup) -> Result<(), CatalogError> {
         if group.group.number != self.expected && !self.is_first {
             let problem = "groups before this offset are missing";
-            self.add_damage(damage(segment.id, group.records_at, problem, None));
+            self.add_damage(Damage::of_segment(segment.id, group.records_at, problem, None));
         }
         self.is_first = false;
         self.expected = group.group.number + 1;
         for (record, _, offset, hash) in group.records() {
             match record {
                 Some(record) => self.apply_record(segment, &record)?,
-                None => self.add_damage(damage(segment.id, offset, "a record is damaged", Some(hash))),
+                None => {
+                    self.add_damage(Damage::of_segment(segment.id, offset, "a record is damaged", Some(hash)))
+                }
             }
         }
         Ok(())
