@@ -48,7 +48,7 @@ def ycsb(server, command, options, out, *more):
     for window in windows:
         if not window["operations"]:
             continue
-        figures[window.get("operation") or window.get("name") or window["phase"]] = {"per_s": round(window["achieved_per_s"])} | \
+        figures[window["operation"]] = {"per_s": round(window["achieved_per_s"])} | \
             {p + "_ms": round(window["service_ms"][p], 3) for p in ("p50", "p90", "p99")} | {"errors": window["errors"]}
     return figures
 

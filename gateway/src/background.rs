@@ -1,5 +1,5 @@
-//! The work of the store in the background: deletes discarded blobs, applies lifecycle rules, and
-//! moves blobs between tiers.
+//! The work of the store in the background: deletes discarded blobs, applies lifecycle rules, and moves blobs between
+//! tiers.
 
 mod lifecycle;
 mod reaper;

@@ -1,4 +1,5 @@
-//! A durable S3 object store on one machine: the S3 protocol of the instrument over a log-structured catalog and blobs.
+//! A durable S3 object store over a directory or several tiers: the S3 protocol of the instrument over a log-structured
+//! catalog and blobs.
 
 pub mod background;
 pub mod blocking;

@@ -52,8 +52,7 @@ pub struct Accounts {
 }
 
 impl Accounts {
-    /// Creates accounts. `public` names the buckets that everybody may
-    /// read.
+    /// Creates the accounts of a server. Everybody may read the buckets in `public`.
     pub fn new(accounts: Vec<Account>, public: Vec<String>) -> Accounts {
         Accounts {
             owner: accounts.first().map(|a| a.credentials.access_key.clone()).unwrap_or_default(),

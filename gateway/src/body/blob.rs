@@ -203,8 +203,8 @@ impl Blobs {
     }
 }
 
-/// Splits bytes into pieces. The local backend writes each with one call; small ones do not need large blocks of free
-/// memory.
+/// Splits bytes into pieces, each of which the local backend writes with one call. Large pieces are slower, because the
+/// page cache then needs large blocks of free memory.
 fn payload(bytes: Bytes) -> PutPayload {
     (0..bytes.len()).step_by(PIECE).map(|at| bytes.slice(at..bytes.len().min(at + PIECE))).collect()
 }

@@ -79,8 +79,8 @@ pub fn visit_blobs<C: Catalog>(
     Ok(())
 }
 
-/// Calls `visit` with the moves that the rules ask for now, until it returns false. The first rule that applies to a
-/// blob wins.
+/// Calls `visit` with the moves that the rules currently require, until it returns false. If several rules apply to a
+/// blob, the first one is used.
 ///
 /// # Errors
 /// If the catalog cannot be read.

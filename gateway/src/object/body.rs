@@ -77,8 +77,8 @@ impl BodySource {
         BodySource { parts, open: None, lookup, blobs }
     }
 
-    /// Opens a range of a blob at the first place that works. If none does and the blob has moved meanwhile, tries
-    /// again.
+    /// Opens a range of a blob at the first place that works. Reads the row again after each failure, because the blob
+    /// may have moved.
     async fn open(
         &self,
         name: keys::BlobName,

@@ -95,8 +95,8 @@ pub fn discard_row(t: &mut dyn Transaction, head: &Head, row: &Row) -> Result<()
     Ok(())
 }
 
-/// Puts the bytes of a blob on the list of bytes to delete, after a time in milliseconds for which open reads can use
-/// them.
+/// Marks a blob as discarded, and puts its bytes on the list of bytes to delete. They stay for `grace_ms` milliseconds,
+/// so that open reads can end.
 pub fn discard_blob(
     t: &mut dyn Transaction,
     name: &keys::BlobName,

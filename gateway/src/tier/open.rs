@@ -83,8 +83,7 @@ fn gcs(url: &GcsUrl) -> Result<Arc<dyn ObjectStore>, String> {
     Ok(under(builder.build().map_err(|e| e.to_string())?, &url.prefix))
 }
 
-/// Opens a container of Azure Blob Storage: `az://CONTAINER/PREFIX`, with the account in the variables that Azure's
-/// tools use.
+/// Opens a container of Azure Blob Storage, `az://CONTAINER/PREFIX`. Azure's environment variables select the account.
 fn azure(place: &str) -> Result<Arc<dyn ObjectStore>, String> {
     let (container, prefix) = place.split_once('/').unwrap_or((place, ""));
     let builder = MicrosoftAzureBuilder::from_env()

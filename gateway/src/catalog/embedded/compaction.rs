@@ -87,8 +87,8 @@ pub enum Step {
 }
 
 impl Engine {
-    /// Returns true if the disk is full and the last segment has garbage, which only a new segment lets compaction
-    /// remove.
+    /// Returns true if the disk is full and the last segment has garbage. Compaction cannot remove it while the segment
+    /// is the last one.
     pub fn should_end_segment(&self) -> bool {
         let last = self.segments().pop();
         let has_garbage = |segment: Arc<Segment>| {

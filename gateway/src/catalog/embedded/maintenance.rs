@@ -211,8 +211,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Removes a segment whose records have all been moved. Their copies may not be durable yet, so the log is synced
-    /// before.
+    /// Syncs the log, which contains the copies of the moved records, and removes their old segment.
     ///
     /// # Errors
     /// If the disk fails; the next start then removes the file.
