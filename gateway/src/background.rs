@@ -1,19 +1,23 @@
-//! The work of the store in the background: deletes discarded blobs, applies lifecycle rules, and moves blobs between
-//! tiers.
+//! The work of the store in the background: deletes discarded blobs, applies lifecycle rules, and moves and packs
+//! bodies.
 
 mod lifecycle;
-mod reaper;
+pub mod reaper;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
+use plimsoll::clock::now_ns;
 use tokio::sync::watch;
 
 use crate::body::blob::text;
 use crate::catalog::Catalog;
-use crate::mover::{self, Rule};
+use crate::mover::pack::pack;
+use crate::mover::pass::{Batch, Pass, Rules};
+use crate::mover::scan::all_segments;
+use crate::mover::{self, Move};
 use crate::object::Store;
 
 /// Settings of the background work.
@@ -22,7 +26,7 @@ pub struct Settings {
     /// Length of a day of lifecycle rules in milliseconds.
     pub day_ms: u64,
     /// Rules of moves.
-    pub rules: Vec<Rule>,
+    pub rules: Rules,
     /// Milliseconds between two searches for blobs to move.
     pub move_every_ms: u64,
 }
@@ -45,7 +49,7 @@ impl Background {
         let thread = thread.spawn(move || {
             runtime.block_on(async {
                 let work =
-                    async { tokio::join!(keep_up(&store, settings.day_ms), move_blobs(&store, &settings)) };
+                    async { tokio::join!(keep_up(&store, settings.day_ms), move_bodies(&store, &settings)) };
                 tokio::select! {
                     _ = work => {}
                     _ = stopped.wait_for(|stop| *stop) => {}
@@ -93,40 +97,56 @@ async fn keep_up<C: Catalog>(store: &Store<C>, day_ms: u64) {
     }
 }
 
-/// Moves blobs as the rules say.
-async fn move_blobs<C: Catalog>(store: &Store<C>, settings: &Settings) {
-    /// Number of moves that are planned at a time.
-    const BATCH: usize = 1000;
-    /// Number of moves in flight.
-    const IN_FLIGHT: usize = 4;
+/// Moves and packs bodies as the rules say.
+async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
+    /// Part of the time that the visits of all objects take at most.
+    const VISIT_SHARE: u64 = 10;
     if let Err(error) = mover::give_up_unfinished(store).await {
         crate::log::warn(&format!("unfinished moves were not given up: {error}"));
     }
-    if settings.rules.is_empty() {
+    // Without rules, only existing segments need work.
+    if settings.rules.is_empty() && all_segments(store).is_ok_and(|segments| segments.is_empty()) {
         return;
     }
+    let mut pass = Pass::default();
+    let (mut visited_ns, mut is_useful) = (0, false);
     loop {
-        let mut batch = Vec::new();
-        let found = mover::candidates(store, &settings.rules, &mut |planned| {
-            batch.push(planned);
-            batch.len() < BATCH
+        let start_ns = now_ns();
+        let batch = pass.next(store, &settings.rules).unwrap_or_else(|error| {
+            crate::log::warn(&format!("no bodies were moved: {error}"));
+            Batch { ended: true, ..Batch::default() }
         });
-        if let Err(error) = found {
-            crate::log::warn(&format!("no blobs were moved: {error}"));
+        visited_ns += now_ns() - start_ns;
+        let ended = batch.ended;
+        is_useful |= execute(store, batch).await;
+        if !ended {
+            continue;
         }
-        let is_full = batch.len() == BATCH;
-        let moves = stream::iter(batch).map(|planned| async move {
-            let moved = mover::execute(store, &planned).await;
-            if let Err(error) = &moved {
-                crate::log::warn(&format!("blob {} was not moved: {error}", text(&planned.blob)));
-            }
-            matches!(moved, Ok(mover::Outcome::Moved))
-        });
-        let moved =
-            moves.buffer_unordered(IN_FLIGHT).fold(0, |sum, moved| async move { sum + usize::from(moved) });
-        // Blobs that cannot be moved stay candidates, so a full batch without a move waits, too.
-        if moved.await == 0 || !is_full {
-            pause(settings.move_every_ms).await;
+        // Bodies that cannot be moved stay candidates, so a visit without a move is followed by a pause, too.
+        let least_ms = if is_useful { 0 } else { settings.move_every_ms };
+        pause(least_ms.max(visited_ns * VISIT_SHARE / 1_000_000)).await;
+        (visited_ns, is_useful) = (0, false);
+    }
+}
+
+/// Executes the work of a batch. Returns true if anything was moved.
+async fn execute<C: Catalog>(store: &Store<C>, batch: Batch) -> bool {
+    /// Number of moves in flight.
+    const IN_FLIGHT: usize = 4;
+    let moves = stream::iter(batch.moves).map(|planned: Move| async move {
+        let moved = mover::execute(store, &planned).await;
+        if let Err(error) = &moved {
+            crate::log::warn(&format!("blob {} was not moved: {error}", text(&planned.blob)));
+        }
+        matches!(moved, Ok(mover::Outcome::Moved))
+    });
+    let moved = moves.buffer_unordered(IN_FLIGHT).fold(false, |any, moved| async move { any | moved }).await;
+    let mut packed = false;
+    for job in &batch.packs {
+        match pack(store, job).await {
+            Ok(done) => packed |= done.objects > 0,
+            Err(error) => crate::log::warn(&format!("a segment was not written: {error}")),
         }
     }
+    moved || packed
 }

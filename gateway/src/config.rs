@@ -6,7 +6,13 @@ use std::path::{Path, PathBuf};
 use plimsoll::units::parse_size;
 use serde::Deserialize;
 
+use crate::body::cache::CacheSettings;
 use crate::mover::policy::{Condition, parse_time_ms};
+
+/// Largest body in a segment in bytes. It is read with one request, and is in memory as a whole.
+const MAX_SLICE: u64 = 1 << 20;
+/// Smallest cache on a disk in bytes.
+const MIN_DISK_CACHE: u64 = 64 << 20;
 
 /// A file as written.
 #[derive(Debug, Deserialize)]
@@ -17,6 +23,9 @@ struct File {
     write: WriteTable,
     #[serde(default, rename = "move")]
     moves: Vec<MoveTable>,
+    pack: Option<PackTable>,
+    #[serde(default)]
+    cache: CacheTable,
 }
 
 #[derive(Debug, Deserialize)]
@@ -72,6 +81,59 @@ fn default_window() -> String {
     "24h".into()
 }
 
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PackTable {
+    tier: String,
+    #[serde(default = "default_up_to")]
+    up_to: String,
+    #[serde(default = "default_segment")]
+    segment: String,
+    #[serde(default = "default_after")]
+    after: String,
+    #[serde(default = "default_linger")]
+    linger: String,
+}
+
+fn default_up_to() -> String {
+    "1 MiB".into()
+}
+
+fn default_segment() -> String {
+    "64 MiB".into()
+}
+
+fn default_after() -> String {
+    "60s".into()
+}
+
+fn default_linger() -> String {
+    "1h".into()
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct CacheTable {
+    memory: Option<String>,
+    dir: Option<PathBuf>,
+    size: Option<String>,
+}
+
+/// Rules of segments.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PackRule {
+    /// Name of the tier that receives small bodies.
+    pub tier: String,
+    /// Size in bytes of the largest body in a segment.
+    pub up_to: u64,
+    /// Size in bytes at which a segment is complete.
+    pub segment: u64,
+    /// Age in milliseconds from which a body is packed.
+    pub after_ms: u64,
+    /// Age in milliseconds from which a body is packed even if its segment stays smaller.
+    pub linger_ms: u64,
+}
+
 /// A rule that moves blobs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MoveRule {
@@ -100,6 +162,10 @@ pub struct Config {
     pub inline: u64,
     /// Rules of moves; the first one that applies to a blob wins.
     pub moves: Vec<MoveRule>,
+    /// Rules of segments; `None` if small bodies stay where they are.
+    pub pack: Option<PackRule>,
+    /// Sizes of the cache.
+    pub cache: CacheSettings,
 }
 
 impl Config {
@@ -173,7 +239,48 @@ fn resolve(file: File) -> Result<Config, String> {
             parse_time_ms(&rule.keep_source).map_err(|e| format!("{place}, keep_source: {e}"))?;
         moves.push(MoveRule { from: rule.from, to: rule.to, text: rule.when, when, keep_source_ms });
     }
-    Ok(Config { catalog: catalog.into(), tiers: file.tier, write, inline, moves })
+    if let Some(pack) = &file.pack {
+        check("pack.tier", &pack.tier)?;
+    }
+    let pack = file.pack.map(pack).transpose()?;
+    let cache = cache(file.cache)?;
+    Ok(Config { catalog: catalog.into(), tiers: file.tier, write, inline, moves, pack, cache })
+}
+
+fn size(name: &str, text: &str) -> Result<u64, String> {
+    parse_size(text).map_err(|e| format!("{name}: {e}"))
+}
+
+fn pack(table: PackTable) -> Result<PackRule, String> {
+    let time = |name: &str, text: &str| parse_time_ms(text).map_err(|e| format!("{name}: {e}"));
+    let rule = PackRule {
+        up_to: size("pack.up_to", &table.up_to)?,
+        segment: size("pack.segment", &table.segment)?,
+        after_ms: time("pack.after", &table.after)?,
+        linger_ms: time("pack.linger", &table.linger)?,
+        tier: table.tier,
+    };
+    if rule.up_to == 0 || rule.up_to > MAX_SLICE {
+        return Err("pack.up_to: at least 1 byte, at most 1 MiB".into());
+    }
+    if !(1 << 20..=1 << 30).contains(&rule.segment) {
+        return Err("pack.segment: at least 1 MiB, at most 1 GiB".into());
+    }
+    Ok(rule)
+}
+
+fn cache(table: CacheTable) -> Result<CacheSettings, String> {
+    let default = CacheSettings::default();
+    let memory = table.memory.map_or(Ok(default.memory), |text| size("cache.memory", &text))?;
+    let disk = match (table.dir, table.size) {
+        (None, None) => None,
+        (Some(dir), Some(text)) => Some((dir, size("cache.size", &text)?)),
+        _ => return Err("cache: dir and size belong together".into()),
+    };
+    if disk.as_ref().is_some_and(|(_, bytes)| *bytes < MIN_DISK_CACHE) {
+        return Err("cache.size: at least 64 MiB".into());
+    }
+    Ok(CacheSettings { memory, disk })
 }
 
 #[cfg(test)]

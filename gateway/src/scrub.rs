@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::body::blob::Blobs;
+use crate::body::blob::{Blobs, text};
+use crate::body::location::BlobName;
+use crate::body::segment::Slice;
 use crate::catalog::Catalog;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
 use crate::catalog::embedded::reader::GroupReader;
 use crate::catalog::embedded::segment::{DIRECTORY, file_name};
-use crate::object::body::lookup;
+use crate::object::body::find_blob;
+use crate::object::live::Live;
 use crate::object::row::{Head, Piece, Properties};
 use crate::object::{Document, keys};
 
@@ -101,6 +104,7 @@ async fn verify_objects(
             }
         };
     }
+    let mut segments = Segments::default();
     scan.seek(Bound::Included(b"o"))?;
     while let Some((catalog_key, row)) = scan.next()? {
         if catalog_key.first() != Some(&b'o') {
@@ -115,13 +119,91 @@ async fn verify_objects(
         result.bytes += head.as_ref().map_or(0, |head| head.size);
         let problem = match catalog.get(&catalog_key) {
             Err(error) => Some(error.to_string()),
-            Ok(_) => verify_object(catalog, blobs, &catalog_key, &row).await,
+            Ok(_) => verify_object(catalog, blobs, &catalog_key, &row, &mut segments).await,
         };
         if let Some(problem) = problem {
             result.objects_damaged.push(DamagedObject { bucket, key, version, problem });
         }
     }
-    Ok(())
+    segments.compare_counts(catalog, result)
+}
+
+/// Segments that were verified: the number of objects that refer to each, and what is wrong with it.
+#[derive(Default)]
+struct Segments(BTreeMap<BlobName, (u64, Option<String>)>);
+
+impl Segments {
+    /// Compares the numbers of objects with those in the catalog.
+    fn compare_counts(
+        &self,
+        catalog: &Arc<EmbeddedCatalog>,
+        result: &mut Scrub,
+    ) -> Result<(), crate::catalog::CatalogError> {
+        let mut scan = catalog.scan();
+        scan.seek(Bound::Included(keys::SEGMENTS))?;
+        while let Some((key, row)) = scan.next()?
+            && let Some(name) = key.strip_prefix(keys::SEGMENTS)
+        {
+            let count = Live::decode(&row.head).map_or(0, |live| live.live);
+            let name = BlobName::try_from(name).unwrap_or_default();
+            let found = self.0.get(&name).map_or(0, |(objects, _)| *objects);
+            if count != found {
+                let name = text(&name);
+                result.damage.push(format!("segment {name} counts {count} objects instead of {found}"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Verifies all bytes of a blob at all its places. Returns what is wrong with it.
+async fn verify_blob(
+    catalog: &Arc<EmbeddedCatalog>,
+    blobs: &Blobs,
+    name: &BlobName,
+    size: u64,
+) -> Option<String> {
+    let (head, crcs) = match find_blob(&**catalog, name) {
+        Ok(found) => found,
+        Err(error) => return Some(error.to_string()),
+    };
+    for location in &head.locations {
+        let read = async {
+            let mut reader = blobs.open(location, size, Arc::clone(&crcs), 0..size).await?;
+            while reader.next().await?.is_some() {}
+            Ok::<(), crate::body::blob::BlobError>(())
+        };
+        if let Err(error) = read.await {
+            return Some(error.to_string());
+        }
+    }
+    None
+}
+
+/// Verifies a body in a segment. All bytes of the segment are verified once; if some are damaged, each body is read.
+async fn verify_slice(
+    catalog: &Arc<EmbeddedCatalog>,
+    blobs: &Blobs,
+    slice: &Slice,
+    segments: &mut Segments,
+) -> Option<String> {
+    let live = catalog.get(&keys::segment(&slice.segment)).ok().flatten();
+    let Some(live) = live.and_then(|row| Live::decode(&row.head)) else {
+        return Some(format!("segment {} is not in the catalog", text(&slice.segment)));
+    };
+    if let std::collections::btree_map::Entry::Vacant(entry) = segments.0.entry(slice.segment) {
+        entry.insert((0, verify_blob(catalog, blobs, &slice.segment, live.size).await));
+    }
+    let (objects, problem) = segments.0.get_mut(&slice.segment)?;
+    *objects += 1;
+    problem.as_ref()?;
+    let head = find_blob(&**catalog, &slice.segment).map(|(head, _)| head);
+    for location in head.map(|head| head.locations).unwrap_or_default() {
+        if let Err(error) = blobs.read_slice(&location, live.size, slice).await {
+            return Some(error.to_string());
+        }
+    }
+    None
 }
 
 /// Reads an object completely. Returns what is wrong with it.
@@ -130,6 +212,7 @@ async fn verify_object(
     blobs: &Blobs,
     key: &[u8],
     row: &crate::catalog::Row,
+    segments: &mut Segments,
 ) -> Option<String> {
     let value = match catalog.value(key, row) {
         Ok(value) => value,
@@ -142,22 +225,14 @@ async fn verify_object(
     let Some(properties) = Properties::decode(&value.properties) else {
         return Some("the properties have an unknown encoding".into());
     };
-    let lookup = lookup(catalog);
     for piece in &properties.pieces {
-        let Piece::Blob(name, size) = piece else { continue };
-        let (head, crcs) = match lookup(name) {
-            Ok(found) => found,
-            Err(error) => return Some(error.to_string()),
+        let problem = match piece {
+            Piece::Inline(_) => None,
+            Piece::Blob(name, size) => verify_blob(catalog, blobs, name, *size).await,
+            Piece::Slice(slice) => verify_slice(catalog, blobs, slice, segments).await,
         };
-        for location in &head.locations {
-            let read = async {
-                let mut reader = blobs.open(location, *size, Arc::clone(&crcs), 0..*size).await?;
-                while reader.next().await?.is_some() {}
-                Ok::<(), crate::body::blob::BlobError>(())
-            };
-            if let Err(error) = read.await {
-                return Some(error.to_string());
-            }
+        if problem.is_some() {
+            return problem;
         }
     }
     None

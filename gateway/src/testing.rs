@@ -1,7 +1,29 @@
 //! Helpers for tests.
 
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
+use futures_util::StreamExt;
+use object_store::ObjectStore;
+use object_store::memory::InMemory;
+use plimsoll::server::body::BodyReader;
+use plimsoll::server::conditions::{DeleteConditions, WriteConditions};
+use plimsoll::server::config::acl::CannedAcl;
+use plimsoll::server::config::tags::Tags;
+use plimsoll::server::error::ApiError;
+use plimsoll::server::reserve::Memory;
+use plimsoll::server::response::ResponseBody;
+use plimsoll::server::service::{NewBucket, NewObject, ObjectService};
+
+use crate::body::blob::Blobs;
+use crate::body::cache::{Cache, CacheSettings};
+use crate::catalog::memory::MemoryCatalog;
+use crate::catalog::{Catalog, Row};
+use crate::object::{Bodies, Store};
+use crate::tier::{Tier, Tiers};
 
 /// A directory that is removed at the end of a test.
 pub struct TempDir(PathBuf);
@@ -25,5 +47,95 @@ impl TempDir {
 impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// A store over a catalog and tiers in memory, with one bucket.
+pub struct World {
+    /// The store under test.
+    pub store: Store<MemoryCatalog>,
+    /// Backends of the tiers, by number.
+    pub tiers: Vec<Arc<InMemory>>,
+}
+
+/// Name of the bucket of a [`World`].
+pub const BUCKET: &str = "bucket";
+
+impl World {
+    /// Creates a store with `tiers` tiers. Bodies above `inline` bytes become blobs in the first one.
+    pub async fn new(tiers: u16, inline: u64) -> World {
+        let backends: Vec<_> = (0..tiers).map(|_| Arc::new(InMemory::new())).collect();
+        let tier = |number: u16| {
+            let backend = Arc::clone(&backends[usize::from(number)]) as Arc<dyn ObjectStore>;
+            (number, Tier::new(&number.to_string(), backend, None))
+        };
+        let cache = Cache::open(&CacheSettings::default()).unwrap();
+        let blobs = Blobs::new(Tiers::new((0..tiers).map(tier).collect()), cache);
+        let bodies = Bodies { blobs, write_tiers: vec![0], inline };
+        let catalog = Arc::new(MemoryCatalog::default());
+        let store = Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap();
+        let new = NewBucket { region: "r", owner: "o", acl: CannedAcl::Private };
+        store.create_bucket(BUCKET, new).await.unwrap();
+        World { store, tiers: backends }
+    }
+
+    /// Opens the store of another world again, with an empty cache.
+    pub async fn over(other: &World) -> World {
+        let bodies = Bodies {
+            blobs: Blobs::new(
+                other.store.blobs.tiers().clone(),
+                Cache::open(&CacheSettings::default()).unwrap(),
+            ),
+            write_tiers: vec![0],
+            inline: 0,
+        };
+        let store = Store::open(Arc::clone(&other.store.catalog), bodies, Memory::new(u64::MAX)).unwrap();
+        World { store, tiers: other.tiers.clone() }
+    }
+
+    /// Writes an object.
+    pub async fn put(&self, key: &str, body: &[u8]) {
+        let bucket = self.store.bucket(BUCKET).await.unwrap();
+        let mut reader = BodyReader::of_object(ResponseBody::new(vec![Bytes::copy_from_slice(body)]));
+        let new = NewObject {
+            headers: Vec::new(),
+            tags: Tags::default(),
+            acl: CannedAcl::Private,
+            checksum: None,
+            conditions: WriteConditions::default(),
+        };
+        self.store.put(&bucket, key, new, &mut reader).await.unwrap();
+    }
+
+    /// Deletes an object.
+    pub async fn delete(&self, key: &str) {
+        let bucket = self.store.bucket(BUCKET).await.unwrap();
+        let conditions = DeleteConditions::default();
+        self.store.delete(&bucket, key, None, conditions).await.unwrap();
+    }
+
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// Returns the error for the client.
+    pub async fn get(&self, key: &str) -> Result<(String, Vec<u8>), ApiError> {
+        let bucket = self.store.bucket(BUCKET).await?;
+        let object = self.store.open(&bucket, key, None).await?;
+        let (size, etag) = (object.info.size, object.info.etag_header.to_str().unwrap().to_string());
+        let mut reader = BodyReader::of_object(self.store.read(object, 0..size).await?);
+        let body = reader.collect(&Memory::new(u64::MAX)).await?;
+        Ok((etag, body.to_vec()))
+    }
+
+    /// Returns the number of objects in a tier.
+    pub async fn count(&self, tier: usize) -> usize {
+        self.tiers[tier].list(None).count().await
+    }
+
+    /// Returns the rows of the catalog whose keys start with `prefix`.
+    pub fn rows(&self, prefix: &[u8]) -> Vec<(Vec<u8>, Row)> {
+        let mut scan = self.store.catalog.scan();
+        scan.seek(Bound::Included(prefix)).unwrap();
+        std::iter::from_fn(|| scan.next().unwrap()).take_while(|(key, _)| key.starts_with(prefix)).collect()
     }
 }

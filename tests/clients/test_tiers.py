@@ -197,6 +197,89 @@ def test_kills_during_moves_lose_nothing_and_leave_no_orphans(tmp_path):
         wait(lambda: count() == len(expected), "everything that no object refers to is deleted")
 
 
+PACK = '''
+[pack]
+tier = "hot"
+up_to = "64 KiB"
+segment = "1 MiB"
+after = "0s"
+linger = "0s"
+'''
+
+
+def test_small_bodies_are_packed_without_a_visible_change(tmp_path):
+    path = settings(tmp_path, moves=PACK)
+    bodies = {f"dir/k{number:04}": os.urandom(500 + number * 7) for number in range(1500)}
+    bodies["blob"] = os.urandom(60_000)
+    bodies["large"] = os.urandom(BLOB)
+    with run(path) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for key, body in bodies.items():
+            s3.put_object(Bucket="tiers", Key=key, Body=body, ContentType="text/x", Metadata={"m": "1"})
+        before = {key: described(s3, key) for key in ("dir/k0000", "dir/k1499", "blob", "large")}
+
+        def is_packed():
+            # About 9 MB in segments: full ones, and at most three of each similar size. And the large blob.
+            return len(files(tmp_path, "hot")) < 25
+        wait(is_packed, "the bodies are packed")
+        assert {key: described(s3, key) for key in before} == before
+        for key, body in bodies.items():
+            assert s3.get_object(Bucket="tiers", Key=key)["Body"].read() == body
+        assert s3.get_object(Bucket="tiers", Key="dir/k1499", Range="bytes=10-19")["Body"].read() == \
+            bodies["dir/k1499"][10:20]
+        s3.copy_object(Bucket="tiers", Key="copy", CopySource="tiers/dir/k0700")
+        s3.put_object_tagging(Bucket="tiers", Key="blob", Tagging={"TagSet": [{"Key": "a", "Value": "b"}]})
+        assert s3.get_object(Bucket="tiers", Key="copy")["Body"].read() == bodies["dir/k0700"]
+        assert s3.get_object(Bucket="tiers", Key="blob")["Body"].read() == bodies["blob"]
+    done = subprocess.run([GATEWAY, "scrub", path, "--json"], capture_output=True, text=True)
+    assert done.returncode == 0 and not json.loads(done.stdout)["damage"], done.stdout + done.stderr
+    # One damaged byte in a segment is attributed to its object.
+    segment = max(files(tmp_path, "hot"), key=os.path.getsize)
+    with open(segment, "r+b") as f:
+        f.seek(500_000)
+        byte = f.read(1)[0]
+        f.seek(500_000)
+        f.write(bytes([byte ^ 1]))
+    done = subprocess.run([GATEWAY, "scrub", path, "--json"], capture_output=True, text=True)
+    assert done.returncode == 1 and len(json.loads(done.stdout)["objects_damaged"]) <= 1, done.stdout
+
+
+def test_kills_while_bodies_are_packed_lose_nothing_and_leave_no_orphans(tmp_path):
+    there = PACK + rule(when="suffix = '0'") + rule().replace("hot", "x").replace("cold", "hot").replace("x", "cold")
+    path = settings(tmp_path, moves=there.replace('"age >= 0s"', '''"suffix = '5'"'''))
+    choice = random.Random(2)
+    expected = {}
+    for _ in range(8):
+        server = run(path)
+        s3 = client(server)
+        if not expected:
+            s3.create_bucket(Bucket="tiers")
+        end = time.time() + choice.uniform(0.2, 1.0)
+        while time.time() < end:
+            key, body = f"k{choice.randrange(300)}", choice.randbytes(choice.randrange(1, 20_000))
+            s3.put_object(Bucket="tiers", Key=key, Body=body)
+            expected[key] = body
+            key = choice.choice(list(expected))
+            if choice.random() < 0.2:
+                s3.delete_object(Bucket="tiers", Key=key)
+                del expected[key]
+            else:
+                assert s3.get_object(Bucket="tiers", Key=key)["Body"].read() == expected[key]
+        server.process.send_signal(signal.SIGKILL)
+        server.process.wait()
+    with run(path) as server:
+        s3 = client(server)
+        listed = [o["Key"] for page in s3.get_paginator("list_objects_v2").paginate(Bucket="tiers")
+                  for o in page.get("Contents", [])]
+        assert listed == sorted(expected)
+        for key, body in expected.items():
+            assert s3.get_object(Bucket="tiers", Key=key)["Body"].read() == body
+        for key in expected:
+            s3.delete_object(Bucket="tiers", Key=key)
+        wait(lambda: not files(tmp_path, "hot") and not files(tmp_path, "cold"), "everything is deleted")
+
+
 def test_a_tier_on_s3_that_does_not_answer_affects_only_its_own_objects(tmp_path, monkeypatch):
     monkeypatch.setenv("COLD_ACCESS", ACCESS)
     monkeypatch.setenv("COLD_SECRET", SECRET)

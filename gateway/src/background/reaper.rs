@@ -70,7 +70,14 @@ fn forget(t: &mut dyn Transaction, location: &Location, blob: &BlobName) -> Resu
 /// # Errors
 /// Returns the error of the catalog.
 pub async fn reap<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
-    let now_ms = wall_now().as_millisecond() as u64;
+    reap_at(store, wall_now().as_millisecond() as u64).await
+}
+
+/// Deletes the bytes whose time has come at a time in Unix milliseconds.
+///
+/// # Errors
+/// Returns the error of the catalog.
+pub async fn reap_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<(), ApiError> {
     let mut failed_tiers = BTreeSet::new();
     let mut from = Bound::Included(keys::GARBAGE.to_vec());
     loop {

@@ -16,6 +16,8 @@ use plimsoll::clock::wall_now;
 use plimsoll::net::encode::hex;
 use plimsoll::rng::{entropy, mix};
 
+use super::cache::Cache;
+use super::slices::Slices;
 use crate::body::location::Location;
 use crate::catalog::embedded::record::crc32c;
 use crate::object::keys::BlobName;
@@ -99,6 +101,7 @@ pub fn path(name: &BlobName) -> Path {
 #[derive(Clone)]
 pub struct Blobs {
     tiers: Tiers,
+    pub(super) slices: Arc<Slices>,
 }
 
 /// One of the places of a blob that is being written.
@@ -121,9 +124,9 @@ pub struct BlobWriter {
 }
 
 impl Blobs {
-    /// Creates a view of tiers.
-    pub fn new(tiers: Tiers) -> Blobs {
-        Blobs { tiers }
+    /// Creates a view of tiers, with a cache of slices.
+    pub fn new(tiers: Tiers, cache: Cache) -> Blobs {
+        Blobs { tiers, slices: Arc::new(Slices::new(cache)) }
     }
 
     /// Returns the tiers.
@@ -131,7 +134,7 @@ impl Blobs {
         &self.tiers
     }
 
-    fn tier(&self, location: &Location) -> Result<&Tier, BlobError> {
+    pub(super) fn tier(&self, location: &Location) -> Result<&Tier, BlobError> {
         self.tiers.get(location.tier).ok_or(BlobError::NoTier(location.tier))
     }
 
@@ -364,12 +367,9 @@ mod tests {
 
     async fn any_range_is_read(store: Arc<dyn ObjectStore>) {
         let other: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-        let tiers = [("first", store), ("second", other)].map(|(name, store)| Tier {
-            name: name.into(),
-            store,
-            directory: None,
-        });
-        let blobs = Blobs::new(Tiers::new((0..).zip(tiers).collect()));
+        let tiers = [("first", store), ("second", other)].map(|(name, store)| Tier::new(name, store, None));
+        let cache = Cache::open(&Default::default()).unwrap();
+        let blobs = Blobs::new(Tiers::new((0..).zip(tiers).collect()), cache);
         let places = [0, 1].map(|tier| Location { tier, name: new_name() });
         let data: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
         let mut writer = blobs.create(&places).unwrap();

@@ -1,4 +1,7 @@
 //! Bodies of objects that do not fit into the catalog.
 
 pub mod blob;
+pub mod cache;
 pub mod location;
+pub mod segment;
+pub mod slices;

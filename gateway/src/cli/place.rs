@@ -8,11 +8,12 @@ use clap::Args;
 
 use super::Exit;
 use crate::body::blob::Blobs;
+use crate::body::cache::{Cache, CacheSettings};
 use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSettings};
 use crate::catalog::embedded::recovery::Recovery;
-use crate::config::{Config, TierTable};
+use crate::config::{Config, PackRule, TierTable};
 use crate::log::note;
-use crate::mover::Rule;
+use crate::mover::pass::{Packing, Rule, Rules};
 use crate::object::MAX_INLINE;
 use crate::tier::{Tier, Tiers, numbers, open};
 
@@ -42,7 +43,7 @@ pub struct Opened {
     /// Largest body in bytes that stays in the catalog.
     pub inline: u64,
     /// Rules of moves.
-    pub rules: Vec<Rule>,
+    pub rules: Rules,
     /// Findings of the start.
     pub recovery: Recovery,
 }
@@ -104,6 +105,8 @@ impl Place {
             write: vec![BLOBS.to_string()],
             inline: MAX_INLINE,
             moves: Vec::new(),
+            pack: None,
+            cache: CacheSettings::default(),
         });
         // A wrong URL is an error before the catalog is created.
         let mut stores = BTreeMap::new();
@@ -112,6 +115,8 @@ impl Place {
                 open::open(table).map_err(|e| Exit::input(format!("{}: tier {name}: {e}", self.name())))?;
             stores.insert(name.clone(), store);
         }
+        let cache =
+            Cache::open(&config.cache).map_err(|e| Exit::store(format!("{}: cache: {e}", self.name())))?;
         let (catalog, recovery) = EmbeddedCatalog::open(&directory, settings).map_err(|e| self.fail(&e))?;
         let names: Vec<String> = config.tiers.keys().cloned().collect();
         let numbers = crate::blocking::block_on(numbers(&catalog, names)).map_err(|e| self.fail(&e))?;
@@ -122,7 +127,7 @@ impl Place {
         }
         let tiers = stores
             .into_iter()
-            .map(|(name, (store, directory))| (numbers[&name], Tier { name, store, directory }))
+            .map(|(name, (store, directory))| (numbers[&name], Tier::new(&name, store, directory)))
             .collect();
         let rule = |rule: &crate::config::MoveRule| Rule {
             from: numbers[&rule.from],
@@ -130,14 +135,29 @@ impl Place {
             when: rule.when.clone(),
             keep_source_ms: rule.keep_source_ms,
         };
+        let packing = packing(config.pack.as_ref(), &numbers);
         Ok(Opened {
             catalog: Arc::new(catalog),
-            blobs: Blobs::new(Tiers::new(tiers)),
+            blobs: Blobs::new(Tiers::new(tiers), cache),
             write_tiers: config.write.iter().map(|name| numbers[name]).collect(),
             inline: config.inline,
-            rules: config.moves.iter().map(rule).collect(),
+            rules: Rules { moves: config.moves.iter().map(rule).collect(), packing },
             recovery,
         })
+    }
+}
+
+/// Returns the rules of segments. Without settings, only segments that exist are written again.
+fn packing(rule: Option<&PackRule>, numbers: &BTreeMap<String, u16>) -> Packing {
+    match rule {
+        Some(rule) => Packing {
+            tier: numbers.get(&rule.tier).copied(),
+            up_to: rule.up_to,
+            segment: rule.segment,
+            after_ms: rule.after_ms,
+            linger_ms: rule.linger_ms,
+        },
+        None => Packing { tier: None, up_to: 0, segment: 64 << 20, after_ms: 0, linger_ms: 0 },
     }
 }
 

@@ -1,4 +1,4 @@
-//! Moves of blobs between tiers.
+//! Moves of bodies: blobs between tiers, and small bodies into segments.
 //!
 //! INTENT: a transaction records the destination before its first byte is written. COPIED: the bytes are at the
 //! destination, and their checksums are those in the catalog. VERIFIED: the destination was read back. SWITCHED: one
@@ -6,9 +6,13 @@
 //! puts the source on the list of bytes to delete, at the end of the rollback window. REAPED: the source is deleted.
 //! Repeating a step changes nothing. The objects' own rows never change, so neither do their entity tags and times.
 
+pub mod pack;
+#[cfg(test)]
+mod pack_tests;
+pub mod pass;
 pub mod policy;
 mod rollback;
-mod scan;
+pub mod scan;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +23,6 @@ use plimsoll::clock::wall_now;
 use plimsoll::server::error::ApiError;
 
 pub use self::rollback::{reversible, roll_back};
-pub use self::scan::{Rule, candidates};
 use crate::body::blob::{BlobError, new_name, text};
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
@@ -114,7 +117,7 @@ pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcom
     };
     let target = existing.unwrap_or(destination);
     let verified = match copied {
-        Ok(()) => verify(store, plan, &target, &crcs).await,
+        Ok(()) => verify_blob(store, &target, plan.size, &crcs).await.map_err(MoveError::from),
         error => error,
     };
     if let Err(error) = verified {
@@ -174,13 +177,13 @@ async fn copy<C: Catalog>(
 }
 
 /// Reads the bytes at a place and compares them with the checksums.
-async fn verify<C: Catalog>(
+async fn verify_blob<C: Catalog>(
     store: &Store<C>,
-    plan: &Move,
     place: &Location,
+    size: u64,
     crcs: &Arc<[u32]>,
-) -> Result<(), MoveError> {
-    let mut reader = store.blobs.open(place, plan.size, Arc::clone(crcs), 0..plan.size).await?;
+) -> Result<(), BlobError> {
+    let mut reader = store.blobs.open(place, size, Arc::clone(crcs), 0..size).await?;
     while reader.next().await?.is_some() {}
     Ok(())
 }
@@ -216,7 +219,7 @@ async fn switch<C: Catalog>(
     switched.await.map_err(MoveError::Catalog)
 }
 
-/// Gives up the moves that an earlier process did not finish.
+/// Gives up the moves that an earlier process did not finish, and closes its segments.
 ///
 /// # Errors
 /// Returns the error of the catalog.
@@ -241,5 +244,5 @@ pub async fn give_up_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), Move
         });
         given_up.await.map_err(MoveError::Catalog)?;
     }
-    Ok(())
+    pack::close_unfinished(store).await
 }

@@ -42,16 +42,17 @@ pub fn reversible<C: Catalog>(
         }
     }
     let mut found = Vec::new();
-    visit_blobs(store, &mut |Stored { facts, blob, size, head }| {
+    visit_blobs(store, &mut |Stored { bucket, key, blob, size, head }| {
         let source =
             head.locations.iter().skip(1).find_map(|place| Some((*place, entries.get(place)?.clone())));
         if let Some((source, entry)) = source
-            && selects(facts.bucket, facts.key)
+            && selects(bucket, key)
         {
             let planned = Move { blob, size, version: head.version, to: source.tier, keep_source_ms: 0 };
             found.push(Reversible { planned, source, entry, size });
+            return true;
         }
-        true
+        false
     })?;
     Ok(found)
 }

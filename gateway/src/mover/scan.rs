@@ -1,35 +1,127 @@
-//! Visits the blobs of all objects, and finds those that the rules would move.
+//! Visits the rows of all objects and versions, and their blobs.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 
 use plimsoll::clock::wall_now;
 
-use super::Move;
-use super::policy::{Condition, Facts};
+use super::policy::Facts;
 use crate::body::location::{BlobHead, State};
-use crate::catalog::{Catalog, CatalogError};
+use crate::catalog::{Catalog, CatalogError, Row};
 use crate::object::Store;
 use crate::object::keys::{self, BlobName};
+use crate::object::live::Live;
 use crate::object::row::{Head, Piece, Properties};
 
-/// A rule with the numbers of its tiers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rule {
-    /// Number of the tier that blobs leave.
-    pub from: u16,
-    /// Number of the tier that receives them.
-    pub to: u16,
-    /// Condition on the object.
-    pub when: Condition,
-    /// Milliseconds for which the source stays.
-    pub keep_source_ms: u64,
+/// The row of an object or version with a body.
+pub struct Visited<'a> {
+    /// Key of the row.
+    pub catalog_key: &'a [u8],
+    /// Name of the bucket.
+    pub bucket: &'a str,
+    /// Key of the object.
+    pub key: &'a str,
+    /// Head of the row.
+    pub head: &'a Head,
+    /// The row in the catalog.
+    pub row: &'a Row,
+    /// Time since the object was written, in milliseconds.
+    pub age_ms: u64,
+}
+
+impl Visited<'_> {
+    /// Reads the properties of the object; `None` if they are damaged.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub fn properties<C: Catalog>(&self, store: &Store<C>) -> Result<Option<Properties>, CatalogError> {
+        match store.catalog.properties(self.catalog_key, self.row) {
+            Err(CatalogError::Damaged { .. }) => Ok(None),
+            properties => Ok(Properties::decode(&properties?)),
+        }
+    }
+
+    /// Returns the facts about the object that conditions examine.
+    pub fn facts<'a>(&'a self, properties: &'a Properties) -> Facts<'a> {
+        Facts {
+            bucket: self.bucket,
+            key: self.key,
+            size: self.head.size,
+            age_ms: self.age_ms,
+            tags: &properties.tags.0,
+        }
+    }
+}
+
+/// Calls `visit` with the rows of all objects and versions from a key of the catalog on, until it returns false.
+/// Markers, empty objects and malformed rows are skipped. Returns false if `visit` did.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn visit_rows<C: Catalog>(
+    store: &Store<C>,
+    from: Bound<&[u8]>,
+    visit: &mut dyn FnMut(Visited<'_>) -> Result<bool, CatalogError>,
+) -> Result<bool, CatalogError> {
+    let names: BTreeMap<u32, String> =
+        store.all_buckets().into_iter().map(|(name, bucket)| (bucket.number, name)).collect();
+    let now_ms = wall_now().as_millisecond();
+    let mut scan = store.catalog.scan();
+    scan.seek(from)?;
+    while let Some((catalog_key, row)) = scan.next()?
+        && catalog_key.starts_with(keys::OBJECTS)
+    {
+        let Some(head) = Head::decode(&row.head).filter(|head| !head.marker && head.size > 0) else {
+            continue;
+        };
+        let Some((key, _)) = keys::parse_object(&catalog_key) else { continue };
+        let number = catalog_key.get(1..5).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes);
+        let Some(bucket) = names.get(&number) else { continue };
+        let age_ms = now_ms.saturating_sub(head.modified_ms).max(0) as u64;
+        let visited =
+            Visited { catalog_key: &catalog_key, bucket, key: &key, head: &head, row: &row, age_ms };
+        if !visit(visited)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Returns the head of a complete blob; `None` if it is missing or not complete.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn complete_blob<C: Catalog>(
+    store: &Store<C>,
+    blob: &BlobName,
+) -> Result<Option<BlobHead>, CatalogError> {
+    let Some(row) = store.catalog.get(&keys::blob(blob))? else { return Ok(None) };
+    Ok(BlobHead::decode(&row.head).filter(|head| head.state == State::Complete))
+}
+
+/// Returns the counts of all segments by name.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn all_segments<C: Catalog>(store: &Store<C>) -> Result<BTreeMap<BlobName, Live>, CatalogError> {
+    let mut found = BTreeMap::new();
+    let mut scan = store.catalog.scan();
+    scan.seek(Bound::Included(keys::SEGMENTS))?;
+    while let Some((key, row)) = scan.next()? {
+        let Some(name) = key.strip_prefix(keys::SEGMENTS) else { break };
+        if let (Ok(name), Some(live)) = (BlobName::try_from(name), Live::decode(&row.head)) {
+            found.insert(name, live);
+        }
+    }
+    Ok(found)
 }
 
 /// A complete blob of an object.
 pub struct Stored<'a> {
-    /// Properties of the object.
-    pub facts: Facts<'a>,
+    /// Name of the object's bucket.
+    pub bucket: &'a str,
+    /// Key of the object.
+    pub key: &'a str,
     /// Name of the blob.
     pub blob: BlobName,
     /// Size of the blob in bytes.
@@ -38,7 +130,8 @@ pub struct Stored<'a> {
     pub head: BlobHead,
 }
 
-/// Calls `visit` with the blobs of all objects and versions, until it returns false. Damaged rows are skipped.
+/// Calls `visit` with the blobs and segments of all objects and versions. A segment is visited with each of its objects
+/// until `visit` returns true.
 ///
 /// # Errors
 /// If the catalog cannot be read.
@@ -46,53 +139,26 @@ pub fn visit_blobs<C: Catalog>(
     store: &Store<C>,
     visit: &mut dyn FnMut(Stored<'_>) -> bool,
 ) -> Result<(), CatalogError> {
-    let names: BTreeMap<u32, String> =
-        store.all_buckets().into_iter().map(|(name, bucket)| (bucket.number, name)).collect();
-    let now_ms = wall_now().as_millisecond();
-    let mut scan = store.catalog.scan();
-    scan.seek(Bound::Included(keys::OBJECTS))?;
-    while let Some((catalog_key, row)) = scan.next()?
-        && catalog_key.starts_with(keys::OBJECTS)
-    {
-        let Some(head) = Head::decode(&row.head).filter(|head| head.has_blobs) else { continue };
-        let Some((key, _)) = keys::parse_object(&catalog_key) else { continue };
-        let number = catalog_key.get(1..5).and_then(|b| b.try_into().ok()).map_or(0, u32::from_be_bytes);
-        let Some(bucket) = names.get(&number) else { continue };
-        let properties = match store.catalog.properties(&catalog_key, &row) {
-            Err(CatalogError::Damaged { .. }) => continue,
-            properties => Properties::decode(&properties?),
-        };
-        let Some(properties) = properties else { continue };
-        let age_ms = now_ms.saturating_sub(head.modified_ms).max(0) as u64;
-        let facts = Facts { bucket, key: &key, size: head.size, age_ms, tags: &properties.tags.0 };
+    let segments = all_segments(store)?;
+    let mut done = HashSet::new();
+    visit_rows(store, Bound::Included(keys::OBJECTS), &mut |visited| {
+        if !visited.head.has_blobs {
+            return Ok(true);
+        }
+        let Some(properties) = visited.properties(store)? else { return Ok(true) };
         for piece in &properties.pieces {
-            let Piece::Blob(blob, size) = *piece else { continue };
-            let Some(row) = store.catalog.get(&keys::blob(&blob))? else { continue };
-            let head = BlobHead::decode(&row.head).filter(|head| head.state == State::Complete);
-            if let Some(head) = head
-                && !visit(Stored { facts, blob, size, head })
-            {
-                return Ok(());
+            let (blob, size) = match piece {
+                Piece::Inline(_) => continue,
+                Piece::Blob(blob, size) => (*blob, *size),
+                Piece::Slice(slice) if done.contains(&slice.segment) => continue,
+                Piece::Slice(slice) => (slice.segment, segments.get(&slice.segment).map_or(0, |s| s.size)),
+            };
+            let Some(head) = complete_blob(store, &blob)? else { continue };
+            if visit(Stored { bucket: visited.bucket, key: visited.key, blob, size, head }) {
+                done.insert(blob);
             }
         }
-    }
+        Ok(true)
+    })?;
     Ok(())
-}
-
-/// Calls `visit` with the moves that the rules currently require, until it returns false. If several rules apply to a
-/// blob, the first one is used.
-///
-/// # Errors
-/// If the catalog cannot be read.
-pub fn candidates<C: Catalog>(
-    store: &Store<C>,
-    rules: &[Rule],
-    visit: &mut dyn FnMut(Move) -> bool,
-) -> Result<(), CatalogError> {
-    visit_blobs(store, &mut |Stored { facts, blob, size, head }| {
-        let tier = head.locations.first().map(|place| place.tier);
-        let rule = rules.iter().find(|rule| Some(rule.from) == tier && rule.when.is_true(&facts));
-        let (version, Some(rule)) = (head.version, rule) else { return true };
-        visit(Move { blob, size, version, to: rule.to, keep_source_ms: rule.keep_source_ms })
-    })
 }

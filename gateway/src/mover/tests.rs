@@ -8,6 +8,7 @@ use plimsoll::server::reserve::Memory;
 
 use super::*;
 use crate::body::blob::{Blobs, path};
+use crate::body::cache::{Cache, CacheSettings};
 use crate::body::location::Reason;
 use crate::catalog::memory::MemoryCatalog;
 use crate::object::Bodies;
@@ -25,12 +26,11 @@ impl World {
     /// A store with one blob in the first of two tiers.
     async fn new() -> World {
         let tiers = [Arc::new(InMemory::new()), Arc::new(InMemory::new())];
-        let tier = |number: usize| Tier {
-            name: number.to_string(),
-            store: Arc::clone(&tiers[number]) as Arc<dyn ObjectStore>,
-            directory: None,
+        let tier = |number: usize| {
+            Tier::new(&number.to_string(), Arc::clone(&tiers[number]) as Arc<dyn ObjectStore>, None)
         };
-        let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier(0)), (1, tier(1))])));
+        let cache = Cache::open(&CacheSettings::default()).unwrap();
+        let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier(0)), (1, tier(1))])), cache);
         let bodies = Bodies { blobs, write_tiers: vec![0], inline: 0 };
         let catalog = Arc::new(MemoryCatalog::default());
         let store = Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap();

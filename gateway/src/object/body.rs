@@ -8,8 +8,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use super::keys;
+use super::live::Live;
 use crate::body::blob::{BlobError, BlobReader, Blobs};
 use crate::body::location::{BlobHead, Location};
+use crate::body::segment::Slice;
 use crate::catalog::{Catalog, CatalogError};
 
 /// Reason why a body cannot be read.
@@ -26,21 +28,33 @@ pub enum BodyError {
     Blob(#[from] BlobError),
 }
 
-/// Returns the row of a blob: its head and its checksums.
-pub type Lookup = Box<dyn Fn(&keys::BlobName) -> Result<(BlobHead, Arc<[u32]>), BodyError> + Send>;
+fn unknown(name: &keys::BlobName) -> BodyError {
+    BodyError::Unknown(crate::body::blob::text(name))
+}
 
-/// Reads the rows of blobs in a catalog.
-pub fn lookup<C: Catalog>(catalog: &Arc<C>) -> Lookup {
-    let catalog = Arc::clone(catalog);
-    Box::new(move |name| {
-        let key = keys::blob(name);
-        let unknown = || BodyError::Unknown(crate::body::blob::text(name));
-        let row = catalog.get(&key)?.ok_or_else(unknown)?;
-        let head = BlobHead::decode(&row.head).ok_or_else(unknown)?;
-        let properties = catalog.properties(&key, &row)?;
-        let numbers = properties.chunks_exact(4).filter_map(|bytes| bytes.try_into().ok());
-        Ok((head, numbers.map(u32::from_le_bytes).collect()))
-    })
+/// Returns the row of a blob: its head and its checksums.
+///
+/// # Errors
+/// If the catalog cannot be read or does not contain the blob.
+pub fn find_blob<C: Catalog>(
+    catalog: &C,
+    name: &keys::BlobName,
+) -> Result<(BlobHead, Arc<[u32]>), BodyError> {
+    let key = keys::blob(name);
+    let row = catalog.get(&key)?.ok_or_else(|| unknown(name))?;
+    let head = BlobHead::decode(&row.head).ok_or_else(|| unknown(name))?;
+    let properties = catalog.properties(&key, &row)?;
+    let numbers = properties.chunks_exact(4).filter_map(|bytes| bytes.try_into().ok());
+    Ok((head, numbers.map(u32::from_le_bytes).collect()))
+}
+
+/// Returns the places of a segment, and its size in bytes.
+fn find_segment<C: Catalog>(catalog: &C, name: &keys::BlobName) -> Result<(BlobHead, u64), BodyError> {
+    let row = catalog.get(&keys::blob(name))?.ok_or_else(|| unknown(name))?;
+    let head = BlobHead::decode(&row.head).ok_or_else(|| unknown(name))?;
+    let live = catalog.get(&keys::segment(name))?.and_then(|row| Live::decode(&row.head));
+    // A segment without counts is about to be deleted; its size is then unknown.
+    Ok((head, live.map_or(u64::MAX, |live| live.size)))
 }
 
 /// A piece of a body to send.
@@ -49,6 +63,8 @@ pub enum Part {
     Inline(Bytes),
     /// A range of a blob of this size.
     Blob(keys::BlobName, u64, Range<u64>),
+    /// A range of a body in a segment.
+    Slice(Slice, Range<u64>),
 }
 
 /// An open blob.
@@ -64,17 +80,17 @@ struct Open {
 }
 
 /// The pieces of a body, one after the other.
-pub struct BodySource {
+pub struct BodySource<C> {
     parts: VecDeque<Part>,
     open: Option<Open>,
-    lookup: Lookup,
+    catalog: Arc<C>,
     blobs: Blobs,
 }
 
-impl BodySource {
+impl<C: Catalog> BodySource<C> {
     /// Creates the stream of these parts.
-    pub fn new(parts: VecDeque<Part>, lookup: Lookup, blobs: Blobs) -> BodySource {
-        BodySource { parts, open: None, lookup, blobs }
+    pub fn new(parts: VecDeque<Part>, catalog: Arc<C>, blobs: Blobs) -> BodySource<C> {
+        BodySource { parts, open: None, catalog, blobs }
     }
 
     /// Opens a range of a blob at the first place that works. Reads the row again after each failure, because the blob
@@ -88,15 +104,37 @@ impl BodySource {
         mut error: Option<BlobError>,
     ) -> Result<Open, BodyError> {
         loop {
-            let (head, crcs) = (self.lookup)(&name)?;
+            let (head, crcs) = find_blob(&*self.catalog, &name)?;
             let untried = head.locations.iter().find(|location| !failed.contains(location)).copied();
             let Some(location) = untried else {
-                return Err(
-                    error.map_or_else(|| BodyError::Unknown(crate::body::blob::text(&name)), BodyError::Blob)
-                );
+                return Err(error.map_or_else(|| unknown(&name), BodyError::Blob));
             };
             match self.blobs.open(&location, size, crcs, range.clone()).await {
                 Ok(reader) => return Ok(Open { name, size, left: range, reader, location, failed }),
+                Err(problem) => {
+                    self.report(&location, &problem);
+                    failed.push(location);
+                    error = Some(problem);
+                }
+            }
+        }
+    }
+
+    /// Returns a body in a segment, from the cache or the first place that works.
+    async fn slice(&self, slice: &Slice) -> Result<Bytes, BodyError> {
+        if let Some(body) = self.blobs.cached_slice(slice).await {
+            return Ok(body);
+        }
+        let mut failed = Vec::new();
+        let mut error = None;
+        loop {
+            let (head, size) = find_segment(&*self.catalog, &slice.segment)?;
+            let untried = head.locations.iter().find(|location| !failed.contains(*location)).copied();
+            let Some(location) = untried else {
+                return Err(error.map_or_else(|| unknown(&slice.segment), BodyError::Blob));
+            };
+            match self.blobs.read_slice(&location, size, slice).await {
+                Ok(body) => return Ok(body),
                 Err(problem) => {
                     self.report(&location, &problem);
                     failed.push(location);
@@ -139,6 +177,10 @@ impl BodySource {
             match self.parts.pop_front() {
                 None => return Ok(None),
                 Some(Part::Inline(bytes)) => return Ok(Some(bytes)),
+                Some(Part::Slice(slice, range)) => {
+                    let body = self.slice(&slice).await?;
+                    return Ok(Some(body.slice(range.start as usize..range.end as usize)));
+                }
                 Some(Part::Blob(name, size, range)) => {
                     self.open = Some(self.open(name, size, range, Vec::new(), None).await?);
                 }

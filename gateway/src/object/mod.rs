@@ -6,6 +6,7 @@ pub mod codec;
 pub mod delete;
 pub mod keys;
 mod list;
+pub mod live;
 mod multipart;
 mod read;
 pub mod row;

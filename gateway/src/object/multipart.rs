@@ -17,7 +17,7 @@ use plimsoll::server::service::{
 use super::codec::{Reader, put_bytes, put_number};
 use super::keys::UploadId;
 use super::row::{Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
-use super::write::{GRACE_MS, Target, discard_blob, for_client, write_object};
+use super::write::{Target, discard_pieces, for_client, write_object};
 use super::{Bucket, Store, intact, keys};
 use crate::body::blob::new_name;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
@@ -103,10 +103,7 @@ impl StoredPart {
 
     /// Puts the blob of the part on the list of blobs to delete.
     fn discard(&self, t: &mut dyn Transaction) -> Result<(), CatalogError> {
-        match &self.piece {
-            Piece::Blob(name, _) => discard_blob(t, name, GRACE_MS),
-            Piece::Inline(_) => Ok(()),
-        }
+        discard_pieces(t, std::slice::from_ref(&self.piece))
     }
 }
 
@@ -249,7 +246,7 @@ impl<C: Catalog> Store<C> {
                     }
                     pieces.push(part.piece);
                 }
-                let has_blobs = pieces.iter().any(|piece| matches!(piece, Piece::Blob(..)));
+                let has_blobs = pieces.iter().any(|piece| !matches!(piece, Piece::Inline(_)));
                 let properties = Properties {
                     headers: upload.object.headers,
                     tags: upload.object.tags,

@@ -2,14 +2,15 @@
 
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::stream;
 use plimsoll::server::error::ApiError;
 use plimsoll::server::response::ResponseBody;
 use plimsoll::server::service::ObjectInfo;
 
-use super::body::{BodyError, BodySource, Part, lookup};
+use super::body::{BodyError, BodySource, Part};
 use super::row::{Head, Piece, Properties, parse_version_id};
 use super::write::{Target, for_client, head_of};
 use super::{Store, intact, keys, report};
@@ -105,7 +106,53 @@ pub fn find_version(
     Ok((!head.null).then_some((key, row, head)))
 }
 
+/// Returns the parts of a range of a body.
+fn parts(pieces: Vec<Piece>, inline: &Bytes, range: &Range<u64>) -> VecDeque<Part> {
+    let mut parts = VecDeque::new();
+    let (mut at, mut inline_at) = (0, 0);
+    for piece in pieces {
+        let (from, to) = (range.start.max(at), range.end.min(at + piece.size()));
+        if from < to {
+            let within = from - at..to - at;
+            parts.push_back(match piece {
+                Piece::Inline(_) => {
+                    let start = inline_at + within.start as usize;
+                    Part::Inline(inline.slice(start..start + (to - from) as usize))
+                }
+                Piece::Blob(name, size) => Part::Blob(name, size, within),
+                Piece::Slice(slice) => Part::Slice(slice, within),
+            });
+        }
+        at += piece.size();
+        if let Piece::Inline(size) = piece {
+            inline_at += size as usize;
+        }
+    }
+    parts
+}
+
 impl<C: Catalog> Store<C> {
+    /// Reads a whole body into memory.
+    ///
+    /// # Errors
+    /// If no place has the bytes.
+    pub async fn collect(&self, inline: Bytes, pieces: Vec<Piece>) -> Result<Bytes, BodyError> {
+        if pieces.is_empty() {
+            return Ok(inline);
+        }
+        let size = pieces.iter().map(Piece::size).sum();
+        let parts = parts(pieces, &inline, &(0..size));
+        let mut source = BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone());
+        let mut body = BytesMut::new();
+        while let Some(bytes) = source.next().await? {
+            if body.is_empty() && bytes.len() as u64 == size {
+                return Ok(bytes);
+            }
+            body.extend_from_slice(&bytes);
+        }
+        Ok(body.freeze())
+    }
+
     /// Finds the current version of an object, or a given one.
     pub(super) async fn find_object(
         &self,
@@ -188,26 +235,8 @@ impl<C: Catalog> Store<C> {
             let bytes = inline.slice(range.start as usize..range.end as usize);
             return Ok(ResponseBody::new(if bytes.is_empty() { Vec::new() } else { vec![bytes] }));
         }
-        let mut parts = VecDeque::new();
-        let (mut at, mut inline_at) = (0, 0);
-        for piece in object.pieces {
-            let (from, to) = (range.start.max(at), range.end.min(at + piece.size()));
-            if from < to {
-                let within = from - at..to - at;
-                parts.push_back(match piece {
-                    Piece::Inline(_) => {
-                        let start = inline_at + within.start as usize;
-                        Part::Inline(inline.slice(start..start + (to - from) as usize))
-                    }
-                    Piece::Blob(name, size) => Part::Blob(name, size, within),
-                });
-            }
-            at += piece.size();
-            if let Piece::Inline(size) = piece {
-                inline_at += size as usize;
-            }
-        }
-        let mut source = BodySource::new(parts, lookup(&self.catalog), self.blobs.clone());
+        let parts = parts(object.pieces, &inline, &range);
+        let mut source = BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone());
         // The first bytes are read before the response begins, so that a missing or damaged blob gives an error.
         let first = source.next().await.map_err(|error| unreadable(&error))?;
         let rest = stream::unfold(source, |mut source| async move {

@@ -11,12 +11,13 @@ use plimsoll::server::service::{Listed, ObjectInfo, ObjectPart, StoredChecksum};
 
 use super::codec::{Reader, put_bytes, put_number};
 use super::keys::BlobName;
+use crate::body::segment::Slice;
 
 /// Flag of a delete marker.
 const MARKER: u8 = 1;
 /// Flag of the version `null`.
 const NULL: u8 = 2;
-/// Flag of an object with blobs.
+/// Flag of an object with bytes in blobs or segments.
 const BLOBS: u8 = 4;
 /// Flag of an object with a checksum that covers the whole object.
 const FULL_OBJECT: u8 = 8;
@@ -28,7 +29,7 @@ pub struct Head {
     pub marker: bool,
     /// True for the version `null`.
     pub null: bool,
-    /// True if the body is in blobs.
+    /// True if bytes of the body are in blobs or segments.
     pub has_blobs: bool,
     /// Generation: greater than that of every earlier version of the key.
     pub generation: u64,
@@ -190,6 +191,8 @@ pub enum Piece {
     Inline(u64),
     /// A whole blob and its size in bytes.
     Blob(BlobName, u64),
+    /// A slice of a segment. It is always the only piece of a body.
+    Slice(Slice),
 }
 
 impl Piece {
@@ -197,6 +200,7 @@ impl Piece {
     pub fn size(&self) -> u64 {
         match self {
             Piece::Inline(size) | Piece::Blob(_, size) => *size,
+            Piece::Slice(slice) => slice.size,
         }
     }
 }
@@ -270,14 +274,6 @@ impl Properties {
         properties.acl = *CannedAcl::ALL.get(usize::from(reader.byte()?))?;
         Some(properties)
     }
-
-    /// Returns the names of the blobs of the body.
-    pub fn blobs(&self) -> impl Iterator<Item = BlobName> + '_ {
-        self.pieces.iter().filter_map(|piece| match piece {
-            Piece::Blob(name, _) => Some(*name),
-            Piece::Inline(_) => None,
-        })
-    }
 }
 
 /// Appends the checksum of a part.
@@ -314,6 +310,13 @@ pub fn put_piece(out: &mut Vec<u8>, piece: &Piece) {
             out.extend_from_slice(name);
             put_number(out, *size);
         }
+        Piece::Slice(slice) => {
+            out.push(2);
+            out.extend_from_slice(&slice.segment);
+            put_number(out, slice.offset);
+            put_number(out, slice.size);
+            out.extend_from_slice(&slice.crc.to_le_bytes());
+        }
     }
 }
 
@@ -321,7 +324,13 @@ pub fn put_piece(out: &mut Vec<u8>, piece: &Piece) {
 pub fn piece(reader: &mut Reader<'_>) -> Option<Piece> {
     match reader.byte()? {
         0 => reader.number().map(Piece::Inline),
-        _ => Some(Piece::Blob(reader.array()?, reader.number()?)),
+        1 => Some(Piece::Blob(reader.array()?, reader.number()?)),
+        2 => {
+            let (segment, offset, size) = (reader.array()?, reader.number()?, reader.number()?);
+            let crc = u32::from_le_bytes(reader.array()?);
+            Some(Piece::Slice(Slice { segment, offset, size, crc }))
+        }
+        _ => None,
     }
 }
 
@@ -347,12 +356,13 @@ mod tests {
         assert!(head.etag().ends_with("-3"));
         let marker = Head { marker: true, size: 0, md5: [0; 16], parts: 0, checksum: None, ..head };
         assert_eq!(Head::decode(&marker.encode()), Some(marker));
+        let slice = Slice { segment: [4; 16], offset: 1 << 30, size: 1 << 20, crc: 7 };
         let properties = Properties {
             headers: vec![("x-amz-meta-a".parse().unwrap(), HeaderValue::from_static("1"))],
             tags: Tags(vec![("k".into(), "v".into())]),
             acl: CannedAcl::PublicRead,
             parts: vec![ObjectPart { number: 2, size: 7, checksum: Some((Algorithm::Sha1, "x".into())) }],
-            pieces: vec![Piece::Blob([3; 16], 5 << 20), Piece::Inline(7)],
+            pieces: vec![Piece::Blob([3; 16], 5 << 20), Piece::Inline(7), Piece::Slice(slice)],
             upload_id: Some("id".into()),
         };
         assert_eq!(Properties::decode(&properties.encode()), Some(properties));

@@ -10,7 +10,7 @@ use plimsoll::server::error::ApiError;
 use plimsoll::server::service::{NewObject, ObjectChange, ObjectInfo, Versioning};
 
 use super::row::{Head, Piece, Properties};
-use super::{Bucket, Store, intact, keys, report};
+use super::{Bucket, Store, intact, keys, live, report};
 use crate::body::blob::{BlobError, new_name, text};
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
@@ -88,8 +88,18 @@ pub fn discard_row(t: &mut dyn Transaction, head: &Head, row: &Row) -> Result<()
             value => value?,
         };
         let properties = intact(Properties::decode(&value.properties))?;
-        for name in properties.blobs() {
-            discard_blob(t, &name, GRACE_MS)?;
+        discard_pieces(t, &properties.pieces)?;
+    }
+    Ok(())
+}
+
+/// Puts the blobs of a body on the list of blobs to delete, and releases its segments.
+pub fn discard_pieces(t: &mut dyn Transaction, pieces: &[Piece]) -> Result<(), CatalogError> {
+    for piece in pieces {
+        match piece {
+            Piece::Inline(_) => {}
+            Piece::Blob(name, _) => discard_blob(t, name, GRACE_MS)?,
+            Piece::Slice(slice) => live::release(t, slice)?,
         }
     }
     Ok(())
@@ -293,7 +303,7 @@ impl<C: Catalog> Store<C> {
     }
 
     /// Gives up a blob that no row refers to. If this fails, the next start gives it up.
-    pub(super) async fn abandon(&self, name: &keys::BlobName) {
+    pub async fn abandon(&self, name: &keys::BlobName) {
         let name = *name;
         let discarded = self.transact(0, move |t| Ok(Ok(discard_blob(t, &name, 0)?))).await;
         if let Err(error) = discarded {

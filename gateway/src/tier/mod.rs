@@ -1,5 +1,6 @@
 //! Tiers: the named backends of the bodies that are not in the catalog.
 
+pub mod counted;
 pub mod open;
 
 use std::collections::BTreeMap;
@@ -9,6 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use object_store::ObjectStore;
 
+use self::counted::{Counted, TierUsage};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction};
 use crate::object::keys;
@@ -22,6 +24,17 @@ pub struct Tier {
     pub store: Arc<dyn ObjectStore>,
     /// Directory of a local backend.
     pub directory: Option<PathBuf>,
+    /// Requests since the start.
+    pub usage: Arc<TierUsage>,
+}
+
+impl Tier {
+    /// Creates a tier over a backend, and counts its requests.
+    pub fn new(name: &str, backend: Arc<dyn ObjectStore>, directory: Option<PathBuf>) -> Tier {
+        let counted = Counted::new(backend);
+        let usage = counted.usage();
+        Tier { name: name.to_string(), store: Arc::new(counted), directory, usage }
+    }
 }
 
 /// All tiers by their numbers. The catalog has the numbers, so the order in the settings has no meaning.

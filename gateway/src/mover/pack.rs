@@ -1,0 +1,289 @@
+//! Writes small bodies into segments.
+//!
+//! The steps are those of a move: the segment is recorded before its first byte is written, it is read back, and then
+//! transactions change the rows of the objects, each only if its body is still the one that was written. A segment
+//! stays open, and is not deleted, until the last of these transactions.
+
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+
+use super::{MoveError, verify_blob};
+use crate::body::blob::{BlobError, BlobWriter, new_name};
+use crate::body::location::{BlobHead, BlobName, Location, State};
+use crate::body::segment::{Header, START, Slice};
+use crate::catalog::embedded::head_only;
+use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::object::body::BodyError;
+use crate::object::live::{self, Live};
+use crate::object::row::{Head, Piece, Properties};
+use crate::object::write::{NewBlob, discard_pieces};
+use crate::object::{Store, keys};
+
+/// An object whose body is to be written into a segment.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Key of the object's row.
+    pub catalog_key: Vec<u8>,
+    /// Name of the bucket.
+    pub bucket: Box<str>,
+    /// Key of the object.
+    pub key: Box<str>,
+    /// Generation of the object.
+    pub generation: u64,
+    /// Pieces of the body; empty if it is inline.
+    pub pieces: Vec<Piece>,
+}
+
+/// A segment to write.
+#[derive(Debug, PartialEq)]
+pub struct PackJob {
+    /// Number of the tier that receives the segment.
+    pub tier: u16,
+    /// Objects in the order of their keys.
+    pub candidates: Vec<Candidate>,
+    /// Size of their bodies in bytes.
+    pub bytes: u64,
+    /// True if the segment is to be written although it is not full.
+    pub is_due: bool,
+}
+
+impl PackJob {
+    /// Creates a job without objects.
+    pub fn new(tier: u16) -> PackJob {
+        PackJob { tier, candidates: Vec::new(), bytes: 0, is_due: false }
+    }
+}
+
+/// Objects whose bodies are now in a segment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Packed {
+    /// Number of objects.
+    pub objects: u64,
+    /// Size of their bodies in bytes.
+    pub bytes: u64,
+}
+
+/// Number of rows that a transaction changes.
+const ROWS: usize = 256;
+/// Bytes that are collected before they are written.
+const BUFFER: usize = 1 << 20;
+
+/// Writes a segment, and makes the objects refer to it.
+///
+/// # Errors
+/// If the catalog or a tier fails. The objects that do not refer to the segment yet stay as they are.
+pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed, MoveError> {
+    let name = new_name();
+    let location = Location { tier: job.tier, name };
+    let intent = head_only(BlobHead::pending(vec![location]).encode());
+    store
+        .transact(64, move |t| {
+            t.put(keys::blob(&name), intent);
+            Ok(Ok(()))
+        })
+        .await
+        .map_err(MoveError::Catalog)?;
+    let written = match write(store, job, &location).await {
+        Ok(Some(written)) => written,
+        nothing => {
+            store.abandon(&name).await;
+            return nothing.map(|_| Packed::default());
+        }
+    };
+    let packed = switch(store, job, &location, written).await;
+    if packed.is_err() {
+        // Rows may refer to the segment already, so it is closed and not given up.
+        let closed = store.transact(64, move |t| Ok(Ok(close(t, &name)?))).await;
+        if let Err(error) = closed {
+            crate::log::warn(&format!("a segment stays open until the next start: {error}"));
+        }
+    }
+    packed
+}
+
+/// A segment that was written and verified.
+struct Written {
+    size: u64,
+    crcs: Arc<[u32]>,
+    /// Bodies in the segment: the index of the candidate, and the slice.
+    slices: Vec<(usize, Slice)>,
+}
+
+/// Writes the bodies and reads them back. Returns `None` if no candidate has its body any more.
+async fn write<C: Catalog>(
+    store: &Store<C>,
+    job: &PackJob,
+    location: &Location,
+) -> Result<Option<Written>, MoveError> {
+    let mut writer = store.blobs.create(&[*location])?;
+    let slices = match write_bodies(store, job, location, &mut writer).await {
+        Ok(slices) if !slices.is_empty() => slices,
+        nothing => {
+            writer.abort().await;
+            return nothing.map(|_| None);
+        }
+    };
+    let (size, crcs) = writer.finish().await?;
+    let crcs: Arc<[u32]> = crcs.into();
+    verify_blob(store, location, size, &crcs).await?;
+    Ok(Some(Written { size, crcs, slices }))
+}
+
+async fn write_bodies<C: Catalog>(
+    store: &Store<C>,
+    job: &PackJob,
+    location: &Location,
+    writer: &mut BlobWriter,
+) -> Result<Vec<(usize, Slice)>, MoveError> {
+    let mut buffer = BytesMut::with_capacity(BUFFER + (BUFFER >> 2));
+    buffer.extend_from_slice(START);
+    let (mut slices, mut flushed) = (Vec::with_capacity(job.candidates.len()), 0);
+    for (index, candidate) in job.candidates.iter().enumerate() {
+        let Some((head, properties, body)) = read(store, candidate).await? else { continue };
+        let (bucket, key) = (&*candidate.bucket, &*candidate.key);
+        let header = Header { bucket, key, head: &head.encode(), properties: &properties.encode() };
+        let start = flushed + buffer.len() as u64;
+        let (offset, crc) = header.put(&mut buffer, &body);
+        let slice = Slice { segment: location.name, offset: start + offset, size: body.len() as u64, crc };
+        slices.push((index, slice));
+        if buffer.len() >= BUFFER {
+            flushed += buffer.len() as u64;
+            writer.write(buffer.split().freeze()).await?;
+        }
+    }
+    writer.write(buffer.freeze()).await?;
+    Ok(slices)
+}
+
+/// Reads the row and the body of a candidate; `None` if it has changed or is damaged.
+async fn read<C: Catalog>(
+    store: &Store<C>,
+    candidate: &Candidate,
+) -> Result<Option<(Head, Properties, Bytes)>, MoveError> {
+    let key = &candidate.catalog_key;
+    let value = match store.catalog.get(key) {
+        Ok(Some(row)) => store.catalog.value(key, &row),
+        Ok(None) => return Ok(None),
+        Err(error) => Err(error),
+    };
+    let value = match value {
+        Err(CatalogError::Damaged { .. }) => return Ok(None),
+        value => value?,
+    };
+    let Some((head, mut properties)) = unchanged(candidate, &value) else { return Ok(None) };
+    let body = match store.collect(value.body, std::mem::take(&mut properties.pieces)).await {
+        Ok(body) => body,
+        Err(BodyError::Blob(error @ BlobError::Damaged { .. })) => {
+            crate::log::warn(&format!("{}/{} is not packed: {error}", candidate.bucket, candidate.key));
+            return Ok(None);
+        }
+        Err(BodyError::Unknown(_)) => return Ok(None),
+        Err(BodyError::Catalog(error)) => return Err(error.into()),
+        Err(BodyError::Blob(error)) => return Err(error.into()),
+    };
+    Ok((body.len() as u64 == head.size).then_some((head, properties, body)))
+}
+
+/// Decodes the row of a candidate if its body is still the same.
+fn unchanged(candidate: &Candidate, value: &Value) -> Option<(Head, Properties)> {
+    let head = Head::decode(&value.head)?;
+    let properties = Properties::decode(&value.properties)?;
+    let is_same = head.generation == candidate.generation && properties.pieces == candidate.pieces;
+    is_same.then_some((head, properties))
+}
+
+/// Makes the objects refer to the segment.
+async fn switch<C: Catalog>(
+    store: &Store<C>,
+    job: &PackJob,
+    location: &Location,
+    written: Written,
+) -> Result<Packed, MoveError> {
+    let name = location.name;
+    let head = BlobHead { state: State::Complete, ..BlobHead::pending(vec![*location]) };
+    let properties: Vec<u8> = written.crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
+    let value = Value { head: head.encode(), properties: properties.into(), body: Bytes::new() };
+    let bytes = written.slices.iter().map(|(_, slice)| slice.size).sum();
+    let records = written.slices.len() as u64;
+    let empty = Live { open: true, size: written.size, records, live: 0, live_bytes: 0, bytes };
+    let recorded = store.transact(4096, move |t| {
+        let is_ours = NewBlob { name, value }.record(t)?;
+        if is_ours {
+            live::store(t, &name, empty)?;
+        }
+        Ok(Ok(is_ours))
+    });
+    if !recorded.await.map_err(MoveError::Catalog)? {
+        return Ok(Packed::default());
+    }
+    let mut packed = Packed::default();
+    let last = written.slices.len().saturating_sub(1) / ROWS;
+    for (number, chunk) in written.slices.chunks(ROWS).enumerate() {
+        let rows: Vec<_> =
+            chunk.iter().map(|(index, slice)| (job.candidates[*index].clone(), *slice)).collect();
+        let is_last = number == last;
+        let switched = store.transact(ROWS * 300, move |t| {
+            let switched = switch_rows(t, &name, &rows)?;
+            if is_last {
+                close(t, &name)?;
+            }
+            Ok(Ok(switched))
+        });
+        let switched = switched.await.map_err(MoveError::Catalog)?;
+        packed.objects += switched.objects;
+        packed.bytes += switched.bytes;
+    }
+    Ok(packed)
+}
+
+/// Changes the rows whose bodies are still the same, and counts them.
+fn switch_rows(
+    t: &mut dyn Transaction,
+    segment: &BlobName,
+    rows: &[(Candidate, Slice)],
+) -> Result<Packed, CatalogError> {
+    let mut packed = Packed::default();
+    for (candidate, slice) in rows {
+        let Some(row) = t.get(&candidate.catalog_key)? else { continue };
+        let value = match t.value(&row) {
+            Err(CatalogError::Damaged { .. }) => continue,
+            value => value?,
+        };
+        let Some((mut head, mut properties)) = unchanged(candidate, &value) else { continue };
+        discard_pieces(t, &properties.pieces)?;
+        head.has_blobs = true;
+        properties.pieces = vec![Piece::Slice(*slice)];
+        let value = Value { head: head.encode(), properties: properties.encode(), body: Bytes::new() };
+        t.put(candidate.catalog_key.clone(), value);
+        packed.objects += 1;
+        packed.bytes += slice.size;
+    }
+    if let Some(mut live) = live::load(t, segment)? {
+        live.live += packed.objects;
+        live.live_bytes += packed.bytes;
+        live::store(t, segment, live)?;
+    }
+    Ok(packed)
+}
+
+/// Closes a segment: from now on it is deleted when no object refers to it.
+fn close(t: &mut dyn Transaction, segment: &BlobName) -> Result<(), CatalogError> {
+    match live::load(t, segment)? {
+        Some(live) if live.open => live::store(t, segment, Live { open: false, ..live }),
+        _ => Ok(()),
+    }
+}
+
+/// Closes the segments that an earlier process left open.
+///
+/// # Errors
+/// If the catalog fails.
+pub async fn close_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), MoveError> {
+    let open = super::scan::all_segments(store)?.into_iter().filter(|(_, live)| live.open);
+    for (name, _) in open.collect::<Vec<_>>() {
+        let closed = store.transact(64, move |t| Ok(Ok(close(t, &name)?)));
+        closed.await.map_err(MoveError::Catalog)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,289 @@
+//! One visit of all objects that finds what the rules would move and pack now.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
+
+use super::Move;
+use super::pack::{Candidate, PackJob};
+use super::policy::{Condition, Facts};
+use super::scan::{Visited, all_segments, complete_blob, visit_rows};
+use crate::catalog::{Catalog, CatalogError};
+use crate::object::Store;
+use crate::object::keys::{self, BlobName};
+use crate::object::live::Live;
+use crate::object::row::{Piece, Properties};
+
+/// A rule with the numbers of its tiers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rule {
+    /// Number of the tier that bodies leave.
+    pub from: u16,
+    /// Number of the tier that receives them.
+    pub to: u16,
+    /// Condition on the object.
+    pub when: Condition,
+    /// Milliseconds for which the source stays.
+    pub keep_source_ms: u64,
+}
+
+/// Rules of segments.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Packing {
+    /// Number of the tier that receives small bodies; `None` if they stay where they are.
+    pub tier: Option<u16>,
+    /// Size in bytes of the largest body in a segment.
+    pub up_to: u64,
+    /// Size in bytes at which a segment is complete.
+    pub segment: u64,
+    /// Age in milliseconds from which a body is packed.
+    pub after_ms: u64,
+    /// Age in milliseconds from which a body is packed even if its segment stays smaller.
+    pub linger_ms: u64,
+}
+
+/// Rules of moves; the first one that applies to an object wins.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// Rules of moves between tiers.
+    pub moves: Vec<Rule>,
+    /// Rules of segments.
+    pub packing: Packing,
+}
+
+/// Maximum number of bodies in a segment.
+const MAX_RECORDS: usize = 100_000;
+/// Maximum number of moves in a batch.
+const MAX_MOVES: usize = 1000;
+/// Maximum number of segments in a batch.
+const MAX_PACKS: usize = 2;
+/// Share of live bytes below which a segment is written again without its garbage.
+const LEAST_LIVE: f64 = 0.5;
+/// Number of segments of similar size that are merged. Sizes are similar if they have the same number of digits in this
+/// base, so a body is written again at most once for each digit.
+const MERGE: u32 = 4;
+
+/// Work that was found.
+#[derive(Debug, Default)]
+pub struct Batch {
+    /// Blobs and whole segments to move.
+    pub moves: Vec<Move>,
+    /// Segments to write.
+    pub packs: Vec<PackJob>,
+    /// True if the visit has reached its end.
+    pub ended: bool,
+}
+
+/// A segment at the start of the visit, and what the rules say about its objects.
+struct Segment {
+    tier: u16,
+    version: u64,
+    live: Live,
+    /// True if the segment is written again in any case.
+    rewrite: bool,
+    /// Bytes of objects visited.
+    seen: u64,
+    /// Bytes of objects that a rule moves, by rule.
+    matched: BTreeMap<usize, u64>,
+}
+
+/// A visit of all objects in batches.
+#[derive(Default)]
+pub struct Pass {
+    /// Key after which the next batch begins; `None` at the start.
+    after: Option<Vec<u8>>,
+    segments: HashMap<BlobName, Segment>,
+    /// Segments that contain objects to move and others, found by the previous visit.
+    split: HashSet<BlobName>,
+    jobs: BTreeMap<u16, PackJob>,
+}
+
+impl Rules {
+    /// Returns true if there is never anything to do except in existing segments.
+    pub fn is_empty(&self) -> bool {
+        self.moves.is_empty() && self.packing.tier.is_none()
+    }
+
+    fn first(&self, tier: u16, facts: &Facts<'_>) -> Option<(usize, &Rule)> {
+        self.moves.iter().enumerate().find(|(_, rule)| rule.from == tier && rule.when.is_true(facts))
+    }
+}
+
+/// Returns the size class of a segment; `None` if it is full.
+fn size_class(live: &Live, packing: &Packing) -> Option<u32> {
+    let is_full = live.bytes >= packing.segment || live.records >= MAX_RECORDS as u64;
+    (!is_full).then(|| live.bytes.max(1).ilog(u64::from(MERGE)))
+}
+
+/// Returns the segments with their tiers.
+fn load<C: Catalog>(store: &Store<C>, packing: &Packing) -> Result<HashMap<BlobName, Segment>, CatalogError> {
+    let mut segments = HashMap::new();
+    let mut similar: BTreeMap<(u16, Option<u32>), u32> = BTreeMap::new();
+    for (name, live) in all_segments(store)? {
+        let Some(head) = complete_blob(store, &name)?.filter(|_| !live.open) else { continue };
+        let Some(place) = head.locations.first() else { continue };
+        *similar.entry((place.tier, size_class(&live, packing))).or_default() += 1;
+        let rewrite = live.share() < LEAST_LIVE;
+        let (tier, version) = (place.tier, head.version);
+        let segment = Segment { tier, version, live, rewrite, seen: 0, matched: BTreeMap::new() };
+        segments.insert(name, segment);
+    }
+    for segment in segments.values_mut() {
+        let class = size_class(&segment.live, packing);
+        let count = similar.get(&(segment.tier, class)).copied().unwrap_or(0);
+        segment.rewrite |= class.is_some() && count >= MERGE;
+    }
+    Ok(segments)
+}
+
+impl Pass {
+    /// Continues the visit until there is enough work for a batch.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub fn next<C: Catalog>(&mut self, store: &Store<C>, rules: &Rules) -> Result<Batch, CatalogError> {
+        let mut batch = Batch::default();
+        let from = match self.after.take() {
+            Some(key) => Bound::Excluded(key),
+            None => {
+                self.segments = load(store, &rules.packing)?;
+                self.jobs.clear();
+                Bound::Included(keys::OBJECTS.to_vec())
+            }
+        };
+        let ended = visit_rows(store, from.as_ref().map(Vec::as_slice), &mut |visited| {
+            self.visit(store, rules, &visited, &mut batch)?;
+            if batch.moves.len() < MAX_MOVES && batch.packs.len() < MAX_PACKS {
+                return Ok(true);
+            }
+            self.after = Some(visited.catalog_key.to_vec());
+            Ok(false)
+        })?;
+        if ended {
+            self.end(rules, &mut batch);
+        }
+        Ok(batch)
+    }
+
+    fn visit<C: Catalog>(
+        &mut self,
+        store: &Store<C>,
+        rules: &Rules,
+        visited: &Visited<'_>,
+        batch: &mut Batch,
+    ) -> Result<(), CatalogError> {
+        let packing = &rules.packing;
+        let is_small = visited.head.size <= packing.up_to;
+        let is_old = visited.age_ms >= packing.after_ms;
+        let lingers = visited.age_ms >= packing.linger_ms;
+        if !visited.head.has_blobs {
+            if let Some(tier) = packing.tier.filter(|_| is_small && is_old) {
+                self.add(tier, visited, Vec::new(), lingers, packing, batch);
+            }
+            return Ok(());
+        }
+        let Some(properties) = visited.properties(store)? else { return Ok(()) };
+        if let [Piece::Slice(slice)] = properties.pieces[..] {
+            let Some(segment) = self.segments.get_mut(&slice.segment) else { return Ok(()) };
+            let rule = rules.first(segment.tier, &visited.facts(&properties));
+            segment.seen += slice.size;
+            if let Some((index, _)) = rule {
+                *segment.matched.entry(index).or_default() += slice.size;
+            }
+            let (tier, rewrite) = (segment.tier, segment.rewrite);
+            match rule {
+                Some((_, rule)) if rewrite || self.split.contains(&slice.segment) => {
+                    self.add(rule.to, visited, properties.pieces, true, packing, batch);
+                }
+                None if rewrite => self.add(tier, visited, properties.pieces, true, packing, batch),
+                _ => {}
+            }
+            return Ok(());
+        }
+        self.visit_blobs(store, rules, visited, properties, batch)
+    }
+
+    /// Visits an object whose body is in blobs.
+    fn visit_blobs<C: Catalog>(
+        &mut self,
+        store: &Store<C>,
+        rules: &Rules,
+        visited: &Visited<'_>,
+        properties: Properties,
+        batch: &mut Batch,
+    ) -> Result<(), CatalogError> {
+        let packing = &rules.packing;
+        let mut tiers = Vec::new();
+        let mut moves = Vec::new();
+        for piece in &properties.pieces {
+            let Piece::Blob(blob, size) = *piece else { continue };
+            let Some(head) = complete_blob(store, &blob)? else { continue };
+            let Some(place) = head.locations.first() else { continue };
+            tiers.push(place.tier);
+            if let Some((_, rule)) = rules.first(place.tier, &visited.facts(&properties)) {
+                let (version, to, keep_source_ms) = (head.version, rule.to, rule.keep_source_ms);
+                moves.push(Move { blob, size, version, to, keep_source_ms });
+            }
+        }
+        let is_small = packing.tier.is_some() && visited.head.size <= packing.up_to;
+        let target = match moves.first() {
+            Some(first) => Some(first.to),
+            None => packing
+                .tier
+                .filter(|tier| visited.age_ms >= packing.after_ms && tiers.iter().all(|other| other == tier)),
+        };
+        match target.filter(|_| is_small) {
+            Some(tier) => {
+                let lingers = !moves.is_empty() || visited.age_ms >= packing.linger_ms;
+                self.add(tier, visited, properties.pieces, lingers, packing, batch);
+            }
+            None => batch.moves.append(&mut moves),
+        }
+        Ok(())
+    }
+
+    /// Adds an object to the segment that is being collected for a tier.
+    fn add(
+        &mut self,
+        tier: u16,
+        visited: &Visited<'_>,
+        pieces: Vec<Piece>,
+        is_due: bool,
+        packing: &Packing,
+        batch: &mut Batch,
+    ) {
+        let job = self.jobs.entry(tier).or_insert_with(|| PackJob::new(tier));
+        job.bytes += visited.head.size;
+        job.is_due |= is_due;
+        job.candidates.push(Candidate {
+            catalog_key: visited.catalog_key.to_vec(),
+            bucket: visited.bucket.into(),
+            key: visited.key.into(),
+            generation: visited.head.generation,
+            pieces,
+        });
+        if job.bytes >= packing.segment || job.candidates.len() >= MAX_RECORDS {
+            batch.packs.push(std::mem::replace(job, PackJob::new(tier)));
+        }
+    }
+
+    /// Ends the visit: moves the segments whose objects all move to the same tier.
+    fn end(&mut self, rules: &Rules, batch: &mut Batch) {
+        batch.ended = true;
+        let due = std::mem::take(&mut self.jobs).into_values();
+        batch.packs.extend(due.filter(|job| job.is_due && !job.candidates.is_empty()));
+        self.split.clear();
+        for (name, segment) in self.segments.drain() {
+            let Some((index, bytes)) = segment.matched.first_key_value().filter(|_| !segment.rewrite) else {
+                continue;
+            };
+            if *bytes < segment.seen || segment.seen != segment.live.live_bytes {
+                self.split.insert(name);
+                continue;
+            }
+            let rule = &rules.moves[*index];
+            let (size, version) = (segment.live.size, segment.version);
+            let (to, keep_source_ms) = (rule.to, rule.keep_source_ms);
+            batch.moves.push(Move { blob: name, size, version, to, keep_source_ms });
+        }
+    }
+}

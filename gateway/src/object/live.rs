@@ -1,0 +1,93 @@
+//! Counts of the bodies in each segment that objects refer to. They change in the transactions that change the objects.
+
+use bytes::Bytes;
+
+use super::codec::{Reader, put_number};
+use super::write::{GRACE_MS, discard_blob};
+use super::{intact, keys};
+use crate::body::location::BlobName;
+use crate::body::segment::Slice;
+use crate::catalog::embedded::head_only;
+use crate::catalog::{CatalogError, Transaction};
+
+/// Bodies of a segment that objects refer to.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Live {
+    /// True while rows are still being changed to refer to the segment.
+    pub open: bool,
+    /// Size of the segment in bytes.
+    pub size: u64,
+    /// Number of bodies in the segment when it was written.
+    pub records: u64,
+    /// Number of bodies that objects refer to.
+    pub live: u64,
+    /// Size of these bodies in bytes.
+    pub live_bytes: u64,
+    /// Size of all bodies in bytes.
+    pub bytes: u64,
+}
+
+impl Live {
+    /// Encodes the counts.
+    pub fn encode(&self) -> Bytes {
+        let mut out = vec![u8::from(self.open)];
+        for number in [self.size, self.records, self.live, self.live_bytes, self.bytes] {
+            put_number(&mut out, number);
+        }
+        out.into()
+    }
+
+    /// Decodes counts; `None` if they are malformed.
+    pub fn decode(bytes: &[u8]) -> Option<Live> {
+        let mut reader = Reader(bytes);
+        Some(Live {
+            open: reader.byte()? != 0,
+            size: reader.number()?,
+            records: reader.number()?,
+            live: reader.number()?,
+            live_bytes: reader.number()?,
+            bytes: reader.number()?,
+        })
+    }
+
+    /// Returns the share of the bytes that objects refer to.
+    pub fn share(&self) -> f64 {
+        self.live_bytes as f64 / self.bytes.max(1) as f64
+    }
+}
+
+/// Returns the counts of a segment; `None` if the segment is not in the catalog.
+pub fn load(t: &mut dyn Transaction, segment: &BlobName) -> Result<Option<Live>, CatalogError> {
+    let row = t.get(&keys::segment(segment))?;
+    row.map(|row| intact(Live::decode(&row.head))).transpose()
+}
+
+/// Stores the counts of a segment. A segment that no object refers to, and that is complete, is discarded.
+pub fn store(t: &mut dyn Transaction, segment: &BlobName, live: Live) -> Result<(), CatalogError> {
+    if live.live > 0 || live.open {
+        t.put(keys::segment(segment), head_only(live.encode()));
+        return Ok(());
+    }
+    t.delete(keys::segment(segment));
+    discard_blob(t, segment, GRACE_MS)
+}
+
+/// Records that an object does not refer to a slice any more.
+pub fn release(t: &mut dyn Transaction, slice: &Slice) -> Result<(), CatalogError> {
+    let Some(mut live) = load(t, &slice.segment)? else { return Ok(()) };
+    live.live = live.live.saturating_sub(1);
+    live.live_bytes = live.live_bytes.saturating_sub(slice.size);
+    store(t, &slice.segment, live)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_survive_a_round_trip() {
+        let live = Live { open: true, size: 1 << 40, records: 4, live: 3, live_bytes: 2, bytes: 8 };
+        assert_eq!(Live::decode(&live.encode()), Some(live));
+        assert_eq!((live.share(), Live::decode(&[])), (0.25, None));
+    }
+}
