@@ -40,7 +40,7 @@ def command(name, data, port):
         "memory": ([PLIMSOLL, "serve", "--listen", f"127.0.0.1:{port}"], {}),
         "gateway": ([GATEWAY, "run", "--data", data, "--listen", f"127.0.0.1:{port}"], {}),
         "versitygw": (["versitygw", "--port", f"127.0.0.1:{port}", "--access", ACCESS, "--secret", SECRET,
-                       "--quiet", "posix", data], {}),
+                       "--quiet", "--keep-alive", "posix", data], {}),
         "minio": (["minio", "server", "--quiet", "--address", f"127.0.0.1:{port}", data],
                   {"MINIO_ROOT_USER": ACCESS, "MINIO_ROOT_PASSWORD": SECRET}),
     }[name]

@@ -13,7 +13,7 @@ use crate::catalog::embedded::reader::GroupReader;
 use crate::catalog::embedded::segment::{DIRECTORY, file_name};
 use crate::object::body::find_blob;
 use crate::object::live::Live;
-use crate::object::row::{Head, Piece, Properties};
+use crate::object::row::{Body, Head, Piece, Properties};
 use crate::object::{Document, keys};
 
 /// Result of a verification.
@@ -225,15 +225,19 @@ async fn verify_object(
     let Some(properties) = Properties::decode(&value.properties) else {
         return Some("the properties have an unknown encoding".into());
     };
-    for piece in &properties.pieces {
-        let problem = match piece {
-            Piece::Inline(_) => None,
-            Piece::Blob(name, size) => verify_blob(catalog, blobs, name, *size).await,
-            Piece::Slice(slice) => verify_slice(catalog, blobs, slice, segments).await,
-        };
-        if problem.is_some() {
-            return problem;
+    match &head.body {
+        Body::Inline => None,
+        Body::Blob(name) => verify_blob(catalog, blobs, name, head.size).await,
+        Body::Slice(slice) => verify_slice(catalog, blobs, slice, segments).await,
+        Body::Pieces => {
+            for piece in &properties.pieces {
+                let Piece::Blob(name, size) = piece else { continue };
+                let problem = verify_blob(catalog, blobs, name, *size).await;
+                if problem.is_some() {
+                    return problem;
+                }
+            }
+            None
         }
     }
-    None
 }

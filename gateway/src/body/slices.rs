@@ -1,6 +1,6 @@
 //! Reads of slices of segments: through the cache, with one request for neighbours that are read one after the other.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -11,37 +11,67 @@ use tokio::sync::watch;
 use super::blob::{BlobError, Blobs, path, text};
 use super::cache::Cache;
 use super::location::{BlobName, Location};
-use super::segment::{Records, Slice, TAIL};
+use super::segment::Slice;
 use crate::catalog::embedded::record::crc32c;
 
-/// Largest distance in bytes between two reads that are still neighbours.
-const NEAR: u64 = 256 << 10;
-/// Bytes that are read at a time at the start and at most, if neighbours are read one after the other.
+/// Largest distance in bytes between two reads that are still neighbours. Concurrent reads of neighbours arrive in any
+/// order.
+const NEAR: u64 = 64 << 10;
+/// Number of reads of neighbours after which more neighbours are read ahead. Reads of random objects seldom reach it.
+const STREAK: u32 = 3;
+/// Bytes that are read ahead at first, and at most.
 const WINDOW: Range<u64> = 64 << 10..1 << 20;
+/// Bytes that were read ahead and are kept in memory, besides the cache.
+const MAX_AHEAD: usize = 32 << 20;
 /// Number of segments whose last reads are known.
 const MAX_SEGMENTS: usize = 256;
+
+/// Reads of neighbours.
+#[derive(Debug, Clone, Copy, Default)]
+struct Streak {
+    /// End of the last read.
+    end: u64,
+    /// Number of reads after the first one.
+    count: u32,
+    /// Bytes that were read ahead last.
+    window: u64,
+}
 
 /// The last reads of a segment.
 #[derive(Debug, Clone, Copy, Default)]
 struct Recent {
-    /// Ends of the last reads in the segment.
-    ends: [u64; 4],
-    /// End that the next distant read replaces.
+    streaks: [Streak; 4],
+    /// Streak that the next distant read replaces.
     next: usize,
-    /// Bytes that the last sequential read has requested.
-    window: u64,
 }
 
 impl Recent {
-    /// Records a read. Returns true if it is near one of the last reads.
-    fn note(&mut self, slice: &Slice) -> bool {
-        let near = self.ends.iter().position(|end| *end > 0 && slice.offset.abs_diff(*end) <= NEAR);
-        let place = near.unwrap_or(self.next);
-        if near.is_none() {
-            self.next = (self.next + 1) % self.ends.len();
+    /// Returns the index of the streak that a read continues.
+    fn near(&self, slice: &Slice) -> Option<usize> {
+        let is_near = |streak: &Streak| streak.end > 0 && slice.offset.abs_diff(streak.end) <= NEAR;
+        self.streaks.iter().position(is_near)
+    }
+
+    /// Returns the streak of a read.
+    fn streak(&mut self, slice: &Slice) -> &mut Streak {
+        if self.near(slice).is_none() {
+            self.note(slice);
         }
-        self.ends[place] = slice.offset + slice.size;
-        near.is_some()
+        let index = self.near(slice).unwrap_or(0);
+        &mut self.streaks[index]
+    }
+
+    /// Records a read.
+    fn note(&mut self, slice: &Slice) {
+        let near = self.near(slice);
+        let index = near.unwrap_or(self.next);
+        if near.is_none() {
+            self.next = (self.next + 1) % self.streaks.len();
+            self.streaks[index] = Streak::default();
+        }
+        let streak = &mut self.streaks[index];
+        streak.count += u32::from(near.is_some());
+        streak.end = slice.offset + slice.size;
     }
 }
 
@@ -52,10 +82,51 @@ struct Flight {
     ended: watch::Receiver<()>,
 }
 
+/// A range of a segment that was read ahead.
+struct Window {
+    segment: BlobName,
+    /// Offset of the bytes in the segment.
+    at: u64,
+    bytes: Bytes,
+}
+
+impl Window {
+    fn get(&self, slice: &Slice) -> Option<Bytes> {
+        let start = slice.offset.checked_sub(self.at).filter(|_| self.segment == slice.segment)?;
+        let (start, size) = (usize::try_from(start).ok()?, usize::try_from(slice.size).ok()?);
+        let end = start.checked_add(size).filter(|end| *end <= self.bytes.len())?;
+        Some(self.bytes.slice(start..end))
+    }
+}
+
 #[derive(Default)]
 struct State {
     recent: HashMap<BlobName, Recent>,
     flights: Vec<Flight>,
+    /// From the one that was used the longest time ago to the last one.
+    windows: VecDeque<Window>,
+}
+
+impl State {
+    /// Returns the bytes of a slice that was read ahead.
+    fn ahead(&mut self, slice: &Slice) -> Option<Bytes> {
+        let (index, bytes) =
+            self.windows.iter().enumerate().find_map(|(index, window)| Some((index, window.get(slice)?)))?;
+        let window = self.windows.remove(index)?;
+        self.windows.push_back(window);
+        Some(bytes)
+    }
+
+    /// Keeps a range that was read ahead, and drops the oldest ones.
+    fn keep(&mut self, window: Window) {
+        self.windows.push_back(window);
+        let mut total: usize = self.windows.iter().map(|window| window.bytes.len()).sum();
+        while total > MAX_AHEAD
+            && let Some(oldest) = self.windows.pop_front()
+        {
+            total -= oldest.bytes.len();
+        }
+    }
 }
 
 /// Reader of slices, shared by all requests.
@@ -96,41 +167,42 @@ impl Slices {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the body from the cache if it is there and intact.
+    /// Returns the body if it is in memory or in the cache, and intact.
     async fn cached(&self, slice: &Slice) -> Option<Bytes> {
-        self.cache.get(slice).await.filter(|body| is_intact(slice, body))
-    }
-
-    fn note(&self, slice: &Slice) {
-        let mut state = self.lock();
-        if let Some(recent) = state.recent.get_mut(&slice.segment) {
-            recent.note(slice);
+        let ahead = {
+            let mut state = self.lock();
+            if let Some(recent) = state.recent.get_mut(&slice.segment) {
+                recent.note(slice);
+            }
+            state.ahead(slice)
+        };
+        match ahead.filter(|body| is_intact(slice, body)) {
+            // Bodies that are read in their order are seldom read again soon, so they do not displace others.
+            Some(body) => Some(body),
+            None => self.cache.get(slice).await.filter(|body| is_intact(slice, body)),
         }
     }
 
     /// Decides whether to read, and how far, or to wait for another read.
     fn step(&self, slice: &Slice) -> Step<'_> {
-        let end = slice.offset + slice.size + TAIL;
+        let end = slice.offset + slice.size;
         let mut state = self.lock();
         let covers = |flight: &&Flight| {
             flight.segment == slice.segment && flight.range.start <= slice.offset && flight.range.end >= end
         };
         if let Some(flight) = state.flights.iter().find(covers) {
-            let ended = flight.ended.clone();
-            if let Some(recent) = state.recent.get_mut(&slice.segment) {
-                recent.note(slice);
-            }
-            return Step::Wait(ended);
+            return Step::Wait(flight.ended.clone());
         }
         if state.recent.len() >= MAX_SEGMENTS {
             state.recent.clear();
         }
         let recent = state.recent.entry(slice.segment).or_default();
-        recent.window = match recent.note(slice) {
-            true => (recent.window * 2).clamp(WINDOW.start, WINDOW.end),
-            false => 0,
-        };
-        let range = slice.offset..end.max(slice.offset + recent.window);
+        // The look into the cache has recorded this read, unless it is the first one in the segment.
+        let streak = recent.streak(slice);
+        if streak.count >= STREAK {
+            streak.window = (streak.window * 2).clamp(WINDOW.start, WINDOW.end);
+        }
+        let range = slice.offset..end.max(slice.offset + streak.window);
         let (sender, ended) = watch::channel(());
         state.flights.push(Flight { segment: slice.segment, range: range.clone(), ended });
         Step::Read(Ticket { slices: self, segment: slice.segment, range, _end: sender })
@@ -142,16 +214,12 @@ fn is_intact(slice: &Slice, body: &[u8]) -> bool {
 }
 
 impl Blobs {
-    /// Returns the body of a slice from the cache; `None` if it is not there. Waits for a read that will add it.
+    /// Returns the body of a slice if it is in memory or in the cache.
     pub async fn cached_slice(&self, slice: &Slice) -> Option<Bytes> {
-        let body = self.slices.cached(slice).await;
-        if body.is_some() {
-            self.slices.note(slice);
-        }
-        body
+        self.slices.cached(slice).await
     }
 
-    /// Reads a slice at a place of its segment, of `size` bytes, and adds it and its neighbours to the cache.
+    /// Reads a slice at a place of its segment, of `size` bytes, and keeps it and what was read ahead.
     ///
     /// # Errors
     /// If the bytes are damaged or the backend fails.
@@ -179,13 +247,11 @@ impl Blobs {
         let damaged = || BlobError::Damaged { name: text(&location.name), offset: slice.offset };
         let length = usize::try_from(slice.size).map_err(|_| damaged())?;
         let body = bytes.get(..length).filter(|body| is_intact(slice, body)).ok_or_else(damaged)?;
-        let cache = &self.slices.cache;
-        cache.insert(slice.segment, slice.offset, body);
-        let next = length + TAIL as usize;
-        if bytes.len() > next {
-            for record in Records::new(bytes.slice(next..), slice.offset + next as u64) {
-                cache.insert(slice.segment, record.offset, &record.body);
-            }
+        if bytes.len() > length {
+            let window = Window { segment: slice.segment, at: slice.offset, bytes: bytes.clone() };
+            self.slices.lock().keep(window);
+        } else {
+            self.slices.cache.insert(slice.segment, slice.offset, body);
         }
         Ok(bytes.slice(..length))
     }

@@ -16,8 +16,8 @@ use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::body::BodyError;
 use crate::object::live::{self, Live};
-use crate::object::row::{Head, Piece, Properties};
-use crate::object::write::{NewBlob, discard_pieces};
+use crate::object::row::{Body, Head, Properties};
+use crate::object::write::{NewBlob, discard_row};
 use crate::object::{Store, keys};
 
 /// An object whose body is to be written into a segment.
@@ -31,8 +31,8 @@ pub struct Candidate {
     pub key: Box<str>,
     /// Generation of the object.
     pub generation: u64,
-    /// Pieces of the body; empty if it is inline.
-    pub pieces: Vec<Piece>,
+    /// Place of the body.
+    pub body: Body,
 }
 
 /// A segment to write.
@@ -171,8 +171,8 @@ async fn read<C: Catalog>(
         Err(CatalogError::Damaged { .. }) => return Ok(None),
         value => value?,
     };
-    let Some((head, mut properties)) = unchanged(candidate, &value) else { return Ok(None) };
-    let body = match store.collect(value.body, std::mem::take(&mut properties.pieces)).await {
+    let Some((head, properties)) = unchanged(candidate, &value) else { return Ok(None) };
+    let body = match store.collect(&head, value.body, Vec::new()).await {
         Ok(body) => body,
         Err(BodyError::Blob(error @ BlobError::Damaged { .. })) => {
             crate::log::warn(&format!("{}/{} is not packed: {error}", candidate.bucket, candidate.key));
@@ -189,7 +189,7 @@ async fn read<C: Catalog>(
 fn unchanged(candidate: &Candidate, value: &Value) -> Option<(Head, Properties)> {
     let head = Head::decode(&value.head)?;
     let properties = Properties::decode(&value.properties)?;
-    let is_same = head.generation == candidate.generation && properties.pieces == candidate.pieces;
+    let is_same = head.generation == candidate.generation && head.body == candidate.body;
     is_same.then_some((head, properties))
 }
 
@@ -250,11 +250,10 @@ fn switch_rows(
             Err(CatalogError::Damaged { .. }) => continue,
             value => value?,
         };
-        let Some((mut head, mut properties)) = unchanged(candidate, &value) else { continue };
-        discard_pieces(t, &properties.pieces)?;
-        head.has_blobs = true;
-        properties.pieces = vec![Piece::Slice(*slice)];
-        let value = Value { head: head.encode(), properties: properties.encode(), body: Bytes::new() };
+        let Some((head, _)) = unchanged(candidate, &value) else { continue };
+        discard_row(t, &head, &row)?;
+        let head = Head { body: Body::Slice(*slice), ..head };
+        let value = Value { head: head.encode(), body: Bytes::new(), ..value };
         t.put(candidate.catalog_key.clone(), value);
         packed.objects += 1;
         packed.bytes += slice.size;

@@ -5,13 +5,13 @@ use std::ops::Bound;
 
 use super::Move;
 use super::pack::{Candidate, PackJob};
-use super::policy::{Condition, Facts};
+use super::policy::Condition;
 use super::scan::{Visited, all_segments, complete_blob, visit_rows};
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
 use crate::object::keys::{self, BlobName};
 use crate::object::live::Live;
-use crate::object::row::{Piece, Properties};
+use crate::object::row::Body;
 
 /// A rule with the numbers of its tiers.
 #[derive(Debug, Clone, PartialEq)]
@@ -103,8 +103,22 @@ impl Rules {
         self.moves.is_empty() && self.packing.tier.is_none()
     }
 
-    fn first(&self, tier: u16, facts: &Facts<'_>) -> Option<(usize, &Rule)> {
-        self.moves.iter().enumerate().find(|(_, rule)| rule.from == tier && rule.when.is_true(facts))
+    /// Returns the first rule that moves an object from a tier.
+    fn first<C: Catalog>(
+        &self,
+        store: &Store<C>,
+        tier: u16,
+        visited: &Visited<'_>,
+    ) -> Option<(usize, &Rule)> {
+        let from = self.moves.iter().enumerate().filter(|(_, rule)| rule.from == tier);
+        visited.find(store, from, |rule, facts| rule.when.is_true(facts))
+    }
+}
+
+impl Packing {
+    /// Returns true if the body is small and old enough for a segment.
+    fn selects(&self, visited: &Visited<'_>) -> bool {
+        visited.head.size <= self.up_to && visited.age_ms >= self.after_ms
     }
 }
 
@@ -172,34 +186,32 @@ impl Pass {
         batch: &mut Batch,
     ) -> Result<(), CatalogError> {
         let packing = &rules.packing;
-        let is_small = visited.head.size <= packing.up_to;
-        let is_old = visited.age_ms >= packing.after_ms;
         let lingers = visited.age_ms >= packing.linger_ms;
-        if !visited.head.has_blobs {
-            if let Some(tier) = packing.tier.filter(|_| is_small && is_old) {
-                self.add(tier, visited, Vec::new(), lingers, packing, batch);
-            }
-            return Ok(());
-        }
-        let Some(properties) = visited.properties(store)? else { return Ok(()) };
-        if let [Piece::Slice(slice)] = properties.pieces[..] {
-            let Some(segment) = self.segments.get_mut(&slice.segment) else { return Ok(()) };
-            let rule = rules.first(segment.tier, &visited.facts(&properties));
-            segment.seen += slice.size;
-            if let Some((index, _)) = rule {
-                *segment.matched.entry(index).or_default() += slice.size;
-            }
-            let (tier, rewrite) = (segment.tier, segment.rewrite);
-            match rule {
-                Some((_, rule)) if rewrite || self.split.contains(&slice.segment) => {
-                    self.add(rule.to, visited, properties.pieces, true, packing, batch);
+        match &visited.head.body {
+            Body::Inline => {
+                if let Some(tier) = packing.tier.filter(|_| packing.selects(visited)) {
+                    self.add(tier, visited, lingers, packing, batch);
                 }
-                None if rewrite => self.add(tier, visited, properties.pieces, true, packing, batch),
-                _ => {}
             }
-            return Ok(());
+            Body::Slice(slice) => {
+                let Some(segment) = self.segments.get_mut(&slice.segment) else { return Ok(()) };
+                segment.seen += slice.size;
+                let rule = rules.first(store, segment.tier, visited);
+                if let Some((index, _)) = rule {
+                    *segment.matched.entry(index).or_default() += slice.size;
+                }
+                let (tier, rewrite) = (segment.tier, segment.rewrite);
+                match rule {
+                    Some((_, rule)) if rewrite || self.split.contains(&slice.segment) => {
+                        self.add(rule.to, visited, true, packing, batch);
+                    }
+                    None if rewrite => self.add(tier, visited, true, packing, batch),
+                    _ => {}
+                }
+            }
+            Body::Blob(_) | Body::Pieces => self.visit_blobs(store, rules, visited, batch)?,
         }
-        self.visit_blobs(store, rules, visited, properties, batch)
+        Ok(())
     }
 
     /// Visits an object whose body is in blobs.
@@ -208,49 +220,31 @@ impl Pass {
         store: &Store<C>,
         rules: &Rules,
         visited: &Visited<'_>,
-        properties: Properties,
         batch: &mut Batch,
     ) -> Result<(), CatalogError> {
         let packing = &rules.packing;
-        let mut tiers = Vec::new();
-        let mut moves = Vec::new();
-        for piece in &properties.pieces {
-            let Piece::Blob(blob, size) = *piece else { continue };
+        for (blob, size) in visited.blobs(store)? {
             let Some(head) = complete_blob(store, &blob)? else { continue };
             let Some(place) = head.locations.first() else { continue };
-            tiers.push(place.tier);
-            if let Some((_, rule)) = rules.first(place.tier, &visited.facts(&properties)) {
+            let rule = rules.first(store, place.tier, visited).map(|(_, rule)| rule);
+            let is_whole = matches!(visited.head.body, Body::Blob(_)) && packing.tier.is_some();
+            if is_whole && visited.head.size <= packing.up_to {
+                let packs = packing.tier == Some(place.tier) && packing.selects(visited);
+                let tier = rule.map(|rule| rule.to).or(packing.tier.filter(|_| packs));
+                let is_due = rule.is_some() || visited.age_ms >= packing.linger_ms;
+                if let Some(tier) = tier {
+                    self.add(tier, visited, is_due, packing, batch);
+                }
+            } else if let Some(rule) = rule {
                 let (version, to, keep_source_ms) = (head.version, rule.to, rule.keep_source_ms);
-                moves.push(Move { blob, size, version, to, keep_source_ms });
+                batch.moves.push(Move { blob, size, version, to, keep_source_ms });
             }
-        }
-        let is_small = packing.tier.is_some() && visited.head.size <= packing.up_to;
-        let target = match moves.first() {
-            Some(first) => Some(first.to),
-            None => packing
-                .tier
-                .filter(|tier| visited.age_ms >= packing.after_ms && tiers.iter().all(|other| other == tier)),
-        };
-        match target.filter(|_| is_small) {
-            Some(tier) => {
-                let lingers = !moves.is_empty() || visited.age_ms >= packing.linger_ms;
-                self.add(tier, visited, properties.pieces, lingers, packing, batch);
-            }
-            None => batch.moves.append(&mut moves),
         }
         Ok(())
     }
 
     /// Adds an object to the segment that is being collected for a tier.
-    fn add(
-        &mut self,
-        tier: u16,
-        visited: &Visited<'_>,
-        pieces: Vec<Piece>,
-        is_due: bool,
-        packing: &Packing,
-        batch: &mut Batch,
-    ) {
+    fn add(&mut self, tier: u16, visited: &Visited<'_>, is_due: bool, packing: &Packing, batch: &mut Batch) {
         let job = self.jobs.entry(tier).or_insert_with(|| PackJob::new(tier));
         job.bytes += visited.head.size;
         job.is_due |= is_due;
@@ -259,7 +253,7 @@ impl Pass {
             bucket: visited.bucket.into(),
             key: visited.key.into(),
             generation: visited.head.generation,
-            pieces,
+            body: visited.head.body.clone(),
         });
         if job.bytes >= packing.segment || job.candidates.len() >= MAX_RECORDS {
             batch.packs.push(std::mem::replace(job, PackJob::new(tier)));

@@ -13,7 +13,7 @@ use std::cmp::Ordering;
 use plimsoll::units::{parse_duration, parse_size};
 
 /// Properties of an object that conditions examine.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone, Copy)]
 pub struct Facts<'a> {
     /// Name of the bucket.
     pub bucket: &'a str,
@@ -23,8 +23,8 @@ pub struct Facts<'a> {
     pub size: u64,
     /// Time since the object was written, in milliseconds.
     pub age_ms: u64,
-    /// Tags of the object.
-    pub tags: &'a [(String, String)],
+    /// Reads the tags of the object.
+    pub tags: &'a dyn Fn() -> Vec<(String, String)>,
 }
 
 /// Parses a time, such as `7d`, `12h` or `90s`, and returns milliseconds.
@@ -107,6 +107,17 @@ impl Condition {
         }
     }
 
+    /// Returns true if the condition examines tags. Such conditions are last in a list, because tags are read from the
+    /// log and everything else is in the index.
+    fn needs_tags(&self) -> bool {
+        match self {
+            Condition::All(list) | Condition::Any(list) => list.iter().any(Condition::needs_tags),
+            Condition::Not(one) => one.needs_tags(),
+            Condition::Tag(..) => true,
+            _ => false,
+        }
+    }
+
     /// Returns true if an object satisfies the condition.
     pub fn is_true(&self, facts: &Facts<'_>) -> bool {
         match self {
@@ -118,7 +129,7 @@ impl Condition {
             Condition::Bucket(name) => facts.bucket == name,
             Condition::Prefix(prefix) => facts.key.starts_with(prefix.as_str()),
             Condition::Suffix(suffix) => facts.key.ends_with(suffix.as_str()),
-            Condition::Tag(name, value) => facts.tags.iter().any(|(n, v)| n == name && v == value),
+            Condition::Tag(name, value) => (facts.tags)().iter().any(|(n, v)| n == name && v == value),
         }
     }
 }
@@ -170,6 +181,7 @@ impl Parser<'_> {
         while self.take("or") {
             any.push(self.all()?);
         }
+        any.sort_by_key(Condition::needs_tags);
         Ok(if any.len() == 1 { any.remove(0) } else { Condition::Any(any) })
     }
 
@@ -178,6 +190,7 @@ impl Parser<'_> {
         while self.take("and") {
             all.push(self.one()?);
         }
+        all.sort_by_key(Condition::needs_tags);
         Ok(if all.len() == 1 { all.remove(0) } else { Condition::All(all) })
     }
 
@@ -273,7 +286,7 @@ mod tests {
     const DAY_MS: u64 = 86_400_000;
 
     fn facts(age_days: u64, size: u64) -> Facts<'static> {
-        Facts { bucket: "logs", key: "2026/a.gz", size, age_ms: age_days * DAY_MS, tags: &[] }
+        Facts { bucket: "logs", key: "2026/a.gz", size, age_ms: age_days * DAY_MS, tags: &Vec::new }
     }
 
     #[test]
@@ -301,10 +314,19 @@ mod tests {
 
     #[test]
     fn tags_are_compared() {
-        let tags = [("team".to_string(), "a b".to_string())];
+        let tags = || vec![("team".to_string(), "a b".to_string())];
         let with_tags = Facts { tags: &tags, ..facts(0, 0) };
         assert!(Condition::parse("tag.team = \"a b\"").unwrap().is_true(&with_tags));
         assert!(Condition::parse("tag.team != 'c'").unwrap().is_true(&with_tags));
+    }
+
+    #[test]
+    fn tags_are_read_only_if_nothing_else_decides() {
+        let tags = || unreachable!();
+        let facts = Facts { tags: &tags, ..facts(1, 0) };
+        assert!(!Condition::parse("tag.a = 'b' and age > 7d").unwrap().is_true(&facts));
+        assert!(Condition::parse("(not tag.a = 'b' and size = size) or age < 7d").is_err());
+        assert!(Condition::parse("not tag.a = 'b' or age < 7d").unwrap().is_true(&facts));
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::catalog::{Catalog, CatalogError, Row};
 use crate::object::Store;
 use crate::object::keys::{self, BlobName};
 use crate::object::live::Live;
-use crate::object::row::{Head, Piece, Properties};
+use crate::object::row::{Body, Head, Piece, Properties};
 
 /// The row of an object or version with a body.
 pub struct Visited<'a> {
@@ -34,22 +34,43 @@ impl Visited<'_> {
     ///
     /// # Errors
     /// If the catalog cannot be read.
-    pub fn properties<C: Catalog>(&self, store: &Store<C>) -> Result<Option<Properties>, CatalogError> {
+    fn properties<C: Catalog>(&self, store: &Store<C>) -> Result<Option<Properties>, CatalogError> {
         match store.catalog.properties(self.catalog_key, self.row) {
             Err(CatalogError::Damaged { .. }) => Ok(None),
             properties => Ok(Properties::decode(&properties?)),
         }
     }
 
-    /// Returns the facts about the object that conditions examine.
-    pub fn facts<'a>(&'a self, properties: &'a Properties) -> Facts<'a> {
-        Facts {
-            bucket: self.bucket,
-            key: self.key,
-            size: self.head.size,
-            age_ms: self.age_ms,
-            tags: &properties.tags.0,
-        }
+    /// Returns the first of some rules that a condition selects.
+    pub fn find<'r, C: Catalog, R>(
+        &self,
+        store: &Store<C>,
+        mut rules: impl Iterator<Item = (usize, &'r R)>,
+        selects: impl Fn(&R, &Facts<'_>) -> bool,
+    ) -> Option<(usize, &'r R)> {
+        let tags = || self.properties(store).ok().flatten().unwrap_or_default().tags.0;
+        let (size, age_ms) = (self.head.size, self.age_ms);
+        let facts = Facts { bucket: self.bucket, key: self.key, size, age_ms, tags: &tags };
+        rules.find(|(_, rule)| selects(rule, &facts))
+    }
+
+    /// Returns the blobs of the body with their sizes in bytes; none for an inline body or one in a segment.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub fn blobs<C: Catalog>(&self, store: &Store<C>) -> Result<Vec<(BlobName, u64)>, CatalogError> {
+        Ok(match &self.head.body {
+            Body::Inline | Body::Slice(_) => Vec::new(),
+            Body::Blob(name) => vec![(*name, self.head.size)],
+            Body::Pieces => {
+                let pieces = self.properties(store)?.unwrap_or_default().pieces;
+                let blob = |piece: &Piece| match piece {
+                    Piece::Inline(_) => None,
+                    Piece::Blob(name, size) => Some((*name, *size)),
+                };
+                pieces.iter().filter_map(blob).collect()
+            }
+        })
     }
 }
 
@@ -142,17 +163,14 @@ pub fn visit_blobs<C: Catalog>(
     let segments = all_segments(store)?;
     let mut done = HashSet::new();
     visit_rows(store, Bound::Included(keys::OBJECTS), &mut |visited| {
-        if !visited.head.has_blobs {
-            return Ok(true);
-        }
-        let Some(properties) = visited.properties(store)? else { return Ok(true) };
-        for piece in &properties.pieces {
-            let (blob, size) = match piece {
-                Piece::Inline(_) => continue,
-                Piece::Blob(blob, size) => (*blob, *size),
-                Piece::Slice(slice) if done.contains(&slice.segment) => continue,
-                Piece::Slice(slice) => (slice.segment, segments.get(&slice.segment).map_or(0, |s| s.size)),
-            };
+        let blobs = match &visited.head.body {
+            Body::Slice(slice) if done.contains(&slice.segment) => return Ok(true),
+            Body::Slice(slice) => {
+                vec![(slice.segment, segments.get(&slice.segment).map_or(0, |live| live.size))]
+            }
+            _ => visited.blobs(store)?,
+        };
+        for (blob, size) in blobs {
             let Some(head) = complete_blob(store, &blob)? else { continue };
             if visit(Stored { bucket: visited.bucket, key: visited.key, blob, size, head }) {
                 done.insert(blob);

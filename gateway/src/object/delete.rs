@@ -7,7 +7,7 @@ use plimsoll::server::error::ApiError;
 use plimsoll::server::service::{Deleted, Versioning};
 
 use super::read::find_version;
-use super::row::Head;
+use super::row::{Body, Head};
 use super::write::{Target, discard_row, head_of, next_generation};
 use super::{Store, keys};
 use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
@@ -48,7 +48,7 @@ fn delete_current(
     let marker = Head {
         marker: true,
         null,
-        has_blobs: false,
+        body: Body::Inline,
         generation,
         size: 0,
         modified_ms: wall_now().as_millisecond(),

@@ -16,8 +16,8 @@ use plimsoll::server::service::{
 
 use super::codec::{Reader, put_bytes, put_number};
 use super::keys::UploadId;
-use super::row::{Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
-use super::write::{Target, discard_pieces, for_client, write_object};
+use super::row::{Body, Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
+use super::write::{Target, discard_piece, for_client, write_object};
 use super::{Bucket, Store, intact, keys};
 use crate::body::blob::new_name;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
@@ -103,7 +103,7 @@ impl StoredPart {
 
     /// Puts the blob of the part on the list of blobs to delete.
     fn discard(&self, t: &mut dyn Transaction) -> Result<(), CatalogError> {
-        discard_pieces(t, std::slice::from_ref(&self.piece))
+        discard_piece(t, &self.piece)
     }
 }
 
@@ -172,8 +172,7 @@ impl<C: Catalog> Store<C> {
                 modified: jiff::Timestamp::from_millisecond(wall_now().as_millisecond()).unwrap_or_default(),
                 checksum: digests.checksum.filter(|(a, _)| checksum.is_none_or(|c| c == *a)),
             };
-            let piece = stored.pieces().pop().unwrap_or(Piece::Inline(stored.size));
-            let part = StoredPart { info: info.clone(), piece };
+            let part = StoredPart { info: info.clone(), piece: stored.piece() };
             let value = part.encode(stored.inline);
             let upload_key = keys::upload(target.bucket.number, &target.key, &id);
             let new_blob = stored.blob;
@@ -246,20 +245,24 @@ impl<C: Catalog> Store<C> {
                     }
                     pieces.push(part.piece);
                 }
-                let has_blobs = pieces.iter().any(|piece| !matches!(piece, Piece::Inline(_)));
+                let body = match pieces[..] {
+                    [Piece::Blob(name, _)] => Body::Blob(name),
+                    _ if pieces.iter().all(|piece| matches!(piece, Piece::Inline(_))) => Body::Inline,
+                    _ => Body::Pieces,
+                };
                 let properties = Properties {
                     headers: upload.object.headers,
                     tags: upload.object.tags,
                     acl: upload.object.acl,
                     parts: completion.parts.iter().cloned().map(ObjectPart::from).collect(),
-                    pieces: if has_blobs { pieces } else { Vec::new() },
+                    pieces: if body == Body::Pieces { pieces } else { Vec::new() },
                     upload_id: Some(upload_id),
                 };
                 let digests: Vec<u8> = completion.parts.iter().flat_map(|part| part.md5).collect();
                 let head = Head {
                     marker: false,
                     null: false,
-                    has_blobs,
+                    body,
                     generation: 0,
                     size: completion.parts.iter().map(|part| part.size).sum(),
                     modified_ms: wall_now().as_millisecond(),

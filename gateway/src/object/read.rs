@@ -11,7 +11,7 @@ use plimsoll::server::response::ResponseBody;
 use plimsoll::server::service::ObjectInfo;
 
 use super::body::{BodyError, BodySource, Part};
-use super::row::{Head, Piece, Properties, parse_version_id};
+use super::row::{Body, Head, Piece, Properties, parse_version_id};
 use super::write::{Target, for_client, head_of};
 use super::{Store, intact, keys, report};
 use crate::body::blob::BlobError;
@@ -26,6 +26,7 @@ pub struct Object {
     pub info: ObjectInfo,
     catalog_key: Vec<u8>,
     row: Row,
+    body: Body,
     pieces: Vec<Piece>,
     /// Inline body, if it was read already.
     inline: Option<Bytes>,
@@ -106,8 +107,20 @@ pub fn find_version(
     Ok((!head.null).then_some((key, row, head)))
 }
 
-/// Returns the parts of a range of a body.
-fn parts(pieces: Vec<Piece>, inline: &Bytes, range: &Range<u64>) -> VecDeque<Part> {
+/// Returns the parts of a range of a body of `size` bytes.
+fn parts(
+    body: &Body,
+    size: u64,
+    mut pieces: Vec<Piece>,
+    inline: &Bytes,
+    range: &Range<u64>,
+) -> VecDeque<Part> {
+    match body {
+        Body::Slice(slice) => return VecDeque::from([Part::Slice(*slice, range.clone())]),
+        Body::Blob(name) => pieces = vec![Piece::Blob(*name, size)],
+        Body::Inline => pieces = vec![Piece::Inline(size)],
+        Body::Pieces => {}
+    }
     let mut parts = VecDeque::new();
     let (mut at, mut inline_at) = (0, 0);
     for piece in pieces {
@@ -120,7 +133,6 @@ fn parts(pieces: Vec<Piece>, inline: &Bytes, range: &Range<u64>) -> VecDeque<Par
                     Part::Inline(inline.slice(start..start + (to - from) as usize))
                 }
                 Piece::Blob(name, size) => Part::Blob(name, size, within),
-                Piece::Slice(slice) => Part::Slice(slice, within),
             });
         }
         at += piece.size();
@@ -136,12 +148,9 @@ impl<C: Catalog> Store<C> {
     ///
     /// # Errors
     /// If no place has the bytes.
-    pub async fn collect(&self, inline: Bytes, pieces: Vec<Piece>) -> Result<Bytes, BodyError> {
-        if pieces.is_empty() {
-            return Ok(inline);
-        }
-        let size = pieces.iter().map(Piece::size).sum();
-        let parts = parts(pieces, &inline, &(0..size));
+    pub async fn collect(&self, head: &Head, inline: Bytes, pieces: Vec<Piece>) -> Result<Bytes, BodyError> {
+        let size = head.size;
+        let parts = parts(&head.body, size, pieces, &inline, &(0..size));
         let mut source = BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone());
         let mut body = BytesMut::new();
         while let Some(bytes) = source.next().await? {
@@ -176,9 +185,9 @@ impl<C: Catalog> Store<C> {
             (self.catalog.properties(&catalog_key, &row).map_err(for_client)?, None)
         };
         let mut properties = intact(Properties::decode(&properties)).map_err(for_client)?;
-        let pieces = std::mem::take(&mut properties.pieces);
+        let (body, pieces) = (head.body.clone(), std::mem::take(&mut properties.pieces));
         let info = head.info(properties, target.bucket.is_versioned());
-        Ok(Object { info, catalog_key, row, pieces, inline })
+        Ok(Object { info, catalog_key, row, body, pieces, inline })
     }
 
     fn lookup(&self, key: Vec<u8>) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
@@ -231,11 +240,11 @@ impl<C: Catalog> Store<C> {
             Some(inline) => inline,
             None => self.catalog.value(&object.catalog_key, &object.row).map_err(for_client)?.body,
         };
-        if object.pieces.is_empty() {
+        if object.body == Body::Inline {
             let bytes = inline.slice(range.start as usize..range.end as usize);
             return Ok(ResponseBody::new(if bytes.is_empty() { Vec::new() } else { vec![bytes] }));
         }
-        let parts = parts(object.pieces, &inline, &range);
+        let parts = parts(&object.body, object.info.size, object.pieces, &inline, &range);
         let mut source = BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone());
         // The first bytes are read before the response begins, so that a missing or damaged blob gives an error.
         let first = source.next().await.map_err(|error| unreadable(&error))?;

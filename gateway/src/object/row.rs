@@ -17,10 +17,38 @@ use crate::body::segment::Slice;
 const MARKER: u8 = 1;
 /// Flag of the version `null`.
 const NULL: u8 = 2;
-/// Flag of an object with bytes in blobs or segments.
-const BLOBS: u8 = 4;
+/// Flag of an object whose properties list the pieces of its body.
+const PIECES: u8 = 4;
 /// Flag of an object with a checksum that covers the whole object.
 const FULL_OBJECT: u8 = 8;
+/// Flag of an object whose body is a blob.
+const BLOB: u8 = 16;
+/// Flag of an object whose body is in a segment.
+const SLICE: u8 = 32;
+
+/// Place of a body.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Body {
+    /// The body is in the row.
+    Inline,
+    /// The body is a whole blob.
+    Blob(BlobName),
+    /// The body is in a segment.
+    Slice(Slice),
+    /// The properties list the pieces of the body.
+    Pieces,
+}
+
+impl Body {
+    fn flag(&self) -> u8 {
+        match self {
+            Body::Inline => 0,
+            Body::Blob(_) => BLOB,
+            Body::Slice(_) => SLICE,
+            Body::Pieces => PIECES,
+        }
+    }
+}
 
 /// Summary of a version of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,8 +57,8 @@ pub struct Head {
     pub marker: bool,
     /// True for the version `null`.
     pub null: bool,
-    /// True if bytes of the body are in blobs or segments.
-    pub has_blobs: bool,
+    /// Place of the body.
+    pub body: Body,
     /// Generation: greater than that of every earlier version of the key.
     pub generation: u64,
     /// Size in bytes.
@@ -60,8 +88,9 @@ impl Head {
     pub fn encode(&self) -> Bytes {
         let mut out = Vec::with_capacity(64);
         let full = self.checksum.as_ref().is_some_and(|(_, _, full)| *full);
-        let flags = [(self.marker, MARKER), (self.null, NULL), (self.has_blobs, BLOBS), (full, FULL_OBJECT)];
-        out.push(flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum());
+        let flags = [(self.marker, MARKER), (self.null, NULL), (full, FULL_OBJECT)];
+        let flags = flags.iter().filter(|(set, _)| *set).map(|(_, flag)| flag).sum::<u8>();
+        out.push(flags | self.body.flag());
         out.extend_from_slice(&self.generation.to_le_bytes());
         put_number(&mut out, self.modified_ms as u64);
         if self.marker {
@@ -77,6 +106,15 @@ impl Head {
                 out.extend_from_slice(value);
             }
         }
+        match &self.body {
+            Body::Inline | Body::Pieces => {}
+            Body::Blob(name) => out.extend_from_slice(name),
+            Body::Slice(slice) => {
+                out.extend_from_slice(&slice.segment);
+                put_number(&mut out, slice.offset);
+                out.extend_from_slice(&slice.crc.to_le_bytes());
+            }
+        }
         out.into()
     }
 
@@ -90,7 +128,7 @@ impl Head {
         let mut head = Head {
             marker,
             null: flags & NULL != 0,
-            has_blobs: flags & BLOBS != 0,
+            body: if flags & PIECES == 0 { Body::Inline } else { Body::Pieces },
             generation,
             size: 0,
             modified_ms,
@@ -112,6 +150,14 @@ impl Head {
                 Some((algorithm, value, flags & FULL_OBJECT != 0))
             }
         };
+        if flags & BLOB != 0 {
+            head.body = Body::Blob(reader.array()?);
+        }
+        if flags & SLICE != 0 {
+            let (segment, offset) = (reader.array()?, reader.number()?);
+            let crc = u32::from_le_bytes(reader.array()?);
+            head.body = Body::Slice(Slice { segment, offset, size: head.size, crc });
+        }
         Some(head)
     }
 
@@ -191,8 +237,6 @@ pub enum Piece {
     Inline(u64),
     /// A whole blob and its size in bytes.
     Blob(BlobName, u64),
-    /// A slice of a segment. It is always the only piece of a body.
-    Slice(Slice),
 }
 
 impl Piece {
@@ -200,7 +244,6 @@ impl Piece {
     pub fn size(&self) -> u64 {
         match self {
             Piece::Inline(size) | Piece::Blob(_, size) => *size,
-            Piece::Slice(slice) => slice.size,
         }
     }
 }
@@ -216,7 +259,7 @@ pub struct Properties {
     pub acl: CannedAcl,
     /// Parts of the multipart upload that created the object.
     pub parts: Vec<ObjectPart>,
-    /// Pieces of the body; empty if the body is inline.
+    /// Pieces of the body, if the head does not have its place.
     pub pieces: Vec<Piece>,
     /// Id of the upload that created the object.
     pub upload_id: Option<String>,
@@ -310,13 +353,6 @@ pub fn put_piece(out: &mut Vec<u8>, piece: &Piece) {
             out.extend_from_slice(name);
             put_number(out, *size);
         }
-        Piece::Slice(slice) => {
-            out.push(2);
-            out.extend_from_slice(&slice.segment);
-            put_number(out, slice.offset);
-            put_number(out, slice.size);
-            out.extend_from_slice(&slice.crc.to_le_bytes());
-        }
     }
 }
 
@@ -325,11 +361,6 @@ pub fn piece(reader: &mut Reader<'_>) -> Option<Piece> {
     match reader.byte()? {
         0 => reader.number().map(Piece::Inline),
         1 => Some(Piece::Blob(reader.array()?, reader.number()?)),
-        2 => {
-            let (segment, offset, size) = (reader.array()?, reader.number()?, reader.number()?);
-            let crc = u32::from_le_bytes(reader.array()?);
-            Some(Piece::Slice(Slice { segment, offset, size, crc }))
-        }
         _ => None,
     }
 }
@@ -343,7 +374,7 @@ mod tests {
         let head = Head {
             marker: false,
             null: false,
-            has_blobs: true,
+            body: Body::Inline,
             generation: 1 << 60,
             size: 5 << 30,
             modified_ms: 1_790_000_000_123,
@@ -351,18 +382,21 @@ mod tests {
             parts: 3,
             checksum: Some((Algorithm::Crc32c, vec![1, 2, 3, 4], false)),
         };
-        assert_eq!(Head::decode(&head.encode()), Some(head.clone()));
+        let slice = Slice { segment: [4; 16], offset: 1 << 30, size: 5 << 30, crc: 7 };
+        for body in [Body::Inline, Body::Blob([3; 16]), Body::Slice(slice), Body::Pieces] {
+            let head = Head { body, ..head.clone() };
+            assert_eq!(Head::decode(&head.encode()), Some(head));
+        }
         assert_eq!(parse_version_id(&head.version()), Some(1 << 60));
         assert!(head.etag().ends_with("-3"));
         let marker = Head { marker: true, size: 0, md5: [0; 16], parts: 0, checksum: None, ..head };
         assert_eq!(Head::decode(&marker.encode()), Some(marker));
-        let slice = Slice { segment: [4; 16], offset: 1 << 30, size: 1 << 20, crc: 7 };
         let properties = Properties {
             headers: vec![("x-amz-meta-a".parse().unwrap(), HeaderValue::from_static("1"))],
             tags: Tags(vec![("k".into(), "v".into())]),
             acl: CannedAcl::PublicRead,
             parts: vec![ObjectPart { number: 2, size: 7, checksum: Some((Algorithm::Sha1, "x".into())) }],
-            pieces: vec![Piece::Blob([3; 16], 5 << 20), Piece::Inline(7), Piece::Slice(slice)],
+            pieces: vec![Piece::Blob([3; 16], 5 << 20), Piece::Inline(7)],
             upload_id: Some("id".into()),
         };
         assert_eq!(Properties::decode(&properties.encode()), Some(properties));

@@ -9,7 +9,7 @@ use plimsoll::server::conditions::Existing;
 use plimsoll::server::error::ApiError;
 use plimsoll::server::service::{NewObject, ObjectChange, ObjectInfo, Versioning};
 
-use super::row::{Head, Piece, Properties};
+use super::row::{Body, Head, Piece, Properties};
 use super::{Bucket, Store, intact, keys, live, report};
 use crate::body::blob::{BlobError, new_name, text};
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
@@ -53,9 +53,14 @@ impl NewBlob {
 }
 
 impl StoredBody {
-    /// Returns the pieces of the body: none if it is inline.
-    pub fn pieces(&self) -> Vec<Piece> {
-        self.blob.iter().map(|blob| Piece::Blob(blob.name, self.size)).collect()
+    /// Returns the place of the body of an object.
+    pub fn place(&self) -> Body {
+        self.blob.as_ref().map_or(Body::Inline, |blob| Body::Blob(blob.name))
+    }
+
+    /// Returns the body as the piece of another one.
+    pub fn piece(&self) -> Piece {
+        self.blob.as_ref().map_or(Piece::Inline(self.size), |blob| Piece::Blob(blob.name, self.size))
     }
 }
 
@@ -79,30 +84,30 @@ pub fn head_of(row: &Row) -> Result<Head, CatalogError> {
     intact(Head::decode(&row.head))
 }
 
-/// Puts the blobs of a row on the list of blobs to delete.
+/// Puts the blobs of a row on the list of blobs to delete, and releases its segment.
 pub fn discard_row(t: &mut dyn Transaction, head: &Head, row: &Row) -> Result<(), CatalogError> {
-    if head.has_blobs {
-        let value = match t.value(row) {
-            // An object with damaged properties can be replaced; its blobs stay until the next sweep.
-            Err(CatalogError::Damaged { .. }) => return Ok(()),
-            value => value?,
-        };
-        let properties = intact(Properties::decode(&value.properties))?;
-        discard_pieces(t, &properties.pieces)?;
-    }
-    Ok(())
-}
-
-/// Puts the blobs of a body on the list of blobs to delete, and releases its segments.
-pub fn discard_pieces(t: &mut dyn Transaction, pieces: &[Piece]) -> Result<(), CatalogError> {
-    for piece in pieces {
-        match piece {
-            Piece::Inline(_) => {}
-            Piece::Blob(name, _) => discard_blob(t, name, GRACE_MS)?,
-            Piece::Slice(slice) => live::release(t, slice)?,
+    match &head.body {
+        Body::Inline => Ok(()),
+        Body::Blob(name) => discard_blob(t, name, GRACE_MS),
+        Body::Slice(slice) => live::release(t, slice),
+        Body::Pieces => {
+            let value = match t.value(row) {
+                // An object with damaged properties can be replaced; its blobs stay until the next sweep.
+                Err(CatalogError::Damaged { .. }) => return Ok(()),
+                value => value?,
+            };
+            let properties = intact(Properties::decode(&value.properties))?;
+            properties.pieces.iter().try_for_each(|piece| discard_piece(t, piece))
         }
     }
-    Ok(())
+}
+
+/// Puts the blob of a piece on the list of blobs to delete.
+pub fn discard_piece(t: &mut dyn Transaction, piece: &Piece) -> Result<(), CatalogError> {
+    match piece {
+        Piece::Inline(_) => Ok(()),
+        Piece::Blob(name, _) => discard_blob(t, name, GRACE_MS),
+    }
 }
 
 /// Marks a blob as discarded, and puts its bytes on the list of bytes to delete. They stay for `grace_ms` milliseconds,
@@ -341,7 +346,7 @@ impl<C: Catalog> Store<C> {
         let head = Head {
             marker: false,
             null: false,
-            has_blobs: stored.blob.is_some(),
+            body: stored.place(),
             generation: 0,
             size: stored.size,
             modified_ms: wall_now().as_millisecond(),
@@ -349,13 +354,8 @@ impl<C: Catalog> Store<C> {
             parts: 0,
             checksum,
         };
-        let properties = Properties {
-            headers: new.headers,
-            tags: new.tags,
-            acl: new.acl,
-            pieces: stored.pieces(),
-            ..Properties::default()
-        };
+        let properties =
+            Properties { headers: new.headers, tags: new.tags, acl: new.acl, ..Properties::default() };
         let value = Value { head: Bytes::new(), properties: properties.encode(), body: stored.inline };
         let bytes = value.body.len() + 512;
         let (conditions, blob) = (new.conditions, stored.blob);
