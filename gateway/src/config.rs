@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::units::parse_size;
 use serde::Deserialize;
+use toml::Value;
 
 use crate::body::cache::CacheSettings;
 use crate::mover::policy::{Condition, parse_time_ms};
@@ -35,7 +36,7 @@ struct CatalogTable {
 }
 
 /// A backend and the names of the environment variables that hold its credentials.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct TierTable {
     /// URL of the store, as in `plimsoll --store`.
@@ -46,6 +47,9 @@ pub struct TierTable {
     pub secret_key_env: Option<String>,
     /// Environment variable with the session token.
     pub session_token_env: Option<String>,
+    /// Offer of the price books by which the tier is billed, `NAME` or `NAME@REGION`, or `none`. `None` for the offer of
+    /// the store's provider.
+    pub offer: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -182,6 +186,23 @@ impl Config {
         })
     }
 
+    /// Parses a file in which some values are replaced: `pack.segment=128MiB`, `move.0.when=age > 30d`.
+    ///
+    /// # Errors
+    /// A message with the name of the file, or the change that is invalid.
+    pub fn load_with(path: &Path, changes: &[String]) -> Result<Config, String> {
+        let name = path.display();
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{name}: {e}"))?;
+        // Errors of the file itself have their line.
+        Config::load(path)?;
+        let mut document: Value = toml::from_str(&text).map_err(|e| format!("{name}: {}", e.message()))?;
+        for change in changes {
+            apply(&mut document, change).map_err(|e| format!("--what-if {change}: {e}"))?;
+        }
+        let text = toml::to_string(&document).map_err(|e| e.to_string())?;
+        Config::parse(&text).map_err(|(_, problem)| format!("--what-if {}: {problem}", changes.join(" ")))
+    }
+
     /// Parses a file. An error has the line, if it is known, and the problem.
     fn parse(text: &str) -> Result<Config, (Option<usize>, String)> {
         let file: File = toml::from_str(text).map_err(|e| {
@@ -189,6 +210,35 @@ impl Config {
             (line, e.message().to_string())
         })?;
         resolve(file).map_err(|problem| (None, problem))
+    }
+}
+
+/// Replaces a value of a document.
+fn apply(document: &mut Value, change: &str) -> Result<(), String> {
+    const FORM: &str = "write NAME=VALUE, such as pack.segment=128MiB or move.0.when=age > 30d";
+    let (name, text) = change.split_once('=').ok_or(FORM)?;
+    let keys: Vec<&str> = name.trim().split('.').collect();
+    let (last, path) = keys.split_last().ok_or(FORM)?;
+    let mut at = document;
+    for key in path {
+        let next = match at {
+            Value::Table(table) => {
+                Some(table.entry(key.to_string()).or_insert_with(|| Value::Table(Default::default())))
+            }
+            Value::Array(list) => key.parse().ok().and_then(|index: usize| list.get_mut(index)),
+            _ => None,
+        };
+        at = next.ok_or_else(|| format!("there is no {key}"))?;
+    }
+    let parsed = toml::from_str::<toml::Table>(&format!("v = {text}")).ok();
+    let value = parsed.and_then(|mut table| table.remove("v"));
+    let value = value.unwrap_or_else(|| Value::String(text.trim().to_string()));
+    match at {
+        Value::Table(table) => {
+            table.insert(last.to_string(), value);
+            Ok(())
+        }
+        _ => Err(FORM.to_string()),
     }
 }
 
@@ -313,6 +363,24 @@ when = "age > 7d"
         let single = GOOD.replace("[\"hot\", \"cold\"]\ninline = \"4 KiB\"", "\"cold\"");
         let config = Config::parse(&single).unwrap();
         assert_eq!((config.write, config.inline), (vec!["cold".to_string()], 1 << 20));
+    }
+
+    #[test]
+    fn values_of_a_file_are_replaced() {
+        let mut document = toml::from_str(GOOD).unwrap();
+        for change in
+            ["pack.segment=128MiB", "pack.tier=hot", "move.0.when=age > 30d", "write.tier=[\"hot\"]"]
+        {
+            apply(&mut document, change).unwrap();
+        }
+        let config = Config::parse(&toml::to_string(&document).unwrap()).unwrap();
+        assert_eq!(config.pack.as_ref().map(|pack| pack.segment), Some(128 << 20));
+        assert_eq!((config.moves[0].text.as_str(), config.write.len()), ("age > 30d", 1));
+        for (change, problem) in
+            [("pack", "write NAME=VALUE"), ("move.7.when=x", "there is no 7"), ("a.b.c.d", "write NAME")]
+        {
+            assert!(apply(&mut document, change).unwrap_err().contains(problem), "{change}");
+        }
     }
 
     #[test]

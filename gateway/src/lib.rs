@@ -13,6 +13,8 @@ pub mod log;
 pub mod metrics;
 pub mod mover;
 pub mod object;
+pub mod plan;
+pub mod pricing;
 pub mod request_log;
 pub mod scrub;
 pub mod tier;

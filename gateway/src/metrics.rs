@@ -5,9 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll::metrics::{LATENCY_EDGES_S, Pages, listen};
+use plimsoll::provider::calls::Call;
 use plimsoll::server::observer::{FinishedRequest, RequestObserver};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, EncodeMetric};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::ConstGauge;
@@ -15,6 +17,8 @@ use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
 use crate::catalog::embedded::Engine;
+use crate::tier::Tiers;
+use crate::tier::counted::{CallCount, TierUsage};
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ByStatus {
@@ -122,11 +126,89 @@ impl Collector for EngineMetrics {
     }
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByCall {
+    tier: String,
+    call: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ByTier {
+    tier: String,
+}
+
+/// Metrics of the requests to the tiers.
+#[derive(Debug)]
+struct TierMetrics(Tiers);
+
+impl TierMetrics {
+    /// Encodes a metric of each kind of request that a tier has received.
+    fn by_call<M: EncodeMetric>(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help): (&str, &str),
+        kind: MetricType,
+        of: impl Fn(&CallCount) -> M,
+    ) -> std::fmt::Result {
+        let mut family = encoder.encode_descriptor(name, help, None, kind)?;
+        for (_, tier) in self.0.iter() {
+            for call in Call::ALL {
+                let count = tier.usage.of(call);
+                if count.requests.load(Ordering::Relaxed) > 0 {
+                    let labels = ByCall { tier: tier.name.clone(), call: call.name() };
+                    of(count).encode(family.encode_family(&labels)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Encodes a counter of each tier.
+    fn by_tier(
+        &self,
+        encoder: &mut DescriptorEncoder<'_>,
+        (name, help): (&str, &str),
+        of: impl Fn(&TierUsage) -> &AtomicU64,
+    ) -> std::fmt::Result {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (_, tier) in self.0.iter() {
+            let labels = ByTier { tier: tier.name.clone() };
+            let counter = ConstCounter::new(of(&tier.usage).load(Ordering::Relaxed));
+            counter.encode(family.encode_family(&labels)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl Collector for TierMetrics {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> std::fmt::Result {
+        let counter = |of: fn(&CallCount) -> &AtomicU64| {
+            move |count: &CallCount| ConstCounter::new(of(count).load(Ordering::Relaxed))
+        };
+        let requests = ("plimsoll_gateway_tier_requests", "Requests to a tier that have ended");
+        self.by_call(&mut encoder, requests, MetricType::Counter, counter(|count| &count.requests))?;
+        let errors = ("plimsoll_gateway_tier_errors", "Requests to a tier that have failed");
+        self.by_call(&mut encoder, errors, MetricType::Counter, counter(|count| &count.errors))?;
+        let seconds =
+            ("plimsoll_gateway_tier_request_seconds", "Time from a request to a tier to its response");
+        self.by_call(&mut encoder, seconds, MetricType::Histogram, |count| count.seconds.clone())?;
+        let uploaded = ("plimsoll_gateway_tier_uploaded_bytes", "Bytes of blobs written to a tier");
+        self.by_tier(&mut encoder, uploaded, |usage| &usage.uploaded)?;
+        let downloaded = ("plimsoll_gateway_tier_downloaded_bytes", "Bytes of blobs read from a tier");
+        self.by_tier(&mut encoder, downloaded, |usage| &usage.downloaded)
+    }
+}
+
 /// Serves metrics and health pages on an address until the process ends. Returns the bound address.
 ///
 /// # Errors
 /// If the address cannot be used.
-pub fn serve(address: &str, metrics: &GatewayMetrics, engine: &Arc<Engine>) -> std::io::Result<SocketAddr> {
+pub fn serve(
+    address: &str,
+    metrics: &GatewayMetrics,
+    engine: &Arc<Engine>,
+    tiers: &Tiers,
+) -> std::io::Result<SocketAddr> {
     let mut registry = Registry::default();
     registry.register("plimsoll_gateway_requests", "Requests answered", metrics.requests.clone());
     registry.register(
@@ -138,6 +220,7 @@ pub fn serve(address: &str, metrics: &GatewayMetrics, engine: &Arc<Engine>) -> s
     let help = "Time from a request's first byte to its response being ready";
     registry.register("plimsoll_gateway_request_seconds", help, metrics.seconds.clone());
     registry.register_collector(Box::new(EngineMetrics(Arc::clone(engine))));
+    registry.register_collector(Box::new(TierMetrics(tiers.clone())));
     let engine = Arc::clone(engine);
     let pages: Pages = Arc::new(move |path| match path {
         "/healthz" => Some((200, "ok\n".into())),

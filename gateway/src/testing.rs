@@ -23,7 +23,7 @@ use crate::body::cache::{Cache, CacheSettings};
 use crate::catalog::memory::MemoryCatalog;
 use crate::catalog::{Catalog, Row};
 use crate::object::{Bodies, Store};
-use crate::tier::{Tier, Tiers};
+use crate::tier::{Backend, Tier, Tiers};
 
 /// A directory that is removed at the end of a test.
 pub struct TempDir(PathBuf);
@@ -64,33 +64,27 @@ pub const BUCKET: &str = "bucket";
 impl World {
     /// Creates a store with `tiers` tiers. Bodies above `inline` bytes become blobs in the first one.
     pub async fn new(tiers: u16, inline: u64) -> World {
-        let backends: Vec<_> = (0..tiers).map(|_| Arc::new(InMemory::new())).collect();
-        let tier = |number: u16| {
-            let backend = Arc::clone(&backends[usize::from(number)]) as Arc<dyn ObjectStore>;
-            (number, Tier::new(&number.to_string(), backend, None))
-        };
-        let cache = Cache::open(&CacheSettings::default()).unwrap();
-        let blobs = Blobs::new(Tiers::new((0..tiers).map(tier).collect()), cache);
-        let bodies = Bodies { blobs, write_tiers: vec![0], inline };
-        let catalog = Arc::new(MemoryCatalog::default());
-        let store = Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap();
+        let tiers = (0..tiers).map(|_| Arc::new(InMemory::new())).collect();
+        let world = World::open(Arc::default(), tiers, inline);
         let new = NewBucket { region: "r", owner: "o", acl: CannedAcl::Private };
-        store.create_bucket(BUCKET, new).await.unwrap();
-        World { store, tiers: backends }
+        world.store.create_bucket(BUCKET, new).await.unwrap();
+        world
     }
 
-    /// Opens the store of another world again, with an empty cache.
-    pub async fn over(other: &World) -> World {
-        let bodies = Bodies {
-            blobs: Blobs::new(
-                other.store.blobs.tiers().clone(),
-                Cache::open(&CacheSettings::default()).unwrap(),
-            ),
-            write_tiers: vec![0],
-            inline: 0,
+    /// Opens the store of another world again, with an empty cache and without counts.
+    pub fn over(other: &World) -> World {
+        World::open(Arc::clone(&other.store.catalog), other.tiers.clone(), 0)
+    }
+
+    fn open(catalog: Arc<MemoryCatalog>, tiers: Vec<Arc<InMemory>>, inline: u64) -> World {
+        let tier = |(number, backend): (u16, &Arc<InMemory>)| {
+            let backend = Backend::new(Arc::clone(backend) as Arc<dyn ObjectStore>);
+            (number, Tier::new(&number.to_string(), backend))
         };
-        let store = Store::open(Arc::clone(&other.store.catalog), bodies, Memory::new(u64::MAX)).unwrap();
-        World { store, tiers: other.tiers.clone() }
+        let cache = Cache::open(&CacheSettings::default()).unwrap();
+        let blobs = Blobs::new(Tiers::new((0..).zip(&tiers).map(tier).collect()), cache);
+        let bodies = Bodies { blobs, write_tiers: vec![0], inline };
+        World { store: Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap(), tiers }
     }
 
     /// Writes an object.

@@ -120,28 +120,31 @@ pub struct Age {
     pub p99_ms: Option<Bounds>,
 }
 
+/// Returns true if both are storage classes of one provider, in one region.
+fn is_one_provider(one: &Tariff, other: &Tariff) -> bool {
+    one.provider.is_some() && one.provider == other.provider && one.region == other.region
+}
+
+/// Returns true if bytes that move between two stores are egress, because the stores do not share a network.
+pub fn crosses(one: &Tariff, other: &Tariff) -> bool {
+    let is_one_network = one.network.is_some() && one.network == other.network;
+    !(is_one_network || is_one_provider(one, other))
+}
+
 fn share_of(bytes: u64, share: f64) -> u64 {
     (bytes as f64 * share.clamp(0.0, 1.0)).round() as u64
 }
 
 impl Scenario<'_> {
-    /// Returns true if both are storage classes of one provider, in one region.
-    fn is_one_provider(&self) -> bool {
-        self.hot.provider.is_some()
-            && self.hot.provider == self.cold.provider
-            && self.hot.region == self.cold.region
-    }
-
     /// Returns true if a lifecycle rule moves objects: it changes their storage class in place and reads,
     /// writes and sends nothing.
     pub fn transitions(&self) -> bool {
-        self.is_one_provider() && self.cold.priced.contains(Call::LifecycleTransition)
+        is_one_provider(self.hot, self.cold) && self.cold.priced.contains(Call::LifecycleTransition)
     }
 
     /// Returns true if moved bytes are egress, because the stores do not share a network.
     pub fn crosses(&self) -> bool {
-        let one_network = self.hot.network.is_some() && self.hot.network == self.cold.network;
-        !(one_network || self.is_one_provider())
+        crosses(self.hot, self.cold)
     }
 
     /// Returns the monthly usage of the hot and of the cold store. If `moving` is false, objects change stores

@@ -11,7 +11,9 @@ use bytes::{Bytes, BytesMut};
 use futures_util::future::try_join_all;
 use futures_util::stream::StreamExt;
 use object_store::path::Path;
-use object_store::{GetOptions, GetResultPayload, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload};
+use object_store::{
+    Attributes, GetOptions, GetResultPayload, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload,
+};
 use plimsoll::clock::wall_now;
 use plimsoll::net::encode::hex;
 use plimsoll::rng::{entropy, mix};
@@ -108,6 +110,7 @@ pub struct Blobs {
 struct Target {
     store: Arc<dyn ObjectStore>,
     path: Path,
+    attributes: Attributes,
     /// Upload in parts; `None` until the first part is complete.
     upload: Option<Box<dyn MultipartUpload>>,
     in_flight: Option<tokio::task::JoinHandle<object_store::Result<()>>>,
@@ -147,11 +150,10 @@ impl Blobs {
         let mut part = PART;
         for location in locations {
             let tier = self.tier(location)?;
-            if tier.directory.is_none() {
-                part = REMOTE_PART;
-            }
+            part = part.max(self.part_bytes(location.tier) as usize);
             let (store, path) = (Arc::clone(&tier.store), path(&location.name));
-            targets.push(Target { store, path, upload: None, in_flight: None });
+            let attributes = tier.attributes();
+            targets.push(Target { store, path, attributes, upload: None, in_flight: None });
         }
         Ok(BlobWriter { targets, part, buffer: BytesMut::new(), crcs: Vec::new(), size: 0 })
     }
@@ -175,6 +177,25 @@ impl Blobs {
             }
         }
         Ok(())
+    }
+
+    /// Reads a range of the bytes at a place, without verification.
+    ///
+    /// # Errors
+    /// If the backend fails, or has fewer bytes.
+    pub async fn read_range(&self, location: &Location, range: Range<u64>) -> Result<Bytes, BlobError> {
+        let length = range.end - range.start;
+        let bytes = self.tier(location)?.store.get_range(&path(&location.name), range).await?;
+        if bytes.len() as u64 != length {
+            return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
+        }
+        Ok(bytes)
+    }
+
+    /// Returns the length of a part of an upload to a tier in bytes. A blob that is smaller is one request.
+    pub fn part_bytes(&self, tier: u16) -> u64 {
+        let is_local = self.tiers.get(tier).is_some_and(|tier| tier.directory.is_some());
+        if is_local { PART as u64 } else { REMOTE_PART as u64 }
     }
 
     /// Returns a reader of a byte range of the bytes at a place, which have these checksums.
@@ -241,7 +262,10 @@ impl BlobWriter {
         for target in &mut self.targets {
             let upload = match &mut target.upload {
                 Some(upload) => upload,
-                none => none.insert(target.store.put_multipart(&target.path).await?),
+                none => {
+                    let options = target.attributes.clone().into();
+                    none.insert(target.store.put_multipart_opts(&target.path, options).await?)
+                }
             };
             target.in_flight = Some(tokio::task::spawn(upload.put_part(payload.clone())));
         }
@@ -264,7 +288,10 @@ impl BlobWriter {
         if self.targets.iter().all(|target| target.upload.is_none()) {
             self.crcs.extend(self.buffer.chunks(CHUNK).map(crc32c));
             let payload = payload(std::mem::take(&mut self.buffer).freeze());
-            let puts = self.targets.iter().map(|target| target.store.put(&target.path, payload.clone()));
+            let puts = self.targets.iter().map(|target| {
+                let options = target.attributes.clone().into();
+                target.store.put_opts(&target.path, payload.clone(), options)
+            });
             try_join_all(puts).await?;
             return Ok((self.size, self.crcs));
         }
@@ -353,6 +380,7 @@ impl BlobReader {
 mod tests {
     use super::*;
     use crate::testing::TempDir;
+    use crate::tier::Backend;
     use object_store::local::LocalFileSystem;
     use object_store::memory::InMemory;
 
@@ -367,7 +395,8 @@ mod tests {
 
     async fn any_range_is_read(store: Arc<dyn ObjectStore>) {
         let other: Arc<dyn ObjectStore> = Arc::new(InMemory::new());
-        let tiers = [("first", store), ("second", other)].map(|(name, store)| Tier::new(name, store, None));
+        let tiers =
+            [("first", store), ("second", other)].map(|(name, store)| Tier::new(name, Backend::new(store)));
         let cache = Cache::open(&Default::default()).unwrap();
         let blobs = Blobs::new(Tiers::new((0..).zip(tiers).collect()), cache);
         let places = [0, 1].map(|tier| Location { tier, name: new_name() });

@@ -40,6 +40,13 @@ pub struct Slice {
     pub crc: u32,
 }
 
+impl Slice {
+    /// Returns true if these are the bytes of the body.
+    pub fn is_intact(&self, body: &[u8]) -> bool {
+        body.len() as u64 == self.size && crc32c(body) == self.crc
+    }
+}
+
 /// The object that a record describes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header<'a> {
@@ -79,6 +86,18 @@ impl Header<'_> {
         let (bucket, key) = (reader.text()?, reader.text()?);
         Some(Header { bucket, key, head: reader.bytes()?, properties: reader.bytes()? })
     }
+}
+
+/// Returns the length of a number with [`put_number`] in bytes.
+fn digits(number: usize) -> u64 {
+    u64::from((usize::BITS - number.leading_zeros()).max(1).div_ceil(7))
+}
+
+/// Returns the length of a record in bytes. `lengths` are those of the bucket's name, the key, the head and the
+/// properties.
+pub fn record_length(lengths: [usize; 4], body: u64) -> u64 {
+    let header: u64 = lengths.into_iter().map(|length| digits(length) + length as u64).sum();
+    FIXED as u64 + header + body + TAIL
 }
 
 fn checksum(fixed: &[u8], header: &[u8]) -> u32 {
@@ -157,6 +176,8 @@ mod tests {
             let header = Header { bucket: "bucket", key, head: b"head", properties: b"properties" };
             let start = out.len() as u64;
             offsets.push(start + header.put(&mut out, body.as_bytes()).0);
+            let lengths = [header.bucket.len(), key.len(), header.head.len(), header.properties.len()];
+            assert_eq!(record_length(lengths, body.len() as u64), out.len() as u64 - start);
         }
         (out.freeze(), offsets)
     }
@@ -174,6 +195,17 @@ mod tests {
         // From the second record on.
         let start = (offsets[0] + 5 + TAIL) as usize;
         assert_eq!(Records::new(bytes.slice(start..), start as u64).count(), 2);
+    }
+
+    #[test]
+    fn the_length_of_a_record_is_known_before_it_is_written() {
+        for length in [0, 1, 127, 128, 129, 16_383, 16_384, 100_000] {
+            let key = "k".repeat(length);
+            let header = Header { bucket: "b", key: &key, head: &[], properties: b"p" };
+            let mut out = BytesMut::new();
+            header.put(&mut out, &[7; 300]);
+            assert_eq!(record_length([1, length, 0, 1], 300), out.len() as u64, "{length}");
+        }
     }
 
     #[test]

@@ -12,7 +12,6 @@ use super::blob::{BlobError, Blobs, path, text};
 use super::cache::Cache;
 use super::location::{BlobName, Location};
 use super::segment::Slice;
-use crate::catalog::embedded::record::crc32c;
 
 /// Largest distance in bytes between two reads that are still neighbours. Concurrent reads of neighbours arrive in any
 /// order.
@@ -176,10 +175,10 @@ impl Slices {
             }
             state.ahead(slice)
         };
-        match ahead.filter(|body| is_intact(slice, body)) {
+        match ahead.filter(|body| slice.is_intact(body)) {
             // Bodies that are read in their order are seldom read again soon, so they do not displace others.
             Some(body) => Some(body),
-            None => self.cache.get(slice).await.filter(|body| is_intact(slice, body)),
+            None => self.cache.get(slice).await.filter(|body| slice.is_intact(body)),
         }
     }
 
@@ -207,10 +206,6 @@ impl Slices {
         state.flights.push(Flight { segment: slice.segment, range: range.clone(), ended });
         Step::Read(Ticket { slices: self, segment: slice.segment, range, _end: sender })
     }
-}
-
-fn is_intact(slice: &Slice, body: &[u8]) -> bool {
-    body.len() as u64 == slice.size && crc32c(body) == slice.crc
 }
 
 impl Blobs {
@@ -246,7 +241,7 @@ impl Blobs {
         let bytes = store.get_range(&path(&location.name), range).await?;
         let damaged = || BlobError::Damaged { name: text(&location.name), offset: slice.offset };
         let length = usize::try_from(slice.size).map_err(|_| damaged())?;
-        let body = bytes.get(..length).filter(|body| is_intact(slice, body)).ok_or_else(damaged)?;
+        let body = bytes.get(..length).filter(|body| slice.is_intact(body)).ok_or_else(damaged)?;
         if bytes.len() > length {
             let window = Window { segment: slice.segment, at: slice.offset, bytes: bytes.clone() };
             self.slices.lock().keep(window);
@@ -273,7 +268,7 @@ mod tests {
     use crate::body::cache::CacheSettings;
     use crate::body::segment::{Header, START};
     use crate::tier::counted::TierUsage;
-    use crate::tier::{Tier, Tiers};
+    use crate::tier::{Backend, Tier, Tiers};
 
     struct World {
         blobs: Blobs,
@@ -285,7 +280,7 @@ mod tests {
 
     /// A segment with 1,000 bodies of 1 KiB.
     async fn world() -> World {
-        let tier = Tier::new("only", Arc::new(InMemory::new()), None);
+        let tier = Tier::new("only", Backend::new(Arc::new(InMemory::new())));
         let usage = Arc::clone(&tier.usage);
         let cache = Cache::open(&CacheSettings::default()).unwrap();
         let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier)])), cache);

@@ -17,7 +17,8 @@ pub struct MemoryCatalog {
 }
 
 fn row(value: &Value) -> Row {
-    Row { head: value.head.clone(), place: Place::default() }
+    let place = Place { properties: value.properties.len() as u32, ..Place::default() };
+    Row { head: value.head.clone(), place }
 }
 
 /// A transaction on a copy of the map, which replaces the map on commit.

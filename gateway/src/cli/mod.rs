@@ -2,6 +2,7 @@
 
 pub mod out;
 mod place;
+mod plan;
 mod rebuild;
 mod rollback;
 mod run;
@@ -28,6 +29,8 @@ enum Command {
     Status(status::Arguments),
     /// Verify every stored byte, and list the objects that are damaged
     Scrub(scrub::Arguments),
+    /// Show what the rules would move and pack now, and what it costs; changes nothing
+    Plan(plan::Arguments),
     /// Return moved blobs to the tiers that they came from, while their sources exist
     Rollback(rollback::Arguments),
     /// Build the index of the catalog again from the log
@@ -74,6 +77,7 @@ pub fn main() -> ExitCode {
         Command::Run(arguments) => run::run(arguments),
         Command::Status(arguments) => status::status(arguments),
         Command::Scrub(arguments) => scrub::scrub(arguments),
+        Command::Plan(arguments) => plan::plan(arguments),
         Command::Rollback(arguments) => rollback::rollback(arguments),
         Command::RebuildCatalog(arguments) => rebuild::rebuild(arguments),
     };

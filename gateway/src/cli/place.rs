@@ -49,6 +49,11 @@ pub struct Opened {
 }
 
 impl Place {
+    /// Selects the store with these settings.
+    pub fn of_file(file: &Path) -> Place {
+        Place { file: Some(file.to_path_buf()), data: None }
+    }
+
     /// Returns the argument, for messages.
     pub fn name(&self) -> String {
         match (&self.file, &self.data) {
@@ -99,9 +104,22 @@ impl Place {
     /// If the settings are invalid, or the catalog cannot be used.
     pub fn open(&self, settings: CatalogSettings) -> Result<Opened, Exit> {
         let (directory, config) = self.settings()?;
+        self.open_at(&directory, config, settings)
+    }
+
+    /// Opens the catalog in a directory with these settings, and the tiers.
+    ///
+    /// # Errors
+    /// If the settings are invalid, or the catalog cannot be used.
+    pub fn open_at(
+        &self,
+        directory: &Path,
+        config: Option<Config>,
+        settings: CatalogSettings,
+    ) -> Result<Opened, Exit> {
         let config = config.unwrap_or_else(|| Config {
-            catalog: directory.clone(),
-            tiers: BTreeMap::from([(BLOBS.to_string(), directory_tier(&directory))]),
+            catalog: directory.to_path_buf(),
+            tiers: BTreeMap::from([(BLOBS.to_string(), directory_tier(directory))]),
             write: vec![BLOBS.to_string()],
             inline: MAX_INLINE,
             moves: Vec::new(),
@@ -117,7 +135,7 @@ impl Place {
         }
         let cache =
             Cache::open(&config.cache).map_err(|e| Exit::store(format!("{}: cache: {e}", self.name())))?;
-        let (catalog, recovery) = EmbeddedCatalog::open(&directory, settings).map_err(|e| self.fail(&e))?;
+        let (catalog, recovery) = EmbeddedCatalog::open(directory, settings).map_err(|e| self.fail(&e))?;
         let names: Vec<String> = config.tiers.keys().cloned().collect();
         let numbers = crate::blocking::block_on(numbers(&catalog, names)).map_err(|e| self.fail(&e))?;
         for name in numbers.keys().filter(|name| *name != BLOBS && !config.tiers.contains_key(*name)) {
@@ -125,10 +143,8 @@ impl Place {
                 "tier {name} is not in the settings; blobs that are only there answer with status 503"
             ));
         }
-        let tiers = stores
-            .into_iter()
-            .map(|(name, (store, directory))| (numbers[&name], Tier::new(&name, store, directory)))
-            .collect();
+        let tiers =
+            stores.into_iter().map(|(name, backend)| (numbers[&name], Tier::new(&name, backend))).collect();
         let rule = |rule: &crate::config::MoveRule| Rule {
             from: numbers[&rule.from],
             to: numbers[&rule.to],
@@ -165,10 +181,5 @@ fn packing(rule: Option<&PackRule>, numbers: &BTreeMap<String, u16>) -> Packing 
 fn directory_tier(catalog: &Path) -> TierTable {
     let blobs = catalog.parent().unwrap_or(Path::new(".")).join(BLOBS);
     let absolute = std::path::absolute(&blobs).unwrap_or(blobs);
-    TierTable {
-        url: format!("file://{}", absolute.display()),
-        access_key_env: None,
-        secret_key_env: None,
-        session_token_env: None,
-    }
+    TierTable { url: format!("file://{}", absolute.display()), ..TierTable::default() }
 }

@@ -202,7 +202,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     if let Some(address) = &arguments.metrics_listen {
         let gateway = Arc::new(GatewayMetrics::default());
-        let bound = metrics::serve(address, &gateway, catalog.engine()).map_err(|e| {
+        let bound = metrics::serve(address, &gateway, catalog.engine(), blobs.tiers()).map_err(|e| {
             Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
         })?;
         observers.push(gateway);

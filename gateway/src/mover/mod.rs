@@ -13,6 +13,7 @@ pub mod pass;
 pub mod policy;
 mod rollback;
 pub mod scan;
+pub mod sources;
 #[cfg(test)]
 mod tests;
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
+use super::sources::Sources;
 use super::{MoveError, verify_blob};
 use crate::body::blob::{BlobError, BlobWriter, new_name};
 use crate::body::location::{BlobHead, BlobName, Location, State};
@@ -26,13 +27,17 @@ pub struct Candidate {
     /// Key of the object's row.
     pub catalog_key: Vec<u8>,
     /// Name of the bucket.
-    pub bucket: Box<str>,
+    pub bucket: Arc<str>,
     /// Key of the object.
     pub key: Box<str>,
     /// Generation of the object.
     pub generation: u64,
     /// Place of the body.
     pub body: Body,
+    /// Size of the body in bytes.
+    pub size: u64,
+    /// Length of its record in the segment in bytes.
+    pub record: u64,
 }
 
 /// A segment to write.
@@ -44,6 +49,8 @@ pub struct PackJob {
     pub candidates: Vec<Candidate>,
     /// Size of their bodies in bytes.
     pub bytes: u64,
+    /// Size of the segment in bytes.
+    pub size: u64,
     /// True if the segment is to be written although it is not full.
     pub is_due: bool,
 }
@@ -51,7 +58,7 @@ pub struct PackJob {
 impl PackJob {
     /// Creates a job without objects.
     pub fn new(tier: u16) -> PackJob {
-        PackJob { tier, candidates: Vec::new(), bytes: 0, is_due: false }
+        PackJob { tier, candidates: Vec::new(), bytes: 0, size: START.len() as u64, is_due: false }
     }
 }
 
@@ -139,8 +146,9 @@ async fn write_bodies<C: Catalog>(
     let mut buffer = BytesMut::with_capacity(BUFFER + (BUFFER >> 2));
     buffer.extend_from_slice(START);
     let (mut slices, mut flushed) = (Vec::with_capacity(job.candidates.len()), 0);
+    let mut sources = Sources::new(&job.candidates);
     for (index, candidate) in job.candidates.iter().enumerate() {
-        let Some((head, properties, body)) = read(store, candidate).await? else { continue };
+        let Some((head, properties, body)) = read(store, candidate, &mut sources).await? else { continue };
         let (bucket, key) = (&*candidate.bucket, &*candidate.key);
         let header = Header { bucket, key, head: &head.encode(), properties: &properties.encode() };
         let start = flushed + buffer.len() as u64;
@@ -160,6 +168,7 @@ async fn write_bodies<C: Catalog>(
 async fn read<C: Catalog>(
     store: &Store<C>,
     candidate: &Candidate,
+    sources: &mut Sources,
 ) -> Result<Option<(Head, Properties, Bytes)>, MoveError> {
     let key = &candidate.catalog_key;
     let value = match store.catalog.get(key) {
@@ -172,6 +181,11 @@ async fn read<C: Catalog>(
         value => value?,
     };
     let Some((head, properties)) = unchanged(candidate, &value) else { return Ok(None) };
+    if let Body::Slice(slice) = &head.body
+        && let Some(body) = sources.read(store, slice).await
+    {
+        return Ok(Some((head, properties, body)));
+    }
     let body = match store.collect(&head, value.body, Vec::new()).await {
         Ok(body) => body,
         Err(BodyError::Blob(error @ BlobError::Damaged { .. })) => {

@@ -2,16 +2,19 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use super::Move;
 use super::pack::{Candidate, PackJob};
 use super::policy::Condition;
 use super::scan::{Visited, all_segments, complete_blob, visit_rows};
+use crate::body::location::BlobHead;
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
 use crate::object::keys::{self, BlobName};
 use crate::object::live::Live;
 use crate::object::row::Body;
+use crate::pricing::Stock;
 
 /// A rule with the numbers of its tiers.
 #[derive(Debug, Clone, PartialEq)]
@@ -95,6 +98,9 @@ pub struct Pass {
     /// Segments that contain objects to move and others, found by the previous visit.
     split: HashSet<BlobName>,
     jobs: BTreeMap<u16, PackJob>,
+    objects: u64,
+    /// Blobs at all their places, by tier.
+    stock: BTreeMap<u16, Stock>,
 }
 
 impl Rules {
@@ -128,12 +134,22 @@ fn size_class(live: &Live, packing: &Packing) -> Option<u32> {
     (!is_full).then(|| live.bytes.max(1).ilog(u64::from(MERGE)))
 }
 
+/// Counts a blob at all its places.
+fn count(stock: &mut BTreeMap<u16, Stock>, head: &BlobHead, bytes: u64) {
+    head.locations.iter().for_each(|place| stock.entry(place.tier).or_default().add(1, bytes));
+}
+
 /// Returns the segments with their tiers.
-fn load<C: Catalog>(store: &Store<C>, packing: &Packing) -> Result<HashMap<BlobName, Segment>, CatalogError> {
+fn load<C: Catalog>(
+    store: &Store<C>,
+    packing: &Packing,
+    stock: &mut BTreeMap<u16, Stock>,
+) -> Result<HashMap<BlobName, Segment>, CatalogError> {
     let mut segments = HashMap::new();
     let mut similar: BTreeMap<(u16, Option<u32>), u32> = BTreeMap::new();
     for (name, live) in all_segments(store)? {
         let Some(head) = complete_blob(store, &name)?.filter(|_| !live.open) else { continue };
+        count(stock, &head, live.size);
         let Some(place) = head.locations.first() else { continue };
         *similar.entry((place.tier, size_class(&live, packing))).or_default() += 1;
         let rewrite = live.share() < LEAST_LIVE;
@@ -150,6 +166,26 @@ fn load<C: Catalog>(store: &Store<C>, packing: &Packing) -> Result<HashMap<BlobN
 }
 
 impl Pass {
+    /// Returns the number of objects and versions visited.
+    pub fn objects(&self) -> u64 {
+        self.objects
+    }
+
+    /// Returns the blobs visited, at all their places, by tier.
+    pub fn stock(&self) -> &BTreeMap<u16, Stock> {
+        &self.stock
+    }
+
+    /// Returns the counts of a segment at the start of the visit.
+    pub fn live(&self, segment: &BlobName) -> Option<Live> {
+        self.segments.get(segment).map(|segment| segment.live)
+    }
+
+    /// Returns true if the visit has found segments with objects to move and others.
+    pub fn has_split(&self) -> bool {
+        !self.split.is_empty()
+    }
+
     /// Continues the visit until there is enough work for a batch.
     ///
     /// # Errors
@@ -159,8 +195,10 @@ impl Pass {
         let from = match self.after.take() {
             Some(key) => Bound::Excluded(key),
             None => {
-                self.segments = load(store, &rules.packing)?;
+                self.stock.clear();
+                self.segments = load(store, &rules.packing, &mut self.stock)?;
                 self.jobs.clear();
+                self.objects = 0;
                 Bound::Included(keys::OBJECTS.to_vec())
             }
         };
@@ -185,6 +223,7 @@ impl Pass {
         visited: &Visited<'_>,
         batch: &mut Batch,
     ) -> Result<(), CatalogError> {
+        self.objects += 1;
         let packing = &rules.packing;
         let lingers = visited.age_ms >= packing.linger_ms;
         match &visited.head.body {
@@ -225,6 +264,7 @@ impl Pass {
         let packing = &rules.packing;
         for (blob, size) in visited.blobs(store)? {
             let Some(head) = complete_blob(store, &blob)? else { continue };
+            count(&mut self.stock, &head, size);
             let Some(place) = head.locations.first() else { continue };
             let rule = rules.first(store, place.tier, visited).map(|(_, rule)| rule);
             let is_whole = matches!(visited.head.body, Body::Blob(_)) && packing.tier.is_some();
@@ -246,14 +286,18 @@ impl Pass {
     /// Adds an object to the segment that is being collected for a tier.
     fn add(&mut self, tier: u16, visited: &Visited<'_>, is_due: bool, packing: &Packing, batch: &mut Batch) {
         let job = self.jobs.entry(tier).or_insert_with(|| PackJob::new(tier));
+        let record = visited.record_length();
         job.bytes += visited.head.size;
+        job.size += record;
         job.is_due |= is_due;
         job.candidates.push(Candidate {
             catalog_key: visited.catalog_key.to_vec(),
-            bucket: visited.bucket.into(),
+            bucket: Arc::clone(visited.bucket),
             key: visited.key.into(),
             generation: visited.head.generation,
             body: visited.head.body.clone(),
+            size: visited.head.size,
+            record,
         });
         if job.bytes >= packing.segment || job.candidates.len() >= MAX_RECORDS {
             batch.packs.push(std::mem::replace(job, PackJob::new(tier)));
@@ -266,18 +310,18 @@ impl Pass {
         let due = std::mem::take(&mut self.jobs).into_values();
         batch.packs.extend(due.filter(|job| job.is_due && !job.candidates.is_empty()));
         self.split.clear();
-        for (name, segment) in self.segments.drain() {
+        for (name, segment) in &self.segments {
             let Some((index, bytes)) = segment.matched.first_key_value().filter(|_| !segment.rewrite) else {
                 continue;
             };
             if *bytes < segment.seen || segment.seen != segment.live.live_bytes {
-                self.split.insert(name);
+                self.split.insert(*name);
                 continue;
             }
             let rule = &rules.moves[*index];
             let (size, version) = (segment.live.size, segment.version);
             let (to, keep_source_ms) = (rule.to, rule.keep_source_ms);
-            batch.moves.push(Move { blob: name, size, version, to, keep_source_ms });
+            batch.moves.push(Move { blob: *name, size, version, to, keep_source_ms });
         }
     }
 }

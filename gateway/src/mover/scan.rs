@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
+use std::sync::Arc;
 
 use plimsoll::clock::wall_now;
 
 use super::policy::Facts;
 use crate::body::location::{BlobHead, State};
+use crate::body::segment::record_length;
 use crate::catalog::{Catalog, CatalogError, Row};
 use crate::object::Store;
 use crate::object::keys::{self, BlobName};
@@ -18,7 +20,7 @@ pub struct Visited<'a> {
     /// Key of the row.
     pub catalog_key: &'a [u8],
     /// Name of the bucket.
-    pub bucket: &'a str,
+    pub bucket: &'a Arc<str>,
     /// Key of the object.
     pub key: &'a str,
     /// Head of the row.
@@ -39,6 +41,13 @@ impl Visited<'_> {
             Err(CatalogError::Damaged { .. }) => Ok(None),
             properties => Ok(Properties::decode(&properties?)),
         }
+    }
+
+    /// Returns the length of the object's record in a segment in bytes.
+    pub fn record_length(&self) -> u64 {
+        let lengths =
+            [self.bucket.len(), self.key.len(), self.row.head.len(), self.row.place.properties as usize];
+        record_length(lengths, self.head.size)
     }
 
     /// Returns the first of some rules that a condition selects.
@@ -84,8 +93,8 @@ pub fn visit_rows<C: Catalog>(
     from: Bound<&[u8]>,
     visit: &mut dyn FnMut(Visited<'_>) -> Result<bool, CatalogError>,
 ) -> Result<bool, CatalogError> {
-    let names: BTreeMap<u32, String> =
-        store.all_buckets().into_iter().map(|(name, bucket)| (bucket.number, name)).collect();
+    let names: BTreeMap<u32, Arc<str>> =
+        store.all_buckets().into_iter().map(|(name, bucket)| (bucket.number, name.into())).collect();
     let now_ms = wall_now().as_millisecond();
     let mut scan = store.catalog.scan();
     scan.seek(from)?;

@@ -12,7 +12,7 @@ use crate::body::cache::{Cache, CacheSettings};
 use crate::body::location::Reason;
 use crate::catalog::memory::MemoryCatalog;
 use crate::object::Bodies;
-use crate::tier::{Tier, Tiers};
+use crate::tier::{Backend, Tier, Tiers};
 
 const SIZE: usize = 300_000;
 
@@ -27,7 +27,7 @@ impl World {
     async fn new() -> World {
         let tiers = [Arc::new(InMemory::new()), Arc::new(InMemory::new())];
         let tier = |number: usize| {
-            Tier::new(&number.to_string(), Arc::clone(&tiers[number]) as Arc<dyn ObjectStore>, None)
+            Tier::new(&number.to_string(), Backend::new(Arc::clone(&tiers[number]) as Arc<dyn ObjectStore>))
         };
         let cache = Cache::open(&CacheSettings::default()).unwrap();
         let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier(0)), (1, tier(1))])), cache);

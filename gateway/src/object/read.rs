@@ -10,11 +10,11 @@ use plimsoll::server::error::ApiError;
 use plimsoll::server::response::ResponseBody;
 use plimsoll::server::service::ObjectInfo;
 
-use super::body::{BodyError, BodySource, Part};
+use super::body::{BodyError, BodySource, Part, find_blob};
 use super::row::{Body, Head, Piece, Properties, parse_version_id};
 use super::write::{Target, for_client, head_of};
 use super::{Store, intact, keys, report};
-use crate::body::blob::BlobError;
+use crate::body::blob::{BlobError, text};
 use crate::catalog::{Catalog, CatalogError, Row, Transaction};
 
 /// Largest body in bytes that is read together with the properties, before it is known whether the request needs it.
@@ -160,6 +160,18 @@ impl<C: Catalog> Store<C> {
             body.extend_from_slice(&bytes);
         }
         Ok(body.freeze())
+    }
+
+    /// Reads a range of a segment at the first place that works; `None` if there is none. The bytes are not verified.
+    pub async fn read_segment(&self, segment: &keys::BlobName, range: Range<u64>) -> Option<Bytes> {
+        let (head, _) = find_blob(&*self.catalog, segment).ok()?;
+        for location in &head.locations {
+            match self.blobs.read_range(location, range.clone()).await {
+                Ok(bytes) => return Some(bytes),
+                Err(error) => crate::log::warn(&format!("segment {}: {error}", text(segment))),
+            }
+        }
+        None
     }
 
     /// Finds the current version of an object, or a given one.

@@ -8,7 +8,7 @@ use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use object_store::ObjectStore;
+use object_store::{Attribute, Attributes, ObjectStore};
 
 use self::counted::{Counted, TierUsage};
 use crate::catalog::embedded::head_only;
@@ -24,16 +24,47 @@ pub struct Tier {
     pub store: Arc<dyn ObjectStore>,
     /// Directory of a local backend.
     pub directory: Option<PathBuf>,
+    /// Storage class of new blobs; `None` for the default of the bucket.
+    pub storage_class: Option<String>,
     /// Requests since the start.
     pub usage: Arc<TierUsage>,
 }
 
+/// An open backend, and what is known about it.
+#[derive(Debug, Clone)]
+pub struct Backend {
+    /// Client of the backend.
+    pub store: Arc<dyn ObjectStore>,
+    /// Directory of a local backend.
+    pub directory: Option<PathBuf>,
+    /// Storage class of new blobs; `None` for the default of the bucket.
+    pub storage_class: Option<String>,
+    /// Name of the provider; `None` if it is unknown.
+    pub provider: Option<String>,
+    /// Region of the store; `None` if it is unknown.
+    pub region: Option<String>,
+}
+
+impl Backend {
+    /// Creates a backend about which nothing else is known.
+    pub fn new(store: Arc<dyn ObjectStore>) -> Backend {
+        Backend { store, directory: None, storage_class: None, provider: None, region: None }
+    }
+}
+
 impl Tier {
     /// Creates a tier over a backend, and counts its requests.
-    pub fn new(name: &str, backend: Arc<dyn ObjectStore>, directory: Option<PathBuf>) -> Tier {
-        let counted = Counted::new(backend);
+    pub fn new(name: &str, backend: Backend) -> Tier {
+        let counted = Counted::new(backend.store);
         let usage = counted.usage();
-        Tier { name: name.to_string(), store: Arc::new(counted), directory, usage }
+        let Backend { directory, storage_class, .. } = backend;
+        Tier { name: name.to_string(), store: Arc::new(counted), directory, storage_class, usage }
+    }
+
+    /// Returns the attributes of new blobs.
+    pub fn attributes(&self) -> Attributes {
+        let class = self.storage_class.clone();
+        class.map(|class| (Attribute::StorageClass, class)).into_iter().collect()
     }
 }
 

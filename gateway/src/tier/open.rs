@@ -1,6 +1,6 @@
 //! Opens the backend of a tier from its URL.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,9 +16,7 @@ use plimsoll::store::url::{GcsUrl, PayloadSigning, S3Url, StoreUrl, UrlError, pa
 
 use crate::config::TierTable;
 use crate::disk::real::create_directory;
-
-/// An open backend, and its directory if it is local.
-pub type Backend = (Arc<dyn ObjectStore>, Option<PathBuf>);
+use crate::tier::Backend;
 
 /// Timeouts of requests to a tier. A request that takes longer is repeated or fails, and the read continues at another
 /// place of the blob.
@@ -46,7 +44,7 @@ fn under<S: ObjectStore>(store: S, prefix: &str) -> Arc<dyn ObjectStore> {
     }
 }
 
-fn s3(table: &TierTable, url: &S3Url) -> Result<Arc<dyn ObjectStore>, String> {
+fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
     let endpoint = &url.endpoint;
     let is_virtual = endpoint.style == Style::VirtualHost;
     // With virtual-host style, the endpoint includes the bucket.
@@ -69,10 +67,16 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Arc<dyn ObjectStore>, String> {
             builder = builder.with_token(token);
         }
     }
-    Ok(under(builder.build().map_err(|e| e.to_string())?, &url.prefix))
+    let store = under(builder.build().map_err(|e| e.to_string())?, &url.prefix);
+    Ok(Backend {
+        storage_class: url.storage_class.clone(),
+        provider: Some(url.profile.name.clone()),
+        region: Some(endpoint.region.clone()),
+        ..Backend::new(store)
+    })
 }
 
-fn gcs(url: &GcsUrl) -> Result<Arc<dyn ObjectStore>, String> {
+fn gcs(url: &GcsUrl) -> Result<Backend, String> {
     let endpoint = &url.endpoint;
     let builder = GoogleCloudStorageBuilder::from_env()
         .with_bucket_name(&endpoint.bucket)
@@ -80,24 +84,29 @@ fn gcs(url: &GcsUrl) -> Result<Arc<dyn ObjectStore>, String> {
         .with_skip_signature(!url.sign)
         .with_client_options(client_options(!endpoint.tls))
         .with_retry(retries());
-    Ok(under(builder.build().map_err(|e| e.to_string())?, &url.prefix))
+    let store = under(builder.build().map_err(|e| e.to_string())?, &url.prefix);
+    Ok(Backend {
+        storage_class: url.storage_class.clone(),
+        provider: Some(url.profile.name.clone()),
+        ..Backend::new(store)
+    })
 }
 
 /// Opens a container of Azure Blob Storage, `az://CONTAINER/PREFIX`. Azure's environment variables select the account.
-fn azure(place: &str) -> Result<Arc<dyn ObjectStore>, String> {
+fn azure(place: &str) -> Result<Backend, String> {
     let (container, prefix) = place.split_once('/').unwrap_or((place, ""));
     let builder = MicrosoftAzureBuilder::from_env()
         .with_container_name(container)
         .with_client_options(client_options(false))
         .with_retry(retries());
-    Ok(under(builder.build().map_err(|e| e.to_string())?, prefix))
+    Ok(Backend::new(under(builder.build().map_err(|e| e.to_string())?, prefix)))
 }
 
 fn directory(path: &Path) -> Result<Backend, String> {
     create_directory(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let store = LocalFileSystem::new_with_prefix(path).map_err(|e| e.to_string())?;
     let store = Arc::new(store.with_fsync(true).with_automatic_cleanup(false));
-    Ok((store, Some(path.to_path_buf())))
+    Ok(Backend { directory: Some(path.to_path_buf()), ..Backend::new(store) })
 }
 
 /// Opens the backend of a tier. Nothing is sent.
@@ -106,7 +115,7 @@ fn directory(path: &Path) -> Result<Backend, String> {
 /// A message for the user if the URL is invalid or credentials are missing. It contains no secret.
 pub fn open(table: &TierTable) -> Result<Backend, String> {
     if let Some(place) = table.url.strip_prefix("az://") {
-        return Ok((azure(place)?, None));
+        return azure(place);
     }
     const SCHEMES: &str =
         "use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIRECTORY";
@@ -115,8 +124,8 @@ pub fn open(table: &TierTable) -> Result<Backend, String> {
         other => other.to_string(),
     });
     match parsed? {
-        StoreUrl::S3(url) => Ok((s3(table, &url)?, None)),
-        StoreUrl::Gcs(url) => Ok((gcs(&url)?, None)),
+        StoreUrl::S3(url) => s3(table, &url),
+        StoreUrl::Gcs(url) => gcs(&url),
         StoreUrl::File(path, _) => directory(&path),
         _ => Err(format!("this store is not a tier; {SCHEMES}")),
     }
@@ -127,7 +136,7 @@ mod tests {
     use super::*;
 
     fn table(url: &str) -> TierTable {
-        TierTable { url: url.into(), access_key_env: None, secret_key_env: None, session_token_env: None }
+        TierTable { url: url.into(), ..TierTable::default() }
     }
 
     #[test]

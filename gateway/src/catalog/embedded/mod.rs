@@ -16,6 +16,7 @@ pub mod record;
 pub mod recovery;
 mod replay;
 pub mod segment;
+pub mod snapshot;
 mod table;
 pub mod writer;
 

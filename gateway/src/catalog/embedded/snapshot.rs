@@ -1,0 +1,125 @@
+//! A snapshot of the catalog of a running gateway: links to its immutable files, and a copy of the file that it writes.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::manifest::Manifest;
+use super::segment::{self, id_of};
+use super::table;
+use crate::catalog::CatalogError;
+use crate::disk::real::RealDisk;
+
+/// Number of attempts, in case the gateway replaces files in the meantime.
+const ATTEMPTS: u32 = 20;
+
+/// A directory with a snapshot, which is removed when this is dropped.
+pub struct Snapshot(PathBuf);
+
+impl Snapshot {
+    /// Takes a snapshot of the catalog in a directory. The directory of the snapshot is beside it, because links cannot
+    /// leave a file system.
+    ///
+    /// # Errors
+    /// If files cannot be read, linked or copied.
+    pub fn take(root: &Path) -> Result<Snapshot, CatalogError> {
+        let mut name = root.file_name().unwrap_or_default().to_os_string();
+        name.push(format!(".snapshot-{}", std::process::id()));
+        let snapshot = Snapshot(root.with_file_name(name));
+        for _ in 0..ATTEMPTS {
+            snapshot.clear()?;
+            let before = Manifest::load(&RealDisk::new(root)?)?;
+            match snapshot.link(root) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                linked => linked?,
+            }
+            if Manifest::load(&RealDisk::new(root)?)? == before {
+                return Ok(snapshot);
+            }
+        }
+        Err(CatalogError::Io("the catalog changes too fast for a snapshot; try again".into()))
+    }
+
+    /// Returns the directory of the snapshot.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    fn clear(&self) -> io::Result<()> {
+        match fs::remove_dir_all(&self.0) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn link(&self, root: &Path) -> io::Result<()> {
+        for directory in [table::DIRECTORY, segment::DIRECTORY] {
+            let (from, to) = (root.join(directory), self.0.join(directory));
+            fs::create_dir_all(&to)?;
+            let mut names = Vec::new();
+            for entry in fs::read_dir(from)? {
+                names.push(entry?.file_name().to_string_lossy().into_owned());
+            }
+            let last = names.iter().filter_map(|name| id_of(name)).max();
+            for name in names {
+                let (from, to) = (root.join(directory).join(&name), to.join(&name));
+                // The gateway appends to the last segment, and replaces the manifest as a whole.
+                if directory == segment::DIRECTORY && id_of(&name) == last {
+                    fs::copy(from, to)?;
+                } else {
+                    fs::hard_link(from, to)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Snapshot {
+    fn drop(&mut self) {
+        let _ = self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::blocking::block_on;
+    use crate::catalog::Catalog;
+    use crate::catalog::embedded::catalog::EmbeddedCatalog;
+    use crate::catalog::embedded::head_only;
+    use crate::testing::TempDir;
+
+    fn put(catalog: &EmbeddedCatalog, key: &'static str) {
+        let work = Box::new(move |t: &mut dyn crate::catalog::Transaction| {
+            t.put(key.into(), head_only(vec![1]));
+            Ok(true)
+        });
+        block_on(catalog.commit(work, 64)).unwrap();
+    }
+
+    #[test]
+    fn a_snapshot_has_what_was_committed_before_it_and_leaves_the_catalog_alone() {
+        let dir = TempDir::new("snapshot");
+        let root = dir.path().join("catalog");
+        let (catalog, _) = EmbeddedCatalog::open(&root, Default::default()).unwrap();
+        put(&catalog, "a");
+        let snapshot = Snapshot::take(&root).unwrap();
+        put(&catalog, "b");
+        let (copy, recovery) = EmbeddedCatalog::open(snapshot.path(), Default::default()).unwrap();
+        assert!(recovery.damage.is_empty());
+        assert!(copy.get(b"a").unwrap().is_some() && copy.get(b"b").unwrap().is_none());
+        put(&copy, "c");
+        copy.close().unwrap();
+        put(&catalog, "d");
+        catalog.close().unwrap();
+        drop(catalog);
+        let (catalog, recovery) = EmbeddedCatalog::open(&root, Default::default()).unwrap();
+        assert!(recovery.damage.is_empty());
+        let found = [b"a", b"b", b"c", b"d"].map(|key| catalog.get(key).unwrap().is_some());
+        assert_eq!(found, [true, true, false, true]);
+        let path = snapshot.path().to_path_buf();
+        drop(snapshot);
+        assert!(!path.exists());
+    }
+}
