@@ -27,6 +27,15 @@ struct File {
     pack: Option<PackTable>,
     #[serde(default)]
     cache: CacheTable,
+    #[serde(default)]
+    prices: PricesTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PricesTable {
+    #[serde(default)]
+    files: Vec<PathBuf>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -47,8 +56,8 @@ pub struct TierTable {
     pub secret_key_env: Option<String>,
     /// Environment variable with the session token.
     pub session_token_env: Option<String>,
-    /// Offer of the price books by which the tier is billed, `NAME` or `NAME@REGION`, or `none`. `None` for the offer of
-    /// the store's provider.
+    /// Offer of the price books by which the tier is billed, `NAME` or `NAME@REGION`, or `none`. `None` for the offer
+    /// of the store's provider.
     pub offer: Option<String>,
 }
 
@@ -79,6 +88,15 @@ struct MoveTable {
     when: String,
     #[serde(default = "default_window")]
     keep_source: String,
+    #[serde(default)]
+    only_if_cheaper: bool,
+    #[serde(default = "default_stay")]
+    stay: String,
+}
+
+/// Expected time that a body stays where a move puts it.
+fn default_stay() -> String {
+    "90d".into()
 }
 
 fn default_window() -> String {
@@ -97,6 +115,10 @@ struct PackTable {
     after: String,
     #[serde(default = "default_linger")]
     linger: String,
+    #[serde(default)]
+    only_if_cheaper: bool,
+    #[serde(default = "default_stay")]
+    stay: String,
 }
 
 fn default_up_to() -> String {
@@ -136,6 +158,9 @@ pub struct PackRule {
     pub after_ms: u64,
     /// Age in milliseconds from which a body is packed even if its segment stays smaller.
     pub linger_ms: u64,
+    /// Days that a segment is expected to stay, if writing it again without garbage must pay for itself in this time;
+    /// `None` if it always does.
+    pub stay_days: Option<u64>,
 }
 
 /// A rule that moves blobs.
@@ -151,6 +176,9 @@ pub struct MoveRule {
     pub when: Condition,
     /// Time for which the source stays and a move can be rolled back, in milliseconds.
     pub keep_source_ms: u64,
+    /// Days that a blob is expected to stay in the destination, if moves must pay for themselves in this time; `None`
+    /// if every move is wanted.
+    pub stay_days: Option<u64>,
 }
 
 /// The settings of a gateway.
@@ -170,6 +198,8 @@ pub struct Config {
     pub pack: Option<PackRule>,
     /// Sizes of the cache.
     pub cache: CacheSettings,
+    /// Price books that override the built-in ones.
+    pub prices: Vec<PathBuf>,
 }
 
 impl Config {
@@ -287,14 +317,28 @@ fn resolve(file: File) -> Result<Config, String> {
         let when = Condition::parse(&rule.when).map_err(|e| format!("{place}, when: {e}"))?;
         let keep_source_ms =
             parse_time_ms(&rule.keep_source).map_err(|e| format!("{place}, keep_source: {e}"))?;
-        moves.push(MoveRule { from: rule.from, to: rule.to, text: rule.when, when, keep_source_ms });
+        let stay_days = stay_days(&place, rule.only_if_cheaper, &rule.stay)?;
+        let MoveTable { from, to, when: text, .. } = rule;
+        moves.push(MoveRule { from, to, text, when, keep_source_ms, stay_days });
     }
     if let Some(pack) = &file.pack {
         check("pack.tier", &pack.tier)?;
     }
     let pack = file.pack.map(pack).transpose()?;
     let cache = cache(file.cache)?;
-    Ok(Config { catalog: catalog.into(), tiers: file.tier, write, inline, moves, pack, cache })
+    let prices = file.prices.files;
+    Ok(Config { catalog: catalog.into(), tiers: file.tier, write, inline, moves, pack, cache, prices })
+}
+
+/// Returns the expected stay in days if moves must pay for themselves.
+fn stay_days(place: &str, only_if_cheaper: bool, text: &str) -> Result<Option<u64>, String> {
+    /// Milliseconds of a day.
+    const DAY_MS: u64 = 86_400_000;
+    let ms = parse_time_ms(text).map_err(|e| format!("{place}, stay: {e}"))?;
+    if ms < DAY_MS {
+        return Err(format!("{place}, stay: at least 1d"));
+    }
+    Ok(only_if_cheaper.then_some(ms / DAY_MS))
 }
 
 fn size(name: &str, text: &str) -> Result<u64, String> {
@@ -308,6 +352,7 @@ fn pack(table: PackTable) -> Result<PackRule, String> {
         segment: size("pack.segment", &table.segment)?,
         after_ms: time("pack.after", &table.after)?,
         linger_ms: time("pack.linger", &table.linger)?,
+        stay_days: stay_days("pack", table.only_if_cheaper, &table.stay)?,
         tier: table.tier,
     };
     if rule.up_to == 0 || rule.up_to > MAX_SLICE {

@@ -8,8 +8,9 @@ use plimsoll::cost::book::Prices;
 use plimsoll::cost::egress::Egress;
 use plimsoll::cost::money::Usd;
 use plimsoll::cost::tariff::Tariff;
+use plimsoll::cost::tiering::crosses;
 use plimsoll::cost::usage::{DAY_S, Period, Usage};
-use plimsoll::provider::calls::Calls;
+use plimsoll::provider::calls::{Call, Calls};
 
 use crate::config::TierTable;
 use crate::tier::Backend;
@@ -76,6 +77,25 @@ pub struct Work {
 }
 
 impl Work {
+    /// Adds the requests that write a blob, as [`crate::body::blob`] sends them.
+    pub fn write(&mut self, bytes: u64, part: u64) {
+        if bytes < part {
+            self.calls.add(Call::PutObject, 1);
+        } else {
+            self.calls.add(Call::CreateMultipartUpload, 1);
+            self.calls.add(Call::UploadPart, bytes.div_ceil(part));
+            self.calls.add(Call::CompleteMultipartUpload, 1);
+        }
+        self.uploaded += bytes;
+    }
+
+    /// Adds requests that read bytes, which leave the provider if they cross.
+    pub fn read(&mut self, requests: u64, bytes: u64, crosses: bool) {
+        self.calls.add(Call::GetObject, requests);
+        self.downloaded += bytes;
+        self.egress += if crosses { bytes } else { 0 };
+    }
+
     /// Returns the cost at list prices, without the free allowances and without the storage of what is written.
     ///
     /// # Errors
@@ -125,13 +145,13 @@ pub struct Stock {
 }
 
 impl Stock {
-    /// Adds blobs.
+    /// Adds a number of blobs.
     pub fn add(&mut self, blobs: u64, bytes: u64) {
         self.blobs += blobs;
         self.bytes += bytes;
     }
 
-    /// Removes blobs.
+    /// Removes a number of blobs.
     pub fn remove(&mut self, blobs: u64, bytes: u64) {
         self.blobs = self.blobs.saturating_sub(blobs);
         self.bytes = self.bytes.saturating_sub(bytes);
@@ -156,10 +176,62 @@ impl Stock {
     }
 }
 
+/// Decides whether a move pays for itself during the expected stay in the destination.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gate {
+    /// Tariff of the source.
+    pub from: Tariff,
+    /// Tariff of the destination.
+    pub to: Tariff,
+    /// Tariff of the tier in whose network the gateway runs.
+    pub home: Tariff,
+    /// Length of a part of an upload to the destination in bytes.
+    pub part: u64,
+    /// Days for which a blob is expected to stay.
+    pub stay_days: u64,
+}
+
+impl Gate {
+    /// Returns true if storing `after` bytes in the destination instead of `before` bytes in the source saves more
+    /// during the stay than the move costs. `lived_days` is the time that the source was stored already. Something
+    /// without a price does not pay.
+    pub fn pays(&self, before: u64, after: u64, lived_days: u64) -> bool {
+        self.balance(before, after, lived_days).is_ok_and(|saved| saved > Usd::ZERO)
+    }
+
+    /// Returns what the move saves during the stay, minus its cost.
+    fn balance(&self, before: u64, after: u64, lived_days: u64) -> Result<Usd, BillError> {
+        let (mut source, mut destination) = (Work::default(), Work::default());
+        source.read(1, after, crosses(&self.from, &self.to));
+        source.calls.add(Call::DeleteObject, 1);
+        let left = self.from.rules.minimum_days.saturating_sub(lived_days);
+        source.early = BTreeMap::from([(left, before)]);
+        destination.write(after, self.part);
+        destination.read(1, after, crosses(&self.to, &self.home));
+        let moves =
+            source.cost(&self.from)? + source.early_deletion(&self.from)? + destination.cost(&self.to)?;
+        let stored = |bytes: u64, tariff: &Tariff, days: u64| {
+            let month = Stock { blobs: 1, bytes }.month(&of_one_blob(tariff))?;
+            Ok::<Usd, BillError>(Usd::from_pico(
+                month.pico() * i128::from(days * 24) / i128::from(tariff.rules.month_hours),
+            ))
+        };
+        let billed_days = self.stay_days.max(self.to.rules.minimum_days);
+        let saved = stored(before, &self.from, self.stay_days)? - stored(after, &self.to, billed_days)?;
+        Ok(saved - moves)
+    }
+}
+
+/// Returns a tariff without the minimum bill of a month and without rounding, which apply to all blobs together.
+fn of_one_blob(tariff: &Tariff) -> Tariff {
+    let mut plain = tariff.clone();
+    (plain.rules.minimum_billed, plain.rules.round_up) = (0, false);
+    plain
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use plimsoll::provider::calls::Call;
 
     fn tariff(name: &str) -> Tariff {
         let prices = Prices::built_in().unwrap();
@@ -181,6 +253,29 @@ mod tests {
         let rest = work.early_deletion(&tariff("aws-s3-standard-ia")).unwrap();
         assert_eq!(rest.cents(), format!("${:.2}", 1024.0 * 0.0125 * 20.0 * 24.0 / 730.0));
         assert_eq!(Work::default().early_deletion(&tariff("aws-s3")).unwrap(), Usd::ZERO);
+    }
+
+    #[test]
+    fn a_move_pays_if_it_saves_more_than_it_costs() {
+        let gate = |from: &str, to: &str, stay_days: u64| Gate {
+            from: tariff(from),
+            to: tariff(to),
+            home: tariff(from),
+            part: 8 << 20,
+            stay_days,
+        };
+        // S3 Express to S3: 0.11 and 0.023 per GiB and month; a write costs 0.000005.
+        let express = gate("aws-s3-express", "aws-s3", 90);
+        assert!(express.pays(1 << 20, 1 << 20, 0) && !express.pays(1 << 10, 1 << 10, 0));
+        // From S3 to R2, the egress of 0.09 takes 13 months at 0.023 and 0.0161 per GiB and month.
+        assert!(!gate("aws-s3", "cloudflare-r2", 300).pays(1 << 30, 1 << 30, 0));
+        assert!(gate("aws-s3", "cloudflare-r2", 500).pays(1 << 30, 1 << 30, 0));
+        // Standard-IA bills 128 KiB for a small object.
+        assert!(!gate("aws-s3", "aws-s3-standard-ia", 3000).pays(1 << 10, 1 << 10, 0));
+        // A rewrite without garbage pays, unless the minimum duration of the source has just begun.
+        assert!(gate("aws-s3", "aws-s3", 90).pays(64 << 20, 16 << 20, 0));
+        let ia = gate("aws-s3-standard-ia", "aws-s3-standard-ia", 20);
+        assert!(!ia.pays(64 << 20, 16 << 20, 0));
     }
 
     #[test]

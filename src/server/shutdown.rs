@@ -29,12 +29,14 @@ pub fn watch_for_end(stop: watch::Sender<bool>, until_stdin_closes: bool) {
             let _ = stop.send(true);
         });
     }
+    let (registered, is_registered) = std::sync::mpsc::channel();
     std::thread::spawn(move || -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};
             let (mut interrupt, mut terminate) =
                 (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
+            let _ = registered.send(());
             tokio::select! {
                 _ = interrupt.recv() => {}
                 _ = terminate.recv() => {}
@@ -43,19 +45,25 @@ pub fn watch_for_end(stop: watch::Sender<bool>, until_stdin_closes: bool) {
             Ok(())
         })
     });
+    // A signal that arrives after this function has returned ends the server gracefully.
+    let _ = is_registered.recv();
 }
 
 /// Starts a thread that calls `reload` at every SIGHUP.
 pub fn on_hangup(reload: impl Fn() + Send + 'static) {
+    let (registered, is_registered) = std::sync::mpsc::channel();
     std::thread::spawn(move || -> io::Result<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         runtime.block_on(async {
             use tokio::signal::unix::{SignalKind, signal};
             let mut hangup = signal(SignalKind::hangup())?;
+            let _ = registered.send(());
             while hangup.recv().await.is_some() {
                 reload();
             }
             Ok(())
         })
     });
+    // A signal that arrives after this function has returned reloads.
+    let _ = is_registered.recv();
 }

@@ -23,7 +23,11 @@ class Server:
         env = environment(PLIMSOLL_ACCESS_KEY=ACCESS, PLIMSOLL_SECRET_KEY=SECRET)
         self.process = subprocess.Popen([*command, "--listen", listen, *arguments],
                                         env=env, stdout=subprocess.PIPE, text=True)
-        self.url = self.process.stdout.readline().split()[-1]
+        self.metrics = None
+        line = self.process.stdout.readline()
+        if line.startswith("metrics on "):
+            self.metrics, line = line.split()[-1], self.process.stdout.readline()
+        self.url = line.split()[-1]
 
     def __enter__(self):
         return self

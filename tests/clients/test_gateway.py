@@ -176,8 +176,7 @@ def test_metrics_and_health(tmp_path):
     log = tmp_path / "access.jsonl"
     with Server("--data", str(tmp_path / "data"), "--metrics-listen", "127.0.0.1:0", "--access-log", str(log),
                 command=(GATEWAY, "run")) as server:
-        metrics = server.url  # the first line that the gateway prints
-        server.url = server.process.stdout.readline().split()[-1]
+        metrics = server.metrics
         client(server).create_bucket(Bucket="metrics")
         text = urllib.request.urlopen(metrics).read().decode()
         assert 'plimsoll_gateway_requests_total{operation="CreateBucket",status="200"} 1' in text

@@ -47,10 +47,7 @@ def until(find, name):
 
 def test_the_metrics_of_runs_and_servers_can_be_scraped(tmp_path):
     with Server("--metrics-listen", "127.0.0.1:0") as server:
-        # The server prints the URLs of S3 and of the metrics in any order.
-        lines = [server.url, server.process.stdout.readline().split()[-1]]
-        url = next(line for line in lines if line.endswith("/metrics"))
-        server.url = next(line for line in lines if not line.endswith("/metrics"))
+        url = server.metrics or server.process.stdout.readline().split()[-1]
         with Running(f"s3://bench/?endpoint={server.url}&provider=aws-s3&style=path", tmp_path) as run:
             cost = until(lambda: next((t for _, t in [scrape(run.metrics)] if "plimsoll_cost_usd_total{" in t), None), "cost")
             assert 'provider="aws-s3",emulated="true"' in cost

@@ -89,6 +89,13 @@ pub fn new_name() -> BlobName {
     name
 }
 
+/// Returns the time in a name in Unix milliseconds.
+pub fn written_ms(name: &BlobName) -> u64 {
+    let mut bytes = [0; 8];
+    bytes[2..].copy_from_slice(&name[..6]);
+    u64::from_be_bytes(bytes)
+}
+
 /// Returns the name as text.
 pub fn text(name: &BlobName) -> String {
     hex(name)
@@ -97,6 +104,11 @@ pub fn text(name: &BlobName) -> String {
 /// Returns the path of a blob: its last byte as a directory, and its name.
 pub fn path(name: &BlobName) -> Path {
     Path::from(format!("{}/{}", hex(&name[15..]), hex(name)))
+}
+
+/// Returns the length of a part of an upload in bytes.
+pub fn part_bytes(is_local: bool) -> u64 {
+    if is_local { PART as u64 } else { REMOTE_PART as u64 }
 }
 
 /// Blobs in all tiers.
@@ -194,8 +206,7 @@ impl Blobs {
 
     /// Returns the length of a part of an upload to a tier in bytes. A blob that is smaller is one request.
     pub fn part_bytes(&self, tier: u16) -> u64 {
-        let is_local = self.tiers.get(tier).is_some_and(|tier| tier.directory.is_some());
-        if is_local { PART as u64 } else { REMOTE_PART as u64 }
+        part_bytes(self.tiers.get(tier).is_some_and(|tier| tier.directory.is_some()))
     }
 
     /// Returns a reader of a byte range of the bytes at a place, which have these checksums.

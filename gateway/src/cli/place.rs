@@ -5,9 +5,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
+use jiff::civil::Date;
+use jiff::tz::TimeZone;
+use plimsoll::clock::wall_now;
+use plimsoll::cost::book::read_prices;
 
 use super::Exit;
-use crate::body::blob::Blobs;
+use crate::body::blob::{Blobs, part_bytes};
 use crate::body::cache::{Cache, CacheSettings};
 use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSettings};
 use crate::catalog::embedded::recovery::Recovery;
@@ -15,7 +19,8 @@ use crate::config::{Config, PackRule, TierTable};
 use crate::log::note;
 use crate::mover::pass::{Packing, Rule, Rules};
 use crate::object::MAX_INLINE;
-use crate::tier::{Tier, Tiers, numbers, open};
+use crate::pricing::{Gate, TierPrices, of_tier};
+use crate::tier::{Backend, Tier, Tiers, numbers, open};
 
 /// Name of the only tier of a data directory.
 const BLOBS: &str = "blobs";
@@ -44,6 +49,8 @@ pub struct Opened {
     pub inline: u64,
     /// Rules of moves.
     pub rules: Rules,
+    /// Backends by name, with what is known about them.
+    pub backends: BTreeMap<String, Backend>,
     /// Findings of the start.
     pub recovery: Recovery,
 }
@@ -125,6 +132,7 @@ impl Place {
             moves: Vec::new(),
             pack: None,
             cache: CacheSettings::default(),
+            prices: Vec::new(),
         });
         // A wrong URL is an error before the catalog is created.
         let mut stores = BTreeMap::new();
@@ -143,37 +151,89 @@ impl Place {
                 "tier {name} is not in the settings; blobs that are only there answer with status 503"
             ));
         }
-        let tiers =
-            stores.into_iter().map(|(name, backend)| (numbers[&name], Tier::new(&name, backend))).collect();
-        let rule = |rule: &crate::config::MoveRule| Rule {
-            from: numbers[&rule.from],
-            to: numbers[&rule.to],
-            when: rule.when.clone(),
-            keep_source_ms: rule.keep_source_ms,
-        };
-        let packing = packing(config.pack.as_ref(), &numbers);
+        let rules = self.rules(&config, &stores, &numbers)?;
+        let tier = |(name, backend): (&String, &Backend)| (numbers[name], Tier::new(name, backend.clone()));
+        let tiers = stores.iter().map(tier).collect();
         Ok(Opened {
             catalog: Arc::new(catalog),
             blobs: Blobs::new(Tiers::new(tiers), cache),
             write_tiers: config.write.iter().map(|name| numbers[name]).collect(),
             inline: config.inline,
-            rules: Rules { moves: config.moves.iter().map(rule).collect(), packing },
+            rules,
+            backends: stores,
             recovery,
         })
     }
 }
 
+impl Place {
+    /// Returns the prices of the tiers by name.
+    ///
+    /// # Errors
+    /// If a price book is invalid, or a tier has no known price.
+    pub fn prices(
+        &self,
+        config: &Config,
+        backends: &BTreeMap<String, Backend>,
+        date: Date,
+    ) -> Result<BTreeMap<String, Option<TierPrices>>, Exit> {
+        let books = read_prices(&config.prices).map_err(|e| Exit::input(format!("prices.files: {e}")))?;
+        let price = |(name, backend): (&String, &Backend)| {
+            let found = of_tier(&books, &config.tiers[name], backend, date);
+            let found = found.map_err(|e| Exit::input(format!("{}: tier {name}: {e}", self.name())))?;
+            Ok((name.clone(), found))
+        };
+        backends.iter().map(price).collect()
+    }
+
+    /// Returns the rules with the numbers of their tiers, and the prices that they need.
+    fn rules(
+        &self,
+        config: &Config,
+        backends: &BTreeMap<String, Backend>,
+        numbers: &BTreeMap<String, u16>,
+    ) -> Result<Rules, Exit> {
+        let stays = config.moves.iter().map(|rule| rule.stay_days);
+        let has_gates = stays.chain(config.pack.iter().map(|rule| rule.stay_days)).any(|days| days.is_some());
+        let today = wall_now().to_zoned(TimeZone::UTC).date();
+        let prices = if has_gates { self.prices(config, backends, today)? } else { BTreeMap::new() };
+        let tariff = |name: &String| prices.get(name).cloned().flatten().map(|prices| prices.tariff);
+        let gate = |from: &String, to: &String, stay_days: u64| {
+            let part = part_bytes(backends[to].directory.is_some());
+            let (home, from, to) = (tariff(&config.write[0])?, tariff(from)?, tariff(to)?);
+            Some(Gate { from, to, home, part, stay_days })
+        };
+        let free = |place: &str| {
+            Exit::input(format!("{}: {place}: only_if_cheaper needs tiers with prices", self.name()))
+        };
+        let mut moves = Vec::new();
+        for (index, rule) in config.moves.iter().enumerate() {
+            let found = rule.stay_days.map(|days| gate(&rule.from, &rule.to, days));
+            let gate =
+                found.map(|gate| gate.ok_or_else(|| free(&format!("move {}", index + 1)))).transpose()?;
+            let (from, to) = (numbers[&rule.from], numbers[&rule.to]);
+            moves.push(Rule { from, to, when: rule.when.clone(), keep_source_ms: rule.keep_source_ms, gate });
+        }
+        let mut packing = packing(config.pack.as_ref(), numbers);
+        for days in config.pack.iter().filter_map(|rule| rule.stay_days) {
+            for name in config.tiers.keys() {
+                packing.gates.extend(gate(name, name, days).map(|gate| (numbers[name], gate)));
+            }
+        }
+        Ok(Rules { moves, packing })
+    }
+}
+
 /// Returns the rules of segments. Without settings, only segments that exist are written again.
 fn packing(rule: Option<&PackRule>, numbers: &BTreeMap<String, u16>) -> Packing {
-    match rule {
-        Some(rule) => Packing {
-            tier: numbers.get(&rule.tier).copied(),
-            up_to: rule.up_to,
-            segment: rule.segment,
-            after_ms: rule.after_ms,
-            linger_ms: rule.linger_ms,
-        },
-        None => Packing { tier: None, up_to: 0, segment: 64 << 20, after_ms: 0, linger_ms: 0 },
+    let Some(rule) = rule else { return Packing { segment: 64 << 20, ..Packing::default() } };
+    Packing {
+        tier: numbers.get(&rule.tier).copied(),
+        up_to: rule.up_to,
+        segment: rule.segment,
+        after_ms: rule.after_ms,
+        linger_ms: rule.linger_ms,
+        gates: BTreeMap::new(),
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use clap::{Args, ValueEnum};
 use jiff::civil::Date;
 use plimsoll::clock::wall_now;
-use plimsoll::cost::book::read_prices;
 use plimsoll::report::document::Document;
 use plimsoll::server::reserve::Memory;
 use plimsoll::text::outgoing;
@@ -22,8 +21,7 @@ use crate::object::{Bodies, Store};
 use crate::plan::bill::{Bill, PricedTier, bill};
 use crate::plan::page::document;
 use crate::plan::{Terms, plan as compute};
-use crate::pricing::of_tier;
-use crate::tier::open;
+use crate::tier::Tier;
 
 /// Arguments of `plimsoll-gateway plan`.
 #[derive(Debug, Args)]
@@ -37,9 +35,6 @@ pub struct Arguments {
     /// Use the prices of this date [default: today]
     #[arg(long, value_name = "DATE")]
     date: Option<Date>,
-    /// Price book that overrides the built-in ones
-    #[arg(long, value_name = "FILE")]
-    prices: Vec<PathBuf>,
     /// Format of the output
     #[arg(long, value_enum, default_value = "table")]
     format: Form,
@@ -74,21 +69,17 @@ fn quiet() -> Settings {
 
 /// Returns the prices of all tiers by their numbers.
 fn tiers(
-    arguments: &Arguments,
+    place: &Place,
     config: &Config,
     opened: &Opened,
     date: Date,
 ) -> Result<BTreeMap<u16, PricedTier>, Exit> {
-    let prices = read_prices(&arguments.prices).map_err(|e| Exit::input(format!("--prices: {e}")))?;
-    let mut found = BTreeMap::new();
-    for (number, tier) in opened.blobs.tiers().iter() {
-        let Some(table) = config.tiers.get(&tier.name) else { continue };
-        let wrong = |e: String| Exit::input(format!("{}: tier {}: {e}", arguments.file.display(), tier.name));
-        let backend = open::open(table).map_err(wrong)?;
-        let prices = of_tier(&prices, table, &backend, date).map_err(wrong)?;
-        found.insert(number, PricedTier { name: tier.name.clone(), prices });
-    }
-    Ok(found)
+    let mut prices = place.prices(config, &opened.backends, date)?;
+    let tier = |(number, tier): (u16, &Tier)| {
+        let prices = prices.remove(&tier.name).flatten();
+        (number, PricedTier { name: tier.name.clone(), prices })
+    };
+    Ok(opened.blobs.tiers().iter().map(tier).collect())
 }
 
 /// Returns true if bytes from one tier to another leave the network of the first one.
@@ -106,7 +97,7 @@ fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result
     place.must_exist()?;
     let snapshot = Snapshot::take(&config.catalog).map_err(|e| place.fail(&e))?;
     let opened = place.open_at(snapshot.path(), Some(config.clone()), quiet())?;
-    let tiers = tiers(arguments, &config, &opened, date)?;
+    let tiers = tiers(&place, &config, &opened, date)?;
     let home = opened.write_tiers.first().copied().unwrap_or_default();
     let Opened { catalog, blobs, write_tiers, inline, rules, .. } = opened;
     let bodies = Bodies { blobs, write_tiers, inline };

@@ -191,7 +191,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    let Opened { catalog, blobs, write_tiers, inline, rules, recovery } =
+    let Opened { catalog, blobs, write_tiers, inline, rules, recovery, .. } =
         arguments.place.open(catalog_settings)?;
     report(&recovery);
     let mut observers: Vec<Arc<dyn RequestObserver>> = Vec::new();

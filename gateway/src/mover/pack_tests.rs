@@ -15,8 +15,9 @@ fn rules(moves: &[(u16, u16, &str)]) -> Rules {
         to: *to,
         when: Condition::parse(when).unwrap(),
         keep_source_ms: 0,
+        gate: None,
     };
-    let packing = Packing { tier: Some(0), up_to: 10_000, segment: 50_000, after_ms: 0, linger_ms: 0 };
+    let packing = Packing { tier: Some(0), up_to: 10_000, segment: 50_000, ..Packing::default() };
     Rules { moves: moves.iter().map(rule).collect(), packing }
 }
 

@@ -4,17 +4,21 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use plimsoll::clock::wall_now;
+use plimsoll::cost::usage::DAY_S;
+
 use super::Move;
 use super::pack::{Candidate, PackJob};
 use super::policy::Condition;
 use super::scan::{Visited, all_segments, complete_blob, visit_rows};
-use crate::body::location::BlobHead;
+use crate::body::blob::written_ms;
+use crate::body::location::{BlobHead, Location};
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
 use crate::object::keys::{self, BlobName};
 use crate::object::live::Live;
 use crate::object::row::Body;
-use crate::pricing::Stock;
+use crate::pricing::{Gate, Stock};
 
 /// A rule with the numbers of its tiers.
 #[derive(Debug, Clone, PartialEq)]
@@ -27,10 +31,24 @@ pub struct Rule {
     pub when: Condition,
     /// Milliseconds for which the source stays.
     pub keep_source_ms: u64,
+    /// Decides whether a move pays for itself; `None` if every move is wanted.
+    pub gate: Option<Gate>,
+}
+
+impl Rule {
+    /// Returns true if the move of a blob is wanted.
+    fn pays(&self, place: &Location, size: u64) -> bool {
+        self.gate.as_ref().is_none_or(|gate| gate.pays(size, size, lived_days(place)))
+    }
+}
+
+/// Returns the number of whole days since the bytes at a place were written.
+fn lived_days(place: &Location) -> u64 {
+    (wall_now().as_millisecond() as u64).saturating_sub(written_ms(&place.name)) / (DAY_S * 1000)
 }
 
 /// Rules of segments.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Packing {
     /// Number of the tier that receives small bodies; `None` if they stay where they are.
     pub tier: Option<u16>,
@@ -42,6 +60,9 @@ pub struct Packing {
     pub after_ms: u64,
     /// Age in milliseconds from which a body is packed even if its segment stays smaller.
     pub linger_ms: u64,
+    /// Decides by tier whether writing a segment again without its garbage pays for itself. Without an entry, it always
+    /// does.
+    pub gates: BTreeMap<u16, Gate>,
 }
 
 /// Rules of moves; the first one that applies to an object wins.
@@ -78,7 +99,7 @@ pub struct Batch {
 
 /// A segment at the start of the visit, and what the rules say about its objects.
 struct Segment {
-    tier: u16,
+    place: Location,
     version: u64,
     live: Live,
     /// True if the segment is written again in any case.
@@ -87,6 +108,8 @@ struct Segment {
     seen: u64,
     /// Bytes of objects that a rule moves, by rule.
     matched: BTreeMap<usize, u64>,
+    /// Rules whose moves of the segment pay, and those whose moves do not.
+    pays: BTreeMap<usize, bool>,
 }
 
 /// A visit of all objects in batches.
@@ -152,14 +175,25 @@ fn load<C: Catalog>(
         count(stock, &head, live.size);
         let Some(place) = head.locations.first() else { continue };
         *similar.entry((place.tier, size_class(&live, packing))).or_default() += 1;
-        let rewrite = live.share() < LEAST_LIVE;
-        let (tier, version) = (place.tier, head.version);
-        let segment = Segment { tier, version, live, rewrite, seen: 0, matched: BTreeMap::new() };
+        let gate = packing.gates.get(&place.tier);
+        let after = (live.share() * live.size as f64) as u64;
+        let pays = gate.is_none_or(|gate| gate.pays(live.size, after, lived_days(place)));
+        let rewrite = live.share() < LEAST_LIVE && pays;
+        let (place, version) = (*place, head.version);
+        let segment = Segment {
+            place,
+            version,
+            live,
+            rewrite,
+            seen: 0,
+            matched: BTreeMap::new(),
+            pays: BTreeMap::new(),
+        };
         segments.insert(name, segment);
     }
     for segment in segments.values_mut() {
         let class = size_class(&segment.live, packing);
-        let count = similar.get(&(segment.tier, class)).copied().unwrap_or(0);
+        let count = similar.get(&(segment.place.tier, class)).copied().unwrap_or(0);
         segment.rewrite |= class.is_some() && count >= MERGE;
     }
     Ok(segments)
@@ -235,11 +269,15 @@ impl Pass {
             Body::Slice(slice) => {
                 let Some(segment) = self.segments.get_mut(&slice.segment) else { return Ok(()) };
                 segment.seen += slice.size;
-                let rule = rules.first(store, segment.tier, visited);
+                let rule = rules.first(store, segment.place.tier, visited);
+                let rule = rule.filter(|(index, rule)| {
+                    let (place, size) = (segment.place, segment.live.size);
+                    *segment.pays.entry(*index).or_insert_with(|| rule.pays(&place, size))
+                });
                 if let Some((index, _)) = rule {
                     *segment.matched.entry(index).or_default() += slice.size;
                 }
-                let (tier, rewrite) = (segment.tier, segment.rewrite);
+                let (tier, rewrite) = (segment.place.tier, segment.rewrite);
                 match rule {
                     Some((_, rule)) if rewrite || self.split.contains(&slice.segment) => {
                         self.add(rule.to, visited, true, packing, batch);
@@ -267,6 +305,7 @@ impl Pass {
             count(&mut self.stock, &head, size);
             let Some(place) = head.locations.first() else { continue };
             let rule = rules.first(store, place.tier, visited).map(|(_, rule)| rule);
+            let rule = rule.filter(|rule| rule.pays(place, size));
             let is_whole = matches!(visited.head.body, Body::Blob(_)) && packing.tier.is_some();
             if is_whole && visited.head.size <= packing.up_to {
                 let packs = packing.tier == Some(place.tier) && packing.selects(visited);

@@ -19,9 +19,9 @@ pub struct TierBill {
     pub offer: Option<String>,
     /// Requests of the moves by kind.
     pub requests: BTreeMap<String, u64>,
-    /// Bytes written.
+    /// Bytes of blobs written.
     pub uploaded: u64,
-    /// Bytes read.
+    /// Bytes of blobs read.
     pub downloaded: u64,
     /// Bytes among those read that leave the provider.
     pub egress: u64,

@@ -1,4 +1,4 @@
-//! What the rules would move now, and the requests and bytes that this needs. Nothing is changed.
+//! Plans: the moves that the rules require now, with their requests and bytes. Nothing is changed.
 
 pub mod bill;
 pub mod page;
@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use plimsoll::cost::usage::DAY_S;
 use plimsoll::provider::calls::Call;
 
+use crate::body::blob::written_ms;
 use crate::body::location::{BlobName, Location};
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::Move;
@@ -69,36 +70,11 @@ impl Plan {
     }
 }
 
-/// Returns the time in a name in Unix milliseconds.
-fn name_ms(name: &BlobName) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[2..].copy_from_slice(&name[..6]);
-    u64::from_be_bytes(bytes)
-}
-
 impl Work {
-    /// Adds the requests that write a blob, as `body::blob` sends them.
-    fn write(&mut self, bytes: u64, part: u64) {
-        if bytes < part {
-            self.calls.add(Call::PutObject, 1);
-        } else {
-            self.calls.add(Call::CreateMultipartUpload, 1);
-            self.calls.add(Call::UploadPart, bytes.div_ceil(part));
-            self.calls.add(Call::CompleteMultipartUpload, 1);
-        }
-        self.uploaded += bytes;
-    }
-
-    fn read(&mut self, requests: u64, bytes: u64, crosses: bool) {
-        self.calls.add(Call::GetObject, requests);
-        self.downloaded += bytes;
-        self.egress += if crosses { bytes } else { 0 };
-    }
-
     /// Adds the deletion of a blob, and the rest of its minimum duration.
     fn delete(&mut self, place: &Location, bytes: u64, terms: &Terms<'_>) {
         self.calls.add(Call::DeleteObject, 1);
-        let lived_days = terms.now_ms.saturating_sub(name_ms(&place.name)) / (DAY_S * 1000);
+        let lived_days = terms.now_ms.saturating_sub(written_ms(&place.name)) / (DAY_S * 1000);
         let left = (terms.minimum_days)(place.tier).saturating_sub(lived_days);
         if left > 0 {
             *self.early.entry(left).or_default() += bytes;

@@ -2,7 +2,7 @@
 
 use plimsoll::cost::money::Usd;
 use plimsoll::report::document::{Document, Table};
-use plimsoll::units::{format_size, grouped};
+use plimsoll::units::{format_volume, grouped};
 
 use super::bill::Bill;
 
@@ -37,7 +37,7 @@ fn answer(bill: &Bill) -> String {
     format!(
         "The rules would {} with {} now. This costs {} and {effect}.",
         parts.join(" and "),
-        format_size(bill.bytes),
+        format_volume(bill.bytes),
         bill.now_usd.rounded()
     )
 }
@@ -64,7 +64,7 @@ fn work_table(bill: &Bill) -> Table {
     for tier in &bill.tiers {
         let requests: Vec<String> =
             tier.requests.iter().map(|(call, number)| format!("{} {call}", count(*number))).collect();
-        let bytes = [tier.uploaded, tier.downloaded, tier.egress].map(format_size);
+        let bytes = [tier.uploaded, tier.downloaded, tier.egress].map(format_volume);
         table.row([tier.tier.clone(), requests.join(", ")].into_iter().chain(bytes));
     }
     table
@@ -75,7 +75,7 @@ fn stock_table(bill: &Bill) -> Table {
     let mut table = Table::new("Blobs by tier", &columns);
     for tier in &bill.tiers {
         let (before, after) = (tier.before, tier.after);
-        let stock = [before, after].into_iter().flat_map(|s| [count(s.blobs), format_size(s.bytes)]);
+        let stock = [before, after].into_iter().flat_map(|s| [count(s.blobs), format_volume(s.bytes)]);
         table.row([tier.tier.clone()].into_iter().chain(stock));
     }
     table
@@ -84,7 +84,10 @@ fn stock_table(bill: &Bill) -> Table {
 /// Builds the document. `variant` is the bill with changed settings and their description.
 pub fn document(place: &str, date: &str, bill: &Bill, variant: Option<(&str, &Bill)>) -> Document {
     let shown = variant.map_or(bill, |(_, variant)| variant);
-    let mut tables = vec![cost_table(shown), work_table(shown), stock_table(shown)];
+    let mut tables = vec![cost_table(shown), stock_table(shown)];
+    if shown.moves + shown.packed > 0 {
+        tables.insert(1, work_table(shown));
+    }
     if let Some((changes, changed)) = variant {
         let columns = ["settings", "moves now#", "month after#", "segments#"];
         let mut table = Table::new("Comparison", &columns);

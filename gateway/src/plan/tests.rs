@@ -17,10 +17,15 @@ use crate::testing::World;
 const DAY_MS: u64 = DAY_S * 1000;
 
 fn rules(moves: &[&str], packs: bool) -> Rules {
-    let rule =
-        |when: &&str| Rule { from: 0, to: 1, when: Condition::parse(when).unwrap(), keep_source_ms: 0 };
+    let rule = |when: &&str| Rule {
+        from: 0,
+        to: 1,
+        when: Condition::parse(when).unwrap(),
+        keep_source_ms: 0,
+        gate: None,
+    };
     let tier = packs.then_some(0);
-    let packing = Packing { tier, up_to: 100_000, segment: 300_000, after_ms: 0, linger_ms: 0 };
+    let packing = Packing { tier, up_to: 100_000, segment: 300_000, ..Packing::default() };
     Rules { moves: moves.iter().map(rule).collect(), packing }
 }
 

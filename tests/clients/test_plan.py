@@ -1,0 +1,129 @@
+"""`plimsoll-gateway plan`: while the gateway runs, and compared with what the moves then cost."""
+import json
+import os
+import re
+import subprocess
+import time
+import urllib.request
+
+import pytest
+
+from support import GATEWAY, Server
+from test_tiers import BLOB, client, files, settings, wait
+
+pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
+
+RULES = """
+[pack]
+tier = "hot"
+up_to = "64 KiB"
+segment = "1 MiB"
+after = "0s"
+linger = "0s"
+[[move]]
+from = "hot"
+to = "cold"
+when = "size >= 300 KB"
+keep_source = "0s"
+"""
+
+
+def priced(directory, rules=RULES, hot="aws-s3", cold="cloudflare-r2"):
+    path = settings(directory, moves=rules)
+    text = open(path).read()
+    for tier, offer in (("hot", hot), ("cold", cold)):
+        if offer:
+            text = text.replace(f'/{tier}"\n', f'/{tier}"\noffer = "{offer}"\n')
+    with open(path, "w") as f:
+        f.write(text)
+    return path
+
+
+def plan(path, *more):
+    return subprocess.run([GATEWAY, "plan", path, *more], capture_output=True, text=True)
+
+
+def counted(url):
+    text = urllib.request.urlopen(url).read().decode()
+    found = {"hot": {}, "cold": {}}
+    for labels, value in re.findall(r"^plimsoll_gateway_tier_requests_total\{(.*)\} (\d+)", text, re.M):
+        label = dict(re.findall(r'(\w+)="([^"]*)"', labels))
+        found[label["tier"]][label["call"]] = int(value)
+    return found
+
+
+def test_a_plan_has_the_requests_that_the_gateway_then_sends(tmp_path):
+    path = priced(tmp_path)
+    with Server(path, "--move-every", "1h", command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for number in range(300):
+            s3.put_object(Bucket="tiers", Key=f"small/{number:03}", Body=b"x" * (1000 + number * 30))
+        for number in range(5):
+            s3.put_object(Bucket="tiers", Key=f"large/{number}", Body=b"y" * (BLOB + number * 1_000_000))
+        before = files(tmp_path, "hot")
+        done = plan(path, "--json")
+        assert done.returncode == 0, done.stderr
+        planned = json.loads(done.stdout)
+        assert files(tmp_path, "hot") == before and not files(tmp_path, "cold")
+        assert not list(tmp_path.glob("*.snapshot-*"))
+    assert (planned["objects"], planned["moves"], planned["packed"], planned["segments"]) == (305, 5, 300, 2)
+    assert planned["headline"].startswith("The rules would move 5 blobs and pack 300 bodies into 2 segments with ")
+    with Server(path, "--move-every", "50ms", "--metrics-listen", "127.0.0.1:0", command=(GATEWAY, "run")) as server:
+        wait(lambda: len(files(tmp_path, "cold")) == 5 and len(files(tmp_path, "hot")) == 2, "everything is moved")
+        expected = {tier["tier"]: tier["requests"] for tier in planned["tiers"]}
+        wait(lambda: counted(server.metrics) == expected, "the requests are those of the plan")
+    after = {tier["tier"]: tier["after"] for tier in planned["tiers"]}
+    for tier in ("hot", "cold"):
+        sizes = [os.path.getsize(f) for f in files(tmp_path, tier)]
+        assert after[tier] == {"blobs": len(sizes), "bytes": sum(sizes)}
+
+
+def test_a_plan_shows_the_effect_of_other_settings_as_a_page(tmp_path):
+    path = priced(tmp_path)
+    with Server(path, "--move-every", "1h", command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for number in range(300):
+            s3.put_object(Bucket="tiers", Key=f"small/{number:03}", Body=b"x" * 10_000)
+    done = plan(path, "--what-if", "pack.segment=16MiB", "--format", "html", "--output", str(tmp_path / "plan.html"))
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "plan.html").read_text()
+    assert "pack 300 bodies into 1 segments" in page and "pack.segment=16MiB" in page and "as in the file" in page
+    shown = plan(path).stdout
+    assert "into 3 segments" in shown and "as blobs of their own" in shown
+
+
+def test_a_plan_needs_prices(tmp_path):
+    done = plan(priced(tmp_path, hot=None))
+    assert done.returncode == 2 and "no catalog" in done.stderr
+    with Server(priced(tmp_path, hot=None), command=(GATEWAY, "run")):
+        pass
+    done = plan(priced(tmp_path, hot=None))
+    assert done.returncode == 2 and "tier hot: there are no prices for this store; set offer" in done.stderr
+    done = plan(priced(tmp_path, hot="aws-s4"))
+    assert done.returncode == 2 and "aws-s4" in done.stderr
+    done = plan(priced(tmp_path, hot="none"))
+    assert done.returncode == 0 and "tier hot has no price" in done.stdout
+    done = plan(priced(tmp_path), "--what-if", "pack.segment=1GB GB")
+    assert done.returncode == 2 and "pack.segment" in done.stderr
+    done = plan(priced(tmp_path), "--what-if", "pack.colour=red")
+    assert done.returncode == 2 and "unknown field `colour`" in done.stderr
+
+
+def test_moves_that_do_not_pay_are_not_made(tmp_path):
+    # S3 Express to S3 saves 0.087 per GiB and month; the requests of a move cost 0.000006.
+    rules = "[[move]]" + RULES.split("[[move]]")[1].replace("300 KB", "1 B") + 'only_if_cheaper = true\nstay = "30d"\n'
+    path = priced(tmp_path, rules, hot="aws-s3-express", cold="aws-s3")
+    with Server(path, "--move-every", "50ms", command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        s3.put_object(Bucket="tiers", Key="small", Body=b"x" * 20_000)
+        s3.put_object(Bucket="tiers", Key="large", Body=b"x" * BLOB)
+        wait(lambda: len(files(tmp_path, "cold")) == 1, "the large blob is moved")
+        time.sleep(1)
+        assert len(files(tmp_path, "hot")) == 1 and os.path.getsize(files(tmp_path, "cold")[0]) == BLOB
+    failed = subprocess.run([GATEWAY, "run", priced(tmp_path, RULES + "only_if_cheaper = true\n", hot=None)],
+                            capture_output=True, text=True,
+                            env=dict(os.environ, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b"))
+    assert failed.returncode == 2 and "tier hot: there are no prices" in failed.stderr
