@@ -1,6 +1,7 @@
 //! A durable S3 object store over a directory or several tiers: the S3 protocol of the instrument over a log-structured
 //! catalog and blobs.
 
+pub mod adoption;
 pub mod background;
 pub mod blocking;
 pub mod body;

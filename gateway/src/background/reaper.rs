@@ -53,7 +53,7 @@ fn forget(t: &mut dyn Transaction, location: &Location, blob: &BlobName) -> Resu
     if head.state == State::Complete && head.locations.first() == Some(location) {
         return Ok(false);
     }
-    let left: Vec<_> = head.locations.iter().copied().filter(|other| other != location).collect();
+    let left: Vec<_> = head.locations.iter().filter(|other| *other != location).cloned().collect();
     if left.is_empty() {
         t.delete(key);
     } else if left != head.locations {
@@ -96,12 +96,12 @@ pub async fn reap_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<(), Ap
 /// Deletes the bytes of an entry. Returns false if their tier fails.
 async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Result<bool, ApiError> {
     let Entry { key, location, garbage } = entry;
-    let cancelled = key.clone();
+    let (cancelled, place) = (key.clone(), location.clone());
     let is_free = store
         .transact(0, move |t| {
             // The entry is gone if a rollback has cancelled it.
             let exists = t.get(&cancelled)?.is_some();
-            let is_free = exists && forget(t, &location, &garbage.blob)?;
+            let is_free = exists && forget(t, &place, &garbage.blob)?;
             if !is_free {
                 t.delete(cancelled);
             }

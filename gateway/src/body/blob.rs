@@ -12,7 +12,8 @@ use futures_util::future::try_join_all;
 use futures_util::stream::StreamExt;
 use object_store::path::Path;
 use object_store::{
-    Attributes, GetOptions, GetResultPayload, MultipartUpload, ObjectStore, ObjectStoreExt, PutPayload,
+    Attribute, AttributeValue, Attributes, GetOptions, GetResultPayload, MultipartUpload, ObjectStore,
+    ObjectStoreExt, PutPayload,
 };
 use plimsoll::clock::wall_now;
 use plimsoll::net::encode::hex;
@@ -89,21 +90,13 @@ pub fn new_name() -> BlobName {
     name
 }
 
-/// Returns the time in a name in Unix milliseconds.
-pub fn written_ms(name: &BlobName) -> u64 {
-    let mut bytes = [0; 8];
-    bytes[2..].copy_from_slice(&name[..6]);
-    u64::from_be_bytes(bytes)
-}
-
 /// Returns the name as text.
 pub fn text(name: &BlobName) -> String {
     hex(name)
 }
 
-/// Returns the path of a blob: its last byte as a directory, and its name.
-pub fn path(name: &BlobName) -> Path {
-    Path::from(format!("{}/{}", hex(&name[15..]), hex(name)))
+fn owned((name, value): (&Attribute, &AttributeValue)) -> (Attribute, AttributeValue) {
+    (name.clone(), value.clone())
 }
 
 /// Returns the length of a part of an upload in bytes.
@@ -158,13 +151,25 @@ impl Blobs {
     /// # Errors
     /// If a tier is not in the settings.
     pub fn create(&self, locations: &[Location]) -> Result<BlobWriter, BlobError> {
+        self.create_with(locations, &Attributes::new())
+    }
+
+    /// Starts to write a blob, and gives the backends' objects these attributes.
+    ///
+    /// # Errors
+    /// If a tier is not in the settings.
+    pub fn create_with(
+        &self,
+        locations: &[Location],
+        attributes: &Attributes,
+    ) -> Result<BlobWriter, BlobError> {
         let mut targets = Vec::new();
         let mut part = PART;
         for location in locations {
             let tier = self.tier(location)?;
             part = part.max(self.part_bytes(location.tier) as usize);
-            let (store, path) = (Arc::clone(&tier.store), path(&location.name));
-            let attributes = tier.attributes();
+            let (store, path) = (Arc::clone(&tier.store), location.path());
+            let attributes = tier.attributes().into_iter().chain(attributes).map(owned).collect();
             targets.push(Target { store, path, attributes, upload: None, in_flight: None });
         }
         Ok(BlobWriter { targets, part, buffer: BytesMut::new(), crcs: Vec::new(), size: 0 })
@@ -176,13 +181,13 @@ impl Blobs {
     /// If the backend fails.
     pub async fn delete(&self, location: &Location) -> Result<(), BlobError> {
         let tier = self.tier(location)?;
-        match tier.store.delete(&path(&location.name)).await {
+        match tier.store.delete(&location.path()).await {
             Err(object_store::Error::NotFound { .. }) => {}
             result => result?,
         }
         if let Some(directory) = &tier.directory {
             // A killed process leaves the file that it was writing.
-            let unfinished = directory.join(format!("{}#1", path(&location.name)));
+            let unfinished = directory.join(format!("{}#1", location.path()));
             match std::fs::remove_file(unfinished) {
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 result => result?,
@@ -197,7 +202,7 @@ impl Blobs {
     /// If the backend fails, or has fewer bytes.
     pub async fn read_range(&self, location: &Location, range: Range<u64>) -> Result<Bytes, BlobError> {
         let length = range.end - range.start;
-        let bytes = self.tier(location)?.store.get_range(&path(&location.name), range).await?;
+        let bytes = self.tier(location)?.store.get_range(&location.path(), range).await?;
         if bytes.len() as u64 != length {
             return Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into());
         }
@@ -223,10 +228,10 @@ impl Blobs {
         let chunk = CHUNK as u64;
         let whole = range.start / chunk * chunk..range.end.div_ceil(chunk).saturating_mul(chunk).min(size);
         let options = GetOptions { range: Some(whole.clone().into()), ..GetOptions::default() };
-        let result = self.tier(location)?.store.get_opts(&path(&location.name), options).await?;
+        let result = self.tier(location)?.store.get_opts(&location.path(), options).await?;
         if result.meta.size != size {
             return Err(BlobError::Damaged {
-                name: text(&location.name),
+                name: location.to_string(),
                 offset: result.meta.size.min(size),
             });
         }
@@ -234,7 +239,15 @@ impl Blobs {
             GetResultPayload::File(file, _) => Source::File(Arc::new(file)),
             GetResultPayload::Stream(stream) => Source::Stream(stream, BytesMut::new()),
         };
-        Ok(BlobReader { name: location.name, source, crcs, at: whole.start, end: whole.end, range })
+        Ok(BlobReader {
+            name: location.to_string(),
+            source,
+            is_verified: !(crcs.is_empty() && location.is_adopted()),
+            crcs,
+            at: whole.start,
+            end: whole.end,
+            range,
+        })
     }
 }
 
@@ -336,9 +349,11 @@ enum Source {
 
 /// A verified stream of a byte range of a blob.
 pub struct BlobReader {
-    name: BlobName,
+    name: String,
     source: Source,
     crcs: Arc<[u32]>,
+    /// False for an adopted object whose checksums are not known yet.
+    is_verified: bool,
     /// Offset of the next byte to read; a multiple of [`CHUNK`].
     at: u64,
     /// End of the last chunk to read.
@@ -373,11 +388,12 @@ impl BlobReader {
                 buffer.split_to(len).freeze()
             }
         };
-        for (index, chunk) in bytes.chunks(CHUNK).enumerate() {
+        let chunks = bytes.chunks(CHUNK).enumerate();
+        for (index, chunk) in chunks.filter(|_| self.is_verified) {
             let number = (at / CHUNK as u64) as usize + index;
             if self.crcs.get(number) != Some(&crc32c(chunk)) {
                 let offset = at + (index * CHUNK) as u64;
-                return Err(BlobError::Damaged { name: text(&self.name), offset });
+                return Err(BlobError::Damaged { name: self.name.clone(), offset });
             }
         }
         self.at += len as u64;
@@ -410,7 +426,7 @@ mod tests {
             [("first", store), ("second", other)].map(|(name, store)| Tier::new(name, Backend::new(store)));
         let cache = Cache::open(&Default::default()).unwrap();
         let blobs = Blobs::new(Tiers::new((0..).zip(tiers).collect()), cache);
-        let places = [0, 1].map(|tier| Location { tier, name: new_name() });
+        let places = [0, 1].map(|tier| Location::new(tier, new_name()));
         let data: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 % 251) as u8).collect();
         let mut writer = blobs.create(&places).unwrap();
         for piece in data.chunks(100_001) {
@@ -424,7 +440,7 @@ mod tests {
                 data[range.start as usize..range.end as usize]
             );
         }
-        let place = places[0];
+        let place = places[0].clone();
         for range in [0..3_000_000, 0..1, 131_071..131_073, 2_999_999..3_000_000, 1_000_000..2_500_000] {
             let bytes = read(&blobs, &place, &crcs, size, range.clone()).await;
             assert_eq!(bytes, data[range.start as usize..range.end as usize], "{range:?}");

@@ -1,37 +1,104 @@
 //! The row of a blob in the catalog: its state, and the places of its bytes.
 
-use bytes::Bytes;
+use std::fmt::{Display, Formatter};
+use std::sync::Arc;
 
-use crate::object::codec::{Reader, put_number};
+use bytes::Bytes;
+use object_store::path::Path;
+use plimsoll::net::encode::hex;
+
+use crate::object::codec::{Reader, put_bytes, put_number};
 
 /// Name of a blob, and of the backends' objects: a UUID, version 7 (RFC 9562).
 pub type BlobName = [u8; 16];
 
-/// Place of the bytes of a blob: a tier, and a name that never had and never gets other bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// Name of a backend's object.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ObjectName {
+    /// Name that never had and never gets other bytes.
+    Own(BlobName),
+    /// Key of an object that was in the backend before.
+    Adopted(Arc<str>),
+}
+
+/// Place of the bytes of a blob.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Location {
     /// Number of the tier.
     pub tier: u16,
     /// Name of the backend's object.
-    pub name: BlobName,
+    pub name: ObjectName,
 }
 
+/// Bit of the encoded tier of an adopted object.
+const ADOPTED: u16 = 0x8000;
+
 impl Location {
-    /// Length of an encoded location in bytes.
-    pub const SIZE: usize = 18;
+    /// Creates the place of a blob with a name of its own.
+    pub fn new(tier: u16, name: BlobName) -> Location {
+        Location { tier, name: ObjectName::Own(name) }
+    }
+
+    /// Returns true if the object was in the backend before.
+    pub fn is_adopted(&self) -> bool {
+        matches!(self.name, ObjectName::Adopted(_))
+    }
+
+    /// Returns the path of the backend's object. That of an own name is its last byte as a directory, and its name.
+    pub fn path(&self) -> Path {
+        match &self.name {
+            ObjectName::Own(name) => Path::from(format!("{}/{}", hex(&name[15..]), hex(name))),
+            ObjectName::Adopted(key) => Path::from(&**key),
+        }
+    }
+
+    /// Returns the time at which the bytes were written, in Unix milliseconds; `None` if it is unknown.
+    pub fn written_ms(&self) -> Option<u64> {
+        let ObjectName::Own(name) = &self.name else { return None };
+        let mut bytes = [0; 8];
+        bytes[2..].copy_from_slice(&name[..6]);
+        Some(u64::from_be_bytes(bytes))
+    }
 
     /// Returns the bytes of the location.
-    pub fn encode(&self) -> [u8; Location::SIZE] {
-        let mut out = [0; Location::SIZE];
-        out[..2].copy_from_slice(&self.tier.to_be_bytes());
-        out[2..].copy_from_slice(&self.name);
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(18);
+        match &self.name {
+            ObjectName::Own(name) => {
+                out.extend_from_slice(&self.tier.to_be_bytes());
+                out.extend_from_slice(name);
+            }
+            ObjectName::Adopted(key) => {
+                out.extend_from_slice(&(self.tier | ADOPTED).to_be_bytes());
+                put_bytes(&mut out, key.as_bytes());
+            }
+        }
         out
     }
 
-    /// Returns the location with these bytes; `None` if their number is wrong.
+    /// Reads a location.
+    fn read(reader: &mut Reader<'_>) -> Option<Location> {
+        let tier = u16::from_be_bytes(reader.array()?);
+        let name = match tier & ADOPTED {
+            0 => ObjectName::Own(reader.array()?),
+            _ => ObjectName::Adopted(reader.text()?.into()),
+        };
+        Some(Location { tier: tier & !ADOPTED, name })
+    }
+
+    /// Returns the location with these bytes; `None` if they are malformed.
     pub fn decode(bytes: &[u8]) -> Option<Location> {
-        let (tier, name) = bytes.split_at_checked(2)?;
-        Some(Location { tier: u16::from_be_bytes(tier.try_into().ok()?), name: name.try_into().ok()? })
+        let mut reader = Reader(bytes);
+        Location::read(&mut reader).filter(|_| reader.0.is_empty())
+    }
+}
+
+impl Display for Location {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        match &self.name {
+            ObjectName::Own(name) => f.write_str(&hex(name)),
+            ObjectName::Adopted(key) => f.write_str(key),
+        }
     }
 }
 
@@ -118,7 +185,10 @@ impl BlobHead {
         let mut reader = Reader(bytes);
         let state = *State::ALL.get(usize::from(reader.byte()?))?;
         let version = reader.number()?;
-        let locations = reader.0.chunks(Location::SIZE).map(Location::decode).collect::<Option<Vec<_>>>()?;
+        let mut locations = Vec::new();
+        while !reader.0.is_empty() {
+            locations.push(Location::read(&mut reader)?);
+        }
         (!locations.is_empty()).then_some(BlobHead { state, version, locations })
     }
 
@@ -144,11 +214,16 @@ mod tests {
 
     #[test]
     fn a_head_survives_a_round_trip() {
-        let places = [(0, [7; 16]), (300, [9; 16])].map(|(tier, name)| Location { tier, name });
+        let adopted = Location { tier: 5, name: ObjectName::Adopted("logs/2026/a b.gz".into()) };
+        let places = [Location::new(0, [7; 16]), Location::new(300, [9; 16]), adopted];
+        for place in &places {
+            assert_eq!(Location::decode(&place.encode()).as_ref(), Some(place));
+        }
+        assert_eq!(places[2].path().as_ref(), "logs/2026/a b.gz");
         let mut head = BlobHead::pending(places.to_vec());
         assert_eq!(BlobHead::decode(&head.encode()), Some(head.clone()));
         head.state = State::Complete;
-        let moved = head.with_locations(vec![places[1]]);
+        let moved = head.with_locations(vec![places[1].clone()]);
         assert_eq!((moved.version, moved.state), (1, State::Complete));
         assert_eq!(BlobHead::decode(&moved.encode()), Some(moved.clone()));
         let bytes = moved.encode();

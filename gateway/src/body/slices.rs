@@ -8,7 +8,7 @@ use bytes::Bytes;
 use object_store::ObjectStoreExt;
 use tokio::sync::watch;
 
-use super::blob::{BlobError, Blobs, path, text};
+use super::blob::{BlobError, Blobs};
 use super::cache::Cache;
 use super::location::{BlobName, Location};
 use super::segment::Slice;
@@ -238,8 +238,8 @@ impl Blobs {
         };
         let store = &self.tier(location)?.store;
         let range = ticket.range.start..ticket.range.end.min(size);
-        let bytes = store.get_range(&path(&location.name), range).await?;
-        let damaged = || BlobError::Damaged { name: text(&location.name), offset: slice.offset };
+        let bytes = store.get_range(&location.path(), range).await?;
+        let damaged = || BlobError::Damaged { name: location.to_string(), offset: slice.offset };
         let length = usize::try_from(slice.size).map_err(|_| damaged())?;
         let body = bytes.get(..length).filter(|body| slice.is_intact(body)).ok_or_else(damaged)?;
         if bytes.len() > length {
@@ -284,7 +284,8 @@ mod tests {
         let usage = Arc::clone(&tier.usage);
         let cache = Cache::open(&CacheSettings::default()).unwrap();
         let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier)])), cache);
-        let location = Location { tier: 0, name: new_name() };
+        let name = new_name();
+        let location = Location::new(0, name);
         let mut bytes = BytesMut::from(&START[..]);
         let mut slices = Vec::new();
         for number in 0..1000u32 {
@@ -292,10 +293,10 @@ mod tests {
             let (key, at) = (number.to_string(), bytes.len() as u64);
             let header = Header { bucket: "b", key: &key, head: b"", properties: b"" };
             let (offset, crc) = header.put(&mut bytes, &body);
-            slices.push(Slice { segment: location.name, offset: at + offset, size: 1024, crc });
+            slices.push(Slice { segment: name, offset: at + offset, size: 1024, crc });
         }
         let size = bytes.len() as u64;
-        blobs.tiers().get(0).unwrap().store.put(&path(&location.name), bytes.freeze().into()).await.unwrap();
+        blobs.tiers().get(0).unwrap().store.put(&location.path(), bytes.freeze().into()).await.unwrap();
         World { blobs, usage, location, size, slices }
     }
 

@@ -1,9 +1,11 @@
 //! Commands of `plimsoll-gateway`.
 
+mod adopt;
 pub mod out;
 mod place;
 mod plan;
 mod rebuild;
+mod release;
 mod rollback;
 mod run;
 mod scrub;
@@ -31,6 +33,10 @@ enum Command {
     Scrub(scrub::Arguments),
     /// Show what the rules would move and pack now, and what it costs; changes nothing
     Plan(plan::Arguments),
+    /// Take over the objects of an existing bucket in place; nothing is copied
+    Adopt(adopt::Arguments),
+    /// Write all objects back under their own keys, as an ordinary bucket
+    Release(release::Arguments),
     /// Return moved blobs to the tiers that they came from, while their sources exist
     Rollback(rollback::Arguments),
     /// Build the index of the catalog again from the log
@@ -78,6 +84,8 @@ pub fn main() -> ExitCode {
         Command::Status(arguments) => status::status(arguments),
         Command::Scrub(arguments) => scrub::scrub(arguments),
         Command::Plan(arguments) => plan::plan(arguments),
+        Command::Adopt(arguments) => adopt::adopt(arguments),
+        Command::Release(arguments) => release::release(arguments),
         Command::Rollback(arguments) => rollback::rollback(arguments),
         Command::RebuildCatalog(arguments) => rebuild::rebuild(arguments),
     };

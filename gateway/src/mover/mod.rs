@@ -20,11 +20,12 @@ mod tests;
 use std::ops::Bound;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use plimsoll::clock::wall_now;
 use plimsoll::server::error::ApiError;
 
 pub use self::rollback::{reversible, roll_back};
-use crate::body::blob::{BlobError, new_name, text};
+use crate::body::blob::{BlobError, new_name};
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
@@ -96,14 +97,14 @@ fn give_up(t: &mut dyn Transaction, blob: &BlobName, destination: &Location) {
 /// # Errors
 /// If the catalog or a tier fails, or bytes are damaged.
 pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcome, MoveError> {
-    let destination = Location { tier: plan.to, name: new_name() };
-    let planned = plan.clone();
+    let destination = Location::new(plan.to, new_name());
+    let (planned, place) = (plan.clone(), destination.clone());
     let intended = store
         .transact(64, move |t| {
             let Some((head, value)) = unchanged(t, &planned)? else { return Ok(Ok(None)) };
-            let existing = head.locations.iter().find(|place| place.tier == planned.to).copied();
+            let existing = head.locations.iter().find(|place| place.tier == planned.to).cloned();
             if existing.is_none() {
-                t.put(keys::intent(&destination), head_only(planned.blob.to_vec()));
+                t.put(keys::intent(&place), head_only(planned.blob.to_vec()));
             }
             Ok(Ok(Some((head, value.properties, existing))))
         })
@@ -112,39 +113,38 @@ pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcom
     let Some((head, crcs, existing)) = intended else { return Ok(Outcome::Changed) };
     let crcs: Arc<[u32]> =
         crcs.chunks_exact(4).filter_map(|bytes| bytes.try_into().ok()).map(u32::from_le_bytes).collect();
-    let copied = match existing {
-        Some(_) => Ok(()),
-        None => copy(store, plan, &head.locations, &destination, &crcs).await,
+    let is_new = existing.is_none();
+    let target = existing.unwrap_or_else(|| destination.clone());
+    let verified = async {
+        let crcs = if is_new { copy(store, plan, &head.locations, &target, &crcs).await? } else { crcs };
+        verify_blob(store, &target, plan.size, &crcs).await?;
+        Ok::<_, MoveError>(crcs)
     };
-    let target = existing.unwrap_or(destination);
-    let verified = match copied {
-        Ok(()) => verify_blob(store, &target, plan.size, &crcs).await.map_err(MoveError::from),
-        error => error,
-    };
-    if let Err(error) = verified {
-        if existing.is_none() {
-            let blob = plan.blob;
-            store
-                .transact(64, move |t| {
+    match verified.await {
+        Ok(crcs) => switch(store, plan, target, is_new, &crcs).await,
+        Err(error) => {
+            if is_new {
+                let blob = plan.blob;
+                let given_up = store.transact(64, move |t| {
                     give_up(t, &blob, &destination);
                     Ok(Ok(()))
-                })
-                .await
-                .map_err(MoveError::Catalog)?;
+                });
+                given_up.await.map_err(MoveError::Catalog)?;
+            }
+            Err(error)
         }
-        return Err(error);
     }
-    switch(store, plan, target, existing.is_none()).await
 }
 
-/// Copies the bytes to the destination, from the first place that works.
+/// Copies the bytes to the destination, from the first place that works. Returns their checksums, which were not known
+/// if the source is an adopted object.
 async fn copy<C: Catalog>(
     store: &Store<C>,
     plan: &Move,
     sources: &[Location],
     destination: &Location,
     crcs: &Arc<[u32]>,
-) -> Result<(), MoveError> {
+) -> Result<Arc<[u32]>, MoveError> {
     let mut reader = None;
     let mut error = None;
     for source in sources {
@@ -159,7 +159,8 @@ async fn copy<C: Catalog>(
     let Some(mut reader) = reader else {
         return Err(error.unwrap_or(BlobError::NoTier(destination.tier)).into());
     };
-    let mut writer = store.blobs.create(&[*destination])?;
+    let is_known = !(crcs.is_empty() && sources.iter().all(Location::is_adopted));
+    let mut writer = store.blobs.create(std::slice::from_ref(destination))?;
     let result = async {
         while let Some(bytes) = reader.next().await? {
             writer.write(bytes).await?;
@@ -171,10 +172,10 @@ async fn copy<C: Catalog>(
         return Err(error.into());
     }
     let (size, written) = writer.finish().await?;
-    if size != plan.size || written != **crcs {
-        return Err(BlobError::Damaged { name: text(&destination.name), offset: size.min(plan.size) }.into());
+    if size != plan.size || is_known && written != **crcs {
+        return Err(BlobError::Damaged { name: destination.to_string(), offset: size.min(plan.size) }.into());
     }
-    Ok(())
+    Ok(written.into())
 }
 
 /// Reads the bytes at a place and compares them with the checksums.
@@ -195,8 +196,10 @@ async fn switch<C: Catalog>(
     plan: &Move,
     target: Location,
     with_intent: bool,
+    crcs: &[u32],
 ) -> Result<Outcome, MoveError> {
     let plan = plan.clone();
+    let crcs: Bytes = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect::<Vec<u8>>().into();
     let switched = store.transact(256, move |t| {
         let is_ours = !with_intent || t.get(&keys::intent(&target))?.is_some();
         let Some((head, mut value)) = unchanged(t, &plan)?.filter(|_| is_ours) else {
@@ -206,13 +209,14 @@ async fn switch<C: Catalog>(
             return Ok(Ok(Outcome::Changed));
         };
         let at = now_ms() + plan.keep_source_ms;
-        let mut locations = vec![target];
+        let mut locations = vec![target.clone()];
         for source in head.locations.iter().filter(|place| **place != target) {
-            locations.push(*source);
+            locations.push(source.clone());
             let garbage = Garbage { blob: plan.blob, reason: Reason::Moved };
             t.put(keys::garbage(at, source), head_only(garbage.encode()));
         }
         value.head = head.with_locations(locations).encode();
+        value.properties = crcs;
         t.put(keys::blob(&plan.blob), value);
         t.delete(keys::intent(&target));
         Ok(Ok(Outcome::Moved))

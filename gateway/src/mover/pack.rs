@@ -82,8 +82,8 @@ const BUFFER: usize = 1 << 20;
 /// If the catalog or a tier fails. The objects that do not refer to the segment yet stay as they are.
 pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed, MoveError> {
     let name = new_name();
-    let location = Location { tier: job.tier, name };
-    let intent = head_only(BlobHead::pending(vec![location]).encode());
+    let location = Location::new(job.tier, name);
+    let intent = head_only(BlobHead::pending(vec![location.clone()]).encode());
     store
         .transact(64, move |t| {
             t.put(keys::blob(&name), intent);
@@ -91,14 +91,14 @@ pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed,
         })
         .await
         .map_err(MoveError::Catalog)?;
-    let written = match write(store, job, &location).await {
+    let written = match write(store, job, &name, &location).await {
         Ok(Some(written)) => written,
         nothing => {
             store.abandon(&name).await;
             return nothing.map(|_| Packed::default());
         }
     };
-    let packed = switch(store, job, &location, written).await;
+    let packed = switch(store, job, name, &location, written).await;
     if packed.is_err() {
         // Rows may refer to the segment already, so it is closed and not given up.
         let closed = store.transact(64, move |t| Ok(Ok(close(t, &name)?))).await;
@@ -121,10 +121,11 @@ struct Written {
 async fn write<C: Catalog>(
     store: &Store<C>,
     job: &PackJob,
+    name: &BlobName,
     location: &Location,
 ) -> Result<Option<Written>, MoveError> {
-    let mut writer = store.blobs.create(&[*location])?;
-    let slices = match write_bodies(store, job, location, &mut writer).await {
+    let mut writer = store.blobs.create(std::slice::from_ref(location))?;
+    let slices = match write_bodies(store, job, name, &mut writer).await {
         Ok(slices) if !slices.is_empty() => slices,
         nothing => {
             writer.abort().await;
@@ -140,7 +141,7 @@ async fn write<C: Catalog>(
 async fn write_bodies<C: Catalog>(
     store: &Store<C>,
     job: &PackJob,
-    location: &Location,
+    name: &BlobName,
     writer: &mut BlobWriter,
 ) -> Result<Vec<(usize, Slice)>, MoveError> {
     let mut buffer = BytesMut::with_capacity(BUFFER + (BUFFER >> 2));
@@ -153,7 +154,7 @@ async fn write_bodies<C: Catalog>(
         let header = Header { bucket, key, head: &head.encode(), properties: &properties.encode() };
         let start = flushed + buffer.len() as u64;
         let (offset, crc) = header.put(&mut buffer, &body);
-        let slice = Slice { segment: location.name, offset: start + offset, size: body.len() as u64, crc };
+        let slice = Slice { segment: *name, offset: start + offset, size: body.len() as u64, crc };
         slices.push((index, slice));
         if buffer.len() >= BUFFER {
             flushed += buffer.len() as u64;
@@ -211,11 +212,11 @@ fn unchanged(candidate: &Candidate, value: &Value) -> Option<(Head, Properties)>
 async fn switch<C: Catalog>(
     store: &Store<C>,
     job: &PackJob,
+    name: BlobName,
     location: &Location,
     written: Written,
 ) -> Result<Packed, MoveError> {
-    let name = location.name;
-    let head = BlobHead { state: State::Complete, ..BlobHead::pending(vec![*location]) };
+    let head = BlobHead { state: State::Complete, ..BlobHead::pending(vec![location.clone()]) };
     let properties: Vec<u8> = written.crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
     let value = Value { head: head.encode(), properties: properties.into(), body: Bytes::new() };
     let bytes = written.slices.iter().map(|(_, slice)| slice.size).sum();

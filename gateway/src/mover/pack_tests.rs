@@ -5,7 +5,6 @@ use super::pass::{Batch, Packing, Pass, Rule, Rules};
 use super::policy::Condition;
 use super::*;
 use crate::background::reaper::reap_at;
-use crate::body::blob::path;
 use crate::object::live::Live;
 use crate::testing::World;
 
@@ -218,8 +217,8 @@ async fn a_damaged_segment_is_not_read_and_not_rewritten() {
     let (world, before) = world(10_000).await;
     settle(&world, &rules(&[])).await;
     let row = &world.rows(keys::BLOBS)[0];
-    let place = BlobHead::decode(&row.1.head).unwrap().locations[0];
-    let path = path(&place.name);
+    let place = BlobHead::decode(&row.1.head).unwrap().locations[0].clone();
+    let path = place.path();
     let mut bytes = world.tiers[0].get(&path).await.unwrap().bytes().await.unwrap().to_vec();
     bytes[20_000..20_004].fill(0xaa);
     world.tiers[0].put(&path, bytes.into()).await.unwrap();

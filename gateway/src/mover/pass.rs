@@ -11,7 +11,6 @@ use super::Move;
 use super::pack::{Candidate, PackJob};
 use super::policy::Condition;
 use super::scan::{Visited, all_segments, complete_blob, visit_rows};
-use crate::body::blob::written_ms;
 use crate::body::location::{BlobHead, Location};
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
@@ -42,9 +41,10 @@ impl Rule {
     }
 }
 
-/// Returns the number of whole days since the bytes at a place were written.
+/// Returns the number of whole days since the bytes at a place were written; 0 if it is unknown.
 fn lived_days(place: &Location) -> u64 {
-    (wall_now().as_millisecond() as u64).saturating_sub(written_ms(&place.name)) / (DAY_S * 1000)
+    let now_ms = wall_now().as_millisecond() as u64;
+    place.written_ms().map_or(0, |ms| now_ms.saturating_sub(ms) / (DAY_S * 1000))
 }
 
 /// Rules of segments.
@@ -179,7 +179,7 @@ fn load<C: Catalog>(
         let after = (live.share() * live.size as f64) as u64;
         let pays = gate.is_none_or(|gate| gate.pays(live.size, after, lived_days(place)));
         let rewrite = live.share() < LEAST_LIVE && pays;
-        let (place, version) = (*place, head.version);
+        let (place, version) = (place.clone(), head.version);
         let segment = Segment {
             place,
             version,
@@ -271,8 +271,8 @@ impl Pass {
                 segment.seen += slice.size;
                 let rule = rules.first(store, segment.place.tier, visited);
                 let rule = rule.filter(|(index, rule)| {
-                    let (place, size) = (segment.place, segment.live.size);
-                    *segment.pays.entry(*index).or_insert_with(|| rule.pays(&place, size))
+                    let Segment { place, live, pays, .. } = &mut *segment;
+                    *pays.entry(*index).or_insert_with(|| rule.pays(place, live.size))
                 });
                 if let Some((index, _)) = rule {
                     *segment.matched.entry(index).or_default() += slice.size;

@@ -43,8 +43,11 @@ pub fn reversible<C: Catalog>(
     }
     let mut found = Vec::new();
     visit_blobs(store, &mut |Stored { bucket, key, blob, size, head }| {
-        let source =
-            head.locations.iter().skip(1).find_map(|place| Some((*place, entries.get(place)?.clone())));
+        let source = head
+            .locations
+            .iter()
+            .skip(1)
+            .find_map(|place| Some((place.clone(), entries.get(place)?.clone())));
         if let Some((source, entry)) = source
             && selects(bucket, key)
         {
@@ -68,9 +71,9 @@ pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<
         let Some((head, mut value)) = unchanged(t, &planned)?.filter(|_| is_kept) else {
             return Ok(Ok(Outcome::Changed));
         };
-        let mut locations = vec![source];
+        let mut locations = vec![source.clone()];
         for place in head.locations.iter().filter(|place| **place != source) {
-            locations.push(*place);
+            locations.push(place.clone());
             let garbage = Garbage { blob: planned.blob, reason: Reason::Discarded };
             t.put(keys::garbage(now_ms(), place), head_only(garbage.encode()));
         }

@@ -105,7 +105,7 @@ impl<C: Catalog> BodySource<C> {
     ) -> Result<Open, BodyError> {
         loop {
             let (head, crcs) = find_blob(&*self.catalog, &name)?;
-            let untried = head.locations.iter().find(|location| !failed.contains(location)).copied();
+            let untried = head.locations.iter().find(|location| !failed.contains(location)).cloned();
             let Some(location) = untried else {
                 return Err(error.map_or_else(|| unknown(&name), BodyError::Blob));
             };
@@ -129,7 +129,7 @@ impl<C: Catalog> BodySource<C> {
         let mut error = None;
         loop {
             let (head, size) = find_segment(&*self.catalog, &slice.segment)?;
-            let untried = head.locations.iter().find(|location| !failed.contains(*location)).copied();
+            let untried = head.locations.iter().find(|location| !failed.contains(*location)).cloned();
             let Some(location) = untried else {
                 return Err(error.map_or_else(|| unknown(&slice.segment), BodyError::Blob));
             };

@@ -204,7 +204,7 @@ mod tests {
     fn newer_versions_come_first() {
         assert!(current(1, "k") < version(1, "k", 9) && version(1, "k", 9) < version(1, "k", 8));
         assert_eq!(parse_upload(&upload(3, "k", &[7; 16])), Some(("k".into(), [7; 16])));
-        let place = Location { tier: 3, name: [9; 16] };
+        let place = Location::new(3, [9; 16]);
         assert_eq!(parse_garbage(&garbage(5, &place)), Some((5, place)));
     }
 }

@@ -144,14 +144,19 @@ fn parts(
 }
 
 impl<C: Catalog> Store<C> {
+    /// Returns a stream of a whole body.
+    pub fn stream(&self, head: &Head, inline: Bytes, pieces: Vec<Piece>) -> BodySource<C> {
+        let parts = parts(&head.body, head.size, pieces, &inline, &(0..head.size));
+        BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone())
+    }
+
     /// Reads a whole body into memory.
     ///
     /// # Errors
     /// If no place has the bytes.
     pub async fn collect(&self, head: &Head, inline: Bytes, pieces: Vec<Piece>) -> Result<Bytes, BodyError> {
         let size = head.size;
-        let parts = parts(&head.body, size, pieces, &inline, &(0..size));
-        let mut source = BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone());
+        let mut source = self.stream(head, inline, pieces);
         let mut body = BytesMut::new();
         while let Some(bytes) = source.next().await? {
             if body.is_empty() && bytes.len() as u64 == size {

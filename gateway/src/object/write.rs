@@ -249,7 +249,7 @@ impl<C: Catalog> Store<C> {
         }
         let name = new_name();
         let mut names = std::iter::once(name).chain(std::iter::repeat_with(new_name));
-        let locate = |(tier, name)| Location { tier, name };
+        let locate = |(tier, name)| Location::new(tier, name);
         let locations: Vec<_> = self.write_tiers.iter().copied().zip(&mut names).map(locate).collect();
         let pending = BlobHead::pending(locations.clone());
         let intent = head_only(pending.encode());

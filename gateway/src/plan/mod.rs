@@ -10,7 +10,6 @@ use std::collections::BTreeMap;
 use plimsoll::cost::usage::DAY_S;
 use plimsoll::provider::calls::Call;
 
-use crate::body::blob::written_ms;
 use crate::body::location::{BlobName, Location};
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::Move;
@@ -74,7 +73,8 @@ impl Work {
     /// Adds the deletion of a blob, and the rest of its minimum duration.
     fn delete(&mut self, place: &Location, bytes: u64, terms: &Terms<'_>) {
         self.calls.add(Call::DeleteObject, 1);
-        let lived_days = terms.now_ms.saturating_sub(written_ms(&place.name)) / (DAY_S * 1000);
+        let lived_ms = place.written_ms().map_or(0, |ms| terms.now_ms.saturating_sub(ms));
+        let lived_days = lived_ms / (DAY_S * 1000);
         let left = (terms.minimum_days)(place.tier).saturating_sub(lived_days);
         if left > 0 {
             *self.early.entry(left).or_default() += bytes;
@@ -113,7 +113,7 @@ impl<C: Catalog> Planner<'_, C> {
         let Some(head) = complete_blob(self.store, &planned.blob)? else { return Ok(()) };
         let (size, to) = (planned.size, planned.to);
         let has_copy = head.locations.iter().any(|place| place.tier == to);
-        let from = head.locations[0];
+        let from = &head.locations[0];
         let crosses = (self.terms.crosses)(from.tier, to);
         self.plan.moves += 1;
         self.plan.bytes += size;

@@ -1,0 +1,220 @@
+//! Releases the objects of a bucket: each is written to a tier under its own key, so that the tier is an ordinary bucket.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::{StreamExt, TryStreamExt, stream};
+use object_store::{ObjectStore, ObjectStoreExt};
+
+use super::{AdoptionError, attributes};
+use crate::body::location::{BlobHead, Location, ObjectName};
+use crate::catalog::{Catalog, CatalogError, Row};
+use crate::object::body::BodySource;
+use crate::object::row::{Body, Head, Properties};
+use crate::object::{Bucket, Store, keys};
+
+/// Number of objects that are written at the same time.
+const IN_FLIGHT: usize = 8;
+/// Number of rows that are read at a time.
+const PAGE: usize = 1000;
+
+/// Objects to release.
+#[derive(Debug, Clone)]
+pub struct Release {
+    /// Number of the tier that receives them.
+    pub tier: u16,
+    /// Start of the keys of the objects.
+    pub prefix: String,
+    /// True to replace objects of the tier that have the same key and other bytes.
+    pub overwrite: bool,
+    /// True to count the objects only.
+    pub dry_run: bool,
+}
+
+/// Result of a release.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Released {
+    /// Number of objects that were written.
+    pub written: u64,
+    /// Size of these objects in bytes.
+    pub bytes: u64,
+    /// Number of objects that were under their own keys already.
+    pub in_place: u64,
+    /// Number of noncurrent versions and delete markers, which a plain bucket cannot have.
+    pub versions: u64,
+    /// Keys under which the tier has other bytes, and which were not written.
+    pub conflicts: Vec<String>,
+}
+
+/// Outcome for an object.
+enum Outcome {
+    Written(u64),
+    InPlace,
+    Conflict(String),
+}
+
+/// Returns true if the body is in the tier under its own key.
+fn is_in_place<C: Catalog>(store: &Store<C>, head: &Head, place: &Location) -> bool {
+    let Body::Blob(name) = &head.body else { return false };
+    let row = store.catalog.get(&keys::blob(name)).ok().flatten();
+    row.and_then(|row| BlobHead::decode(&row.head)).is_some_and(|blob| blob.locations.first() == Some(place))
+}
+
+/// Entries of the list of bytes to delete, by place.
+type Doomed = BTreeMap<Location, Vec<u8>>;
+
+/// Returns the adopted objects that are to be deleted.
+fn doomed<C: Catalog>(store: &Store<C>) -> Result<Doomed, CatalogError> {
+    let mut found = BTreeMap::new();
+    let mut scan = store.catalog.scan();
+    scan.seek(Bound::Included(keys::GARBAGE))?;
+    while let Some((key, _)) = scan.next()?
+        && key.starts_with(keys::GARBAGE)
+    {
+        if let Some((_, place)) = keys::parse_garbage(&key).filter(|(_, place)| place.is_adopted()) {
+            found.insert(place, key);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns true if a backend's object has the bytes of a body.
+async fn has_bytes<C: Catalog>(
+    backend: &dyn ObjectStore,
+    place: &Location,
+    mut body: BodySource<C>,
+) -> Result<bool, AdoptionError> {
+    let found = backend.get(&place.path()).await?.into_stream();
+    let mut found = found.try_filter(|bytes| std::future::ready(!bytes.is_empty()));
+    let mut left = Bytes::new();
+    while let Some(mut expected) = body.next().await? {
+        while !expected.is_empty() {
+            if left.is_empty() {
+                left = found.try_next().await?.unwrap_or_default();
+            }
+            let length = left.len().min(expected.len());
+            if length == 0 || left.split_to(length) != expected.split_to(length) {
+                return Ok(false);
+            }
+        }
+    }
+    Ok(left.is_empty() && found.try_next().await?.is_none())
+}
+
+/// Releases an object.
+async fn release_one<C: Catalog>(
+    store: &Store<C>,
+    release: &Release,
+    backend: &dyn ObjectStore,
+    doomed: &Doomed,
+    (catalog_key, row): (Vec<u8>, Row),
+) -> Result<Option<Outcome>, AdoptionError> {
+    let parsed = keys::parse_object(&catalog_key).zip(Head::decode(&row.head));
+    let Some(((key, _), head)) = parsed else { return Ok(None) };
+    let place = Location { tier: release.tier, name: ObjectName::Adopted(key.as_str().into()) };
+    if place.path().as_ref() != key {
+        // The backend's client would change the key.
+        return Ok(Some(Outcome::Conflict(key)));
+    }
+    if is_in_place(store, &head, &place) {
+        return Ok(Some(Outcome::InPlace));
+    }
+    let value = store.catalog.value(&catalog_key, &row)?;
+    let Some(properties) = Properties::decode(&value.properties) else { return Ok(None) };
+    let stream = || store.stream(&head, value.body.clone(), properties.pieces.clone());
+    let doomed = doomed.get(&place);
+    match backend.head(&place.path()).await {
+        Err(object_store::Error::NotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
+        // The gateway has deleted this object and overwrites it.
+        Ok(_) if doomed.is_some() => {}
+        Ok(meta) => {
+            let is_same_tag = meta.e_tag.is_some_and(|tag| tag.trim_matches('"') == head.etag());
+            let is_same =
+                meta.size == head.size && (is_same_tag || has_bytes(backend, &place, stream()).await?);
+            match (is_same, release.overwrite) {
+                (true, _) => return Ok(Some(Outcome::InPlace)),
+                (false, false) => return Ok(Some(Outcome::Conflict(key))),
+                (false, true) => {}
+            }
+        }
+    }
+    if release.dry_run {
+        return Ok(Some(Outcome::Written(head.size)));
+    }
+    if let Some(entry) = doomed.cloned() {
+        // Otherwise, the deletion of the adopted object would delete the released one.
+        let cancelled = store.transact(0, move |t| {
+            t.delete(entry);
+            Ok(Ok(()))
+        });
+        cancelled.await.map_err(AdoptionError::Catalog)?;
+    }
+    let mut body = stream();
+    let places = [place];
+    let mut writer = store.blobs.create_with(&places, &attributes(&properties.headers))?;
+    while let Some(bytes) = body.next().await? {
+        writer.write(bytes).await?;
+    }
+    let (size, crcs) = writer.finish().await?;
+    let crcs: Arc<[u32]> = crcs.into();
+    let mut reader = store.blobs.open(&places[0], size, crcs, 0..size).await?;
+    while reader.next().await?.is_some() {}
+    Ok(Some(Outcome::Written(size)))
+}
+
+/// Releases the current objects of a bucket. Objects that are in place are left alone, so an interrupted release can be
+/// repeated. Every written object is read back.
+///
+/// # Errors
+/// If the catalog or a backend fails.
+pub async fn release<C: Catalog>(
+    store: &Store<C>,
+    bucket: &Arc<Bucket>,
+    release: &Release,
+) -> Result<Released, AdoptionError> {
+    let backend = match store.blobs.tiers().get(release.tier) {
+        Some(tier) => Arc::clone(&tier.store),
+        None => return Err(crate::body::blob::BlobError::NoTier(release.tier).into()),
+    };
+    let doomed = doomed(store)?;
+    let mut released = Released::default();
+    let prefix = keys::objects(bucket.number, &release.prefix);
+    let mut from = Bound::Included(prefix.clone());
+    loop {
+        let mut page = Vec::new();
+        {
+            let mut scan = store.catalog.scan();
+            scan.seek(from.as_ref().map(Vec::as_slice))?;
+            while let Some((key, row)) = scan.next()?
+                && key.starts_with(&prefix)
+                && page.len() < PAGE
+            {
+                page.push((key, row));
+            }
+        }
+        let Some((last, _)) = page.last() else { return Ok(released) };
+        from = Bound::Excluded(last.clone());
+        let is_current = |(key, row): &(Vec<u8>, Row)| {
+            keys::parse_object(key).is_some_and(|(_, current)| current)
+                && Head::decode(&row.head).is_some_and(|head| !head.marker)
+        };
+        let total = page.len();
+        page.retain(is_current);
+        released.versions += (total - page.len()) as u64;
+        let work = page.into_iter().map(|row| release_one(store, release, &*backend, &doomed, row));
+        let outcomes: Vec<_> = stream::iter(work).buffer_unordered(IN_FLIGHT).try_collect().await?;
+        for outcome in outcomes.into_iter().flatten() {
+            match outcome {
+                Outcome::Written(bytes) => {
+                    released.written += 1;
+                    released.bytes += bytes;
+                }
+                Outcome::InPlace => released.in_place += 1,
+                Outcome::Conflict(key) => released.conflicts.push(key),
+            }
+        }
+    }
+}

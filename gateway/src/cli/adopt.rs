@@ -1,0 +1,110 @@
+//! `plimsoll-gateway adopt`: takes over the objects of an existing bucket.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use plimsoll::server::config::acl::CannedAcl;
+use plimsoll::server::reserve::Memory;
+use plimsoll::server::service::{NewBucket, ObjectService};
+
+use super::Exit;
+use super::out::say;
+use super::place::{Opened, Place};
+use crate::adoption::adopt::{Adopted, Adoption, adopt as execute};
+use crate::catalog::embedded::catalog::EmbeddedCatalog;
+use crate::object::{Bodies, Bucket, Store};
+
+/// Arguments of `plimsoll-gateway adopt`.
+#[derive(Debug, Args)]
+pub struct Arguments {
+    /// Settings of a gateway over several tiers, a TOML file; no gateway may run
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Tier whose objects are adopted
+    #[arg(long, value_name = "NAME")]
+    tier: String,
+    /// Bucket of the gateway that receives them; it is created if necessary
+    #[arg(long)]
+    bucket: String,
+    /// Only objects whose keys start with this text
+    #[arg(long, default_value = "")]
+    prefix: String,
+    /// Access key of the account that owns a new bucket [default: AWS_ACCESS_KEY_ID]
+    #[arg(long, value_name = "KEY")]
+    owner: Option<String>,
+    /// Only count the objects
+    #[arg(long)]
+    dry_run: bool,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A store without services, for a command.
+pub struct Offline {
+    /// The store with all tiers.
+    pub store: Store<EmbeddedCatalog>,
+    /// Catalog of the store.
+    pub catalog: Arc<EmbeddedCatalog>,
+    /// Runtime for requests to the tiers.
+    pub runtime: tokio::runtime::Runtime,
+    /// Number of the tier that was named.
+    pub tier: u16,
+}
+
+/// Opens the store, and finds a tier.
+///
+/// # Errors
+/// If the settings are invalid, the catalog is in use, or there is no such tier.
+pub fn offline(place: &Place, tier: &str) -> Result<Offline, Exit> {
+    let Opened { catalog, blobs, write_tiers, inline, .. } = place.open(Default::default())?;
+    let names: Vec<&str> = blobs.tiers().iter().map(|(_, tier)| tier.name.as_str()).collect();
+    let number = blobs.tiers().number(tier).ok_or_else(|| {
+        Exit::input(format!("--tier: there is no tier {tier}; the tiers are {}", names.join(", ")))
+    })?;
+    let bodies = Bodies { blobs: blobs.clone(), write_tiers, inline };
+    let store =
+        Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
+    Ok(Offline { store, catalog, runtime, tier: number })
+}
+
+/// Returns a bucket of the store.
+pub fn find_bucket(store: &Store<EmbeddedCatalog>, name: &str) -> Option<Arc<Bucket>> {
+    store.all_buckets().into_iter().find(|(other, _)| other == name).map(|(_, bucket)| bucket)
+}
+
+/// Adopts the objects.
+///
+/// # Errors
+/// Exit code 2 for invalid settings, 3 if the catalog or the tier fails.
+pub fn adopt(arguments: &Arguments) -> Result<(), Exit> {
+    let place = Place::of_file(&arguments.file);
+    let Offline { store, catalog, runtime, tier } = offline(&place, &arguments.tier)?;
+    if find_bucket(&store, &arguments.bucket).is_none() {
+        let variable = std::env::var("AWS_ACCESS_KEY_ID").ok();
+        let owner = arguments.owner.clone().or(variable).unwrap_or_default();
+        let new = NewBucket { region: "us-east-1", owner: &owner, acl: CannedAcl::Private };
+        runtime
+            .block_on(store.create_bucket(&arguments.bucket, new))
+            .map_err(|e| Exit::input(format!("--bucket {}: {e}", arguments.bucket)))?;
+    }
+    let bucket = find_bucket(&store, &arguments.bucket);
+    let bucket = bucket.ok_or_else(|| Exit::store("the bucket was not created"))?;
+    let adoption = Adoption { tier, prefix: arguments.prefix.clone(), dry_run: arguments.dry_run };
+    let adopted = runtime.block_on(execute(&store, &bucket, &adoption));
+    drop(store);
+    catalog.close().map_err(|e| place.fail(&e))?;
+    let adopted = adopted.map_err(|e| place.fail(&e))?;
+    print(arguments, &adopted)
+}
+
+fn print(arguments: &Arguments, adopted: &Adopted) -> Result<(), Exit> {
+    if arguments.json {
+        return say(&format!("{}\n", serde_json::json!(adopted)));
+    }
+    let verb = if arguments.dry_run { "can be adopted" } else { "adopted" };
+    let Adopted { objects, bytes, existing } = adopted;
+    say(&format!("{objects} objects with {bytes} bytes {verb}, {existing} exist already\n"))
+}
