@@ -69,7 +69,8 @@ class Backend:
         with open(self.log) as f:
             times = [datetime.datetime.strptime(match[1], "%d/%B/%Y:%H:%M:%S").timestamp() for match in
                      (re.search(r"\[(\S+) \+0000\].* s3_GetObject ", line) for line in f) if match]
-        return sum(1 for at in times if at > max(times) - seconds) if times else 0
+        start = max(times, default=0) - seconds
+        return sum(1 for at in times if at > start)
 
 
 def settings(base, backend, options):
@@ -131,7 +132,8 @@ def main():
         print("load", json.dumps(figures(loaded) | {"cpu_s": round(cpu_s(gateway), 1)}), flush=True)
         begin = last = time.time()
         size = 0
-        while time.time() - last < 15:
+        # Bodies are packed after a minute at the latest, so a longer pause means that all of them are.
+        while time.time() - last < 75:
             time.sleep(1)
             if os.path.getsize(backend.log) != size:
                 size, last = os.path.getsize(backend.log), time.time()

@@ -9,16 +9,20 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use plimsoll::clock::now_ns;
+use plimsoll::clock::{now_ns, wall_now};
+use plimsoll::cost::tiering;
+use plimsoll::cost::usage::DAY_S;
 use tokio::sync::watch;
 
 use crate::body::blob::text;
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CatalogError};
+use crate::mover::budget::Budget;
 use crate::mover::pack::pack;
 use crate::mover::pass::{Batch, Pass, Rules};
 use crate::mover::scan::all_segments;
 use crate::mover::{self, Move};
 use crate::object::Store;
+use crate::plan::{self, Plan, Terms};
 
 /// Settings of the background work.
 #[derive(Debug, Clone)]
@@ -109,6 +113,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
         return;
     }
     let mut pass = Pass::default();
+    let mut budget = Budget::load(store).unwrap_or_default();
     let (mut visited_ns, mut is_useful) = (0, false);
     loop {
         let start_ns = now_ns();
@@ -118,6 +123,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
         });
         visited_ns += now_ns() - start_ns;
         let ended = batch.ended;
+        let batch = within_budget(store, &settings.rules, &mut budget, batch).await;
         is_useful |= execute(store, batch).await;
         if !ended {
             continue;
@@ -127,6 +133,36 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
         pause(least_ms.max(visited_ns * VISIT_SHARE / 1_000_000)).await;
         (visited_ns, is_useful) = (0, false);
     }
+}
+
+/// Drops the work of a batch that the budget of the day does not cover, and records what the rest costs.
+async fn within_budget<C: Catalog>(
+    store: &Store<C>,
+    rules: &Rules,
+    budget: &mut Budget,
+    mut batch: Batch,
+) -> Batch {
+    if rules.budget.is_empty() || batch.moves.is_empty() && batch.packs.is_empty() {
+        return batch;
+    }
+    let now_ms = wall_now().as_millisecond() as u64;
+    let crosses = |from: u16, to: u16| match (rules.tariffs.get(&from), rules.tariffs.get(&to)) {
+        (Some(from), Some(to)) => tiering::crosses(from, to),
+        _ => false,
+    };
+    let minimum_days = |tier: u16| rules.tariffs.get(&tier).map_or(0, |tariff| tariff.rules.minimum_days);
+    let terms = Terms { crosses: &crosses, home: rules.home, minimum_days: &minimum_days, now_ms };
+    let day = now_ms / 1000 / DAY_S;
+    let mut covers = |plan: Result<Plan, CatalogError>| {
+        plan.is_ok_and(|plan| budget.take(&rules.budget, day, &plan.cost(&rules.tariffs)))
+    };
+    batch.moves.retain(|planned| covers(plan::of_move(store, planned, &terms)));
+    batch.packs.retain(|job| covers(plan::of_pack(store, job, &terms)));
+    if let Err(error) = budget.store(store).await {
+        crate::log::warn(&format!("no bodies were moved: {error}"));
+        return Batch { ended: batch.ended, ..Batch::default() };
+    }
+    batch
 }
 
 /// Executes the work of a batch. Returns true if anything was moved.

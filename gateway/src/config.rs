@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use plimsoll::cost::money::Usd;
 use plimsoll::units::parse_size;
 use serde::Deserialize;
 use toml::Value;
 
 use crate::body::cache::CacheSettings;
+use crate::mover::budget::Limits;
 use crate::mover::policy::{Condition, parse_time_ms};
 
 /// Largest body in a segment in bytes. It is read with one request, and is in memory as a whole.
@@ -29,6 +31,16 @@ struct File {
     cache: CacheTable,
     #[serde(default)]
     prices: PricesTable,
+    #[serde(default)]
+    budget: BudgetTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BudgetTable {
+    bytes_per_day: Option<String>,
+    requests_per_day: Option<u64>,
+    dollars_per_day: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -88,6 +100,8 @@ struct MoveTable {
     when: String,
     #[serde(default = "default_window")]
     keep_source: String,
+    #[serde(default)]
+    min_stay: Option<String>,
     #[serde(default)]
     only_if_cheaper: bool,
     #[serde(default = "default_stay")]
@@ -176,6 +190,8 @@ pub struct MoveRule {
     pub when: Condition,
     /// Time for which the source stays and a move can be rolled back, in milliseconds.
     pub keep_source_ms: u64,
+    /// Time for which a blob stays where it is before it moves again, in milliseconds.
+    pub min_stay_ms: u64,
     /// Days that a blob is expected to stay in the destination, if moves must pay for themselves in this time; `None`
     /// if every move is wanted.
     pub stay_days: Option<u64>,
@@ -200,6 +216,8 @@ pub struct Config {
     pub cache: CacheSettings,
     /// Price books that override the built-in ones.
     pub prices: Vec<PathBuf>,
+    /// Limits of the cost of all moves of a day.
+    pub budget: Limits,
 }
 
 impl Config {
@@ -318,16 +336,19 @@ fn resolve(file: File) -> Result<Config, String> {
         let keep_source_ms =
             parse_time_ms(&rule.keep_source).map_err(|e| format!("{place}, keep_source: {e}"))?;
         let stay_days = stay_days(&place, rule.only_if_cheaper, &rule.stay)?;
+        let min_stay_ms = rule.min_stay.as_ref().map_or(Ok(0), |text| parse_time_ms(text));
+        let min_stay_ms = min_stay_ms.map_err(|e| format!("{place}, min_stay: {e}"))?;
         let MoveTable { from, to, when: text, .. } = rule;
-        moves.push(MoveRule { from, to, text, when, keep_source_ms, stay_days });
+        moves.push(MoveRule { from, to, text, when, keep_source_ms, min_stay_ms, stay_days });
     }
     if let Some(pack) = &file.pack {
         check("pack.tier", &pack.tier)?;
     }
     let pack = file.pack.map(pack).transpose()?;
     let cache = cache(file.cache)?;
-    let prices = file.prices.files;
-    Ok(Config { catalog: catalog.into(), tiers: file.tier, write, inline, moves, pack, cache, prices })
+    let (prices, budget) = (file.prices.files, budget(&file.budget)?);
+    let (catalog, tiers) = (catalog.into(), file.tier);
+    Ok(Config { catalog, tiers, write, inline, moves, pack, cache, prices, budget })
 }
 
 /// Returns the expected stay in days if moves must pay for themselves.
@@ -362,6 +383,13 @@ fn pack(table: PackTable) -> Result<PackRule, String> {
         return Err("pack.segment: at least 1 MiB, at most 1 GiB".into());
     }
     Ok(rule)
+}
+
+fn budget(table: &BudgetTable) -> Result<Limits, String> {
+    let bytes = table.bytes_per_day.as_ref().map(|text| size("budget.bytes_per_day", text)).transpose()?;
+    let dollars = |text: &String| Usd::parse(text).map_err(|e| format!("budget.dollars_per_day: {e}"));
+    let usd = table.dollars_per_day.as_ref().map(dollars).transpose()?;
+    Ok(Limits { bytes, requests: table.requests_per_day, usd })
 }
 
 fn cache(table: CacheTable) -> Result<CacheSettings, String> {

@@ -127,3 +127,21 @@ def test_moves_that_do_not_pay_are_not_made(tmp_path):
                             capture_output=True, text=True,
                             env=dict(os.environ, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b"))
     assert failed.returncode == 2 and "tier hot: there are no prices" in failed.stderr
+
+
+def test_moves_wait_for_the_budget_of_the_next_day(tmp_path):
+    rules = "[budget]\nbytes_per_day = \"700 KB\"\n[[move]]" + RULES.split("[[move]]")[1]
+    path = priced(tmp_path, rules)
+    with Server(path, "--move-every", "50ms", command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for number in range(4):
+            s3.put_object(Bucket="tiers", Key=str(number), Body=b"x" * BLOB)
+        wait(lambda: len(files(tmp_path, "cold")) == 2, "two blobs are moved")
+    # A restart on the same day does not begin a new budget.
+    with Server(path, "--move-every", "50ms", command=(GATEWAY, "run")):
+        time.sleep(1)
+        assert len(files(tmp_path, "cold")) == 2 and len(files(tmp_path, "hot")) == 2
+    for text, problem in (("dollars_per_day = \"ten\"", "budget.dollars_per_day: 'ten'"), ("bytes = 1", "unknown field")):
+        failed = plan(priced(tmp_path, rules.replace('bytes_per_day = "700 KB"', text)))
+        assert failed.returncode == 2 and problem in failed.stderr

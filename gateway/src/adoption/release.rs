@@ -1,4 +1,4 @@
-//! Releases the objects of a bucket: each is written to a tier under its own key, so that the tier is an ordinary bucket.
+//! Releases the objects of a bucket: writes each to a tier under its own key, so that the tier is an ordinary bucket.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -4,7 +4,7 @@ use super::adopt::{Adopted, Adoption, adopt};
 use super::release::{Release, Released, release};
 use super::*;
 use crate::background::reaper::reap_at;
-use crate::mover::pass::{Packing, Pass, Rule, Rules};
+use crate::mover::pass::{Pass, Rule, Rules};
 use crate::mover::policy::Condition;
 use crate::mover::{Outcome, execute};
 use crate::testing::{BUCKET, World};
@@ -74,8 +74,8 @@ async fn adopted_objects_move_and_then_have_checksums() {
     let world = world().await;
     adopt_all(&world, "", false).await;
     let when = Condition::parse("size > 0").unwrap();
-    let rule = Rule { from: 0, to: 1, when, keep_source_ms: 0, gate: None };
-    let rules = Rules { moves: vec![rule], packing: Packing::default() };
+    let rule = Rule { from: 0, to: 1, when, keep_source_ms: 0, min_stay_ms: 0, gate: None };
+    let rules = Rules { moves: vec![rule], ..Rules::default() };
     let batch = Pass::default().next(&world.store, &rules).unwrap();
     for planned in &batch.moves {
         assert_eq!(execute(&world.store, planned).await.unwrap(), Outcome::Moved);

@@ -17,6 +17,7 @@ use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSett
 use crate::catalog::embedded::recovery::Recovery;
 use crate::config::{Config, PackRule, TierTable};
 use crate::log::note;
+use crate::mover::budget::Limits;
 use crate::mover::pass::{Packing, Rule, Rules};
 use crate::object::MAX_INLINE;
 use crate::pricing::{Gate, TierPrices, of_tier};
@@ -133,6 +134,7 @@ impl Place {
             pack: None,
             cache: CacheSettings::default(),
             prices: Vec::new(),
+            budget: Limits::default(),
         });
         // A wrong URL is an error before the catalog is created.
         let mut stores = BTreeMap::new();
@@ -194,9 +196,10 @@ impl Place {
         numbers: &BTreeMap<String, u16>,
     ) -> Result<Rules, Exit> {
         let stays = config.moves.iter().map(|rule| rule.stay_days);
-        let has_gates = stays.chain(config.pack.iter().map(|rule| rule.stay_days)).any(|days| days.is_some());
+        let mut stays = stays.chain(config.pack.iter().map(|rule| rule.stay_days));
+        let needs_prices = config.budget.usd.is_some() || stays.any(|days| days.is_some());
         let today = wall_now().to_zoned(TimeZone::UTC).date();
-        let prices = if has_gates { self.prices(config, backends, today)? } else { BTreeMap::new() };
+        let prices = if needs_prices { self.prices(config, backends, today)? } else { BTreeMap::new() };
         let tariff = |name: &String| prices.get(name).cloned().flatten().map(|prices| prices.tariff);
         let gate = |from: &String, to: &String, stay_days: u64| {
             let part = part_bytes(backends[to].directory.is_some());
@@ -212,7 +215,8 @@ impl Place {
             let gate =
                 found.map(|gate| gate.ok_or_else(|| free(&format!("move {}", index + 1)))).transpose()?;
             let (from, to) = (numbers[&rule.from], numbers[&rule.to]);
-            moves.push(Rule { from, to, when: rule.when.clone(), keep_source_ms: rule.keep_source_ms, gate });
+            let (keep_source_ms, min_stay_ms) = (rule.keep_source_ms, rule.min_stay_ms);
+            moves.push(Rule { from, to, when: rule.when.clone(), keep_source_ms, min_stay_ms, gate });
         }
         let mut packing = packing(config.pack.as_ref(), numbers);
         for days in config.pack.iter().filter_map(|rule| rule.stay_days) {
@@ -220,7 +224,9 @@ impl Place {
                 packing.gates.extend(gate(name, name, days).map(|gate| (numbers[name], gate)));
             }
         }
-        Ok(Rules { moves, packing })
+        let tariffs = config.tiers.keys().filter_map(|name| Some((numbers[name], tariff(name)?))).collect();
+        let home = numbers[&config.write[0]];
+        Ok(Rules { moves, packing, budget: config.budget, tariffs, home })
     }
 }
 

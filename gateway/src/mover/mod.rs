@@ -6,6 +6,7 @@
 //! puts the source on the list of bytes to delete, at the end of the rollback window. REAPED: the source is deleted.
 //! Repeating a step changes nothing. The objects' own rows never change, so neither do their entity tags and times.
 
+pub mod budget;
 pub mod pack;
 #[cfg(test)]
 mod pack_tests;

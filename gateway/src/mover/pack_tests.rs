@@ -14,10 +14,11 @@ fn rules(moves: &[(u16, u16, &str)]) -> Rules {
         to: *to,
         when: Condition::parse(when).unwrap(),
         keep_source_ms: 0,
+        min_stay_ms: 0,
         gate: None,
     };
     let packing = Packing { tier: Some(0), up_to: 10_000, segment: 50_000, ..Packing::default() };
-    Rules { moves: moves.iter().map(rule).collect(), packing }
+    Rules { moves: moves.iter().map(rule).collect(), packing, ..Rules::default() }
 }
 
 fn body(number: usize) -> Vec<u8> {
@@ -129,6 +130,18 @@ async fn a_segment_with_much_garbage_is_written_again() {
     assert!(counts.iter().all(|live| live.share() >= 0.5));
     assert_eq!(world.get("k033").await.unwrap(), before[33]);
     assert!(world.get("k034").await.is_err());
+}
+
+#[tokio::test]
+async fn a_blob_stays_in_its_tier_for_the_minimum_time() {
+    let world = World::new(2, 0).await;
+    world.put("k", &body(1)).await;
+    let mut rules = rules(&[(0, 1, "size > 0")]);
+    rules.packing = Packing::default();
+    rules.moves[0].min_stay_ms = 3_600_000;
+    assert_eq!(settle(&world, &rules).await, (0, 0));
+    rules.moves[0].min_stay_ms = 0;
+    assert_eq!(settle(&world, &rules).await, (1, 0));
 }
 
 #[tokio::test]

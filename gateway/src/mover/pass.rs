@@ -5,9 +5,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use plimsoll::clock::wall_now;
+use plimsoll::cost::tariff::Tariff;
 use plimsoll::cost::usage::DAY_S;
 
 use super::Move;
+use super::budget::Limits;
 use super::pack::{Candidate, PackJob};
 use super::policy::Condition;
 use super::scan::{Visited, all_segments, complete_blob, visit_rows};
@@ -30,21 +32,29 @@ pub struct Rule {
     pub when: Condition,
     /// Milliseconds for which the source stays.
     pub keep_source_ms: u64,
+    /// Milliseconds for which a blob stays where it is before it moves again.
+    pub min_stay_ms: u64,
     /// Decides whether a move pays for itself; `None` if every move is wanted.
     pub gate: Option<Gate>,
 }
 
 impl Rule {
-    /// Returns true if the move of a blob is wanted.
-    fn pays(&self, place: &Location, size: u64) -> bool {
-        self.gate.as_ref().is_none_or(|gate| gate.pays(size, size, lived_days(place)))
+    /// Returns true if the blob may leave its place, and this pays.
+    fn allows(&self, place: &Location, size: u64) -> bool {
+        let has_stayed = lived_ms(place).is_none_or(|ms| ms >= self.min_stay_ms);
+        has_stayed && self.gate.as_ref().is_none_or(|gate| gate.pays(size, size, lived_days(place)))
     }
+}
+
+/// Returns the milliseconds since the bytes at a place were written; `None` if the time is unknown.
+fn lived_ms(place: &Location) -> Option<u64> {
+    let now_ms = wall_now().as_millisecond() as u64;
+    place.written_ms().map(|ms| now_ms.saturating_sub(ms))
 }
 
 /// Returns the number of whole days since the bytes at a place were written; 0 if it is unknown.
 fn lived_days(place: &Location) -> u64 {
-    let now_ms = wall_now().as_millisecond() as u64;
-    place.written_ms().map_or(0, |ms| now_ms.saturating_sub(ms) / (DAY_S * 1000))
+    lived_ms(place).unwrap_or(0) / (DAY_S * 1000)
 }
 
 /// Rules of segments.
@@ -66,12 +76,18 @@ pub struct Packing {
 }
 
 /// Rules of moves; the first one that applies to an object wins.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Rules {
     /// Rules of moves between tiers.
     pub moves: Vec<Rule>,
     /// Rules of segments.
     pub packing: Packing,
+    /// Limits of the cost of all moves of a day.
+    pub budget: Limits,
+    /// Tariffs of the tiers with prices. Empty if neither the budget nor a gate needs them.
+    pub tariffs: BTreeMap<u16, Tariff>,
+    /// Number of the tier in whose network the gateway runs.
+    pub home: u16,
 }
 
 /// Maximum number of bodies in a segment.
@@ -108,8 +124,8 @@ struct Segment {
     seen: u64,
     /// Bytes of objects that a rule moves, by rule.
     matched: BTreeMap<usize, u64>,
-    /// Rules whose moves of the segment pay, and those whose moves do not.
-    pays: BTreeMap<usize, bool>,
+    /// Rules that may move the segment, and those that may not.
+    allows: BTreeMap<usize, bool>,
 }
 
 /// A visit of all objects in batches.
@@ -187,7 +203,7 @@ fn load<C: Catalog>(
             rewrite,
             seen: 0,
             matched: BTreeMap::new(),
-            pays: BTreeMap::new(),
+            allows: BTreeMap::new(),
         };
         segments.insert(name, segment);
     }
@@ -271,8 +287,8 @@ impl Pass {
                 segment.seen += slice.size;
                 let rule = rules.first(store, segment.place.tier, visited);
                 let rule = rule.filter(|(index, rule)| {
-                    let Segment { place, live, pays, .. } = &mut *segment;
-                    *pays.entry(*index).or_insert_with(|| rule.pays(place, live.size))
+                    let Segment { place, live, allows, .. } = &mut *segment;
+                    *allows.entry(*index).or_insert_with(|| rule.allows(place, live.size))
                 });
                 if let Some((index, _)) = rule {
                     *segment.matched.entry(index).or_default() += slice.size;
@@ -305,7 +321,7 @@ impl Pass {
             count(&mut self.stock, &head, size);
             let Some(place) = head.locations.first() else { continue };
             let rule = rules.first(store, place.tier, visited).map(|(_, rule)| rule);
-            let rule = rule.filter(|rule| rule.pays(place, size));
+            let rule = rule.filter(|rule| rule.allows(place, size));
             let is_whole = matches!(visited.head.body, Body::Blob(_)) && packing.tier.is_some();
             if is_whole && visited.head.size <= packing.up_to {
                 let packs = packing.tier == Some(place.tier) && packing.selects(visited);

@@ -12,6 +12,7 @@
 //! g TIME TIER NAME                  bytes of a blob to delete at a time
 //! i TIER NAME                       destination of an unfinished move
 //! t NAME                            number of a tier
+//! d                                 budget of the day for moves
 //! ```
 //!
 //! Numbers are big-endian. An object's key is escaped, so that the order of catalog keys is that of object keys: byte 0
@@ -25,6 +26,8 @@ pub type UploadId = [u8; 16];
 
 /// Key of the number of the next bucket.
 pub const NEXT_BUCKET: &[u8] = b"n";
+/// Key of what the moves of the day have cost.
+pub const BUDGET: &[u8] = b"d";
 /// Prefix of the keys of buckets.
 pub const BUCKETS: &[u8] = b"b";
 /// Prefix of the keys of objects.

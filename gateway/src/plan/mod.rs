@@ -7,12 +7,14 @@ mod tests;
 
 use std::collections::BTreeMap;
 
+use plimsoll::cost::tariff::Tariff;
 use plimsoll::cost::usage::DAY_S;
 use plimsoll::provider::calls::Call;
 
 use crate::body::location::{BlobName, Location};
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::Move;
+use crate::mover::budget::Cost;
 use crate::mover::pack::PackJob;
 use crate::mover::pass::{Pass, Rules};
 use crate::mover::scan::complete_blob;
@@ -59,6 +61,19 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Returns what the moves cost. Work at a tier without a price, or that the tier has no price for, costs nothing.
+    pub fn cost(&self, tariffs: &BTreeMap<u16, Tariff>) -> Cost {
+        let mut cost = Cost { bytes: self.bytes, ..Cost::default() };
+        for (tier, work) in &self.work {
+            cost.requests += u64::try_from(work.calls.total()).unwrap_or(u64::MAX);
+            if let Some(tariff) = tariffs.get(tier) {
+                cost.usd += work.cost(tariff).unwrap_or_default();
+                cost.usd += work.early_deletion(tariff).unwrap_or_default();
+            }
+        }
+        cost
+    }
+
     /// Returns the blobs in a tier after the moves and the deletion of their sources.
     pub fn after(&self, tier: u16) -> Stock {
         let of = |stocks: &BTreeMap<u16, Stock>| stocks.get(&tier).copied().unwrap_or_default();
@@ -172,6 +187,30 @@ impl<C: Catalog> Planner<'_, C> {
         }
         Ok(())
     }
+}
+
+/// Returns the plan of one move.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn of_move<C: Catalog>(
+    store: &Store<C>,
+    planned: &Move,
+    terms: &Terms<'_>,
+) -> Result<Plan, CatalogError> {
+    let mut planner = Planner { store, terms, plan: Plan::default(), leaving: BTreeMap::new() };
+    planner.add_move(planned)?;
+    Ok(planner.plan)
+}
+
+/// Returns the plan of one segment.
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn of_pack<C: Catalog>(store: &Store<C>, job: &PackJob, terms: &Terms<'_>) -> Result<Plan, CatalogError> {
+    let mut planner = Planner { store, terms, plan: Plan::default(), leaving: BTreeMap::new() };
+    planner.add_pack(job)?;
+    Ok(planner.plan)
 }
 
 /// Computes what the rules require now.

@@ -22,11 +22,12 @@ fn rules(moves: &[&str], packs: bool) -> Rules {
         to: 1,
         when: Condition::parse(when).unwrap(),
         keep_source_ms: 0,
+        min_stay_ms: 0,
         gate: None,
     };
     let tier = packs.then_some(0);
     let packing = Packing { tier, up_to: 100_000, segment: 300_000, ..Packing::default() };
-    Rules { moves: moves.iter().map(rule).collect(), packing }
+    Rules { moves: moves.iter().map(rule).collect(), packing, ..Rules::default() }
 }
 
 fn now_ms() -> u64 {
