@@ -4,6 +4,7 @@
 mod lifecycle;
 pub mod reaper;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,8 @@ pub struct Settings {
     pub rules: Rules,
     /// Milliseconds between two searches for blobs to move.
     pub move_every_ms: u64,
+    /// File with the counts of reads.
+    pub reads_file: PathBuf,
 }
 
 /// Handle of the background thread.
@@ -52,8 +55,7 @@ impl Background {
         let thread = std::thread::Builder::new().name("background".into());
         let thread = thread.spawn(move || {
             runtime.block_on(async {
-                let work =
-                    async { tokio::join!(keep_up(&store, settings.day_ms), move_bodies(&store, &settings)) };
+                let work = async { tokio::join!(keep_up(&store, &settings), move_bodies(&store, &settings)) };
                 tokio::select! {
                     _ = work => {}
                     _ = stopped.wait_for(|stop| *stop) => {}
@@ -77,9 +79,13 @@ async fn pause(ms: u64) {
 }
 
 /// Deletes discarded bytes, and applies lifecycle rules.
-async fn keep_up<C: Catalog>(store: &Store<C>, day_ms: u64) {
+async fn keep_up<C: Catalog>(store: &Store<C>, settings: &Settings) {
     /// Milliseconds between two looks for bytes to delete.
     const PAUSE_MS: u64 = 1000;
+    /// Milliseconds between two writes of the counts of reads.
+    const SAVE_MS: u64 = 600_000;
+    let day_ms = settings.day_ms;
+    let mut unsaved_ms = 0;
     if let Err(error) = reaper::discard_unfinished(store).await {
         crate::log::warn(&format!("unfinished blobs were not given up: {error}"));
     }
@@ -98,6 +104,13 @@ async fn keep_up<C: Catalog>(store: &Store<C>, day_ms: u64) {
         }
         pause(PAUSE_MS).await;
         since_ms += PAUSE_MS;
+        unsaved_ms += PAUSE_MS;
+        if let Some(reads) = store.reads.as_ref().filter(|_| unsaved_ms >= SAVE_MS) {
+            unsaved_ms = 0;
+            if let Err(error) = reads.save(&settings.reads_file) {
+                crate::log::warn(&format!("{}: {error}", settings.reads_file.display()));
+            }
+        }
     }
 }
 

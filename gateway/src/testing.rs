@@ -83,7 +83,7 @@ impl World {
         };
         let cache = Cache::open(&CacheSettings::default()).unwrap();
         let blobs = Blobs::new(Tiers::new((0..).zip(&tiers).map(tier).collect()), cache);
-        let bodies = Bodies { blobs, write_tiers: vec![0], inline };
+        let bodies = Bodies { blobs, write_tiers: vec![0], inline, reads: Some(Arc::default()) };
         World { store: Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap(), tiers }
     }
 

@@ -20,6 +20,7 @@ use crate::log::note;
 use crate::mover::budget::Limits;
 use crate::mover::pass::{Packing, Rule, Rules};
 use crate::object::MAX_INLINE;
+use crate::object::reads::Reads;
 use crate::pricing::{Gate, TierPrices, of_tier};
 use crate::tier::{Backend, Tier, Tiers, numbers, open};
 
@@ -50,6 +51,10 @@ pub struct Opened {
     pub inline: u64,
     /// Rules of moves.
     pub rules: Rules,
+    /// Counts of reads; `None` if no rule needs them.
+    pub reads: Option<Arc<Reads>>,
+    /// File with the counts of reads.
+    pub reads_file: PathBuf,
     /// Backends by name, with what is known about them.
     pub backends: BTreeMap<String, Backend>,
     /// Findings of the start.
@@ -156,12 +161,17 @@ impl Place {
         let rules = self.rules(&config, &stores, &numbers)?;
         let tier = |(name, backend): (&String, &Backend)| (numbers[name], Tier::new(name, backend.clone()));
         let tiers = stores.iter().map(tier).collect();
+        let reads_file = config.catalog.join("reads");
+        let needs_reads = config.moves.iter().any(|rule| rule.when.needs_reads());
+        let reads = needs_reads.then(|| Arc::new(Reads::load(&reads_file)));
         Ok(Opened {
             catalog: Arc::new(catalog),
             blobs: Blobs::new(Tiers::new(tiers), cache),
             write_tiers: config.write.iter().map(|name| numbers[name]).collect(),
             inline: config.inline,
             rules,
+            reads,
+            reads_file,
             backends: stores,
             recovery,
         })

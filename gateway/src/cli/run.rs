@@ -191,7 +191,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    let Opened { catalog, blobs, write_tiers, inline, rules, recovery, .. } =
+    let Opened { catalog, blobs, write_tiers, inline, rules, recovery, reads, reads_file, .. } =
         arguments.place.open(catalog_settings)?;
     report(&recovery);
     let mut observers: Vec<Arc<dyn RequestObserver>> = Vec::new();
@@ -209,7 +209,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
     let shared = Shared::new(Parts { settings, accounts, tls, injector: None, access_log: None, observers });
-    let bodies = Bodies { blobs, write_tiers, inline };
+    let bodies = Bodies { blobs, write_tiers, inline, reads: reads.clone() };
     let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
     let store = Arc::new(store.map_err(|e| arguments.place.fail(&e))?);
     reload_on_hangup(arguments, &shared);
@@ -219,6 +219,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         day_ms: (day / 1_000_000).max(1),
         rules,
         move_every_ms: (every / 1_000_000).max(1),
+        reads_file: reads_file.clone(),
     };
     let background = Background::start(Arc::clone(&store), work);
     let background = background.map_err(Exit::store)?;
@@ -227,6 +228,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     say(&format!("listening on {scheme}://{address}\n"))?;
     let served = plimsoll::server::run(listener, &shared, &store, &shutdown);
     background.stop();
+    if let Some(Err(error)) = reads.map(|reads| reads.save(&reads_file)) {
+        note(&format!("{}: {error}; the counts of reads are lost", reads_file.display()));
+    }
     let closed = catalog.close();
     served.map_err(|e| Exit::store(format!("the server failed: {e}")))?;
     closed.map_err(|e| arguments.place.fail(&e))

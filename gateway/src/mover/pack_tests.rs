@@ -145,6 +145,27 @@ async fn a_blob_stays_in_its_tier_for_the_minimum_time() {
 }
 
 #[tokio::test]
+async fn objects_that_are_read_often_move_to_the_fast_tier_and_back_when_they_are_not() {
+    let world = World::new(2, 0).await;
+    for key in ["a", "b", "c"] {
+        world.put(key, &body(1)).await;
+    }
+    let read = |key: &'static str| world.get(key);
+    for _ in 0..10 {
+        read("b").await.unwrap();
+    }
+    let mut rules = rules(&[(0, 1, "reads_per_day < 1"), (1, 0, "reads_per_day > 2")]);
+    rules.packing = Packing::default();
+    assert_eq!(settle(&world, &rules).await.0, 2);
+    assert_eq!((world.count(0).await, world.count(1).await), (1, 2));
+    for _ in 0..10 {
+        read("c").await.unwrap();
+    }
+    assert_eq!(settle(&world, &rules).await.0, 1);
+    assert_eq!((world.count(0).await, world.count(1).await), (2, 1));
+}
+
+#[tokio::test]
 async fn small_segments_are_merged() {
     let world = World::new(1, 10_000).await;
     let mut most = 0;

@@ -5,6 +5,7 @@
 //! all        = one { "and" one }
 //! one        = "not" one | "(" condition ")" | comparison
 //! comparison = ("age" | "size") ("<" | "<=" | ">" | ">=") value
+//!            | "reads_per_day" ("<" | "<=" | ">" | ">=") number
 //!            | ("bucket" | "prefix" | "suffix" | "tag.NAME") ("=" | "!=") "text"
 //! ```
 
@@ -23,6 +24,8 @@ pub struct Facts<'a> {
     pub size: u64,
     /// Time since the object was written, in milliseconds.
     pub age_ms: u64,
+    /// Returns the recent reads per day.
+    pub reads_per_day: &'a dyn Fn() -> f64,
     /// Reads the tags of the object.
     pub tags: &'a dyn Fn() -> Vec<(String, String)>,
 }
@@ -45,6 +48,12 @@ pub fn parse_time_ms(text: &str) -> Result<u64, String> {
         .map_err(|_| format!("'{text}' is not a time; write it as 7d, 12h or 90s"))
 }
 
+/// Parses a number of reads per day.
+fn parse_rate(text: &str) -> Result<f64, String> {
+    let rate = text.parse().ok().filter(|rate: &f64| rate.is_finite() && *rate >= 0.0);
+    rate.ok_or_else(|| format!("'{text}' is not a number, such as 0.1"))
+}
+
 /// A parsed condition.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Condition {
@@ -58,6 +67,8 @@ pub enum Condition {
     Age(Comparison, u64),
     /// The size in bytes.
     Size(Comparison, u64),
+    /// The recent reads per day.
+    Reads(Comparison, f64),
     /// The name of the bucket.
     Bucket(String),
     /// The start of the key.
@@ -118,6 +129,16 @@ impl Condition {
         }
     }
 
+    /// Returns true if the condition examines reads, which are counted only then.
+    pub fn needs_reads(&self) -> bool {
+        match self {
+            Condition::All(list) | Condition::Any(list) => list.iter().any(Condition::needs_reads),
+            Condition::Not(one) => one.needs_reads(),
+            Condition::Reads(..) => true,
+            _ => false,
+        }
+    }
+
     /// Returns true if an object satisfies the condition.
     pub fn is_true(&self, facts: &Facts<'_>) -> bool {
         match self {
@@ -126,6 +147,7 @@ impl Condition {
             Condition::Not(one) => !one.is_true(facts),
             Condition::Age(comparison, ms) => comparison.holds(facts.age_ms.cmp(ms)),
             Condition::Size(comparison, bytes) => comparison.holds(facts.size.cmp(bytes)),
+            Condition::Reads(comparison, rate) => comparison.holds((facts.reads_per_day)().total_cmp(rate)),
             Condition::Bucket(name) => facts.bucket == name,
             Condition::Prefix(prefix) => facts.key.starts_with(prefix.as_str()),
             Condition::Suffix(suffix) => facts.key.ends_with(suffix.as_str()),
@@ -221,6 +243,7 @@ impl Parser<'_> {
         match property.as_str() {
             "age" => Ok(Condition::Age(self.order()?, self.value(&property, parse_time_ms)?)),
             "size" => Ok(Condition::Size(self.order()?, self.value(&property, parse_size)?)),
+            "reads_per_day" => Ok(Condition::Reads(self.order()?, self.value(&property, parse_rate)?)),
             "bucket" => self.text(&property, Condition::Bucket),
             "prefix" => self.text(&property, Condition::Prefix),
             "suffix" => self.text(&property, Condition::Suffix),
@@ -228,9 +251,9 @@ impl Parser<'_> {
                 let name = tag["tag.".len()..].to_string();
                 self.text(tag, |value| Condition::Tag(name, value))
             }
-            other => {
-                Err(format!("{other} is no property; use age, size, bucket, prefix, suffix or tag.NAME"))
-            }
+            other => Err(format!(
+                "{other} is no property; use age, size, reads_per_day, bucket, prefix, suffix or tag.NAME"
+            )),
         }
     }
 
@@ -286,7 +309,14 @@ mod tests {
     const DAY_MS: u64 = 86_400_000;
 
     fn facts(age_days: u64, size: u64) -> Facts<'static> {
-        Facts { bucket: "logs", key: "2026/a.gz", size, age_ms: age_days * DAY_MS, tags: &Vec::new }
+        Facts {
+            bucket: "logs",
+            key: "2026/a.gz",
+            size,
+            age_ms: age_days * DAY_MS,
+            reads_per_day: &|| 0.5,
+            tags: &Vec::new,
+        }
     }
 
     #[test]
@@ -306,6 +336,9 @@ mod tests {
             ("size <= 10", [true, true, false]),
             ("size > 10", [false, false, true]),
             ("size >= 10", [false, true, true]),
+            ("reads_per_day < 1 and size > 9", [false, true, true]),
+            ("reads_per_day >= 0.5 and size > 9", [false, true, true]),
+            ("reads_per_day > 0.5 or size > 10", [false, false, true]),
         ] {
             let condition = Condition::parse(text).unwrap();
             assert_eq!([9, 10, 11].map(|size| condition.is_true(&facts(0, size))), expected, "{text}");
@@ -342,6 +375,8 @@ mod tests {
             ("(age > 1d", "a closing parenthesis is missing"),
             ("age > 1d size > 3", "unexpected size"),
             ("age > 7 years", "'7' is not a time"),
+            ("reads_per_day < few", "'few' is not a number"),
+            ("reads_per_day = 1", "= is no comparison"),
             ("age > -1d", "'-1d' is not a time"),
         ] {
             let error = Condition::parse(text).unwrap_err();

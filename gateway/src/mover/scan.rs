@@ -13,6 +13,7 @@ use crate::catalog::{Catalog, CatalogError, Row};
 use crate::object::Store;
 use crate::object::keys::{self, BlobName};
 use crate::object::live::Live;
+use crate::object::read::now_s;
 use crate::object::row::{Body, Head, Piece, Properties};
 
 /// The row of an object or version with a body.
@@ -59,7 +60,10 @@ impl Visited<'_> {
     ) -> Option<(usize, &'r R)> {
         let tags = || self.properties(store).ok().flatten().unwrap_or_default().tags.0;
         let (size, age_ms) = (self.head.size, self.age_ms);
-        let facts = Facts { bucket: self.bucket, key: self.key, size, age_ms, tags: &tags };
+        let reads_per_day =
+            || store.reads.as_ref().map_or(0.0, |reads| reads.per_day(self.catalog_key, now_s()));
+        let (bucket, key) = (self.bucket, self.key);
+        let facts = Facts { bucket, key, size, age_ms, reads_per_day: &reads_per_day, tags: &tags };
         rules.find(|(_, rule)| selects(rule, &facts))
     }
 

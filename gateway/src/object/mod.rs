@@ -8,7 +8,8 @@ pub mod keys;
 mod list;
 pub mod live;
 mod multipart;
-mod read;
+pub mod read;
+pub mod reads;
 pub mod row;
 mod service;
 pub mod write;
@@ -20,6 +21,7 @@ use plimsoll::server::reserve::Memory;
 
 use self::buckets::Buckets;
 pub use self::buckets::{Bucket, Document};
+use self::reads::Reads;
 use crate::body::blob::Blobs;
 use crate::catalog::{Catalog, CatalogError, Transaction};
 
@@ -34,6 +36,8 @@ pub struct Bodies {
     pub write_tiers: Vec<u16>,
     /// Largest body in bytes that is stored in the catalog; a larger one becomes a blob.
     pub inline: u64,
+    /// Counts of reads; `None` if no rule needs them.
+    pub reads: Option<Arc<Reads>>,
 }
 
 /// A store of objects over a catalog and blobs.
@@ -44,6 +48,8 @@ pub struct Store<C> {
     pub blobs: Blobs,
     write_tiers: Vec<u16>,
     inline: u64,
+    /// Counts of reads; `None` if no rule needs them.
+    pub reads: Option<Arc<Reads>>,
     memory: Arc<Memory>,
     buckets: RwLock<Buckets>,
 }
@@ -72,8 +78,8 @@ impl<C: Catalog> Store<C> {
     /// If the catalog cannot be read.
     pub fn open(catalog: Arc<C>, bodies: Bodies, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
         let buckets = RwLock::new(Buckets::load(&*catalog)?);
-        let Bodies { blobs, write_tiers, inline } = bodies;
-        Ok(Store { catalog, blobs, write_tiers, inline, memory, buckets })
+        let Bodies { blobs, write_tiers, inline, reads } = bodies;
+        Ok(Store { catalog, blobs, write_tiers, inline, reads, memory, buckets })
     }
 
     /// Returns all buckets with their names, sorted by name.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
+use plimsoll::clock::wall_now;
 use plimsoll::server::error::ApiError;
 use plimsoll::server::response::ResponseBody;
 use plimsoll::server::service::ObjectInfo;
@@ -105,6 +106,11 @@ pub fn find_version(
     let Some(row) = t.get(&key)? else { return Ok(None) };
     let head = head_of(&row)?;
     Ok((!head.null).then_some((key, row, head)))
+}
+
+/// Returns the Unix time in seconds.
+pub fn now_s() -> u32 {
+    u32::try_from(wall_now().as_second()).unwrap_or(0)
 }
 
 /// Returns the parts of a range of a body of `size` bytes.
@@ -253,6 +259,9 @@ impl<C: Catalog> Store<C> {
         range: Range<u64>,
     ) -> Result<ResponseBody, ApiError> {
         let size = range.end - range.start;
+        if let Some(reads) = &self.reads {
+            reads.count(&object.catalog_key, now_s());
+        }
         let inline = match object.inline {
             Some(inline) => inline,
             None => self.catalog.value(&object.catalog_key, &object.row).map_err(for_client)?.body,
