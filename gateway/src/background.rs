@@ -122,7 +122,8 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
         crate::log::warn(&format!("unfinished moves were not given up: {error}"));
     }
     // Without rules, only existing segments need work.
-    if settings.rules.is_empty() && all_segments(store).is_ok_and(|segments| segments.is_empty()) {
+    let needs_nothing = settings.rules.is_empty() && store.classes.is_empty();
+    if needs_nothing && all_segments(store).is_ok_and(|segments| segments.is_empty()) {
         return;
     }
     let mut pass = Pass::default();

@@ -71,6 +71,9 @@ pub struct TierTable {
     /// Offer of the price books by which the tier is billed, `NAME` or `NAME@REGION`, or `none`. `None` for the offer
     /// of the store's provider.
     pub offer: Option<String>,
+    /// Storage classes that lifecycle rules of buckets may name to move objects to this tier.
+    #[serde(default)]
+    pub lifecycle_classes: Vec<String>,
 }
 
 #[derive(Debug, Deserialize)]
@@ -306,6 +309,12 @@ fn resolve(file: File) -> Result<Config, String> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
         if name.is_empty() || name.len() > 64 || !name.chars().all(is_name) {
             return Err(format!("tier.{name}: a name has 1 to 64 letters, digits, - and _"));
+        }
+        for class in &tier.lifecycle_classes {
+            let others = file.tier.iter().filter(|(other, _)| *other != name);
+            if class.is_empty() || others.clone().any(|(_, other)| other.lifecycle_classes.contains(class)) {
+                return Err(format!("tier.{name}: lifecycle_classes: '{class}' must belong to one tier"));
+            }
         }
         if tier.access_key_env.is_some() != tier.secret_key_env.is_some() {
             return Err(format!("tier.{name}: access_key_env and secret_key_env belong together"));

@@ -83,7 +83,9 @@ impl World {
         };
         let cache = Cache::open(&CacheSettings::default()).unwrap();
         let blobs = Blobs::new(Tiers::new((0..).zip(&tiers).map(tier).collect()), cache);
-        let bodies = Bodies { blobs, write_tiers: vec![0], inline, reads: Some(Arc::default()) };
+        let class = |tier: u16| (format!("CLASS{tier}"), tier);
+        let classes = (0..u16::try_from(tiers.len()).unwrap()).map(class).collect();
+        let bodies = Bodies { blobs, write_tiers: vec![0], inline, reads: Some(Arc::default()), classes };
         World { store: Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap(), tiers }
     }
 

@@ -319,3 +319,35 @@ def test_a_tier_on_s3_that_does_not_answer_affects_only_its_own_objects(tmp_path
         s3.delete_object(Bucket="tiers", Key="cold/parts")
         wait(lambda: len(names()) == 1, "the blob of the deleted object is deleted")
     backend.process.terminate()
+
+
+def test_a_lifecycle_rule_of_a_bucket_moves_objects_to_the_tier_of_a_storage_class(tmp_path):
+    path = settings(tmp_path)
+    text = open(path).read().replace('/cold"', '/cold"\nlifecycle_classes = ["STANDARD_IA", "GLACIER"]')
+    with open(path, "w") as f:
+        f.write(text)
+
+    def transition(storage_class):
+        return {"Rules": [{"ID": "down", "Status": "Enabled", "Filter": {"Prefix": "logs/"},
+                           "Transitions": [{"Days": 1, "StorageClass": storage_class}]}]}
+
+    with Server(path, "--move-every", "50ms", "--lifecycle-day", "1s", command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for key in ("logs/a", "data/a"):
+            s3.put_object(Bucket="tiers", Key=key, Body=b"x" * BLOB)
+        with pytest.raises(ClientError) as error:
+            s3.put_bucket_lifecycle_configuration(Bucket="tiers", LifecycleConfiguration=transition("DEEP_ARCHIVE"))
+        assert "the classes are GLACIER, STANDARD_IA" in str(error.value)
+        s3.put_bucket_lifecycle_configuration(Bucket="tiers", LifecycleConfiguration=transition("GLACIER"))
+        assert s3.get_bucket_lifecycle_configuration(Bucket="tiers")["Rules"] == transition("GLACIER")["Rules"]
+        wait(lambda: len(files(tmp_path, "cold")) == 1, "the object is moved")
+        assert s3.get_object(Bucket="tiers", Key="logs/a")["Body"].read() == b"x" * BLOB
+        s3.delete_bucket_lifecycle(Bucket="tiers")
+    # Without tiers for storage classes, transitions are not implemented.
+    with Server("--data", str(tmp_path / "data"), command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        with pytest.raises(ClientError) as error:
+            s3.put_bucket_lifecycle_configuration(Bucket="tiers", LifecycleConfiguration=transition("GLACIER"))
+        assert error.value.response["Error"]["Code"] == "NotImplemented"

@@ -63,7 +63,8 @@ pub fn offline(place: &Place, tier: &str) -> Result<Offline, Exit> {
     let number = blobs.tiers().number(tier).ok_or_else(|| {
         Exit::input(format!("--tier: there is no tier {tier}; the tiers are {}", names.join(", ")))
     })?;
-    let bodies = Bodies { blobs: blobs.clone(), write_tiers, inline, reads: None };
+    let bodies =
+        Bodies { blobs: blobs.clone(), write_tiers, inline, reads: None, classes: Default::default() };
     let store =
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;

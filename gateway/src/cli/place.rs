@@ -9,6 +9,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use plimsoll::clock::wall_now;
 use plimsoll::cost::book::read_prices;
+use plimsoll::cost::usage::DAY_S;
 
 use super::Exit;
 use crate::body::blob::{Blobs, part_bytes};
@@ -51,6 +52,8 @@ pub struct Opened {
     pub inline: u64,
     /// Rules of moves.
     pub rules: Rules,
+    /// Numbers of the tiers of the storage classes that lifecycle rules may name.
+    pub classes: BTreeMap<String, u16>,
     /// Counts of reads; `None` if no rule needs them.
     pub reads: Option<Arc<Reads>>,
     /// File with the counts of reads.
@@ -162,6 +165,10 @@ impl Place {
         let tier = |(name, backend): (&String, &Backend)| (numbers[name], Tier::new(name, backend.clone()));
         let tiers = stores.iter().map(tier).collect();
         let reads_file = config.catalog.join("reads");
+        let classes = config.tiers.iter().flat_map(|(name, table)| {
+            table.lifecycle_classes.iter().map(|class| (class.clone(), numbers[name]))
+        });
+        let classes = classes.collect();
         let needs_reads = config.moves.iter().any(|rule| rule.when.needs_reads());
         let reads = needs_reads.then(|| Arc::new(Reads::load(&reads_file)));
         Ok(Opened {
@@ -170,6 +177,7 @@ impl Place {
             write_tiers: config.write.iter().map(|name| numbers[name]).collect(),
             inline: config.inline,
             rules,
+            classes,
             reads,
             reads_file,
             backends: stores,
@@ -236,7 +244,8 @@ impl Place {
         }
         let tariffs = config.tiers.keys().filter_map(|name| Some((numbers[name], tariff(name)?))).collect();
         let home = numbers[&config.write[0]];
-        Ok(Rules { moves, packing, budget: config.budget, tariffs, home })
+        let day_ms = DAY_S * 1000;
+        Ok(Rules { moves, packing, budget: config.budget, tariffs, home, day_ms })
     }
 }
 

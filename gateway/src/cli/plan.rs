@@ -99,8 +99,8 @@ fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result
     let opened = place.open_at(snapshot.path(), Some(config.clone()), quiet())?;
     let tiers = tiers(&place, &config, &opened, date)?;
     let home = opened.write_tiers.first().copied().unwrap_or_default();
-    let Opened { catalog, blobs, write_tiers, inline, rules, reads, .. } = opened;
-    let bodies = Bodies { blobs, write_tiers, inline, reads };
+    let Opened { catalog, blobs, write_tiers, inline, rules, reads, classes, .. } = opened;
+    let bodies = Bodies { blobs, write_tiers, inline, reads, classes };
     let store =
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
     let minimum_days = |tier: u16| {

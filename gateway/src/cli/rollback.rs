@@ -38,7 +38,7 @@ pub fn rollback(arguments: &Arguments) -> Result<(), Exit> {
     let place = &arguments.place;
     place.must_exist()?;
     let Opened { catalog, blobs, write_tiers, inline, .. } = place.open(Default::default())?;
-    let bodies = Bodies { blobs, write_tiers, inline, reads: None };
+    let bodies = Bodies { blobs, write_tiers, inline, reads: None, classes: Default::default() };
     let store =
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
     let selects = |bucket: &str, key: &str| {

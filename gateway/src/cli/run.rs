@@ -26,6 +26,7 @@ use crate::catalog::embedded::recovery::Recovery;
 use crate::credentials;
 use crate::log::note;
 use crate::metrics::{self, GatewayMetrics};
+use crate::mover::pass::Rules;
 use crate::object::{Bodies, Store};
 use crate::request_log::RequestLog;
 
@@ -191,7 +192,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    let Opened { catalog, blobs, write_tiers, inline, rules, recovery, reads, reads_file, .. } =
+    let Opened { catalog, blobs, write_tiers, inline, rules, recovery, reads, reads_file, classes, .. } =
         arguments.place.open(catalog_settings)?;
     report(&recovery);
     let mut observers: Vec<Arc<dyn RequestObserver>> = Vec::new();
@@ -209,7 +210,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
     let shared = Shared::new(Parts { settings, accounts, tls, injector: None, access_log: None, observers });
-    let bodies = Bodies { blobs, write_tiers, inline, reads: reads.clone() };
+    let bodies = Bodies { blobs, write_tiers, inline, reads: reads.clone(), classes };
     let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
     let store = Arc::new(store.map_err(|e| arguments.place.fail(&e))?);
     reload_on_hangup(arguments, &shared);
@@ -217,7 +218,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         parse_duration(&arguments.move_every).map_err(|e| Exit::input(format!("--move-every: {e}")))?;
     let work = background::Settings {
         day_ms: (day / 1_000_000).max(1),
-        rules,
+        rules: Rules { day_ms: (day / 1_000_000).max(1), ..rules },
         move_every_ms: (every / 1_000_000).max(1),
         reads_file: reads_file.clone(),
     };

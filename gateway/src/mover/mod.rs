@@ -17,6 +17,7 @@ pub mod scan;
 pub mod sources;
 #[cfg(test)]
 mod tests;
+mod transition;
 
 use std::ops::Bound;
 use std::sync::Arc;

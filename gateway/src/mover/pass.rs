@@ -13,6 +13,7 @@ use super::budget::Limits;
 use super::pack::{Candidate, PackJob};
 use super::policy::Condition;
 use super::scan::{Visited, all_segments, complete_blob, visit_rows};
+use super::transition::bucket_rules;
 use crate::body::location::{BlobHead, Location};
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
@@ -88,6 +89,8 @@ pub struct Rules {
     pub tariffs: BTreeMap<u16, Tariff>,
     /// Number of the tier in whose network the gateway runs.
     pub home: u16,
+    /// Length of a day of lifecycle rules in milliseconds.
+    pub day_ms: u64,
 }
 
 /// Maximum number of bodies in a segment.
@@ -138,6 +141,8 @@ pub struct Pass {
     split: HashSet<BlobName>,
     jobs: BTreeMap<u16, PackJob>,
     objects: u64,
+    /// Rules of the settings, and those of the buckets.
+    moves: Arc<[Rule]>,
     /// Blobs at all their places, by tier.
     stock: BTreeMap<u16, Stock>,
 }
@@ -147,17 +152,17 @@ impl Rules {
     pub fn is_empty(&self) -> bool {
         self.moves.is_empty() && self.packing.tier.is_none()
     }
+}
 
-    /// Returns the first rule that moves an object from a tier.
-    fn first<C: Catalog>(
-        &self,
-        store: &Store<C>,
-        tier: u16,
-        visited: &Visited<'_>,
-    ) -> Option<(usize, &Rule)> {
-        let from = self.moves.iter().enumerate().filter(|(_, rule)| rule.from == tier);
-        visited.find(store, from, |rule, facts| rule.when.is_true(facts))
-    }
+/// Returns the first rule that moves an object from a tier.
+fn first<'r, C: Catalog>(
+    moves: &'r [Rule],
+    store: &Store<C>,
+    tier: u16,
+    visited: &Visited<'_>,
+) -> Option<(usize, &'r Rule)> {
+    let from = moves.iter().enumerate().filter(|(_, rule)| rule.from == tier);
+    visited.find(store, from, |rule, facts| rule.when.is_true(facts))
 }
 
 impl Packing {
@@ -249,6 +254,8 @@ impl Pass {
                 self.segments = load(store, &rules.packing, &mut self.stock)?;
                 self.jobs.clear();
                 self.objects = 0;
+                let of_buckets = bucket_rules(store, rules.day_ms);
+                self.moves = rules.moves.iter().cloned().chain(of_buckets).collect();
                 Bound::Included(keys::OBJECTS.to_vec())
             }
         };
@@ -261,7 +268,7 @@ impl Pass {
             Ok(false)
         })?;
         if ended {
-            self.end(rules, &mut batch);
+            self.end(&mut batch);
         }
         Ok(batch)
     }
@@ -274,7 +281,7 @@ impl Pass {
         batch: &mut Batch,
     ) -> Result<(), CatalogError> {
         self.objects += 1;
-        let packing = &rules.packing;
+        let (packing, moves) = (&rules.packing, Arc::clone(&self.moves));
         let lingers = visited.age_ms >= packing.linger_ms;
         match &visited.head.body {
             Body::Inline => {
@@ -285,7 +292,7 @@ impl Pass {
             Body::Slice(slice) => {
                 let Some(segment) = self.segments.get_mut(&slice.segment) else { return Ok(()) };
                 segment.seen += slice.size;
-                let rule = rules.first(store, segment.place.tier, visited);
+                let rule = first(&moves, store, segment.place.tier, visited);
                 let rule = rule.filter(|(index, rule)| {
                     let Segment { place, live, allows, .. } = &mut *segment;
                     *allows.entry(*index).or_insert_with(|| rule.allows(place, live.size))
@@ -315,12 +322,12 @@ impl Pass {
         visited: &Visited<'_>,
         batch: &mut Batch,
     ) -> Result<(), CatalogError> {
-        let packing = &rules.packing;
+        let (packing, moves) = (&rules.packing, Arc::clone(&self.moves));
         for (blob, size) in visited.blobs(store)? {
             let Some(head) = complete_blob(store, &blob)? else { continue };
             count(&mut self.stock, &head, size);
             let Some(place) = head.locations.first() else { continue };
-            let rule = rules.first(store, place.tier, visited).map(|(_, rule)| rule);
+            let rule = first(&moves, store, place.tier, visited).map(|(_, rule)| rule);
             let rule = rule.filter(|rule| rule.allows(place, size));
             let is_whole = matches!(visited.head.body, Body::Blob(_)) && packing.tier.is_some();
             if is_whole && visited.head.size <= packing.up_to {
@@ -360,7 +367,7 @@ impl Pass {
     }
 
     /// Ends the visit: moves the segments whose objects all move to the same tier.
-    fn end(&mut self, rules: &Rules, batch: &mut Batch) {
+    fn end(&mut self, batch: &mut Batch) {
         batch.ended = true;
         let due = std::mem::take(&mut self.jobs).into_values();
         batch.packs.extend(due.filter(|job| job.is_due && !job.candidates.is_empty()));
@@ -373,7 +380,7 @@ impl Pass {
                 self.split.insert(*name);
                 continue;
             }
-            let rule = &rules.moves[*index];
+            let rule = &self.moves[*index];
             let (size, version) = (segment.live.size, segment.version);
             let (to, keep_source_ms) = (rule.to, rule.keep_source_ms);
             batch.moves.push(Move { blob: *name, size, version, to, keep_source_ms });

@@ -32,7 +32,7 @@ impl World {
         };
         let cache = Cache::open(&CacheSettings::default()).unwrap();
         let blobs = Blobs::new(Tiers::new(BTreeMap::from([(0, tier(0)), (1, tier(1))])), cache);
-        let bodies = Bodies { blobs, write_tiers: vec![0], inline: 0, reads: None };
+        let bodies = Bodies { blobs, write_tiers: vec![0], inline: 0, reads: None, classes: BTreeMap::new() };
         let catalog = Arc::new(MemoryCatalog::default());
         let store = Store::open(catalog, bodies, Memory::new(u64::MAX)).unwrap();
         let blob = new_name();

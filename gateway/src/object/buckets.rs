@@ -206,7 +206,29 @@ impl<C: Catalog> Store<C> {
         result
     }
 
+    /// Checks that the storage classes of all transitions belong to tiers.
+    fn check_classes(&self, rules: &Lifecycle) -> Result<(), ApiError> {
+        let mut transitions = rules.rules.iter().flat_map(|rule| &rule.transitions);
+        let unknown = transitions.find(|transition| !self.classes.contains_key(&transition.storage_class));
+        match unknown {
+            None => Ok(()),
+            Some(_) if self.classes.is_empty() => {
+                let text = "This server has no tiers with storage classes for transitions";
+                Err(ApiError::with("NotImplemented", text))
+            }
+            Some(transition) => {
+                let known: Vec<&str> = self.classes.keys().map(String::as_str).collect();
+                let (class, known) = (&transition.storage_class, known.join(", "));
+                let text = format!("No tier has the storage class {class}; the classes are {known}");
+                Err(ApiError::with("InvalidArgument", text))
+            }
+        }
+    }
+
     pub(super) async fn change_bucket(&self, name: &str, change: BucketChange) -> Result<(), ApiError> {
+        if let BucketChange::Lifecycle(Some(rules)) = &change {
+            self.check_classes(rules)?;
+        }
         let bucket = self.find_bucket(name)?;
         let of_transaction = Arc::clone(&bucket);
         let key = keys::bucket(name);

@@ -14,6 +14,7 @@ pub mod row;
 mod service;
 pub mod write;
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use plimsoll::server::error::ApiError;
@@ -38,6 +39,8 @@ pub struct Bodies {
     pub inline: u64,
     /// Counts of reads; `None` if no rule needs them.
     pub reads: Option<Arc<Reads>>,
+    /// Numbers of the tiers of the storage classes that lifecycle rules may name.
+    pub classes: BTreeMap<String, u16>,
 }
 
 /// A store of objects over a catalog and blobs.
@@ -50,6 +53,8 @@ pub struct Store<C> {
     inline: u64,
     /// Counts of reads; `None` if no rule needs them.
     pub reads: Option<Arc<Reads>>,
+    /// Numbers of the tiers of the storage classes that lifecycle rules may name.
+    pub classes: BTreeMap<String, u16>,
     memory: Arc<Memory>,
     buckets: RwLock<Buckets>,
 }
@@ -78,8 +83,8 @@ impl<C: Catalog> Store<C> {
     /// If the catalog cannot be read.
     pub fn open(catalog: Arc<C>, bodies: Bodies, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
         let buckets = RwLock::new(Buckets::load(&*catalog)?);
-        let Bodies { blobs, write_tiers, inline, reads } = bodies;
-        Ok(Store { catalog, blobs, write_tiers, inline, reads, memory, buckets })
+        let Bodies { blobs, write_tiers, inline, reads, classes } = bodies;
+        Ok(Store { catalog, blobs, write_tiers, inline, reads, classes, memory, buckets })
     }
 
     /// Returns all buckets with their names, sorted by name.

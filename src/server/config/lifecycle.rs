@@ -34,6 +34,18 @@ pub struct Rule {
     pub noncurrent: Option<NoncurrentExpiration>,
     /// Days after which an unfinished upload is aborted; `None` if it is not.
     pub abort_after_days: Option<u32>,
+    /// Transitions of current objects to other storage classes.
+    #[serde(default)]
+    pub transitions: Vec<Transition>,
+}
+
+/// A transition of current objects to another storage class.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Transition {
+    /// Time of the transition; never [`Expiration::DeleteMarkers`].
+    pub after: Expiration,
+    /// Name of the storage class.
+    pub storage_class: String,
 }
 
 /// Condition on objects; an absent property matches every object.
@@ -158,21 +170,22 @@ impl Expiration {
         match child.name.as_str() {
             "Days" => positive(&child.text).map(Expiration::Days),
             "ExpiredObjectDeleteMarker" if child.text.trim() == "true" => Ok(Expiration::DeleteMarkers),
-            "Date" => {
-                let text = child.text.trim();
-                let midnight = || format!("{text}T00:00:00Z").parse().ok();
-                let at: jiff::Timestamp = text.parse().ok().or_else(midnight).ok_or_else(malformed)?;
-                if at.as_second() % 86_400 != 0 {
-                    return Err(ApiError::with("InvalidArgument", "'Date' must be at midnight GMT"));
-                }
-                Ok(Expiration::Date(at.as_second()))
-            }
+            "Date" => Expiration::parse_date(&child.text),
             _ => Err(malformed()),
         }
     }
 
+    fn parse_date(text: &str) -> Result<Expiration, ApiError> {
+        let text = text.trim();
+        let midnight = || format!("{text}T00:00:00Z").parse().ok();
+        let at: jiff::Timestamp = text.parse().ok().or_else(midnight).ok_or_else(malformed)?;
+        if at.as_second() % 86_400 != 0 {
+            return Err(ApiError::with("InvalidArgument", "'Date' must be at midnight GMT"));
+        }
+        Ok(Expiration::Date(at.as_second()))
+    }
+
     fn write(self, writer: &mut XmlWriter) {
-        writer.open("Expiration");
         match self {
             Expiration::Days(days) => writer.text("Days", &days.to_string()),
             Expiration::Date(at) => {
@@ -180,25 +193,48 @@ impl Expiration {
             }
             Expiration::DeleteMarkers => writer.text("ExpiredObjectDeleteMarker", "true"),
         };
-        writer.close();
+    }
+}
+
+impl Transition {
+    fn parse(element: &Element) -> Result<Transition, ApiError> {
+        let (mut after, mut storage_class) = (None, None);
+        for child in &element.children {
+            match child.name.as_str() {
+                "StorageClass" if storage_class.is_none() => {
+                    storage_class = Some(child.text.trim().to_string()).filter(|class| !class.is_empty());
+                }
+                // An object may change its class at once, unlike its expiration.
+                "Days" if after.is_none() => {
+                    after = Some(Expiration::Days(child.text.trim().parse().map_err(|_| malformed())?));
+                }
+                "Date" if after.is_none() => after = Some(Expiration::parse_date(&child.text)?),
+                _ => return Err(malformed()),
+            }
+        }
+        match (after, storage_class) {
+            (Some(after), Some(storage_class)) => Ok(Transition { after, storage_class }),
+            _ => Err(malformed()),
+        }
     }
 }
 
 impl Rule {
     fn parse(element: &Element) -> Result<Rule, ApiError> {
-        const KNOWN: [&str; 7] = [
+        const KNOWN: [&str; 8] = [
             "ID",
             "Status",
             "Filter",
             "Prefix",
             "Expiration",
+            "Transition",
             "NoncurrentVersionExpiration",
             "AbortIncompleteMultipartUpload",
         ];
         if let Some(other) = element.children.iter().find(|c| !KNOWN.contains(&c.name.as_str())) {
             let text = format!("This server does not implement {} in a lifecycle rule", other.name);
             return Err(match other.name.as_str() {
-                "Transition" | "NoncurrentVersionTransition" => ApiError::with("NotImplemented", text),
+                "NoncurrentVersionTransition" => ApiError::with("NotImplemented", text),
                 _ => malformed(),
             });
         }
@@ -220,6 +256,7 @@ impl Rule {
             expiration: element.child("Expiration").map(Expiration::parse).transpose()?,
             noncurrent: element.child("NoncurrentVersionExpiration").map(noncurrent).transpose()?,
             abort_after_days: element.child("AbortIncompleteMultipartUpload").map(abort).transpose()?,
+            transitions: element.all("Transition").map(Transition::parse).collect::<Result<_, _>>()?,
         };
         if rule.id.len() > 255 {
             return Err(ApiError::with(
@@ -228,7 +265,7 @@ impl Rule {
             ));
         }
         let acts = rule.expiration.is_some() || rule.noncurrent.is_some() || rule.abort_after_days.is_some();
-        if acts { Ok(rule) } else { Err(malformed()) }
+        if acts || !rule.transitions.is_empty() { Ok(rule) } else { Err(malformed()) }
     }
 
     fn write(&self, writer: &mut XmlWriter) {
@@ -236,7 +273,14 @@ impl Rule {
         self.filter.write(writer);
         writer.text("Status", if self.enabled { "Enabled" } else { "Disabled" });
         if let Some(expiration) = self.expiration {
+            writer.open("Expiration");
             expiration.write(writer);
+            writer.close();
+        }
+        for transition in &self.transitions {
+            writer.open("Transition");
+            transition.after.write(writer);
+            writer.text("StorageClass", &transition.storage_class).close();
         }
         if let Some(noncurrent) = self.noncurrent {
             writer.open("NoncurrentVersionExpiration");
@@ -276,7 +320,7 @@ impl Lifecycle {
     ///
     /// # Errors
     /// Returns `MalformedXML`, `InvalidArgument` for a rule that S3 does not accept, or `NotImplemented` for a
-    /// transition to another storage class.
+    /// transition of noncurrent versions.
     pub fn parse(document: &[u8]) -> Result<Lifecycle, ApiError> {
         let root = Element::parse(document).map_err(|_| malformed())?;
         let rules: Result<Vec<Rule>, ApiError> = root.all("Rule").map(Rule::parse).collect();
@@ -323,6 +367,8 @@ mod tests {
             "<Filter/><Status>Enabled</Status><NoncurrentVersionExpiration><NoncurrentDays>2</NoncurrentDays>\
              <NewerNoncurrentVersions>4</NewerNoncurrentVersions></NoncurrentVersionExpiration>\
              <AbortIncompleteMultipartUpload><DaysAfterInitiation>7</DaysAfterInitiation></AbortIncompleteMultipartUpload>",
+            "<Filter/><Status>Enabled</Status><Transition><Days>0</Days><StorageClass>STANDARD_IA</StorageClass>\
+             </Transition><Transition><Date>2026-01-01</Date><StorageClass>GLACIER</StorageClass></Transition>",
         ] {
             let rules = parsed(rule).unwrap();
             assert_eq!(Lifecycle::parse(rules.to_xml().as_bytes()).unwrap(), rules, "{rule}");
@@ -346,6 +392,12 @@ mod tests {
             ),
             (
                 "<Prefix/><Status>Enabled</Status><Transition><Days>1</Days></Transition>".to_string(),
+                "MalformedXML",
+            ),
+            (
+                "<Prefix/><Status>Enabled</Status><NoncurrentVersionTransition><NoncurrentDays>1</NoncurrentDays>\
+                 <StorageClass>GLACIER</StorageClass></NoncurrentVersionTransition>"
+                    .to_string(),
                 "NotImplemented",
             ),
         ] {
