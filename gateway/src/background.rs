@@ -1,5 +1,4 @@
-//! The work of the store in the background: deletes discarded blobs, applies lifecycle rules, and moves and packs
-//! bodies.
+//! The work of the store in the background: deletes discarded blobs, applies lifecycle rules, moves and packs bodies.
 
 mod lifecycle;
 pub mod reaper;
@@ -11,7 +10,6 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream;
 use plimsoll::clock::{now_ns, wall_now};
-use plimsoll::cost::tiering;
 use plimsoll::cost::usage::DAY_S;
 use tokio::sync::watch;
 
@@ -116,8 +114,8 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &Settings) {
 
 /// Moves and packs bodies as the rules say.
 async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
-    /// Part of the time that the visits of all objects take at most.
-    const VISIT_SHARE: u64 = 10;
+    /// Ratio of the pause after a visit of all objects to the length of the visit, at least.
+    const PAUSES: u64 = 10;
     if let Err(error) = mover::give_up_unfinished(store).await {
         crate::log::warn(&format!("unfinished moves were not given up: {error}"));
     }
@@ -144,7 +142,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
         }
         // Bodies that cannot be moved stay candidates, so a visit without a move is followed by a pause, too.
         let least_ms = if is_useful { 0 } else { settings.move_every_ms };
-        pause(least_ms.max(visited_ns * VISIT_SHARE / 1_000_000)).await;
+        pause(least_ms.max(visited_ns * PAUSES / 1_000_000)).await;
         (visited_ns, is_useful) = (0, false);
     }
 }
@@ -160,12 +158,7 @@ async fn within_budget<C: Catalog>(
         return batch;
     }
     let now_ms = wall_now().as_millisecond() as u64;
-    let crosses = |from: u16, to: u16| match (rules.tariffs.get(&from), rules.tariffs.get(&to)) {
-        (Some(from), Some(to)) => tiering::crosses(from, to),
-        _ => false,
-    };
-    let minimum_days = |tier: u16| rules.tariffs.get(&tier).map_or(0, |tariff| tariff.rules.minimum_days);
-    let terms = Terms { crosses: &crosses, home: rules.home, minimum_days: &minimum_days, now_ms };
+    let terms = Terms { tariffs: &rules.tariffs, home: rules.home, now_ms };
     let day = now_ms / 1000 / DAY_S;
     let mut covers = |plan: Result<Plan, CatalogError>| {
         plan.is_ok_and(|plan| budget.take(&rules.budget, day, &plan.cost(&rules.tariffs)))

@@ -39,6 +39,8 @@ secret_key_env = "TIER_SECRET"
 [write]"""))
         code, result, _ = command("adopt", str(path), "--tier", "old", "--bucket", "photos", "--owner", ACCESS, "--dry-run")
         assert (code, result["objects"]) == (0, 20)
+        code, _, error = command("release", str(path), "--bucket", "photos", "--tier", "old")
+        assert code == 2 and "there is no such bucket" in error, "a dry run creates no bucket"
         code, result, _ = command("adopt", str(path), "--tier", "old", "--bucket", "photos", "--owner", ACCESS)
         assert (code, result["objects"], result["bytes"]) == (0, 20, sum(map(len, bodies.values())))
         code, _, error = command("adopt", str(path), "--tier", "new", "--bucket", "photos")
@@ -70,4 +72,4 @@ secret_key_env = "TIER_SECRET"
         assert plain.head_object(Bucket="existing", Key="photos/17.jpg")["Metadata"] == {"n": "17"}
         plain.put_object(Bucket="existing", Key="photos/01.jpg", Body=b"other")
         code, result, error = command("release", str(path), "--bucket", "photos", "--tier", "old")
-        assert code == 1 and result["conflicts"] == ["photos/01.jpg"] and "1 objects were not written" in error
+        assert code == 1 and result["conflicts"] == ["photos/01.jpg"] and "1 objects were not written: " in error

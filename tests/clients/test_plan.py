@@ -9,17 +9,11 @@ import urllib.request
 import pytest
 
 from support import GATEWAY, Server
-from test_tiers import BLOB, client, files, settings, wait
+from test_tiers import BLOB, PACK, client, files, settings, wait
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
 
-RULES = """
-[pack]
-tier = "hot"
-up_to = "64 KiB"
-segment = "1 MiB"
-after = "0s"
-linger = "0s"
+RULES = PACK + """
 [[move]]
 from = "hot"
 to = "cold"
@@ -94,7 +88,7 @@ def test_a_plan_shows_the_effect_of_other_settings_as_a_page(tmp_path):
     page = (tmp_path / "plan.html").read_text()
     assert "pack 300 bodies into 1 segments" in page and "pack.segment=16MiB" in page and "as in the file" in page
     shown = plan(path).stdout
-    assert "into 3 segments" in shown and "as blobs of their own" in shown
+    assert "into 3 segments" in shown and "as separate blobs" in shown
 
 
 def test_a_plan_needs_prices(tmp_path):

@@ -42,11 +42,11 @@ inline = "4 KiB"
     return str(path)
 
 
-def rule(keep="0s", when="age >= 0s"):
+def rule(keep="0s", when="age >= 0s", source="hot", to="cold"):
     return f"""
 [[move]]
-from = "hot"
-to = "cold"
+from = "{source}"
+to = "{to}"
 when = "{when}"
 keep_source = "{keep}"
 """
@@ -171,9 +171,14 @@ def test_a_move_is_rolled_back_while_its_source_exists(tmp_path):
             assert client(server).get_object(Bucket="tiers", Key=key)["Body"].read() == key.encode() * BLOB
 
 
-def test_kills_during_moves_lose_nothing_and_leave_no_orphans(tmp_path):
-    path = settings(tmp_path, moves=rule() + rule().replace("hot", "x").replace("cold", "hot").replace("x", "cold"))
-    choice = random.Random(1)
+def back(**more):
+    """Returns the rule in the other direction."""
+    return rule(**more, source="cold", to="hot")
+
+
+def killed_eight_times(path, seed, keys, size, deletes):
+    """Writes, reads and deletes objects while the gateway is killed. Returns the objects that must exist."""
+    choice = random.Random(seed)
     expected = {}
     for _ in range(8):
         server = run(path)
@@ -182,13 +187,23 @@ def test_kills_during_moves_lose_nothing_and_leave_no_orphans(tmp_path):
             s3.create_bucket(Bucket="tiers")
         end = time.time() + choice.uniform(0.2, 1.0)
         while time.time() < end:
-            key, body = f"k{choice.randrange(12)}", choice.randbytes(BLOB)
+            key, body = f"k{choice.randrange(keys)}", choice.randbytes(size(choice))
             s3.put_object(Bucket="tiers", Key=key, Body=body)
             expected[key] = body
             key = choice.choice(list(expected))
-            assert s3.get_object(Bucket="tiers", Key=key)["Body"].read() == expected[key]
+            if choice.random() < deletes:
+                s3.delete_object(Bucket="tiers", Key=key)
+                del expected[key]
+            else:
+                assert s3.get_object(Bucket="tiers", Key=key)["Body"].read() == expected[key]
         server.process.send_signal(signal.SIGKILL)
         server.process.wait()
+    return expected
+
+
+def test_kills_during_moves_lose_nothing_and_leave_no_orphans(tmp_path):
+    path = settings(tmp_path, moves=rule() + back())
+    expected = killed_eight_times(path, 1, keys=12, size=lambda _: BLOB, deletes=0)
     with run(settings(tmp_path)) as server:
         s3 = client(server)
         for key, body in expected.items():
@@ -246,28 +261,8 @@ def test_small_bodies_are_packed_without_a_visible_change(tmp_path):
 
 
 def test_kills_while_bodies_are_packed_lose_nothing_and_leave_no_orphans(tmp_path):
-    there = PACK + rule(when="suffix = '0'") + rule().replace("hot", "x").replace("cold", "hot").replace("x", "cold")
-    path = settings(tmp_path, moves=there.replace('"age >= 0s"', '''"suffix = '5'"'''))
-    choice = random.Random(2)
-    expected = {}
-    for _ in range(8):
-        server = run(path)
-        s3 = client(server)
-        if not expected:
-            s3.create_bucket(Bucket="tiers")
-        end = time.time() + choice.uniform(0.2, 1.0)
-        while time.time() < end:
-            key, body = f"k{choice.randrange(300)}", choice.randbytes(choice.randrange(1, 20_000))
-            s3.put_object(Bucket="tiers", Key=key, Body=body)
-            expected[key] = body
-            key = choice.choice(list(expected))
-            if choice.random() < 0.2:
-                s3.delete_object(Bucket="tiers", Key=key)
-                del expected[key]
-            else:
-                assert s3.get_object(Bucket="tiers", Key=key)["Body"].read() == expected[key]
-        server.process.send_signal(signal.SIGKILL)
-        server.process.wait()
+    path = settings(tmp_path, moves=PACK + rule(when="suffix = '0'") + back(when="suffix = '5'"))
+    expected = killed_eight_times(path, 2, keys=300, size=lambda choice: choice.randrange(1, 20_000), deletes=0.2)
     with run(path) as server:
         s3 = client(server)
         listed = [o["Key"] for page in s3.get_paginator("list_objects_v2").paginate(Bucket="tiers")

@@ -1,18 +1,16 @@
 //! Adopts the objects of a tier: each becomes an object of the gateway whose body stays where it is.
 
-use std::collections::HashSet;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::StreamExt;
+use futures_util::{Stream, StreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore};
 use plimsoll::clock::wall_now;
 use plimsoll::s3::checksum::md5;
 
-use super::{AdoptionError, headers, parse_etag};
-use crate::body::blob::new_name;
+use super::{AdoptionError, headers, owners, parse_etag};
+use crate::body::blob::{BlobError, new_name};
 use crate::body::location::{BlobHead, Location, ObjectName, State};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::row::{Body, Head, Properties};
@@ -30,8 +28,6 @@ pub struct Adoption {
     pub tier: u16,
     /// Start of the keys.
     pub prefix: String,
-    /// True to count the objects only.
-    pub dry_run: bool,
 }
 
 /// Result of an adoption.
@@ -45,31 +41,13 @@ pub struct Adopted {
     pub existing: u64,
 }
 
-/// Returns true if the path is that of a blob with a name of its own.
+/// Returns true if the gateway has written the object with this path.
 fn is_own(path: &Path) -> bool {
     let Some((directory, name)) = path.as_ref().split_once('/') else { return false };
     name.len() == 32
         && name.ends_with(directory)
         && directory.len() == 2
         && name.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
-}
-
-/// Returns the keys of a tier that were adopted and are not deleted yet. They may belong to objects of any bucket.
-fn known<C: Catalog>(store: &Store<C>, tier: u16) -> Result<HashSet<Arc<str>>, CatalogError> {
-    let mut found = HashSet::new();
-    let mut scan = store.catalog.scan();
-    scan.seek(Bound::Included(keys::BLOBS))?;
-    while let Some((key, row)) = scan.next()?
-        && key.starts_with(keys::BLOBS)
-    {
-        let head = BlobHead::decode(&row.head);
-        for place in head.map(|head| head.locations).unwrap_or_default() {
-            if let (true, ObjectName::Adopted(name)) = (place.tier == tier, place.name) {
-                found.insert(name);
-            }
-        }
-    }
-    Ok(found)
 }
 
 /// Returns the row of an object in the backend.
@@ -127,6 +105,51 @@ fn write(t: &mut dyn Transaction, bucket: &Bucket, found: Vec<Found>) -> Result<
     Ok(adopted)
 }
 
+/// Returns the objects of a tier that are to be adopted.
+fn wanted<'a>(
+    backend: &'a dyn ObjectStore,
+    prefix: &'a str,
+) -> impl Stream<Item = object_store::Result<ObjectMeta>> + 'a {
+    // The backend's client compares whole parts of a path, so the rest of the prefix is compared here.
+    let directory = prefix.rsplit_once('/').map(|(directory, _)| Path::from(directory));
+    backend.list(directory.as_ref()).filter(move |meta| {
+        let is_wanted =
+            |meta: &ObjectMeta| meta.location.as_ref().starts_with(prefix) && !is_own(&meta.location);
+        std::future::ready(meta.as_ref().map_or(true, is_wanted))
+    })
+}
+
+fn backend<C: Catalog>(store: &Store<C>, tier: u16) -> Result<Arc<dyn ObjectStore>, AdoptionError> {
+    let found = store.blobs.tiers().get(tier).map(|tier| Arc::clone(&tier.store));
+    found.ok_or_else(|| BlobError::NoTier(tier).into())
+}
+
+/// Counts the objects of a tier that [`adopt`] would adopt. `bucket` is `None` if it does not exist yet.
+///
+/// # Errors
+/// If the catalog or the backend fails.
+pub async fn count<C: Catalog>(
+    store: &Store<C>,
+    bucket: Option<&Bucket>,
+    adoption: &Adoption,
+) -> Result<Adopted, AdoptionError> {
+    let (backend, owners) = (backend(store, adoption.tier)?, owners(store, adoption.tier)?);
+    let mut adopted = Adopted::default();
+    let mut wanted = std::pin::pin!(wanted(&*backend, &adoption.prefix));
+    while let Some(meta) = wanted.next().await {
+        let meta = meta?;
+        let key = meta.location.as_ref();
+        let row = bucket.map(|bucket| store.catalog.get(&keys::current(bucket.number, key)));
+        if owners.contains_key(key) || row.transpose()?.flatten().is_some() {
+            adopted.existing += 1;
+        } else {
+            adopted.objects += 1;
+            adopted.bytes += meta.size;
+        }
+    }
+    Ok(adopted)
+}
+
 /// Adopts the objects of a tier into a bucket. Objects whose keys exist in the bucket are left alone, so an interrupted
 /// adoption can be repeated.
 ///
@@ -137,35 +160,9 @@ pub async fn adopt<C: Catalog>(
     bucket: &Arc<Bucket>,
     adoption: &Adoption,
 ) -> Result<Adopted, AdoptionError> {
-    let backend = match store.blobs.tiers().get(adoption.tier) {
-        Some(tier) => Arc::clone(&tier.store),
-        None => return Err(crate::body::blob::BlobError::NoTier(adoption.tier).into()),
-    };
+    let (backend, owners) = (backend(store, adoption.tier)?, owners(store, adoption.tier)?);
     let mut adopted = Adopted::default();
-    let mut seen = known(store, adoption.tier)?;
-    // A prefix of a backend ends with a segment of the path, so the rest is compared here.
-    let directory = adoption.prefix.rsplit_once('/').map(|(directory, _)| Path::from(directory));
-    let listed = backend.list(directory.as_ref());
-    let wanted = listed.filter(|meta| {
-        let is_wanted = meta.as_ref().map_or(true, |meta| {
-            meta.location.as_ref().starts_with(&adoption.prefix) && !is_own(&meta.location)
-        });
-        std::future::ready(is_wanted)
-    });
-    if adoption.dry_run {
-        let mut wanted = std::pin::pin!(wanted);
-        while let Some(meta) = wanted.next().await {
-            let meta = meta?;
-            let key = keys::current(bucket.number, meta.location.as_ref());
-            match store.catalog.get(&key)? {
-                _ if seen.contains(meta.location.as_ref()) => adopted.existing += 1,
-                Some(_) => adopted.existing += 1,
-                None => (adopted.objects, adopted.bytes) = (adopted.objects + 1, adopted.bytes + meta.size),
-            }
-        }
-        return Ok(adopted);
-    }
-    let described = wanted.map(|meta| {
+    let described = wanted(&*backend, &adoption.prefix).map(|meta| {
         let backend = &*backend;
         async move {
             let (meta, blob) = (meta?, new_name());
@@ -179,7 +176,7 @@ pub async fn adopt<C: Catalog>(
     while let Some(batch) = batches.next().await {
         let mut found = batch.into_iter().collect::<Result<Vec<_>, _>>()?;
         let all = found.len();
-        found.retain(|one| seen.insert(one.key.as_str().into()));
+        found.retain(|one| !owners.contains_key(one.key.as_str()));
         adopted.existing += (all - found.len()) as u64;
         let bucket = Arc::clone(bucket);
         let written = store.transact(BATCH * 300, move |t| Ok(Ok(write(t, &bucket, found)?)));

@@ -5,11 +5,19 @@ pub mod release;
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
 use http::{HeaderName, HeaderValue};
 use object_store::{Attribute, Attributes};
 
-use crate::body::blob::BlobError;
 use plimsoll::server::error::ApiError;
+
+use crate::body::blob::BlobError;
+use crate::body::location::{BlobHead, BlobName, ObjectName};
+use crate::catalog::{Catalog, CatalogError};
+use crate::object::{Store, keys};
 
 /// Reason why a bucket cannot be adopted or released.
 #[derive(Debug, thiserror::Error)]
@@ -28,7 +36,27 @@ pub enum AdoptionError {
     Body(#[from] crate::object::body::BodyError),
     /// The catalog cannot be read.
     #[error("{0}")]
-    Read(#[from] crate::catalog::CatalogError),
+    Read(#[from] CatalogError),
+}
+
+/// Returns the adopted objects of a tier that belong to a blob, also to one that is to be deleted, with the blob.
+fn owners<C: Catalog>(store: &Store<C>, tier: u16) -> Result<BTreeMap<Arc<str>, BlobName>, CatalogError> {
+    let mut found = BTreeMap::new();
+    let mut scan = store.catalog.scan();
+    scan.seek(Bound::Included(keys::BLOBS))?;
+    while let Some((key, row)) = scan.next()?
+        && let Some(blob) = key.strip_prefix(keys::BLOBS)
+    {
+        let (Some(head), Ok(blob)) = (BlobHead::decode(&row.head), BlobName::try_from(blob)) else {
+            continue;
+        };
+        for place in head.locations.into_iter().filter(|place| place.tier == tier) {
+            if let ObjectName::Adopted(key) = place.name {
+                found.insert(key, blob);
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// Prefix of the headers of user metadata.

@@ -8,8 +8,9 @@ use bytes::Bytes;
 use futures_util::{StreamExt, TryStreamExt, stream};
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use super::{AdoptionError, attributes};
-use crate::body::location::{BlobHead, Location, ObjectName};
+use super::{AdoptionError, attributes, owners};
+use crate::background::reaper::forget;
+use crate::body::location::{BlobHead, BlobName, Location, ObjectName, State};
 use crate::catalog::{Catalog, CatalogError, Row};
 use crate::object::body::BodySource;
 use crate::object::row::{Body, Head, Properties};
@@ -44,7 +45,8 @@ pub struct Released {
     pub in_place: u64,
     /// Number of noncurrent versions and delete markers, which a plain bucket cannot have.
     pub versions: u64,
-    /// Keys under which the tier has other bytes, and which were not written.
+    /// Keys that were not written: the tier has other bytes there, which may belong to another version, or cannot store
+    /// the key.
     pub conflicts: Vec<String>,
 }
 
@@ -55,29 +57,67 @@ enum Outcome {
     Conflict(String),
 }
 
-/// Returns true if the body is in the tier under its own key.
-fn is_in_place<C: Catalog>(store: &Store<C>, head: &Head, place: &Location) -> bool {
-    let Body::Blob(name) = &head.body else { return false };
-    let row = store.catalog.get(&keys::blob(name)).ok().flatten();
-    row.and_then(|row| BlobHead::decode(&row.head)).is_some_and(|blob| blob.locations.first() == Some(place))
+/// Relation of an object of the backend to the object with the same key.
+enum Relation {
+    /// The object's body is read from there.
+    Body,
+    /// The gateway keeps it for a rollback of this object's move, or is about to delete it.
+    Leftover(BlobName),
+    /// Another version or object needs it.
+    Needed,
+    /// The gateway does not know it.
+    Foreign,
+}
+
+fn relation<C: Catalog>(
+    store: &Store<C>,
+    head: &Head,
+    place: &Location,
+    owner: Option<&BlobName>,
+) -> Result<Relation, CatalogError> {
+    let Some(owner) = owner else { return Ok(Relation::Foreign) };
+    let row = store.catalog.get(&keys::blob(owner))?;
+    let Some(blob) = row.and_then(|row| BlobHead::decode(&row.head)) else { return Ok(Relation::Foreign) };
+    let is_its_body = head.body == Body::Blob(*owner);
+    Ok(match blob.state {
+        State::Complete if is_its_body && blob.locations.first() == Some(place) => Relation::Body,
+        State::Complete if !is_its_body => Relation::Needed,
+        _ => Relation::Leftover(*owner),
+    })
 }
 
 /// Entries of the list of bytes to delete, by place.
-type Doomed = BTreeMap<Location, Vec<u8>>;
+type Doomed = BTreeMap<Location, Vec<Vec<u8>>>;
 
 /// Returns the adopted objects that are to be deleted.
 fn doomed<C: Catalog>(store: &Store<C>) -> Result<Doomed, CatalogError> {
-    let mut found = BTreeMap::new();
+    let mut found = Doomed::new();
     let mut scan = store.catalog.scan();
     scan.seek(Bound::Included(keys::GARBAGE))?;
     while let Some((key, _)) = scan.next()?
         && key.starts_with(keys::GARBAGE)
     {
         if let Some((_, place)) = keys::parse_garbage(&key).filter(|(_, place)| place.is_adopted()) {
-            found.insert(place, key);
+            found.entry(place).or_default().push(key);
         }
     }
     Ok(found)
+}
+
+/// Makes the gateway forget an object of the backend, so that it does not delete the released one later.
+async fn forget_leftover<C: Catalog>(
+    store: &Store<C>,
+    place: &Location,
+    blob: BlobName,
+    entries: Vec<Vec<u8>>,
+) -> Result<(), AdoptionError> {
+    let place = place.clone();
+    let forgotten = store.transact(256, move |t| {
+        forget(t, &place, &blob)?;
+        entries.into_iter().for_each(|entry| t.delete(entry));
+        Ok(Ok(()))
+    });
+    forgotten.await.map_err(AdoptionError::Catalog)
 }
 
 /// Returns true if a backend's object has the bytes of a body.
@@ -108,7 +148,7 @@ async fn release_one<C: Catalog>(
     store: &Store<C>,
     release: &Release,
     backend: &dyn ObjectStore,
-    doomed: &Doomed,
+    (owners, doomed): &(BTreeMap<Arc<str>, BlobName>, Doomed),
     (catalog_key, row): (Vec<u8>, Row),
 ) -> Result<Option<Outcome>, AdoptionError> {
     let parsed = keys::parse_object(&catalog_key).zip(Head::decode(&row.head));
@@ -118,18 +158,19 @@ async fn release_one<C: Catalog>(
         // The backend's client would change the key.
         return Ok(Some(Outcome::Conflict(key)));
     }
-    if is_in_place(store, &head, &place) {
-        return Ok(Some(Outcome::InPlace));
-    }
+    let leftover = match relation(store, &head, &place, owners.get(key.as_str()))? {
+        Relation::Body => return Ok(Some(Outcome::InPlace)),
+        Relation::Needed => return Ok(Some(Outcome::Conflict(key))),
+        Relation::Leftover(blob) => Some(blob),
+        Relation::Foreign => None,
+    };
     let value = store.catalog.value(&catalog_key, &row)?;
     let Some(properties) = Properties::decode(&value.properties) else { return Ok(None) };
     let stream = || store.stream(&head, value.body.clone(), properties.pieces.clone());
-    let doomed = doomed.get(&place);
     match backend.head(&place.path()).await {
         Err(object_store::Error::NotFound { .. }) => {}
         Err(error) => return Err(error.into()),
-        // The gateway has deleted this object and overwrites it.
-        Ok(_) if doomed.is_some() => {}
+        Ok(_) if leftover.is_some() => {}
         Ok(meta) => {
             let is_same_tag = meta.e_tag.is_some_and(|tag| tag.trim_matches('"') == head.etag());
             let is_same =
@@ -144,13 +185,8 @@ async fn release_one<C: Catalog>(
     if release.dry_run {
         return Ok(Some(Outcome::Written(head.size)));
     }
-    if let Some(entry) = doomed.cloned() {
-        // Otherwise, the deletion of the adopted object would delete the released one.
-        let cancelled = store.transact(0, move |t| {
-            t.delete(entry);
-            Ok(Ok(()))
-        });
-        cancelled.await.map_err(AdoptionError::Catalog)?;
+    if let Some(blob) = leftover {
+        forget_leftover(store, &place, blob, doomed.get(&place).cloned().unwrap_or_default()).await?;
     }
     let mut body = stream();
     let places = [place];
@@ -179,7 +215,7 @@ pub async fn release<C: Catalog>(
         Some(tier) => Arc::clone(&tier.store),
         None => return Err(crate::body::blob::BlobError::NoTier(release.tier).into()),
     };
-    let doomed = doomed(store)?;
+    let known = (owners(store, release.tier)?, doomed(store)?);
     let mut released = Released::default();
     let prefix = keys::objects(bucket.number, &release.prefix);
     let mut from = Bound::Included(prefix.clone());
@@ -204,7 +240,7 @@ pub async fn release<C: Catalog>(
         let total = page.len();
         page.retain(is_current);
         released.versions += (total - page.len()) as u64;
-        let work = page.into_iter().map(|row| release_one(store, release, &*backend, &doomed, row));
+        let work = page.into_iter().map(|row| release_one(store, release, &*backend, &known, row));
         let outcomes: Vec<_> = stream::iter(work).buffer_unordered(IN_FLIGHT).try_collect().await?;
         for outcome in outcomes.into_iter().flatten() {
             match outcome {

@@ -1,6 +1,7 @@
-use object_store::{ObjectStoreExt, PutOptions};
+use object_store::{ObjectStore, ObjectStoreExt, PutOptions};
+use plimsoll::server::service::{BucketChange, ObjectService};
 
-use super::adopt::{Adopted, Adoption, adopt};
+use super::adopt::{Adopted, Adoption, adopt, count};
 use super::release::{Release, Released, release};
 use super::*;
 use crate::background::reaper::reap_at;
@@ -33,16 +34,18 @@ async fn world() -> World {
 }
 
 async fn adopt_all(world: &World, prefix: &str, dry_run: bool) -> Adopted {
-    let adoption = Adoption { tier: 0, prefix: prefix.into(), dry_run };
-    adopt(&world.store, &bucket(world), &adoption).await.unwrap()
+    let adoption = Adoption { tier: 0, prefix: prefix.into() };
+    let bucket = bucket(world);
+    match dry_run {
+        true => count(&world.store, Some(&bucket), &adoption).await.unwrap(),
+        false => adopt(&world.store, &bucket, &adoption).await.unwrap(),
+    }
 }
 
 async fn release_all(world: &World, tier: u16, overwrite: bool) -> Released {
     let options = Release { tier, prefix: String::new(), overwrite, dry_run: false };
     release(&world.store, &bucket(world), &options).await.unwrap()
 }
-
-use object_store::ObjectStore;
 
 #[tokio::test]
 async fn adopted_objects_are_read_where_they_are() {
@@ -120,6 +123,34 @@ async fn a_released_bucket_is_complete_without_the_gateway() {
     assert_eq!(read("logs/2026/k3").await.bytes().await.unwrap(), vec![3; 20_000_000]);
     let kept = read("logs/2026/k4").await;
     assert_eq!(kept.attributes.get(&Attribute::Metadata("owner".into())).unwrap().as_ref(), "4");
+}
+
+#[tokio::test]
+async fn a_release_never_replaces_an_object_that_an_old_version_needs() {
+    let world = world().await;
+    adopt_all(&world, "", false).await;
+    world.store.configure_bucket(BUCKET, BucketChange::Versioning(true)).await.unwrap();
+    world.put("logs/2026/k4", b"new").await;
+    let released = release_all(&world, 0, true).await;
+    assert_eq!(released.conflicts, ["logs/2026/k4"]);
+    let path = object_store::path::Path::from("logs/2026/k4");
+    assert_eq!(world.tiers[0].get(&path).await.unwrap().bytes().await.unwrap(), body(4));
+}
+
+#[tokio::test]
+async fn a_released_object_outlives_the_rollback_window_of_its_move() {
+    let world = world().await;
+    adopt_all(&world, "logs/2026/k5", false).await;
+    let when = Condition::parse("size > 0").unwrap();
+    let rule = Rule { from: 0, to: 1, when, keep_source_ms: 3_600_000, min_stay_ms: 0, gate: None };
+    let rules = Rules { moves: vec![rule], ..Rules::default() };
+    let batch = Pass::default().next(&world.store, &rules).unwrap();
+    assert_eq!(execute(&world.store, &batch.moves[0]).await.unwrap(), Outcome::Moved);
+    assert_eq!(release_all(&world, 0, false).await.written, 1);
+    reap_at(&world.store, u64::MAX / 2).await.unwrap();
+    let path = object_store::path::Path::from("logs/2026/k5");
+    assert_eq!(world.tiers[0].get(&path).await.unwrap().bytes().await.unwrap(), body(5));
+    assert_eq!(world.get("logs/2026/k5").await.unwrap().1, body(5));
 }
 
 #[test]

@@ -46,7 +46,7 @@ fn due<C: Catalog>(store: &Store<C>, from: Bound<&[u8]>, now_ms: u64) -> Result<
 }
 
 /// Removes a location from the row of its blob. Returns false if the blob is read from there, so that the bytes stay.
-fn forget(t: &mut dyn Transaction, location: &Location, blob: &BlobName) -> Result<bool, CatalogError> {
+pub fn forget(t: &mut dyn Transaction, location: &Location, blob: &BlobName) -> Result<bool, CatalogError> {
     let key = keys::blob(blob);
     let Some(row) = t.get(&key)? else { return Ok(true) };
     let Some(head) = BlobHead::decode(&row.head) else { return Ok(false) };

@@ -1,4 +1,4 @@
-//! Blobs: immutable bodies of their own in a backend, written and read as streams.
+//! Blobs: immutable objects of a backend with one body each, written and read as streams.
 //!
 //! The catalog stores a CRC-32C of every [`CHUNK`] bytes of a blob. A read verifies each chunk before it hands out a
 //! byte of it.

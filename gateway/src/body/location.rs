@@ -15,7 +15,7 @@ pub type BlobName = [u8; 16];
 /// Name of a backend's object.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ObjectName {
-    /// Name that never had and never gets other bytes.
+    /// Name that the gateway has chosen. It never had and never gets other bytes.
     Own(BlobName),
     /// Key of an object that was in the backend before.
     Adopted(Arc<str>),
@@ -34,7 +34,7 @@ pub struct Location {
 const ADOPTED: u16 = 0x8000;
 
 impl Location {
-    /// Creates the place of a blob with a name of its own.
+    /// Creates the place of a blob that the gateway has written.
     pub fn new(tier: u16, name: BlobName) -> Location {
         Location { tier, name: ObjectName::Own(name) }
     }
@@ -44,7 +44,8 @@ impl Location {
         matches!(self.name, ObjectName::Adopted(_))
     }
 
-    /// Returns the path of the backend's object. That of an own name is its last byte as a directory, and its name.
+    /// Returns the path of the backend's object. Names that the gateway has chosen are in a
+    /// directory with the name of their last byte.
     pub fn path(&self) -> Path {
         match &self.name {
             ObjectName::Own(name) => Path::from(format!("{}/{}", hex(&name[15..]), hex(name))),

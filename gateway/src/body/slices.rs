@@ -13,8 +13,7 @@ use super::cache::Cache;
 use super::location::{BlobName, Location};
 use super::segment::Slice;
 
-/// Largest distance in bytes between two reads that are still neighbours. Concurrent reads of neighbours arrive in any
-/// order.
+/// Largest distance in bytes between neighbouring reads, in both directions: concurrent reads arrive in any order.
 const NEAR: u64 = 64 << 10;
 /// Number of reads of neighbours after which more neighbours are read ahead. Reads of random objects seldom reach it.
 const STREAK: u32 = 3;

@@ -11,9 +11,9 @@ use plimsoll::server::service::{NewBucket, ObjectService};
 use super::Exit;
 use super::out::say;
 use super::place::{Opened, Place};
-use crate::adoption::adopt::{Adopted, Adoption, adopt as execute};
+use crate::adoption::adopt::{Adopted, Adoption, adopt as execute, count};
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
-use crate::object::{Bodies, Bucket, Store};
+use crate::object::{Bucket, Store};
 
 /// Arguments of `plimsoll-gateway adopt`.
 #[derive(Debug, Args)]
@@ -58,13 +58,12 @@ pub struct Offline {
 /// # Errors
 /// If the settings are invalid, the catalog is in use, or there is no such tier.
 pub fn offline(place: &Place, tier: &str) -> Result<Offline, Exit> {
-    let Opened { catalog, blobs, write_tiers, inline, .. } = place.open(Default::default())?;
-    let names: Vec<&str> = blobs.tiers().iter().map(|(_, tier)| tier.name.as_str()).collect();
-    let number = blobs.tiers().number(tier).ok_or_else(|| {
+    let Opened { catalog, bodies, .. } = place.open(Default::default())?;
+    let tiers = bodies.blobs.tiers();
+    let names: Vec<&str> = tiers.iter().map(|(_, tier)| tier.name.as_str()).collect();
+    let number = tiers.number(tier).ok_or_else(|| {
         Exit::input(format!("--tier: there is no tier {tier}; the tiers are {}", names.join(", ")))
     })?;
-    let bodies =
-        Bodies { blobs: blobs.clone(), write_tiers, inline, reads: None, classes: Default::default() };
     let store =
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
@@ -83,22 +82,35 @@ pub fn find_bucket(store: &Store<EmbeddedCatalog>, name: &str) -> Option<Arc<Buc
 pub fn adopt(arguments: &Arguments) -> Result<(), Exit> {
     let place = Place::of_file(&arguments.file);
     let Offline { store, catalog, runtime, tier } = offline(&place, &arguments.tier)?;
-    if find_bucket(&store, &arguments.bucket).is_none() {
-        let variable = std::env::var("AWS_ACCESS_KEY_ID").ok();
-        let owner = arguments.owner.clone().or(variable).unwrap_or_default();
-        let new = NewBucket { region: "us-east-1", owner: &owner, acl: CannedAcl::Private };
-        runtime
-            .block_on(store.create_bucket(&arguments.bucket, new))
-            .map_err(|e| Exit::input(format!("--bucket {}: {e}", arguments.bucket)))?;
-    }
+    let adoption = Adoption { tier, prefix: arguments.prefix.clone() };
     let bucket = find_bucket(&store, &arguments.bucket);
-    let bucket = bucket.ok_or_else(|| Exit::store("the bucket was not created"))?;
-    let adoption = Adoption { tier, prefix: arguments.prefix.clone(), dry_run: arguments.dry_run };
-    let adopted = runtime.block_on(execute(&store, &bucket, &adoption));
+    let adopted = match bucket {
+        bucket if arguments.dry_run => runtime.block_on(count(&store, bucket.as_deref(), &adoption)),
+        Some(bucket) => runtime.block_on(execute(&store, &bucket, &adoption)),
+        None => {
+            let bucket = create_bucket(arguments, &store, &runtime)?;
+            runtime.block_on(execute(&store, &bucket, &adoption))
+        }
+    };
     drop(store);
     catalog.close().map_err(|e| place.fail(&e))?;
     let adopted = adopted.map_err(|e| place.fail(&e))?;
     print(arguments, &adopted)
+}
+
+/// Creates the bucket that receives the objects.
+fn create_bucket(
+    arguments: &Arguments,
+    store: &Store<EmbeddedCatalog>,
+    runtime: &tokio::runtime::Runtime,
+) -> Result<Arc<Bucket>, Exit> {
+    let variable = std::env::var("AWS_ACCESS_KEY_ID").ok();
+    let owner = arguments.owner.clone().or(variable).unwrap_or_default();
+    let new = NewBucket { region: "us-east-1", owner: &owner, acl: CannedAcl::Private };
+    runtime
+        .block_on(store.create_bucket(&arguments.bucket, new))
+        .map_err(|e| Exit::input(format!("--bucket {}: {e}", arguments.bucket)))?;
+    find_bucket(store, &arguments.bucket).ok_or_else(|| Exit::store("the bucket was not created"))
 }
 
 fn print(arguments: &Arguments, adopted: &Adopted) -> Result<(), Exit> {

@@ -20,8 +20,8 @@ use crate::config::{Config, PackRule, TierTable};
 use crate::log::note;
 use crate::mover::budget::Limits;
 use crate::mover::pass::{Packing, Rule, Rules};
-use crate::object::MAX_INLINE;
 use crate::object::reads::Reads;
+use crate::object::{Bodies, MAX_INLINE};
 use crate::pricing::{Gate, TierPrices, of_tier};
 use crate::tier::{Backend, Tier, Tiers, numbers, open};
 
@@ -44,18 +44,10 @@ pub struct Place {
 pub struct Opened {
     /// Catalog of the store.
     pub catalog: Arc<EmbeddedCatalog>,
-    /// Blobs in all tiers.
-    pub blobs: Blobs,
-    /// Numbers of the tiers that new blobs are written to.
-    pub write_tiers: Vec<u16>,
-    /// Largest body in bytes that stays in the catalog.
-    pub inline: u64,
+    /// Places of bodies, and the settings of the store.
+    pub bodies: Bodies,
     /// Rules of moves.
     pub rules: Rules,
-    /// Numbers of the tiers of the storage classes that lifecycle rules may name.
-    pub classes: BTreeMap<String, u16>,
-    /// Counts of reads; `None` if no rule needs them.
-    pub reads: Option<Arc<Reads>>,
     /// File with the counts of reads.
     pub reads_file: PathBuf,
     /// Backends by name, with what is known about them.
@@ -151,9 +143,10 @@ impl Place {
                 open::open(table).map_err(|e| Exit::input(format!("{}: tier {name}: {e}", self.name())))?;
             stores.insert(name.clone(), store);
         }
+        let (catalog, recovery) = EmbeddedCatalog::open(directory, settings).map_err(|e| self.fail(&e))?;
+        // The lock of the catalog protects the cache on a disk, too.
         let cache =
             Cache::open(&config.cache).map_err(|e| Exit::store(format!("{}: cache: {e}", self.name())))?;
-        let (catalog, recovery) = EmbeddedCatalog::open(directory, settings).map_err(|e| self.fail(&e))?;
         let names: Vec<String> = config.tiers.keys().cloned().collect();
         let numbers = crate::blocking::block_on(numbers(&catalog, names)).map_err(|e| self.fail(&e))?;
         for name in numbers.keys().filter(|name| *name != BLOBS && !config.tiers.contains_key(*name)) {
@@ -171,18 +164,14 @@ impl Place {
         let classes = classes.collect();
         let needs_reads = config.moves.iter().any(|rule| rule.when.needs_reads());
         let reads = needs_reads.then(|| Arc::new(Reads::load(&reads_file)));
-        Ok(Opened {
-            catalog: Arc::new(catalog),
+        let bodies = Bodies {
             blobs: Blobs::new(Tiers::new(tiers), cache),
             write_tiers: config.write.iter().map(|name| numbers[name]).collect(),
             inline: config.inline,
-            rules,
-            classes,
             reads,
-            reads_file,
-            backends: stores,
-            recovery,
-        })
+            classes,
+        };
+        Ok(Opened { catalog: Arc::new(catalog), bodies, rules, reads_file, backends: stores, recovery })
     }
 }
 

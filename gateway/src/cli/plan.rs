@@ -14,10 +14,11 @@ use plimsoll::text::outgoing;
 use super::Exit;
 use super::out::say;
 use super::place::{Opened, Place};
+use crate::body::cache::CacheSettings;
 use crate::catalog::embedded::catalog::Settings;
 use crate::catalog::embedded::snapshot::Snapshot;
 use crate::config::Config;
-use crate::object::{Bodies, Store};
+use crate::object::Store;
 use crate::plan::bill::{Bill, PricedTier, bill};
 use crate::plan::page::document;
 use crate::plan::{Terms, plan as compute};
@@ -59,7 +60,7 @@ enum Form {
     Html,
 }
 
-/// Settings under which the catalog of a snapshot does no work of its own.
+/// Returns settings with which the catalog of a snapshot neither merges nor compacts.
 fn quiet() -> Settings {
     let mut settings = Settings::default();
     (settings.limits.garbage_share, settings.limits.idle_garbage_share) = (2.0, 2.0);
@@ -79,40 +80,24 @@ fn tiers(
         let prices = prices.remove(&tier.name).flatten();
         (number, PricedTier { name: tier.name.clone(), prices })
     };
-    Ok(opened.blobs.tiers().iter().map(tier).collect())
-}
-
-/// Returns true if bytes from one tier to another leave the network of the first one.
-fn crosses(tiers: &BTreeMap<u16, PricedTier>, from: u16, to: u16) -> bool {
-    let tariff = |tier: u16| tiers.get(&tier).and_then(|t| t.prices.as_ref()).map(|prices| &prices.tariff);
-    match (tariff(from), tariff(to)) {
-        (Some(from), Some(to)) => plimsoll::cost::tiering::crosses(from, to),
-        _ => false,
-    }
+    Ok(opened.bodies.blobs.tiers().iter().map(tier).collect())
 }
 
 fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result<Bill, Exit> {
-    let config = Config::load_with(&arguments.file, changes).map_err(Exit::input)?;
+    let mut config = Config::load_with(&arguments.file, changes).map_err(Exit::input)?;
+    // The cache on a disk belongs to the gateway, which may be running.
+    config.cache = CacheSettings::default();
     let place = Place::of_file(&arguments.file);
     place.must_exist()?;
     let snapshot = Snapshot::take(&config.catalog).map_err(|e| place.fail(&e))?;
     let opened = place.open_at(snapshot.path(), Some(config.clone()), quiet())?;
     let tiers = tiers(&place, &config, &opened, date)?;
-    let home = opened.write_tiers.first().copied().unwrap_or_default();
-    let Opened { catalog, blobs, write_tiers, inline, rules, reads, classes, .. } = opened;
-    let bodies = Bodies { blobs, write_tiers, inline, reads, classes };
+    let Opened { catalog, bodies, rules, .. } = opened;
     let store =
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
-    let minimum_days = |tier: u16| {
-        let prices = tiers.get(&tier).and_then(|tier| tier.prices.as_ref());
-        prices.map_or(0, |prices| prices.tariff.rules.minimum_days)
-    };
-    let terms = Terms {
-        crosses: &|from, to| crosses(&tiers, from, to),
-        home,
-        minimum_days: &minimum_days,
-        now_ms: wall_now().as_millisecond() as u64,
-    };
+    let tariff = |(number, tier): (&u16, &PricedTier)| Some((*number, tier.prices.as_ref()?.tariff.clone()));
+    let tariffs = tiers.iter().filter_map(tariff).collect();
+    let terms = Terms { tariffs: &tariffs, home: rules.home, now_ms: wall_now().as_millisecond() as u64 };
     let plan = compute(&store, &rules, &terms).map_err(|e| place.fail(&e))?;
     bill(&plan, &tiers).map_err(|e| place.fail(&e))
 }

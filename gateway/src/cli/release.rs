@@ -67,8 +67,8 @@ pub fn release(arguments: &Arguments) -> Result<(), Exit> {
     match released.conflicts.len() {
         0 => Ok(()),
         count => Err(Exit::check(format!(
-            "{count} objects were not written, because the tier has other objects with their keys, or cannot store \
-             the keys; use --overwrite for the former"
+            "{count} objects were not written: the tier has other objects with their keys (--overwrite replaces \
+             them), or other versions need these objects, or the tier cannot store the keys"
         ))),
     }
 }

@@ -9,7 +9,7 @@ use super::Exit;
 use super::out::say;
 use super::place::{Opened, Place};
 use crate::mover::{Outcome, reversible, roll_back};
-use crate::object::{Bodies, Store};
+use crate::object::Store;
 
 /// Arguments of `plimsoll-gateway rollback`.
 #[derive(Debug, Args)]
@@ -37,8 +37,7 @@ pub struct Arguments {
 pub fn rollback(arguments: &Arguments) -> Result<(), Exit> {
     let place = &arguments.place;
     place.must_exist()?;
-    let Opened { catalog, blobs, write_tiers, inline, .. } = place.open(Default::default())?;
-    let bodies = Bodies { blobs, write_tiers, inline, reads: None, classes: Default::default() };
+    let Opened { catalog, bodies, .. } = place.open(Default::default())?;
     let store =
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
     let selects = |bucket: &str, key: &str| {

@@ -27,7 +27,7 @@ use crate::credentials;
 use crate::log::note;
 use crate::metrics::{self, GatewayMetrics};
 use crate::mover::pass::Rules;
-use crate::object::{Bodies, Store};
+use crate::object::Store;
 use crate::request_log::RequestLog;
 
 /// Arguments of `plimsoll-gateway run`.
@@ -192,7 +192,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    let Opened { catalog, blobs, write_tiers, inline, rules, recovery, reads, reads_file, classes, .. } =
+    let Opened { catalog, bodies, rules, reads_file, recovery, .. } =
         arguments.place.open(catalog_settings)?;
     report(&recovery);
     let mut observers: Vec<Arc<dyn RequestObserver>> = Vec::new();
@@ -203,14 +203,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     if let Some(address) = &arguments.metrics_listen {
         let gateway = Arc::new(GatewayMetrics::default());
-        let bound = metrics::serve(address, &gateway, catalog.engine(), blobs.tiers()).map_err(|e| {
-            Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
-        })?;
+        let bound =
+            metrics::serve(address, &gateway, catalog.engine(), bodies.blobs.tiers()).map_err(|e| {
+                Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+            })?;
         observers.push(gateway);
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
     let shared = Shared::new(Parts { settings, accounts, tls, injector: None, access_log: None, observers });
-    let bodies = Bodies { blobs, write_tiers, inline, reads: reads.clone(), classes };
+    let reads = bodies.reads.clone();
     let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
     let store = Arc::new(store.map_err(|e| arguments.place.fail(&e))?);
     reload_on_hangup(arguments, &shared);

@@ -26,9 +26,9 @@ pub struct Arguments {
 /// Exit code 1 if something is damaged, 3 if the directory cannot be used.
 pub fn scrub(arguments: &Arguments) -> Result<(), Exit> {
     arguments.place.must_exist()?;
-    let Opened { catalog, blobs, recovery, .. } = arguments.place.open(Default::default())?;
+    let Opened { catalog, bodies, recovery, .. } = arguments.place.open(Default::default())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
-    let mut result = runtime.block_on(scrub::scrub(&catalog, &blobs));
+    let mut result = runtime.block_on(scrub::scrub(&catalog, &bodies.blobs));
     if let Some(reason) = &recovery.rebuilt {
         result.damage.push(format!("the index was built again from the log: {reason}"));
     }

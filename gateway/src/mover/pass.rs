@@ -71,8 +71,7 @@ pub struct Packing {
     pub after_ms: u64,
     /// Age in milliseconds from which a body is packed even if its segment stays smaller.
     pub linger_ms: u64,
-    /// Decides by tier whether writing a segment again without its garbage pays for itself. Without an entry, it always
-    /// does.
+    /// Decides by tier whether a segment is written again without its garbage. Without an entry, it always is.
     pub gates: BTreeMap<u16, Gate>,
 }
 
@@ -376,7 +375,7 @@ impl Pass {
             let Some((index, bytes)) = segment.matched.first_key_value().filter(|_| !segment.rewrite) else {
                 continue;
             };
-            if *bytes < segment.seen || segment.seen != segment.live.live_bytes {
+            if *bytes < segment.seen {
                 self.split.insert(*name);
                 continue;
             }

@@ -56,7 +56,7 @@ pub struct Bill {
     pub tiers: Vec<TierBill>,
     /// Cost of the moves.
     pub now_usd: Usd,
-    /// Cost of the moves if each small body became a blob of its own.
+    /// Cost of the moves if each small body became a separate blob.
     pub alone_usd: Usd,
     /// Cost of the storage in a month if nothing is done.
     pub month_before_usd: Usd,

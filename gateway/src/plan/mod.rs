@@ -8,6 +8,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use plimsoll::cost::tariff::Tariff;
+use plimsoll::cost::tiering;
 use plimsoll::cost::usage::DAY_S;
 use plimsoll::provider::calls::Call;
 
@@ -25,14 +26,27 @@ use crate::pricing::{Stock, Work};
 
 /// Properties of the tiers that a plan depends on.
 pub struct Terms<'a> {
-    /// Returns true if bytes that move between two tiers leave the network of the first one.
-    pub crosses: &'a dyn Fn(u16, u16) -> bool,
+    /// Tariffs of the tiers that have prices.
+    pub tariffs: &'a BTreeMap<u16, Tariff>,
     /// Number of the tier in whose network the gateway runs.
     pub home: u16,
-    /// Returns the minimum number of days for which a tier bills a blob.
-    pub minimum_days: &'a dyn Fn(u16) -> u64,
     /// Current time in Unix milliseconds.
     pub now_ms: u64,
+}
+
+impl Terms<'_> {
+    /// Returns true if bytes that move between two tiers leave the network of the first one.
+    fn crosses(&self, from: u16, to: u16) -> bool {
+        match (self.tariffs.get(&from), self.tariffs.get(&to)) {
+            (Some(from), Some(to)) => tiering::crosses(from, to),
+            _ => false,
+        }
+    }
+
+    /// Returns the minimum number of days for which a tier bills a blob.
+    fn minimum_days(&self, tier: u16) -> u64 {
+        self.tariffs.get(&tier).map_or(0, |tariff| tariff.rules.minimum_days)
+    }
 }
 
 /// Work that the rules require now.
@@ -50,7 +64,7 @@ pub struct Plan {
     pub bytes: u64,
     /// Requests and bytes at each tier, by its number.
     pub work: BTreeMap<u16, Work>,
-    /// The same if each small body became a blob of its own.
+    /// The same if each small body became a separate blob.
     pub alone: BTreeMap<u16, Work>,
     /// Blobs in each tier before the moves.
     pub before: BTreeMap<u16, Stock>,
@@ -90,7 +104,7 @@ impl Work {
         self.calls.add(Call::DeleteObject, 1);
         let lived_ms = place.written_ms().map_or(0, |ms| terms.now_ms.saturating_sub(ms));
         let lived_days = lived_ms / (DAY_S * 1000);
-        let left = (terms.minimum_days)(place.tier).saturating_sub(lived_days);
+        let left = terms.minimum_days(place.tier).saturating_sub(lived_days);
         if left > 0 {
             *self.early.entry(left).or_default() += bytes;
         }
@@ -113,7 +127,7 @@ impl<C: Catalog> Planner<'_, C> {
 
     /// Adds the verification of a copy.
     fn read_back(&mut self, tier: u16, bytes: u64) {
-        let crosses = (self.terms.crosses)(tier, self.terms.home);
+        let crosses = self.terms.crosses(tier, self.terms.home);
         self.work(tier).read(1, bytes, crosses);
     }
 
@@ -129,7 +143,7 @@ impl<C: Catalog> Planner<'_, C> {
         let (size, to) = (planned.size, planned.to);
         let has_copy = head.locations.iter().any(|place| place.tier == to);
         let from = &head.locations[0];
-        let crosses = (self.terms.crosses)(from.tier, to);
+        let crosses = self.terms.crosses(from.tier, to);
         self.plan.moves += 1;
         self.plan.bytes += size;
         if !has_copy {
@@ -156,7 +170,7 @@ impl<C: Catalog> Planner<'_, C> {
         for (segment, ranges) in ranges(job.candidates.iter().map(|candidate| &candidate.body)) {
             let Some(head) = complete_blob(self.store, &segment)? else { continue };
             let from = head.locations[0].tier;
-            let crosses = (self.terms.crosses)(from, to);
+            let crosses = self.terms.crosses(from, to);
             let bytes = ranges.iter().map(|range| range.end - range.start).sum();
             self.work(from).read(ranges.len() as u64, bytes, crosses);
         }
@@ -166,7 +180,7 @@ impl<C: Catalog> Planner<'_, C> {
                 Body::Slice(slice) => *self.leaving.entry(slice.segment).or_default() += 1,
                 Body::Blob(name) => {
                     let Some(head) = complete_blob(self.store, name)? else { continue };
-                    let crosses = (self.terms.crosses)(head.locations[0].tier, to);
+                    let crosses = self.terms.crosses(head.locations[0].tier, to);
                     self.work(head.locations[0].tier).read(1, size, crosses);
                     head.locations.iter().for_each(|place| self.leaves(place, size));
                 }

@@ -100,7 +100,7 @@ pub fn document(place: &str, date: &str, bill: &Bill, variant: Option<(&str, &Bi
     let mut notes = shown.notes.clone();
     if shown.packed > 0 {
         notes.push(format!(
-            "as blobs of their own, writing these bodies would cost {} in requests",
+            "as separate blobs, writing these bodies would cost {} in requests",
             shown.alone_usd.rounded()
         ));
     }

@@ -52,6 +52,10 @@ async fn execute_all(world: &World, rules: &Rules) {
     reap_at(&world.store, now_ms() + 60_000).await.unwrap();
 }
 
+fn tariff(name: &str) -> Tariff {
+    Prices::built_in().unwrap().tariff(name, None, "2026-11-21".parse().unwrap()).unwrap()
+}
+
 /// Returns the requests and bytes that the tiers have counted.
 fn counted(world: &World) -> BTreeMap<u16, Work> {
     let work = |usage: &crate::tier::counted::TierUsage| {
@@ -67,20 +71,18 @@ fn counted(world: &World) -> BTreeMap<u16, Work> {
 /// Plans and executes rules. The plan must have exactly the counted requests and bytes, and their cost.
 async fn is_exact(world: &World, rules: &Rules) -> Plan {
     let fresh = World::over(world);
-    let terms = Terms { crosses: &|from, to| from != to, home: 0, minimum_days: &|_| 0, now_ms: now_ms() };
+    let tariffs = BTreeMap::from([(0, tariff("aws-s3")), (1, tariff("cloudflare-r2"))]);
+    let terms = Terms { tariffs: &tariffs, home: 0, now_ms: now_ms() };
     let planned = plan(&fresh.store, rules, &terms).unwrap();
     assert!(counted(&fresh).values().all(|work| work.calls.total() == 0), "a plan sends nothing");
     execute_all(&fresh, rules).await;
-    let prices = Prices::built_in().unwrap();
-    let offers = ["aws-s3", "cloudflare-r2"];
     for (number, found) in counted(&fresh) {
         let expected = planned.work.get(&number).cloned().unwrap_or_default();
         // What leaves the provider follows from the networks and is not counted.
         let found = Work { egress: expected.egress, ..found };
         assert_eq!(Work { early: BTreeMap::new(), ..expected.clone() }, found, "tier {number}");
-        let date = "2026-11-21".parse().unwrap();
-        let tariff = prices.tariff(offers[usize::from(number)], None, date).unwrap();
-        assert_eq!(expected.cost(&tariff).unwrap(), found.cost(&tariff).unwrap());
+        let tariff = &tariffs[&number];
+        assert_eq!(expected.cost(tariff).unwrap(), found.cost(tariff).unwrap());
         let blobs = fresh.count(usize::from(number)).await as u64;
         assert_eq!(planned.after(number).blobs, blobs, "tier {number}");
     }
@@ -125,16 +127,14 @@ async fn a_plan_in_dollars_adds_the_tiers_and_their_minimum_durations() {
     for number in 0..10 {
         world.put(&format!("k{number}"), &vec![7; 1 << 20]).await;
     }
-    let date = "2026-11-21".parse().unwrap();
-    let tariff = |name: &str| Prices::built_in().unwrap().tariff(name, None, date).unwrap();
     let tier = |name: &str, offer: &str| PricedTier {
         name: name.into(),
         prices: Some(TierPrices { tariff: tariff(offer), note: None }),
     };
     let tiers = BTreeMap::from([(0, tier("ia", "aws-s3-standard-ia")), (1, tier("r2", "cloudflare-r2"))]);
     let later = now_ms() + 10 * DAY_MS + 1000;
-    let days = |tier: u16| if tier == 0 { 30 } else { 0 };
-    let terms = Terms { crosses: &|from, to| from != to, home: 0, minimum_days: &days, now_ms: later };
+    let tariffs = BTreeMap::from([(0, tariff("aws-s3-standard-ia")), (1, tariff("cloudflare-r2"))]);
+    let terms = Terms { tariffs: &tariffs, home: 0, now_ms: later };
     let planned = plan(&world.store, &rules(&["size > 0"], false), &terms).unwrap();
     assert_eq!(planned.work[&0].early, BTreeMap::from([(20, 10 << 20)]));
     let bill = bill(&planned, &tiers).unwrap();

@@ -4,6 +4,9 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
+
 use super::manifest::Manifest;
 use super::segment::{self, id_of};
 use super::table;
@@ -12,6 +15,25 @@ use crate::disk::real::RealDisk;
 
 /// Number of attempts, in case the gateway replaces files in the meantime.
 const ATTEMPTS: u32 = 20;
+
+/// Returns the start of the names of the snapshots of a directory. The number of the process follows.
+fn prefix(root: &Path) -> String {
+    format!("{}.snapshot-", root.file_name().unwrap_or_default().to_string_lossy())
+}
+
+/// Removes the snapshots of processes that were killed.
+fn remove_abandoned(root: &Path) -> io::Result<()> {
+    let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    for entry in fs::read_dir(parent)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let process = name.strip_prefix(&prefix(root)).and_then(|number| Pid::from_raw(number.parse().ok()?));
+        if process.is_some_and(|process| test_kill_process(process) == Err(Errno::SRCH)) {
+            fs::remove_dir_all(entry.path())?;
+        }
+    }
+    Ok(())
+}
 
 /// A directory with a snapshot, which is removed when this is dropped.
 pub struct Snapshot(PathBuf);
@@ -23,9 +45,8 @@ impl Snapshot {
     /// # Errors
     /// If files cannot be read, linked or copied.
     pub fn take(root: &Path) -> Result<Snapshot, CatalogError> {
-        let mut name = root.file_name().unwrap_or_default().to_os_string();
-        name.push(format!(".snapshot-{}", std::process::id()));
-        let snapshot = Snapshot(root.with_file_name(name));
+        remove_abandoned(root)?;
+        let snapshot = Snapshot(root.with_file_name(format!("{}{}", prefix(root), std::process::id())));
         for _ in 0..ATTEMPTS {
             snapshot.clear()?;
             let before = Manifest::load(&RealDisk::new(root)?)?;
@@ -96,6 +117,24 @@ mod tests {
             Ok(true)
         });
         block_on(catalog.commit(work, 64)).unwrap();
+    }
+
+    #[test]
+    fn the_snapshot_of_a_killed_process_is_removed_and_others_stay() {
+        let dir = TempDir::new("snapshot");
+        let root = dir.path().join("catalog");
+        let (catalog, _) = EmbeddedCatalog::open(&root, Default::default()).unwrap();
+        let mut ended = std::process::Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let names = [format!("catalog.snapshot-{}", ended.id()), "catalog.snapshot-x".into(), "other".into()];
+        let others = names.map(|name| dir.path().join(name));
+        others.iter().for_each(|path| fs::create_dir_all(path.join("log")).unwrap());
+        let running = Snapshot::take(&root).unwrap();
+        assert_eq!(others.each_ref().map(|path| path.exists()), [false, true, true]);
+        assert!(running.path().exists());
+        remove_abandoned(&root).unwrap();
+        assert!(running.path().exists(), "this process still runs");
+        catalog.close().unwrap();
     }
 
     #[test]
