@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::clock::{now_ns, process_cpu_ns};
 use plimsoll::rng::mix;
+use plimsoll_gateway::catalog::committer::Durability;
 use plimsoll_gateway::catalog::embedded::catalog::{EmbeddedCatalog, Settings};
-use plimsoll_gateway::catalog::embedded::committer::Durability;
 use plimsoll_gateway::catalog::embedded::head_only;
 use plimsoll_gateway::catalog::{Catalog, Value, Work};
 use redb::ReadableDatabase;

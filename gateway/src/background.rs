@@ -1,5 +1,6 @@
 //! The work of the store in the background: deletes discarded blobs, applies lifecycle rules, moves and packs bodies.
 
+mod leadership;
 mod lifecycle;
 pub mod reaper;
 
@@ -13,6 +14,7 @@ use plimsoll::clock::{now_ns, wall_now};
 use plimsoll::cost::usage::DAY_S;
 use tokio::sync::watch;
 
+use self::leadership::Leadership;
 use crate::body::blob::text;
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::budget::Budget;
@@ -32,41 +34,75 @@ pub struct Settings {
     pub rules: Rules,
     /// Milliseconds between two searches for blobs to move.
     pub move_every_ms: u64,
-    /// File with the counts of reads.
-    pub reads_file: PathBuf,
+    /// File with the counts of reads; `None` if no rule needs them.
+    pub reads_file: Option<PathBuf>,
 }
 
 /// Handle of the background thread.
 pub struct Background {
     stop: watch::Sender<bool>,
     thread: std::thread::JoinHandle<()>,
+    leadership: Leadership,
 }
 
 impl Background {
-    /// Starts the thread.
+    /// Starts the thread, for a store whose session has begun. It works while this process is the leader.
     ///
     /// # Errors
     /// If the thread or its runtime cannot be created.
     pub fn start<C: Catalog>(store: Arc<Store<C>>, settings: Settings) -> std::io::Result<Background> {
         let (stop, mut stopped) = watch::channel(false);
+        let leadership = Leadership::start(Arc::clone(&store))?;
+        let mut epoch = leadership.epoch.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let thread = std::thread::Builder::new().name("background".into());
         let thread = thread.spawn(move || {
             runtime.block_on(async {
-                let work = async { tokio::join!(keep_up(&store, &settings), move_bodies(&store, &settings)) };
                 tokio::select! {
-                    _ = work => {}
+                    () = save_reads(&store, &settings) => {}
+                    () = lead(&store, &settings, &mut epoch) => {}
                     _ = stopped.wait_for(|stop| *stop) => {}
                 }
             });
         })?;
-        Ok(Background { stop, thread })
+        Ok(Background { stop, thread, leadership })
     }
 
-    /// Ends the work after its current step.
+    /// Ends the work after its current step, and the session.
     pub fn stop(self) {
         let _ = self.stop.send(true);
         let _ = self.thread.join();
+        self.leadership.stop();
+    }
+}
+
+/// Works in every epoch that this process leads.
+async fn lead<C: Catalog>(store: &Store<C>, settings: &Settings, epoch: &mut watch::Receiver<Option<u64>>) {
+    loop {
+        let Ok(leads) = epoch.wait_for(Option::is_some).await.map(|leads| *leads) else { return };
+        let work = async { tokio::join!(keep_up(store, settings), move_bodies(store, settings)) };
+        tokio::select! {
+            _ = work => {}
+            ended = epoch.wait_for(|now| *now != leads) => {
+                if ended.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Writes the counts of reads to their file from time to time.
+async fn save_reads<C: Catalog>(store: &Store<C>, settings: &Settings) {
+    /// Milliseconds between two writes.
+    const SAVE_MS: u64 = 600_000;
+    loop {
+        pause(SAVE_MS).await;
+        if let (Some(reads), Some(path)) = (&store.reads, &settings.reads_file)
+            && let Err(error) = reads.save(path)
+        {
+            crate::log::warn(&format!("{}: {error}", path.display()));
+        }
     }
 }
 
@@ -80,13 +116,7 @@ async fn pause(ms: u64) {
 async fn keep_up<C: Catalog>(store: &Store<C>, settings: &Settings) {
     /// Milliseconds between two looks for bytes to delete.
     const PAUSE_MS: u64 = 1000;
-    /// Milliseconds between two writes of the counts of reads.
-    const SAVE_MS: u64 = 600_000;
     let day_ms = settings.day_ms;
-    let mut unsaved_ms = 0;
-    if let Err(error) = reaper::discard_unfinished(store).await {
-        crate::log::warn(&format!("unfinished blobs were not given up: {error}"));
-    }
     // Lifecycle rules are applied ten times a day at least every hour.
     let every_ms = (day_ms / 10).clamp(1000, 3_600_000);
     let mut since_ms = every_ms;
@@ -102,13 +132,6 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &Settings) {
         }
         pause(PAUSE_MS).await;
         since_ms += PAUSE_MS;
-        unsaved_ms += PAUSE_MS;
-        if let Some(reads) = store.reads.as_ref().filter(|_| unsaved_ms >= SAVE_MS) {
-            unsaved_ms = 0;
-            if let Err(error) = reads.save(&settings.reads_file) {
-                crate::log::warn(&format!("{}: {error}", settings.reads_file.display()));
-            }
-        }
     }
 }
 
@@ -121,7 +144,8 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
     }
     // Without rules, only existing segments need work.
     let needs_nothing = settings.rules.is_empty() && store.classes.is_empty();
-    if needs_nothing && all_segments(store).is_ok_and(|segments| segments.is_empty()) {
+    let is_alone = !store.catalog.is_shared();
+    if needs_nothing && is_alone && all_segments(store).is_ok_and(|segments| segments.is_empty()) {
         return;
     }
     let mut pass = Pass::default();

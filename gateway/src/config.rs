@@ -9,6 +9,7 @@ use serde::Deserialize;
 use toml::Value;
 
 use crate::body::cache::CacheSettings;
+use crate::catalog::postgres::Database;
 use crate::mover::budget::Limits;
 use crate::mover::policy::{Condition, parse_time_ms};
 
@@ -54,6 +55,16 @@ struct PricesTable {
 #[serde(deny_unknown_fields)]
 struct CatalogTable {
     url: String,
+    password_env: Option<String>,
+}
+
+/// Place of the catalog.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CatalogPlace {
+    /// Directory of this machine, for one gateway.
+    Directory(PathBuf),
+    /// PostgreSQL database, for several gateways.
+    Database(Database),
 }
 
 /// A backend and the names of the environment variables that hold its credentials.
@@ -203,8 +214,8 @@ pub struct MoveRule {
 /// The settings of a gateway.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
-    /// Directory of the catalog.
-    pub catalog: PathBuf,
+    /// Place of the catalog.
+    pub catalog: CatalogPlace,
     /// Backends by name.
     pub tiers: BTreeMap<String, TierTable>,
     /// Names of the tiers that a blob is written to before the write is acknowledged.
@@ -224,6 +235,15 @@ pub struct Config {
 }
 
 impl Config {
+    /// Returns the file with the counts of reads, beside the catalog; `None` if no rule needs them.
+    pub fn reads_file(&self) -> Option<PathBuf> {
+        let needs_reads = self.moves.iter().any(|rule| rule.when.needs_reads());
+        match &self.catalog {
+            CatalogPlace::Directory(directory) if needs_reads => Some(directory.join("reads")),
+            _ => None,
+        }
+    }
+
     /// Reads a file.
     ///
     /// # Errors
@@ -294,10 +314,7 @@ fn apply(document: &mut Value, change: &str) -> Result<(), String> {
 }
 
 fn resolve(file: File) -> Result<Config, String> {
-    let catalog = file.catalog.url.strip_prefix("dir:").filter(|path| !path.is_empty());
-    let catalog = catalog.ok_or_else(|| {
-        format!("catalog.url: {} is not supported; use dir:PATH with a local directory", file.catalog.url)
-    })?;
+    let catalog = catalog(&file.catalog)?;
     let check = |place: &str, name: &String| {
         if file.tier.contains_key(name) {
             return Ok(());
@@ -356,7 +373,11 @@ fn resolve(file: File) -> Result<Config, String> {
     let pack = file.pack.map(pack).transpose()?;
     let cache = cache(file.cache)?;
     let (prices, budget) = (file.prices.files, budget(&file.budget)?);
-    let (catalog, tiers) = (catalog.into(), file.tier);
+    let tiers = file.tier;
+    let needs_reads = moves.iter().any(|rule| rule.when.needs_reads());
+    if needs_reads && matches!(catalog, CatalogPlace::Database(_)) {
+        return Err("reads_per_day needs a catalog in a directory".into());
+    }
     Ok(Config { catalog, tiers, write, inline, moves, pack, cache, prices, budget })
 }
 
@@ -392,6 +413,29 @@ fn pack(table: PackTable) -> Result<PackRule, String> {
         return Err("pack.segment: at least 1 MiB, at most 1 GiB".into());
     }
     Ok(rule)
+}
+
+/// Reads the place of the catalog. The password of a database is in a variable, or in `PGPASSWORD`.
+fn catalog(table: &CatalogTable) -> Result<CatalogPlace, String> {
+    let url = &table.url;
+    if let Some(path) = url.strip_prefix("dir:").filter(|path| !path.is_empty()) {
+        return match table.password_env {
+            None => Ok(CatalogPlace::Directory(path.into())),
+            Some(_) => Err("catalog.password_env: a directory has no password".into()),
+        };
+    }
+    if !url.starts_with("postgres://") && !url.starts_with("postgresql://") {
+        return Err(format!(
+            "catalog.url: {url} is not supported; use dir:PATH or postgres://USER@HOST:PORT/DATABASE"
+        ));
+    }
+    let variable = table.password_env.as_deref().unwrap_or("PGPASSWORD");
+    let password = std::env::var(variable).ok().filter(|password| !password.is_empty());
+    if password.is_none() && table.password_env.is_some() {
+        return Err(format!("catalog.password_env: the variable {variable} is not set"));
+    }
+    let database = Database::parse(url, password.as_deref()).map_err(|e| format!("catalog.url: {e}"))?;
+    Ok(CatalogPlace::Database(database))
 }
 
 fn budget(table: &BudgetTable) -> Result<Limits, String> {

@@ -10,6 +10,7 @@ pub mod cli;
 pub mod config;
 pub mod credentials;
 pub mod disk;
+pub mod lease;
 pub mod log;
 pub mod metrics;
 pub mod mover;

@@ -16,6 +16,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::Registry;
 
+use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::Engine;
 use crate::tier::Tiers;
 use crate::tier::counted::{CallCount, TierUsage};
@@ -206,7 +207,7 @@ impl Collector for TierMetrics {
 pub fn serve(
     address: &str,
     metrics: &GatewayMetrics,
-    engine: &Arc<Engine>,
+    catalog: &Arc<AnyCatalog>,
     tiers: &Tiers,
 ) -> std::io::Result<SocketAddr> {
     let mut registry = Registry::default();
@@ -219,14 +220,16 @@ pub fn serve(
     registry.register("plimsoll_gateway_sent_bytes", "Body bytes of responses", metrics.sent.clone());
     let help = "Time from a request's first byte to its response being ready";
     registry.register("plimsoll_gateway_request_seconds", help, metrics.seconds.clone());
-    registry.register_collector(Box::new(EngineMetrics(Arc::clone(engine))));
+    if let Some(engine) = catalog.engine() {
+        registry.register_collector(Box::new(EngineMetrics(Arc::clone(engine))));
+    }
     registry.register_collector(Box::new(TierMetrics(tiers.clone())));
-    let engine = Arc::clone(engine);
+    let catalog = Arc::clone(catalog);
     let pages: Pages = Arc::new(move |path| match path {
         "/healthz" => Some((200, "ok\n".into())),
-        "/readyz" => Some(match engine.stop_reason() {
-            None => (200, "ready\n".into()),
-            Some(reason) => (503, format!("writes are stopped: {reason}\n")),
+        "/readyz" => Some(match catalog.check() {
+            Ok(()) => (200, "ready\n".into()),
+            Err(problem) => (503, format!("{problem}\n")),
         }),
         _ => None,
     });

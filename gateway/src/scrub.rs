@@ -8,7 +8,8 @@ use crate::body::blob::{Blobs, text};
 use crate::body::location::BlobName;
 use crate::body::segment::Slice;
 use crate::catalog::Catalog;
-use crate::catalog::embedded::catalog::EmbeddedCatalog;
+use crate::catalog::any::AnyCatalog;
+use crate::catalog::embedded::Engine;
 use crate::catalog::embedded::reader::GroupReader;
 use crate::catalog::embedded::segment::{DIRECTORY, file_name};
 use crate::object::body::find_blob;
@@ -43,9 +44,19 @@ pub struct DamagedObject {
 }
 
 /// Verifies the log, the index and the blobs.
-pub async fn scrub(catalog: &Arc<EmbeddedCatalog>, blobs: &Blobs) -> Scrub {
+pub async fn scrub(catalog: &Arc<AnyCatalog>, blobs: &Blobs) -> Scrub {
     let mut result = Scrub::default();
-    let engine = catalog.engine();
+    if let Some(engine) = catalog.engine() {
+        verify_log(engine, &mut result);
+    }
+    if let Err(error) = verify_objects(catalog, blobs, &mut result).await {
+        result.damage.push(error.to_string());
+    }
+    result
+}
+
+/// Verifies the log of an embedded catalog.
+fn verify_log(engine: &Engine, result: &mut Scrub) {
     for damage in engine.damage() {
         result.damage.push(format!("{} at offset {}: {}", damage.file, damage.offset, damage.problem));
     }
@@ -78,14 +89,10 @@ pub async fn scrub(catalog: &Arc<EmbeddedCatalog>, blobs: &Blobs) -> Scrub {
             result.damage.push(format!("{name}: {error}"));
         }
     }
-    if let Err(error) = verify_objects(catalog, blobs, &mut result).await {
-        result.damage.push(error.to_string());
-    }
-    result
 }
 
 async fn verify_objects(
-    catalog: &Arc<EmbeddedCatalog>,
+    catalog: &Arc<AnyCatalog>,
     blobs: &Blobs,
     result: &mut Scrub,
 ) -> Result<(), crate::catalog::CatalogError> {
@@ -136,7 +143,7 @@ impl Segments {
     /// Compares the numbers of objects with those in the catalog.
     fn compare_counts(
         &self,
-        catalog: &Arc<EmbeddedCatalog>,
+        catalog: &Arc<AnyCatalog>,
         result: &mut Scrub,
     ) -> Result<(), crate::catalog::CatalogError> {
         let mut scan = catalog.scan();
@@ -157,12 +164,7 @@ impl Segments {
 }
 
 /// Verifies all bytes of a blob at all its places. Returns what is wrong with it.
-async fn verify_blob(
-    catalog: &Arc<EmbeddedCatalog>,
-    blobs: &Blobs,
-    name: &BlobName,
-    size: u64,
-) -> Option<String> {
+async fn verify_blob(catalog: &Arc<AnyCatalog>, blobs: &Blobs, name: &BlobName, size: u64) -> Option<String> {
     let (head, crcs) = match find_blob(&**catalog, name) {
         Ok(found) => found,
         Err(error) => return Some(error.to_string()),
@@ -182,7 +184,7 @@ async fn verify_blob(
 
 /// Verifies a body in a segment. All bytes of the segment are verified once; if some are damaged, each body is read.
 async fn verify_slice(
-    catalog: &Arc<EmbeddedCatalog>,
+    catalog: &Arc<AnyCatalog>,
     blobs: &Blobs,
     slice: &Slice,
     segments: &mut Segments,
@@ -208,7 +210,7 @@ async fn verify_slice(
 
 /// Reads an object completely. Returns what is wrong with it.
 async fn verify_object(
-    catalog: &Arc<EmbeddedCatalog>,
+    catalog: &Arc<AnyCatalog>,
     blobs: &Blobs,
     key: &[u8],
     row: &crate::catalog::Row,

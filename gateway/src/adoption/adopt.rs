@@ -11,7 +11,7 @@ use plimsoll::s3::checksum::md5;
 
 use super::{AdoptionError, headers, owners, parse_etag};
 use crate::body::blob::{BlobError, new_name};
-use crate::body::location::{BlobHead, Location, ObjectName, State};
+use crate::body::location::{BlobHead, Location, ObjectName};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::row::{Body, Head, Properties};
 use crate::object::{Bucket, Store, keys};
@@ -95,7 +95,7 @@ fn write(t: &mut dyn Transaction, bucket: &Bucket, found: Vec<Found>) -> Result<
             continue;
         }
         if size > 0 {
-            let head = BlobHead { state: State::Complete, ..BlobHead::pending(vec![location]) };
+            let head = BlobHead::complete(vec![location]);
             t.put(keys::blob(&blob), Value { head: head.encode(), ..Value::default() });
         }
         t.put(catalog_key, value);

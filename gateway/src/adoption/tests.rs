@@ -11,7 +11,7 @@ use crate::mover::{Outcome, execute};
 use crate::testing::{BUCKET, World};
 
 fn bucket(world: &World) -> std::sync::Arc<crate::object::Bucket> {
-    world.store.all_buckets().into_iter().find(|(name, _)| name == BUCKET).unwrap().1
+    world.store.all_buckets().unwrap().into_iter().find(|(name, _)| name == BUCKET).unwrap().1
 }
 
 fn body(number: usize) -> Vec<u8> {

@@ -48,7 +48,7 @@ struct Versions {
 /// Returns the error of the catalog.
 pub async fn apply<C: Catalog>(store: &Store<C>, day_ms: u64) -> Result<(), ApiError> {
     let now = Now { ms: wall_now().as_millisecond(), day_ms };
-    for (_, bucket) in store.all_buckets() {
+    for (_, bucket) in store.all_buckets().map_err(for_client)? {
         let Some(rules) = bucket.info.lifecycle.clone() else { continue };
         expire(store, &bucket, &rules, now).await?;
         abort_uploads(store, &bucket, &rules, now).await?;

@@ -1,18 +1,17 @@
-//! Deletes discarded bytes, and gives up the blobs that an earlier process did not finish.
+//! Deletes discarded bytes, and gives up the blobs of processes that have ended.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use plimsoll::clock::wall_now;
 use plimsoll::server::error::ApiError;
 
-use crate::body::blob::new_name;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::lease::is_alive;
 use crate::object::keys::{self, BlobName};
-use crate::object::write::discard_blob;
-use crate::object::{Store, unavailable};
+use crate::object::write::{discard_blob, writer_of};
+use crate::object::{Store, now_ms, unavailable};
 
 /// Milliseconds after which bytes are deleted for the second time.
 const REPEAT_MS: u64 = 15 * 60 * 1000;
@@ -70,7 +69,7 @@ pub fn forget(t: &mut dyn Transaction, location: &Location, blob: &BlobName) -> 
 /// # Errors
 /// Returns the error of the catalog.
 pub async fn reap<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
-    reap_at(store, wall_now().as_millisecond() as u64).await
+    reap_at(store, now_ms()).await
 }
 
 /// Deletes the bytes whose time has come at a time in Unix milliseconds.
@@ -96,9 +95,10 @@ pub async fn reap_at<C: Catalog>(store: &Store<C>, now_ms: u64) -> Result<(), Ap
 /// Deletes the bytes of an entry. Returns false if their tier fails.
 async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Result<bool, ApiError> {
     let Entry { key, location, garbage } = entry;
+    let epoch = store.epoch();
     let (cancelled, place) = (key.clone(), location.clone());
     let is_free = store
-        .transact(0, move |t| {
+        .transact_in(epoch, 0, move |t| {
             // The entry is gone if a rollback has cancelled it.
             let exists = t.get(&cancelled)?.is_some();
             let is_free = exists && forget(t, &place, &garbage.blob)?;
@@ -117,7 +117,7 @@ async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Resu
         return Ok(false);
     }
     store
-        .transact(0, move |t| {
+        .transact_in(epoch, 0, move |t| {
             t.delete(key);
             if garbage.reason == Reason::Unfinished {
                 let again = Garbage { reason: Reason::Discarded, ..garbage };
@@ -129,12 +129,11 @@ async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Resu
     Ok(true)
 }
 
-/// Gives up the blobs that an earlier process began and did not finish.
+/// Gives up the blobs that processes began and did not finish, if their sessions have ended.
 ///
 /// # Errors
 /// Returns the error of the catalog.
 pub async fn discard_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), ApiError> {
-    let own = new_name();
     let mut unfinished = Vec::new();
     {
         let mut scan = store.catalog.scan();
@@ -142,17 +141,19 @@ pub async fn discard_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), ApiE
         while let Some((key, row)) = scan.next().map_err(|e| unavailable(&e))? {
             let Some(name) = key.strip_prefix(keys::BLOBS) else { break };
             let is_pending = BlobHead::decode(&row.head).is_some_and(|head| head.state == State::Pending);
-            // Names begin with their time; those of this process are newer.
-            if let Ok(name) = BlobName::try_from(name)
-                && is_pending
-                && name[..6] < own[..6]
-            {
-                unfinished.push(name);
-            }
+            unfinished.extend(BlobName::try_from(name).ok().filter(|_| is_pending));
         }
     }
     for name in unfinished {
-        store.transact(0, move |t| Ok(Ok(discard_blob(t, &name, 0)?))).await?;
+        let discarded = store.transact(0, move |t| {
+            if let Some(session) = writer_of(t, &name)?
+                && !is_alive(t, session, now_ms())?
+            {
+                discard_blob(t, &name, 0)?;
+            }
+            Ok(Ok(()))
+        });
+        discarded.await?;
     }
     Ok(())
 }

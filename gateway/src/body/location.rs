@@ -161,16 +161,21 @@ impl Garbage {
 pub struct BlobHead {
     /// State of the blob.
     pub state: State,
-    /// Number of changes of the locations.
+    /// Number of changes of the locations; of a pending blob, the number of the session that writes it.
     pub version: u64,
     /// Places of the bytes; reads use the first one that works.
     pub locations: Vec<Location>,
 }
 
 impl BlobHead {
-    /// Creates the head of a blob that is being written to these places.
-    pub fn pending(locations: Vec<Location>) -> BlobHead {
-        BlobHead { state: State::Pending, version: 0, locations }
+    /// Creates the head of a blob that a session is writing to these places.
+    pub fn pending(session: u64, locations: Vec<Location>) -> BlobHead {
+        BlobHead { state: State::Pending, version: session, locations }
+    }
+
+    /// Creates the head of a complete blob at these places.
+    pub fn complete(locations: Vec<Location>) -> BlobHead {
+        BlobHead { state: State::Complete, version: 0, locations }
     }
 
     /// Encodes the head.
@@ -221,9 +226,9 @@ mod tests {
             assert_eq!(Location::decode(&place.encode()).as_ref(), Some(place));
         }
         assert_eq!(places[2].path().as_ref(), "logs/2026/a b.gz");
-        let mut head = BlobHead::pending(places.to_vec());
+        let mut head = BlobHead::pending(7, places.to_vec());
         assert_eq!(BlobHead::decode(&head.encode()), Some(head.clone()));
-        head.state = State::Complete;
+        head = BlobHead::complete(places.to_vec());
         let moved = head.with_locations(vec![places[1].clone()]);
         assert_eq!((moved.version, moved.state), (1, State::Complete));
         assert_eq!(BlobHead::decode(&moved.encode()), Some(moved.clone()));

@@ -3,10 +3,12 @@
 use std::ops::Bound;
 
 use crate::blocking::block_on;
+use crate::testing::postgres::Postgres;
 
 use super::embedded::catalog::{EmbeddedCatalog, Settings};
 use super::embedded::{Limits, head_only};
 use super::memory::MemoryCatalog;
+use super::postgres::{Access, Database, PostgresCatalog};
 use super::{Catalog, CatalogError, Value, Work};
 
 fn value(head: &str, body: &[u8]) -> Value {
@@ -95,6 +97,62 @@ fn a_dropped_transaction_changes_nothing(catalog: &impl Catalog) {
 #[test]
 fn the_memory_catalog_conforms() {
     conforms(&MemoryCatalog::default());
+}
+
+#[test]
+fn a_postgres_catalog_conforms_and_survives_a_restart() {
+    let Some(server) = Postgres::start() else { return };
+    let database = Database::parse(&server.url(), None).unwrap();
+    let open = |access| PostgresCatalog::open(&database, access);
+    let error = open(Access::Existing).err().unwrap();
+    assert!(error.to_string().contains("no catalog in the database"), "{error}");
+    let catalog = open(Access::Create).unwrap();
+    conforms(&catalog);
+    put(&catalog, "large", value("large", &vec![7; 3 << 20]));
+    let row = catalog.get(b"large").unwrap().unwrap();
+    assert_eq!((row.place.body, catalog.value(b"large", &row).unwrap().body.len()), (3 << 20, 3 << 20));
+    put(&catalog, "large", head_only("new"));
+    assert!(matches!(catalog.value(b"large", &row), Err(CatalogError::Changed)));
+    let reader = open(Access::ReadOnly).unwrap();
+    put(&reader, "dropped", head_only("dropped"));
+    assert_eq!(keys(&reader, Bound::Unbounded), ["a", "c", "d", "large"]);
+    server.kill();
+    let work: Work = Box::new(|_| Ok(true));
+    assert!(matches!(commit(&catalog, work), Err(CatalogError::Unavailable(_))));
+    assert!(matches!(catalog.get(b"a"), Err(CatalogError::Unavailable(_))));
+    let server = server.restart();
+    while catalog.get(b"a").is_err() {}
+    assert_eq!(keys(&catalog, Bound::Unbounded), ["a", "c", "d", "large"]);
+    put(&catalog, "e", head_only("e"));
+    drop(server);
+}
+
+#[test]
+fn transactions_of_several_postgres_catalogs_are_serial() {
+    let Some(server) = Postgres::start() else { return };
+    let database = Database::parse(&server.url(), None).unwrap();
+    let catalogs: Vec<_> =
+        (0..3).map(|_| PostgresCatalog::open(&database, Access::Create).unwrap()).collect();
+    std::thread::scope(|threads| {
+        for catalog in &catalogs {
+            for _ in 0..4 {
+                threads.spawn(|| {
+                    for _ in 0..50 {
+                        let work: Work = Box::new(|t| {
+                            let row = t.get(b"count")?;
+                            let count =
+                                row.map_or(0, |row| u64::from_be_bytes(row.head[..].try_into().unwrap()));
+                            t.put(b"count".to_vec(), head_only((count + 1).to_be_bytes().to_vec()));
+                            Ok(true)
+                        });
+                        commit(catalog, work).unwrap();
+                    }
+                });
+            }
+        }
+    });
+    let row = catalogs[0].get(b"count").unwrap().unwrap();
+    assert_eq!(row.head[..], 600u64.to_be_bytes());
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::{Catalog, CatalogError, Place, Row, Scan, Transaction, Value, Work};
+use super::overlay::{Base, Overlay};
+use super::{Catalog, CatalogError, Place, Row, Scan, Value, Work};
 
 type Map = BTreeMap<Vec<u8>, Value>;
 
@@ -14,70 +15,66 @@ type Map = BTreeMap<Vec<u8>, Value>;
 #[derive(Default)]
 pub struct MemoryCatalog {
     map: Mutex<Map>,
+    is_shared: bool,
 }
 
 fn row(value: &Value) -> Row {
-    let place = Place { properties: value.properties.len() as u32, ..Place::default() };
-    Row { head: value.head.clone(), place }
+    let place = Place {
+        properties: value.properties.len() as u32,
+        body: value.body.len() as u32,
+        ..Place::default()
+    };
+    Row { head: value.head.clone(), place, loaded: Some(Box::new(value.clone())) }
 }
 
-/// A transaction on a copy of the map, which replaces the map on commit.
-struct MemoryTransaction {
-    map: Map,
-    /// Rows that the transaction returned, with their values.
-    read: Vec<(Row, Value)>,
+/// The state before a group.
+struct Before<'a> {
+    map: &'a Map,
+    is_shared: bool,
 }
 
-impl MemoryTransaction {
-    fn remember(&mut self, value: &Value) -> Row {
-        let place = Place { offset: self.read.len() as u32, ..Place::default() };
-        let row = Row { head: value.head.clone(), place };
-        self.read.push((row.clone(), value.clone()));
-        row
-    }
-}
-
-impl Transaction for MemoryTransaction {
+impl Base for Before<'_> {
     fn get(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
-        let value = self.map.get(key).cloned();
-        Ok(value.map(|value| self.remember(&value)))
+        Ok(self.map.get(key).map(row))
     }
 
-    fn value(&mut self, row: &Row) -> Result<Value, CatalogError> {
-        Ok(self.read.get(row.place.offset as usize).map(|(_, value)| value.clone()).unwrap_or_default())
+    fn value(&mut self, key: &[u8], _: &Row) -> Result<Value, CatalogError> {
+        Ok(self.map.get(key).cloned().unwrap_or_default())
     }
 
-    fn first(&mut self, prefix: &[u8], from: &[u8]) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
-        let found = self.map.range(from.to_vec()..).next().filter(|(key, _)| key.starts_with(prefix));
-        let found = found.map(|(key, value)| (key.clone(), value.clone()));
-        Ok(found.map(|(key, value)| (key, self.remember(&value))))
+    fn first(&mut self, prefix: &[u8], from: Bound<&[u8]>) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
+        let found = self.map.range::<[u8], _>((from, Bound::Unbounded)).next();
+        let found = found.filter(|(key, _)| key.starts_with(prefix));
+        Ok(found.map(|(key, value)| (key.clone(), row(value))))
     }
 
-    fn put(&mut self, key: Vec<u8>, value: Value) {
-        self.map.insert(key, value);
-    }
-
-    fn delete(&mut self, key: Vec<u8>) {
-        self.map.remove(&key);
+    fn is_shared(&self) -> bool {
+        self.is_shared
     }
 }
 
 impl MemoryCatalog {
-    fn lock(&self) -> MutexGuard<'_, Map> {
-        self.map.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Creates a catalog that several stores use at the same time.
+    pub fn shared() -> MemoryCatalog {
+        MemoryCatalog { is_shared: true, ..MemoryCatalog::default() }
     }
 
-    fn find(&self, key: &[u8]) -> Value {
-        self.lock().get(key).cloned().unwrap_or_default()
+    fn lock(&self) -> MutexGuard<'_, Map> {
+        self.map.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Catalog for MemoryCatalog {
     async fn commit(&self, work: Work, _: usize) -> Result<(), CatalogError> {
         let mut map = self.lock();
-        let mut transaction = MemoryTransaction { map: map.clone(), read: Vec::new() };
-        if work(&mut transaction)? {
-            *map = transaction.map;
+        let mut group = Overlay::new(Before { map: &map, is_shared: self.is_shared });
+        group.execute(work)?;
+        let (changes, _) = group.finish();
+        for (key, change) in changes {
+            match change {
+                Some(value) => map.insert(key, value),
+                None => map.remove(&key),
+            };
         }
         Ok(())
     }
@@ -86,16 +83,20 @@ impl Catalog for MemoryCatalog {
         Ok(self.lock().get(key).map(row))
     }
 
-    fn properties(&self, key: &[u8], _: &Row) -> Result<Bytes, CatalogError> {
-        Ok(self.find(key).properties)
+    fn properties(&self, _: &[u8], row: &Row) -> Result<Bytes, CatalogError> {
+        Ok(row.loaded.as_ref().map(|value| value.properties.clone()).unwrap_or_default())
     }
 
-    fn value(&self, key: &[u8], _: &Row) -> Result<Value, CatalogError> {
-        Ok(self.find(key))
+    fn value(&self, _: &[u8], row: &Row) -> Result<Value, CatalogError> {
+        Ok(row.loaded.as_deref().cloned().unwrap_or_default())
     }
 
     fn scan(&self) -> Box<dyn Scan + '_> {
         Box::new(MemoryScan { catalog: self, from: Bound::Unbounded })
+    }
+
+    fn is_shared(&self) -> bool {
+        self.is_shared
     }
 }
 

@@ -3,8 +3,12 @@
 //! A value has three parts: a head, which listings need; properties; and an inline body. An implementation keeps the
 //! heads where scans are fast, and the rest where it is written only once.
 
+pub mod any;
+pub mod committer;
 pub mod embedded;
 pub mod memory;
+mod overlay;
+pub mod postgres;
 
 #[cfg(test)]
 mod conformance;
@@ -31,9 +35,12 @@ pub struct Row {
     pub head: Bytes,
     /// Place of the properties and the body.
     pub place: Place,
+    /// The whole value, if it was read together with the row.
+    pub loaded: Option<Box<Value>>,
 }
 
-/// Place of the properties and the body of a value in the log of the embedded catalog.
+/// Place of the properties and the body of a value in the log of the embedded catalog. Other catalogs use only the
+/// lengths, and have numbers of their own in the other fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Place {
     /// Number of the segment.
@@ -76,6 +83,12 @@ pub enum CatalogError {
     /// The disk failed.
     #[error("{0}")]
     Io(String),
+    /// The database does not answer. A transaction that failed with this error may be durable nevertheless.
+    #[error("the catalog does not answer: {0}")]
+    Unavailable(String),
+    /// The row was replaced since it was read.
+    #[error("the row has changed meanwhile")]
+    Changed,
 }
 
 impl From<std::io::Error> for CatalogError {
@@ -118,6 +131,11 @@ pub trait Transaction {
 
     /// Ends the file that receives the writes, so that its garbage can be removed.
     fn end_segment(&mut self) {}
+
+    /// Returns true if other processes use the catalog at the same time.
+    fn is_shared(&self) -> bool {
+        false
+    }
 }
 
 /// Rows in key order.
@@ -165,4 +183,9 @@ pub trait Catalog: Send + Sync + 'static {
 
     /// Returns all rows in key order.
     fn scan(&self) -> Box<dyn Scan + '_>;
+
+    /// Returns true if other processes use the catalog at the same time.
+    fn is_shared(&self) -> bool {
+        false
+    }
 }

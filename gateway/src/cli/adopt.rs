@@ -12,13 +12,13 @@ use super::Exit;
 use super::out::say;
 use super::place::{Opened, Place};
 use crate::adoption::adopt::{Adopted, Adoption, adopt as execute, count};
-use crate::catalog::embedded::catalog::EmbeddedCatalog;
+use crate::catalog::any::AnyCatalog;
 use crate::object::{Bucket, Store};
 
 /// Arguments of `plimsoll-gateway adopt`.
 #[derive(Debug, Args)]
 pub struct Arguments {
-    /// Settings of a gateway over several tiers, a TOML file; no gateway may run
+    /// Settings of a gateway over several tiers, a TOML file; if the catalog is a directory, no gateway may run
     #[arg(value_name = "FILE")]
     file: PathBuf,
     /// Tier whose objects are adopted
@@ -44,9 +44,9 @@ pub struct Arguments {
 /// A store without services, for a command.
 pub struct Offline {
     /// The store with all tiers.
-    pub store: Store<EmbeddedCatalog>,
+    pub store: Store<AnyCatalog>,
     /// Catalog of the store.
-    pub catalog: Arc<EmbeddedCatalog>,
+    pub catalog: Arc<AnyCatalog>,
     /// Runtime for requests to the tiers.
     pub runtime: tokio::runtime::Runtime,
     /// Number of the tier that was named.
@@ -71,8 +71,16 @@ pub fn offline(place: &Place, tier: &str) -> Result<Offline, Exit> {
 }
 
 /// Returns a bucket of the store.
-pub fn find_bucket(store: &Store<EmbeddedCatalog>, name: &str) -> Option<Arc<Bucket>> {
-    store.all_buckets().into_iter().find(|(other, _)| other == name).map(|(_, bucket)| bucket)
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn find_bucket(
+    place: &Place,
+    store: &Store<AnyCatalog>,
+    name: &str,
+) -> Result<Option<Arc<Bucket>>, Exit> {
+    let buckets = store.all_buckets().map_err(|e| place.fail(&e))?;
+    Ok(buckets.into_iter().find(|(other, _)| other == name).map(|(_, bucket)| bucket))
 }
 
 /// Adopts the objects.
@@ -83,12 +91,12 @@ pub fn adopt(arguments: &Arguments) -> Result<(), Exit> {
     let place = Place::of_file(&arguments.file);
     let Offline { store, catalog, runtime, tier } = offline(&place, &arguments.tier)?;
     let adoption = Adoption { tier, prefix: arguments.prefix.clone() };
-    let bucket = find_bucket(&store, &arguments.bucket);
+    let bucket = find_bucket(&place, &store, &arguments.bucket)?;
     let adopted = match bucket {
         bucket if arguments.dry_run => runtime.block_on(count(&store, bucket.as_deref(), &adoption)),
         Some(bucket) => runtime.block_on(execute(&store, &bucket, &adoption)),
         None => {
-            let bucket = create_bucket(arguments, &store, &runtime)?;
+            let bucket = create_bucket(arguments, &place, &store, &runtime)?;
             runtime.block_on(execute(&store, &bucket, &adoption))
         }
     };
@@ -101,7 +109,8 @@ pub fn adopt(arguments: &Arguments) -> Result<(), Exit> {
 /// Creates the bucket that receives the objects.
 fn create_bucket(
     arguments: &Arguments,
-    store: &Store<EmbeddedCatalog>,
+    place: &Place,
+    store: &Store<AnyCatalog>,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<Arc<Bucket>, Exit> {
     let variable = std::env::var("AWS_ACCESS_KEY_ID").ok();
@@ -110,7 +119,8 @@ fn create_bucket(
     runtime
         .block_on(store.create_bucket(&arguments.bucket, new))
         .map_err(|e| Exit::input(format!("--bucket {}: {e}", arguments.bucket)))?;
-    find_bucket(store, &arguments.bucket).ok_or_else(|| Exit::store("the bucket was not created"))
+    let created = find_bucket(place, store, &arguments.bucket)?;
+    created.ok_or_else(|| Exit::store("the bucket was not created"))
 }
 
 fn print(arguments: &Arguments, adopted: &Adopted) -> Result<(), Exit> {

@@ -14,9 +14,11 @@ use plimsoll::cost::usage::DAY_S;
 use super::Exit;
 use crate::body::blob::{Blobs, part_bytes};
 use crate::body::cache::{Cache, CacheSettings};
+use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSettings};
 use crate::catalog::embedded::recovery::Recovery;
-use crate::config::{Config, PackRule, TierTable};
+use crate::catalog::postgres::{Access, PostgresCatalog};
+use crate::config::{CatalogPlace, Config, PackRule, TierTable};
 use crate::log::note;
 use crate::mover::budget::Limits;
 use crate::mover::pass::{Packing, Rule, Rules};
@@ -43,13 +45,13 @@ pub struct Place {
 /// An open store without its services.
 pub struct Opened {
     /// Catalog of the store.
-    pub catalog: Arc<EmbeddedCatalog>,
+    pub catalog: Arc<AnyCatalog>,
     /// Places of bodies, and the settings of the store.
     pub bodies: Bodies,
     /// Rules of moves.
     pub rules: Rules,
-    /// File with the counts of reads.
-    pub reads_file: PathBuf,
+    /// File with the counts of reads; `None` if no rule needs them.
+    pub reads_file: Option<PathBuf>,
     /// Backends by name, with what is known about them.
     pub backends: BTreeMap<String, Backend>,
     /// Findings of the start.
@@ -76,17 +78,19 @@ impl Place {
         Exit::store(format!("{}: {error}", self.name()))
     }
 
-    /// Returns the directory of the catalog, and the settings of the tiers.
+    /// Returns the place of the catalog, and the settings of the tiers.
     ///
     /// # Errors
     /// If the file cannot be read or is invalid.
-    pub fn settings(&self) -> Result<(PathBuf, Option<Config>), Exit> {
+    pub fn settings(&self) -> Result<(CatalogPlace, Option<Config>), Exit> {
         match (&self.file, &self.data) {
             (Some(file), _) => {
                 let config = Config::load(file).map_err(Exit::input)?;
                 Ok((config.catalog.clone(), Some(config)))
             }
-            (None, data) => Ok((data.clone().unwrap_or_default().join("catalog"), None)),
+            (None, data) => {
+                Ok((CatalogPlace::Directory(data.clone().unwrap_or_default().join("catalog")), None))
+            }
         }
     }
 
@@ -95,7 +99,13 @@ impl Place {
     /// # Errors
     /// If the settings are invalid, or the directory of the catalog does not exist.
     pub fn must_exist(&self) -> Result<(), Exit> {
-        let (catalog, _) = self.settings()?;
+        let catalog = match self.settings()?.0 {
+            CatalogPlace::Directory(catalog) => catalog,
+            CatalogPlace::Database(database) => {
+                let opened = PostgresCatalog::open(&database, Access::ReadOnly);
+                return opened.map(|_| ()).map_err(|e| self.fail(&e));
+            }
+        };
         if catalog.is_dir() {
             return Ok(());
         }
@@ -111,31 +121,22 @@ impl Place {
     /// # Errors
     /// If the settings are invalid, or the catalog cannot be used.
     pub fn open(&self, settings: CatalogSettings) -> Result<Opened, Exit> {
-        let (directory, config) = self.settings()?;
-        self.open_at(&directory, config, settings)
+        let (catalog, config) = self.settings()?;
+        self.open_at(&catalog, config, settings, Access::Create)
     }
 
-    /// Opens the catalog in a directory with these settings, and the tiers.
+    /// Opens the catalog at a place with these settings, and the tiers. `access` matters only to a database.
     ///
     /// # Errors
     /// If the settings are invalid, or the catalog cannot be used.
     pub fn open_at(
         &self,
-        directory: &Path,
+        catalog: &CatalogPlace,
         config: Option<Config>,
         settings: CatalogSettings,
+        access: Access,
     ) -> Result<Opened, Exit> {
-        let config = config.unwrap_or_else(|| Config {
-            catalog: directory.to_path_buf(),
-            tiers: BTreeMap::from([(BLOBS.to_string(), directory_tier(directory))]),
-            write: vec![BLOBS.to_string()],
-            inline: MAX_INLINE,
-            moves: Vec::new(),
-            pack: None,
-            cache: CacheSettings::default(),
-            prices: Vec::new(),
-            budget: Limits::default(),
-        });
+        let config = config.unwrap_or_else(|| of_directory(catalog));
         // A wrong URL is an error before the catalog is created.
         let mut stores = BTreeMap::new();
         for (name, table) in &config.tiers {
@@ -143,7 +144,15 @@ impl Place {
                 open::open(table).map_err(|e| Exit::input(format!("{}: tier {name}: {e}", self.name())))?;
             stores.insert(name.clone(), store);
         }
-        let (catalog, recovery) = EmbeddedCatalog::open(directory, settings).map_err(|e| self.fail(&e))?;
+        let (catalog, recovery) = match catalog {
+            CatalogPlace::Directory(directory) => {
+                let opened = EmbeddedCatalog::open(directory, settings);
+                opened.map(|(catalog, recovery)| (AnyCatalog::Embedded(catalog), recovery))
+            }
+            CatalogPlace::Database(database) => PostgresCatalog::open(database, access)
+                .map(|catalog| (AnyCatalog::Postgres(catalog), Recovery::default())),
+        }
+        .map_err(|e| self.fail(&e))?;
         // The lock of the catalog protects the cache on a disk, too.
         let cache =
             Cache::open(&config.cache).map_err(|e| Exit::store(format!("{}: cache: {e}", self.name())))?;
@@ -157,13 +166,12 @@ impl Place {
         let rules = self.rules(&config, &stores, &numbers)?;
         let tier = |(name, backend): (&String, &Backend)| (numbers[name], Tier::new(name, backend.clone()));
         let tiers = stores.iter().map(tier).collect();
-        let reads_file = config.catalog.join("reads");
         let classes = config.tiers.iter().flat_map(|(name, table)| {
             table.lifecycle_classes.iter().map(|class| (class.clone(), numbers[name]))
         });
         let classes = classes.collect();
-        let needs_reads = config.moves.iter().any(|rule| rule.when.needs_reads());
-        let reads = needs_reads.then(|| Arc::new(Reads::load(&reads_file)));
+        let reads_file = config.reads_file();
+        let reads = reads_file.as_ref().map(|path| Arc::new(Reads::load(path)));
         let bodies = Bodies {
             blobs: Blobs::new(Tiers::new(tiers), cache),
             write_tiers: config.write.iter().map(|name| numbers[name]).collect(),
@@ -248,6 +256,25 @@ fn packing(rule: Option<&PackRule>, numbers: &BTreeMap<String, u16>) -> Packing 
         after_ms: rule.after_ms,
         linger_ms: rule.linger_ms,
         gates: BTreeMap::new(),
+    }
+}
+
+/// Returns the settings of a data directory.
+fn of_directory(catalog: &CatalogPlace) -> Config {
+    let tier = match catalog {
+        CatalogPlace::Directory(directory) => directory_tier(directory),
+        CatalogPlace::Database(_) => TierTable::default(),
+    };
+    Config {
+        catalog: catalog.clone(),
+        tiers: BTreeMap::from([(BLOBS.to_string(), tier)]),
+        write: vec![BLOBS.to_string()],
+        inline: MAX_INLINE,
+        moves: Vec::new(),
+        pack: None,
+        cache: CacheSettings::default(),
+        prices: Vec::new(),
+        budget: Limits::default(),
     }
 }
 

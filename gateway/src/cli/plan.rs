@@ -17,7 +17,8 @@ use super::place::{Opened, Place};
 use crate::body::cache::CacheSettings;
 use crate::catalog::embedded::catalog::Settings;
 use crate::catalog::embedded::snapshot::Snapshot;
-use crate::config::Config;
+use crate::catalog::postgres::Access;
+use crate::config::{CatalogPlace, Config};
 use crate::object::Store;
 use crate::plan::bill::{Bill, PricedTier, bill};
 use crate::plan::page::document;
@@ -89,8 +90,14 @@ fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result
     config.cache = CacheSettings::default();
     let place = Place::of_file(&arguments.file);
     place.must_exist()?;
-    let snapshot = Snapshot::take(&config.catalog).map_err(|e| place.fail(&e))?;
-    let opened = place.open_at(snapshot.path(), Some(config.clone()), quiet())?;
+    // A directory belongs to its gateway, which may be running.
+    let snapshot = match &config.catalog {
+        CatalogPlace::Directory(path) => Some(Snapshot::take(path).map_err(|e| place.fail(&e))?),
+        CatalogPlace::Database(_) => None,
+    };
+    let copy = snapshot.as_ref().map(|snapshot| CatalogPlace::Directory(snapshot.path().to_path_buf()));
+    let catalog = copy.as_ref().unwrap_or(&config.catalog);
+    let opened = place.open_at(catalog, Some(config.clone()), quiet(), Access::ReadOnly)?;
     let tiers = tiers(&place, &config, &opened, date)?;
     let Opened { catalog, bodies, rules, .. } = opened;
     let store =

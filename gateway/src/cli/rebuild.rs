@@ -6,6 +6,7 @@ use super::Exit;
 use super::out::say;
 use super::place::Place;
 use crate::catalog::embedded::catalog::EmbeddedCatalog;
+use crate::config::CatalogPlace;
 
 /// Arguments of `plimsoll-gateway rebuild-catalog`.
 #[derive(Debug, Args)]
@@ -24,7 +25,10 @@ pub struct Arguments {
 pub fn rebuild(arguments: &Arguments) -> Result<(), Exit> {
     let place = &arguments.place;
     place.must_exist()?;
-    let (root, _) = place.settings()?;
+    let CatalogPlace::Directory(root) = place.settings()?.0 else {
+        let text = "the catalog is in a database; restore the database from its backup";
+        return Err(Exit::input(format!("{}: {text}", place.name())));
+    };
     let (catalog, recovery) =
         EmbeddedCatalog::rebuild(&root, Default::default()).map_err(|e| place.fail(&e))?;
     let entries = catalog.engine().entries();

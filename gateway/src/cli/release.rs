@@ -44,7 +44,7 @@ pub fn release(arguments: &Arguments) -> Result<(), Exit> {
     let place = Place::of_file(&arguments.file);
     place.must_exist()?;
     let Offline { store, catalog, runtime, tier } = offline(&place, &arguments.tier)?;
-    let bucket = find_bucket(&store, &arguments.bucket)
+    let bucket = find_bucket(&place, &store, &arguments.bucket)?
         .ok_or_else(|| Exit::input(format!("--bucket {}: there is no such bucket", arguments.bucket)))?;
     let (prefix, overwrite, dry_run) = (arguments.prefix.clone(), arguments.overwrite, arguments.dry_run);
     let release = Release { tier, prefix, overwrite, dry_run };

@@ -20,8 +20,8 @@ use super::Exit;
 use super::out::say;
 use super::place::{Opened, Place};
 use crate::background::{self, Background};
+use crate::catalog::committer::Durability;
 use crate::catalog::embedded::catalog::Settings as CatalogSettings;
-use crate::catalog::embedded::committer::Durability;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::credentials;
 use crate::log::note;
@@ -203,10 +203,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     if let Some(address) = &arguments.metrics_listen {
         let gateway = Arc::new(GatewayMetrics::default());
-        let bound =
-            metrics::serve(address, &gateway, catalog.engine(), bodies.blobs.tiers()).map_err(|e| {
-                Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
-            })?;
+        let bound = metrics::serve(address, &gateway, &catalog, bodies.blobs.tiers()).map_err(|e| {
+            Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+        })?;
         observers.push(gateway);
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
@@ -223,6 +222,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         move_every_ms: (every / 1_000_000).max(1),
         reads_file: reads_file.clone(),
     };
+    let session = crate::blocking::block_on(store.begin_session());
+    session.map_err(|e| arguments.place.fail(&e))?;
     let background = Background::start(Arc::clone(&store), work);
     let background = background.map_err(Exit::store)?;
     let (stop, shutdown) = watch::channel(false);
@@ -230,8 +231,10 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     say(&format!("listening on {scheme}://{address}\n"))?;
     let served = plimsoll::server::run(listener, &shared, &store, &shutdown);
     background.stop();
-    if let Some(Err(error)) = reads.map(|reads| reads.save(&reads_file)) {
-        note(&format!("{}: {error}; the counts of reads are lost", reads_file.display()));
+    if let (Some(reads), Some(path)) = (reads, reads_file)
+        && let Err(error) = reads.save(&path)
+    {
+        note(&format!("{}: {error}; the counts of reads are lost", path.display()));
     }
     let closed = catalog.close();
     served.map_err(|e| Exit::store(format!("the server failed: {e}")))?;

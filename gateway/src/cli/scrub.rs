@@ -32,8 +32,8 @@ pub fn scrub(arguments: &Arguments) -> Result<(), Exit> {
     if let Some(reason) = &recovery.rebuilt {
         result.damage.push(format!("the index was built again from the log: {reason}"));
     }
-    if arguments.accept {
-        catalog.engine().accept_unknown_damage().map_err(Exit::store)?;
+    if let Some(engine) = catalog.engine().filter(|_| arguments.accept) {
+        engine.accept_unknown_damage().map_err(Exit::store)?;
     }
     catalog.close().map_err(Exit::store)?;
     if arguments.json {

@@ -7,7 +7,11 @@ use super::out::say;
 use super::place::Place;
 use crate::catalog::embedded::manifest::Manifest;
 use crate::catalog::embedded::segment::HEADER;
+use crate::catalog::postgres::{Access, Database, PostgresCatalog};
+use crate::config::CatalogPlace;
 use crate::disk::real::RealDisk;
+use crate::lease;
+use crate::object::now_ms;
 
 /// Arguments of `plimsoll-gateway status`.
 #[derive(Debug, Args)]
@@ -26,7 +30,10 @@ pub struct Arguments {
 pub fn status(arguments: &Arguments) -> Result<(), Exit> {
     let place = &arguments.place;
     place.must_exist()?;
-    let (catalog, _) = place.settings()?;
+    let catalog = match place.settings()?.0 {
+        CatalogPlace::Directory(catalog) => catalog,
+        CatalogPlace::Database(database) => return of_database(arguments, &database),
+    };
     let disk = RealDisk::new(&catalog).map_err(|e| place.fail(&e))?;
     let manifest = Manifest::load(&disk).map_err(|e| place.fail(&e))?.unwrap_or_default();
     if arguments.json {
@@ -54,4 +61,20 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
         return Ok(());
     }
     Err(Exit::check("the log is damaged; run `plimsoll-gateway scrub` to list the affected objects"))
+}
+
+/// Prints the sessions of the gateways that use a database.
+fn of_database(arguments: &Arguments, database: &Database) -> Result<(), Exit> {
+    let place = &arguments.place;
+    let catalog = PostgresCatalog::open(database, Access::ReadOnly).map_err(|e| place.fail(&e))?;
+    let found = lease::status(&catalog, now_ms()).map_err(|e| place.fail(&e))?;
+    if arguments.json {
+        let value =
+            serde_json::json!({ "sessions": found.sessions, "leader": found.leader, "epoch": found.epoch });
+        return say(&format!("{value}\n"));
+    }
+    let leader = found.leader.map_or("none".to_string(), |leader| leader.to_string());
+    let sessions: Vec<String> = found.sessions.iter().map(u64::to_string).collect();
+    let (sessions, epoch) = (sessions.join(", "), found.epoch);
+    say(&format!("sessions   {sessions}\nleader     {leader}, epoch {epoch}\n"))
 }

@@ -99,10 +99,11 @@ fn give_up(t: &mut dyn Transaction, blob: &BlobName, destination: &Location) {
 /// # Errors
 /// If the catalog or a tier fails, or bytes are damaged.
 pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcome, MoveError> {
+    let epoch = store.epoch();
     let destination = Location::new(plan.to, new_name());
     let (planned, place) = (plan.clone(), destination.clone());
     let intended = store
-        .transact(64, move |t| {
+        .transact_in(epoch, 64, move |t| {
             let Some((head, value)) = unchanged(t, &planned)? else { return Ok(Ok(None)) };
             let existing = head.locations.iter().find(|place| place.tier == planned.to).cloned();
             if existing.is_none() {
@@ -123,11 +124,11 @@ pub async fn execute<C: Catalog>(store: &Store<C>, plan: &Move) -> Result<Outcom
         Ok::<_, MoveError>(crcs)
     };
     match verified.await {
-        Ok(crcs) => switch(store, plan, target, is_new, &crcs).await,
+        Ok(crcs) => switch(store, plan, epoch, target, is_new, &crcs).await,
         Err(error) => {
             if is_new {
                 let blob = plan.blob;
-                let given_up = store.transact(64, move |t| {
+                let given_up = store.transact_in(epoch, 64, move |t| {
                     give_up(t, &blob, &destination);
                     Ok(Ok(()))
                 });
@@ -196,13 +197,14 @@ async fn verify_blob<C: Catalog>(
 async fn switch<C: Catalog>(
     store: &Store<C>,
     plan: &Move,
+    epoch: u64,
     target: Location,
     with_intent: bool,
     crcs: &[u32],
 ) -> Result<Outcome, MoveError> {
     let plan = plan.clone();
     let crcs: Bytes = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect::<Vec<u8>>().into();
-    let switched = store.transact(256, move |t| {
+    let switched = store.transact_in(epoch, 256, move |t| {
         let is_ours = !with_intent || t.get(&keys::intent(&target))?.is_some();
         let Some((head, mut value)) = unchanged(t, &plan)?.filter(|_| is_ours) else {
             if is_ours && with_intent {
@@ -231,6 +233,7 @@ async fn switch<C: Catalog>(
 /// # Errors
 /// Returns the error of the catalog.
 pub async fn give_up_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), MoveError> {
+    let epoch = store.epoch();
     let mut unfinished = Vec::new();
     {
         let mut scan = store.catalog.scan();
@@ -243,7 +246,7 @@ pub async fn give_up_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), Move
         }
     }
     for (place, blob) in unfinished {
-        let given_up = store.transact(64, move |t| {
+        let given_up = store.transact_in(epoch, 64, move |t| {
             if t.get(&keys::intent(&place))?.is_some() {
                 give_up(t, &blob, &place);
             }

@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use super::sources::Sources;
 use super::{MoveError, verify_blob};
 use crate::body::blob::{BlobError, BlobWriter, new_name};
-use crate::body::location::{BlobHead, BlobName, Location, State};
+use crate::body::location::{BlobHead, BlobName, Location};
 use crate::body::segment::{Header, START, Slice};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
@@ -83,9 +83,10 @@ const BUFFER: usize = 1 << 20;
 pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed, MoveError> {
     let name = new_name();
     let location = Location::new(job.tier, name);
-    let intent = head_only(BlobHead::pending(vec![location.clone()]).encode());
+    let epoch = store.epoch();
+    let intent = head_only(BlobHead::pending(store.session(), vec![location.clone()]).encode());
     store
-        .transact(64, move |t| {
+        .transact_in(epoch, 64, move |t| {
             t.put(keys::blob(&name), intent);
             Ok(Ok(()))
         })
@@ -98,12 +99,15 @@ pub async fn pack<C: Catalog>(store: &Store<C>, job: &PackJob) -> Result<Packed,
             return nothing.map(|_| Packed::default());
         }
     };
-    let packed = switch(store, job, name, &location, written).await;
+    let packed = switch(store, job, epoch, name, &location, written).await;
     if packed.is_err() {
         // Rows may refer to the segment already, so it is closed and not given up.
-        let closed = store.transact(64, move |t| Ok(Ok(close(t, &name)?))).await;
-        if let Err(error) = closed {
-            crate::log::warn(&format!("a segment stays open until the next start: {error}"));
+        let closed = store.transact_in(epoch, 64, move |t| Ok(Ok(close(t, &name)?))).await;
+        match closed {
+            Ok(()) => store.abandon(&name).await,
+            Err(error) => {
+                crate::log::warn(&format!("a segment stays open until the next start: {error}"));
+            }
         }
     }
     packed
@@ -178,7 +182,7 @@ async fn read<C: Catalog>(
         Err(error) => Err(error),
     };
     let value = match value {
-        Err(CatalogError::Damaged { .. }) => return Ok(None),
+        Err(CatalogError::Damaged { .. } | CatalogError::Changed) => return Ok(None),
         value => value?,
     };
     let Some((head, properties)) = unchanged(candidate, &value) else { return Ok(None) };
@@ -212,17 +216,18 @@ fn unchanged(candidate: &Candidate, value: &Value) -> Option<(Head, Properties)>
 async fn switch<C: Catalog>(
     store: &Store<C>,
     job: &PackJob,
+    epoch: u64,
     name: BlobName,
     location: &Location,
     written: Written,
 ) -> Result<Packed, MoveError> {
-    let head = BlobHead { state: State::Complete, ..BlobHead::pending(vec![location.clone()]) };
+    let head = BlobHead::complete(vec![location.clone()]);
     let properties: Vec<u8> = written.crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
     let value = Value { head: head.encode(), properties: properties.into(), body: Bytes::new() };
     let bytes = written.slices.iter().map(|(_, slice)| slice.size).sum();
     let records = written.slices.len() as u64;
     let empty = Live { open: true, size: written.size, records, live: 0, live_bytes: 0, bytes };
-    let recorded = store.transact(4096, move |t| {
+    let recorded = store.transact_in(epoch, 4096, move |t| {
         let is_ours = NewBlob { name, value }.record(t)?;
         if is_ours {
             live::store(t, &name, empty)?;
@@ -238,7 +243,7 @@ async fn switch<C: Catalog>(
         let rows: Vec<_> =
             chunk.iter().map(|(index, slice)| (job.candidates[*index].clone(), *slice)).collect();
         let is_last = number == last;
-        let switched = store.transact(ROWS * 300, move |t| {
+        let switched = store.transact_in(epoch, ROWS * 300, move |t| {
             let switched = switch_rows(t, &name, &rows)?;
             if is_last {
                 close(t, &name)?;
@@ -259,6 +264,8 @@ fn switch_rows(
     rows: &[(Candidate, Slice)],
 ) -> Result<Packed, CatalogError> {
     let mut packed = Packed::default();
+    // Rows must not refer to a segment that was closed without them, and may be deleted.
+    let Some(mut live) = live::load(t, segment)?.filter(|live| live.open) else { return Ok(packed) };
     for (candidate, slice) in rows {
         let Some(row) = t.get(&candidate.catalog_key)? else { continue };
         let value = match t.value(&row) {
@@ -273,11 +280,9 @@ fn switch_rows(
         packed.objects += 1;
         packed.bytes += slice.size;
     }
-    if let Some(mut live) = live::load(t, segment)? {
-        live.live += packed.objects;
-        live.live_bytes += packed.bytes;
-        live::store(t, segment, live)?;
-    }
+    live.live += packed.objects;
+    live.live_bytes += packed.bytes;
+    live::store(t, segment, live)?;
     Ok(packed)
 }
 
@@ -294,9 +299,10 @@ fn close(t: &mut dyn Transaction, segment: &BlobName) -> Result<(), CatalogError
 /// # Errors
 /// If the catalog fails.
 pub async fn close_unfinished<C: Catalog>(store: &Store<C>) -> Result<(), MoveError> {
+    let epoch = store.epoch();
     let open = super::scan::all_segments(store)?.into_iter().filter(|(_, live)| live.open);
     for (name, _) in open.collect::<Vec<_>>() {
-        let closed = store.transact(64, move |t| Ok(Ok(close(t, &name)?)));
+        let closed = store.transact_in(epoch, 64, move |t| Ok(Ok(close(t, &name)?)));
         closed.await.map_err(MoveError::Catalog)?;
     }
     Ok(())

@@ -253,7 +253,7 @@ impl Pass {
                 self.segments = load(store, &rules.packing, &mut self.stock)?;
                 self.jobs.clear();
                 self.objects = 0;
-                let of_buckets = bucket_rules(store, rules.day_ms);
+                let of_buckets = bucket_rules(store, rules.day_ms)?;
                 self.moves = rules.moves.iter().cloned().chain(of_buckets).collect();
                 Bound::Included(keys::OBJECTS.to_vec())
             }

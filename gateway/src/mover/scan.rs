@@ -98,7 +98,7 @@ pub fn visit_rows<C: Catalog>(
     visit: &mut dyn FnMut(Visited<'_>) -> Result<bool, CatalogError>,
 ) -> Result<bool, CatalogError> {
     let names: BTreeMap<u32, Arc<str>> =
-        store.all_buckets().into_iter().map(|(name, bucket)| (bucket.number, name.into())).collect();
+        store.all_buckets()?.into_iter().map(|(name, bucket)| (bucket.number, name.into())).collect();
     let now_ms = wall_now().as_millisecond();
     let mut scan = store.catalog.scan();
     scan.seek(from)?;

@@ -40,7 +40,7 @@ impl World {
         let mut writer = store.blobs.create(std::slice::from_ref(&source)).unwrap();
         writer.write(Bytes::from(vec![7; SIZE])).await.unwrap();
         let (_, crcs) = writer.finish().await.unwrap();
-        let head = BlobHead { state: State::Complete, ..BlobHead::pending(vec![source.clone()]) };
+        let head = BlobHead::complete(vec![source.clone()]);
         let properties = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect::<Vec<u8>>().into();
         let value = Value { head: head.encode(), properties, body: Bytes::new() };
         let put = store.transact(0, move |t| {
@@ -100,12 +100,12 @@ async fn a_blob_that_changes_during_its_move_stays_as_it_is() {
     });
     intend.await.unwrap();
     let old = Move { version: 5, ..world.plan() };
-    assert_eq!(switch(&world.store, &old, target.clone(), true, &[]).await.unwrap(), Outcome::Changed);
+    assert_eq!(switch(&world.store, &old, 0, target.clone(), true, &[]).await.unwrap(), Outcome::Changed);
     assert_eq!(world.head().locations, std::slice::from_ref(&world.source));
     assert_eq!(world.lists(), (vec![(target, Reason::Unfinished)], 0));
     // Without its intent, a move must not switch: somebody has given it up and deletes the destination.
     let other = Location::new(1, new_name());
-    assert_eq!(switch(&world.store, &world.plan(), other, true, &[]).await.unwrap(), Outcome::Changed);
+    assert_eq!(switch(&world.store, &world.plan(), 0, other, true, &[]).await.unwrap(), Outcome::Changed);
     assert_eq!(world.head().locations, std::slice::from_ref(&world.source));
 }
 

@@ -7,23 +7,26 @@ use plimsoll::server::config::lifecycle::{Expiration, Filter, Lifecycle};
 
 use super::pass::Rule;
 use super::policy::{Comparison, Condition};
-use crate::catalog::Catalog;
+use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
 
 /// Time for which the source of a transition stays, in milliseconds.
 const KEEP_SOURCE_MS: u64 = 86_400_000;
 
 /// Returns the rules of all buckets whose storage classes belong to tiers.
-pub fn bucket_rules<C: Catalog>(store: &Store<C>, day_ms: u64) -> Vec<Rule> {
+///
+/// # Errors
+/// If the catalog cannot be read.
+pub fn bucket_rules<C: Catalog>(store: &Store<C>, day_ms: u64) -> Result<Vec<Rule>, CatalogError> {
     let tiers: Vec<u16> = store.blobs.tiers().iter().map(|(number, _)| number).collect();
     let mut rules = Vec::new();
-    for (name, bucket) in store.all_buckets() {
+    for (name, bucket) in store.all_buckets()? {
         if let Some(lifecycle) = &bucket.info.lifecycle {
             let class = |class: &str| store.classes.get(class).copied();
             rules.extend(rules_of(&name, lifecycle, &class, &tiers, day_ms, wall_now().as_second()));
         }
     }
-    rules
+    Ok(rules)
 }
 
 /// Returns the condition of a filter.

@@ -5,6 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bytes::Bytes;
 use plimsoll::clock::wall_now;
 use plimsoll::server::config::acl::CannedAcl;
 use plimsoll::server::config::cors::Cors;
@@ -14,8 +15,9 @@ use plimsoll::server::error::ApiError;
 use plimsoll::server::service::{BucketChange, BucketInfo, NewBucket, Versioning};
 use serde::{Deserialize, Serialize};
 
+use super::write::for_client;
 use super::{Store, intact, keys};
-use crate::catalog::{Catalog, CatalogError, Value};
+use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 
 /// Document of a bucket in the catalog.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -46,6 +48,10 @@ pub struct Bucket {
     pub number: u32,
     /// Properties of the bucket.
     pub info: BucketInfo,
+    /// Name of the bucket.
+    name: String,
+    /// The document as it is in the catalog.
+    encoded: Bytes,
     /// True if the bucket was deleted. Transactions set and check it, one after the other.
     deleted: Arc<AtomicBool>,
 }
@@ -57,7 +63,8 @@ impl AsRef<BucketInfo> for Bucket {
 }
 
 impl Bucket {
-    fn new(document: Document, deleted: Arc<AtomicBool>) -> Bucket {
+    fn new(name: &str, encoded: Bytes, deleted: Arc<AtomicBool>) -> Result<Bucket, CatalogError> {
+        let document: Document = intact(serde_json::from_slice(&encoded).ok())?;
         let info = BucketInfo {
             created: jiff::Timestamp::from_millisecond(document.created_ms).unwrap_or_default(),
             region: document.region,
@@ -69,15 +76,24 @@ impl Bucket {
             cors: document.cors,
             lifecycle: document.lifecycle,
         };
-        Bucket { number: document.number, info, deleted }
+        Ok(Bucket { number: document.number, info, name: name.to_string(), encoded, deleted })
     }
 
-    /// Checks that the bucket still exists. Transactions that write call it.
+    /// Checks that the bucket still exists. Transactions that write call it. Another process may have changed it, too.
     ///
     /// # Errors
-    /// Returns `NoSuchBucket`.
-    pub fn check(&self) -> Result<(), ApiError> {
-        if self.deleted.load(Ordering::Acquire) { Err(no_bucket()) } else { Ok(()) }
+    /// If the catalog cannot be read. The S3 error is `NoSuchBucket`, or `ServiceUnavailable` after a change.
+    pub fn check(&self, t: &mut dyn Transaction) -> Result<Result<(), ApiError>, CatalogError> {
+        if self.deleted.load(Ordering::Acquire) {
+            return Ok(Err(no_bucket()));
+        }
+        if !t.is_shared() {
+            return Ok(Ok(()));
+        }
+        let Some(row) = t.get(&keys::bucket(&self.name))? else { return Ok(Err(no_bucket())) };
+        let is_same = t.value(&row)?.properties == self.encoded;
+        let text = "The settings of the bucket have changed during the request. Try again.";
+        Ok(if is_same { Ok(()) } else { Err(ApiError::with("ServiceUnavailable", text)) })
     }
 
     /// Returns true if responses contain version ids.
@@ -103,9 +119,9 @@ impl Buckets {
         while let Some((key, row)) = scan.next()? {
             let Some(name) = key.strip_prefix(keys::BUCKETS) else { break };
             let value = catalog.value(&key, &row)?;
-            let document = intact(serde_json::from_slice(&value.properties).ok())?;
             let name = String::from_utf8_lossy(name).into_owned();
-            buckets.0.insert(name, Arc::new(Bucket::new(document, Arc::default())));
+            let bucket = Bucket::new(&name, value.properties, Arc::default())?;
+            buckets.0.insert(name, Arc::new(bucket));
         }
         Ok(buckets)
     }
@@ -125,7 +141,44 @@ impl<C: Catalog> Store<C> {
     /// Returns the bucket called `name`.
     pub(super) fn find_bucket(&self, name: &str) -> Result<Arc<Bucket>, ApiError> {
         let buckets = self.buckets.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        buckets.0.get(name).cloned().ok_or_else(no_bucket)
+        let known = buckets.0.get(name).cloned();
+        drop(buckets);
+        if !self.catalog.is_shared() {
+            return known.ok_or_else(no_bucket);
+        }
+        let found = self.look_up_bucket(name, known.as_ref()).map_err(for_client)?;
+        if found.is_none() {
+            self.remember(name, None);
+        }
+        found.ok_or_else(no_bucket)
+    }
+
+    /// Reads a bucket that other processes may have created, changed or deleted.
+    fn look_up_bucket(
+        &self,
+        name: &str,
+        known: Option<&Arc<Bucket>>,
+    ) -> Result<Option<Arc<Bucket>>, CatalogError> {
+        let key = keys::bucket(name);
+        let Some(row) = self.catalog.get(&key)? else { return Ok(None) };
+        let encoded = self.catalog.properties(&key, &row)?;
+        if let Some(known) = known.filter(|known| known.encoded == encoded) {
+            return Ok(Some(Arc::clone(known)));
+        }
+        let found = Arc::new(Bucket::new(name, encoded, Arc::default())?);
+        self.remember(name, Some(Arc::clone(&found)));
+        Ok(Some(found))
+    }
+
+    /// Returns all buckets with their names, sorted by name.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    pub fn all_buckets(&self) -> Result<Vec<(String, Arc<Bucket>)>, CatalogError> {
+        if self.catalog.is_shared() {
+            return Ok(Buckets::load(&*self.catalog)?.all());
+        }
+        Ok(self.buckets.read().unwrap_or_else(std::sync::PoisonError::into_inner).all())
     }
 
     fn remember(&self, name: &str, bucket: Option<Arc<Bucket>>) {
@@ -147,7 +200,7 @@ impl<C: Catalog> Store<C> {
         {
             return Ok(());
         }
-        let document = self
+        let encoded = self
             .transact(1024, move |t| {
                 if t.get(&key)?.is_some() {
                     return Ok(Err(ApiError::new("BucketAlreadyOwnedByYou")));
@@ -165,13 +218,16 @@ impl<C: Catalog> Store<C> {
                     cors: None,
                     lifecycle: None,
                 };
-                t.put(key, encode(&document));
+                let value = encode(&document);
+                let encoded = value.properties.clone();
+                t.put(key, value);
                 let next = (number + 1).to_be_bytes().to_vec();
                 t.put(keys::NEXT_BUCKET.to_vec(), crate::catalog::embedded::head_only(next));
-                Ok(Ok(document))
+                Ok(Ok(encoded))
             })
             .await?;
-        self.remember(name, Some(Arc::new(Bucket::new(document, Arc::default()))));
+        let bucket = Bucket::new(name, encoded, Arc::default()).map_err(for_client)?;
+        self.remember(name, Some(Arc::new(bucket)));
         Ok(())
     }
 
@@ -185,7 +241,7 @@ impl<C: Catalog> Store<C> {
         let key = keys::bucket(name);
         let result = self
             .transact(0, move |t| {
-                if let Err(error) = of_transaction.check() {
+                if let Err(error) = of_transaction.check(t)? {
                     return Ok(Err(error));
                 }
                 let prefix = keys::objects(of_transaction.number, "");
@@ -232,10 +288,10 @@ impl<C: Catalog> Store<C> {
         let bucket = self.find_bucket(name)?;
         let of_transaction = Arc::clone(&bucket);
         let key = keys::bucket(name);
-        let document = self
+        let encoded = self
             .transact(4096, move |t| {
-                let row = t.get(&key)?;
-                let (Some(row), Ok(())) = (row, of_transaction.check()) else { return Ok(Err(no_bucket())) };
+                let is_deleted = of_transaction.deleted.load(Ordering::Acquire);
+                let Some(row) = t.get(&key)?.filter(|_| !is_deleted) else { return Ok(Err(no_bucket())) };
                 let value = t.value(&row)?;
                 let mut document: Document = intact(serde_json::from_slice(&value.properties).ok())?;
                 match change {
@@ -246,11 +302,13 @@ impl<C: Catalog> Store<C> {
                     BucketChange::Cors(cors) => document.cors = cors,
                     BucketChange::Lifecycle(lifecycle) => document.lifecycle = lifecycle,
                 }
-                t.put(key, encode(&document));
-                Ok(Ok(document))
+                let value = encode(&document);
+                let encoded = value.properties.clone();
+                t.put(key, value);
+                Ok(Ok(encoded))
             })
             .await?;
-        let changed = Bucket::new(document, Arc::clone(&bucket.deleted));
+        let changed = Bucket::new(name, encoded, Arc::clone(&bucket.deleted)).map_err(for_client)?;
         self.remember(name, Some(Arc::new(changed)));
         Ok(())
     }

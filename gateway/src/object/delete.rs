@@ -112,7 +112,7 @@ pub fn remove_generation(
 ) -> Result<bool, CatalogError> {
     let Some(row) = t.get(key)? else { return Ok(false) };
     let head = head_of(&row)?;
-    if head.generation != generation || target.bucket.check().is_err() {
+    if head.generation != generation || target.bucket.check(t)?.is_err() {
         return Ok(false);
     }
     remove(t, target, key, &row, &head)?;
@@ -127,7 +127,7 @@ pub fn expire_generation(
 ) -> Result<bool, CatalogError> {
     let current = target.current(t)?;
     let is_same = current.is_some_and(|(_, head)| head.generation == generation && !head.marker);
-    if !is_same || target.bucket.check().is_err() {
+    if !is_same || target.bucket.check(t)?.is_err() {
         return Ok(false);
     }
     Ok(delete_current(t, target, &DeleteConditions::default())?.is_ok())
@@ -141,7 +141,7 @@ impl<C: Catalog> Store<C> {
         conditions: DeleteConditions,
     ) -> Result<Deleted, ApiError> {
         self.transact(256, move |t| {
-            if let Err(error) = target.bucket.check() {
+            if let Err(error) = target.bucket.check(t)? {
                 return Ok(Err(error));
             }
             match version {

@@ -13,6 +13,8 @@
 //! i TIER NAME                       destination of an unfinished move
 //! t NAME                            number of a tier
 //! d                                 budget of the day for moves
+//! l                                 leader and epoch of the background work
+//! l SESSION                         session of a process
 //! ```
 //!
 //! Numbers are big-endian. An object's key is escaped, so that the order of catalog keys is that of object keys: byte 0
@@ -28,6 +30,8 @@ pub type UploadId = [u8; 16];
 pub const NEXT_BUCKET: &[u8] = b"n";
 /// Key of what the moves of the day have cost.
 pub const BUDGET: &[u8] = b"d";
+/// Key of the leader, and prefix of the keys of sessions.
+pub const LEASES: &[u8] = b"l";
 /// Prefix of the keys of buckets.
 pub const BUCKETS: &[u8] = b"b";
 /// Prefix of the keys of objects.
@@ -166,6 +170,16 @@ pub fn segment(name: &BlobName) -> Vec<u8> {
 /// Returns the key of a tier.
 pub fn tier(name: &str) -> Vec<u8> {
     [TIERS, name.as_bytes()].concat()
+}
+
+/// Returns the key of a session.
+pub fn lease(session: u64) -> Vec<u8> {
+    [LEASES, &session.to_be_bytes()].concat()
+}
+
+/// Returns the number of a session.
+pub fn parse_lease(catalog_key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(catalog_key.strip_prefix(LEASES)?.try_into().ok()?))
 }
 
 /// Returns the key of an unfinished move to a place.

@@ -15,8 +15,10 @@ mod service;
 pub mod write;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
+use plimsoll::clock::wall_now;
 use plimsoll::server::error::ApiError;
 use plimsoll::server::reserve::Memory;
 
@@ -25,6 +27,7 @@ pub use self::buckets::{Bucket, Document};
 use self::reads::Reads;
 use crate::body::blob::Blobs;
 use crate::catalog::{Catalog, CatalogError, Transaction};
+use crate::lease::{self, Session};
 
 /// Maximum size in bytes of a body in the catalog.
 pub const MAX_INLINE: u64 = 1 << 20;
@@ -57,6 +60,15 @@ pub struct Store<C> {
     pub classes: BTreeMap<String, u16>,
     memory: Arc<Memory>,
     buckets: RwLock<Buckets>,
+    /// Number of the session of this process; 0 before it begins.
+    session: AtomicU64,
+    /// Epoch in which this process works in the background.
+    epoch: AtomicU64,
+}
+
+/// Returns the Unix time in milliseconds.
+pub fn now_ms() -> u64 {
+    wall_now().as_millisecond() as u64
 }
 
 /// Result of the operation inside a transaction: an S3 error drops the transaction.
@@ -73,6 +85,12 @@ pub fn unavailable(error: &CatalogError) -> ApiError {
             ApiError::with("InternalError", "The server has stopped writing after a failure of its disk.")
         }
         CatalogError::Io(_) => ApiError::new("InternalError"),
+        CatalogError::Unavailable(_) => {
+            ApiError::with("ServiceUnavailable", "The catalog does not answer. Try again.")
+        }
+        CatalogError::Changed => {
+            ApiError::with("ServiceUnavailable", "The object has changed during the request. Try again.")
+        }
     }
 }
 
@@ -84,12 +102,53 @@ impl<C: Catalog> Store<C> {
     pub fn open(catalog: Arc<C>, bodies: Bodies, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
         let buckets = RwLock::new(Buckets::load(&*catalog)?);
         let Bodies { blobs, write_tiers, inline, reads, classes } = bodies;
-        Ok(Store { catalog, blobs, write_tiers, inline, reads, classes, memory, buckets })
+        let (session, epoch) = Default::default();
+        Ok(Store { catalog, blobs, write_tiers, inline, reads, classes, memory, buckets, session, epoch })
     }
 
-    /// Returns all buckets with their names, sorted by name.
-    pub fn all_buckets(&self) -> Vec<(String, Arc<Bucket>)> {
-        self.buckets.read().unwrap_or_else(PoisonError::into_inner).all()
+    /// Returns the number of the session of this process.
+    pub fn session(&self) -> Session {
+        self.session.load(Ordering::Acquire)
+    }
+
+    /// Begins the session of this process.
+    ///
+    /// # Errors
+    /// Returns the error of the catalog.
+    pub async fn begin_session(&self) -> Result<Session, ApiError> {
+        let session = self.transact(64, |t| Ok(Ok(lease::begin(t, now_ms())?))).await?;
+        self.session.store(session, Ordering::Release);
+        Ok(session)
+    }
+
+    /// Returns the epoch in which this process works in the background. Work captures it at its start.
+    pub fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    /// Begins to work in the background in an epoch.
+    pub fn lead(&self, epoch: u64) {
+        self.epoch.store(epoch, Ordering::Release);
+    }
+
+    /// Executes `operation` of the background work in a transaction, unless a later epoch has begun.
+    ///
+    /// # Errors
+    /// As [`Store::transact`], and if the epoch has ended.
+    pub async fn transact_in<T: Send + 'static>(
+        &self,
+        epoch: u64,
+        bytes: usize,
+        operation: impl FnOnce(&mut dyn Transaction) -> Outcome<T> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.transact(bytes, move |t| {
+            if lease::leader(t)?.epoch != epoch {
+                let text = "Another gateway has taken over the work in the background.";
+                return Ok(Err(ApiError::with("OperationAborted", text)));
+            }
+            operation(t)
+        })
+        .await
     }
 
     /// Executes `operation` in a transaction that writes about `bytes` bytes.
@@ -124,7 +183,7 @@ fn report(error: &CatalogError) -> ApiError {
 }
 
 /// Runs `f` on a possibly damaged value: `None` becomes the error for damage.
-fn intact<T>(value: Option<T>) -> Result<T, CatalogError> {
+pub fn intact<T>(value: Option<T>) -> Result<T, CatalogError> {
     value.ok_or_else(|| CatalogError::Damaged {
         file: "catalog".into(),
         offset: 0,

@@ -133,7 +133,7 @@ impl<C: Catalog> Store<C> {
         let id = new_name();
         let key = keys::upload(target.bucket.number, &target.key, &id);
         self.transact(1024, move |t| {
-            if let Err(error) = target.bucket.check() {
+            if let Err(error) = target.bucket.check(t)? {
                 return Ok(Err(error));
             }
             t.put(key, encode_upload(&upload));

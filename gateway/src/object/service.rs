@@ -1,7 +1,7 @@
 //! The implementation of the protocol's service by a [`Store`].
 
 use std::ops::Range;
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 use plimsoll::net::encode::hex;
 use plimsoll::s3::checksum::Algorithm;
@@ -15,7 +15,7 @@ use plimsoll::server::service::{
 };
 
 use super::read::Object;
-use super::write::Target;
+use super::write::{Target, for_client};
 use super::{Bucket, Store};
 use crate::catalog::Catalog;
 
@@ -50,7 +50,7 @@ impl<C: Catalog> ObjectService for Store<C> {
     }
 
     async fn buckets(&self) -> Result<Vec<(String, Handle)>, ApiError> {
-        let buckets = self.buckets.read().unwrap_or_else(PoisonError::into_inner).all();
+        let buckets = self.all_buckets().map_err(for_client)?;
         Ok(buckets.into_iter().map(|(name, bucket)| (name, Handle(bucket))).collect())
     }
 

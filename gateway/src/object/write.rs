@@ -42,11 +42,9 @@ pub struct NewBlob {
 impl NewBlob {
     /// Records in a transaction that the blob is complete. Returns false if it was given up meanwhile.
     pub fn record(self, t: &mut dyn Transaction) -> Result<bool, CatalogError> {
-        let key = keys::blob(&self.name);
-        let head = t.get(&key)?.and_then(|row| BlobHead::decode(&row.head));
-        let is_ours = head.is_some_and(|head| head.state == State::Pending);
+        let is_ours = writer_of(t, &self.name)?.is_some();
         if is_ours {
-            t.put(key, self.value);
+            t.put(keys::blob(&self.name), self.value);
         }
         Ok(is_ours)
     }
@@ -133,6 +131,12 @@ pub fn discard_blob(
     Ok(())
 }
 
+/// Returns the number of the session that writes a blob; `None` if the blob is not pending.
+pub fn writer_of(t: &mut dyn Transaction, name: &keys::BlobName) -> Result<Option<u64>, CatalogError> {
+    let head = t.get(&keys::blob(name))?.and_then(|row| BlobHead::decode(&row.head));
+    Ok(head.filter(|head| head.state == State::Pending).map(|head| head.version))
+}
+
 /// The place of an object in a bucket.
 #[derive(Clone)]
 pub struct Target {
@@ -213,7 +217,7 @@ pub fn write_object(
     value: Value,
     check: impl FnOnce(Option<Existing<'_>>) -> Result<(), ApiError>,
 ) -> Result<Result<Head, ApiError>, CatalogError> {
-    if let Err(error) = target.bucket.check() {
+    if let Err(error) = target.bucket.check(t)? {
         return Ok(Err(error));
     }
     let current = target.current(t)?;
@@ -251,7 +255,7 @@ impl<C: Catalog> Store<C> {
         let mut names = std::iter::once(name).chain(std::iter::repeat_with(new_name));
         let locate = |(tier, name)| Location::new(tier, name);
         let locations: Vec<_> = self.write_tiers.iter().copied().zip(&mut names).map(locate).collect();
-        let pending = BlobHead::pending(locations.clone());
+        let pending = BlobHead::pending(self.session(), locations.clone());
         let intent = head_only(pending.encode());
         self.transact(64, move |t| {
             t.put(keys::blob(&name), intent);
@@ -261,7 +265,7 @@ impl<C: Catalog> Store<C> {
         match self.store_blob(&locations, first.freeze(), body).await {
             Ok((size, crcs)) => {
                 let crcs: Vec<u8> = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect();
-                let head = BlobHead { state: State::Complete, ..pending };
+                let head = BlobHead::complete(locations);
                 let value = Value { head: head.encode(), properties: crcs.into(), body: Bytes::new() };
                 Ok(StoredBody { inline: Bytes::new(), blob: Some(NewBlob { name, value }), size })
             }
@@ -300,17 +304,24 @@ impl<C: Catalog> Store<C> {
     }
 
     /// Gives up a blob after a failed transaction. After an internal error, the transaction may be durable
-    /// nevertheless, so the blob stays: the next start deletes it if no row refers to it.
+    /// nevertheless, so the blob stays: the next start deletes it if no row refers to it. A database knows whether the
+    /// transaction is durable.
     pub(super) async fn abandon_after(&self, error: &ApiError, name: &keys::BlobName) {
-        if error.code != "InternalError" {
+        if error.code != "InternalError" || self.catalog.is_shared() {
             self.abandon(name).await;
         }
     }
 
-    /// Gives up a blob that no row refers to. If this fails, the next start gives it up.
+    /// Gives up a blob that is not complete. If this fails, the blob is given up when the session of this process ends.
     pub async fn abandon(&self, name: &keys::BlobName) {
         let name = *name;
-        let discarded = self.transact(0, move |t| Ok(Ok(discard_blob(t, &name, 0)?))).await;
+        let discarded = self.transact(0, move |t| {
+            if writer_of(t, &name)?.is_some() {
+                discard_blob(t, &name, 0)?;
+            }
+            Ok(Ok(()))
+        });
+        let discarded = discarded.await;
         if let Err(error) = discarded {
             crate::log::warn(&format!("blob {}: {error}", text(&name)));
         }
@@ -381,7 +392,7 @@ impl<C: Catalog> Store<C> {
     ) -> Result<Option<String>, ApiError> {
         let with_version = target.bucket.is_versioned();
         self.transact(2048, move |t| {
-            if let Err(error) = target.bucket.check() {
+            if let Err(error) = target.bucket.check(t)? {
                 return Ok(Err(error));
             }
             let (key, row, head) = match super::read::find(t, &target, version.as_deref())? {

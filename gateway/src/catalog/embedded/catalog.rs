@@ -9,11 +9,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use plimsoll::clock::{SECOND, now_ns};
 
-use super::committer::{Committer, Durability};
 use super::compaction::Step;
 use super::manifest::Manifest;
 use super::recovery::{Recovery, open};
+use super::writer::Writer;
 use super::{Engine, Limits};
+use crate::catalog::committer::{Committer, Durability, GroupWriter};
 use crate::catalog::{Catalog, CatalogError, Row, Scan, Value, Work};
 use crate::disk::Disk;
 use crate::disk::real::RealDisk;
@@ -43,7 +44,7 @@ struct DirectoryLock {
 /// An open embedded catalog.
 pub struct EmbeddedCatalog {
     engine: Arc<Engine>,
-    committer: Arc<Committer>,
+    committer: Arc<Committer<Writer>>,
     threads: Mutex<Vec<std::thread::JoinHandle<()>>>,
     stop: Arc<Stop>,
     _lock: DirectoryLock,
@@ -162,7 +163,7 @@ fn flush(engine: &Arc<Engine>, stop: &Stop) {
 }
 
 /// Merges and compacts until `stop` is set.
-fn maintain(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64) {
+fn maintain(engine: &Arc<Engine>, committer: &Committer<Writer>, stop: &Stop, rate: u64) {
     /// Nanoseconds without commits after which tables are merged further.
     const IDLE_NS: u64 = 2 * SECOND;
     /// Nanoseconds without work after an error.
@@ -204,7 +205,7 @@ fn maintain(engine: &Arc<Engine>, committer: &Committer, stop: &Stop, rate: u64)
 /// Compacts one segment, if any has enough garbage, at a bounded rate.
 fn compact(
     engine: &Arc<Engine>,
-    committer: &Committer,
+    committer: &Committer<Writer>,
     stop: &Stop,
     rate: u64,
     idle: bool,
@@ -230,6 +231,20 @@ fn compact(
                 }
             }
         }
+    }
+}
+
+impl GroupWriter for Writer {
+    fn prepare(&mut self) -> Result<(), CatalogError> {
+        self.engine.wait_for_flush()
+    }
+
+    fn commit(&mut self, works: Vec<Work>, sync: bool) -> Vec<Result<(), CatalogError>> {
+        Writer::commit(self, works, sync)
+    }
+
+    fn sync(&mut self) -> Result<(), CatalogError> {
+        Writer::sync(self)
     }
 }
 

@@ -5,7 +5,6 @@
 
 mod bloom;
 pub mod catalog;
-pub mod committer;
 pub mod compaction;
 pub mod maintenance;
 pub mod manifest;

@@ -231,7 +231,8 @@ impl<'a> Replay<'a> {
             self.damaged.remove(&(Some(key_hash), 0));
         }
         // The row of a damaged body is intact, so the object is known and its reads fail.
-        let slot: Slot = record.head.as_ref().map(|head| Row { head: head.clone(), place: record.place });
+        let slot: Slot =
+            record.head.as_ref().map(|head| Row { head: head.clone(), place: record.place, loaded: None });
         let engine = self.engine;
         let old = engine.view().get(&record.key, key_hash).ok().flatten();
         if let Some(old) = old

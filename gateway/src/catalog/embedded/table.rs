@@ -111,7 +111,7 @@ impl<'a> Raw<'a> {
             properties_crc: next(),
             body_crc: next(),
         };
-        Some(Row { head: block.slice_ref(self.head), place })
+        Some(Row { head: block.slice_ref(self.head), place, loaded: None })
     }
 }
 

@@ -54,7 +54,7 @@ impl GroupTransaction<'_> {
     fn pending(&self, change: usize) -> Option<Row> {
         let value = self.changes[change].value.as_ref()?;
         let place = Place { segment: PENDING, offset: change as u32, ..Place::default() };
-        Some(Row { head: value.head.clone(), place })
+        Some(Row { head: value.head.clone(), place, loaded: None })
     }
 
     fn base(&mut self, key: &[u8]) -> Result<Slot, CatalogError> {
@@ -318,7 +318,7 @@ impl Writer {
                 *live.entry(old.place.segment).or_default() -= record_len(&old.place);
             }
             let (index, change) = change;
-            let slot = change.value.map(|value| Row { head: value.head, place: places[index] });
+            let slot = change.value.map(|value| Row { head: value.head, place: places[index], loaded: None });
             if slot.is_some() {
                 *live.entry(places[index].segment).or_default() += record_len(&places[index]);
             }

@@ -1,5 +1,7 @@
 //! Helpers for tests.
 
+pub mod postgres;
+
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -13,8 +13,27 @@ use std::time::Duration;
 
 use plimsoll::clock::now_ns;
 
-use super::writer::Writer;
-use crate::catalog::{CatalogError, Work};
+use super::{CatalogError, Work};
+
+/// Writer of groups of transactions. Only the committing thread uses it.
+pub trait GroupWriter: Send + 'static {
+    /// Waits until a group can be written. An error is the result of all transactions of the group, which are then not
+    /// executed.
+    ///
+    /// # Errors
+    /// If the catalog cannot be written.
+    fn prepare(&mut self) -> Result<(), CatalogError>;
+
+    /// Executes transactions one after the other, writes their changes as one group and, if `sync` is true, makes it
+    /// durable. Returns the result of each transaction.
+    fn commit(&mut self, works: Vec<Work>, sync: bool) -> Vec<Result<(), CatalogError>>;
+
+    /// Makes all groups durable.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    fn sync(&mut self) -> Result<(), CatalogError>;
+}
 
 /// Maximum number of transactions in a group.
 const MAX_TRANSACTIONS: usize = 256;
@@ -69,9 +88,9 @@ struct Queue {
 }
 
 /// Handle of the committing thread.
-pub struct Committer {
+pub struct Committer<W> {
     shared: Arc<Shared>,
-    thread: Mutex<Option<std::thread::JoinHandle<Writer>>>,
+    thread: Mutex<Option<std::thread::JoinHandle<W>>>,
     ids: AtomicU64,
 }
 
@@ -87,12 +106,12 @@ impl Shared {
     }
 }
 
-impl Committer {
+impl<W: GroupWriter> Committer<W> {
     /// Starts the thread.
     ///
     /// # Errors
     /// If the thread cannot be started.
-    pub fn start(writer: Writer, durability: Durability) -> std::io::Result<Committer> {
+    pub fn start(writer: W, durability: Durability) -> std::io::Result<Committer<W>> {
         let shared = Arc::new(Shared::default());
         let of_thread = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("commit".into());
@@ -119,7 +138,7 @@ impl Committer {
     }
 
     /// Commits the queued transactions, ends the thread and returns the writer; `None` after the first call.
-    pub fn stop(&self) -> Option<Writer> {
+    pub fn stop(&self) -> Option<W> {
         self.shared.lock().closed = true;
         self.shared.changed.notify_one();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -207,7 +226,7 @@ fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<Vec<Job>> {
     Some(queue.jobs.drain(..count).collect())
 }
 
-fn run(mut writer: Writer, shared: &Shared, durability: Durability) -> Writer {
+fn run<W: GroupWriter>(mut writer: W, shared: &Shared, durability: Durability) -> W {
     let interval = match durability {
         Durability::Sync => None,
         Durability::Interval(interval) => Some(interval),
@@ -221,7 +240,7 @@ fn run(mut writer: Writer, shared: &Shared, durability: Durability) -> Writer {
             works.push(job.work);
         }
         if !works.is_empty() {
-            let results = match writer.engine.wait_for_flush() {
+            let results = match writer.prepare() {
                 Ok(()) => writer.commit(works, interval.is_none()),
                 Err(error) => vec![Err(error); works.len()],
             };

@@ -1,0 +1,97 @@
+//! The catalog that the settings select.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::embedded::Engine;
+use super::embedded::catalog::EmbeddedCatalog;
+use super::postgres::PostgresCatalog;
+use super::{Catalog, CatalogError, Row, Scan, Value, Work};
+
+/// A catalog on one of the engines.
+pub enum AnyCatalog {
+    /// In a directory of this machine.
+    Embedded(EmbeddedCatalog),
+    /// In a PostgreSQL database.
+    Postgres(PostgresCatalog),
+}
+
+impl AnyCatalog {
+    /// Returns the engine of an embedded catalog.
+    pub fn engine(&self) -> Option<&Arc<Engine>> {
+        match self {
+            AnyCatalog::Embedded(catalog) => Some(catalog.engine()),
+            AnyCatalog::Postgres(_) => None,
+        }
+    }
+
+    /// Checks that transactions can be executed.
+    ///
+    /// # Errors
+    /// Describes why they cannot.
+    pub fn check(&self) -> Result<(), CatalogError> {
+        match self {
+            AnyCatalog::Embedded(catalog) => match catalog.engine().stop_reason() {
+                Some(reason) => Err(CatalogError::Stopped(reason)),
+                None => Ok(()),
+            },
+            AnyCatalog::Postgres(catalog) => catalog.ping(),
+        }
+    }
+
+    /// Commits the queued transactions and ends the threads.
+    ///
+    /// # Errors
+    /// If the disk fails.
+    pub fn close(&self) -> Result<(), CatalogError> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.close(),
+            AnyCatalog::Postgres(catalog) => {
+                catalog.close();
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Catalog for AnyCatalog {
+    async fn commit(&self, work: Work, bytes: usize) -> Result<(), CatalogError> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.commit(work, bytes).await,
+            AnyCatalog::Postgres(catalog) => catalog.commit(work, bytes).await,
+        }
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.get(key),
+            AnyCatalog::Postgres(catalog) => catalog.get(key),
+        }
+    }
+
+    fn properties(&self, key: &[u8], row: &Row) -> Result<Bytes, CatalogError> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.properties(key, row),
+            AnyCatalog::Postgres(catalog) => catalog.properties(key, row),
+        }
+    }
+
+    fn value(&self, key: &[u8], row: &Row) -> Result<Value, CatalogError> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.value(key, row),
+            AnyCatalog::Postgres(catalog) => catalog.value(key, row),
+        }
+    }
+
+    fn scan(&self) -> Box<dyn Scan + '_> {
+        match self {
+            AnyCatalog::Embedded(catalog) => catalog.scan(),
+            AnyCatalog::Postgres(catalog) => catalog.scan(),
+        }
+    }
+
+    fn is_shared(&self) -> bool {
+        matches!(self, AnyCatalog::Postgres(_))
+    }
+}

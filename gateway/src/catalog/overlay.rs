@@ -1,0 +1,178 @@
+//! The changes of a group of transactions over the state before the group, for catalogs that keep them in memory until
+//! they are written together.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use super::{CatalogError, Place, Row, Transaction, Value};
+
+/// Reader of the state before a group.
+pub trait Base {
+    /// Returns the row of a key.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn get(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError>;
+
+    /// Returns the value of a row that `get` or `first` has returned for a key.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn value(&mut self, key: &[u8], row: &Row) -> Result<Value, CatalogError>;
+
+    /// Returns the first row that satisfies the bound and whose key starts with `prefix`.
+    ///
+    /// # Errors
+    /// If the catalog cannot be read.
+    fn first(&mut self, prefix: &[u8], from: Bound<&[u8]>) -> Result<Option<(Vec<u8>, Row)>, CatalogError>;
+
+    /// Returns true if other processes use the catalog at the same time.
+    fn is_shared(&self) -> bool {
+        false
+    }
+}
+
+/// Changes by key; `None` removes the key.
+pub type Changes = BTreeMap<Vec<u8>, Option<Value>>;
+
+/// Row that a transaction has read.
+enum Read {
+    /// Value that the group has written.
+    Written(Value),
+    /// Row of the state before the group.
+    Before(Vec<u8>, Row),
+}
+
+/// The transactions of a group.
+pub struct Overlay<B> {
+    base: B,
+    /// Changes of the committed transactions of the group.
+    committed: Changes,
+    /// Changes of the current transaction.
+    own: Changes,
+    read: Vec<Read>,
+}
+
+impl<B: Base> Overlay<B> {
+    /// Starts a group.
+    pub fn new(base: B) -> Overlay<B> {
+        Overlay { base, committed: Changes::new(), own: Changes::new(), read: Vec::new() }
+    }
+
+    /// Executes a transaction.
+    ///
+    /// # Errors
+    /// Returns the error of the transaction, whose changes are dropped.
+    pub fn execute(&mut self, work: super::Work) -> Result<(), CatalogError> {
+        let result = work(self);
+        let own = std::mem::take(&mut self.own);
+        self.read.clear();
+        if matches!(result, Ok(true)) {
+            self.committed.extend(own);
+        }
+        result.map(|_| ())
+    }
+
+    /// Returns the changes of the committed transactions, and the reader.
+    pub fn finish(self) -> (Changes, B) {
+        (self.committed, self.base)
+    }
+
+    /// Returns the change of a key in the group.
+    fn changed(&self, key: &[u8]) -> Option<&Option<Value>> {
+        self.own.get(key).or_else(|| self.committed.get(key))
+    }
+
+    fn written(&mut self, value: Value) -> Row {
+        let place = Place {
+            properties: value.properties.len() as u32,
+            body: value.body.len() as u32,
+            ..Place::default()
+        };
+        let head = value.head.clone();
+        self.remember(Read::Written(value), Row { head, place, loaded: None })
+    }
+
+    fn before(&mut self, key: &[u8], row: Row) -> Row {
+        self.remember(Read::Before(key.to_vec(), row.clone()), row)
+    }
+
+    /// Returns the row with the index under which its value is found.
+    fn remember(&mut self, read: Read, row: Row) -> Row {
+        let place = Place { offset: self.read.len() as u32, ..row.place };
+        self.read.push(read);
+        Row { place, ..row }
+    }
+
+    /// Returns the first value that the group has written and whose key satisfies the bound.
+    fn first_written(&self, prefix: &[u8], from: &[u8]) -> Option<(Vec<u8>, Value)> {
+        let mut from = Bound::Included(from);
+        loop {
+            let range = (from, Bound::Unbounded);
+            let own = self.own.range::<[u8], _>(range).next();
+            let committed = self.committed.range::<[u8], _>(range).next();
+            let (key, value) = match (own, committed) {
+                (Some(own), Some(committed)) => {
+                    if own.0 <= committed.0 {
+                        own
+                    } else {
+                        committed
+                    }
+                }
+                (found, None) | (None, found) => found?,
+            };
+            match value {
+                _ if !key.starts_with(prefix) => return None,
+                Some(value) => return Some((key.clone(), value.clone())),
+                None => from = Bound::Excluded(key),
+            }
+        }
+    }
+}
+
+impl<B: Base> Transaction for Overlay<B> {
+    fn get(&mut self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
+        if let Some(change) = self.changed(key) {
+            let value = change.clone();
+            return Ok(value.map(|value| self.written(value)));
+        }
+        Ok(self.base.get(key)?.map(|row| self.before(key, row)))
+    }
+
+    fn value(&mut self, row: &Row) -> Result<Value, CatalogError> {
+        match self.read.get(row.place.offset as usize) {
+            None => Ok(Value::default()),
+            Some(Read::Written(value)) => Ok(value.clone()),
+            Some(Read::Before(key, row)) => self.base.value(key, row),
+        }
+    }
+
+    fn first(&mut self, prefix: &[u8], from: &[u8]) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
+        let mut found = self.base.first(prefix, Bound::Included(from))?;
+        while let Some((key, _)) = &found
+            && self.changed(key).is_some()
+        {
+            found = self.base.first(prefix, Bound::Excluded(key))?;
+        }
+        Ok(match (found, self.first_written(prefix, from)) {
+            (Some((key, _)), Some((written, value))) if written < key => Some((written, self.written(value))),
+            (Some((key, row)), _) => {
+                let row = self.before(&key, row);
+                Some((key, row))
+            }
+            (None, written) => written.map(|(key, value)| (key, self.written(value))),
+        })
+    }
+
+    fn put(&mut self, key: Vec<u8>, value: Value) {
+        self.own.insert(key, Some(value));
+    }
+
+    fn delete(&mut self, key: Vec<u8>) {
+        self.own.insert(key, None);
+    }
+
+    fn is_shared(&self) -> bool {
+        self.base.is_shared()
+    }
+}

@@ -1,0 +1,166 @@
+//! The catalog in a PostgreSQL database, for several gateways at the same time.
+
+mod connection;
+mod group;
+mod rows;
+mod schema;
+
+use std::collections::VecDeque;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use bytes::Bytes;
+use tokio::runtime::{Builder, Runtime};
+
+pub use self::connection::Database;
+use self::connection::Link;
+use self::group::Groups;
+use super::committer::{Committer, Durability};
+use super::{Catalog, CatalogError, Row, Scan, Value, Work};
+
+/// Use of a catalog.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Reads and writes; the table is created if necessary.
+    Create,
+    /// Reads and writes; the table must exist.
+    Existing,
+    /// Reads; changes are dropped, and the table must exist.
+    ReadOnly,
+}
+
+/// Number of connections for reads.
+const READERS: usize = 8;
+
+/// An open catalog.
+pub struct PostgresCatalog {
+    committer: Committer<Groups>,
+    readers: Vec<Link>,
+    next: AtomicUsize,
+    /// Runtime of the connections; `None` only while it is dropped.
+    runtime: Option<Runtime>,
+}
+
+impl PostgresCatalog {
+    /// Opens the catalog of a database.
+    ///
+    /// # Errors
+    /// If the database does not answer, or the table is missing.
+    pub fn open(database: &Database, access: Access) -> Result<PostgresCatalog, CatalogError> {
+        let mut runtime = Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).thread_name("postgres").enable_all().build()?;
+        let first = Link::new(database.clone(), runtime.handle().clone());
+        if access == Access::Create {
+            first.once(async |client| client.batch_execute(&schema::create()).await)?;
+        } else {
+            let exists: bool =
+                first.once(async |client| client.query_one(schema::EXISTS, &[]).await?.try_get(0))?;
+            if !exists {
+                return Err(CatalogError::Io("there is no catalog in the database".into()));
+            }
+        }
+        let readers = (0..READERS).map(|_| first.another()).collect();
+        let groups = Groups::new(first, access == Access::ReadOnly);
+        let committer = Committer::start(groups, Durability::Sync)?;
+        Ok(PostgresCatalog { committer, readers, next: AtomicUsize::new(0), runtime: Some(runtime) })
+    }
+
+    fn reader(&self) -> &Link {
+        &self.readers[self.next.fetch_add(1, Ordering::Relaxed) % READERS]
+    }
+
+    /// Checks that the database answers.
+    ///
+    /// # Errors
+    /// If it does not.
+    pub fn ping(&self) -> Result<(), CatalogError> {
+        self.get(b"").map(|_| ())
+    }
+
+    /// Commits the queued transactions and ends the thread.
+    pub fn close(&self) {
+        self.committer.stop();
+    }
+}
+
+impl Drop for PostgresCatalog {
+    fn drop(&mut self) {
+        self.close();
+        if let Some(runtime) = self.runtime.take() {
+            // The last owner may be a thread of another runtime, which must not wait.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Catalog for PostgresCatalog {
+    fn commit(&self, work: Work, bytes: usize) -> impl Future<Output = Result<(), CatalogError>> {
+        self.committer.commit(work, bytes)
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
+        self.reader().read(async |session| rows::get(session, key).await)
+    }
+
+    fn properties(&self, key: &[u8], row: &Row) -> Result<Bytes, CatalogError> {
+        Ok(self.value(key, row)?.properties)
+    }
+
+    fn value(&self, key: &[u8], row: &Row) -> Result<Value, CatalogError> {
+        if let Some(value) = &row.loaded {
+            return Ok((**value).clone());
+        }
+        let value = self.reader().read(async |session| rows::value(session, key, row).await)?;
+        value.ok_or(CatalogError::Changed)
+    }
+
+    fn scan(&self) -> Box<dyn Scan + '_> {
+        Box::new(Pages { catalog: self, from: Some(Vec::new()), page: VecDeque::new(), limit: FIRST_PAGE })
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+}
+
+/// Number of rows of the first page of a scan. Each page has four times as many, up to [`LAST_PAGE`].
+const FIRST_PAGE: i64 = 16;
+/// Maximum number of rows of a page.
+const LAST_PAGE: i64 = 4096;
+
+/// A scan that reads one page after the other. Rows that change meanwhile are seen before or after the change.
+struct Pages<'a> {
+    catalog: &'a PostgresCatalog,
+    /// Key from which the next page is read; `None` at the end.
+    from: Option<Vec<u8>>,
+    page: VecDeque<(Vec<u8>, Row)>,
+    limit: i64,
+}
+
+impl Scan for Pages<'_> {
+    fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), CatalogError> {
+        self.from = Some(match from {
+            Bound::Included(key) => key.to_vec(),
+            Bound::Excluded(key) => [key, &[0]].concat(),
+            Bound::Unbounded => Vec::new(),
+        });
+        self.page.clear();
+        self.limit = FIRST_PAGE;
+        Ok(())
+    }
+
+    fn next(&mut self) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
+        if self.page.is_empty()
+            && let Some(from) = self.from.take()
+        {
+            let limit = self.limit;
+            let page = self.catalog.reader().read(async |session| rows::page(session, &from, limit).await)?;
+            if page.len() as i64 == limit {
+                self.from = page.last().map(|(key, _)| [key.as_slice(), &[0]].concat());
+            }
+            self.page = page.into();
+            self.limit = (limit * 4).min(LAST_PAGE);
+        }
+        Ok(self.page.pop_front())
+    }
+}

@@ -1,0 +1,80 @@
+//! Conversion between rows of the table and rows of the catalog.
+
+use bytes::Bytes;
+use tokio_postgres::Row as TableRow;
+use tokio_postgres::error::Error;
+
+use super::connection::Session;
+use super::schema;
+use crate::catalog::{Place, Row, Value};
+
+/// Returns the place of a row: its version and the lengths of its parts.
+fn place(version: i64, properties: i32, body: i32) -> Place {
+    let version = version as u64;
+    Place {
+        segment: (version >> 32) as u32,
+        offset: version as u32,
+        properties: properties as u32,
+        body: body as u32,
+        ..Place::default()
+    }
+}
+
+/// Returns the version in a place.
+fn version(place: &Place) -> i64 {
+    (u64::from(place.segment) << 32 | u64::from(place.offset)) as i64
+}
+
+fn bytes(row: &TableRow, column: usize) -> Result<Bytes, Error> {
+    row.try_get::<_, &[u8]>(column).map(Bytes::copy_from_slice)
+}
+
+/// Converts a row that `GET` or `PAGE` has returned.
+pub fn row(row: &TableRow) -> Result<(Vec<u8>, Row), Error> {
+    let key = row.try_get::<_, &[u8]>(0)?.to_vec();
+    let head = bytes(row, 1)?;
+    let place = place(row.try_get(5)?, row.try_get(3)?, row.try_get(4)?);
+    let body: Option<&[u8]> = row.try_get(6)?;
+    let loaded = match body {
+        Some(body) => {
+            let (properties, body) = (bytes(row, 2)?, Bytes::copy_from_slice(body));
+            Some(Box::new(Value { head: head.clone(), properties, body }))
+        }
+        None => None,
+    };
+    Ok((key, Row { head, place, loaded }))
+}
+
+/// Reads the row of a key.
+pub async fn get(session: &Session, key: &[u8]) -> Result<Option<Row>, Error> {
+    let found = session.client.query_opt(&session.get, &[&key, &schema::SMALL]).await?;
+    found.map(|found| row(&found).map(|(_, row)| row)).transpose()
+}
+
+/// Reads the value of a row; `None` if the row has changed.
+pub async fn value(session: &Session, key: &[u8], row: &Row) -> Result<Option<Value>, Error> {
+    let found = session.client.query_opt(&session.value, &[&key, &version(&row.place)]).await?;
+    let value = |row: TableRow| {
+        Ok(Value { head: bytes(&row, 0)?, properties: bytes(&row, 1)?, body: bytes(&row, 2)? })
+    };
+    found.map(value).transpose()
+}
+
+/// Reads at most `limit` rows from a key on.
+pub async fn page(session: &Session, from: &[u8], limit: i64) -> Result<Vec<(Vec<u8>, Row)>, Error> {
+    let found = session.client.query(&session.page, &[&from, &limit]).await?;
+    found.iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_has_the_version() {
+        for number in [0, 1, 1 << 33 | 5, i64::MAX] {
+            let place = place(number, 7, 9);
+            assert_eq!((version(&place), place.properties, place.body), (number, 7, 9));
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! The table of the catalog and its statements.
+//!
+//! The table has one row for each key. `version` is different after each write, so that the parts of a value can be
+//! read one after the other. Transactions are executed one after the other, because each holds an advisory lock.
+
+/// Settings of every connection: an acknowledged commit is durable, and a gateway that hangs loses its lock.
+pub const SETTINGS: &str = "SET synchronous_commit = on; SET default_transaction_isolation = 'read committed'; \
+     SET statement_timeout = '30s'; SET lock_timeout = '30s'; \
+     SET idle_in_transaction_session_timeout = '30s'; SET client_min_messages = warning";
+
+/// Number of the lock under which the table is created.
+const CREATE_LOCK: &str = "7093012548290167";
+
+/// Creates the table unless it exists.
+pub fn create() -> String {
+    format!(
+        "BEGIN; SELECT pg_advisory_xact_lock({CREATE_LOCK}); SET LOCAL client_min_messages = warning; \
+         CREATE SEQUENCE IF NOT EXISTS plimsoll_catalog_version; \
+         CREATE TABLE IF NOT EXISTS plimsoll_catalog (\
+           key bytea PRIMARY KEY, head bytea NOT NULL, properties bytea NOT NULL, body bytea NOT NULL, \
+           version bigint NOT NULL DEFAULT nextval('plimsoll_catalog_version')); \
+         ALTER TABLE plimsoll_catalog ALTER COLUMN body SET STORAGE EXTERNAL; COMMIT"
+    )
+}
+
+/// Returns true if the table exists.
+pub const EXISTS: &str = "SELECT to_regclass('plimsoll_catalog') IS NOT NULL";
+
+/// Starts a transaction, and waits until all others have ended.
+pub const BEGIN: &str = "BEGIN; SELECT pg_advisory_xact_lock('plimsoll_catalog'::regclass::oid::bigint)";
+
+/// Largest body in bytes that is read together with its row.
+pub const SMALL: i32 = 64 << 10;
+
+/// Reads a row by its key, with the body if it has at most `$2` bytes.
+pub const GET: &str = "SELECT key, head, properties, octet_length(properties), octet_length(body), version, \
+     CASE WHEN octet_length(body) <= $2 THEN body END FROM plimsoll_catalog WHERE key = $1";
+
+/// Reads the value of a row with a version.
+pub const VALUE: &str = "SELECT head, properties, body FROM plimsoll_catalog WHERE key = $1 AND version = $2";
+
+/// Reads rows without their values from a key on.
+pub const PAGE: &str = "SELECT key, head, NULL::bytea, octet_length(properties), octet_length(body), version, \
+     NULL::bytea FROM plimsoll_catalog WHERE key >= $1 ORDER BY key LIMIT $2";
+
+/// Writes several rows.
+pub const PUT: &str = "INSERT INTO plimsoll_catalog (key, head, properties, body) \
+     SELECT * FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::bytea[]) \
+     ON CONFLICT (key) DO UPDATE SET head = EXCLUDED.head, properties = EXCLUDED.properties, \
+     body = EXCLUDED.body, version = EXCLUDED.version";
+
+/// Removes several rows.
+pub const DELETE: &str = "DELETE FROM plimsoll_catalog WHERE key = ANY($1::bytea[])";
