@@ -55,7 +55,8 @@ test-s3-tests-gateway: $(VENV)/s3-tests gateway
 
 # Simulates the gateway's catalog on a disk that loses power, and on one that decays: 20,000 seeds each, two minutes.
 bench-simulation:
-	PLIMSOLL_SEEDS=20000 cargo test -p plimsoll-gateway --lib simulation
+	PLIMSOLL_SEEDS=20000 cargo test -p plimsoll-gateway --lib simulation -- --skip simulation::moves
+	PLIMSOLL_SEEDS=1000000 cargo test --release -p plimsoll-gateway --lib simulation::moves -- --nocapture
 
 # Compares the gateway with the memory service, versitygw and MinIO, kills it 500 times, and compares engines.
 # Takes about an hour on a quiet machine.

@@ -10,11 +10,12 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use plimsoll::clock::{now_ns, wall_now};
+use plimsoll::clock::now_ns;
 use plimsoll::cost::usage::DAY_S;
 use tokio::sync::watch;
 
 use self::leadership::Leadership;
+use crate::ambient::wall_now;
 use crate::body::blob::text;
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::budget::Budget;
@@ -197,7 +198,7 @@ async fn within_budget<C: Catalog>(
 }
 
 /// Executes the work of a batch. Returns true if anything was moved.
-async fn execute<C: Catalog>(store: &Store<C>, batch: Batch) -> bool {
+pub async fn execute<C: Catalog>(store: &Store<C>, batch: Batch) -> bool {
     /// Number of moves in flight.
     const IN_FLIGHT: usize = 4;
     let moves = stream::iter(batch.moves).map(|planned: Move| async move {

@@ -2,6 +2,7 @@
 //! catalog and blobs.
 
 pub mod adoption;
+pub mod ambient;
 pub mod background;
 pub mod blocking;
 pub mod body;
@@ -10,6 +11,7 @@ pub mod cli;
 pub mod config;
 pub mod credentials;
 pub mod disk;
+pub mod guard;
 pub mod lease;
 pub mod log;
 pub mod metrics;

@@ -6,10 +6,10 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore};
-use plimsoll::clock::wall_now;
 use plimsoll::s3::checksum::md5;
 
 use super::{AdoptionError, headers, owners, parse_etag};
+use crate::ambient::wall_now;
 use crate::body::blob::{BlobError, new_name};
 use crate::body::location::{BlobHead, Location, ObjectName};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};

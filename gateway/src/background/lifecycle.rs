@@ -3,10 +3,10 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use plimsoll::clock::wall_now;
 use plimsoll::server::config::lifecycle::{Expiration, Lifecycle, Rule};
 use plimsoll::server::error::ApiError;
 
+use crate::ambient::wall_now;
 use crate::catalog::Catalog;
 use crate::object::delete::{expire_generation, remove_generation};
 use crate::object::row::{Head, Properties};

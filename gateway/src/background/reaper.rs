@@ -8,6 +8,7 @@ use plimsoll::server::error::ApiError;
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::guard::{self, Guard};
 use crate::lease::is_alive;
 use crate::object::keys::{self, BlobName};
 use crate::object::write::{discard_blob, writer_of};
@@ -63,6 +64,13 @@ pub fn forget(t: &mut dyn Transaction, location: &Location, blob: &BlobName) -> 
     Ok(true)
 }
 
+/// Returns false if the entry is for a place of a blob that was moved since the entry was made.
+fn is_current(t: &mut dyn Transaction, location: &Location, garbage: &Garbage) -> Result<bool, CatalogError> {
+    let head = t.get(&keys::blob(&garbage.blob))?.and_then(|row| BlobHead::decode(&row.head));
+    let head = head.filter(|head| head.state == State::Complete && head.locations.contains(location));
+    Ok(head.is_none_or(|head| head.switched == garbage.switched))
+}
+
 /// Deletes the bytes whose time has come. No row refers to them before they are deleted, and the entry is removed
 /// afterwards, so a crash repeats the deletion. Entries of a tier that does not answer stay.
 ///
@@ -101,7 +109,7 @@ async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Resu
         .transact_in(epoch, 0, move |t| {
             // The entry is gone if a rollback has cancelled it.
             let exists = t.get(&cancelled)?.is_some();
-            let is_free = exists && forget(t, &place, &garbage.blob)?;
+            let is_free = exists && is_current(t, &place, &garbage)? && forget(t, &place, &garbage.blob)?;
             if !is_free {
                 t.delete(cancelled);
             }
@@ -119,7 +127,7 @@ async fn delete<C: Catalog>(store: &Store<C>, entry: Entry, now_ms: u64) -> Resu
     store
         .transact_in(epoch, 0, move |t| {
             t.delete(key);
-            if garbage.reason == Reason::Unfinished {
+            if garbage.reason == Reason::Unfinished && guard::is_made(Guard::SecondDelete) {
                 let again = Garbage { reason: Reason::Discarded, ..garbage };
                 t.put(keys::garbage(now_ms + REPEAT_MS, &location), head_only(again.encode()));
             }

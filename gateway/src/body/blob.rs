@@ -15,12 +15,12 @@ use object_store::{
     Attribute, AttributeValue, Attributes, GetOptions, GetResultPayload, MultipartUpload, ObjectStore,
     ObjectStoreExt, PutPayload,
 };
-use plimsoll::clock::wall_now;
 use plimsoll::net::encode::hex;
-use plimsoll::rng::{entropy, mix};
+use plimsoll::rng::mix;
 
 use super::cache::Cache;
 use super::slices::Slices;
+use crate::ambient::{entropy, wall_now};
 use crate::body::location::Location;
 use crate::catalog::embedded::record::crc32c;
 use crate::object::keys::BlobName;

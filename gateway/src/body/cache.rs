@@ -62,7 +62,8 @@ impl Code for Key {
 
 /// A cache of slices.
 pub struct Cache {
-    entries: HybridCache<Key, Bytes>,
+    /// `None` if the capacity in memory is 0 and there is no disk.
+    entries: Option<HybridCache<Key, Bytes>>,
     has_disk: bool,
     /// Threads that read and write the disk.
     runtime: Option<tokio::runtime::Runtime>,
@@ -74,6 +75,9 @@ impl Cache {
     /// # Errors
     /// A message if the directory cannot be used.
     pub fn open(settings: &CacheSettings) -> Result<Cache, String> {
+        if settings.memory == 0 && settings.disk.is_none() {
+            return Ok(Cache { entries: None, has_disk: false, runtime: None });
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(1)
             .thread_name("cache")
@@ -100,29 +104,32 @@ impl Cache {
             }
         };
         let entries = block_on(builder.build()).map_err(|e| e.to_string())?;
-        Ok(Cache { entries, has_disk: settings.disk.is_some(), runtime: Some(runtime) })
+        Ok(Cache { entries: Some(entries), has_disk: settings.disk.is_some(), runtime: Some(runtime) })
     }
 
     /// Returns the bytes of a slice, which may be damaged. An error of the cache is a miss.
     pub async fn get(&self, slice: &Slice) -> Option<Bytes> {
         let key = Key { segment: slice.segment, offset: slice.offset };
+        let entries = self.entries.as_ref()?;
         if !self.has_disk {
-            return self.entries.memory().get(&key).map(|entry| entry.value().clone());
+            return entries.memory().get(&key).map(|entry| entry.value().clone());
         }
-        self.entries.get(&key).await.ok().flatten().map(|entry| entry.value().clone())
+        entries.get(&key).await.ok().flatten().map(|entry| entry.value().clone())
     }
 
     /// Adds a body. The bytes are copied, so that they do not hold a larger buffer in memory.
     pub fn insert(&self, segment: BlobName, offset: u64, body: &[u8]) {
-        self.entries.insert(Key { segment, offset }, Bytes::copy_from_slice(body));
+        if let Some(entries) = &self.entries {
+            entries.insert(Key { segment, offset }, Bytes::copy_from_slice(body));
+        }
     }
 }
 
 impl Drop for Cache {
     fn drop(&mut self) {
         let Some(runtime) = self.runtime.take() else { return };
-        if self.has_disk
-            && let Err(error) = block_on(self.entries.close())
+        if let Some(entries) = self.entries.as_ref().filter(|_| self.has_disk)
+            && let Err(error) = block_on(entries.close())
         {
             crate::log::warn(&format!("the cache was not written: {error}"));
         }
@@ -150,6 +157,13 @@ mod tests {
             found += u64::from(block_on(cache.get(&slice(offset))).is_some_and(|body| body == "body"));
         }
         assert!((100..1000).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn a_cache_without_capacity_is_empty() {
+        let cache = Cache::open(&CacheSettings { memory: 0, disk: None }).unwrap();
+        cache.insert([1; 16], 0, b"body");
+        assert_eq!(block_on(cache.get(&slice(0))), None);
     }
 
     #[test]

@@ -140,19 +140,27 @@ pub struct Garbage {
     pub blob: BlobName,
     /// Reason of the deletion.
     pub reason: Reason,
+    /// Value of [`BlobHead::switched`] when the entry was made. An entry for a place of a blob that was moved since is
+    /// outdated: the later move has made another one.
+    pub switched: u64,
 }
 
 impl Garbage {
     /// Encodes the entry.
     pub fn encode(&self) -> Bytes {
         let reason = Reason::ALL.iter().position(|reason| *reason == self.reason).unwrap_or(0) as u8;
-        [self.blob.as_slice(), &[reason]].concat().into()
+        let mut out = self.blob.to_vec();
+        out.push(reason);
+        put_number(&mut out, self.switched);
+        out.into()
     }
 
     /// Decodes an entry; `None` if it is malformed.
     pub fn decode(bytes: &[u8]) -> Option<Garbage> {
-        let (reason, blob) = bytes.split_last()?;
-        Some(Garbage { blob: blob.try_into().ok()?, reason: *Reason::ALL.get(usize::from(*reason))? })
+        let mut reader = Reader(bytes);
+        let (blob, reason) = (reader.array()?, *Reason::ALL.get(usize::from(reader.byte()?))?);
+        let switched = reader.number()?;
+        reader.0.is_empty().then_some(Garbage { blob, reason, switched })
     }
 }
 
@@ -163,6 +171,8 @@ pub struct BlobHead {
     pub state: State,
     /// Number of changes of the locations; of a pending blob, the number of the session that writes it.
     pub version: u64,
+    /// Version at the last change of the first place.
+    pub switched: u64,
     /// Places of the bytes; reads use the first one that works.
     pub locations: Vec<Location>,
 }
@@ -170,18 +180,19 @@ pub struct BlobHead {
 impl BlobHead {
     /// Creates the head of a blob that a session is writing to these places.
     pub fn pending(session: u64, locations: Vec<Location>) -> BlobHead {
-        BlobHead { state: State::Pending, version: session, locations }
+        BlobHead { state: State::Pending, version: session, switched: 0, locations }
     }
 
     /// Creates the head of a complete blob at these places.
     pub fn complete(locations: Vec<Location>) -> BlobHead {
-        BlobHead { state: State::Complete, version: 0, locations }
+        BlobHead { state: State::Complete, version: 0, switched: 0, locations }
     }
 
     /// Encodes the head.
     pub fn encode(&self) -> Bytes {
         let mut out = vec![State::ALL.iter().position(|state| *state == self.state).unwrap_or(0) as u8];
         put_number(&mut out, self.version);
+        put_number(&mut out, self.switched);
         self.locations.iter().for_each(|location| out.extend_from_slice(&location.encode()));
         out.into()
     }
@@ -190,18 +201,21 @@ impl BlobHead {
     pub fn decode(bytes: &[u8]) -> Option<BlobHead> {
         let mut reader = Reader(bytes);
         let state = *State::ALL.get(usize::from(reader.byte()?))?;
-        let version = reader.number()?;
+        let (version, switched) = (reader.number()?, reader.number()?);
         let mut locations = Vec::new();
         while !reader.0.is_empty() {
             locations.push(Location::read(&mut reader)?);
         }
-        (!locations.is_empty()).then_some(BlobHead { state, version, locations })
+        (!locations.is_empty()).then_some(BlobHead { state, version, switched, locations })
     }
 
     /// Returns the head after a change of the locations.
     #[must_use]
     pub fn with_locations(&self, locations: Vec<Location>) -> BlobHead {
-        BlobHead { state: self.state, version: self.version + 1, locations }
+        let version = self.version + 1;
+        let is_switch = locations.first() != self.locations.first();
+        let switched = if is_switch { version } else { self.switched };
+        BlobHead { state: self.state, version, switched, locations }
     }
 }
 
@@ -212,10 +226,10 @@ mod tests {
     #[test]
     fn an_entry_survives_a_round_trip() {
         for reason in Reason::ALL {
-            let entry = Garbage { blob: [3; 16], reason };
+            let entry = Garbage { blob: [3; 16], reason, switched: 300 };
             assert_eq!(Garbage::decode(&entry.encode()), Some(entry));
         }
-        assert_eq!((Garbage::decode(&[3; 17]), Garbage::decode(&[1; 3])), (None, None));
+        assert_eq!((Garbage::decode(&[3; 18]), Garbage::decode(&[1; 3])), (None, None));
     }
 
     #[test]

@@ -23,14 +23,15 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use plimsoll::clock::wall_now;
 use plimsoll::server::error::ApiError;
 
 pub use self::rollback::{reversible, roll_back};
+use crate::ambient::wall_now;
 use crate::body::blob::{BlobError, new_name};
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
+use crate::guard::{self, Guard};
 use crate::object::keys::{self, BlobName};
 use crate::object::{Store, unavailable};
 
@@ -90,7 +91,7 @@ fn unchanged(t: &mut dyn Transaction, plan: &Move) -> Result<Option<(BlobHead, V
 /// Puts bytes that no row refers to on the list of bytes to delete.
 fn give_up(t: &mut dyn Transaction, blob: &BlobName, destination: &Location) {
     t.delete(keys::intent(destination));
-    let garbage = Garbage { blob: *blob, reason: Reason::Unfinished };
+    let garbage = Garbage { blob: *blob, reason: Reason::Unfinished, switched: 0 };
     t.put(keys::garbage(now_ms(), destination), head_only(garbage.encode()));
 }
 
@@ -188,6 +189,9 @@ async fn verify_blob<C: Catalog>(
     size: u64,
     crcs: &Arc<[u32]>,
 ) -> Result<(), BlobError> {
+    if !guard::is_made(Guard::Verification) {
+        return Ok(());
+    }
     let mut reader = store.blobs.open(place, size, Arc::clone(crcs), 0..size).await?;
     while reader.next().await?.is_some() {}
     Ok(())
@@ -205,21 +209,23 @@ async fn switch<C: Catalog>(
     let plan = plan.clone();
     let crcs: Bytes = crcs.iter().flat_map(|crc| crc.to_le_bytes()).collect::<Vec<u8>>().into();
     let switched = store.transact_in(epoch, 256, move |t| {
-        let is_ours = !with_intent || t.get(&keys::intent(&target))?.is_some();
+        let has_intent = t.get(&keys::intent(&target))?.is_some() || !guard::is_made(Guard::Intent);
+        let is_ours = !with_intent || has_intent;
         let Some((head, mut value)) = unchanged(t, &plan)?.filter(|_| is_ours) else {
             if is_ours && with_intent {
                 give_up(t, &plan.blob, &target);
             }
             return Ok(Ok(Outcome::Changed));
         };
-        let at = now_ms() + plan.keep_source_ms;
-        let mut locations = vec![target.clone()];
-        for source in head.locations.iter().filter(|place| **place != target) {
-            locations.push(source.clone());
-            let garbage = Garbage { blob: plan.blob, reason: Reason::Moved };
+        let window_ms = if guard::is_made(Guard::RollbackWindow) { plan.keep_source_ms } else { 0 };
+        let at = now_ms() + window_ms;
+        let sources = head.locations.iter().filter(|place| **place != target).cloned();
+        let head = head.with_locations(std::iter::once(target.clone()).chain(sources).collect());
+        for source in &head.locations[1..] {
+            let garbage = Garbage { blob: plan.blob, reason: Reason::Moved, switched: head.switched };
             t.put(keys::garbage(at, source), head_only(garbage.encode()));
         }
-        value.head = head.with_locations(locations).encode();
+        value.head = head.encode();
         value.properties = crcs;
         t.put(keys::blob(&plan.blob), value);
         t.delete(keys::intent(&target));

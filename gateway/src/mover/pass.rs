@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use plimsoll::clock::wall_now;
 use plimsoll::cost::tariff::Tariff;
 use plimsoll::cost::usage::DAY_S;
 
@@ -14,6 +13,7 @@ use super::pack::{Candidate, PackJob};
 use super::policy::Condition;
 use super::scan::{Visited, all_segments, complete_blob, visit_rows};
 use super::transition::bucket_rules;
+use crate::ambient::wall_now;
 use crate::body::location::{BlobHead, Location};
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;

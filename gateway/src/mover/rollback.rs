@@ -71,13 +71,14 @@ pub async fn roll_back<C: Catalog>(store: &Store<C>, one: Reversible) -> Result<
         let Some((head, mut value)) = unchanged(t, &planned)?.filter(|_| is_kept) else {
             return Ok(Ok(Outcome::Changed));
         };
-        let mut locations = vec![source.clone()];
-        for place in head.locations.iter().filter(|place| **place != source) {
-            locations.push(place.clone());
-            let garbage = Garbage { blob: planned.blob, reason: Reason::Discarded };
+        let others = head.locations.iter().filter(|place| **place != source).cloned();
+        let head = head.with_locations(std::iter::once(source.clone()).chain(others).collect());
+        for place in &head.locations[1..] {
+            let (blob, reason, switched) = (planned.blob, Reason::Discarded, head.switched);
+            let garbage = Garbage { blob, reason, switched };
             t.put(keys::garbage(now_ms(), place), head_only(garbage.encode()));
         }
-        value.head = head.with_locations(locations).encode();
+        value.head = head.encode();
         t.put(keys::blob(&planned.blob), value);
         t.delete(entry);
         Ok(Ok(Outcome::Moved))

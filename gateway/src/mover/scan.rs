@@ -4,9 +4,8 @@ use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use plimsoll::clock::wall_now;
-
 use super::policy::Facts;
+use crate::ambient::wall_now;
 use crate::body::location::{BlobHead, State};
 use crate::body::segment::record_length;
 use crate::catalog::{Catalog, CatalogError, Row};

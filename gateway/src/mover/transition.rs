@@ -2,11 +2,11 @@
 
 use std::cmp::Reverse;
 
-use plimsoll::clock::wall_now;
 use plimsoll::server::config::lifecycle::{Expiration, Filter, Lifecycle};
 
 use super::pass::Rule;
 use super::policy::{Comparison, Condition};
+use crate::ambient::wall_now;
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::Store;
 

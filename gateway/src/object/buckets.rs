@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
-use plimsoll::clock::wall_now;
 use plimsoll::server::config::acl::CannedAcl;
 use plimsoll::server::config::cors::Cors;
 use plimsoll::server::config::lifecycle::Lifecycle;
@@ -17,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::write::for_client;
 use super::{Store, intact, keys};
+use crate::ambient::wall_now;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 
 /// Document of a bucket in the catalog.

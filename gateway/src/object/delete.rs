@@ -1,7 +1,6 @@
 //! Deletes of objects and versions.
 
 use bytes::Bytes;
-use plimsoll::clock::wall_now;
 use plimsoll::server::conditions::{DeleteConditions, Existing};
 use plimsoll::server::error::ApiError;
 use plimsoll::server::service::{Deleted, Versioning};
@@ -10,6 +9,7 @@ use super::read::find_version;
 use super::row::{Body, Head};
 use super::write::{Target, discard_row, head_of, next_generation};
 use super::{Store, keys};
+use crate::ambient::wall_now;
 use crate::catalog::{Catalog, CatalogError, Row, Transaction, Value};
 
 /// Checks the conditions of a delete on a version. A delete marker satisfies only `*`.

@@ -4,7 +4,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use plimsoll::clock::wall_now;
 use plimsoll::net::encode::hex;
 use plimsoll::s3::checksum::Algorithm;
 use plimsoll::server::body::BodyReader;
@@ -19,6 +18,7 @@ use super::keys::UploadId;
 use super::row::{Body, Head, Piece, Properties, checksum, checksum_bytes, piece, put_checksum, put_piece};
 use super::write::{Target, discard_piece, for_client, write_object};
 use super::{Bucket, Store, intact, keys};
+use crate::ambient::wall_now;
 use crate::body::blob::new_name;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::stream;
-use plimsoll::clock::wall_now;
 use plimsoll::server::error::ApiError;
 use plimsoll::server::response::ResponseBody;
 use plimsoll::server::service::ObjectInfo;
@@ -15,6 +14,7 @@ use super::body::{BodyError, BodySource, Part, find_blob};
 use super::row::{Body, Head, Piece, Properties, parse_version_id};
 use super::write::{Target, for_client, head_of};
 use super::{Store, intact, keys, report};
+use crate::ambient::wall_now;
 use crate::body::blob::{BlobError, text};
 use crate::catalog::{Catalog, CatalogError, Row, Transaction};
 
@@ -252,6 +252,27 @@ impl<C: Catalog> Store<C> {
         Ok(None)
     }
 
+    /// Returns a range of a body that has moved since its row was read; `None` if the row is still the same.
+    fn moved(
+        &self,
+        catalog_key: &[u8],
+        old: &Row,
+        range: &Range<u64>,
+    ) -> Result<Option<BodySource<C>>, ApiError> {
+        let row = self.catalog.get(catalog_key).map_err(for_client)?.ok_or_else(no_key)?;
+        if row.head == old.head {
+            return Ok(None);
+        }
+        let (before, head) = (head_of(old).map_err(for_client)?, head_of(&row).map_err(for_client)?);
+        if (head.generation, head.md5) != (before.generation, before.md5) {
+            return Err(for_client(CatalogError::Changed));
+        }
+        let value = self.catalog.value(catalog_key, &row).map_err(for_client)?;
+        let properties = intact(Properties::decode(&value.properties)).map_err(for_client)?;
+        let parts = parts(&head.body, head.size, properties.pieces, &value.body, range);
+        Ok(Some(BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone())))
+    }
+
     /// Returns a byte range of an object.
     pub(super) async fn read_object(
         &self,
@@ -273,7 +294,14 @@ impl<C: Catalog> Store<C> {
         let parts = parts(&object.body, object.info.size, object.pieces, &inline, &range);
         let mut source = BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone());
         // The first bytes are read before the response begins, so that a missing or damaged blob gives an error.
-        let first = source.next().await.map_err(|error| unreadable(&error))?;
+        let first = match source.next().await {
+            Ok(first) => first,
+            Err(error) => {
+                let moved = self.moved(&object.catalog_key, &object.row, &range)?;
+                source = moved.ok_or_else(|| unreadable(&error))?;
+                source.next().await.map_err(|error| unreadable(&error))?
+            }
+        };
         let rest = stream::unfold(source, |mut source| async move {
             match source.next().await {
                 Ok(None) => None,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use plimsoll::clock::wall_now;
 use plimsoll::server::body::BodyReader;
 use plimsoll::server::conditions::Existing;
 use plimsoll::server::error::ApiError;
@@ -11,6 +10,7 @@ use plimsoll::server::service::{NewObject, ObjectChange, ObjectInfo, Versioning}
 
 use super::row::{Body, Head, Piece, Properties};
 use super::{Bucket, Store, intact, keys, live, report};
+use crate::ambient::wall_now;
 use crate::body::blob::{BlobError, new_name, text};
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
@@ -122,7 +122,7 @@ pub fn discard_blob(
     for location in &head.locations {
         let is_unfinished = head.state == State::Pending;
         let reason = if is_unfinished { Reason::Unfinished } else { Reason::Discarded };
-        let garbage = Garbage { blob: *name, reason };
+        let garbage = Garbage { blob: *name, reason, switched: head.switched };
         t.put(keys::garbage(at, location), head_only(garbage.encode()));
     }
     let properties = t.value(&row)?.properties;

@@ -31,7 +31,7 @@ fn rules(moves: &[&str], packs: bool) -> Rules {
 }
 
 fn now_ms() -> u64 {
-    plimsoll::clock::wall_now().as_millisecond() as u64
+    crate::ambient::wall_now().as_millisecond() as u64
 }
 
 /// Executes what the rules require, and deletes the sources.

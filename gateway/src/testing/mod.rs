@@ -63,6 +63,46 @@ pub struct World {
 /// Name of the bucket of a [`World`].
 pub const BUCKET: &str = "bucket";
 
+/// Writes an object.
+///
+/// # Errors
+/// Returns the error for the client.
+pub async fn put<C: Catalog>(store: &Store<C>, key: &str, body: &[u8]) -> Result<(), ApiError> {
+    let bucket = store.bucket(BUCKET).await?;
+    let mut reader = BodyReader::of_object(ResponseBody::new(vec![Bytes::copy_from_slice(body)]));
+    reader.want(None);
+    let new = NewObject {
+        headers: Vec::new(),
+        tags: Tags::default(),
+        acl: CannedAcl::Private,
+        checksum: None,
+        conditions: WriteConditions::default(),
+    };
+    store.put(&bucket, key, new, &mut reader).await.map(|_| ())
+}
+
+/// Deletes an object.
+///
+/// # Errors
+/// Returns the error for the client.
+pub async fn delete<C: Catalog>(store: &Store<C>, key: &str) -> Result<(), ApiError> {
+    let bucket = store.bucket(BUCKET).await?;
+    store.delete(&bucket, key, None, DeleteConditions::default()).await.map(|_| ())
+}
+
+/// Reads an object: its entity tag and its body.
+///
+/// # Errors
+/// Returns the error for the client.
+pub async fn get<C: Catalog>(store: &Store<C>, key: &str) -> Result<(String, Vec<u8>), ApiError> {
+    let bucket = store.bucket(BUCKET).await?;
+    let object = store.open(&bucket, key, None).await?;
+    let (size, etag) = (object.info.size, object.info.etag_header.to_str().unwrap().to_string());
+    let mut reader = BodyReader::of_object(store.read(object, 0..size).await?);
+    let body = reader.collect(&Memory::new(u64::MAX)).await?;
+    Ok((etag, body.to_vec()))
+}
+
 impl World {
     /// Creates a store with `tiers` tiers. Bodies above `inline` bytes become blobs in the first one.
     pub async fn new(tiers: u16, inline: u64) -> World {
@@ -93,23 +133,12 @@ impl World {
 
     /// Writes an object.
     pub async fn put(&self, key: &str, body: &[u8]) {
-        let bucket = self.store.bucket(BUCKET).await.unwrap();
-        let mut reader = BodyReader::of_object(ResponseBody::new(vec![Bytes::copy_from_slice(body)]));
-        let new = NewObject {
-            headers: Vec::new(),
-            tags: Tags::default(),
-            acl: CannedAcl::Private,
-            checksum: None,
-            conditions: WriteConditions::default(),
-        };
-        self.store.put(&bucket, key, new, &mut reader).await.unwrap();
+        put(&self.store, key, body).await.unwrap();
     }
 
     /// Deletes an object.
     pub async fn delete(&self, key: &str) {
-        let bucket = self.store.bucket(BUCKET).await.unwrap();
-        let conditions = DeleteConditions::default();
-        self.store.delete(&bucket, key, None, conditions).await.unwrap();
+        delete(&self.store, key).await.unwrap();
     }
 
     /// Reads an object.
@@ -117,12 +146,7 @@ impl World {
     /// # Errors
     /// Returns the error for the client.
     pub async fn get(&self, key: &str) -> Result<(String, Vec<u8>), ApiError> {
-        let bucket = self.store.bucket(BUCKET).await?;
-        let object = self.store.open(&bucket, key, None).await?;
-        let (size, etag) = (object.info.size, object.info.etag_header.to_str().unwrap().to_string());
-        let mut reader = BodyReader::of_object(self.store.read(object, 0..size).await?);
-        let body = reader.collect(&Memory::new(u64::MAX)).await?;
-        Ok((etag, body.to_vec()))
+        get(&self.store, key).await
     }
 
     /// Returns the number of objects in a tier.

@@ -1,0 +1,28 @@
+//! Checks that protect objects while they move. A simulation removes one after the other, and must find the damage.
+
+/// A check whose removal loses or leaks bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Guard {
+    /// A move ends only if its intent still exists.
+    Intent,
+    /// Transactions of the background work need the current epoch.
+    Epoch,
+    /// The destination is read back before it is used.
+    Verification,
+    /// The source stays for a time.
+    RollbackWindow,
+    /// Bytes of unfinished writes are deleted a second time.
+    SecondDelete,
+}
+
+/// Returns true if a check is made, which is always so outside simulations.
+#[inline]
+pub fn is_made(guard: Guard) -> bool {
+    #[cfg(test)]
+    return crate::simulation::time::removed() != Some(guard);
+    #[cfg(not(test))]
+    {
+        let _ = guard;
+        true
+    }
+}

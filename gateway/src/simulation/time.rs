@@ -1,0 +1,65 @@
+//! The time and the random numbers of a simulation, and the guard that it has removed. Each thread has its own.
+
+use std::cell::{Cell, RefCell};
+
+use jiff::Timestamp;
+
+use super::Random;
+use crate::guard::Guard;
+
+thread_local! {
+    static NOW_MS: Cell<Option<u64>> = const { Cell::new(None) };
+    static CALLS: Cell<u64> = const { Cell::new(0) };
+    static NUMBERS: RefCell<Option<Random>> = const { RefCell::new(None) };
+    static REMOVED: Cell<Option<Guard>> = const { Cell::new(None) };
+}
+
+/// Returns the simulated time; `None` outside simulations.
+pub fn now() -> Option<Timestamp> {
+    // Generations of objects need a clock that differs at each call.
+    CALLS.set(CALLS.get() + 1);
+    let ns = |ms| i128::from(ms) * 1_000_000 + i128::from(CALLS.get() % 1_000_000);
+    NOW_MS.get().map(|ms| Timestamp::from_nanosecond(ns(ms)).unwrap_or_default())
+}
+
+/// Returns a random number of the simulation; `None` outside simulations.
+pub fn entropy() -> Option<u64> {
+    NUMBERS.with_borrow_mut(|numbers| numbers.as_mut().map(Random::next))
+}
+
+/// Returns the guard that the simulation has removed.
+pub fn removed() -> Option<Guard> {
+    REMOVED.get()
+}
+
+/// Replaces time and random numbers on this thread until it is dropped.
+pub struct Replaced;
+
+impl Replaced {
+    /// Starts a simulation at a time in Unix milliseconds.
+    pub fn start(seed: u64, now_ms: u64, without: Option<Guard>) -> Replaced {
+        NOW_MS.set(Some(now_ms));
+        CALLS.set(0);
+        NUMBERS.set(Some(Random(seed)));
+        REMOVED.set(without);
+        Replaced
+    }
+}
+
+impl Drop for Replaced {
+    fn drop(&mut self) {
+        NOW_MS.set(None);
+        NUMBERS.set(None);
+        REMOVED.set(None);
+    }
+}
+
+/// Returns the simulated time in Unix milliseconds.
+pub fn now_ms() -> u64 {
+    NOW_MS.get().unwrap_or(0)
+}
+
+/// Lets time pass.
+pub fn advance(ms: u64) {
+    NOW_MS.set(NOW_MS.get().map(|now| now + ms));
+}
