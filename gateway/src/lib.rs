@@ -21,6 +21,7 @@ pub mod plan;
 pub mod pricing;
 pub mod request_log;
 pub mod scrub;
+pub mod sweep;
 pub mod tier;
 
 #[cfg(test)]

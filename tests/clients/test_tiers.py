@@ -346,3 +346,34 @@ def test_a_lifecycle_rule_of_a_bucket_moves_objects_to_the_tier_of_a_storage_cla
         with pytest.raises(ClientError) as error:
             s3.put_bucket_lifecycle_configuration(Bucket="tiers", LifecycleConfiguration=transition("GLACIER"))
         assert error.value.response["Error"]["Code"] == "NotImplemented"
+
+
+def test_a_sweep_finds_and_deletes_only_orphans(tmp_path):
+    path = settings(tmp_path, moves=rule(when="suffix = '1'", keep="1h"))
+
+    def sweep(*options, code=0):
+        result = subprocess.run([GATEWAY, "sweep", path, "--json", "--older-than", "0s", *options],
+                                capture_output=True, text=True)
+        assert result.returncode == code, result.stderr
+        return json.loads(result.stdout)["hot"], result.stderr
+
+    with run(path) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        for number in range(20):
+            s3.put_object(Bucket="tiers", Key=f"k{number}", Body=str(number).encode() * BLOB)
+        wait(lambda: len(files(tmp_path, "cold")) == 2, "nothing was moved")
+        known = files(tmp_path, "hot")
+        name = "0190000000007000800000000000aabb"
+        for orphan in (f"hot/bb/{name}", "hot/bb/notes.txt", f"hot/cc/{name}"):
+            (tmp_path / orphan).parent.mkdir(exist_ok=True)
+            (tmp_path / orphan).write_bytes(b"orphan")
+        found, _ = sweep()
+        assert (found["objects"], found["orphans"], found["bytes"], found["deleted"]) == (21, 1, 6, 0)
+        _, error = sweep("--delete", "--max-share", "1", code=1)
+        assert "is this the right catalog" in error and len(files(tmp_path, "hot")) == len(known) + 3
+        found, _ = sweep("--delete")
+        assert found["deleted"] == 1
+        assert set(files(tmp_path, "hot")) - set(known) == {str(tmp_path / "hot/bb/notes.txt"), str(tmp_path / f"hot/cc/{name}")}
+        for number in range(20):
+            assert s3.get_object(Bucket="tiers", Key=f"k{number}")["Body"].read() == str(number).encode() * BLOB

@@ -10,6 +10,7 @@ mod rollback;
 mod run;
 mod scrub;
 mod status;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -39,6 +40,8 @@ enum Command {
     Release(release::Arguments),
     /// Return moved blobs to the tiers that they came from, while their sources exist
     Rollback(rollback::Arguments),
+    /// Find objects in the tiers that the catalog does not know, and delete them with --delete
+    Sweep(sweep::Arguments),
     /// Build the index of the catalog again from the log
     RebuildCatalog(rebuild::Arguments),
 }
@@ -87,6 +90,7 @@ pub fn main() -> ExitCode {
         Command::Adopt(arguments) => adopt::adopt(arguments),
         Command::Release(arguments) => release::release(arguments),
         Command::Rollback(arguments) => rollback::rollback(arguments),
+        Command::Sweep(arguments) => sweep::sweep(arguments),
         Command::RebuildCatalog(arguments) => rebuild::rebuild(arguments),
     };
     match result {

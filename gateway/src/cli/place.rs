@@ -17,6 +17,7 @@ use crate::body::cache::{Cache, CacheSettings};
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::catalog::{EmbeddedCatalog, Settings as CatalogSettings};
 use crate::catalog::embedded::recovery::Recovery;
+use crate::catalog::embedded::snapshot::Snapshot;
 use crate::catalog::postgres::{Access, PostgresCatalog};
 use crate::config::{CatalogPlace, Config, PackRule, TierTable};
 use crate::log::note;
@@ -116,6 +117,46 @@ impl Place {
         Err(Exit::input(format!("{}: {problem}", self.name())))
     }
 
+    /// Returns the settings of the tiers; for a data directory, those that it implies.
+    ///
+    /// # Errors
+    /// If the file cannot be read or is invalid.
+    pub fn config(&self) -> Result<Config, Exit> {
+        let (catalog, config) = self.settings()?;
+        Ok(config.unwrap_or_else(|| of_directory(&catalog)))
+    }
+
+    /// Returns the backends of the tiers by name.
+    ///
+    /// # Errors
+    /// If the settings of a tier are invalid.
+    pub fn backends(&self, config: &Config) -> Result<BTreeMap<String, Backend>, Exit> {
+        let open = |(name, table): (&String, &TierTable)| {
+            let opened = open::open(table);
+            let opened = opened.map_err(|e| Exit::input(format!("{}: tier {name}: {e}", self.name())))?;
+            Ok((name.clone(), opened))
+        };
+        config.tiers.iter().map(open).collect()
+    }
+
+    /// Opens the tiers and a copy of the catalog that cannot be changed. Gateways may be running. The copy of a
+    /// directory exists until the snapshot is dropped.
+    ///
+    /// # Errors
+    /// If the settings are invalid, or the catalog cannot be used.
+    pub fn open_copy(&self, mut config: Config) -> Result<(Option<Snapshot>, Opened), Exit> {
+        // The cache on a disk belongs to the gateway.
+        config.cache = CacheSettings::default();
+        let snapshot = match &config.catalog {
+            CatalogPlace::Directory(path) => Some(Snapshot::take(path).map_err(|e| self.fail(&e))?),
+            CatalogPlace::Database(_) => None,
+        };
+        let copy = snapshot.as_ref().map(|snapshot| CatalogPlace::Directory(snapshot.path().to_path_buf()));
+        let catalog = copy.unwrap_or_else(|| config.catalog.clone());
+        let opened = self.open_at(&catalog, Some(config), quiet(), Access::ReadOnly)?;
+        Ok((snapshot, opened))
+    }
+
     /// Opens the catalog and the tiers.
     ///
     /// # Errors
@@ -129,7 +170,7 @@ impl Place {
     ///
     /// # Errors
     /// If the settings are invalid, or the catalog cannot be used.
-    pub fn open_at(
+    fn open_at(
         &self,
         catalog: &CatalogPlace,
         config: Option<Config>,
@@ -138,12 +179,7 @@ impl Place {
     ) -> Result<Opened, Exit> {
         let config = config.unwrap_or_else(|| of_directory(catalog));
         // A wrong URL is an error before the catalog is created.
-        let mut stores = BTreeMap::new();
-        for (name, table) in &config.tiers {
-            let store =
-                open::open(table).map_err(|e| Exit::input(format!("{}: tier {name}: {e}", self.name())))?;
-            stores.insert(name.clone(), store);
-        }
+        let stores = self.backends(&config)?;
         let (catalog, recovery) = match catalog {
             CatalogPlace::Directory(directory) => {
                 let opened = EmbeddedCatalog::open(directory, settings);
@@ -257,6 +293,14 @@ fn packing(rule: Option<&PackRule>, numbers: &BTreeMap<String, u16>) -> Packing 
         linger_ms: rule.linger_ms,
         gates: BTreeMap::new(),
     }
+}
+
+/// Returns settings with which the catalog of a snapshot neither merges nor compacts.
+fn quiet() -> CatalogSettings {
+    let mut settings = CatalogSettings::default();
+    (settings.limits.garbage_share, settings.limits.idle_garbage_share) = (2.0, 2.0);
+    (settings.limits.fan_in, settings.limits.reserve_bytes) = (usize::MAX, 0);
+    settings
 }
 
 /// Returns the settings of a data directory.

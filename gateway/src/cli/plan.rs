@@ -14,11 +14,7 @@ use plimsoll::text::outgoing;
 use super::Exit;
 use super::out::say;
 use super::place::{Opened, Place};
-use crate::body::cache::CacheSettings;
-use crate::catalog::embedded::catalog::Settings;
-use crate::catalog::embedded::snapshot::Snapshot;
-use crate::catalog::postgres::Access;
-use crate::config::{CatalogPlace, Config};
+use crate::config::Config;
 use crate::object::Store;
 use crate::plan::bill::{Bill, PricedTier, bill};
 use crate::plan::page::document;
@@ -61,14 +57,6 @@ enum Form {
     Html,
 }
 
-/// Returns settings with which the catalog of a snapshot neither merges nor compacts.
-fn quiet() -> Settings {
-    let mut settings = Settings::default();
-    (settings.limits.garbage_share, settings.limits.idle_garbage_share) = (2.0, 2.0);
-    (settings.limits.fan_in, settings.limits.reserve_bytes) = (usize::MAX, 0);
-    settings
-}
-
 /// Returns the prices of all tiers by their numbers.
 fn tiers(
     place: &Place,
@@ -85,19 +73,10 @@ fn tiers(
 }
 
 fn compute_bill(arguments: &Arguments, changes: &[String], date: Date) -> Result<Bill, Exit> {
-    let mut config = Config::load_with(&arguments.file, changes).map_err(Exit::input)?;
-    // The cache on a disk belongs to the gateway, which may be running.
-    config.cache = CacheSettings::default();
+    let config = Config::load_with(&arguments.file, changes).map_err(Exit::input)?;
     let place = Place::of_file(&arguments.file);
     place.must_exist()?;
-    // A directory belongs to its gateway, which may be running.
-    let snapshot = match &config.catalog {
-        CatalogPlace::Directory(path) => Some(Snapshot::take(path).map_err(|e| place.fail(&e))?),
-        CatalogPlace::Database(_) => None,
-    };
-    let copy = snapshot.as_ref().map(|snapshot| CatalogPlace::Directory(snapshot.path().to_path_buf()));
-    let catalog = copy.as_ref().unwrap_or(&config.catalog);
-    let opened = place.open_at(catalog, Some(config.clone()), quiet(), Access::ReadOnly)?;
+    let (_snapshot, opened) = place.open_copy(config.clone())?;
     let tiers = tiers(&place, &config, &opened, date)?;
     let Opened { catalog, bodies, rules, .. } = opened;
     let store =

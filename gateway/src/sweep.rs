@@ -1,0 +1,136 @@
+//! Finds orphans: objects in the tiers with names of the gateway that its catalog does not know.
+//!
+//! A blob is recorded before its first byte is written, and a name is never used again. So an object that was listed
+//! before the catalog was read, and that the catalog does not contain, will never be needed. Objects with other names
+//! are not the gateway's.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use futures_util::StreamExt;
+use object_store::ObjectStore;
+
+use crate::body::location::{BlobHead, BlobName, Location, ObjectName};
+use crate::catalog::{Catalog, CatalogError};
+use crate::object::keys;
+
+/// Objects of the gateway in one tier, with their sizes in bytes.
+pub type Objects = BTreeMap<BlobName, u64>;
+
+/// Returns the name of the gateway's object at a path; `None` if the path is not one of the gateway.
+pub fn parse(path: &str) -> Option<BlobName> {
+    let (directory, text) = path.split_once('/')?;
+    let mut name = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    for (index, byte) in name.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+    }
+    // A UUID, version 7.
+    let is_uuid = name[6] >> 4 == 7 && name[8] >> 6 == 2;
+    (is_uuid && Location::new(0, name).path().as_ref() == path && directory.len() == 2).then_some(name)
+}
+
+/// Lists the gateway's objects of a tier.
+///
+/// # Errors
+/// If the tier fails.
+pub async fn list(tier: &dyn ObjectStore) -> Result<Objects, object_store::Error> {
+    let mut found = Objects::new();
+    let mut listed = tier.list(None);
+    while let Some(object) = listed.next().await {
+        let object = object?;
+        found.extend(parse(object.location.as_ref()).map(|name| (name, object.size)));
+    }
+    Ok(found)
+}
+
+/// Removes the objects that the catalog knows from those of each tier.
+///
+/// # Errors
+/// If the catalog cannot be read or is damaged.
+pub fn remove_known(
+    catalog: &impl Catalog,
+    objects: &mut BTreeMap<u16, Objects>,
+) -> Result<(), CatalogError> {
+    let malformed = || CatalogError::Io("the catalog has a malformed row; nothing was deleted".into());
+    let mut known = |place: &Location| {
+        if let ObjectName::Own(name) = &place.name
+            && let Some(objects) = objects.get_mut(&place.tier)
+        {
+            objects.remove(name);
+        }
+    };
+    let mut scan = catalog.scan();
+    for prefix in [keys::BLOBS, keys::GARBAGE, keys::INTENTS] {
+        scan.seek(Bound::Included(prefix))?;
+        while let Some((key, row)) = scan.next()?
+            && key.starts_with(prefix)
+        {
+            match prefix {
+                keys::BLOBS => {
+                    let head = BlobHead::decode(&row.head).ok_or_else(malformed)?;
+                    head.locations.iter().for_each(&mut known);
+                }
+                keys::GARBAGE => known(&keys::parse_garbage(&key).ok_or_else(malformed)?.1),
+                _ => known(&Location::decode(&key[prefix.len()..]).ok_or_else(malformed)?),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the objects that were begun before a time in Unix milliseconds.
+pub fn begun_before(objects: Objects, time_ms: u64) -> Objects {
+    let is_old = |name: &BlobName| Location::new(0, *name).written_ms().is_some_and(|ms| ms < time_ms);
+    objects.into_iter().filter(|(name, _)| is_old(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::body::blob::new_name;
+    use crate::testing::World;
+    use object_store::ObjectStoreExt;
+
+    #[test]
+    fn only_names_of_the_gateway_are_parsed() {
+        let name = new_name();
+        let path = Location::new(0, name).path().to_string();
+        assert_eq!(parse(&path), Some(name));
+        for foreign in [
+            path.to_uppercase(),
+            path[3..].to_string(),
+            format!("a/{path}"),
+            format!("{path}0"),
+            format!("zz/{}", &path[3..]),
+            "00/00000000000000000000000000000000".into(),
+            "photos/1.jpg".into(),
+            "ab/ÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄ".into(),
+        ] {
+            assert_eq!(parse(&foreign), None, "{foreign}");
+        }
+    }
+
+    #[tokio::test]
+    async fn unknown_objects_are_orphans_and_others_are_not() {
+        let world = World::new(2, 100).await;
+        for key in ["a", "b", "c"] {
+            world.put(key, &[7; 1000]).await;
+        }
+        world.delete("c").await;
+        let orphan = Location::new(0, new_name());
+        for path in [orphan.path(), "foreign/object".into()] {
+            world.tiers[0].put(&path, "orphan".into()).await.unwrap();
+        }
+        let listed = list(&*world.tiers[0]).await.unwrap();
+        assert_eq!(listed.len(), 4);
+        let mut objects = BTreeMap::from([(0, listed)]);
+        remove_known(&*world.store.catalog, &mut objects).unwrap();
+        let orphans = objects.remove(&0).unwrap();
+        assert_eq!(orphans.values().collect::<Vec<_>>(), [&6]);
+        assert_eq!(begun_before(orphans.clone(), 1000), Objects::new());
+        assert_eq!(begun_before(orphans.clone(), u64::MAX), orphans);
+    }
+}
