@@ -37,6 +37,8 @@ pub struct Settings {
     pub move_every_ms: u64,
     /// File with the counts of reads; `None` if no rule needs them.
     pub reads_file: Option<PathBuf>,
+    /// True to visit all objects even without rules, for metrics.
+    pub surveys: bool,
 }
 
 /// Handle of the background thread.
@@ -82,13 +84,13 @@ async fn lead<C: Catalog>(store: &Store<C>, settings: &Settings, epoch: &mut wat
     loop {
         let Ok(leads) = epoch.wait_for(Option::is_some).await.map(|leads| *leads) else { return };
         let work = async { tokio::join!(keep_up(store, settings), move_bodies(store, settings)) };
-        tokio::select! {
-            _ = work => {}
-            ended = epoch.wait_for(|now| *now != leads) => {
-                if ended.is_err() {
-                    return;
-                }
-            }
+        let has_ended = tokio::select! {
+            _ = work => false,
+            ended = epoch.wait_for(|now| *now != leads) => ended.is_err(),
+        };
+        store.surveyed(None);
+        if has_ended {
+            return;
         }
     }
 }
@@ -140,15 +142,18 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &Settings) {
 async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
     /// Ratio of the pause after a visit of all objects to the length of the visit, at least.
     const PAUSES: u64 = 10;
+    /// Milliseconds between two visits that only serve metrics.
+    const SURVEY_MS: u64 = 60_000;
     if let Err(error) = mover::give_up_unfinished(store).await {
         crate::log::warn(&format!("unfinished moves were not given up: {error}"));
     }
     // Without rules, only existing segments need work.
     let needs_nothing = settings.rules.is_empty() && store.classes.is_empty();
-    let is_alone = !store.catalog.is_shared();
+    let is_alone = !store.catalog.is_shared() && !settings.surveys;
     if needs_nothing && is_alone && all_segments(store).is_ok_and(|segments| segments.is_empty()) {
         return;
     }
+    let pause_ms = settings.move_every_ms.max(if needs_nothing { SURVEY_MS } else { 0 });
     let mut pass = Pass::default();
     let mut budget = Budget::load(store).unwrap_or_default();
     let (mut visited_ns, mut is_useful) = (0, false);
@@ -166,7 +171,8 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
             continue;
         }
         // Bodies that cannot be moved stay candidates, so a visit without a move is followed by a pause, too.
-        let least_ms = if is_useful { 0 } else { settings.move_every_ms };
+        let least_ms = if is_useful { 0 } else { pause_ms };
+        store.surveyed(Some(pass.take_survey()));
         pause(least_ms.max(visited_ns * PAUSES / 1_000_000)).await;
         (visited_ns, is_useful) = (0, false);
     }

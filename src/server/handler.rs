@@ -50,6 +50,7 @@ async fn wait_until(at_ns: u64) -> io::Result<()> {
 struct Progress {
     operation: Cell<Option<Operation>>,
     access_key: RefCell<String>,
+    bucket: RefCell<String>,
     bytes_in: Cell<u64>,
 }
 
@@ -98,6 +99,7 @@ pub async fn handle<S: ObjectService>(
             method: &parts.method,
             path: parts.uri.path(),
             access_key: &progress.access_key.borrow(),
+            bucket: &progress.bucket.borrow(),
             status: answer.status().as_u16(),
             bytes_in: progress.bytes_in.get(),
             bytes_out: answer.body().size(),
@@ -174,6 +176,9 @@ async fn process<S: ObjectService>(
     let result = async {
         let route = permitted(service, &accounts, rights, &client, session.as_deref(), parts).await?;
         progress.operation.set(Some(route.operation));
+        if !shared.observers.is_empty() {
+            progress.bucket.borrow_mut().clone_from(&route.bucket);
+        }
         let slow_down = plan.is_some_and(|p| p.fault == Fault::SlowDown);
         let call = Call {
             shared,

@@ -84,6 +84,7 @@ mod tests {
                 method,
                 path: "/",
                 access_key: "",
+                bucket: "",
                 status,
                 bytes_in: 0,
                 bytes_out: 0,

@@ -17,6 +17,8 @@ pub struct FinishedRequest<'a> {
     pub path: &'a str,
     /// Access key; empty for a request without one.
     pub access_key: &'a str,
+    /// Bucket of the request, which may not exist; empty for other requests and those that were rejected.
+    pub bucket: &'a str,
     /// HTTP status of the response.
     pub status: u16,
     /// Bytes of the payload of the request.

@@ -64,14 +64,13 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>) 
             Ok(renewed) => {
                 renewed_ns = asked_ns;
                 cleanup_due |= renewed.has_ended_sessions;
-                if let Some(epoch) = renewed.epoch {
-                    store.lead(epoch);
-                }
+                store.lead(renewed.epoch);
                 leads.send_if_modified(|known| std::mem::replace(known, renewed.epoch) != renewed.epoch);
             }
             Err(error) => crate::log::warn(&format!("the session was not renewed: {error}")),
         }
         if Duration::from_nanos(now_ns() - renewed_ns) >= Duration::from_millis(SESSION_MS) {
+            store.lead(None);
             leads.send_if_modified(|known| known.take().is_some());
         }
         if cleanup_due {

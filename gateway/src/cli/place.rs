@@ -9,6 +9,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use plimsoll::clock::wall_now;
 use plimsoll::cost::book::read_prices;
+use plimsoll::cost::tariff::Tariff;
 use plimsoll::cost::usage::DAY_S;
 
 use super::Exit;
@@ -57,6 +58,8 @@ pub struct Opened {
     pub backends: BTreeMap<String, Backend>,
     /// Findings of the start.
     pub recovery: Recovery,
+    /// Tariffs of the tiers whose prices are known today.
+    pub tariffs: BTreeMap<u16, Tariff>,
 }
 
 impl Place {
@@ -200,6 +203,7 @@ impl Place {
             ));
         }
         let rules = self.rules(&config, &stores, &numbers)?;
+        let tariffs = self.known_tariffs(&config, &stores, &numbers)?;
         let tier = |(name, backend): (&String, &Backend)| (numbers[name], Tier::new(name, backend.clone()));
         let tiers = stores.iter().map(tier).collect();
         let classes = config.tiers.iter().flat_map(|(name, table)| {
@@ -215,7 +219,15 @@ impl Place {
             reads,
             classes,
         };
-        Ok(Opened { catalog: Arc::new(catalog), bodies, rules, reads_file, backends: stores, recovery })
+        Ok(Opened {
+            catalog: Arc::new(catalog),
+            bodies,
+            rules,
+            reads_file,
+            backends: stores,
+            recovery,
+            tariffs,
+        })
     }
 }
 
@@ -237,6 +249,22 @@ impl Place {
             Ok((name.clone(), found))
         };
         backends.iter().map(price).collect()
+    }
+
+    /// Returns the tariffs of the tiers whose prices are known today.
+    fn known_tariffs(
+        &self,
+        config: &Config,
+        backends: &BTreeMap<String, Backend>,
+        numbers: &BTreeMap<String, u16>,
+    ) -> Result<BTreeMap<u16, Tariff>, Exit> {
+        let books = read_prices(&config.prices).map_err(|e| Exit::input(format!("prices.files: {e}")))?;
+        let today = wall_now().to_zoned(TimeZone::UTC).date();
+        let tariff = |(name, backend): (&String, &Backend)| {
+            let found = of_tier(&books, &config.tiers[name], backend, today).ok()??;
+            Some((numbers[name], found.tariff))
+        };
+        Ok(backends.iter().filter_map(tariff).collect())
     }
 
     /// Returns the rules with the numbers of their tiers, and the prices that they need.

@@ -20,12 +20,13 @@ use super::Exit;
 use super::out::say;
 use super::place::{Opened, Place};
 use crate::background::{self, Background};
+use crate::catalog::Catalog;
 use crate::catalog::committer::Durability;
 use crate::catalog::embedded::catalog::Settings as CatalogSettings;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::credentials;
 use crate::log::note;
-use crate::metrics::{self, GatewayMetrics};
+use crate::metrics::{self, RequestMetrics};
 use crate::mover::pass::Rules;
 use crate::object::Store;
 use crate::request_log::RequestLog;
@@ -163,69 +164,104 @@ fn reload_on_hangup(arguments: &Arguments, shared: &Arc<Shared>) {
     });
 }
 
-/// Serves until SIGINT or SIGTERM.
-///
-/// # Errors
-/// Exit code 2 for invalid settings, 3 if the data directory or the address cannot be used.
-pub fn run(arguments: &Arguments) -> Result<(), Exit> {
-    let accounts = accounts(arguments)?;
-    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
-        (Some(certificate), Some(key)) => Some(server_config(certificate, key).map_err(Exit::input)?),
-        _ => None,
-    };
-    let mut catalog_settings = CatalogSettings {
+/// Returns the settings of the catalog.
+fn catalog_settings(arguments: &Arguments) -> Result<CatalogSettings, Exit> {
+    let mut settings = CatalogSettings {
         durability: durability(&arguments.durability)?,
         compaction_bytes_per_s: size("--compaction-rate", &arguments.compaction_rate)?.max(1),
         ..CatalogSettings::default()
     };
-    catalog_settings.limits.reserve_bytes = size("--reserve", &arguments.reserve)?;
-    let day =
-        parse_duration(&arguments.lifecycle_day).map_err(|e| Exit::input(format!("--lifecycle-day: {e}")))?;
-    let mut settings = Settings {
+    settings.limits.reserve_bytes = size("--reserve", &arguments.reserve)?;
+    Ok(settings)
+}
+
+/// Returns the settings of the server. Threads wait for the answers of a database, so it needs more of them.
+fn server_settings(arguments: &Arguments, has_database: bool) -> Settings {
+    const THREADS_PER_CORE: usize = 4;
+    let default = Settings::default();
+    let threads = default.threads * if has_database { THREADS_PER_CORE } else { 1 };
+    Settings {
         region: arguments.region.clone(),
         memory_limit: usable_memory_bytes().map_or(u64::MAX, |bytes| bytes / 4),
-        ..Settings::default()
-    };
-    settings.threads = arguments.threads.unwrap_or(settings.threads).max(1);
-    let scheme = if tls.is_some() { "https" } else { "http" };
-    let listener = listen_on(&arguments.listen).map_err(|e| {
-        Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
-    })?;
-    let address = listener.local_addr().map_err(Exit::store)?;
-    let Opened { catalog, bodies, rules, reads_file, recovery, .. } =
-        arguments.place.open(catalog_settings)?;
-    report(&recovery);
+        threads: arguments.threads.unwrap_or(threads).max(1),
+        ..default
+    }
+}
+
+/// Returns the observers of requests.
+fn observers(
+    arguments: &Arguments,
+    metrics: &Arc<RequestMetrics>,
+) -> Result<Vec<Arc<dyn RequestObserver>>, Exit> {
     let mut observers: Vec<Arc<dyn RequestObserver>> = Vec::new();
     if let Some(path) = &arguments.access_log {
         let log = RequestLog::open(path)
             .map_err(|e| Exit::input(format!("--access-log {}: {e}", path.display())))?;
         observers.push(Arc::new(log));
     }
-    if let Some(address) = &arguments.metrics_listen {
-        let gateway = Arc::new(GatewayMetrics::default());
-        let bound = metrics::serve(address, &gateway, &catalog, bodies.blobs.tiers()).map_err(|e| {
-            Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
-        })?;
-        observers.push(gateway);
-        say(&format!("metrics on http://{bound}/metrics\n"))?;
+    if arguments.metrics_listen.is_some() {
+        observers.push(Arc::clone(metrics) as Arc<dyn RequestObserver>);
     }
+    Ok(observers)
+}
+
+/// Returns the settings of the work in the background.
+fn work_settings(
+    arguments: &Arguments,
+    rules: Rules,
+    reads_file: Option<PathBuf>,
+) -> Result<background::Settings, Exit> {
+    let ms = |flag: &str, text: &str| {
+        let ns = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
+        Ok((ns / 1_000_000).max(1))
+    };
+    let day_ms = ms("--lifecycle-day", &arguments.lifecycle_day)?;
+    Ok(background::Settings {
+        day_ms,
+        rules: Rules { day_ms, ..rules },
+        move_every_ms: ms("--move-every", &arguments.move_every)?,
+        reads_file,
+        surveys: arguments.metrics_listen.is_some(),
+    })
+}
+
+/// Serves until SIGINT or SIGTERM.
+///
+/// # Errors
+/// Exit code 2 for invalid settings, 3 if the data directory or the address cannot be used.
+pub fn run(arguments: &Arguments) -> Result<(), Exit> {
+    let place = &arguments.place;
+    let accounts = accounts(arguments)?;
+    let tls = match (&arguments.tls_cert, &arguments.tls_key) {
+        (Some(certificate), Some(key)) => Some(server_config(certificate, key).map_err(Exit::input)?),
+        _ => None,
+    };
+    let catalog_settings = catalog_settings(arguments)?;
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let listener = listen_on(&arguments.listen).map_err(|e| {
+        Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
+    })?;
+    let address = listener.local_addr().map_err(Exit::store)?;
+    let Opened { catalog, bodies, rules, reads_file, recovery, tariffs, .. } =
+        place.open(catalog_settings)?;
+    report(&recovery);
+    let work = work_settings(arguments, rules, reads_file.clone())?;
+    let requests = Arc::new(RequestMetrics::default());
+    let observers = observers(arguments, &requests)?;
+    let settings = server_settings(arguments, catalog.is_shared());
     let shared = Shared::new(Parts { settings, accounts, tls, injector: None, access_log: None, observers });
     let reads = bodies.reads.clone();
     let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
-    let store = Arc::new(store.map_err(|e| arguments.place.fail(&e))?);
+    let store = Arc::new(store.map_err(|e| place.fail(&e))?);
+    if let Some(address) = &arguments.metrics_listen {
+        let bound = metrics::serve(address, &requests, &store, &tariffs).map_err(|e| {
+            Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+        })?;
+        say(&format!("metrics on http://{bound}/metrics\n"))?;
+    }
     reload_on_hangup(arguments, &shared);
-    let every =
-        parse_duration(&arguments.move_every).map_err(|e| Exit::input(format!("--move-every: {e}")))?;
-    let work = background::Settings {
-        day_ms: (day / 1_000_000).max(1),
-        rules: Rules { day_ms: (day / 1_000_000).max(1), ..rules },
-        move_every_ms: (every / 1_000_000).max(1),
-        reads_file: reads_file.clone(),
-    };
-    let session = crate::blocking::block_on(store.begin_session());
-    session.map_err(|e| arguments.place.fail(&e))?;
-    let background = Background::start(Arc::clone(&store), work);
-    let background = background.map_err(Exit::store)?;
+    crate::blocking::block_on(store.begin_session()).map_err(|e| place.fail(&e))?;
+    let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);
     say(&format!("listening on {scheme}://{address}\n"))?;
@@ -238,5 +274,5 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     }
     let closed = catalog.close();
     served.map_err(|e| Exit::store(format!("the server failed: {e}")))?;
-    closed.map_err(|e| arguments.place.fail(&e))
+    closed.map_err(|e| place.fail(&e))
 }

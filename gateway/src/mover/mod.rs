@@ -15,6 +15,7 @@ pub mod policy;
 mod rollback;
 pub mod scan;
 pub mod sources;
+pub mod survey;
 #[cfg(test)]
 mod tests;
 mod transition;

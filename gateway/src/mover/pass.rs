@@ -12,14 +12,15 @@ use super::budget::Limits;
 use super::pack::{Candidate, PackJob};
 use super::policy::Condition;
 use super::scan::{Visited, all_segments, complete_blob, visit_rows};
+use super::survey::Survey;
 use super::transition::bucket_rules;
 use crate::ambient::wall_now;
 use crate::body::location::{BlobHead, Location};
 use crate::catalog::{Catalog, CatalogError};
-use crate::object::Store;
 use crate::object::keys::{self, BlobName};
 use crate::object::live::Live;
 use crate::object::row::Body;
+use crate::object::{Store, now_ms};
 use crate::pricing::{Gate, Stock};
 
 /// A rule with the numbers of its tiers.
@@ -142,8 +143,8 @@ pub struct Pass {
     objects: u64,
     /// Rules of the settings, and those of the buckets.
     moves: Arc<[Rule]>,
-    /// Blobs at all their places, by tier.
-    stock: BTreeMap<u16, Stock>,
+    /// Objects and blobs found so far.
+    survey: Survey,
 }
 
 impl Rules {
@@ -227,7 +228,12 @@ impl Pass {
 
     /// Returns the blobs visited, at all their places, by tier.
     pub fn stock(&self) -> &BTreeMap<u16, Stock> {
-        &self.stock
+        &self.survey.blobs
+    }
+
+    /// Takes the result of a visit that has ended.
+    pub fn take_survey(&mut self) -> Survey {
+        Survey { at_ms: now_ms(), ..std::mem::take(&mut self.survey) }
     }
 
     /// Returns the counts of a segment at the start of the visit.
@@ -249,8 +255,8 @@ impl Pass {
         let from = match self.after.take() {
             Some(key) => Bound::Excluded(key),
             None => {
-                self.stock.clear();
-                self.segments = load(store, &rules.packing, &mut self.stock)?;
+                self.survey = Survey::default();
+                self.segments = load(store, &rules.packing, &mut self.survey.blobs)?;
                 self.jobs.clear();
                 self.objects = 0;
                 let of_buckets = bucket_rules(store, rules.day_ms)?;
@@ -284,6 +290,7 @@ impl Pass {
         let lingers = visited.age_ms >= packing.linger_ms;
         match &visited.head.body {
             Body::Inline => {
+                self.survey.add(visited.bucket, None, visited.head.size);
                 if let Some(tier) = packing.tier.filter(|_| packing.selects(visited)) {
                     self.add(tier, visited, lingers, packing, batch);
                 }
@@ -291,6 +298,7 @@ impl Pass {
             Body::Slice(slice) => {
                 let Some(segment) = self.segments.get_mut(&slice.segment) else { return Ok(()) };
                 segment.seen += slice.size;
+                self.survey.add(visited.bucket, Some(segment.place.tier), slice.size);
                 let rule = first(&moves, store, segment.place.tier, visited);
                 let rule = rule.filter(|(index, rule)| {
                     let Segment { place, live, allows, .. } = &mut *segment;
@@ -322,10 +330,13 @@ impl Pass {
         batch: &mut Batch,
     ) -> Result<(), CatalogError> {
         let (packing, moves) = (&rules.packing, Arc::clone(&self.moves));
-        for (blob, size) in visited.blobs(store)? {
+        for (index, (blob, size)) in visited.blobs(store)?.into_iter().enumerate() {
             let Some(head) = complete_blob(store, &blob)? else { continue };
-            count(&mut self.stock, &head, size);
+            count(&mut self.survey.blobs, &head, size);
             let Some(place) = head.locations.first() else { continue };
+            if index == 0 {
+                self.survey.add(visited.bucket, Some(place.tier), visited.head.size);
+            }
             let rule = first(&moves, store, place.tier, visited).map(|(_, rule)| rule);
             let rule = rule.filter(|rule| rule.allows(place, size));
             let is_whole = matches!(visited.head.body, Body::Blob(_)) && packing.tier.is_some();
@@ -338,6 +349,7 @@ impl Pass {
                 }
             } else if let Some(rule) = rule {
                 let (version, to, keep_source_ms) = (head.version, rule.to, rule.keep_source_ms);
+                self.survey.moves.add(1, size);
                 batch.moves.push(Move { blob, size, version, to, keep_source_ms });
             }
         }
@@ -346,6 +358,7 @@ impl Pass {
 
     /// Adds an object to the segment that is being collected for a tier.
     fn add(&mut self, tier: u16, visited: &Visited<'_>, is_due: bool, packing: &Packing, batch: &mut Batch) {
+        self.survey.packs.add(1, visited.head.size);
         let job = self.jobs.entry(tier).or_insert_with(|| PackJob::new(tier));
         let record = visited.record_length();
         job.bytes += visited.head.size;
@@ -382,6 +395,7 @@ impl Pass {
             let rule = &self.moves[*index];
             let (size, version) = (segment.live.size, segment.version);
             let (to, keep_source_ms) = (rule.to, rule.keep_source_ms);
+            self.survey.moves.add(1, size);
             batch.moves.push(Move { blob: *name, size, version, to, keep_source_ms });
         }
     }

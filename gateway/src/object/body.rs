@@ -13,6 +13,7 @@ use crate::body::blob::{BlobError, BlobReader, Blobs};
 use crate::body::location::{BlobHead, Location};
 use crate::body::segment::Slice;
 use crate::catalog::{Catalog, CatalogError};
+use crate::tier::origin::attributed;
 
 /// Reason why a body cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -85,12 +86,19 @@ pub struct BodySource<C> {
     open: Option<Open>,
     catalog: Arc<C>,
     blobs: Blobs,
+    /// Bucket whose clients read the body; `None` if nobody does.
+    bucket: Option<Arc<str>>,
 }
 
 impl<C: Catalog> BodySource<C> {
-    /// Creates the stream of these parts.
-    pub fn new(parts: VecDeque<Part>, catalog: Arc<C>, blobs: Blobs) -> BodySource<C> {
-        BodySource { parts, open: None, catalog, blobs }
+    /// Creates the stream of these parts, which is read for the clients of a bucket, or for work in the background.
+    pub fn new(
+        parts: VecDeque<Part>,
+        catalog: Arc<C>,
+        blobs: Blobs,
+        bucket: Option<Arc<str>>,
+    ) -> BodySource<C> {
+        BodySource { parts, open: None, catalog, blobs, bucket }
     }
 
     /// Opens a range of a blob at the first place that works. Reads the row again after each failure, because the blob
@@ -154,6 +162,13 @@ impl<C: Catalog> BodySource<C> {
     /// # Errors
     /// If no place has the bytes.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BodyError> {
+        match self.bucket.clone() {
+            Some(bucket) => attributed(&bucket, self.advance()).await,
+            None => self.advance().await,
+        }
+    }
+
+    async fn advance(&mut self) -> Result<Option<Bytes>, BodyError> {
         loop {
             if let Some(mut open) = self.open.take() {
                 match open.reader.next().await {

@@ -49,7 +49,7 @@ pub struct Bucket {
     /// Properties of the bucket.
     pub info: BucketInfo,
     /// Name of the bucket.
-    name: String,
+    pub name: Arc<str>,
     /// The document as it is in the catalog.
     encoded: Bytes,
     /// True if the bucket was deleted. Transactions set and check it, one after the other.
@@ -76,7 +76,7 @@ impl Bucket {
             cors: document.cors,
             lifecycle: document.lifecycle,
         };
-        Ok(Bucket { number: document.number, info, name: name.to_string(), encoded, deleted })
+        Ok(Bucket { number: document.number, info, name: name.into(), encoded, deleted })
     }
 
     /// Checks that the bucket still exists. Transactions that write call it. Another process may have changed it, too.

@@ -15,7 +15,7 @@ mod service;
 pub mod write;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use plimsoll::server::error::ApiError;
@@ -29,6 +29,7 @@ use crate::body::blob::Blobs;
 use crate::catalog::{Catalog, CatalogError, Transaction};
 use crate::guard::{self, Guard};
 use crate::lease::{self, Session};
+use crate::mover::survey::Survey;
 
 /// Maximum size in bytes of a body in the catalog.
 pub const MAX_INLINE: u64 = 1 << 20;
@@ -65,6 +66,10 @@ pub struct Store<C> {
     session: AtomicU64,
     /// Epoch in which this process works in the background.
     epoch: AtomicU64,
+    /// True while this process works in the background.
+    leads: AtomicBool,
+    /// Result of the last visit of all objects.
+    survey: RwLock<Option<Arc<Survey>>>,
 }
 
 /// Returns the Unix time in milliseconds.
@@ -103,8 +108,21 @@ impl<C: Catalog> Store<C> {
     pub fn open(catalog: Arc<C>, bodies: Bodies, memory: Arc<Memory>) -> Result<Store<C>, CatalogError> {
         let buckets = RwLock::new(Buckets::load(&*catalog)?);
         let Bodies { blobs, write_tiers, inline, reads, classes } = bodies;
-        let (session, epoch) = Default::default();
-        Ok(Store { catalog, blobs, write_tiers, inline, reads, classes, memory, buckets, session, epoch })
+        let (session, epoch, leads, survey) = Default::default();
+        Ok(Store {
+            catalog,
+            blobs,
+            write_tiers,
+            inline,
+            reads,
+            classes,
+            memory,
+            buckets,
+            session,
+            epoch,
+            leads,
+            survey,
+        })
     }
 
     /// Returns the number of the session of this process.
@@ -127,9 +145,32 @@ impl<C: Catalog> Store<C> {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Begins to work in the background in an epoch.
-    pub fn lead(&self, epoch: u64) {
-        self.epoch.store(epoch, Ordering::Release);
+    /// Begins to work in the background in an epoch; `None` ends this work.
+    pub fn lead(&self, epoch: Option<u64>) {
+        if let Some(epoch) = epoch {
+            self.epoch.store(epoch, Ordering::Release);
+        }
+        self.leads.store(epoch.is_some(), Ordering::Release);
+    }
+
+    /// Returns true while this process works in the background.
+    pub fn is_leader(&self) -> bool {
+        self.leads.load(Ordering::Acquire)
+    }
+
+    /// Returns the numbers of the tiers that receive new blobs.
+    pub fn write_tiers(&self) -> &[u16] {
+        &self.write_tiers
+    }
+
+    /// Returns the result of the last visit of all objects by this process.
+    pub fn survey(&self) -> Option<Arc<Survey>> {
+        self.survey.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Records the result of a visit of all objects.
+    pub fn surveyed(&self, survey: Option<Survey>) {
+        *self.survey.write().unwrap_or_else(PoisonError::into_inner) = survey.map(Arc::new);
     }
 
     /// Executes `operation` of the background work in a transaction, unless a later epoch has begun.

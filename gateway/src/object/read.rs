@@ -21,12 +21,19 @@ use crate::catalog::{Catalog, CatalogError, Row, Transaction};
 /// Largest body in bytes that is read together with the properties, before it is known whether the request needs it.
 const READ_AHEAD: u32 = 16 * 1024;
 
+/// The row of an object.
+struct Found {
+    /// Name of the bucket.
+    bucket: Arc<str>,
+    catalog_key: Vec<u8>,
+    row: Row,
+}
+
 /// A found object.
 pub struct Object {
     /// Properties of the object.
     pub info: ObjectInfo,
-    catalog_key: Vec<u8>,
-    row: Row,
+    found: Found,
     body: Body,
     pieces: Vec<Piece>,
     /// Inline body, if it was read already.
@@ -67,13 +74,17 @@ fn unreadable(error: &BodyError) -> ApiError {
     }
 }
 
-type Found = Result<(Vec<u8>, Row, Head), ApiError>;
+type FoundRow = Result<(Vec<u8>, Row, Head), ApiError>;
 
 /// Finds the current version of an object, or a given one, in a transaction.
 ///
 /// # Errors
 /// Returns the S3 error for a missing version or a delete marker.
-pub fn find(t: &mut dyn Transaction, target: &Target, version: Option<&str>) -> Result<Found, CatalogError> {
+pub fn find(
+    t: &mut dyn Transaction,
+    target: &Target,
+    version: Option<&str>,
+) -> Result<FoundRow, CatalogError> {
     let number = target.bucket.number;
     let found = match version {
         None => target.current(t)?.map(|(row, head)| (keys::current(number, &target.key), row, head)),
@@ -153,7 +164,7 @@ impl<C: Catalog> Store<C> {
     /// Returns a stream of a whole body.
     pub fn stream(&self, head: &Head, inline: Bytes, pieces: Vec<Piece>) -> BodySource<C> {
         let parts = parts(&head.body, head.size, pieces, &inline, &(0..head.size));
-        BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone())
+        BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone(), None)
     }
 
     /// Reads a whole body into memory.
@@ -210,7 +221,8 @@ impl<C: Catalog> Store<C> {
         let mut properties = intact(Properties::decode(&properties)).map_err(for_client)?;
         let (body, pieces) = (head.body.clone(), std::mem::take(&mut properties.pieces));
         let info = head.info(properties, target.bucket.is_versioned());
-        Ok(Object { info, catalog_key, row, body, pieces, inline })
+        let found = Found { bucket: Arc::clone(&target.bucket.name), catalog_key, row };
+        Ok(Object { info, found, body, pieces, inline })
     }
 
     fn lookup(&self, key: Vec<u8>) -> Result<Option<(Vec<u8>, Row, Head)>, ApiError> {
@@ -253,12 +265,8 @@ impl<C: Catalog> Store<C> {
     }
 
     /// Returns a range of a body that has moved since its row was read; `None` if the row is still the same.
-    fn moved(
-        &self,
-        catalog_key: &[u8],
-        old: &Row,
-        range: &Range<u64>,
-    ) -> Result<Option<BodySource<C>>, ApiError> {
+    fn moved(&self, object: &Found, range: &Range<u64>) -> Result<Option<BodySource<C>>, ApiError> {
+        let Found { bucket, catalog_key, row: old } = object;
         let row = self.catalog.get(catalog_key).map_err(for_client)?.ok_or_else(no_key)?;
         if row.head == old.head {
             return Ok(None);
@@ -270,7 +278,8 @@ impl<C: Catalog> Store<C> {
         let value = self.catalog.value(catalog_key, &row).map_err(for_client)?;
         let properties = intact(Properties::decode(&value.properties)).map_err(for_client)?;
         let parts = parts(&head.body, head.size, properties.pieces, &value.body, range);
-        Ok(Some(BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone())))
+        let bucket = Some(Arc::clone(bucket));
+        Ok(Some(BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone(), bucket)))
     }
 
     /// Returns a byte range of an object.
@@ -281,23 +290,27 @@ impl<C: Catalog> Store<C> {
     ) -> Result<ResponseBody, ApiError> {
         let size = range.end - range.start;
         if let Some(reads) = &self.reads {
-            reads.count(&object.catalog_key, now_s());
+            reads.count(&object.found.catalog_key, now_s());
         }
         let inline = match object.inline {
             Some(inline) => inline,
-            None => self.catalog.value(&object.catalog_key, &object.row).map_err(for_client)?.body,
+            None => {
+                let Found { catalog_key, row, .. } = &object.found;
+                self.catalog.value(catalog_key, row).map_err(for_client)?.body
+            }
         };
         if object.body == Body::Inline {
             let bytes = inline.slice(range.start as usize..range.end as usize);
             return Ok(ResponseBody::new(if bytes.is_empty() { Vec::new() } else { vec![bytes] }));
         }
         let parts = parts(&object.body, object.info.size, object.pieces, &inline, &range);
-        let mut source = BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone());
+        let bucket = Some(Arc::clone(&object.found.bucket));
+        let mut source = BodySource::new(parts, Arc::clone(&self.catalog), self.blobs.clone(), bucket);
         // The first bytes are read before the response begins, so that a missing or damaged blob gives an error.
         let first = match source.next().await {
             Ok(first) => first,
             Err(error) => {
-                let moved = self.moved(&object.catalog_key, &object.row, &range)?;
+                let moved = self.moved(&object.found, &range)?;
                 source = moved.ok_or_else(|| unreadable(&error))?;
                 source.next().await.map_err(|error| unreadable(&error))?
             }

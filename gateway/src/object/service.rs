@@ -18,6 +18,7 @@ use super::read::Object;
 use super::write::{Target, for_client};
 use super::{Bucket, Store};
 use crate::catalog::Catalog;
+use crate::tier::origin::attributed;
 
 /// Handle of a bucket.
 pub struct Handle(pub Arc<Bucket>);
@@ -85,7 +86,7 @@ impl<C: Catalog> ObjectService for Store<C> {
         new: NewObject,
         body: &mut BodyReader<'_>,
     ) -> Result<ObjectInfo, ApiError> {
-        self.put_object(bucket.target(key), new, body).await
+        attributed(&bucket.0.name, self.put_object(bucket.target(key), new, body)).await
     }
 
     async fn delete(
@@ -133,7 +134,8 @@ impl<C: Catalog> ObjectService for Store<C> {
         checksum: Option<Algorithm>,
         body: &mut BodyReader<'_>,
     ) -> Result<PartInfo, ApiError> {
-        self.new_part(bucket.target(name.key), name.id, number, checksum, body).await
+        let part = self.new_part(bucket.target(name.key), name.id, number, checksum, body);
+        attributed(&bucket.0.name, part).await
     }
 
     async fn parts(&self, bucket: &Handle, name: UploadName<'_>) -> Result<Vec<PartInfo>, ApiError> {

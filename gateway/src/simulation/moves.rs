@@ -385,9 +385,7 @@ async fn renew(store: &SimulatedStore, epoch: &mut Option<u64>) -> bool {
     }
     let is_new = renewed.epoch.is_some() && renewed.epoch != *epoch;
     *epoch = renewed.epoch;
-    if let Some(epoch) = epoch {
-        store.lead(*epoch);
-    }
+    store.lead(*epoch);
     is_new
 }
 

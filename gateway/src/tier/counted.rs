@@ -1,8 +1,9 @@
 //! A backend that counts its requests by kind, with their bytes and times.
 
+use std::collections::BTreeMap;
 use std::fmt::{Debug, Display, Formatter};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use futures_util::stream::{BoxStream, StreamExt};
@@ -15,6 +16,8 @@ use plimsoll::clock::now_ns;
 use plimsoll::metrics::LATENCY_EDGES_S;
 use plimsoll::provider::calls::Call;
 use prometheus_client::metrics::histogram::Histogram;
+
+use super::origin::current;
 
 /// Requests of one kind.
 #[derive(Debug)]
@@ -37,10 +40,43 @@ impl Default for CallCount {
     }
 }
 
+/// Requests for one bucket.
+#[derive(Debug)]
+pub struct OriginUsage {
+    requests: [AtomicU64; Call::ALL.len()],
+    uploaded: AtomicU64,
+    downloaded: AtomicU64,
+}
+
+impl Default for OriginUsage {
+    fn default() -> OriginUsage {
+        let requests = std::array::from_fn(|_| AtomicU64::new(0));
+        OriginUsage { requests, uploaded: AtomicU64::new(0), downloaded: AtomicU64::new(0) }
+    }
+}
+
+impl OriginUsage {
+    /// Returns the number of requests of a kind.
+    pub fn requests(&self, call: Call) -> u64 {
+        self.requests[call as usize].load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes of objects written.
+    pub fn uploaded(&self) -> u64 {
+        self.uploaded.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes of objects read.
+    pub fn downloaded(&self) -> u64 {
+        self.downloaded.load(Ordering::Relaxed)
+    }
+}
+
 /// Requests of a tier since the start. A request that the client repeats counts once.
 #[derive(Debug)]
 pub struct TierUsage {
     calls: [CallCount; Call::ALL.len()],
+    origins: RwLock<BTreeMap<Arc<str>, Arc<OriginUsage>>>,
     /// Bytes of objects written.
     pub uploaded: AtomicU64,
     /// Bytes of objects read.
@@ -51,6 +87,7 @@ impl Default for TierUsage {
     fn default() -> TierUsage {
         TierUsage {
             calls: std::array::from_fn(|_| CallCount::default()),
+            origins: RwLock::default(),
             uploaded: AtomicU64::new(0),
             downloaded: AtomicU64::new(0),
         }
@@ -63,7 +100,35 @@ impl TierUsage {
         &self.calls[call as usize]
     }
 
+    /// Returns the requests by bucket.
+    pub fn origins(&self) -> Vec<(Arc<str>, Arc<OriginUsage>)> {
+        let origins = self.origins.read().unwrap_or_else(PoisonError::into_inner);
+        origins.iter().map(|(bucket, usage)| (Arc::clone(bucket), Arc::clone(usage))).collect()
+    }
+
+    /// Returns the counts of a bucket.
+    fn origin(&self, bucket: &Arc<str>) -> Arc<OriginUsage> {
+        let origins = self.origins.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(usage) = origins.get(bucket) {
+            return Arc::clone(usage);
+        }
+        drop(origins);
+        let mut origins = self.origins.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(origins.entry(Arc::clone(bucket)).or_default())
+    }
+
+    /// Counts bytes of an object that was written for a bucket.
+    fn upload(&self, bucket: &Arc<str>, bytes: u64) {
+        self.uploaded.fetch_add(bytes, Ordering::Relaxed);
+        self.origin(bucket).uploaded.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     fn record<T>(&self, call: Call, start_ns: u64, result: &Result<T>) {
+        self.record_for(&current(), call, start_ns, result);
+    }
+
+    fn record_for<T>(&self, bucket: &Arc<str>, call: Call, start_ns: u64, result: &Result<T>) {
+        self.origin(bucket).requests[call as usize].fetch_add(1, Ordering::Relaxed);
         let count = self.of(call);
         count.requests.fetch_add(1, Ordering::Relaxed);
         if !matches!(result, Ok(_) | Err(object_store::Error::NotFound { .. })) {
@@ -104,7 +169,7 @@ impl ObjectStore for Counted<Arc<dyn ObjectStore>> {
         let (start, bytes) = (now_ns(), payload.content_length() as u64);
         let result = self.inner.put_opts(path, payload, options).await;
         self.usage.record(Call::PutObject, start, &result);
-        self.usage.uploaded.fetch_add(bytes, Ordering::Relaxed);
+        self.usage.upload(&current(), bytes);
         result
     }
 
@@ -126,6 +191,7 @@ impl ObjectStore for Counted<Arc<dyn ObjectStore>> {
         if let (Ok(found), Call::GetObject) = (&result, call) {
             let bytes = found.range.end - found.range.start;
             self.usage.downloaded.fetch_add(bytes, Ordering::Relaxed);
+            self.usage.origin(&current()).downloaded.fetch_add(bytes, Ordering::Relaxed);
         }
         result
     }
@@ -177,10 +243,12 @@ impl MultipartUpload for CountedUpload {
     fn put_part(&mut self, data: PutPayload) -> UploadPart {
         let (start, bytes, usage) = (now_ns(), data.content_length() as u64, Arc::clone(&self.usage));
         let part = self.inner.put_part(data);
+        // The part may be sent by another task.
+        let bucket = current();
         Box::pin(async move {
             let result = part.await;
-            usage.record(Call::UploadPart, start, &result);
-            usage.uploaded.fetch_add(bytes, Ordering::Relaxed);
+            usage.record_for(&bucket, Call::UploadPart, start, &result);
+            usage.upload(&bucket, bytes);
             result
         })
     }

@@ -2,6 +2,7 @@
 
 pub mod counted;
 pub mod open;
+pub mod origin;
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -1,0 +1,41 @@
+//! Result of a visit of all objects: their places, and the work that waits.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::pricing::Stock;
+
+/// Place of a body: the number of its tier, or `None` for the catalog.
+pub type Where = Option<u16>;
+
+/// Result of a visit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Survey {
+    /// End of the visit in Unix milliseconds.
+    pub at_ms: u64,
+    /// Objects and versions by bucket and by the place from which they are read.
+    pub objects: BTreeMap<(Arc<str>, Where), Stock>,
+    /// Blobs and segments at all their places, by tier.
+    pub blobs: BTreeMap<u16, Stock>,
+    /// Blobs that the rules move, and that have not been moved yet.
+    pub moves: Stock,
+    /// Bodies that the rules pack, and that have not been packed yet.
+    pub packs: Stock,
+}
+
+impl Survey {
+    /// Counts an object.
+    pub fn add(&mut self, bucket: &Arc<str>, place: Where, bytes: u64) {
+        match self.objects.get_mut(&(Arc::clone(bucket), place)) {
+            Some(stock) => stock.add(1, bytes),
+            None => drop(self.objects.insert((Arc::clone(bucket), place), Stock { blobs: 1, bytes })),
+        }
+    }
+
+    /// Returns all objects, as if each was a blob.
+    pub fn all(&self) -> Stock {
+        let mut all = Stock::default();
+        self.objects.values().for_each(|stock| all.add(stock.blobs, stock.bytes));
+        all
+    }
+}

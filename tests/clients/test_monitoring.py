@@ -1,0 +1,109 @@
+"""The dashboard and the alert rules of the gateway, with a real Prometheus."""
+import json
+import os
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from support import GATEWAY, ROOT, Server
+from test_tiers import BLOB, PACK, client, rule, settings, wait
+
+MONITORING = os.path.join(ROOT, "docs", "monitoring")
+pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY) or not shutil.which("prometheus"),
+                                reason="plimsoll-gateway is not built or Prometheus is not installed")
+
+
+class Prometheus:
+    def __init__(self, directory, target):
+        config = directory / "prometheus.yml"
+        config.write_text(json.dumps({
+            "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+            "rule_files": [os.path.join(MONITORING, "alerts.yml")],
+            "scrape_configs": [{"job_name": "plimsoll-gateway", "static_configs": [{"targets": [target]}]}]}))
+        log = directory / "prometheus.log"
+        self.process = subprocess.Popen(
+            ["prometheus", f"--config.file={config}", f"--storage.tsdb.path={directory}/tsdb",
+             "--web.listen-address=127.0.0.1:0"], stderr=log.open("w"))
+        wait(lambda: "Listening on" in log.read_text(), "prometheus does not start")
+        line = next(line for line in log.read_text().splitlines() if "Listening on" in line)
+        self.url = "http://" + line.split("address=")[1].split()[0]
+        wait(self.is_ready, "prometheus is not ready")
+
+    def is_ready(self):
+        try:
+            return urllib.request.urlopen(f"{self.url}/-/ready").status == 200
+        except urllib.error.HTTPError:
+            return False
+
+    def query(self, expression):
+        parameters = urllib.parse.urlencode({"query": expression})
+        with urllib.request.urlopen(f"{self.url}/api/v1/query?{parameters}") as answer:
+            return json.load(answer)["data"]["result"]
+
+    def rules(self):
+        with urllib.request.urlopen(f"{self.url}/api/v1/rules") as answer:
+            return [one for group in json.load(answer)["data"]["groups"] for one in group["rules"]]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.wait()
+
+
+def queries():
+    with open(os.path.join(MONITORING, "grafana.json")) as file:
+        panels = json.load(file)["panels"]
+    for panel in panels:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"].replace("$__rate_interval", "20s").replace("$bucket", ".*")
+
+
+def test_every_panel_shows_something_and_no_alert_fires(tmp_path):
+    path = settings(tmp_path, moves=PACK + rule(when="suffix = 'c'"))
+    with open(path) as file:
+        text = file.read()
+    for tier, offer in (("hot", "aws-s3-express@us-east-1"), ("cold", "cloudflare-r2")):
+        text = text.replace(f"[tier.{tier}]\n", f'[tier.{tier}]\noffer = "{offer}"\n')
+    with open(path, "w") as file:
+        file.write(text)
+    with Server(path, "--move-every", "200ms", "--metrics-listen", "127.0.0.1:0", command=(GATEWAY, "run")) as server:
+        s3 = client(server)
+        s3.create_bucket(Bucket="tiers")
+        target = server.metrics.removeprefix("http://").removesuffix("/metrics")
+        with Prometheus(tmp_path, target) as prometheus:
+            # A count that appears with its first value has no rate.
+            wait(lambda: prometheus.query("plimsoll_gateway_leader == 1"), "no scrape")
+
+            def load(round):
+                for key, body in ((f"{round}c", b"x" * BLOB), (f"{round}", b"x" * 5000)):
+                    s3.put_object(Bucket="tiers", Key=key, Body=body)
+                    s3.get_object(Bucket="tiers", Key=key)["Body"].read()
+                time.sleep(0.2)
+
+            empty = list(queries())
+            for round in range(100):
+                load(round)
+                empty = [(title, query) for title, query in empty if not prometheus.query(query)]
+                if not empty:
+                    break
+            assert not empty, empty
+            saved = [query for title, query in queries() if title.startswith("Savings")]
+            assert len(prometheus.query(saved[0])) == 1
+            costs = {one["metric"]["bucket"] for one in prometheus.query("plimsoll_gateway_tier_request_dollars_total > 0")}
+            assert costs == {"tiers", "(background)"}
+            assert {one["health"] for one in prometheus.rules()} == {"ok"}
+            assert {one["state"] for one in prometheus.rules()} == {"inactive"}
+
+
+def test_the_alerts_fire(tmp_path):
+    shutil.copy(os.path.join(MONITORING, "alerts.yml"), tmp_path)
+    shutil.copy(os.path.join(ROOT, "tests", "clients", "alerts_test.yml"), tmp_path)
+    result = subprocess.run(["promtool", "test", "rules", "alerts_test.yml"], cwd=tmp_path, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
