@@ -13,6 +13,7 @@ pub mod credentials;
 pub mod disk;
 pub mod guard;
 pub mod lease;
+pub mod listing;
 pub mod log;
 pub mod metrics;
 pub mod mover;

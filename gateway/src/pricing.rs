@@ -89,6 +89,16 @@ impl Work {
         self.uploaded += bytes;
     }
 
+    /// Adds other work at the same tier.
+    pub fn add(&mut self, other: Work) {
+        Call::ALL.iter().for_each(|call| self.calls.add(*call, other.calls.get(*call)));
+        self.uploaded += other.uploaded;
+        self.downloaded += other.downloaded;
+        self.egress += other.egress;
+        other.early.into_iter().for_each(|(days, bytes)| *self.early.entry(days).or_default() += bytes);
+        self.object_bytes = self.object_bytes.max(other.object_bytes);
+    }
+
     /// Adds requests that read bytes, which leave the provider if they cross.
     pub fn read(&mut self, requests: u64, bytes: u64, crosses: bool) {
         self.calls.add(Call::GetObject, requests);

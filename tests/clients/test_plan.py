@@ -142,3 +142,32 @@ def test_moves_wait_for_the_budget_of_the_next_day(tmp_path):
     for text, problem in (("dollars_per_day = \"ten\"", "budget.dollars_per_day: 'ten'"), ("bytes = 1", "unknown field")):
         failed = plan(priced(tmp_path, rules.replace('bytes_per_day = "700 KB"', text)))
         assert failed.returncode == 2 and problem in failed.stderr
+
+
+def test_a_listing_has_the_plan_of_the_adopted_objects(tmp_path):
+    path = priced(tmp_path, RULES)
+    for number in range(40):
+        for key, size in ((f"photos/{number}.jpg", BLOB), (f"small/{number}", 2000 + number)):
+            file = tmp_path / "hot" / key
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_bytes(b"x" * size)
+    old = time.time() - 40 * 86400
+    for name in files(tmp_path, "hot"):
+        os.utime(name, (old, old))
+    listed = json.loads(plan(path, "--listing", "tier:hot", "--json").stdout)
+    lines = [f"2026-01-02 03:04:05 {os.path.getsize(name):>10} {os.path.relpath(name, tmp_path / 'hot')}"
+             for name in files(tmp_path, "hot")]
+    (tmp_path / "ls.txt").write_text("\n".join(lines))
+    text = json.loads(plan(path, "--listing", str(tmp_path / "ls.txt"), "--json").stdout)
+    assert not (tmp_path / "catalog").exists(), "a plan of a listing needs no catalog"
+    subprocess.run([GATEWAY, "adopt", path, "--tier", "hot", "--bucket", "listed", "--owner", "o"], check=True)
+    adopted = json.loads(plan(path, "--json").stdout)
+    assert (adopted["objects"], adopted["moves"], adopted["packed"]) == (80, 40, 40)
+    names = ("objects", "moves", "packed", "segments", "bytes", "now_usd", "month_before_usd", "month_after_usd")
+    for other in (listed, text):
+        assert {name: other[name] for name in names} == {name: adopted[name] for name in names}
+        assert [tier["requests"] for tier in other["tiers"]] == [tier["requests"] for tier in adopted["tiers"]]
+    for options, problem in ((("--listing", "/missing"), "No such file"), (("--listing", "tier:warm"), "there is no tier warm"),
+                             (("--listing", path), "the first line must name the columns")):
+        result = plan(path, *options)
+        assert result.returncode == 2 and problem in result.stderr, result.stderr

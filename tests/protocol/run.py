@@ -3,6 +3,8 @@
 
     python3 tests/protocol/run.py             # fails if a listed test no longer passes
     python3 tests/protocol/run.py --update    # rewrites passes.txt and failures.txt
+    python3 tests/protocol/run.py --gateway   # the same for the gateway, with versitygw-gateway-passes.txt
+    python3 tests/protocol/run.py --moving    # the same while every object moves between two tiers
 
 Install versitygw with `go install github.com/versity/versitygw/cmd/versitygw@v1.8.0`.
 """
@@ -15,7 +17,10 @@ import tempfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "clients"))
+import gateways  # noqa: E402
 from support import ACCESS, SECRET, Server, environment  # noqa: E402
+
+PREFIX = "versitygw-gateway-" if gateways.RUN else ""
 
 # Reasons why tests fail: a pattern for "name: message", and the feature that the test is about.
 FEATURES = [
@@ -53,7 +58,7 @@ def feature(name, message):
 
 
 def run_suite():
-    with Server() as server, tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder, (gateways.start(folder) if gateways.RUN else Server()) as server:
         tool = shutil.which("versitygw") or os.path.expanduser("~/go/bin/versitygw")
         if not os.path.exists(tool):
             sys.exit("versitygw is not installed: go install github.com/versity/versitygw/cmd/versitygw@v1.8.0")
@@ -70,11 +75,11 @@ def run_suite():
 
 def main():
     passes, failures = run_suite()
-    listed_path = os.path.join(HERE, "passes.txt")
+    listed_path = os.path.join(HERE, f"{PREFIX}passes.txt")
     if "--update" in sys.argv:
         with open(listed_path, "w") as file:
             file.writelines(f"{name}\n" for name in sorted(passes))
-        with open(os.path.join(HERE, "failures.txt"), "w") as file:
+        with open(os.path.join(HERE, f"{PREFIX}failures.txt"), "w") as file:
             file.write("# Tests of `versitygw test full-flow` (v1.8.0) that fail, grouped by feature.\n")
             groups = {}
             for name, message in failures.items():

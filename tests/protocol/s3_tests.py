@@ -6,6 +6,7 @@ lists. All accounts of the suite use the same key pair with `plimsoll serve`, an
     python3 tests/protocol/s3_tests.py CHECKOUT --update    # rewrites s3-tests-passes.txt and s3-tests-failures.txt
     python3 tests/protocol/s3_tests.py CHECKOUT --messages  # also prints every failure
     python3 tests/protocol/s3_tests.py CHECKOUT --gateway   # the same for the gateway, with gateway-passes.txt
+    python3 tests/protocol/s3_tests.py CHECKOUT --moving    # the same while every object moves between two tiers
 
 CHECKOUT is a clone of https://github.com/ceph/s3-tests. Its requirements must be installed for this Python
 (`pip install -r CHECKOUT/requirements.txt`). PLIMSOLL names the binary; the default is target/release/plimsoll.
@@ -20,12 +21,13 @@ import xml.etree.ElementTree as ElementTree
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "clients"))
-from support import ACCESS, GATEWAY, SECRET, Server, environment  # noqa: E402
+import gateways  # noqa: E402
+from support import ACCESS, SECRET, Server, environment  # noqa: E402
 
 # The tests of S3 itself. The other files test IAM, STS, SNS and S3 Select.
 FILES = ["s3tests/functional/test_s3.py", "s3tests/functional/test_headers.py"]
 
-GATEWAY_RUN = "--gateway" in sys.argv
+GATEWAY_RUN = gateways.RUN
 ALT, TENANT = ("alt", "tenant") if GATEWAY_RUN else (ACCESS, ACCESS)
 LISTS = "gateway" if GATEWAY_RUN else "s3-tests"
 
@@ -136,8 +138,7 @@ def start(folder):
         for key, secret in ((ACCESS, SECRET), (ALT, "other-secret"), (TENANT, "other-secret")):
             file.write(f'[[account]]\naccess_key = "{key}"\nsecret_key = "{secret}"\nbuckets = []\nwrite = true\n')
     os.chmod(accounts, 0o600)
-    return Server("--data", os.path.join(folder, "data"), "--lifecycle-day", "10s", "--credentials", accounts,
-                  command=(GATEWAY, "run"))
+    return gateways.start(folder, "--lifecycle-day", "10s", "--credentials", accounts)
 
 
 def run_suite(checkout):

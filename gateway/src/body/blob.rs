@@ -79,7 +79,11 @@ impl BlobError {
 
 /// Returns a new name: a UUID, version 7 (RFC 9562), so names sort by time.
 pub fn new_name() -> BlobName {
-    let ms = wall_now().as_millisecond() as u64;
+    named_at(wall_now().as_millisecond() as u64)
+}
+
+/// Returns a new name with a time in Unix milliseconds.
+pub fn named_at(ms: u64) -> BlobName {
     let (a, b) = (mix(entropy()), mix(entropy() ^ 1));
     let mut name = [0; 16];
     name[..6].copy_from_slice(&ms.to_be_bytes()[2..]);

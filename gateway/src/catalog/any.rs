@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::embedded::Engine;
 use super::embedded::catalog::EmbeddedCatalog;
+use super::memory::MemoryCatalog;
 use super::postgres::PostgresCatalog;
 use super::{Catalog, CatalogError, Row, Scan, Value, Work};
 
@@ -15,6 +16,8 @@ pub enum AnyCatalog {
     Embedded(EmbeddedCatalog),
     /// In a PostgreSQL database.
     Postgres(PostgresCatalog),
+    /// In memory, for plans about objects that no gateway has.
+    Memory(MemoryCatalog),
 }
 
 impl AnyCatalog {
@@ -22,7 +25,7 @@ impl AnyCatalog {
     pub fn engine(&self) -> Option<&Arc<Engine>> {
         match self {
             AnyCatalog::Embedded(catalog) => Some(catalog.engine()),
-            AnyCatalog::Postgres(_) => None,
+            AnyCatalog::Postgres(_) | AnyCatalog::Memory(_) => None,
         }
     }
 
@@ -37,6 +40,7 @@ impl AnyCatalog {
                 None => Ok(()),
             },
             AnyCatalog::Postgres(catalog) => catalog.ping(),
+            AnyCatalog::Memory(_) => Ok(()),
         }
     }
 
@@ -51,6 +55,7 @@ impl AnyCatalog {
                 catalog.close();
                 Ok(())
             }
+            AnyCatalog::Memory(_) => Ok(()),
         }
     }
 }
@@ -60,6 +65,7 @@ impl Catalog for AnyCatalog {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.commit(work, bytes).await,
             AnyCatalog::Postgres(catalog) => catalog.commit(work, bytes).await,
+            AnyCatalog::Memory(catalog) => catalog.commit(work, bytes).await,
         }
     }
 
@@ -67,6 +73,7 @@ impl Catalog for AnyCatalog {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.get(key),
             AnyCatalog::Postgres(catalog) => catalog.get(key),
+            AnyCatalog::Memory(catalog) => catalog.get(key),
         }
     }
 
@@ -74,6 +81,7 @@ impl Catalog for AnyCatalog {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.properties(key, row),
             AnyCatalog::Postgres(catalog) => catalog.properties(key, row),
+            AnyCatalog::Memory(catalog) => catalog.properties(key, row),
         }
     }
 
@@ -81,6 +89,7 @@ impl Catalog for AnyCatalog {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.value(key, row),
             AnyCatalog::Postgres(catalog) => catalog.value(key, row),
+            AnyCatalog::Memory(catalog) => catalog.value(key, row),
         }
     }
 
@@ -88,6 +97,7 @@ impl Catalog for AnyCatalog {
         match self {
             AnyCatalog::Embedded(catalog) => catalog.scan(),
             AnyCatalog::Postgres(catalog) => catalog.scan(),
+            AnyCatalog::Memory(catalog) => catalog.scan(),
         }
     }
 

@@ -192,6 +192,20 @@ impl Place {
                 .map(|catalog| (AnyCatalog::Postgres(catalog), Recovery::default())),
         }
         .map_err(|e| self.fail(&e))?;
+        self.open_with(catalog, recovery, config, stores)
+    }
+
+    /// Opens the tiers of an open catalog.
+    ///
+    /// # Errors
+    /// If the settings are invalid, or the catalog cannot be used.
+    pub fn open_with(
+        &self,
+        catalog: AnyCatalog,
+        recovery: Recovery,
+        config: Config,
+        stores: BTreeMap<String, Backend>,
+    ) -> Result<Opened, Exit> {
         // The lock of the catalog protects the cache on a disk, too.
         let cache =
             Cache::open(&config.cache).map_err(|e| Exit::store(format!("{}: cache: {e}", self.name())))?;

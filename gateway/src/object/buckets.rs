@@ -42,6 +42,23 @@ pub struct Document {
     pub lifecycle: Option<Lifecycle>,
 }
 
+impl Document {
+    /// Creates the document of a new bucket.
+    pub fn new(number: u32, region: String, owner: String, acl: CannedAcl) -> Document {
+        Document {
+            number,
+            created_ms: wall_now().as_millisecond(),
+            region,
+            owner,
+            acl,
+            versioning: Versioning::Off,
+            tags: None,
+            cors: None,
+            lifecycle: None,
+        }
+    }
+}
+
 /// A bucket in memory.
 pub struct Bucket {
     /// Number of the bucket.
@@ -207,18 +224,7 @@ impl<C: Catalog> Store<C> {
                 }
                 let next = t.get(keys::NEXT_BUCKET)?;
                 let number = next.and_then(|row| row.head[..].try_into().ok()).map_or(1, u32::from_be_bytes);
-                let document = Document {
-                    number,
-                    created_ms: wall_now().as_millisecond(),
-                    region,
-                    owner,
-                    acl,
-                    versioning: Versioning::Off,
-                    tags: None,
-                    cors: None,
-                    lifecycle: None,
-                };
-                let value = encode(&document);
+                let value = encode(&Document::new(number, region, owner, acl));
                 let encoded = value.properties.clone();
                 t.put(key, value);
                 let next = (number + 1).to_be_bytes().to_vec();

@@ -1,6 +1,7 @@
 //! Plans: the moves that the rules require now, with their requests and bytes. Nothing is changed.
 
 pub mod bill;
+pub mod listing;
 pub mod page;
 #[cfg(test)]
 mod tests;
@@ -86,6 +87,24 @@ impl Plan {
             }
         }
         cost
+    }
+
+    /// Adds the work of another plan.
+    pub fn add(&mut self, other: Plan) {
+        self.objects += other.objects;
+        self.moves += other.moves;
+        self.packed += other.packed;
+        self.segments += other.segments;
+        self.bytes += other.bytes;
+        for (sums, works) in [(&mut self.work, other.work), (&mut self.alone, other.alone)] {
+            works.into_iter().for_each(|(tier, work)| sums.entry(tier).or_default().add(work));
+        }
+        let stocks = [(&mut self.before, other.before), (&mut self.added, other.added)];
+        for (sums, stocks) in stocks.into_iter().chain([(&mut self.removed, other.removed)]) {
+            for (tier, stock) in stocks {
+                sums.entry(tier).or_default().add(stock.blobs, stock.bytes);
+            }
+        }
     }
 
     /// Returns the blobs in a tier after the moves and the deletion of their sources.
