@@ -50,9 +50,12 @@ class Backend:
     def __init__(self, base):
         self.data, self.log, self.port = f"{base}/backend", f"{base}/requests.log", free_port()
         os.makedirs(f"{self.data}/backend")
-        self.process = start(["versitygw", "--port", f"127.0.0.1:{self.port}", "--access", ACCESS, "--secret", SECRET,
-                              "--quiet", "--keep-alive", "--access-log", self.log, "posix", self.data], self.port)
+        self.process = self.start()
         self.seen = 0
+
+    def start(self):
+        return start(["versitygw", "--port", f"127.0.0.1:{self.port}", "--access", ACCESS, "--secret", SECRET,
+                      "--quiet", "--keep-alive", "--access-log", self.log, "posix", self.data], self.port)
 
     def requests(self):
         """Returns the requests since the last call, by operation."""

@@ -36,12 +36,12 @@ ENV = dict(os.environ, AWS_ACCESS_KEY_ID="k", AWS_SECRET_ACCESS_KEY="secret-of-b
 class Process:
     """A process with a fixed port that is started again after a kill."""
 
-    def __init__(self, arguments, port):
-        self.arguments, self.port = arguments, port
+    def __init__(self, arguments, port, env=None):
+        self.arguments, self.port, self.env = arguments, port, env or ENV
         self.start()
 
     def start(self):
-        self.process = subprocess.Popen(self.arguments, env=ENV, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        self.process = subprocess.Popen(self.arguments, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
     def kill(self):
         self.process.kill()

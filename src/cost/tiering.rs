@@ -91,6 +91,8 @@ pub struct Scenario<'a> {
     pub month: Usage,
     /// Size of the parts in which objects are written, in bytes; `None` if they are written in one request.
     pub part_bytes: Option<u64>,
+    /// True if each object is read back after a move, as `plimsoll-gateway` does.
+    pub verifies_moves: bool,
     /// Retention of the objects, in days.
     pub retention_days: f64,
     /// Distribution of reads over the age of the objects.
@@ -193,8 +195,14 @@ impl Scenario<'_> {
             hot.calls.add(Call::GetObject, puts);
             hot.calls.add(Call::DeleteObject, puts);
             hot.downloaded = hot.downloaded.saturating_add(moved);
+            if self.verifies_moves {
+                cold.calls.add(Call::GetObject, puts);
+                cold.downloaded = cold.downloaded.saturating_add(moved);
+            }
             if self.crosses() {
                 hot.egress = hot.egress.map(|bytes| bytes.saturating_add(moved));
+                let read_back = if self.verifies_moves { moved } else { 0 };
+                cold.egress = cold.egress.map(|bytes| bytes.saturating_add(read_back));
             }
         }
         (hot, cold)
@@ -278,6 +286,22 @@ pub fn best(ages: &[Age], p99_within_ms: Option<f64>) -> Option<&Age> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn verified_moves_read_each_object_once_more() {
+        let prices = Prices::built_in().unwrap();
+        let date = "2026-11-21".parse().unwrap();
+        let (hot, cold) = (
+            prices.tariff("aws-s3", None, date).unwrap(),
+            prices.tariff("cloudflare-r2", None, date).unwrap(),
+        );
+        let mut scenario = scenario(&hot, &cold);
+        scenario.month.without_allowances = true;
+        let plain = scenario.age(7).unwrap().migration_usd;
+        scenario.verifies_moves = true;
+        // A million reads at 0.36, and R2 has no egress.
+        assert_eq!(scenario.age(7).unwrap().migration_usd - plain, Usd::parse("0.36").unwrap());
+    }
     use crate::cost::book::Prices;
 
     fn scenario<'a>(hot: &'a Tariff, cold: &'a Tariff) -> Scenario<'a> {
@@ -287,7 +311,16 @@ mod tests {
         month.downloaded = 10_000_000 * (4 << 20);
         month.egress = Egress::Stated(month.downloaded);
         let reads = Reads::through(7.0, 0.8, 90.0);
-        Scenario { hot, cold, month, part_bytes: None, retention_days: 90.0, reads, latency: None }
+        Scenario {
+            hot,
+            cold,
+            month,
+            part_bytes: None,
+            verifies_moves: false,
+            retention_days: 90.0,
+            reads,
+            latency: None,
+        }
     }
 
     fn tariff(name: &str) -> Tariff {

@@ -8,7 +8,7 @@ import urllib.request
 
 import pytest
 
-from support import GATEWAY, Server
+from support import GATEWAY, PLIMSOLL, Server
 from test_tiers import BLOB, PACK, client, files, settings, wait
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
@@ -171,3 +171,41 @@ def test_a_listing_has_the_plan_of_the_adopted_objects(tmp_path):
                              (("--listing", path), "the first line must name the columns")):
         result = plan(path, *options)
         assert result.returncode == 2 and problem in result.stderr, result.stderr
+
+
+def test_a_plan_costs_what_tiering_estimates_for_a_month(tmp_path):
+    """The scenario of a hybrid of two stores: objects of 4 MB move after seven days, and 80% of the reads are for younger ones.
+    R2 bills whole millions of requests, so the numbers are millions."""
+    path = tmp_path / "gateway.toml"
+    path.write_text(f"""
+[catalog]
+url = "dir:{tmp_path}/catalog"
+[tier.hot]
+url = "s3://fast--use1-az4--x-s3"
+offer = "aws-s3-express@us-east-1"
+[tier.cold]
+url = "s3://archive?endpoint=http://127.0.0.1:1"
+offer = "cloudflare-r2"
+[write]
+tier = "hot"
+[[move]]
+from = "hot"
+to = "cold"
+when = "age >= 7d"
+""")
+    count, size = 1_000_000, 4_000_000
+    at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 7.5 * 86400))
+    with open(tmp_path / "listing.csv", "w") as file:
+        file.write("Key,Size,LastModified\n")
+        file.writelines(f"segments/{number:06},{size},{at}\n" for number in range(count))
+    listed = plan(str(path), "--listing", str(tmp_path / "listing.csv"), "--json")
+    assert listed.returncode == 0, listed.stderr
+    planned = json.loads(listed.stdout)
+    assert (planned["objects"], planned["moves"]) == (count, count)
+    estimated = subprocess.run(
+        [PLIMSOLL, "cost", "tiering", "--hot", "aws-s3-express@us-east-1", "--cold", "cloudflare-r2", "--hot-days", "7d",
+         "--hot-reads", "80%", "--put", "1M", "--get", "5M", "--egress", "0 B", "--object-size", "4MB", "--keep", "30d",
+         "--verify-moves", "--without-allowances", "--json"], capture_output=True, text=True)
+    assert estimated.returncode == 0, estimated.stderr
+    asked = json.loads(estimated.stdout)["asked"]
+    assert planned["now_usd"] == asked["migration_usd"], (planned["now_usd"], asked)

@@ -41,6 +41,9 @@ pub struct Arguments {
     /// Age at which objects move
     #[arg(long, value_name = "DAYS", default_value = "7d", value_parser = whole_days)]
     hot_days: u64,
+    /// Read each object back after its move, as `plimsoll-gateway` does
+    #[arg(long)]
+    verify_moves: bool,
     /// Share of reads that go to objects younger than --hot-days: 80%
     #[arg(long, value_name = "SHARE", conflicts_with = "reads_by_age")]
     hot_reads: Option<String>,
@@ -375,6 +378,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         cold: &cold,
         month: request.usage.clone(),
         part_bytes,
+        verifies_moves: arguments.verify_moves,
         retention_days,
         reads,
         latency,
