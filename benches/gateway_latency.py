@@ -21,7 +21,7 @@ def gateway(base, backend):
         f.write(f'[catalog]\nurl = "dir:{base}/catalog"\n[tier.hot]\n'
                 f'url = "s3://backend/tier?endpoint=http://127.0.0.1:{backend.port}"\n'
                 '[write]\ntier = "hot"\ninline = "4 KiB"\n[cache]\nmemory = "0 B"\n')
-    return start([GATEWAY, "run", path, "--listen", f"127.0.0.1:{port}"], port), port
+    return start([GATEWAY, "run", path, "--listen", f"127.0.0.1:{port}", *os.environ.get("MORE", "").split()], port), port
 
 
 def rclone(base, backend):

@@ -13,27 +13,35 @@ import shutil
 import subprocess
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 from packing import Backend, ENV, cpu_s, figures, measure, start, stop
 from servers import ACCESS, GATEWAY, SECRET, free_port
 
 
+STARTED = []
+
+
 def gateway(base, hot, cold, rules):
     path, port, metrics = f"{base}/gateway.toml", free_port(), free_port()
     with open(path, "w") as f:
         f.write(f'[catalog]\nurl = "dir:{base}/catalog"\n[tier.hot]\n'
-                f'url = "s3://backend/tier?endpoint=http://127.0.0.1:{hot.port}"\n[tier.cold]\n'
-                f'url = "s3://backend/tier?endpoint=http://127.0.0.1:{cold.port}"\n[write]\ntier = "hot"\n'
+                f'url = "s3://backend/tier?endpoint=http://127.0.0.1:{hot.port}&payload=unsigned"\n[tier.cold]\n'
+                f'url = "s3://backend/tier?endpoint=http://127.0.0.1:{cold.port}&payload=unsigned"\n[write]\ntier = "hot"\n'
                 f'inline = "64 KiB"\n{rules}')
     process = start([GATEWAY, "run", path, "--listen", f"127.0.0.1:{port}", "--metrics-listen", f"127.0.0.1:{metrics}",
                      "--move-every", "100ms"], port)
+    STARTED.append(process)
     return process, port, metrics
 
 
 def objects_in(metrics, location):
-    with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics") as answer:
-        text = answer.read().decode()
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{metrics}/metrics") as answer:
+            text = answer.read().decode()
+    except urllib.error.URLError:
+        return 0
     found = re.findall(rf'^plimsoll_gateway_objects\{{.*location="{location}"\}} (\d+)', text, re.M)
     return sum(map(int, found))
 
@@ -55,7 +63,6 @@ def small(base, hot, cold, options):
     wait_for(metrics, options.records)
     print("packed", json.dumps({"seconds": round(time.time() - begin, 1), "gateway_cpu_s": round(cpu_s(process), 1),
                                 "requests": cold.requests()}))
-    return process
 
 
 def large(base, hot, cold, options):
@@ -90,7 +97,6 @@ def large(base, hot, cold, options):
         if round + 1 < options.rounds:
             time.sleep(3)
             stop(process)
-    return process
 
 
 def round_to(seconds):
@@ -106,13 +112,11 @@ def main():
     options = parser.parse_args()
     base = tempfile.mkdtemp(dir=os.environ.get("DATA", "/var/tmp"))
     backends = [Backend(f"{base}/hot"), Backend(f"{base}/cold")]
-    process = None
     try:
-        process = {"small": small, "large": large}[options.kind](base, *backends, options)
+        {"small": small, "large": large}[options.kind](base, *backends, options)
     finally:
-        for one in [process, *(backend.process for backend in backends)]:
-            if one:
-                stop(one)
+        for one in [*STARTED, *(backend.process for backend in backends)]:
+            stop(one)
         shutil.rmtree(base, ignore_errors=True)
 
 

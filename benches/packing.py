@@ -30,6 +30,8 @@ def start(arguments, port):
             return process
         except OSError:
             time.sleep(0.05)
+        if process.poll() is not None:
+            break
     raise SystemExit(f"{arguments[0]} does not start")
 
 

@@ -34,12 +34,13 @@ class Reader(threading.Thread):
     def __init__(self, port, key, rate):
         super().__init__(daemon=True)
         self.port, self.key, self.rate = port, key, rate
+        self.stopped = False
         self.phase, self.seconds, self.statuses = None, collections.defaultdict(list), collections.defaultdict(collections.Counter)
 
     def run(self):
         from botocore.exceptions import ClientError
         s3, due = client(self.port), time.time()
-        while True:
+        while not self.stopped:
             due += 1 / self.rate
             time.sleep(max(0, due - time.time()))
             phase, begin = self.phase, time.time()
@@ -83,6 +84,8 @@ def main():
             reader.phase = phase
         time.sleep(options.seconds)
     for reader in readers:
+        reader.stopped = True
+        reader.join()
         for phase in ("before", "down", "after"):
             ms = sorted(1000 * s for s in reader.seconds[phase])
             print(reader.key, phase, json.dumps({"statuses": dict(reader.statuses[phase]), "p50_ms": round(statistics.median(ms), 2),

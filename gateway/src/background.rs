@@ -142,6 +142,10 @@ async fn keep_up<C: Catalog>(store: &Store<C>, settings: &Settings) {
 async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
     /// Ratio of the pause after a visit of all objects to the length of the visit, at least.
     const PAUSES: u64 = 10;
+    /// Half of the pause after the first batch that has failed, in milliseconds.
+    const RETRY_MS: u64 = 500;
+    /// Number of times that this pause is doubled.
+    const MOST_DOUBLINGS: u32 = 7;
     /// Milliseconds between two visits that only serve metrics.
     const SURVEY_MS: u64 = 60_000;
     if let Err(error) = mover::give_up_unfinished(store).await {
@@ -156,7 +160,7 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
     let pause_ms = settings.move_every_ms.max(if needs_nothing { SURVEY_MS } else { 0 });
     let mut pass = Pass::default();
     let mut budget = Budget::load(store).unwrap_or_default();
-    let (mut visited_ns, mut is_useful) = (0, false);
+    let (mut visited_ns, mut is_useful, mut failures) = (0, false, 0u32);
     loop {
         let start_ns = now_ns();
         let batch = pass.next(store, &settings.rules).unwrap_or_else(|error| {
@@ -166,7 +170,13 @@ async fn move_bodies<C: Catalog>(store: &Store<C>, settings: &Settings) {
         visited_ns += now_ns() - start_ns;
         let ended = batch.ended;
         let batch = within_budget(store, &settings.rules, &mut budget, batch).await;
-        is_useful |= execute(store, batch).await;
+        let done = execute(store, batch).await;
+        is_useful |= done.moved > 0;
+        // A tier that fails is left alone for longer each time.
+        failures = if done.failed > 0 && done.moved == 0 { failures + 1 } else { 0 };
+        if failures > 0 {
+            pause(RETRY_MS << failures.min(MOST_DOUBLINGS)).await;
+        }
         if !ended {
             continue;
         }
@@ -203,8 +213,17 @@ async fn within_budget<C: Catalog>(
     batch
 }
 
-/// Executes the work of a batch. Returns true if anything was moved.
-pub async fn execute<C: Catalog>(store: &Store<C>, batch: Batch) -> bool {
+/// Result of a batch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Done {
+    /// Blobs that were moved, and segments that were written.
+    pub moved: u64,
+    /// Blobs and segments for which a tier or the catalog has failed.
+    pub failed: u64,
+}
+
+/// Executes the work of a batch.
+pub async fn execute<C: Catalog>(store: &Store<C>, batch: Batch) -> Done {
     /// Number of moves in flight.
     const IN_FLIGHT: usize = 4;
     let moves = stream::iter(batch.moves).map(|planned: Move| async move {
@@ -212,15 +231,22 @@ pub async fn execute<C: Catalog>(store: &Store<C>, batch: Batch) -> bool {
         if let Err(error) = &moved {
             crate::log::warn(&format!("blob {} was not moved: {error}", text(&planned.blob)));
         }
-        matches!(moved, Ok(mover::Outcome::Moved))
+        moved
     });
-    let moved = moves.buffer_unordered(IN_FLIGHT).fold(false, |any, moved| async move { any | moved }).await;
-    let mut packed = false;
+    let mut done = Done::default();
+    let mut moves = std::pin::pin!(moves.buffer_unordered(IN_FLIGHT));
+    while let Some(moved) = moves.next().await {
+        done.moved += u64::from(matches!(moved, Ok(mover::Outcome::Moved)));
+        done.failed += u64::from(moved.is_err());
+    }
     for job in &batch.packs {
         match pack(store, job).await {
-            Ok(done) => packed |= done.objects > 0,
-            Err(error) => crate::log::warn(&format!("a segment was not written: {error}")),
+            Ok(packed) => done.moved += u64::from(packed.objects > 0),
+            Err(error) => {
+                done.failed += 1;
+                crate::log::warn(&format!("a segment was not written: {error}"));
+            }
         }
     }
-    moved || packed
+    done
 }
