@@ -46,6 +46,11 @@ pub async fn list(tier: &dyn ObjectStore) -> Result<Objects, object_store::Error
     Ok(found)
 }
 
+/// Order in which the catalog is read. The gateways continue to work meanwhile, and a scan of a database is no snapshot. A
+/// place is first in an intent or a pending blob, then in a complete one, then in the list of bytes to delete. Read in this
+/// order, it is found, whatever happens in between.
+const ORDER: [&[u8]; 3] = [keys::INTENTS, keys::BLOBS, keys::GARBAGE];
+
 /// Removes the objects that the catalog knows from those of each tier.
 ///
 /// # Errors
@@ -63,7 +68,7 @@ pub fn remove_known(
         }
     };
     let mut scan = catalog.scan();
-    for prefix in [keys::BLOBS, keys::GARBAGE, keys::INTENTS] {
+    for prefix in ORDER {
         scan.seek(Bound::Included(prefix))?;
         while let Some((key, row)) = scan.next()?
             && key.starts_with(prefix)
@@ -90,9 +95,16 @@ pub fn begun_before(objects: Objects, time_ms: u64) -> Objects {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::blocking::block_on;
     use crate::body::blob::new_name;
+    use crate::body::location::{Garbage, Reason};
+    use crate::catalog::embedded::head_only;
+    use crate::catalog::memory::MemoryCatalog;
+    use crate::catalog::{Row, Scan, Value, Work};
     use crate::testing::World;
+    use bytes::Bytes;
     use object_store::ObjectStoreExt;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
     fn only_names_of_the_gateway_are_parsed() {
@@ -110,6 +122,90 @@ mod tests {
             "ab/ÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄ".into(),
         ] {
             assert_eq!(parse(&foreign), None, "{foreign}");
+        }
+    }
+
+    /// A catalog in which a place proceeds while it is read: at a seek, rows are replaced.
+    struct Proceeding {
+        catalog: MemoryCatalog,
+        seeks: AtomicUsize,
+        /// Number of the seek, the key that is removed, and the row that is written.
+        change: (usize, Vec<u8>, (Vec<u8>, Bytes)),
+    }
+
+    impl Catalog for Proceeding {
+        async fn commit(&self, work: Work, bytes: usize) -> Result<(), CatalogError> {
+            self.catalog.commit(work, bytes).await
+        }
+
+        fn get(&self, key: &[u8]) -> Result<Option<Row>, CatalogError> {
+            self.catalog.get(key)
+        }
+
+        fn properties(&self, key: &[u8], row: &Row) -> Result<Bytes, CatalogError> {
+            self.catalog.properties(key, row)
+        }
+
+        fn value(&self, key: &[u8], row: &Row) -> Result<Value, CatalogError> {
+            self.catalog.value(key, row)
+        }
+
+        fn scan(&self) -> Box<dyn Scan + '_> {
+            Box::new(ProceedingScan { of: self, scan: self.catalog.scan() })
+        }
+    }
+
+    struct ProceedingScan<'a> {
+        of: &'a Proceeding,
+        scan: Box<dyn Scan + 'a>,
+    }
+
+    impl Scan for ProceedingScan<'_> {
+        fn seek(&mut self, from: Bound<&[u8]>) -> Result<(), CatalogError> {
+            let (at, old, (new, head)) = self.of.change.clone();
+            if self.of.seeks.fetch_add(1, Ordering::Relaxed) == at {
+                block_on(self.of.catalog.commit(
+                    Box::new(move |t| {
+                        t.delete(old);
+                        t.put(new, head_only(head));
+                        Ok(true)
+                    }),
+                    0,
+                ))?;
+            }
+            self.scan.seek(from)
+        }
+
+        fn next(&mut self) -> Result<Option<(Vec<u8>, Row)>, CatalogError> {
+            self.scan.next()
+        }
+    }
+
+    #[test]
+    fn an_object_that_is_switched_or_discarded_during_a_sweep_is_no_orphan() {
+        let (blob, place) = (new_name(), Location::new(0, new_name()));
+        let ObjectName::Own(name) = place.name else { panic!("the name is not one of the gateway") };
+        let intent = (keys::intent(&place), Bytes::copy_from_slice(&blob));
+        let complete = (keys::blob(&blob), BlobHead::complete(vec![place.clone()]).encode());
+        let garbage = Garbage { blob, reason: Reason::Discarded, switched: 0 };
+        let discarded = (keys::garbage(5, &place), garbage.encode());
+        for (before, after) in [(&intent, &complete), (&complete, &discarded), (&intent, &discarded)] {
+            for seek in 0..4 {
+                let catalog = Proceeding {
+                    catalog: MemoryCatalog::default(),
+                    seeks: AtomicUsize::new(0),
+                    change: (seek, before.0.clone(), after.clone()),
+                };
+                let (key, head) = before.clone();
+                let work: Work = Box::new(move |t| {
+                    t.put(key, head_only(head));
+                    Ok(true)
+                });
+                block_on(catalog.commit(work, 0)).unwrap();
+                let mut objects = BTreeMap::from([(0, Objects::from([(name, 1)]))]);
+                remove_known(&catalog, &mut objects).unwrap();
+                assert!(objects[&0].is_empty(), "a change at seek {seek} makes an orphan");
+            }
         }
     }
 
