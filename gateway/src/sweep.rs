@@ -46,9 +46,9 @@ pub async fn list(tier: &dyn ObjectStore) -> Result<Objects, object_store::Error
     Ok(found)
 }
 
-/// Order in which the catalog is read. The gateways continue to work meanwhile, and a scan of a database is no snapshot. A
-/// place is first in an intent or a pending blob, then in a complete one, then in the list of bytes to delete. Read in this
-/// order, it is found, whatever happens in between.
+/// Order in which the catalog is read. The gateways continue to work meanwhile, and a scan of a database is no
+/// snapshot. A place is first in an intent or a pending blob, then in a complete one, then in the list of bytes to
+/// delete. Read in this order, it is found, whatever happens in between.
 const ORDER: [&[u8]; 3] = [keys::INTENTS, keys::BLOBS, keys::GARBAGE];
 
 /// Removes the objects that the catalog knows from those of each tier.
