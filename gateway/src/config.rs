@@ -64,7 +64,7 @@ pub enum CatalogPlace {
     /// Directory of this machine, for one gateway.
     Directory(PathBuf),
     /// PostgreSQL database, for several gateways.
-    Database(Database),
+    Database(Box<Database>),
 }
 
 /// A backend and the names of the environment variables that hold its credentials.
@@ -435,7 +435,7 @@ fn catalog(table: &CatalogTable) -> Result<CatalogPlace, String> {
         return Err(format!("catalog.password_env: the variable {variable} is not set"));
     }
     let database = Database::parse(url, password.as_deref()).map_err(|e| format!("catalog.url: {e}"))?;
-    Ok(CatalogPlace::Database(database))
+    Ok(CatalogPlace::Database(Box::new(database)))
 }
 
 fn budget(table: &BudgetTable) -> Result<Limits, String> {

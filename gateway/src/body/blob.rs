@@ -3,13 +3,14 @@
 //! The catalog stores a CRC-32C of every [`CHUNK`] bytes of a blob. A read verifies each chunk before it hands out a
 //! byte of it.
 
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::future::try_join_all;
-use futures_util::stream::StreamExt;
+use futures_util::stream::{BoxStream, StreamExt};
 use object_store::path::Path;
 use object_store::{
     Attribute, AttributeValue, Attributes, GetOptions, GetResultPayload, MultipartUpload, ObjectStore,
@@ -19,6 +20,7 @@ use plimsoll::net::encode::hex;
 use plimsoll::rng::mix;
 
 use super::cache::Cache;
+use super::chunks::{ChunkCrcs, Pieces};
 use super::slices::Slices;
 use crate::ambient::{entropy, wall_now};
 use crate::body::location::Location;
@@ -33,7 +35,8 @@ const PART: usize = 8 * CHUNK;
 /// Length of a part of an upload to a remote backend in bytes: at least 5 MiB, as S3 requires.
 const REMOTE_PART: usize = 8 << 20;
 
-/// Number of bytes written to a file at a time.
+/// Number of bytes written to a file at a time. Large pieces are slower, because the page cache then needs large blocks
+/// of free memory.
 const PIECE: usize = 32 * 1024;
 
 /// Reason why a blob cannot be written or read.
@@ -130,8 +133,8 @@ pub struct BlobWriter {
     targets: Vec<Target>,
     /// Length of a part in bytes.
     part: usize,
-    buffer: BytesMut,
-    crcs: Vec<u32>,
+    pieces: Pieces,
+    crcs: ChunkCrcs,
     size: u64,
 }
 
@@ -176,7 +179,7 @@ impl Blobs {
             let attributes = tier.attributes().into_iter().chain(attributes).map(owned).collect();
             targets.push(Target { store, path, attributes, upload: None, in_flight: None });
         }
-        Ok(BlobWriter { targets, part, buffer: BytesMut::new(), crcs: Vec::new(), size: 0 })
+        Ok(BlobWriter { targets, part, pieces: Pieces::default(), crcs: ChunkCrcs::default(), size: 0 })
     }
 
     /// Deletes the bytes at a place; missing ones are not an error.
@@ -241,7 +244,7 @@ impl Blobs {
         }
         let source = match result.payload {
             GetResultPayload::File(file, _) => Source::File(Arc::new(file)),
-            GetResultPayload::Stream(stream) => Source::Stream(stream, BytesMut::new()),
+            GetResultPayload::Stream(stream) => Source::Stream(Received::new(stream)),
         };
         Ok(BlobReader {
             name: location.to_string(),
@@ -255,12 +258,6 @@ impl Blobs {
     }
 }
 
-/// Splits bytes into pieces, each of which the local backend writes with one call. Large pieces are slower, because the
-/// page cache then needs large blocks of free memory.
-fn payload(bytes: Bytes) -> PutPayload {
-    (0..bytes.len()).step_by(PIECE).map(|at| bytes.slice(at..bytes.len().min(at + PIECE))).collect()
-}
-
 impl BlobWriter {
     /// Appends bytes. At most two parts are in memory.
     ///
@@ -269,9 +266,11 @@ impl BlobWriter {
     pub async fn write(&mut self, mut bytes: Bytes) -> Result<(), BlobError> {
         self.size += bytes.len() as u64;
         while !bytes.is_empty() {
-            let room = self.part - self.buffer.len();
-            self.buffer.extend_from_slice(&bytes.split_to(room.min(bytes.len())));
-            if self.buffer.len() == self.part {
+            let room = self.part - self.pieces.len();
+            let piece = bytes.split_to(room.min(bytes.len()));
+            self.crcs.update(&piece);
+            self.pieces.push(piece);
+            if self.pieces.len() == self.part {
                 self.send().await?;
             }
         }
@@ -284,9 +283,8 @@ impl BlobWriter {
     }
 
     async fn send(&mut self) -> Result<(), BlobError> {
-        self.crcs.extend(self.buffer.chunks(CHUNK).map(crc32c));
         self.wait().await?;
-        let payload = payload(std::mem::take(&mut self.buffer).freeze());
+        let payload: PutPayload = self.pieces.take(PIECE).collect();
         for target in &mut self.targets {
             let upload = match &mut target.upload {
                 Some(upload) => upload,
@@ -314,23 +312,22 @@ impl BlobWriter {
     /// If the backend fails.
     pub async fn finish(mut self) -> Result<(u64, Vec<u32>), BlobError> {
         if self.targets.iter().all(|target| target.upload.is_none()) {
-            self.crcs.extend(self.buffer.chunks(CHUNK).map(crc32c));
-            let payload = payload(std::mem::take(&mut self.buffer).freeze());
+            let payload: PutPayload = self.pieces.take(PIECE).collect();
             let puts = self.targets.iter().map(|target| {
                 let options = target.attributes.clone().into();
                 target.store.put_opts(&target.path, payload.clone(), options)
             });
             try_join_all(puts).await?;
-            return Ok((self.size, self.crcs));
+            return Ok((self.size, self.crcs.finish()));
         }
-        if !self.buffer.is_empty() {
+        if self.pieces.len() > 0 {
             self.send().await?;
         }
         self.wait().await?;
         for upload in self.targets.iter_mut().filter_map(|target| target.upload.as_mut()) {
             upload.complete().await?;
         }
-        Ok((self.size, self.crcs))
+        Ok((self.size, self.crcs.finish()))
     }
 
     /// Gives up the blob. Errors are ignored, because the blob is deleted later in any case.
@@ -348,7 +345,54 @@ impl BlobWriter {
 
 enum Source {
     File(Arc<std::fs::File>),
-    Stream(futures_util::stream::BoxStream<'static, object_store::Result<Bytes>>, BytesMut),
+    Stream(Received),
+}
+
+/// Bytes of a response.
+struct Received {
+    stream: BoxStream<'static, object_store::Result<Bytes>>,
+    /// Bytes that are not verified yet.
+    rest: Bytes,
+    /// Verified pieces that were not handed out yet, with the offset of the first one.
+    ready: VecDeque<Bytes>,
+    ready_at: u64,
+}
+
+impl Received {
+    fn new(stream: BoxStream<'static, object_store::Result<Bytes>>) -> Received {
+        Received { stream, rest: Bytes::new(), ready: VecDeque::new(), ready_at: 0 }
+    }
+
+    /// Receives the next `len` bytes, which begin at an offset. Returns their checksum.
+    async fn receive(&mut self, at: u64, len: usize) -> Result<u32, BlobError> {
+        let (mut crc, mut missing) = (ChunkCrcs::default(), len);
+        self.ready_at = at;
+        while missing > 0 {
+            if self.rest.is_empty() {
+                let piece = self.stream.next().await.ok_or(std::io::ErrorKind::UnexpectedEof);
+                self.rest = piece.map_err(std::io::Error::from)??;
+            }
+            let piece = self.rest.split_to(missing.min(self.rest.len()));
+            crc.update(&piece);
+            missing -= piece.len();
+            self.ready.push_back(piece);
+        }
+        Ok(crc.finish().first().copied().unwrap_or(0))
+    }
+
+    /// Returns the next verified bytes in a range; `None` if there are none.
+    fn hand_out(&mut self, range: &Range<u64>) -> Option<Bytes> {
+        while let Some(piece) = self.ready.pop_front() {
+            let (at, len) = (self.ready_at, piece.len() as u64);
+            self.ready_at += len;
+            let from = range.start.saturating_sub(at).min(len) as usize;
+            let to = range.end.saturating_sub(at).min(len) as usize;
+            if from < to {
+                return Some(piece.slice(from..to));
+            }
+        }
+        None
+    }
 }
 
 /// A verified stream of a byte range of a blob.
@@ -371,27 +415,32 @@ impl BlobReader {
     /// # Errors
     /// If the bytes are damaged or the backend fails.
     pub async fn next(&mut self) -> Result<Option<Bytes>, BlobError> {
+        let file = match &mut self.source {
+            Source::File(file) => Arc::clone(file),
+            Source::Stream(received) => loop {
+                if let Some(bytes) = received.hand_out(&self.range) {
+                    return Ok(Some(bytes));
+                }
+                if self.at >= self.end {
+                    return Ok(None);
+                }
+                let (at, len) = (self.at, (CHUNK as u64).min(self.end - self.at));
+                let crc = received.receive(at, len as usize).await?;
+                if self.is_verified && self.crcs.get((at / CHUNK as u64) as usize) != Some(&crc) {
+                    return Err(BlobError::Damaged { name: self.name.clone(), offset: at });
+                }
+                self.at += len;
+            },
+        };
         if self.at >= self.end {
             return Ok(None);
         }
         let (at, len) = (self.at, (PART as u64).min(self.end - self.at) as usize);
-        let bytes = match &mut self.source {
-            Source::File(file) => {
-                let file = Arc::clone(file);
-                let read = move || {
-                    let mut bytes = vec![0; len];
-                    file.read_exact_at(&mut bytes, at).map(|()| Bytes::from(bytes))
-                };
-                tokio::task::spawn_blocking(read).await.map_err(std::io::Error::other)??
-            }
-            Source::Stream(stream, buffer) => {
-                while buffer.len() < len {
-                    let piece = stream.next().await.ok_or(std::io::ErrorKind::UnexpectedEof);
-                    buffer.extend_from_slice(&piece.map_err(std::io::Error::from)??);
-                }
-                buffer.split_to(len).freeze()
-            }
+        let read = move || {
+            let mut bytes = vec![0; len];
+            file.read_exact_at(&mut bytes, at).map(|()| Bytes::from(bytes))
         };
+        let bytes = tokio::task::spawn_blocking(read).await.map_err(std::io::Error::other)??;
         let chunks = bytes.chunks(CHUNK).enumerate();
         for (index, chunk) in chunks.filter(|_| self.is_verified) {
             let number = (at / CHUNK as u64) as usize + index;
@@ -452,7 +501,14 @@ mod tests {
         let mut wrong = crcs.clone();
         wrong[1] ^= 1;
         let mut reader = blobs.open(&place, size, wrong.into(), 0..size).await.unwrap();
-        assert!(matches!(reader.next().await, Err(BlobError::Damaged { offset: 131_072, .. })));
+        let mut intact = 0;
+        let error = loop {
+            match reader.next().await {
+                Ok(bytes) => intact += bytes.unwrap().len(),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(error, BlobError::Damaged { offset: 131_072, .. }) && intact <= 131_072);
         for _ in 0..2 {
             blobs.delete(&place).await.unwrap();
         }

@@ -2,6 +2,7 @@
 
 pub mod blob;
 pub mod cache;
+mod chunks;
 pub mod location;
 pub mod segment;
 pub mod slices;

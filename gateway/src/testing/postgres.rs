@@ -81,11 +81,13 @@ fn run(directory: &Path) -> Child {
     let mut server = command("postgres", directory).unwrap();
     let socket = format!("unix_socket_directories={}", directory.display());
     server.args(["-D", "data", "-c", "listen_addresses=", "-c", &socket]);
-    let process = server.spawn().unwrap();
-    loop {
-        let mut ready = command("pg_isready", directory).unwrap();
-        if ready.arg("-h").arg(directory).status().unwrap().success() {
-            return process;
+    let mut process = server.spawn().unwrap();
+    let is_ready =
+        || command("pg_isready", directory).unwrap().arg("-h").arg(directory).status().unwrap().success();
+    while !is_ready() {
+        if let Some(status) = process.try_wait().unwrap() {
+            panic!("the database does not start: {status}");
         }
     }
+    process
 }
