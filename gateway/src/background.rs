@@ -49,7 +49,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// Starts the thread, for a store whose session has begun. It works while this process is the leader.
+    /// Starts the thread. It works while this process is the leader.
     ///
     /// # Errors
     /// If the thread or its runtime cannot be created.

@@ -60,6 +60,8 @@ fn put_leader(t: &mut dyn Transaction, leader: Leader) {
 }
 
 fn renew(t: &mut dyn Transaction, session: Session, now_ms: u64) {
+    // Only the leader frees space on a full disk.
+    t.use_reserve();
     // A process that owns its catalog needs no renewals.
     let until_ms = if t.is_shared() { now_ms + SESSION_MS } else { u64::MAX };
     let until = until_ms.to_be_bytes().to_vec();

@@ -22,7 +22,7 @@ pub struct Leadership {
 }
 
 impl Leadership {
-    /// Starts the thread for a store whose session has begun.
+    /// Starts the thread.
     ///
     /// # Errors
     /// If the thread or its runtime cannot be created.
@@ -56,10 +56,16 @@ impl Leadership {
 
 /// Renews the session until this process ends.
 async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>) {
+    while store.session() == 0 {
+        if let Err(error) = store.begin_session().await {
+            crate::log::warn(&format!("the session was not begun: {error}"));
+            pause(RENEW_MS).await;
+        }
+    }
     let session = store.session();
     let (mut renewed_ns, mut cleanup_due) = (now_ns(), false);
     loop {
-        let asked_ns = now_ns();
+        let (asked_ns, mut has_failed) = (now_ns(), false);
         match store.transact(64, move |t| Ok(Ok(lease::keep(t, session, now_ms())?))).await {
             Ok(renewed) => {
                 renewed_ns = asked_ns;
@@ -67,7 +73,10 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>) 
                 store.lead(renewed.epoch);
                 leads.send_if_modified(|known| std::mem::replace(known, renewed.epoch) != renewed.epoch);
             }
-            Err(error) => crate::log::warn(&format!("the session was not renewed: {error}")),
+            Err(error) => {
+                has_failed = true;
+                crate::log::warn(&format!("the session was not renewed: {error}"));
+            }
         }
         if Duration::from_nanos(now_ns() - renewed_ns) >= Duration::from_millis(SESSION_MS) {
             store.lead(None);
@@ -79,7 +88,7 @@ async fn keep<C: Catalog>(store: &Store<C>, leads: &watch::Sender<Option<u64>>) 
                 Err(error) => crate::log::warn(&format!("unfinished blobs were not given up: {error}")),
             }
         }
-        if store.catalog.is_shared() || cleanup_due {
+        if store.catalog.is_shared() || cleanup_due || has_failed {
             pause(RENEW_MS).await;
         } else {
             // A catalog with one process needs no renewals.

@@ -260,7 +260,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         say(&format!("metrics on http://{bound}/metrics\n"))?;
     }
     reload_on_hangup(arguments, &shared);
-    crate::blocking::block_on(store.begin_session()).map_err(|e| place.fail(&e))?;
+    match crate::blocking::block_on(store.begin_session()) {
+        // Reads continue on a full disk, and the session begins when there is space.
+        Err(error) if catalog.is_shared() => return Err(place.fail(&error)),
+        Err(error) => note(&format!("{}: {error}", place.name())),
+        Ok(_) => {}
+    }
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);
