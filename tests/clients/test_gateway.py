@@ -179,7 +179,7 @@ def test_metrics_and_health(tmp_path):
         metrics = server.metrics
         client(server).create_bucket(Bucket="metrics")
         text = urllib.request.urlopen(metrics).read().decode()
-        assert 'plimsoll_gateway_requests_total{operation="CreateBucket",status="200"} 1' in text
+        assert 'plimsoll_gateway_requests_total{bucket="metrics",operation="CreateBucket",status="200"} 1' in text
         assert "plimsoll_gateway_sync_seconds_total" in text and "plimsoll_gateway_live_bytes" in text
         base = metrics.rsplit("/", 1)[0]
         assert urllib.request.urlopen(f"{base}/readyz").read() == b"ready\n"
