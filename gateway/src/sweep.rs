@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use futures_util::StreamExt;
-use object_store::ObjectStore;
+use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::body::location::{BlobHead, BlobName, Location, ObjectName};
 use crate::catalog::{Catalog, CatalogError};
@@ -86,6 +86,24 @@ pub fn remove_known(
     Ok(())
 }
 
+/// Returns the objects that still exist. Others were deleted after they were listed, before the catalog was read.
+///
+/// # Errors
+/// If the tier fails.
+pub async fn existing(tier: &dyn ObjectStore, objects: Objects) -> Result<Objects, object_store::Error> {
+    let mut found = Objects::new();
+    for (name, size) in objects {
+        match tier.head(&Location::new(0, name).path()).await {
+            Ok(_) => {
+                found.insert(name, size);
+            }
+            Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
 /// Returns the objects that were begun before a time in Unix milliseconds.
 pub fn begun_before(objects: Objects, time_ms: u64) -> Objects {
     let is_old = |name: &BlobName| Location::new(0, *name).written_ms().is_some_and(|ms| ms < time_ms);
@@ -103,7 +121,6 @@ mod tests {
     use crate::catalog::{Row, Scan, Value, Work};
     use crate::testing::World;
     use bytes::Bytes;
-    use object_store::ObjectStoreExt;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
@@ -226,6 +243,9 @@ mod tests {
         remove_known(&*world.store.catalog, &mut objects).unwrap();
         let orphans = objects.remove(&0).unwrap();
         assert_eq!(orphans.values().collect::<Vec<_>>(), [&6]);
+        let mut with_deleted = orphans.clone();
+        with_deleted.insert(new_name(), 7);
+        assert_eq!(existing(&*world.tiers[0], with_deleted).await.unwrap(), orphans);
         assert_eq!(begun_before(orphans.clone(), 1000), Objects::new());
         assert_eq!(begun_before(orphans.clone(), u64::MAX), orphans);
     }

@@ -12,7 +12,7 @@ use super::place::{Opened, Place};
 use crate::body::location::Location;
 use crate::config::Config;
 use crate::object::now_ms;
-use crate::sweep::{Objects, begun_before, list, remove_known};
+use crate::sweep::{Objects, begun_before, existing, list, remove_known};
 
 /// Arguments of `plimsoll-gateway sweep`.
 #[derive(Debug, Args)]
@@ -78,7 +78,8 @@ pub fn sweep(arguments: &Arguments) -> Result<(), Exit> {
     let mut too_many = Vec::new();
     for (number, found) in objects {
         let Some(tier) = tiers.get(number) else { continue };
-        let orphans = begun_before(found, before_ms);
+        let orphans = runtime.block_on(existing(&*tier.store, begun_before(found, before_ms)));
+        let orphans = orphans.map_err(|e| place.fail(&format!("tier {}: {e}", tier.name)))?;
         let all = counts.get(&tier.name).copied().unwrap_or(0);
         let (count, bytes) = (orphans.len() as u64, orphans.values().sum());
         let mut swept = Swept { objects: all, orphans: count, bytes, deleted: 0 };
