@@ -11,7 +11,7 @@ FAKE_GCS := $(shell go env GOPATH 2>/dev/null)/bin/fake-gcs-server
 build:
 	cargo build --release
 
-# The durable store, a package of its own: two minutes more.
+# The gateway, a separate package: two minutes more.
 gateway:
 	cargo build --release -p plimsoll-gateway
 
@@ -53,17 +53,21 @@ test-s3-tests: $(VENV)/s3-tests build
 test-s3-tests-gateway: $(VENV)/s3-tests gateway
 	$(VENV)-s3-tests/bin/python tests/protocol/s3_tests.py "$(S3_TESTS)" --gateway
 
-# Simulates the gateway's catalog on a disk that loses power, and on one that decays: 20,000 seeds each, two minutes.
+# Simulates the gateway's catalog on a disk that loses power, and on one that decays, 20,000 seeds each; then a million
+# seeds of several gateways that move objects. Twelve minutes.
 bench-simulation:
 	PLIMSOLL_SEEDS=20000 cargo test -p plimsoll-gateway --lib simulation -- --skip simulation::moves
 	PLIMSOLL_SEEDS=1000000 cargo test --release -p plimsoll-gateway --lib simulation::moves -- --nocapture
 
 # Compares the gateway with the memory service, versitygw and MinIO, kills it 500 times, and compares engines.
 # Takes about an hour on a quiet machine.
+# Needs PostgreSQL, HAProxy and an rclone that can serve S3.
 bench-gateway: build gateway $(VERSITYGW) $(MINIO)
 	PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) benches/servers.py put get
 	$(PYTHON) benches/gateway_kills.py 500
 	cargo bench -p plimsoll-gateway --bench engines
+	for bench in packing.py gateway_latency.py "moves.py small" "moves.py large" tier_down.py placing_kills.py rolling.py; do \
+	  PATH="$$(go env GOPATH)/bin:$$PATH" $(PYTHON) benches/$$bench || exit 1; done
 
 # Measures an authenticated client while idle connections and incomplete request heads are open; two minutes.
 bench-idle: dist

@@ -50,10 +50,10 @@ def load(base, port, minutes, operations, name):
     """Starts a client. Returns its process."""
     mix = ", ".join(f"{operation} = {weight}" for operation, weight in operations.items())
     with open(f"{base}/{name}.toml", "w") as f:
-        f.write(f'name = "{name}"\nretries = 3\n[[phase]]\nname = "objects"\nrole = "prepare"\noperations = {{ put = 1 }}\n'
-                f'objects = {{ count = 500, size = "4 KiB..200 KiB" }}\nconcurrency = 8\n'
+        f.write(f'name = "{name}"\n[[phase]]\nname = "objects"\nrole = "prepare"\noperations = {{ put = 1 }}\n'
+                f'objects = {{ count = 500, size = {{ uniform = ["4 KiB", "200 KiB"] }} }}\nconcurrency = 8\n'
                 f'[[phase]]\nname = "measured"\noperations = {{ {mix} }}\nobjects = {{ from = "objects" }}\n'
-                f'concurrency = 8\nduration = "{minutes}m"\n')
+                f'retries = 3\nconcurrency = 8\nduration = "{minutes}m"\n')
     store = f"s3://rolling/{name}?endpoint=http://127.0.0.1:{port}"
     return subprocess.Popen([PLIMSOLL, "run", f"{base}/{name}.toml", "--store", store, "--create-bucket", "--json", "--out", f"{base}/{name}"],
                             env=ENV, stdout=open(f"{base}/{name}.json", "w"), stderr=open(f"{base}/{name}.err", "w"))

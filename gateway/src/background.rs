@@ -15,7 +15,6 @@ use plimsoll::cost::usage::DAY_S;
 use tokio::sync::watch;
 
 use self::leadership::Leadership;
-use crate::ambient::wall_now;
 use crate::body::blob::text;
 use crate::catalog::{Catalog, CatalogError};
 use crate::mover::budget::Budget;
@@ -23,7 +22,7 @@ use crate::mover::pack::pack;
 use crate::mover::pass::{Batch, Pass, Rules};
 use crate::mover::scan::all_segments;
 use crate::mover::{self, Move};
-use crate::object::Store;
+use crate::object::{Store, now_ms};
 use crate::plan::{self, Plan, Terms};
 
 /// Settings of the background work.
@@ -198,7 +197,7 @@ async fn within_budget<C: Catalog>(
     if rules.budget.is_empty() || batch.moves.is_empty() && batch.packs.is_empty() {
         return batch;
     }
-    let now_ms = wall_now().as_millisecond() as u64;
+    let now_ms = now_ms();
     let terms = Terms { tariffs: &rules.tariffs, home: rules.home, now_ms };
     let day = now_ms / 1000 / DAY_S;
     let mut covers = |plan: Result<Plan, CatalogError>| {

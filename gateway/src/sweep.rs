@@ -10,27 +10,12 @@ use std::ops::Bound;
 use futures_util::StreamExt;
 use object_store::{ObjectStore, ObjectStoreExt};
 
-use crate::body::location::{BlobHead, BlobName, Location, ObjectName};
+use crate::body::location::{BlobHead, BlobName, Location, ObjectName, parse_own};
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::keys;
 
 /// Objects of the gateway in one tier, with their sizes in bytes.
 pub type Objects = BTreeMap<BlobName, u64>;
-
-/// Returns the name of the gateway's object at a path; `None` if the path is not one of the gateway.
-pub fn parse(path: &str) -> Option<BlobName> {
-    let (directory, text) = path.split_once('/')?;
-    let mut name = [0; 16];
-    if text.len() != 32 || !text.is_ascii() {
-        return None;
-    }
-    for (index, byte) in name.iter_mut().enumerate() {
-        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
-    }
-    // A UUID, version 7.
-    let is_uuid = name[6] >> 4 == 7 && name[8] >> 6 == 2;
-    (is_uuid && Location::new(0, name).path().as_ref() == path && directory.len() == 2).then_some(name)
-}
 
 /// Lists the gateway's objects of a tier.
 ///
@@ -41,7 +26,7 @@ pub async fn list(tier: &dyn ObjectStore) -> Result<Objects, object_store::Error
     let mut listed = tier.list(None);
     while let Some(object) = listed.next().await {
         let object = object?;
-        found.extend(parse(object.location.as_ref()).map(|name| (name, object.size)));
+        found.extend(parse_own(object.location.as_ref()).map(|name| (name, object.size)));
     }
     Ok(found)
 }
@@ -122,25 +107,6 @@ mod tests {
     use crate::testing::World;
     use bytes::Bytes;
     use std::sync::atomic::{AtomicUsize, Ordering};
-
-    #[test]
-    fn only_names_of_the_gateway_are_parsed() {
-        let name = new_name();
-        let path = Location::new(0, name).path().to_string();
-        assert_eq!(parse(&path), Some(name));
-        for foreign in [
-            path.to_uppercase(),
-            path[3..].to_string(),
-            format!("a/{path}"),
-            format!("{path}0"),
-            format!("zz/{}", &path[3..]),
-            "00/00000000000000000000000000000000".into(),
-            "photos/1.jpg".into(),
-            "ab/ÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄ".into(),
-        ] {
-            assert_eq!(parse(&foreign), None, "{foreign}");
-        }
-    }
 
     /// A catalog in which a place proceeds while it is read: at a seek, rows are replaced.
     struct Proceeding {

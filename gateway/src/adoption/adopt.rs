@@ -11,7 +11,7 @@ use plimsoll::s3::checksum::md5;
 use super::{AdoptionError, headers, owners, parse_etag};
 use crate::ambient::wall_now;
 use crate::body::blob::{BlobError, new_name};
-use crate::body::location::{BlobHead, Location, ObjectName};
+use crate::body::location::{BlobHead, Location, ObjectName, parse_own};
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::row::{Body, Head, Properties};
 use crate::object::{Bucket, Store, keys};
@@ -39,15 +39,6 @@ pub struct Adopted {
     pub bytes: u64,
     /// Number of objects whose keys exist in the bucket already.
     pub existing: u64,
-}
-
-/// Returns true if the gateway has written the object with this path.
-fn is_own(path: &Path) -> bool {
-    let Some((directory, name)) = path.as_ref().split_once('/') else { return false };
-    name.len() == 32
-        && name.ends_with(directory)
-        && directory.len() == 2
-        && name.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
 /// Returns the row of an object in the backend.
@@ -113,8 +104,10 @@ fn wanted<'a>(
     // The backend's client compares whole parts of a path, so the rest of the prefix is compared here.
     let directory = prefix.rsplit_once('/').map(|(directory, _)| Path::from(directory));
     backend.list(directory.as_ref()).filter(move |meta| {
-        let is_wanted =
-            |meta: &ObjectMeta| meta.location.as_ref().starts_with(prefix) && !is_own(&meta.location);
+        let is_wanted = |meta: &ObjectMeta| {
+            let path = meta.location.as_ref();
+            path.starts_with(prefix) && parse_own(path).is_none()
+        };
         std::future::ready(meta.as_ref().map_or(true, is_wanted))
     })
 }

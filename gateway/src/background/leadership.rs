@@ -1,4 +1,4 @@
-//! Keeps the session of this process, and knows whether it is the leader, in a thread of its own: a long step of the
+//! Keeps the session of this process, and knows whether it is the leader, in a separate thread: a long step of the
 //! background work must not delay the renewals.
 
 use std::sync::Arc;

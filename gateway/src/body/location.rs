@@ -30,6 +30,21 @@ pub struct Location {
     pub name: ObjectName,
 }
 
+/// Returns the name that the gateway has chosen for the object at a path of a backend; `None` if the object is foreign.
+pub fn parse_own(path: &str) -> Option<BlobName> {
+    let (directory, text) = path.split_once('/')?;
+    let mut name = [0; 16];
+    if text.len() != 32 || !text.is_ascii() {
+        return None;
+    }
+    for (index, byte) in name.iter_mut().enumerate() {
+        *byte = u8::from_str_radix(&text[2 * index..2 * index + 2], 16).ok()?;
+    }
+    // A UUID, version 7.
+    let is_uuid = name[6] >> 4 == 7 && name[8] >> 6 == 2;
+    (is_uuid && Location::new(0, name).path().as_ref() == path && directory.len() == 2).then_some(name)
+}
+
 /// Bit of the encoded tier of an adopted object.
 const ADOPTED: u16 = 0x8000;
 
@@ -222,6 +237,26 @@ impl BlobHead {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::body::blob::new_name;
+
+    #[test]
+    fn only_names_of_the_gateway_are_parsed() {
+        let name = new_name();
+        let path = Location::new(0, name).path().to_string();
+        assert_eq!(parse_own(&path), Some(name));
+        for foreign in [
+            path.to_uppercase(),
+            path[3..].to_string(),
+            format!("a/{path}"),
+            format!("{path}0"),
+            format!("zz/{}", &path[3..]),
+            "00/00000000000000000000000000000000".into(),
+            "photos/1.jpg".into(),
+            "ab/ÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄÄ".into(),
+        ] {
+            assert_eq!(parse_own(&foreign), None, "{foreign}");
+        }
+    }
 
     #[test]
     fn an_entry_survives_a_round_trip() {

@@ -4,5 +4,6 @@ pub mod blob;
 pub mod cache;
 mod chunks;
 pub mod location;
+pub mod reader;
 pub mod segment;
 pub mod slices;

@@ -17,8 +17,8 @@ use super::{CatalogError, Work};
 
 /// Writer of groups of transactions. Only the committing thread uses it.
 pub trait GroupWriter: Send + 'static {
-    /// Waits until a group can be written. An error is the result of all transactions of the group, which are then not
-    /// executed.
+    /// Waits until a group can be written. On an error, no transaction of the group is executed, and the error is
+    /// the result of each.
     ///
     /// # Errors
     /// If the catalog cannot be written.
@@ -194,8 +194,8 @@ fn wake_others(mut state: std::sync::MutexGuard<'_, MailboxState>) {
     wakers.into_iter().for_each(Waker::wake);
 }
 
-/// Takes the jobs of the next group; `None` if the queue is closed and empty. An empty group means that `wait` has
-/// passed.
+/// Takes the jobs of the next group; `None` if the queue is closed and empty. The group is empty after the time
+/// `wait`.
 fn next_group(shared: &Shared, wait: Option<Duration>) -> Option<Vec<Job>> {
     let mut queue = shared.lock();
     while queue.jobs.is_empty() {

@@ -58,8 +58,6 @@ pub struct Opened {
     pub backends: BTreeMap<String, Backend>,
     /// Findings of the start.
     pub recovery: Recovery,
-    /// Tariffs of the tiers whose prices are known today.
-    pub tariffs: BTreeMap<u16, Tariff>,
 }
 
 impl Place {
@@ -217,7 +215,6 @@ impl Place {
             ));
         }
         let rules = self.rules(&config, &stores, &numbers)?;
-        let tariffs = self.known_tariffs(&config, &stores, &numbers)?;
         let tier = |(name, backend): (&String, &Backend)| (numbers[name], Tier::new(name, backend.clone()));
         let tiers = stores.iter().map(tier).collect();
         let classes = config.tiers.iter().flat_map(|(name, table)| {
@@ -233,15 +230,7 @@ impl Place {
             reads,
             classes,
         };
-        Ok(Opened {
-            catalog: Arc::new(catalog),
-            bodies,
-            rules,
-            reads_file,
-            backends: stores,
-            recovery,
-            tariffs,
-        })
+        Ok(Opened { catalog: Arc::new(catalog), bodies, rules, reads_file, backends: stores, recovery })
     }
 }
 
@@ -317,7 +306,7 @@ impl Place {
                 packing.gates.extend(gate(name, name, days).map(|gate| (numbers[name], gate)));
             }
         }
-        let tariffs = config.tiers.keys().filter_map(|name| Some((numbers[name], tariff(name)?))).collect();
+        let tariffs = self.known_tariffs(config, backends, numbers)?;
         let home = numbers[&config.write[0]];
         let day_ms = DAY_S * 1000;
         Ok(Rules { moves, packing, budget: config.budget, tariffs, home, day_ms })

@@ -16,12 +16,13 @@ use plimsoll::text::outgoing;
 use super::Exit;
 use super::out::say;
 use super::place::{Opened, Place};
+use crate::body::location::parse_own;
 use crate::catalog::any::AnyCatalog;
 use crate::catalog::embedded::recovery::Recovery;
 use crate::catalog::memory::MemoryCatalog;
 use crate::config::Config;
 use crate::listing::{self, Listed, ListingError, Receive};
-use crate::object::Store;
+use crate::object::{Store, now_ms};
 use crate::plan::bill::{Bill, PricedTier, bill};
 use crate::plan::listing::{add, create_bucket};
 use crate::plan::page::document;
@@ -116,9 +117,15 @@ fn plan_of(
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
     let tariff = |(number, tier): (&u16, &PricedTier)| Some((*number, tier.prices.as_ref()?.tariff.clone()));
     let tariffs = tiers.iter().filter_map(tariff).collect();
-    let terms = Terms { tariffs: &tariffs, home: rules.home, now_ms: wall_now().as_millisecond() as u64 };
+    let terms = Terms { tariffs: &tariffs, home: rules.home, now_ms: now_ms() };
     let plan = compute(&store, &rules, &terms).map_err(|e| place.fail(&e))?;
     Ok((plan, tiers))
+}
+
+impl From<ListingError> for Exit {
+    fn from(error: ListingError) -> Exit {
+        Exit::input(format!("--listing: {error}"))
+    }
 }
 
 /// Objects that no gateway has yet.
@@ -139,17 +146,14 @@ impl Existing<'_> {
             return Ok(name.to_string());
         }
         let known: Vec<&str> = self.config.tiers.keys().map(String::as_str).collect();
-        Err(Exit::input(format!(
-            "--listing-tier: there is no tier {name}; the tiers are {}",
-            known.join(", ")
-        )))
+        let option = if self.arguments.listing_tier.is_some() { "--listing-tier" } else { "--listing" };
+        Err(Exit::input(format!("{option}: there is no tier {name}; the tiers are {}", known.join(", "))))
     }
 
     /// Calls `receive` with all objects.
-    fn read(&self, receive: &mut Receive<'_>) -> Result<(), Exit> {
+    fn read(&self, receive: &mut Receive<'_, Exit>) -> Result<(), Exit> {
         let Some(name) = self.source.strip_prefix("tier:") else {
-            return listing::read(Path::new(self.source), receive)
-                .map_err(|e| Exit::input(format!("--listing: {e}")));
+            return listing::read(Path::new(self.source), receive);
         };
         let backends = self.place.backends(self.config)?;
         let backend =
@@ -160,10 +164,12 @@ impl Existing<'_> {
             let mut listed = backend.store.list(None);
             while let Some(object) = listed.next().await {
                 let object = object.map_err(|e| self.place.fail(&format!("tier {name}: {e}")))?;
-                let (key, modified_ms) =
-                    (object.location.to_string(), object.last_modified.timestamp_millis());
-                let listed = Listed { bucket: String::new(), key, size: object.size, modified_ms };
-                receive(listed).map_err(|e| self.place.fail(&e))?;
+                let key = object.location.to_string();
+                if parse_own(&key).is_some() {
+                    continue;
+                }
+                let modified_ms = object.last_modified.timestamp_millis();
+                receive(Listed { bucket: String::new(), key, size: object.size, modified_ms })?;
             }
             Ok(())
         })
@@ -188,29 +194,18 @@ impl Existing<'_> {
         let tier = self.tier()?;
         let mut plan = Plan::default();
         let mut prices = BTreeMap::new();
-        let mut failed = None;
         let mut waiting: Vec<Listed> = Vec::new();
-        let mut take = |objects: Vec<Listed>| match self.part(&tier, objects) {
-            Ok((part, tiers)) => {
-                plan.add(part);
-                prices = tiers;
-                Ok(())
-            }
-            Err(exit) => {
-                let message = exit.message.clone();
-                failed = Some(exit);
-                Err(ListingError::Receiver(message))
-            }
+        let mut take = |objects: Vec<Listed>| {
+            let (part, tiers) = self.part(&tier, objects)?;
+            plan.add(part);
+            prices = tiers;
+            Ok(())
         };
-        let read = self.read(&mut |listed| {
+        self.read(&mut |listed| {
             waiting.push(listed);
             if waiting.len() < OBJECTS { Ok(()) } else { take(std::mem::take(&mut waiting)) }
-        });
-        let read = read.and_then(|()| take(waiting).map_err(Exit::input));
-        match failed {
-            Some(exit) => return Err(exit),
-            None => read?,
-        }
+        })?;
+        take(waiting)?;
         bill(&plan, &prices).map_err(|e| self.place.fail(&e))
     }
 }

@@ -213,7 +213,7 @@ fn work_settings(
 ) -> Result<background::Settings, Exit> {
     let ms = |flag: &str, text: &str| {
         let ns = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
-        Ok((ns / 1_000_000).max(1))
+        Ok::<u64, Exit>((ns / 1_000_000).max(1))
     };
     let day_ms = ms("--lifecycle-day", &arguments.lifecycle_day)?;
     Ok(background::Settings {
@@ -242,9 +242,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
-    let Opened { catalog, bodies, rules, reads_file, recovery, tariffs, .. } =
-        place.open(catalog_settings)?;
+    let Opened { catalog, bodies, rules, reads_file, recovery, .. } = place.open(catalog_settings)?;
     report(&recovery);
+    let tariffs = rules.tariffs.clone();
     let work = work_settings(arguments, rules, reads_file.clone())?;
     let requests = Arc::new(RequestMetrics::default());
     let observers = observers(arguments, &requests)?;
@@ -254,7 +254,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let store = Store::open(Arc::clone(&catalog), bodies, Arc::clone(&shared.memory));
     let store = Arc::new(store.map_err(|e| place.fail(&e))?);
     if let Some(address) = &arguments.metrics_listen {
-        let bound = metrics::serve(address, &requests, &store, &tariffs).map_err(|e| {
+        let bound = metrics::serve(address, &requests, &store, tariffs).map_err(|e| {
             Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
         })?;
         say(&format!("metrics on http://{bound}/metrics\n"))?;

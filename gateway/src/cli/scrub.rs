@@ -5,6 +5,7 @@ use clap::Args;
 use super::Exit;
 use super::out::say;
 use super::place::{Opened, Place};
+use crate::config::CatalogPlace;
 use crate::scrub;
 
 /// Arguments of `plimsoll-gateway scrub`.
@@ -23,9 +24,13 @@ pub struct Arguments {
 /// Verifies every stored byte.
 ///
 /// # Errors
-/// Exit code 1 if something is damaged, 3 if the directory cannot be used.
+/// Exit code 1 if something is damaged, 2 for invalid settings, 3 if the catalog cannot be used.
 pub fn scrub(arguments: &Arguments) -> Result<(), Exit> {
     arguments.place.must_exist()?;
+    let is_database = matches!(arguments.place.settings()?.0, CatalogPlace::Database(_));
+    if arguments.accept && is_database {
+        return Err(Exit::input("--accept: only a catalog in a directory can have such damage"));
+    }
     let Opened { catalog, bodies, recovery, .. } = arguments.place.open(Default::default())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(Exit::store)?;
     let mut result = runtime.block_on(scrub::scrub(&catalog, &bodies.blobs));

@@ -50,13 +50,13 @@ impl Columns {
 /// Reads a table. The keys of S3 Inventory, which has its columns in a manifest, are percent-encoded.
 ///
 /// # Errors
-/// If the columns are unknown, or a line is malformed.
-pub fn read(
+/// If the columns are unknown, a line is malformed, or the receiver fails.
+pub fn read<E: From<ListingError>>(
     path: &Path,
     file: impl BufRead,
     columns: Option<&Columns>,
-    receive: &mut Receive<'_>,
-) -> Result<(), ListingError> {
+    receive: &mut Receive<'_, E>,
+) -> Result<(), E> {
     let name = path.display().to_string();
     let mut reader = ReaderBuilder::new().has_headers(false).flexible(true).from_reader(file);
     let mut record = StringRecord::new();

@@ -52,13 +52,10 @@ pub enum ListingError {
         /// Description of what is wrong.
         problem: String,
     },
-    /// The receiver of the objects has failed.
-    #[error("{0}")]
-    Receiver(String),
 }
 
 /// Receiver of the objects of a listing.
-pub type Receive<'a> = dyn FnMut(Listed) -> Result<(), ListingError> + 'a;
+pub type Receive<'a, E> = dyn FnMut(Listed) -> Result<(), E> + 'a;
 
 /// Opens a file, which may be compressed with gzip.
 fn open(path: &Path) -> Result<Box<dyn BufRead>, ListingError> {
@@ -74,8 +71,8 @@ fn open(path: &Path) -> Result<Box<dyn BufRead>, ListingError> {
 /// Reads a listing: a manifest of S3 Inventory, a CSV file, or text as `aws s3 ls --recursive` prints it.
 ///
 /// # Errors
-/// If a file cannot be read or its format is unknown.
-pub fn read(path: &Path, receive: &mut Receive<'_>) -> Result<(), ListingError> {
+/// If a file cannot be read, its format is unknown, or the receiver fails.
+pub fn read<E: From<ListingError>>(path: &Path, receive: &mut Receive<'_, E>) -> Result<(), E> {
     let mut file = open(path)?;
     let fail = |problem| ListingError::Read { file: path.display().to_string(), problem };
     match file.fill_buf().map_err(fail)?.first() {

@@ -29,8 +29,12 @@ fn parse(line: &str) -> Result<Option<Listed>, String> {
 /// Reads a listing.
 ///
 /// # Errors
-/// If a line is malformed.
-pub fn read(path: &Path, file: impl BufRead, receive: &mut Receive<'_>) -> Result<(), ListingError> {
+/// If a line is malformed, or the receiver fails.
+pub fn read<E: From<ListingError>>(
+    path: &Path,
+    file: impl BufRead,
+    receive: &mut Receive<'_, E>,
+) -> Result<(), E> {
     let name = path.display().to_string();
     for (number, line) in (1..).zip(file.lines()) {
         let line = line.map_err(|problem| ListingError::Read { file: name.clone(), problem })?;

@@ -28,14 +28,14 @@ pub fn serve(
     address: &str,
     requests: &RequestMetrics,
     store: &Arc<Store<AnyCatalog>>,
-    tariffs: &BTreeMap<u16, Tariff>,
+    tariffs: BTreeMap<u16, Tariff>,
 ) -> std::io::Result<SocketAddr> {
     let mut registry = Registry::default();
     requests.register(&mut registry);
     if let Some(engine) = store.catalog.engine() {
         registry.register_collector(Box::new(EngineMetrics(Arc::clone(engine))));
     }
-    let (tiers, tariffs) = (store.blobs.tiers().clone(), tariffs.clone());
+    let tiers = store.blobs.tiers().clone();
     registry.register_collector(Box::new(TierMetrics { tiers, tariffs: tariffs.clone() }));
     registry.register_collector(Box::new(PlacementMetrics { store: Arc::clone(store), tariffs }));
     let catalog = Arc::clone(&store.catalog);

@@ -67,7 +67,7 @@ impl RequestMetrics {
         registry.register("plimsoll_gateway_request_seconds", help, self.seconds.clone());
     }
 
-    /// Returns the label of a bucket. A bucket gets one of its own when a request for it succeeds, so that invented
+    /// Returns the label of a bucket. A bucket gets its label when a request for it succeeds, so that invented
     /// names do not fill the memory.
     fn label(&self, bucket: &str, status: u16) -> String {
         if bucket.is_empty() {

@@ -27,14 +27,13 @@ use bytes::Bytes;
 use plimsoll::server::error::ApiError;
 
 pub use self::rollback::{reversible, roll_back};
-use crate::ambient::wall_now;
 use crate::body::blob::{BlobError, new_name};
 use crate::body::location::{BlobHead, Garbage, Location, Reason, State};
 use crate::catalog::embedded::head_only;
 use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::guard::{self, Guard};
 use crate::object::keys::{self, BlobName};
-use crate::object::{Store, unavailable};
+use crate::object::{Store, now_ms, unavailable};
 
 /// A blob to move.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,10 +74,6 @@ impl From<CatalogError> for MoveError {
     fn from(error: CatalogError) -> MoveError {
         MoveError::Catalog(unavailable(&error))
     }
-}
-
-fn now_ms() -> u64 {
-    wall_now().as_millisecond() as u64
 }
 
 /// Returns the head of a blob if it is still as planned.

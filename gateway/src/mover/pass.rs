@@ -14,7 +14,6 @@ use super::policy::Condition;
 use super::scan::{Visited, all_segments, complete_blob, visit_rows};
 use super::survey::Survey;
 use super::transition::bucket_rules;
-use crate::ambient::wall_now;
 use crate::body::location::{BlobHead, Location};
 use crate::catalog::{Catalog, CatalogError};
 use crate::object::keys::{self, BlobName};
@@ -50,7 +49,7 @@ impl Rule {
 
 /// Returns the milliseconds since the bytes at a place were written; `None` if the time is unknown.
 fn lived_ms(place: &Location) -> Option<u64> {
-    let now_ms = wall_now().as_millisecond() as u64;
+    let now_ms = now_ms();
     place.written_ms().map(|ms| now_ms.saturating_sub(ms))
 }
 

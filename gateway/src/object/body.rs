@@ -9,8 +9,9 @@ use bytes::Bytes;
 
 use super::keys;
 use super::live::Live;
-use crate::body::blob::{BlobError, BlobReader, Blobs};
+use crate::body::blob::{BlobError, Blobs};
 use crate::body::location::{BlobHead, Location};
+use crate::body::reader::BlobReader;
 use crate::body::segment::Slice;
 use crate::catalog::{Catalog, CatalogError};
 use crate::tier::origin::attributed;

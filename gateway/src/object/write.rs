@@ -8,6 +8,7 @@ use plimsoll::server::conditions::Existing;
 use plimsoll::server::error::ApiError;
 use plimsoll::server::service::{NewObject, ObjectChange, ObjectInfo, Versioning};
 
+use super::now_ms;
 use super::row::{Body, Head, Piece, Properties};
 use super::{Bucket, Store, intact, keys, live, report};
 use crate::ambient::wall_now;
@@ -118,7 +119,7 @@ pub fn discard_blob(
     let key = keys::blob(name);
     let Some(row) = t.get(&key)? else { return Ok(()) };
     let head = intact(BlobHead::decode(&row.head))?;
-    let at = wall_now().as_millisecond() as u64 + grace_ms;
+    let at = now_ms() + grace_ms;
     for location in &head.locations {
         let is_unfinished = head.state == State::Pending;
         let reason = if is_unfinished { Reason::Unfinished } else { Reason::Discarded };

@@ -30,8 +30,8 @@ pub fn create_bucket<C: Catalog>(catalog: &C, name: &str) -> Result<(), CatalogE
     block_on(catalog.commit(Box::new(work), 0))
 }
 
-/// Writes the rows of objects whose bodies are in a tier. Two objects with the same key, such as versions, are two
-/// rows.
+/// Writes the rows of objects whose bodies are in a tier. Objects with the same key, such as versions, have
+/// a row each.
 ///
 /// # Errors
 /// If the catalog fails.

@@ -11,6 +11,7 @@ use crate::mover::pack::pack;
 use crate::mover::pass::{Packing, Rule};
 use crate::mover::policy::Condition;
 use crate::mover::{Outcome, execute};
+use crate::object::now_ms;
 use crate::pricing::TierPrices;
 use crate::testing::World;
 
@@ -28,10 +29,6 @@ fn rules(moves: &[&str], packs: bool) -> Rules {
     let tier = packs.then_some(0);
     let packing = Packing { tier, up_to: 100_000, segment: 300_000, ..Packing::default() };
     Rules { moves: moves.iter().map(rule).collect(), packing, ..Rules::default() }
-}
-
-fn now_ms() -> u64 {
-    crate::ambient::wall_now().as_millisecond() as u64
 }
 
 /// Executes what the rules require, and deletes the sources.

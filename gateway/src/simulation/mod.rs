@@ -1,8 +1,8 @@
 //! Simulations of the catalog on a disk that loses power, fails, fills up and decays, and of gateways that move
 //! objects. Every run follows from its seed.
 //!
-//! `PLIMSOLL_SEEDS` sets the number of seeds of each simulation; `make bench-simulation` uses 20,000, and a million for
-//! gateways.
+//! `PLIMSOLL_SEEDS` sets the number of seeds of each simulation; `make bench-simulation` uses 20,000, and a million of
+//! those of gateways.
 
 mod backend;
 mod catalog;

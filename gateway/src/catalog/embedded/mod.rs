@@ -239,8 +239,8 @@ impl Engine {
         }
     }
 
-    /// Forgets the damage whose keys are unknown: an operator accepts that some keys may have an older value or be
-    /// missing.
+    /// Forgets the damage whose keys are unknown: an operator accepts that some keys may be missing or
+    /// have an older value.
     ///
     /// # Errors
     /// If the disk fails.

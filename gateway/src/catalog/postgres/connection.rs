@@ -31,8 +31,8 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    /// Reads a URL of the form `postgres://USER@HOST:PORT/NAME?sslmode=require`. A password is registered for
-    /// redaction.
+    /// Reads a URL of the form `postgres://USER@HOST:PORT/NAME?sslmode=require`. Passwords never appear in
+    /// messages.
     ///
     /// # Errors
     /// Describes what is wrong, without the URL.
@@ -152,7 +152,7 @@ impl Link {
         Link { database, runtime, session: Mutex::default(), failed_ns: Arc::default() }
     }
 
-    /// Creates a link of its own to the same database.
+    /// Creates another link to the same database.
     pub fn another(&self) -> Link {
         let failed_ns = Arc::clone(&self.failed_ns);
         Link { failed_ns, ..Link::new(self.database.clone(), self.runtime.clone()) }

@@ -15,7 +15,7 @@ use crate::catalog::committer::GroupWriter;
 use crate::catalog::overlay::{Base, Changes, Overlay};
 use crate::catalog::{CatalogError, Row, Value, Work};
 
-/// Writer of groups over a connection of its own.
+/// Writer of groups over its own connection.
 pub struct Groups {
     link: Link,
     /// Connection with an open transaction, which holds the lock.

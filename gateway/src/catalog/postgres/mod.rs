@@ -23,8 +23,6 @@ use super::{Catalog, CatalogError, Row, Scan, Value, Work};
 pub enum Access {
     /// Reads and writes; the table is created if necessary.
     Create,
-    /// Reads and writes; the table must exist.
-    Existing,
     /// Reads; changes are dropped, and the table must exist.
     ReadOnly,
 }

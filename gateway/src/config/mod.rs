@@ -1,12 +1,16 @@
 //! The settings of a gateway over several tiers, from a TOML file.
 
+mod tables;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plimsoll::cost::money::Usd;
 use plimsoll::units::parse_size;
-use serde::Deserialize;
 use toml::Value;
+
+pub use self::tables::TierTable;
+use self::tables::{BudgetTable, CacheTable, CatalogTable, File, MoveTable, OneOrMany, PackTable};
 
 use crate::body::cache::CacheSettings;
 use crate::catalog::postgres::Database;
@@ -18,46 +22,6 @@ const MAX_SLICE: u64 = 1 << 20;
 /// Smallest cache on a disk in bytes.
 const MIN_DISK_CACHE: u64 = 64 << 20;
 
-/// A file as written.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct File {
-    catalog: CatalogTable,
-    tier: BTreeMap<String, TierTable>,
-    write: WriteTable,
-    #[serde(default, rename = "move")]
-    moves: Vec<MoveTable>,
-    pack: Option<PackTable>,
-    #[serde(default)]
-    cache: CacheTable,
-    #[serde(default)]
-    prices: PricesTable,
-    #[serde(default)]
-    budget: BudgetTable,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct BudgetTable {
-    bytes_per_day: Option<String>,
-    requests_per_day: Option<u64>,
-    dollars_per_day: Option<String>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PricesTable {
-    #[serde(default)]
-    files: Vec<PathBuf>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CatalogTable {
-    url: String,
-    password_env: Option<String>,
-}
-
 /// Place of the catalog.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CatalogPlace {
@@ -65,112 +29,6 @@ pub enum CatalogPlace {
     Directory(PathBuf),
     /// PostgreSQL database, for several gateways.
     Database(Box<Database>),
-}
-
-/// A backend and the names of the environment variables that hold its credentials.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TierTable {
-    /// URL of the store, as in `plimsoll --store`.
-    pub url: String,
-    /// Environment variable with the access key; `None` for the standard variables.
-    pub access_key_env: Option<String>,
-    /// Environment variable with the secret key.
-    pub secret_key_env: Option<String>,
-    /// Environment variable with the session token.
-    pub session_token_env: Option<String>,
-    /// Offer of the price books by which the tier is billed, `NAME` or `NAME@REGION`, or `none`. `None` for the offer
-    /// of the store's provider.
-    pub offer: Option<String>,
-    /// Storage classes that lifecycle rules of buckets may name to move objects to this tier.
-    #[serde(default)]
-    pub lifecycle_classes: Vec<String>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum OneOrMany {
-    One(String),
-    Many(Vec<String>),
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct WriteTable {
-    tier: OneOrMany,
-    #[serde(default = "default_inline")]
-    inline: String,
-}
-
-fn default_inline() -> String {
-    "1 MiB".into()
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct MoveTable {
-    from: String,
-    to: String,
-    when: String,
-    #[serde(default = "default_window")]
-    keep_source: String,
-    #[serde(default)]
-    min_stay: Option<String>,
-    #[serde(default)]
-    only_if_cheaper: bool,
-    #[serde(default = "default_stay")]
-    stay: String,
-}
-
-/// Expected time that a body stays where a move puts it.
-fn default_stay() -> String {
-    "90d".into()
-}
-
-fn default_window() -> String {
-    "24h".into()
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct PackTable {
-    tier: String,
-    #[serde(default = "default_up_to")]
-    up_to: String,
-    #[serde(default = "default_segment")]
-    segment: String,
-    #[serde(default = "default_after")]
-    after: String,
-    #[serde(default = "default_linger")]
-    linger: String,
-    #[serde(default)]
-    only_if_cheaper: bool,
-    #[serde(default = "default_stay")]
-    stay: String,
-}
-
-fn default_up_to() -> String {
-    "1 MiB".into()
-}
-
-fn default_segment() -> String {
-    "64 MiB".into()
-}
-
-fn default_after() -> String {
-    "60s".into()
-}
-
-fn default_linger() -> String {
-    "1h".into()
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct CacheTable {
-    memory: Option<String>,
-    dir: Option<PathBuf>,
-    size: Option<String>,
 }
 
 /// Rules of segments.

@@ -1,0 +1,152 @@
+//! The tables of the settings file, as written.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// A file as written.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    pub catalog: CatalogTable,
+    pub tier: BTreeMap<String, TierTable>,
+    pub write: WriteTable,
+    #[serde(default, rename = "move")]
+    pub moves: Vec<MoveTable>,
+    pub pack: Option<PackTable>,
+    #[serde(default)]
+    pub cache: CacheTable,
+    #[serde(default)]
+    pub prices: PricesTable,
+    #[serde(default)]
+    pub budget: BudgetTable,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BudgetTable {
+    pub bytes_per_day: Option<String>,
+    pub requests_per_day: Option<u64>,
+    pub dollars_per_day: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PricesTable {
+    #[serde(default)]
+    pub files: Vec<PathBuf>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CatalogTable {
+    pub url: String,
+    pub password_env: Option<String>,
+}
+
+/// A backend and the names of the environment variables that hold its credentials.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TierTable {
+    /// URL of the store, as in `plimsoll --store`.
+    pub url: String,
+    /// Environment variable with the access key; `None` for the standard variables.
+    pub access_key_env: Option<String>,
+    /// Environment variable with the secret key.
+    pub secret_key_env: Option<String>,
+    /// Environment variable with the session token.
+    pub session_token_env: Option<String>,
+    /// Offer of the price books by which the tier is billed, `NAME` or `NAME@REGION`, or `none`. `None` for the offer
+    /// of the store's provider.
+    pub offer: Option<String>,
+    /// Storage classes that lifecycle rules of buckets may name to move objects to this tier.
+    #[serde(default)]
+    pub lifecycle_classes: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub enum OneOrMany {
+    One(String),
+    Many(Vec<String>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct WriteTable {
+    pub tier: OneOrMany,
+    #[serde(default = "default_inline")]
+    pub inline: String,
+}
+
+fn default_inline() -> String {
+    "1 MiB".into()
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MoveTable {
+    pub from: String,
+    pub to: String,
+    pub when: String,
+    #[serde(default = "default_window")]
+    pub keep_source: String,
+    #[serde(default)]
+    pub min_stay: Option<String>,
+    #[serde(default)]
+    pub only_if_cheaper: bool,
+    #[serde(default = "default_stay")]
+    pub stay: String,
+}
+
+/// Expected time that a body stays where a move puts it.
+fn default_stay() -> String {
+    "90d".into()
+}
+
+fn default_window() -> String {
+    "24h".into()
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PackTable {
+    pub tier: String,
+    #[serde(default = "default_up_to")]
+    pub up_to: String,
+    #[serde(default = "default_segment")]
+    pub segment: String,
+    #[serde(default = "default_after")]
+    pub after: String,
+    #[serde(default = "default_linger")]
+    pub linger: String,
+    #[serde(default)]
+    pub only_if_cheaper: bool,
+    #[serde(default = "default_stay")]
+    pub stay: String,
+}
+
+fn default_up_to() -> String {
+    "1 MiB".into()
+}
+
+fn default_segment() -> String {
+    "64 MiB".into()
+}
+
+fn default_after() -> String {
+    "60s".into()
+}
+
+fn default_linger() -> String {
+    "1h".into()
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CacheTable {
+    pub memory: Option<String>,
+    pub dir: Option<PathBuf>,
+    pub size: Option<String>,
+}
