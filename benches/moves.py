@@ -82,12 +82,12 @@ def large(base, hot, cold, options):
                     f"endpoint = http://127.0.0.1:{backend.port}\n")
     for round in range(options.rounds):
         begin, before = time.time(), os.times()
-        subprocess.run(["rclone", "--config", config, "copy", "hot:backend/tier", f"cold:backend/rclone{round}"], check=True)
+        there = ("hot", "cold") if round % 2 == 0 else ("cold", "hot")
+        subprocess.run(["rclone", "--config", config, "copy", f"{there[0]}:backend/tier", f"{there[1]}:backend/rclone{round}"], check=True)
         after = os.times()
         print("rclone copy", json.dumps({"seconds": round_to(time.time() - begin),
               "cpu_s": round_to(after.children_user + after.children_system - before.children_user - before.children_system)}), flush=True)
-        subprocess.run(["rclone", "--config", config, "purge", f"cold:backend/rclone{round}"], check=True)
-        there = ("hot", "cold") if round % 2 == 0 else ("cold", "hot")
+        subprocess.run(["rclone", "--config", config, "purge", f"{there[1]}:backend/rclone{round}"], check=True)
         rules = f'[[move]]\nfrom = "{there[0]}"\nto = "{there[1]}"\nwhen = "age >= 0s"\nkeep_source = "0s"\n'
         begin = time.time()
         process, port, metrics = gateway(base, hot, cold, rules)
