@@ -44,6 +44,8 @@ pub fn of_tier(
             let note = assumed.map(|region| format!("prices of {region} are assumed; write {name}@REGION"));
             Ok(Some(TierPrices { tariff, note }))
         }
+        // A disk of the user has no price list.
+        None if backend.directory.is_some() => Ok(None),
         None => {
             let unknown = || {
                 "there are no prices for this store; set offer to a name from `plimsoll list prices`, or \

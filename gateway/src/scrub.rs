@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use crate::body::blob::{Blobs, text};
+use crate::body::blob::{BlobError, Blobs, text};
 use crate::body::location::BlobName;
 use crate::body::segment::Slice;
 use crate::catalog::Catalog;
@@ -26,21 +26,44 @@ pub struct Scrub {
     pub bytes: u64,
     /// Damaged places in files, in use or not.
     pub damage: Vec<String>,
-    /// Damaged objects: bucket, key, version and problem.
-    pub objects_damaged: Vec<DamagedObject>,
+    /// Objects whose bytes are damaged.
+    pub objects_damaged: Vec<FaultyObject>,
+    /// Objects that could not be verified, because a tier did not answer or is not in the settings.
+    pub objects_unverified: Vec<FaultyObject>,
 }
 
-/// A damaged object.
+/// An object with a problem.
 #[derive(Debug, serde::Serialize)]
-pub struct DamagedObject {
+pub struct FaultyObject {
     /// Name of the bucket.
     pub bucket: String,
     /// Key of the object.
     pub key: String,
     /// Id of the version.
     pub version: String,
-    /// Property of the object that is wrong.
+    /// Property of the object that is wrong, or the reason why it is not known.
     pub problem: String,
+}
+
+/// Problem of an object.
+#[derive(Debug, Clone)]
+enum Problem {
+    /// It is damaged.
+    Damaged(String),
+    /// It could not be verified.
+    Unverified(String),
+}
+
+impl Problem {
+    fn damaged(problem: impl ToString) -> Problem {
+        Problem::Damaged(problem.to_string())
+    }
+}
+
+impl From<BlobError> for Problem {
+    fn from(error: BlobError) -> Problem {
+        if error.is_unavailable() { Problem::Unverified(error.to_string()) } else { Problem::damaged(error) }
+    }
 }
 
 /// Verifies the log, the index and the blobs.
@@ -122,14 +145,21 @@ async fn verify_objects(
         let key = keys::parse_object(&catalog_key).map_or(String::new(), |(key, _)| key);
         let head = Head::decode(&row.head);
         let version = head.as_ref().map_or(String::new(), Head::version);
-        result.objects += 1;
-        result.bytes += head.as_ref().map_or(0, |head| head.size);
-        let problem = match catalog.get(&catalog_key) {
-            Err(error) => Some(error.to_string()),
+        let found = match catalog.get(&catalog_key) {
+            Err(error) => Err(Problem::damaged(error)),
             Ok(_) => verify_object(catalog, blobs, &catalog_key, &row, &mut segments).await,
         };
-        if let Some(problem) = problem {
-            result.objects_damaged.push(DamagedObject { bucket, key, version, problem });
+        match found {
+            Ok(()) => {
+                result.objects += 1;
+                result.bytes += head.as_ref().map_or(0, |head| head.size);
+            }
+            Err(Problem::Damaged(problem)) => {
+                result.objects_damaged.push(FaultyObject { bucket, key, version, problem });
+            }
+            Err(Problem::Unverified(problem)) => {
+                result.objects_unverified.push(FaultyObject { bucket, key, version, problem });
+            }
         }
     }
     segments.compare_counts(catalog, result)
@@ -137,7 +167,7 @@ async fn verify_objects(
 
 /// Segments that were verified: the number of objects that refer to each, and what is wrong with it.
 #[derive(Default)]
-struct Segments(BTreeMap<BlobName, (u64, Option<String>)>);
+struct Segments(BTreeMap<BlobName, (u64, Result<(), Problem>)>);
 
 impl Segments {
     /// Compares the numbers of objects with those in the catalog.
@@ -163,23 +193,19 @@ impl Segments {
     }
 }
 
-/// Verifies all bytes of a blob at all its places. Returns what is wrong with it.
-async fn verify_blob(catalog: &Arc<AnyCatalog>, blobs: &Blobs, name: &BlobName, size: u64) -> Option<String> {
-    let (head, crcs) = match find_blob(&**catalog, name) {
-        Ok(found) => found,
-        Err(error) => return Some(error.to_string()),
-    };
+/// Verifies all bytes of a blob at all its places.
+async fn verify_blob(
+    catalog: &Arc<AnyCatalog>,
+    blobs: &Blobs,
+    name: &BlobName,
+    size: u64,
+) -> Result<(), Problem> {
+    let (head, crcs) = find_blob(&**catalog, name).map_err(Problem::damaged)?;
     for location in &head.locations {
-        let read = async {
-            let mut reader = blobs.open(location, size, Arc::clone(&crcs), 0..size).await?;
-            while reader.next().await?.is_some() {}
-            Ok::<(), crate::body::blob::BlobError>(())
-        };
-        if let Err(error) = read.await {
-            return Some(error.to_string());
-        }
+        let mut reader = blobs.open(location, size, Arc::clone(&crcs), 0..size).await?;
+        while reader.next().await?.is_some() {}
     }
-    None
+    Ok(())
 }
 
 /// Verifies a body in a segment. All bytes of the segment are verified once; if some are damaged, each body is read.
@@ -188,58 +214,52 @@ async fn verify_slice(
     blobs: &Blobs,
     slice: &Slice,
     segments: &mut Segments,
-) -> Option<String> {
+) -> Result<(), Problem> {
     let live = catalog.get(&keys::segment(&slice.segment)).ok().flatten();
     let Some(live) = live.and_then(|row| Live::decode(&row.head)) else {
-        return Some(format!("segment {} is not in the catalog", text(&slice.segment)));
+        let name = text(&slice.segment);
+        return Err(Problem::Damaged(format!("segment {name} is not in the catalog")));
     };
     if let std::collections::btree_map::Entry::Vacant(entry) = segments.0.entry(slice.segment) {
         entry.insert((0, verify_blob(catalog, blobs, &slice.segment, live.size).await));
     }
-    let (objects, problem) = segments.0.get_mut(&slice.segment)?;
+    let Some((objects, verified)) = segments.0.get_mut(&slice.segment) else { return Ok(()) };
     *objects += 1;
-    problem.as_ref()?;
+    if verified.is_ok() {
+        return Ok(());
+    }
     let head = find_blob(&**catalog, &slice.segment).map(|(head, _)| head);
     for location in head.map(|head| head.locations).unwrap_or_default() {
-        if let Err(error) = blobs.read_slice(&location, live.size, slice).await {
-            return Some(error.to_string());
-        }
+        blobs.read_slice(&location, live.size, slice).await?;
     }
-    None
+    Ok(())
 }
 
-/// Reads an object completely. Returns what is wrong with it.
+/// Reads an object completely.
 async fn verify_object(
     catalog: &Arc<AnyCatalog>,
     blobs: &Blobs,
     key: &[u8],
     row: &crate::catalog::Row,
     segments: &mut Segments,
-) -> Option<String> {
-    let value = match catalog.value(key, row) {
-        Ok(value) => value,
-        Err(error) => return Some(error.to_string()),
-    };
-    let Some(head) = Head::decode(&row.head) else { return Some("the row has an unknown encoding".into()) };
+) -> Result<(), Problem> {
+    let value = catalog.value(key, row).map_err(Problem::damaged)?;
+    let head = Head::decode(&row.head).ok_or_else(|| Problem::damaged("the row has an unknown encoding"))?;
     if head.marker {
-        return None;
+        return Ok(());
     }
-    let Some(properties) = Properties::decode(&value.properties) else {
-        return Some("the properties have an unknown encoding".into());
-    };
+    let properties = Properties::decode(&value.properties);
+    let properties = properties.ok_or_else(|| Problem::damaged("the properties have an unknown encoding"))?;
     match &head.body {
-        Body::Inline => None,
+        Body::Inline => Ok(()),
         Body::Blob(name) => verify_blob(catalog, blobs, name, head.size).await,
         Body::Slice(slice) => verify_slice(catalog, blobs, slice, segments).await,
         Body::Pieces => {
             for piece in &properties.pieces {
                 let Piece::Blob(name, size) = piece else { continue };
-                let problem = verify_blob(catalog, blobs, name, *size).await;
-                if problem.is_some() {
-                    return problem;
-                }
+                verify_blob(catalog, blobs, name, *size).await?;
             }
-            None
+            Ok(())
         }
     }
 }

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 from support import ACCESS, GATEWAY, SECRET, Server
-from test_tiers import client, rule, run, settings, wait
+from test_tiers import PACK, client, files, moves_planned, rule, run, settings, wait
 
 pytestmark = pytest.mark.skipif(not os.path.exists(GATEWAY), reason="plimsoll-gateway is not built")
 
@@ -73,3 +73,76 @@ secret_key_env = "TIER_SECRET"
         plain.put_object(Bucket="existing", Key="photos/01.jpg", Body=b"other")
         code, result, error = command("release", str(path), "--bucket", "photos", "--tier", "old")
         assert code == 1 and result["conflicts"] == ["photos/01.jpg"] and "1 objects were not written: " in error
+
+
+# Keys whose characters clients encode in requests.
+KEYS = ["k/ü.txt", "k/t~t", "k/q#x?y", "k/p%41", "k/日本", "k/a*b|c^`{d}<e>", "k/quote\"\\", "k/plus+and space"]
+
+
+def test_keys_with_any_characters_are_adopted_and_released(tmp_path, monkeypatch):
+    monkeypatch.setenv("TIER_ACCESS", ACCESS)
+    monkeypatch.setenv("TIER_SECRET", SECRET)
+    with Server("--data", str(tmp_path / "backend"), command=(GATEWAY, "run")) as backend:
+        plain = client(backend)
+        for bucket in ("existing", "released"):
+            plain.create_bucket(Bucket=bucket)
+        bodies = {key: key.encode() * 30_000 for key in KEYS}
+        for key, body in bodies.items():
+            plain.put_object(Bucket="existing", Key=key, Body=body)
+        plain.put_object(Bucket="existing", Key="folder/", Body=b"")
+        settings(tmp_path, write='"hot"')
+        path = tmp_path / "gateway.toml"
+        tiers = "".join(f"""[tier.{name}]
+url = "s3://{name}?endpoint={backend.url}"
+access_key_env = "TIER_ACCESS"
+secret_key_env = "TIER_SECRET"
+""" for name in ("existing", "released"))
+        path.write_text(path.read_text().replace("[write]", f"{tiers}[write]"))
+        code, result, error = command("adopt", str(path), "--tier", "existing", "--bucket", "adopted", "--owner", ACCESS)
+        assert (code, result["objects"], result["skipped"]) == (1, len(KEYS), ["folder"]), error
+        code, _, error = command("adopt", str(path), "--tier", "existing", "--bucket", "No_Name")
+        assert code == 2 and "this is no name of a bucket" in error
+        with run(str(path)) as server:
+            for key, body in bodies.items():
+                assert client(server).get_object(Bucket="adopted", Key=key)["Body"].read() == body
+        code, result, _ = command("scrub", str(path))
+        assert (code, result["objects"], result["objects_damaged"]) == (0, len(KEYS), [])
+        code, result, error = command("release", str(path), "--bucket", "adopted", "--tier", "released")
+        assert (code, result["written"]) == (0, len(KEYS)), error
+        for key, body in bodies.items():
+            assert plain.get_object(Bucket="released", Key=key)["Body"].read() == body
+    code, result, error = command("scrub", str(path))
+    assert code == 1 and "8 objects were not verified, because their tiers do not answer" in error
+    assert (result["objects"], len(result["objects_unverified"]), result["objects_damaged"]) == (0, len(KEYS), [])
+
+
+def test_an_adopted_object_that_moves_into_a_segment_keeps_its_source(tmp_path):
+    """Found by a user: the sources disappeared after ten seconds instead of `keep_source`."""
+    old = tmp_path / "old"
+    old.mkdir()
+    for key in ("ü~#", "b"):
+        (old / key).write_bytes(key.encode() * 15_000)
+    settings(tmp_path, moves=PACK + rule(keep="1h", source="old"), write='"hot"')
+    path = tmp_path / "gateway.toml"
+    path.write_text(path.read_text().replace("[write]", f'[tier.old]\nurl = "file://{old}"\n[write]'))
+    code, result, error = command("adopt", str(path), "--tier", "old", "--bucket", "adopted", "--owner", ACCESS)
+    assert (code, result["objects"]) == (0, 2), error
+    with run(str(path)) as server:
+        wait(lambda: moves_planned(str(path)) == 0 and len(files(tmp_path, "cold")) > 0, "the objects are in a segment")
+        for key in ("ü~#", "b"):
+            assert client(server).get_object(Bucket="adopted", Key=key)["Body"].read() == key.encode() * 15_000
+    code, result, _ = command("sweep", str(path))
+    assert (code, len(list(old.iterdir()))) == (0, 2)
+    garbage = subprocess.run([GATEWAY, "release", str(path), "--bucket", "adopted", "--tier", "old"], capture_output=True, text=True)
+    assert garbage.returncode == 0, garbage.stderr
+    assert sorted(file.name for file in old.iterdir()) == sorted(["ü~#", "b"])
+
+
+def test_tiers_must_not_share_a_place(tmp_path):
+    for other in ("hot", "hot/within", "hot/../hot/"):
+        settings(tmp_path, write='"hot"')
+        path = tmp_path / "gateway.toml"
+        path.write_text(path.read_text().replace("[write]", f'[tier.other]\nurl = "file://{tmp_path}/{other}"\n[write]'))
+        done = subprocess.run([GATEWAY, "run", str(path)], capture_output=True, text=True,
+                              env=dict(os.environ, AWS_ACCESS_KEY_ID=ACCESS, AWS_SECRET_ACCESS_KEY=SECRET))
+        assert done.returncode == 2 and "its objects are in the place of tier" in done.stderr, done.stderr

@@ -97,7 +97,16 @@ def test_a_plan_needs_prices(tmp_path):
     with Server(priced(tmp_path, hot=None), command=(GATEWAY, "run")):
         pass
     done = plan(priced(tmp_path, hot=None))
-    assert done.returncode == 2 and "tier hot: there are no prices for this store; set offer" in done.stderr
+    assert done.returncode == 0 and "tier hot has no price" in done.stdout, "a directory needs no offer"
+    path = priced(tmp_path, hot=None, cold=None)
+    text = open(path).read()
+    for tier in ("hot", "cold"):
+        text = text.replace(f"file://{tmp_path}/{tier}", f"s3://{tier}?endpoint=http://127.0.0.1:9")
+    with open(path, "w") as f:
+        f.write(text)
+    done = plan(path)
+    for tier in ("hot", "cold"):
+        assert done.returncode == 2 and f"tier {tier}: there are no prices for this store; set offer" in done.stderr
     done = plan(priced(tmp_path, hot="aws-s4"))
     assert done.returncode == 2 and "aws-s4" in done.stderr
     done = plan(priced(tmp_path, hot="none"))
@@ -123,7 +132,7 @@ def test_moves_that_do_not_pay_are_not_made(tmp_path):
     failed = subprocess.run([GATEWAY, "run", priced(tmp_path, RULES + "only_if_cheaper = true\n", hot=None)],
                             capture_output=True, text=True,
                             env=dict(os.environ, AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b"))
-    assert failed.returncode == 2 and "tier hot: there are no prices" in failed.stderr
+    assert failed.returncode == 2 and "move 1: only_if_cheaper needs tiers with prices" in failed.stderr
 
 
 def test_moves_wait_for_the_budget_of_the_next_day(tmp_path):

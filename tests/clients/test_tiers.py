@@ -145,6 +145,13 @@ def test_the_source_stays_for_the_rollback_window(tmp_path):
         assert s3.get_object(Bucket="tiers", Key="a")["Body"].read() == b"x" * BLOB
 
 
+def moves_planned(path):
+    """Returns the number of moves that the rules would begin now."""
+    done = subprocess.run([GATEWAY, "plan", path, "--json"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["moves"]
+
+
 def test_a_move_is_rolled_back_while_its_source_exists(tmp_path):
     path = settings(tmp_path, moves=rule(keep="1h"))
     with run(path) as server:
@@ -152,7 +159,8 @@ def test_a_move_is_rolled_back_while_its_source_exists(tmp_path):
         s3.create_bucket(Bucket="tiers")
         for key in ("a", "b/c"):
             s3.put_object(Bucket="tiers", Key=key, Body=key.encode() * BLOB)
-        wait(lambda: len(files(tmp_path, "cold")) == 2, "the blobs are moved")
+        wait(lambda: len(files(tmp_path, "cold")) == 2, "the blobs are copied")
+        wait(lambda: moves_planned(path) == 0, "the moves end")
 
     def rollback(*more):
         done = subprocess.run([GATEWAY, "rollback", path, "--json", *more], capture_output=True, text=True)
@@ -161,7 +169,8 @@ def test_a_move_is_rolled_back_while_its_source_exists(tmp_path):
 
     assert rollback("--dry-run") == 2
     assert rollback("--bucket", "tiers", "--prefix", "b/") == 1
-    assert rollback("--bucket", "other") == 0
+    unknown = subprocess.run([GATEWAY, "rollback", path, "--bucket", "other"], capture_output=True, text=True)
+    assert unknown.returncode == 2 and "--bucket other: there is no such bucket" in unknown.stderr
     assert rollback() == 1
     assert rollback() == 0
     with run(settings(tmp_path)) as server:

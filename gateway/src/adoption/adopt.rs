@@ -37,8 +37,10 @@ pub struct Adopted {
     pub objects: u64,
     /// Size of these objects in bytes.
     pub bytes: u64,
-    /// Number of objects whose keys exist in the bucket already.
+    /// Number of objects that were adopted before, into this or another bucket, or whose keys exist in the bucket.
     pub existing: u64,
+    /// Keys of objects that the backend's client lists but cannot address, such as `a//b` or `a/`.
+    pub skipped: Vec<String>,
 }
 
 /// Returns the row of an object in the backend.
@@ -161,13 +163,28 @@ pub async fn adopt<C: Catalog>(
             let (meta, blob) = (meta?, new_name());
             let key = meta.location.as_ref().to_string();
             let location = Location { tier: adoption.tier, name: ObjectName::Adopted(key.as_str().into()) };
-            let value = row(backend, &meta, blob).await?;
-            Ok::<Found, AdoptionError>(Found { key, blob, location, size: meta.size, value })
+            let value = match row(backend, &meta, blob).await {
+                Err(AdoptionError::Store(object_store::Error::NotFound { .. })) => return Ok(Err(key)),
+                value => value?,
+            };
+            Ok::<Result<Found, String>, AdoptionError>(Ok(Found {
+                key,
+                blob,
+                location,
+                size: meta.size,
+                value,
+            }))
         }
     });
     let mut batches = std::pin::pin!(described.buffer_unordered(IN_FLIGHT).chunks(BATCH));
     while let Some(batch) = batches.next().await {
-        let mut found = batch.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut found = Vec::new();
+        for one in batch {
+            match one? {
+                Ok(one) => found.push(one),
+                Err(key) => adopted.skipped.push(key),
+            }
+        }
         let all = found.len();
         found.retain(|one| !owners.contains_key(one.key.as_str()));
         adopted.existing += (all - found.len()) as u64;

@@ -190,7 +190,10 @@ async fn release_one<C: Catalog>(
     }
     let mut body = stream();
     let places = [place];
-    let mut writer = store.blobs.create_with(&places, &attributes(&properties.headers))?;
+    let is_directory = store.blobs.tiers().get(release.tier).is_some_and(|tier| tier.directory.is_some());
+    // Files have no headers.
+    let headers = if is_directory { &[][..] } else { &properties.headers };
+    let mut writer = store.blobs.create_with(&places, &attributes(headers))?;
     while let Some(bytes) = body.next().await? {
         writer.write(bytes).await?;
     }

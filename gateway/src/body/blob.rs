@@ -58,6 +58,15 @@ pub enum BlobError {
 }
 
 impl BlobError {
+    /// Returns true if nothing is known about the bytes, because the tier does not answer or is not in the settings.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            BlobError::Store(error) => !matches!(error, object_store::Error::NotFound { .. }),
+            BlobError::NoTier(_) => true,
+            BlobError::Damaged { .. } | BlobError::Io(_) => false,
+        }
+    }
+
     /// Returns true if the backend has no space left.
     pub fn is_full(&self) -> bool {
         let mut source: Option<&dyn std::error::Error> = match self {

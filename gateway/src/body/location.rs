@@ -64,7 +64,8 @@ impl Location {
     pub fn path(&self) -> Path {
         match &self.name {
             ObjectName::Own(name) => Path::from(format!("{}/{}", hex(&name[15..]), hex(name))),
-            ObjectName::Adopted(key) => Path::from(&**key),
+            // The client encodes the key in requests; `Path::from` would encode it here, too.
+            ObjectName::Adopted(key) => Path::parse(&**key).unwrap_or_else(|_| Path::from(&**key)),
         }
     }
 
@@ -274,7 +275,10 @@ mod tests {
         for place in &places {
             assert_eq!(Location::decode(&place.encode()).as_ref(), Some(place));
         }
-        assert_eq!(places[2].path().as_ref(), "logs/2026/a b.gz");
+        for key in ["logs/2026/a b.gz", "ü~#", "100%", "a*b\\c\"^`{|}<>"] {
+            let adopted = Location { tier: 5, name: ObjectName::Adopted(key.into()) };
+            assert_eq!(adopted.path().as_ref(), key);
+        }
         let mut head = BlobHead::pending(7, places.to_vec());
         assert_eq!(BlobHead::decode(&head.encode()), Some(head.clone()));
         head = BlobHead::complete(places.to_vec());

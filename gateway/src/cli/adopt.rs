@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use clap::Args;
 use plimsoll::server::config::acl::CannedAcl;
+use plimsoll::server::ops::may_be_created;
 use plimsoll::server::reserve::Memory;
 use plimsoll::server::service::{NewBucket, ObjectService};
 
@@ -86,7 +87,7 @@ pub fn find_bucket(
 /// Adopts the objects.
 ///
 /// # Errors
-/// Exit code 2 for invalid settings, 3 if the catalog or the tier fails.
+/// Exit code 1 if some objects were not adopted, 2 for invalid settings, 3 if the catalog or the tier fails.
 pub fn adopt(arguments: &Arguments) -> Result<(), Exit> {
     let place = Place::of_file(&arguments.file);
     let Offline { store, catalog, runtime, tier } = offline(&place, &arguments.tier)?;
@@ -103,7 +104,11 @@ pub fn adopt(arguments: &Arguments) -> Result<(), Exit> {
     drop(store);
     catalog.close().map_err(|e| place.fail(&e))?;
     let adopted = adopted.map_err(|e| place.fail(&e))?;
-    print(arguments, &adopted)
+    print(arguments, &adopted)?;
+    match adopted.skipped.len() {
+        0 => Ok(()),
+        count => Err(Exit::check(format!("{count} objects were not adopted; rename them in the tier"))),
+    }
 }
 
 /// Creates the bucket that receives the objects.
@@ -113,6 +118,12 @@ fn create_bucket(
     store: &Store<AnyCatalog>,
     runtime: &tokio::runtime::Runtime,
 ) -> Result<Arc<Bucket>, Exit> {
+    if !may_be_created(&arguments.bucket) {
+        let name = &arguments.bucket;
+        return Err(Exit::input(format!(
+            "--bucket {name}: this is no name of a bucket; use 3 to 63 lower-case letters, digits, '-' and '.'"
+        )));
+    }
     let variable = std::env::var("AWS_ACCESS_KEY_ID").ok();
     let owner = arguments.owner.clone().or(variable).unwrap_or_default();
     let new = NewBucket { region: "us-east-1", owner: &owner, acl: CannedAcl::Private };
@@ -128,6 +139,9 @@ fn print(arguments: &Arguments, adopted: &Adopted) -> Result<(), Exit> {
         return say(&format!("{}\n", serde_json::json!(adopted)));
     }
     let verb = if arguments.dry_run { "can be adopted" } else { "adopted" };
-    let Adopted { objects, bytes, existing } = adopted;
-    say(&format!("{objects} objects with {bytes} bytes {verb}, {existing} exist already\n"))
+    let Adopted { objects, bytes, existing, skipped } = adopted;
+    for key in skipped {
+        say(&format!("not adopted: {key}: the tier lists this key, but does not find it\n"))?;
+    }
+    say(&format!("{objects} objects with {bytes} bytes {verb}, {existing} are adopted or exist already\n"))
 }

@@ -137,7 +137,19 @@ impl Place {
             let opened = opened.map_err(|e| Exit::input(format!("{}: tier {name}: {e}", self.name())))?;
             Ok((name.clone(), opened))
         };
-        config.tiers.iter().map(open).collect()
+        let opened = config.tiers.iter().map(open).collect::<Result<BTreeMap<_, _>, Exit>>()?;
+        for (name, backend) in &opened {
+            let within = |(other, place): &(&String, &Backend)| {
+                *other != name && place.root.starts_with(&backend.root) && !backend.root.is_empty()
+            };
+            if let Some((other, _)) = opened.iter().find(within) {
+                let place = self.name();
+                return Err(Exit::input(format!(
+                    "{place}: tier {other}: its objects are in the place of tier {name}; use another bucket or prefix"
+                )));
+            }
+        }
+        Ok(opened)
     }
 
     /// Opens the tiers and a copy of the catalog that cannot be changed. Gateways may be running. The copy of a
@@ -248,10 +260,18 @@ impl Place {
         let books = read_prices(&config.prices).map_err(|e| Exit::input(format!("prices.files: {e}")))?;
         let price = |(name, backend): (&String, &Backend)| {
             let found = of_tier(&books, &config.tiers[name], backend, date);
-            let found = found.map_err(|e| Exit::input(format!("{}: tier {name}: {e}", self.name())))?;
-            Ok((name.clone(), found))
+            // The messages name the options of `plimsoll cost`.
+            let renamed = |e: String| {
+                e.replace("--as-of", "--date").replace("with --prices FILE", "in a file of [prices]")
+            };
+            found.map(|found| (name.clone(), found)).map_err(|e| format!("tier {name}: {}", renamed(e)))
         };
-        backends.iter().map(price).collect()
+        let (found, failed): (Vec<_>, Vec<_>) = backends.iter().map(price).partition(Result::is_ok);
+        let failed: Vec<String> = failed.into_iter().filter_map(Result::err).collect();
+        match failed.as_slice() {
+            [] => Ok(found.into_iter().flatten().collect()),
+            failed => Err(Exit::input(format!("{}: {}", self.name(), failed.join("\n")))),
+        }
     }
 
     /// Returns the tariffs of the tiers whose prices are known today.

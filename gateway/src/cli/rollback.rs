@@ -6,6 +6,7 @@ use clap::Args;
 use plimsoll::server::reserve::Memory;
 
 use super::Exit;
+use super::adopt::find_bucket;
 use super::out::say;
 use super::place::{Opened, Place};
 use crate::mover::{Outcome, reversible, roll_back};
@@ -40,6 +41,11 @@ pub fn rollback(arguments: &Arguments) -> Result<(), Exit> {
     let Opened { catalog, bodies, .. } = place.open(Default::default())?;
     let store =
         Store::open(Arc::clone(&catalog), bodies, Memory::new(u64::MAX)).map_err(|e| place.fail(&e))?;
+    if let Some(name) = &arguments.bucket
+        && find_bucket(place, &store, name)?.is_none()
+    {
+        return Err(Exit::input(format!("--bucket {name}: there is no such bucket")));
+    }
     let selects = |bucket: &str, key: &str| {
         arguments.bucket.as_ref().is_none_or(|only| only == bucket) && key.starts_with(&arguments.prefix)
     };

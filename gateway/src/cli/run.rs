@@ -30,6 +30,7 @@ use crate::metrics::{self, RequestMetrics};
 use crate::mover::pass::Rules;
 use crate::object::Store;
 use crate::request_log::RequestLog;
+use crate::tier::check;
 
 /// Arguments of `plimsoll-gateway run`.
 #[derive(Debug, Args)]
@@ -70,8 +71,8 @@ pub struct Arguments {
     #[arg(long, default_value = "us-east-1")]
     region: String,
     /// Number of threads that serve connections [default: one per core]
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
     /// Serve Prometheus metrics on this address at /metrics, and /healthz and /readyz; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
@@ -183,7 +184,7 @@ fn server_settings(arguments: &Arguments, has_database: bool) -> Settings {
     Settings {
         region: arguments.region.clone(),
         memory_limit: usable_memory_bytes().map_or(u64::MAX, |bytes| bytes / 4),
-        threads: arguments.threads.unwrap_or(threads).max(1),
+        threads: arguments.threads.map_or(threads, usize::from).max(1),
         ..default
     }
 }
@@ -239,7 +240,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     let catalog_settings = catalog_settings(arguments)?;
     let scheme = if tls.is_some() { "https" } else { "http" };
     let listener = listen_on(&arguments.listen).map_err(|e| {
-        Exit::store(format!("--listen {}: {e}; choose another address or port", arguments.listen))
+        let address = &arguments.listen;
+        match e.kind() {
+            std::io::ErrorKind::InvalidInput => {
+                Exit::input(format!("--listen {address}: {e}; write HOST:PORT, such as 127.0.0.1:9000"))
+            }
+            _ => Exit::store(format!("--listen {address}: {e}; choose another address or port")),
+        }
     })?;
     let address = listener.local_addr().map_err(Exit::store)?;
     let Opened { catalog, bodies, rules, reads_file, recovery, .. } = place.open(catalog_settings)?;
@@ -266,6 +273,7 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
         Err(error) => note(&format!("{}: {error}", place.name())),
         Ok(_) => {}
     }
+    check::start(store.blobs.tiers().clone());
     let background = Background::start(Arc::clone(&store), work).map_err(Exit::store)?;
     let (stop, shutdown) = watch::channel(false);
     watch_for_end(stop, arguments.until_stdin_closes);

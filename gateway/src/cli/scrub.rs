@@ -55,10 +55,17 @@ pub fn scrub(arguments: &Arguments) -> Result<(), Exit> {
                 object.version, object.problem
             ))?;
         }
+        for object in &result.objects_unverified {
+            let (bucket, key) = (&object.bucket, &object.key);
+            say(&format!("not verified: {bucket}/{key} (version {}): {}\n", object.version, object.problem))?;
+        }
         say(&format!("{} objects and versions with {} bytes verified\n", result.objects, result.bytes))?;
     }
-    let count = result.objects_damaged.len();
+    let (count, unverified) = (result.objects_damaged.len(), result.objects_unverified.len());
     match (count, result.damage.len()) {
+        (0, 0) if unverified > 0 => Err(Exit::check(format!(
+            "{unverified} objects were not verified, because their tiers do not answer; repeat the command later"
+        ))),
         (0, 0) => Ok(()),
         (0, places) => {
             Err(Exit::check(format!("{places} damaged places; no object is affected as far as known")))

@@ -35,6 +35,8 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
         CatalogPlace::Database(database) => return of_database(arguments, &database),
     };
     let disk = RealDisk::new(&catalog).map_err(|e| place.fail(&e))?;
+    let written = std::fs::metadata(Manifest::path(&catalog)).and_then(|found| found.modified()).ok();
+    let written = written.and_then(|time| jiff::Timestamp::try_from(time).ok());
     let manifest = Manifest::load(&disk).map_err(|e| place.fail(&e))?.unwrap_or_default();
     if arguments.json {
         // The salt is secret: with it, a client could write bytes that look like a part of the log.
@@ -46,9 +48,10 @@ pub fn status(arguments: &Arguments) -> Result<(), Exit> {
         let live: u64 = manifest.segments.iter().map(|s| s.live).sum();
         let state =
             if manifest.clean_end.is_some() { "stopped cleanly" } else { "in use, or not stopped cleanly" };
+        let as_of = written.map_or_else(|| "unknown".to_string(), |time| format!("{time:.0}"));
         let garbage = 100 * (bytes - live.min(bytes)) / bytes.max(1);
         say(&format!(
-            "state      {state}\nsegments   {}, {bytes} bytes, {garbage}% garbage\ntables     {}\ndamage     {}\n",
+            "state      {state}\nindex of   {as_of}\nsegments   {}, {bytes} bytes, {garbage}% garbage\ntables     {}\ndamage     {}\n",
             manifest.segments.len(),
             manifest.tables.len(),
             manifest.damage.len(),

@@ -18,7 +18,7 @@ use crate::catalog::{Catalog, CatalogError, Transaction, Value};
 use crate::object::body::BodyError;
 use crate::object::live::{self, Live};
 use crate::object::row::{Body, Head, Properties};
-use crate::object::write::{NewBlob, discard_row};
+use crate::object::write::{GRACE_MS, NewBlob, discard_blob, discard_row};
 use crate::object::{Store, keys};
 
 /// An object whose body is to be written into a segment.
@@ -38,6 +38,8 @@ pub struct Candidate {
     pub size: u64,
     /// Length of its record in the segment in bytes.
     pub record: u64,
+    /// Milliseconds for which a blob with the body stays after the object refers to the segment.
+    pub keep_source_ms: u64,
 }
 
 /// A segment to write.
@@ -273,7 +275,10 @@ fn switch_rows(
             value => value?,
         };
         let Some((head, _)) = unchanged(candidate, &value) else { continue };
-        discard_row(t, &head, &row)?;
+        match &head.body {
+            Body::Blob(name) => discard_blob(t, name, candidate.keep_source_ms.max(GRACE_MS))?,
+            _ => discard_row(t, &head, &row)?,
+        }
         let head = Head { body: Body::Slice(*slice), ..head };
         let value = Value { head: head.encode(), body: Bytes::new(), ..value };
         t.put(candidate.catalog_key.clone(), value);

@@ -291,7 +291,7 @@ impl Pass {
             Body::Inline => {
                 self.survey.add(visited.bucket, None, visited.head.size);
                 if let Some(tier) = packing.tier.filter(|_| packing.selects(visited)) {
-                    self.add(tier, visited, lingers, packing, batch);
+                    self.add((tier, 0), visited, lingers, packing, batch);
                 }
             }
             Body::Slice(slice) => {
@@ -309,9 +309,9 @@ impl Pass {
                 let (tier, rewrite) = (segment.place.tier, segment.rewrite);
                 match rule {
                     Some((_, rule)) if rewrite || self.split.contains(&slice.segment) => {
-                        self.add(rule.to, visited, true, packing, batch);
+                        self.add((rule.to, 0), visited, true, packing, batch);
                     }
-                    None if rewrite => self.add(tier, visited, true, packing, batch),
+                    None if rewrite => self.add((tier, 0), visited, true, packing, batch),
                     _ => {}
                 }
             }
@@ -344,7 +344,8 @@ impl Pass {
                 let tier = rule.map(|rule| rule.to).or(packing.tier.filter(|_| packs));
                 let is_due = rule.is_some() || visited.age_ms >= packing.linger_ms;
                 if let Some(tier) = tier {
-                    self.add(tier, visited, is_due, packing, batch);
+                    let keep_source_ms = rule.map_or(0, |rule| rule.keep_source_ms);
+                    self.add((tier, keep_source_ms), visited, is_due, packing, batch);
                 }
             } else if let Some(rule) = rule {
                 let (version, to, keep_source_ms) = (head.version, rule.to, rule.keep_source_ms);
@@ -355,8 +356,16 @@ impl Pass {
         Ok(())
     }
 
-    /// Adds an object to the segment that is being collected for a tier.
-    fn add(&mut self, tier: u16, visited: &Visited<'_>, is_due: bool, packing: &Packing, batch: &mut Batch) {
+    /// Adds an object to the segment that is being collected for a tier. A blob with the body stays for some
+    /// milliseconds.
+    fn add(
+        &mut self,
+        (tier, keep_source_ms): (u16, u64),
+        visited: &Visited<'_>,
+        is_due: bool,
+        packing: &Packing,
+        batch: &mut Batch,
+    ) {
         self.survey.packs.add(1, visited.head.size);
         let job = self.jobs.entry(tier).or_insert_with(|| PackJob::new(tier));
         let record = visited.record_length();
@@ -371,6 +380,7 @@ impl Pass {
             body: visited.head.body.clone(),
             size: visited.head.size,
             record,
+            keep_source_ms,
         });
         if job.bytes >= packing.segment || job.candidates.len() >= MAX_RECORDS {
             batch.packs.push(std::mem::replace(job, PackJob::new(tier)));

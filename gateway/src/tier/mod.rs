@@ -1,5 +1,6 @@
 //! Tiers: the named backends of the bodies that are not in the catalog.
 
+pub mod check;
 pub mod counted;
 pub mod open;
 pub mod origin;
@@ -44,12 +45,21 @@ pub struct Backend {
     pub provider: Option<String>,
     /// Region of the store; `None` if it is unknown.
     pub region: Option<String>,
+    /// Place of the objects, ending in a slash: tiers with the same place, or one within the other, share objects.
+    pub root: String,
 }
 
 impl Backend {
     /// Creates a backend about which nothing else is known.
     pub fn new(store: Arc<dyn ObjectStore>) -> Backend {
-        Backend { store, directory: None, storage_class: None, provider: None, region: None }
+        Backend {
+            store,
+            directory: None,
+            storage_class: None,
+            provider: None,
+            region: None,
+            root: String::new(),
+        }
     }
 }
 

@@ -36,6 +36,12 @@ fn variable(name: &str) -> Result<String, String> {
     std::env::var(name).ok().filter(|value| !value.is_empty()).ok_or_else(|| format!("set {name}"))
 }
 
+/// Returns the place of objects: the parts without empty ones, each with a slash.
+fn root(start: &str, parts: &[&str]) -> String {
+    let parts = parts.iter().flat_map(|part| part.split('/')).filter(|part| !part.is_empty());
+    std::iter::once(start.trim_end_matches('/')).chain(parts).map(|part| format!("{part}/")).collect()
+}
+
 /// Puts the objects of a store under a prefix.
 fn under<S: ObjectStore>(store: S, prefix: &str) -> Arc<dyn ObjectStore> {
     match prefix.trim_end_matches('/') {
@@ -69,6 +75,7 @@ fn s3(table: &TierTable, url: &S3Url) -> Result<Backend, String> {
     }
     let store = under(builder.build().map_err(|e| e.to_string())?, &url.prefix);
     Ok(Backend {
+        root: root(&endpoint.url(), &[&endpoint.bucket, &url.prefix]),
         storage_class: url.storage_class.clone(),
         provider: Some(url.profile.name.clone()),
         region: Some(endpoint.region.clone()),
@@ -86,6 +93,7 @@ fn gcs(url: &GcsUrl) -> Result<Backend, String> {
         .with_retry(retries());
     let store = under(builder.build().map_err(|e| e.to_string())?, &url.prefix);
     Ok(Backend {
+        root: root(&endpoint.url(), &[&endpoint.bucket, &url.prefix]),
         storage_class: url.storage_class.clone(),
         provider: Some(url.profile.name.clone()),
         ..Backend::new(store)
@@ -99,14 +107,17 @@ fn azure(place: &str) -> Result<Backend, String> {
         .with_container_name(container)
         .with_client_options(client_options(false))
         .with_retry(retries());
-    Ok(Backend::new(under(builder.build().map_err(|e| e.to_string())?, prefix)))
+    let store = under(builder.build().map_err(|e| e.to_string())?, prefix);
+    Ok(Backend { root: root("az:", &[place]), ..Backend::new(store) })
 }
 
 fn directory(path: &Path) -> Result<Backend, String> {
     create_directory(path).map_err(|e| format!("{}: {e}", path.display()))?;
     let store = LocalFileSystem::new_with_prefix(path).map_err(|e| e.to_string())?;
     let store = Arc::new(store.with_fsync(true).with_automatic_cleanup(false));
-    Ok(Backend { directory: Some(path.to_path_buf()), ..Backend::new(store) })
+    let path = path.canonicalize().map_err(|e| format!("{}: {e}", path.display()))?;
+    let root = root("file:", &[&path.to_string_lossy()]);
+    Ok(Backend { directory: Some(path), root, ..Backend::new(store) })
 }
 
 /// Opens the backend of a tier. Nothing is sent.

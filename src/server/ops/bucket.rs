@@ -53,7 +53,7 @@ pub async fn list<S: ObjectService>(call: &Call<'_, S>) -> Result<ServerResponse
 /// Returns true if a bucket with this name may be created (S3 user guide, "General purpose bucket naming rules").
 /// Besides invalid characters, the rules exclude labels that begin or end with a hyphen, and prefixes and
 /// suffixes that S3 reserves.
-fn may_be_created(name: &str) -> bool {
+pub fn may_be_created(name: &str) -> bool {
     const PREFIXES: [&str; 3] = ["xn--", "sthree-", "amzn-s3-demo-"];
     const SUFFIXES: [&str; 4] = ["-s3alias", "--ol-s3", ".mrap", "--table-s3"];
     is_bucket_name(name)

@@ -20,6 +20,7 @@ use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, HeaderValue};
 
+pub use self::bucket::may_be_created;
 use super::Shared;
 use super::accounts::{Accounts, Rights};
 use super::body::BodyReader;

@@ -1,5 +1,7 @@
 //! The manifest: the state of the index, replaced as a whole.
 
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 
 use super::record::crc32c;
@@ -86,6 +88,11 @@ fn trailer(document: &[u8]) -> String {
 }
 
 impl Manifest {
+    /// Returns the file of the manifest of a catalog.
+    pub fn path(catalog: &Path) -> PathBuf {
+        catalog.join(DIRECTORY).join(NAME)
+    }
+
     /// Reads the manifest; `None` if there is none.
     ///
     /// # Errors
