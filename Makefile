@@ -1,5 +1,5 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build dist screenshot sentences test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-prices bench-kills bench-fuzz bench-simulation bench-gateway gateway schema dev test-s3-tests test-s3-tests-gateway bench-idle
+.PHONY: build dist screenshot sentences test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway gateway schema dev test-s3-tests test-s3-tests-gateway bench-idle
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
@@ -104,6 +104,9 @@ bench-judge: dist
 	python3 benches/judge.py
 
 # Prices a million workloads at every provider, and compares the bills with a decimal library; 15 seconds.
+bench-logs:
+	cargo bench --bench logs
+
 bench-prices:
 	cargo bench --bench prices
 

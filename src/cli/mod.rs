@@ -12,6 +12,7 @@ pub mod compare;
 pub mod cost;
 pub mod exit;
 pub mod export;
+mod fit;
 mod gateway;
 pub mod import;
 pub mod keys;
@@ -25,8 +26,10 @@ pub mod probe;
 pub mod progress;
 pub mod published;
 mod record;
+pub mod replay;
 pub mod report;
-pub mod run;
+mod run;
+mod run_options;
 pub mod serve;
 pub mod show;
 pub mod signals;
@@ -54,6 +57,10 @@ pub struct Cli {
 enum Command {
     /// Run an experiment: a file, a built-in experiment, or a short form (get, put, mixed, head, list, delete)
     Run(Box<run::Arguments>),
+    /// Repeat the requests of a log at their recorded times
+    Replay(Box<replay::Arguments>),
+    /// Write an experiment whose operations, sizes, popularity and arrivals resemble those of a log
+    Fit(fit::Arguments),
     /// Run YCSB's core workloads from YCSB property files
     Ycsb(Box<ycsb::Arguments>),
     /// Time the synchronisation of a directory with a store, by Plimsoll and by other tools
@@ -125,6 +132,8 @@ pub fn main() -> i32 {
     };
     let result = match cli.command {
         Command::Run(arguments) => run::run(&arguments),
+        Command::Replay(arguments) => replay::replay(&arguments),
+        Command::Fit(arguments) => fit::fit(&arguments),
         Command::Ycsb(arguments) => ycsb::ycsb_command(&arguments),
         Command::Sync(arguments) => sync::sync(&arguments),
         Command::Show(arguments) => show::show(&arguments),

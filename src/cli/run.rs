@@ -1,36 +1,22 @@
 //! `plimsoll run`: runs an experiment or a short form.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::Path;
 
 use clap::Args;
-use prometheus_client::registry::Registry;
 
-use super::command_line;
 use super::exit::Exit;
 use super::knee::KneeArguments;
-use super::money::MoneyArguments;
-use super::out::{note, say};
-use super::progress::Terminal;
-use super::report::conclude;
+use super::out::say;
+use super::run_options::RunOptions;
 use super::timeout;
 use super::until::PrecisionArguments;
-use crate::clock::wall_now;
-use crate::driver::Shard;
 use crate::experiment::short::{FORMS, Short};
 use crate::experiment::spec::DEFAULT_SEED;
 use crate::experiment::{BUILT_IN, Experiment, load, resolve};
-use crate::metrics::listen;
-use crate::report::dry_run;
-use crate::report::terminal;
-use crate::run_dir::json;
-use crate::session::budget::{Planned, preview};
+use crate::session::execute;
 use crate::session::knee::{KneeSearch, find_knee};
-use crate::session::live::Live;
 use crate::session::open;
-use crate::session::shard::{Sharding, parse_shard, parse_start};
 use crate::session::until::execute_until;
-use crate::session::{Components, Settings, execute};
 use crate::units::format_rate;
 
 /// Arguments of `plimsoll run`.
@@ -39,72 +25,20 @@ pub struct Arguments {
     /// Built-in experiment (`plimsoll list experiments`), experiment file, run directory, or a short form:
     /// get, put, mixed, head, list, delete, knee
     experiment: String,
-    /// Store to measure: a URL or a name from plimsoll.toml; NAME=URL replaces the store NAME of the
-    /// experiment; may be repeated
-    #[arg(long, value_name = "STORE")]
-    store: Vec<String>,
-    /// Directory in which the run directory is created
-    #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
-    out: PathBuf,
+    #[command(flatten)]
+    options: RunOptions,
     /// Seed of all random values [default: the seed of the experiment, or 42]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Location of the client, recorded with the results: a region, a rack, a city
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    vantage: String,
-    /// Print result.json instead of the table
-    #[arg(long)]
-    json: bool,
-    /// Keep the objects in the store; `plimsoll clean RUN` deletes them later
-    #[arg(long)]
-    keep: bool,
-    /// Create the bucket if it does not exist (it is not deleted afterwards)
-    #[arg(long)]
-    create_bucket: bool,
-    /// PEM file of certificate authorities to trust instead of the system's
-    #[arg(long, value_name = "FILE")]
-    ca_bundle: Option<PathBuf>,
-    /// Number of worker threads [default: derived from load and cores]
-    #[arg(long, value_name = "N")]
-    workers: Option<usize>,
     /// Override a value of the experiment: seed=7, phase.get.duration=60s; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
-    /// Print the resolved plan with operations, bytes, time and cost, without contacting the store
-    #[arg(long, conflicts_with = "json")]
-    dry_run: bool,
-    /// Records to log in addition to the histograms
-    #[arg(long, value_name = "RECORDS")]
-    record: Option<Record>,
-    /// Run one shard of an experiment that several hosts share: 1/4 is the first of four shards; `plimsoll merge`
-    /// merges the shards
-    #[arg(long, value_name = "I/N", requires = "start_at", value_parser = parse_shard)]
-    shard: Option<Shard>,
-    /// Time at which all hosts start to measure: a timestamp such as 2026-11-21T12:00:00Z, or Unix seconds; for
-    /// tests on one host, also a delay such as +30s
-    #[arg(long, value_name = "TIME", requires = "shard", value_parser = parse_start)]
-    start_at: Option<jiff::Timestamp>,
-    /// This host's clock minus the reference clock, in seconds: 0.012, -0.003; `plimsoll merge` corrects for it
-    #[arg(long, value_name = "SECONDS", requires = "shard", allow_hyphen_values = true)]
-    clock_offset: Option<f64>,
-    /// Serve Prometheus metrics on this address at /metrics during the run; port 0 selects a free port
-    #[arg(long, value_name = "ADDRESS")]
-    metrics_listen: Option<String>,
-    #[command(flatten)]
-    money: MoneyArguments,
     #[command(flatten)]
     short: ShortArguments,
     #[command(flatten)]
     knee: KneeArguments,
     #[command(flatten)]
     precision: PrecisionArguments,
-}
-
-/// Records that are logged in addition to histograms.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Record {
-    /// Every individual operation
-    Operations,
 }
 
 /// Options of the short forms. An experiment file contains these settings itself.
@@ -214,7 +148,7 @@ fn of_knee(arguments: &Arguments, search: Option<&KneeSearch>) -> Result<(String
         ("--duration", short.duration.is_some(), "use --step"),
         ("--operations", short.operations.is_some(), "use --step"),
         ("--warmup", short.warmup.is_some(), "omit it, because every step has its own warm-up"),
-        ("--shard", arguments.shard.is_some(), "run the search on one host"),
+        ("--shard", arguments.options.shard.is_some(), "run the search on one host"),
     ];
     if let Some((flag, _, instead)) = given.into_iter().find(|(_, given, _)| *given) {
         return Err(Exit::input(format!("{flag}: a knee search does not support this flag; {instead}")));
@@ -241,7 +175,8 @@ fn resolve_experiment(arguments: &Arguments, search: Option<&KneeSearch>) -> Res
             timeout: short.timeout.clone(),
             retries: short.retries,
             keys: short.keys.clone(),
-            read_only: !arguments.store.is_empty() && arguments.store.iter().all(|s| open::is_read_only(s)),
+            read_only: !arguments.options.store.is_empty()
+                && arguments.options.store.iter().all(|s| open::is_read_only(s)),
             part_size: short.part_size.clone(),
             parts_in_flight: short.parts_in_flight,
             checksum: short.checksum.clone(),
@@ -274,47 +209,8 @@ fn resolve_experiment(arguments: &Arguments, search: Option<&KneeSearch>) -> Res
         experiment.set_timeout(short.timeout.as_deref()).map_err(Exit::input)?;
         experiment
     };
-    name_stores(&mut experiment, &arguments.store)?;
-    if experiment.stores.is_empty() && !arguments.dry_run {
-        return Err(Exit::input(
-            "--store is missing; specify a store, such as --store \
-             's3://bucket/prefix?endpoint=http://127.0.0.1:9000', \
-             or use --store embedded: to try Plimsoll on this machine",
-        ));
-    }
+    arguments.options.name_stores(&mut experiment)?;
     Ok(experiment)
-}
-
-/// Applies `--store` to an experiment: plain stores replace all of its stores, `NAME=URL` replaces the store
-/// `NAME`.
-///
-/// # Errors
-/// Exit code 2 if a name is unknown or both kinds are mixed.
-fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit> {
-    let mut plain = Vec::new();
-    for store in given {
-        let Some((name, url)) = open::mapping(store) else {
-            plain.push(store.clone());
-            continue;
-        };
-        let Some(place) = experiment.stores.iter_mut().find(|s| *s == name) else {
-            let known = experiment.stores.join(", ");
-            return Err(Exit::input(format!(
-                "--store {store}: the experiment has no store '{name}'; use one of {known}"
-            )));
-        };
-        *place = url.to_string();
-    }
-    if !plain.is_empty() {
-        if plain.len() < given.len() {
-            return Err(Exit::input(
-                "--store NAME=URL replaces one store of the experiment, but a plain --store replaces all \
-                 stores; use only one kind",
-            ));
-        }
-        experiment.stores = plain;
-    }
-    Ok(())
 }
 
 /// Rewrites a message about a field of an experiment so that it names the flag that sets the field.
@@ -337,25 +233,6 @@ fn as_flag(message: &str) -> String {
     text
 }
 
-/// Starts a Prometheus endpoint on `address`, and returns the metrics that it serves.
-///
-/// # Errors
-/// Exit code 2 if the address cannot be used.
-fn live(address: &str) -> Result<Live, Exit> {
-    let live = Live::default();
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(live.clone()));
-    let bound = listen(address, Arc::new(registry), None);
-    let bound = bound.map_err(|e| {
-        Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
-    })?;
-    note(format_args!("metrics on http://{bound}/metrics"));
-    Ok(live)
-}
-
-/// Maximum number of worker threads, far above the number of cores of any machine.
-const MAX_WORKERS: usize = 1024;
-
 /// Runs the experiment and prints its result.
 ///
 /// # Errors
@@ -369,64 +246,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     if search.is_some() && until.is_some() {
         return Err(Exit::input("--until: a knee search does not support this flag; omit it"));
     }
-    if arguments.workers.is_some_and(|n| !(1..=MAX_WORKERS).contains(&n)) {
-        return Err(Exit::input(format!(
-            "--workers must be between 1 and {MAX_WORKERS}; omit --workers to derive the number from load \
-             and cores"
-        )));
+    if arguments.options.dry_run {
+        let text = arguments.options.preview(&experiment)?;
+        return say(&format!("{text}{}", arguments.precision.power(&experiment)?));
     }
-    if arguments.dry_run {
-        let mut text = dry_run::render(&experiment);
-        let planned = Planned::of(&experiment, arguments.shard.unwrap_or_default().of);
-        let cost = preview(&arguments.money.settings(), &experiment.store_urls(), planned)?;
-        text.extend(cost.iter().map(|line| format!("{line}\n")));
-        text.push_str(&arguments.precision.power(&experiment)?);
-        say(&text)?;
-        return Ok(());
-    }
-    if let Some(start_at) = arguments.start_at.filter(|at| *at < wall_now()) {
-        return Err(Exit::input(format!(
-            "--start-at {start_at}: this time has passed; use a later time for all shards that leaves time \
-             to prepare objects"
-        )));
-    }
-    let sharding = arguments.shard.zip(arguments.start_at).map(|(shard, start_at)| Sharding {
-        shard,
-        start_at,
-        host_offset_s: arguments.clock_offset,
-    });
-    let settings = Settings {
-        record_operations: arguments.record.is_some(),
-        sharding,
-        cost: arguments.money.settings(),
-        out: arguments.out.clone(),
-        vantage: arguments.vantage.clone(),
-        keep: arguments.keep,
-        create_bucket: arguments.create_bucket,
-        ca_bundle: arguments.ca_bundle.clone(),
-        workers: arguments.workers,
-        command: command_line(),
-    };
-    let components = Components {
-        observer: Arc::new(Terminal::new(arguments.json)),
-        live: arguments.metrics_listen.as_deref().map(live).transpose()?,
-        credentials: None,
-    };
+    let (settings, components) = (arguments.options.settings()?, arguments.options.components()?);
     let summary = match (search, until) {
         (Some(search), _) => find_knee(&experiment, &settings, &components, search)?,
         (None, Some(until)) => execute_until(&experiment, &settings, &components, until)?,
         (None, None) => execute(&experiment, &settings, &components)?,
     };
-    let (run, problem) = conclude(summary);
-    let text = if arguments.json {
-        json::to_string(&run.result)
-    } else {
-        format!(
-            "{}results: {}\n",
-            terminal::render(&run.result, terminal::Detail::default()),
-            run.path.display()
-        )
-    };
-    let printed = say(&text);
-    problem.map_or(printed, Err)
+    arguments.options.print(summary)
 }

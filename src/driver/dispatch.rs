@@ -102,7 +102,6 @@ async fn run_open_loop(
 ) -> io::Result<()> {
     let phase_run = &context.phase_runs[index];
     let phase = &phase_run.phase;
-    let Load::Open { rate_per_s, arrival, .. } = phase.load else { return Ok(()) };
     let Edges { start_ns, .. } = context.segment.edges[index];
     let (worker, shard) = (context.worker.index as u64, context.worker.job.shard);
     let workers = context.worker.job.workers as u64;
@@ -114,7 +113,7 @@ async fn run_open_loop(
     let place = (phase_run.store, phase_run.number);
     let first = context.worker.numbers.borrow().get(&place).copied().unwrap_or(0);
     let mut next = first;
-    let mut arrivals = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name, first);
+    let Some(mut arrivals) = Arrivals::of(phase, first) else { return Ok(()) };
     for number in first..first.saturating_add(count) {
         let Some(offset) = arrivals.next().filter(|offset| *offset < length) else { break };
         next = number + 1;

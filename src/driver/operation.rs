@@ -23,6 +23,7 @@ use crate::schedule::{Phase, Verify};
 use crate::store::integrity::cheapest;
 use crate::store::{BodyChecksum, Connection, ErrorClass, Failure, Ignore, Reply, Request, Timings};
 use crate::workload::dataset::UNKNOWN_SIZE;
+use crate::workload::trace::UNKNOWN_VERSION;
 use crate::workload::{Dataset, Operation, OperationKind};
 
 /// Executes operations on connection slot `id` until the slots must exit. Returns the connection for reuse.
@@ -128,8 +129,8 @@ fn content_of(
     operation: &Operation,
     state: &mut SlotState,
 ) -> Result<Content, Failure> {
-    if phase.workload.sink.is_some() {
-        // Content that is written to files is not compared, so its length suffices.
+    // Content that is written to files is not compared, so its length suffices.
+    if phase.workload.sink.is_some() || operation.version == UNKNOWN_VERSION {
         return Ok(Content::length_only(dataset, operation));
     }
     let Some(path) = dataset.file_of(operation.index) else {
@@ -468,7 +469,7 @@ fn build<'a>(
             Request::Get { key, range: None }
         }
         OperationKind::GetRange => {
-            let length = phase.workload.range.min(content.total());
+            let length = operation.length.min(content.total());
             expected.from = operation.range_start;
             expected.bytes = Some(length);
             expected.content = compared.then(|| content.clone());

@@ -4,6 +4,7 @@
 use super::Experiment;
 use crate::schedule::{Load, Phase, Role, Verify};
 use crate::workload::size::Size;
+use crate::workload::trace::{Recorded, Trace};
 use crate::workload::{Dataset, OperationKind};
 
 /// Maximum number of objects whose random sizes are added up one by one. For more objects, the estimate uses the mean
@@ -49,8 +50,28 @@ fn written_bytes(dataset: &Dataset, puts: u64) -> u64 {
     }
 }
 
+/// Estimates a phase that repeats recorded requests.
+fn of_replay(phase: &Phase, trace: &Trace) -> PhaseEstimate {
+    let requests = &trace.requests()[..operations(phase).unwrap_or(0) as usize];
+    let size = |request: &Recorded| match request.kind {
+        OperationKind::GetRange => request.length,
+        _ => trace.size(u64::from(request.object), u64::from(request.version)),
+    };
+    let bytes = |kinds: &[OperationKind]| requests.iter().filter(|r| kinds.contains(&r.kind)).map(size).sum();
+    PhaseEstimate {
+        operations: Some(requests.len() as u64),
+        bytes_written: Some(bytes(&[OperationKind::Put])),
+        bytes_read: Some(bytes(&[OperationKind::Get, OperationKind::GetRange])),
+        // Rounded up to milliseconds, for people.
+        duration_ns: requests.last().map(|request| request.at_ns.div_ceil(1_000_000) * 1_000_000),
+    }
+}
+
 /// Estimates one phase on one store over all repeats.
 pub fn of_phase(phase: &Phase, repeats: u32) -> PhaseEstimate {
+    if let Some(recording) = phase.workload.recording.as_ref().filter(|recording| recording.repeats) {
+        return of_replay(phase, &recording.trace);
+    }
     let passes = if phase.role == Role::Prepare { 1 } else { u64::from(repeats) };
     let once = operations(phase);
     let workload = &phase.workload;

@@ -29,6 +29,11 @@ pub enum SizeSpec {
         /// Weight of each size.
         weighted: BTreeMap<String, u32>,
     },
+    /// Points of the cumulative distribution function: `{ cdf = [[0.0, "1 KiB"], [0.5, "4 KiB"], [1.0, "1 MiB"]] }`.
+    Cdf {
+        /// Probabilities of sizes up to a point, from 0 to 1, and the sizes.
+        cdf: Vec<(f64, String)>,
+    },
     /// Sum of several sizes: `{ sum = { count = 10, of = { uniform = ["1 B", "100 B"] } } }`.
     Sum {
         /// Number and distribution of the sizes to add.
@@ -89,12 +94,28 @@ pub enum PopularitySpec {
         /// Modulus and hash of the distribution.
         ycsb_zipfian: YcsbZipfianSpec,
     },
+    /// Shares of the operations for shares of the objects: `{ shares = { operations = 1000, points = [[0.0, 0.0],
+    /// [0.8, 0.2], [1.0, 1.0]] } }`.
+    Shares {
+        /// Shares of the distribution.
+        shares: SharesSpec,
+    },
     /// Exponential distribution that favours the most recently written objects:
     /// `{ exponential = { percentile = 95, objects = 0.86 } }`.
     Exponential {
         /// Shares of the distribution.
         exponential: ExponentialSpec,
     },
+}
+
+/// Shares of the operations for shares of the objects.
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SharesSpec {
+    /// Number of operations in which the shares are exact.
+    pub operations: u64,
+    /// Share of the operations, from 0 to 1, for the share of the most popular objects, from 0 to 1.
+    pub points: Vec<(f64, f64)>,
 }
 
 /// Modulus and hash of YCSB's scrambled zipfian distribution.
@@ -141,6 +162,19 @@ pub enum NamingSpec {
         /// Template of a key, with the placeholders `{index}`, `{hex}`, `{prefix}` and `{dir}`.
         #[serde(skip_serializing_if = "Option::is_none")]
         template: Option<String>,
+    },
+}
+
+/// Distribution of the intended start times of an open loop.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum ArrivalSpec {
+    /// `constant` or `poisson`.
+    Name(String),
+    /// Gaps between two starts, as multiples of the mean gap: `{ gaps = [[0.0, 0.0], [0.9, 0.5], [1.0, 10.0]] }`.
+    Gaps {
+        /// Probabilities of gaps up to a point, from 0 to 1, and the gaps.
+        gaps: Vec<(f64, f64)>,
     },
 }
 
@@ -207,6 +241,8 @@ const POPULARITY: &str = "write \"uniform\", \"sequential\", \"zipfian\", \"late
                           { hotspot = { objects = 0.2, operations = 0.8 } }";
 const NAMING: &str =
     "write \"sequential\" or \"hex\", or { prefixes = 16 } or { template = \"logs/{hex}/{index}.bin\" }";
+const ARRIVAL: &str =
+    "write \"constant\" or \"poisson\", or { gaps = [[0.0, 0.0], [0.9, 0.5], [1.0, 10.0]] }";
 const CONCURRENCY: &str =
     "write a whole number, such as 64, or { from = 8, step = 32, every = \"5m\", stop = \"plateau\" }";
 const RATE: &str = "write a rate, such as \"500/s\", or { from = \"100/s\", step = \"100/s\", to = \"2000/s\", every = \"30s\", stop = \"plateau\" }";
@@ -224,6 +260,7 @@ fn size(value: Value) -> Result<SizeSpec, String> {
             .map(|f| f.map(|uniform| SizeSpec::Uniform { uniform })))
         .or_else(|| field(&table, "lognormal").map(|f| f.map(|lognormal| SizeSpec::Lognormal { lognormal })))
         .or_else(|| field(&table, "weighted").map(|f| f.map(|weighted| SizeSpec::Weighted { weighted })))
+        .or_else(|| field(&table, "cdf").map(|f| f.map(|cdf| SizeSpec::Cdf { cdf })))
         .or_else(|| field(&table, "sum").map(|f| f.map(|sum| SizeSpec::Sum { sum })))
         .unwrap_or_else(|| Err(SIZE.into()))
         .map_err(|e| if e == SIZE { e } else { format!("{e}; {SIZE}") }),
@@ -240,6 +277,7 @@ fn popularity(value: Value) -> Result<PopularitySpec, String> {
             .or_else(|| {
                 field(&table, "hotspot").map(|f| f.map(|hotspot| PopularitySpec::Hotspot { hotspot }))
             })
+            .or_else(|| field(&table, "shares").map(|f| f.map(|shares| PopularitySpec::Shares { shares })))
             .or_else(|| {
                 let exponential = field(&table, "exponential");
                 exponential.map(|f| f.map(|exponential| PopularitySpec::Exponential { exponential }))
@@ -271,6 +309,16 @@ fn naming(value: Value) -> Result<NamingSpec, String> {
         }
     }
     Ok(NamingSpec::Table { prefixes, template })
+}
+
+fn arrival(value: Value) -> Result<ArrivalSpec, String> {
+    match value {
+        Value::String(text) => Ok(ArrivalSpec::Name(text)),
+        Value::Table(table) => field(&table, "gaps")
+            .map(|f| f.map(|gaps| ArrivalSpec::Gaps { gaps }))
+            .unwrap_or_else(|| Err(ARRIVAL.into())),
+        _ => Err(ARRIVAL.into()),
+    }
 }
 
 fn concurrency(value: Value) -> Result<ConcurrencySpec, String> {
@@ -309,6 +357,7 @@ read_with! {
     SizeSpec => size,
     PopularitySpec => popularity,
     NamingSpec => naming,
+    ArrivalSpec => arrival,
     ConcurrencySpec => concurrency,
     RateSpec => rate,
 }

@@ -10,6 +10,7 @@ pub mod field_specs;
 pub mod locate;
 pub mod objects;
 pub mod records;
+pub mod replay;
 pub mod resolve;
 pub mod short;
 pub mod spec;

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 
 use super::Problem;
+use super::field_specs::SharesSpec;
 use super::records::resolve_records;
 use super::spec::{NamingSpec, ObjectsSpec, PhaseSpec, PopularitySpec, SizeSpec};
 use crate::schedule::{Phase, Role};
 use crate::units::{format_size, parse_size};
+use crate::workload::cdf::Cdf;
 use crate::workload::dataset::{Existing, Source, Upload};
 use crate::workload::mix::Mix;
 use crate::workload::naming::{Naming, RecordOrder};
@@ -298,6 +300,12 @@ fn resolve_size(written: &SizeSpec) -> Result<Size, Problem> {
             }
             Ok(Size::Sum(sum.count, Box::new(resolve_size(&sum.of)?)))
         }
+        SizeSpec::Cdf { cdf } => {
+            let point = |(p, size): &(f64, String)| Ok((*p, bytes(FIELD, size)? as f64));
+            let points = cdf.iter().map(point).collect::<Result<Vec<_>, Problem>>()?;
+            let cdf = Cdf::new(points);
+            Ok(Size::Cdf(cdf.map_err(|e| Problem::new(FIELD, format!("objects.size.cdf: {e}")))?))
+        }
         SizeSpec::Lognormal { lognormal } => {
             let median = bytes(FIELD, &lognormal.median)?;
             let min = lognormal.min.as_deref().map_or(Ok(1), |t| bytes(FIELD, t))?;
@@ -417,6 +425,16 @@ fn resolve_popularity(written: Option<&PopularitySpec>) -> Result<Popularity, Pr
             Ok(Popularity::YcsbZipfian { items: ycsb_zipfian.items, order })
         }
         Some(PopularitySpec::Zipfian { zipfian }) => Ok(Popularity::Zipfian { theta: exponent(*zipfian)? }),
+        Some(PopularitySpec::Shares { shares: SharesSpec { operations, points } }) => {
+            if *operations == 0 {
+                return Err(problem("shares: operations must be above 0".into()));
+            }
+            let shares = Cdf::new(points.clone()).map_err(|e| problem(format!("shares: {e}")))?;
+            if shares.range().1 > 1.0 {
+                return Err(problem("shares: the share of the objects must be at most 1".into()));
+            }
+            Ok(Popularity::Shares { operations: *operations, shares })
+        }
         Some(PopularitySpec::Exponential { exponential }) => {
             let (percentile, objects) = (exponential.percentile, exponential.objects);
             if !(percentile > 0.0 && percentile < 100.0 && objects > 0.0 && objects <= 1.0) {

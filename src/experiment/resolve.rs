@@ -9,7 +9,8 @@ use serde::Deserialize;
 use super::locate::{line_of, parse_set, set};
 use super::objects::{Datasets, resolve_objects, resolve_range};
 use super::records::resolve_scan;
-use super::spec::{ConcurrencySpec, ExperimentSpec, PhaseSpec, RateSpec};
+use super::replay::resolve_replay;
+use super::spec::{ArrivalSpec, ConcurrencySpec, ExperimentSpec, PhaseSpec, RateSpec};
 use super::sweep::expand;
 use super::{Experiment, ExperimentError, Problem};
 use crate::clock::SECOND;
@@ -18,6 +19,7 @@ use crate::schedule::plan::Order;
 use crate::schedule::ramp::{Ramp, Stop};
 use crate::schedule::{Limit, Load, Phase, Role, Verify};
 use crate::units::{parse_duration, parse_rate};
+use crate::workload::cdf::Cdf;
 use crate::workload::mix::Mix;
 use crate::workload::popularity::Popularity;
 use crate::workload::{OperationKind, ScanLength, Workload};
@@ -34,7 +36,7 @@ const DEFAULT_DRAIN_NS: u64 = 10 * SECOND;
 const DEFAULT_BLOCK: &str = "10s";
 const DEFAULT_REWARM: &str = "1s";
 /// Default number of retries in prepare phases. They retry because later phases need every object.
-const PREPARE_RETRIES: u32 = 5;
+pub(super) const PREPARE_RETRIES: u32 = 5;
 /// Maximum number of connection slots; one host cannot keep more connections open.
 const MAX_SLOTS: u64 = 65_536;
 const MAX_STEPS: u32 = 1_000;
@@ -102,12 +104,18 @@ pub fn resolve(written: ExperimentSpec) -> Result<Experiment, Problem> {
     if !(1..=10_000).contains(&repeats) {
         return Err(Problem::new("repeats", "repeats must be between 1 and 10000"));
     }
+    let has_trace = written.phase.iter().any(|phase| phase.trace.is_some());
     let order = match written.order.as_deref() {
+        None if has_trace => Order::Sequential,
         None => Order::Interleaved,
         Some(name) => Order::from_name(name).ok_or_else(|| {
             Problem::new("order", format!("unknown order '{name}'; use interleaved or sequential"))
         })?,
     };
+    if has_trace && order == Order::Interleaved {
+        let text = "a trace cannot be divided into blocks; set order = \"sequential\"";
+        return Err(Problem::new("order", text));
+    }
     let block_ns = length("block", written.block.as_deref().unwrap_or(DEFAULT_BLOCK))?;
     if block_ns == 0 {
         return Err(Problem::new("block", "block must be above 0, such as \"10s\""));
@@ -128,7 +136,7 @@ pub fn resolve(written: ExperimentSpec) -> Result<Experiment, Problem> {
     Ok(Experiment { name, description, seed, stores, named, repeats, order, block_ns, rewarm_ns, phases })
 }
 
-fn length(field: &str, text: &str) -> Result<u64, Problem> {
+pub(super) fn length(field: &str, text: &str) -> Result<u64, Problem> {
     parse_duration(text).map_err(|e| Problem::new(field, format!("{field}: {e}")))
 }
 
@@ -138,7 +146,7 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(|c| c.is_ascii_alphanumeric() || matches!(c, b'-' | b'_' | b'.'))
 }
 
-fn role_of(written: &PhaseSpec) -> Result<Role, Problem> {
+pub(super) fn role_of(written: &PhaseSpec) -> Result<Role, Problem> {
     match written.role.as_deref() {
         None | Some("measure") => Ok(Role::Measure),
         Some("warmup") => Ok(Role::Warmup),
@@ -149,12 +157,20 @@ fn role_of(written: &PhaseSpec) -> Result<Role, Problem> {
     }
 }
 
-fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase]) -> Result<Phase, Problem> {
+fn check_name(written: &PhaseSpec, before: &[Phase]) -> Result<(), Problem> {
     if !is_name(&written.name) {
         return Err(Problem::new("name", "the name must have 1 to 64 letters, digits, '-', '_' or '.'"));
     }
     if before.iter().any(|p| p.name == written.name) {
         return Err(Problem::new("name", "the name is taken by an earlier phase; choose another"));
+    }
+    Ok(())
+}
+
+fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase]) -> Result<Phase, Problem> {
+    check_name(written, before)?;
+    if let Some(trace) = &written.trace {
+        return resolve_replay(written, trace, (seed, repeats), before);
     }
     let role = role_of(written)?;
     let mix = resolve_mix(&written.operations)?;
@@ -171,6 +187,7 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         return Err(Problem::new("operations", text));
     }
     let (load, ramp) = resolve_load(written)?;
+    let gaps = resolve_gaps(written)?;
     if ramp.is_some() && role != Role::Measure {
         return Err(Problem::new(
             "role",
@@ -184,27 +201,21 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
     let per_repeat =
         (deletes == mix.total()).then(|| spare.as_ref().map_or(0, |s| s.count / u64::from(repeats)));
     let limit = resolve_limit(written, role, ramp, objects.count, per_repeat)?;
-    let verify = written.verify.as_deref().unwrap_or("on");
-    let verify = Verify::from_name(verify).ok_or_else(|| {
-        Problem::new("verify", format!("unknown value '{verify}' of verify; use on, off or readback"))
-    })?;
+    let verify = resolve_verify(written)?;
     let cooldown_ns = written.cooldown.as_deref().map_or(Ok(0), |t| length("cooldown", t))?;
     if cooldown_ns > 0 && load.is_open() {
         let text =
             "cooldown applies only to a closed loop; an open loop starts operations at their intended times";
         return Err(Problem::new("cooldown", text));
     }
-    let timeout_ns = written.timeout.as_deref().map_or(Ok(DEFAULT_TIMEOUT_NS), |t| length("timeout", t))?;
-    if timeout_ns == 0 {
-        return Err(Problem::new("timeout", "timeout must be above 0"));
-    }
-    let drain_ns = written.drain.as_deref().map_or(Ok(DEFAULT_DRAIN_NS), |t| length("drain", t))?;
+    let (timeout_ns, drain_ns) = resolve_waits(written)?;
     let phase = written.name.clone();
     Ok(Phase {
         name: written.name.clone(),
         role,
         load,
         ramp,
+        gaps,
         limit,
         timeout_ns,
         drain_ns,
@@ -224,7 +235,26 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
             inserts,
             scan: resolve_scan(written.objects.scan.as_ref())?,
             sink: None,
+            recording: None,
         },
+    })
+}
+
+/// Resolves the deadline of an operation and the maximum length of the drain, in nanoseconds.
+pub(super) fn resolve_waits(written: &PhaseSpec) -> Result<(u64, u64), Problem> {
+    let timeout_ns = written.timeout.as_deref().map_or(Ok(DEFAULT_TIMEOUT_NS), |t| length("timeout", t))?;
+    if timeout_ns == 0 {
+        return Err(Problem::new("timeout", "timeout must be above 0"));
+    }
+    let drain_ns = written.drain.as_deref().map_or(Ok(DEFAULT_DRAIN_NS), |t| length("drain", t))?;
+    Ok((timeout_ns, drain_ns))
+}
+
+/// Resolves the verification of contents.
+pub(super) fn resolve_verify(written: &PhaseSpec) -> Result<Verify, Problem> {
+    let verify = written.verify.as_deref().unwrap_or("on");
+    Verify::from_name(verify).ok_or_else(|| {
+        Problem::new("verify", format!("unknown value '{verify}' of verify; use on, off or readback"))
     })
 }
 
@@ -283,7 +313,7 @@ fn resolve_mix(operations: &BTreeMap<String, u32>) -> Result<Mix, Problem> {
     Mix::new(&weights).map_err(|e| Problem::new("operations", e.to_string()))
 }
 
-fn slots(field: &str, n: u64) -> Result<usize, Problem> {
+pub(super) fn slots(field: &str, n: u64) -> Result<usize, Problem> {
     match n {
         n if (1..=MAX_SLOTS).contains(&n) => Ok(n as usize),
         n => Err(Problem::new(field, format!("{field} = {n} must be between 1 and {MAX_SLOTS}"))),
@@ -336,9 +366,10 @@ fn resolve_load(written: &PhaseSpec) -> Result<(Load, Option<Ramp>), Problem> {
         let text = "a phase has either concurrency (closed loop) or rate (open loop), not both; remove one";
         return Err(Problem::new("rate", text));
     }
-    let arrival = match written.arrival.as_deref() {
+    let arrival = match &written.arrival {
         None => Arrival::Constant,
-        Some(name) => Arrival::from_name(name).ok_or_else(|| {
+        Some(ArrivalSpec::Gaps { .. }) => Arrival::Gaps,
+        Some(ArrivalSpec::Name(name)) => Arrival::from_name(name).ok_or_else(|| {
             Problem::new("arrival", format!("unknown arrival '{name}'; use constant or poisson"))
         })?,
     };
@@ -355,6 +386,17 @@ fn resolve_load(written: &PhaseSpec) -> Result<(Load, Option<Ramp>), Problem> {
             let ramp = checked("rate", Ramp { from, step, to, every_ns, stop })?;
             Ok((open(from), Some(ramp)))
         }
+    }
+}
+
+/// Resolves the distribution of the gaps between the intended start times; `None` if they have a name.
+fn resolve_gaps(written: &PhaseSpec) -> Result<Option<Cdf>, Problem> {
+    let Some(ArrivalSpec::Gaps { gaps }) = &written.arrival else { return Ok(None) };
+    let problem = |e: String| Problem::new("arrival", format!("arrival.gaps: {e}"));
+    let cdf = Cdf::new(gaps.clone()).map_err(problem)?;
+    match cdf.mean() > 0.0 {
+        true => Ok(Some(cdf)),
+        false => Err(problem("the mean gap must be above 0".into())),
     }
 }
 
@@ -403,6 +445,7 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         inserts: None,
         scan: ScanLength::default(),
         sink: None,
+        recording: None,
     };
     let concurrency = phase.load.slots().min(DEFAULT_CONCURRENCY as usize);
     Some(Phase {
@@ -411,6 +454,7 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         limit: Limit { duration_ns: None, operations: Some(spare.count) },
         load: Load::Closed { concurrency },
         ramp: None,
+        gaps: None,
         timeout_ns: phase.timeout_ns,
         drain_ns: phase.drain_ns,
         retries: PREPARE_RETRIES,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::units::parse_duration;
 
-use super::spec::{ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, RateSpec, SizeSpec};
+use super::spec::{ArrivalSpec, ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, RateSpec, SizeSpec};
 
 /// Names of the short forms.
 pub const FORMS: [&str; 6] = ["get", "put", "mixed", "head", "list", "delete"];
@@ -112,7 +112,7 @@ impl Short {
             },
             concurrency: self.concurrency.map(ConcurrencySpec::Fixed),
             rate: self.rate.clone().map(RateSpec::Fixed),
-            arrival: self.arrival.clone(),
+            arrival: self.arrival.clone().map(ArrivalSpec::Name),
             in_flight: self.in_flight,
             duration: self.duration.clone(),
             stop_after: self.operations,

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub use super::field_specs::{ConcurrencySpec, NamingSpec, PopularitySpec, RateSpec, SizeSpec};
+pub use super::field_specs::{ArrivalSpec, ConcurrencySpec, NamingSpec, PopularitySpec, RateSpec, SizeSpec};
 
 /// An experiment file: the stores, the order of execution and the phases.
 #[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
@@ -78,8 +78,12 @@ pub struct PhaseSpec {
     /// (default) is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// Weight of each operation, such as `{ get = 45, put = 15 }`.
+    /// Weight of each operation, such as `{ get = 45, put = 15 }`. Required unless the phase has a trace.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub operations: BTreeMap<String, u32>,
+    /// Recorded requests that the phase repeats.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trace: Option<TraceSpec>,
     /// Objects that the phase reads, writes or deletes.
     #[serde(default)]
     pub objects: ObjectsSpec,
@@ -89,9 +93,9 @@ pub struct PhaseSpec {
     /// Open loop: intended rate of operations, such as `500/s`, or a ramp.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<RateSpec>,
-    /// Open loop: distribution of the intended start times, `constant` (default) or `poisson`.
+    /// Open loop: distribution of the intended start times (default: `constant`).
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub arrival: Option<String>,
+    pub arrival: Option<ArrivalSpec>,
     /// Open loop: maximum number of operations in flight (default: 1024).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub in_flight: Option<u64>,
@@ -124,6 +128,24 @@ pub struct PhaseSpec {
     /// Closed loop: pause after each operation (default: none).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cooldown: Option<String>,
+}
+
+/// Recorded requests that a phase repeats at their recorded times, instead of `operations`, `rate` and `duration`. A
+/// prepare phase writes the objects that existed before the first request.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TraceSpec {
+    /// Logs: files, and directories with files.
+    pub files: Vec<String>,
+    /// Format of the logs: `s3`, `cloudfront`, `minio`, `nginx`, `warp` or `csv` (default: detected).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// Columns of a table that are not called `time`, `operation`, `key`, `size`, `bytes`, `status` or `bucket`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: BTreeMap<String, String>,
+    /// Factor by which the requests are faster than recorded (default: 1).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<f64>,
 }
 
 /// YCSB records: the objects of a table that is kept from run to run.

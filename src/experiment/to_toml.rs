@@ -3,18 +3,21 @@
 
 use super::Experiment;
 use super::field_specs::{
-    ConcurrencyRamp, ExponentialSpec, HotspotSpec, LognormalSpec, RateRamp, SumSpec, YcsbZipfianSpec,
+    ConcurrencyRamp, ExponentialSpec, HotspotSpec, LognormalSpec, RateRamp, SharesSpec, SumSpec,
+    YcsbZipfianSpec,
 };
 use super::spec::{
-    ConcurrencySpec, EncodingSpec, ExperimentSpec, NamingSpec, ObjectsSpec, PhaseSpec, PopularitySpec,
-    RateSpec, RecordsSpec, ScanSpec, SizeSpec,
+    ArrivalSpec, ConcurrencySpec, EncodingSpec, ExperimentSpec, NamingSpec, ObjectsSpec, PhaseSpec,
+    PopularitySpec, RateSpec, RecordsSpec, ScanSpec, SizeSpec, TraceSpec,
 };
+use crate::schedule::arrival::Arrival;
 use crate::schedule::{Load, Phase};
 use crate::units::{format_duration, format_rate, format_size};
 use crate::workload::dataset::Source;
 use crate::workload::naming::{Naming, RecordOrder};
 use crate::workload::popularity::Popularity;
 use crate::workload::size::Size;
+use crate::workload::trace::{Logs, Recording};
 use crate::workload::{OperationKind, Workload};
 
 /// Returns the experiment as TOML, with every default written out.
@@ -40,8 +43,13 @@ fn phase(p: &Phase, repeats: u32) -> PhaseSpec {
     match p.load {
         Load::Closed { concurrency: n } => concurrency = Some(ConcurrencySpec::Fixed(n as u64)),
         Load::Open { rate_per_s, arrival: spread, in_flight: most } => {
-            rate = Some(RateSpec::Fixed(format_rate(rate_per_s)));
-            arrival = Some(spread.name().to_string());
+            if spread != Arrival::Recorded {
+                rate = Some(RateSpec::Fixed(format_rate(rate_per_s)));
+                arrival = Some(match &p.gaps {
+                    Some(cdf) => ArrivalSpec::Gaps { gaps: cdf.points().to_vec() },
+                    None => ArrivalSpec::Name(spread.name().to_string()),
+                });
+            }
             in_flight = Some(most as u64);
         }
     }
@@ -59,7 +67,11 @@ fn phase(p: &Phase, repeats: u32) -> PhaseSpec {
     PhaseSpec {
         name: p.name.clone(),
         role: Some(p.role.name().into()),
-        operations: w.mix.shares().iter().map(|(k, n)| (k.name().to_string(), *n)).collect(),
+        operations: match &w.recording {
+            None => w.mix.shares().iter().map(|(k, n)| (k.name().to_string(), *n)).collect(),
+            Some(_) => Default::default(),
+        },
+        trace: w.recording.as_ref().map(trace),
         objects: objects(w, repeats),
         concurrency,
         rate,
@@ -77,7 +89,21 @@ fn phase(p: &Phase, repeats: u32) -> PhaseSpec {
     }
 }
 
+fn trace(recording: &Recording) -> TraceSpec {
+    let Logs { files, format, columns } = &recording.logs;
+    TraceSpec {
+        files: files.iter().map(|file| file.display().to_string()).collect(),
+        format: format.clone(),
+        columns: columns.iter().cloned().collect(),
+        speed: Some(recording.speed),
+    }
+}
+
 fn objects(w: &Workload, repeats: u32) -> ObjectsSpec {
+    if w.recording.is_some() {
+        let from = w.read.as_ref().map(|read| read.name.clone());
+        return ObjectsSpec { from, ..ObjectsSpec::default() };
+    }
     let existing = w.read.as_ref().and_then(|d| d.existing.as_ref());
     let written = &w.written;
     let reads = w.mix.shares().iter().any(|(kind, _)| kind.reads());
@@ -98,7 +124,7 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsSpec {
         dataset: existing.filter(|e| e.keys_file().is_none()).map(|e| e.location.clone()),
         keys: existing.and_then(|e| e.keys_file()).map(str::to_string),
         count: ((writes || existing.is_some()) && w.written.at.is_none()).then_some(count),
-        size: (writes || written.at.is_some()).then(|| size(&written.size)),
+        size: size(&written.size).filter(|_| writes || written.at.is_some()),
         part_size: (writes && written.upload.part_size > 0).then(|| format_size(written.upload.part_size)),
         parts_in_flight: (writes && written.upload.part_size > 0).then_some(written.upload.in_flight as u64),
         checksum: written.upload.checksum.clone().filter(|_| writes),
@@ -107,7 +133,7 @@ fn objects(w: &Workload, repeats: u32) -> ObjectsSpec {
             _ => None,
         },
         range: (w.range > 0).then(|| format_size(w.range)),
-        popularity: (reads && w.read.is_some()).then(|| popularity(w.popularity)),
+        popularity: (reads && w.read.is_some()).then(|| popularity(&w.popularity)),
         naming: (writes && written.at.is_none()).then(|| naming(&written.naming)),
     }
 }
@@ -130,8 +156,9 @@ fn records(w: &Workload, at: &str) -> RecordsSpec {
     }
 }
 
-fn size(size: &Size) -> SizeSpec {
-    match size {
+/// Returns the size as written; `None` for recorded sizes.
+fn size(size: &Size) -> Option<SizeSpec> {
+    Some(match size {
         Size::Fixed(bytes) => SizeSpec::Fixed(format_size(*bytes)),
         Size::Uniform(min, max) => SizeSpec::Uniform { uniform: [format_size(*min), format_size(*max)] },
         Size::Lognormal { median, sigma, min, max } => SizeSpec::Lognormal {
@@ -143,16 +170,21 @@ fn size(size: &Size) -> SizeSpec {
             },
         },
         Size::Sum(count, of) => {
-            SizeSpec::Sum { sum: SumSpec { count: *count, of: Box::new(self::size(of)) } }
+            SizeSpec::Sum { sum: SumSpec { count: *count, of: Box::new(self::size(of)?) } }
         }
         Size::Weighted(list) => {
             SizeSpec::Weighted { weighted: list.iter().map(|(b, w)| (format_size(*b), *w)).collect() }
         }
-    }
+        Size::Cdf(cdf) => {
+            let point = |(p, bytes): &(f64, f64)| (*p, format_size(bytes.round() as u64));
+            SizeSpec::Cdf { cdf: cdf.points().iter().map(point).collect() }
+        }
+        Size::Recorded(_) => return None,
+    })
 }
 
-fn popularity(popularity: Popularity) -> PopularitySpec {
-    match popularity {
+fn popularity(popularity: &Popularity) -> PopularitySpec {
+    match *popularity {
         Popularity::Uniform => PopularitySpec::Name("uniform".into()),
         Popularity::Sequential => PopularitySpec::Name("sequential".into()),
         Popularity::Zipfian { theta } => PopularitySpec::Zipfian { zipfian: theta },
@@ -162,6 +194,9 @@ fn popularity(popularity: Popularity) -> PopularitySpec {
             PopularitySpec::YcsbZipfian { ycsb_zipfian: YcsbZipfianSpec { items, order } }
         }
         Popularity::YcsbLatest => PopularitySpec::Name("ycsb_latest".into()),
+        Popularity::Shares { operations, ref shares } => {
+            PopularitySpec::Shares { shares: SharesSpec { operations, points: shares.points().to_vec() } }
+        }
         Popularity::Exponential { percentile, objects } => {
             PopularitySpec::Exponential { exponential: ExponentialSpec { percentile, objects } }
         }

@@ -2,8 +2,6 @@
 //! throughput follow docs/method.md. An import cannot remove the coordinated omission of a closed loop, because the
 //! tool never measured the missing waiting times.
 
-use std::path::Path;
-
 use crate::recorder::collector::WindowState;
 use crate::recorder::log::LogRecord;
 use crate::recorder::tally::Tally;
@@ -20,42 +18,6 @@ use crate::workload::{Dataset, OperationKind, ScanLength, Workload};
 pub mod r2_bench;
 mod unit;
 pub mod warp;
-
-/// An error in importing a log.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    /// The file cannot be read.
-    #[error("{file}: {reason}")]
-    Unreadable {
-        /// Path of the file.
-        file: String,
-        /// Cause of the error.
-        reason: String,
-    },
-    /// A line or row does not have the format of the tool.
-    #[error("{file}:{line}: {reason}")]
-    At {
-        /// Path of the file.
-        file: String,
-        /// Number of the line or row, from 1.
-        line: u64,
-        /// Description of the error.
-        reason: String,
-    },
-    /// The log contains nothing to import.
-    #[error("{0}: the log contains no operation that Plimsoll supports (GET, PUT, HEAD, LIST, DELETE)")]
-    Empty(String),
-}
-
-impl ImportError {
-    fn unreadable(file: &Path, reason: impl std::fmt::Display) -> ImportError {
-        ImportError::Unreadable { file: file.display().to_string(), reason: reason.to_string() }
-    }
-
-    fn at(file: &Path, line: u64, reason: impl Into<String>) -> ImportError {
-        ImportError::At { file: file.display().to_string(), line, reason: reason.into() }
-    }
-}
 
 /// One request of another tool. Times are in nanoseconds since the log's origin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -199,6 +161,7 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
         inserts: None,
         scan: ScanLength::default(),
         sink: None,
+        recording: None,
     };
     let role = if name == "warmup" { Role::Warmup } else { Role::Measure };
     let phase = Phase {
@@ -207,6 +170,7 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
         workload,
         load: Load::Closed { concurrency: most_in_flight(&log.records, number) },
         ramp: None,
+        gaps: None,
         limit: Limit { duration_ns: None, operations: None },
         timeout_ns: 0,
         drain_ns: 0,

@@ -14,7 +14,8 @@ use arrow_array::{Array, RecordBatch};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
 use super::unit::Unit;
-use super::{Disagreements, ImportError, Log, Record};
+use super::{Disagreements, Log, Record};
+use crate::logs::LogError;
 use crate::workload::OperationKind;
 
 /// One row of R2-bench's phase table.
@@ -86,12 +87,12 @@ struct Columns<'a> {
 const LATENCY: [&str; 5] = ["latency_ms", "latency_us", "latency_s", "latency_ns", "latency"];
 
 impl Columns<'_> {
-    fn at(&self, row: usize, reason: impl Into<String>) -> ImportError {
-        ImportError::at(self.file, self.first + row as u64, reason)
+    fn at(&self, row: usize, reason: impl Into<String>) -> LogError {
+        LogError::at(self.file, self.first + row as u64, reason)
     }
 
     /// Returns a number, or `None` if the row does not have one. Values of a timestamp type are converted to seconds.
-    fn real(&self, name: &str, row: usize) -> Result<Option<f64>, ImportError> {
+    fn real(&self, name: &str, row: usize) -> Result<Option<f64>, LogError> {
         let Some(column) = self.batch.column_by_name(name).filter(|c| !c.is_null(row)) else {
             return Ok(None);
         };
@@ -101,13 +102,13 @@ impl Columns<'_> {
     }
 
     /// Returns a number that the row must have.
-    fn need(&self, name: &str, row: usize) -> Result<f64, ImportError> {
+    fn need(&self, name: &str, row: usize) -> Result<f64, LogError> {
         let missing = || self.at(row, format!("the row contains no {name}; is the file a log of R2-bench?"));
         self.real(name, row)?.ok_or_else(missing)
     }
 
     /// Returns a count that the row must have.
-    fn count(&self, name: &str, row: usize) -> Result<u64, ImportError> {
+    fn count(&self, name: &str, row: usize) -> Result<u64, LogError> {
         let value = self.need(name, row)?;
         if value < 0.0 {
             return Err(self.at(row, format!("{name} is {value}, which is negative")));
@@ -125,7 +126,7 @@ impl Columns<'_> {
     }
 
     /// Returns the phase of a row and its figures, in the units of the log.
-    fn row(&self, row: usize) -> Result<(String, Row), ImportError> {
+    fn row(&self, row: usize) -> Result<(String, Row), LogError> {
         let no_phase = || self.at(row, "the row contains no phase_id; is the file a log of R2-bench?");
         let phase = self.text("phase_id", row).ok_or_else(no_phase)?;
         let column = self.latency_column();
@@ -240,17 +241,17 @@ struct Request {
 /// Reads a log of R2-bench. Returns the log and the phase table as R2-bench prints it.
 ///
 /// # Errors
-/// Returns an [`ImportError`] if the file cannot be read, is not a log of R2-bench, or contains no rows.
-pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), ImportError> {
-    let opened = File::open(file).map_err(|e| ImportError::unreadable(file, e))?;
+/// Returns an [`LogError`] if the file cannot be read, is not a log of R2-bench, or contains no rows.
+pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), LogError> {
+    let opened = File::open(file).map_err(|e| LogError::unreadable(file, e))?;
     let reader = ParquetRecordBatchReaderBuilder::try_new(opened)
         .and_then(ParquetRecordBatchReaderBuilder::build)
-        .map_err(|e| ImportError::unreadable(file, format!("cannot read the file as Parquet: {e}")))?;
+        .map_err(|e| LogError::unreadable(file, format!("cannot read the file as Parquet: {e}")))?;
     let mut log = Log { store: "as logged by R2-bench".into(), ..Log::default() };
     let mut rows: Vec<Row> = Vec::new();
     let mut column = LATENCY[0];
     for batch in reader {
-        let batch = batch.map_err(|e| ImportError::unreadable(file, e))?;
+        let batch = batch.map_err(|e| LogError::unreadable(file, e))?;
         let columns = Columns { batch: &batch, file, first: rows.len() as u64 + 1 };
         column = columns.latency_column();
         for number in 0..batch.num_rows() {
@@ -264,7 +265,7 @@ pub fn read(file: &Path) -> Result<(Log, Vec<PhaseRow>), ImportError> {
         }
     }
     if rows.is_empty() {
-        return Err(ImportError::Empty(file.display().to_string()));
+        return Err(LogError::Empty(file.display().to_string()));
     }
     let units = units(&rows, column);
     if units.latency != Unit::of_name(column).unwrap_or(Unit::Ms) {

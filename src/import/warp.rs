@@ -1,26 +1,12 @@
 //! Import of warp's operation log: tab-separated values with a header, compressed with Zstandard (`.csv.zst`) or
 //! plain (`.csv`).
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 
-use ruzstd::decoding::StreamingDecoder;
-
-use super::{Disagreements, ImportError, Log, Record};
-use crate::workload::OperationKind;
-
-/// Returns the operation kind for a name in warp's log; `None` if Plimsoll does not support it.
-fn kind(name: &str) -> Option<OperationKind> {
-    match name {
-        "GET" => Some(OperationKind::Get),
-        "PUT" => Some(OperationKind::Put),
-        "STAT" | "HEAD" => Some(OperationKind::Head),
-        "LIST" => Some(OperationKind::List),
-        "DELETE" => Some(OperationKind::Delete),
-        _ => None,
-    }
-}
+use super::{Disagreements, Log, Record};
+use crate::logs::LogError;
+use crate::logs::lines::Lines;
+use crate::logs::warp::kind;
 
 /// Positions of the columns that the import uses.
 struct Columns {
@@ -51,73 +37,9 @@ impl Columns {
     }
 }
 
-/// Maximum length of a line, in bytes; lines of warp's log have a few hundred.
-const MAX_LINE: u64 = 64 * 1024;
-
-/// Maximum ratio of decompressed to compressed size. A log of distinct times compresses less than this, so a file
-/// that expands further is not a log.
-const MAX_EXPANSION: u64 = 200;
-
 /// Maximum number of distinct errors, unsupported operations and endpoints. Further errors and operations are counted
 /// together; further endpoints are ignored.
 const MAX_NAMES: usize = 500;
-
-/// Lines of a log, decompressed while they are read. Both the length of a line and the total length are limited.
-struct Lines<'a> {
-    file: &'a Path,
-    from: Box<dyn BufRead>,
-    line: Vec<u8>,
-    number: u64,
-    /// Number of bytes that may still be read before the total limit.
-    left: u64,
-}
-
-impl<'a> Lines<'a> {
-    fn open(file: &'a Path) -> Result<Lines<'a>, ImportError> {
-        let unreadable = |reason: String| ImportError::unreadable(file, reason);
-        let opened = File::open(file).map_err(|e| unreadable(e.to_string()))?;
-        let size = opened.metadata().map_err(|e| unreadable(e.to_string()))?.len();
-        let mut head = [0u8; 4];
-        let mut reader = BufReader::new(opened);
-        let n = reader.read(&mut head).map_err(|e| unreadable(e.to_string()))?;
-        let whole = std::io::Cursor::new(head[..n].to_vec()).chain(reader);
-        // The magic number of a Zstandard frame (RFC 8878, 3.1.1).
-        let from: Box<dyn BufRead> = if head[..n] == [0x28, 0xb5, 0x2f, 0xfd] {
-            let decoder = StreamingDecoder::new(whole)
-                .map_err(|e| unreadable(format!("invalid Zstandard file: {e}")))?;
-            Box::new(BufReader::new(decoder))
-        } else {
-            Box::new(BufReader::new(whole))
-        };
-        let left = size.saturating_mul(MAX_EXPANSION).saturating_add(MAX_LINE);
-        Ok(Lines { file, from, line: Vec::new(), number: 0, left })
-    }
-
-    /// Reads the next line, without its line ending; `None` after the last line.
-    fn next(&mut self) -> Result<Option<&str>, ImportError> {
-        self.number += 1;
-        let at = |reason: String| ImportError::at(self.file, self.number, reason);
-        self.line.clear();
-        let most = MAX_LINE.min(self.left);
-        let read = (&mut self.from).take(most).read_until(b'\n', &mut self.line);
-        let read = read.map_err(|e| at(format!("{e}; is the file warp's operation log (.csv.zst)?")))? as u64;
-        self.left -= read;
-        if read == most && self.line.last() != Some(&b'\n') {
-            return Err(at(if self.left == 0 {
-                format!(
-                    "the file expands to more than {MAX_EXPANSION} times its size; it is not a log of warp"
-                )
-            } else {
-                format!("the line is longer than {} KiB; is the file warp's operation log?", MAX_LINE / 1024)
-            }));
-        }
-        if read == 0 {
-            return Ok(None);
-        }
-        let text = std::str::from_utf8(&self.line).map_err(|_| at("the line is not UTF-8 text".into()))?;
-        Ok(Some(text.trim_end_matches(['\n', '\r'])))
-    }
-}
 
 /// Parses a timestamp as nanoseconds since 1970; `None` if it is empty, invalid or zero.
 fn instant(text: &str) -> Option<i128> {
@@ -168,12 +90,12 @@ fn row(
 /// Reads an operation log of warp.
 ///
 /// # Errors
-/// Returns an [`ImportError`] if the file cannot be read, is not an operation log of warp, or contains no supported
+/// Returns an [`LogError`] if the file cannot be read, is not an operation log of warp, or contains no supported
 /// operation.
-pub fn read(file: &Path) -> Result<Log, ImportError> {
-    let mut lines = Lines::open(file)?;
-    let columns = Columns::find(lines.next()?.unwrap_or_default()).ok_or_else(|| {
-        ImportError::at(
+pub fn read(file: &Path) -> Result<Log, LogError> {
+    let mut lines = Lines::open(file, "warp's operation log")?;
+    let columns = Columns::find(lines.read()?.unwrap_or_default()).ok_or_else(|| {
+        LogError::at(
             file,
             1,
             "the header does not contain op, bytes, error, start and end; is the file warp's operation log?",
@@ -182,7 +104,7 @@ pub fn read(file: &Path) -> Result<Log, ImportError> {
     let (mut log, mut disagree) = (Log::default(), Disagreements::default());
     let mut rows: Vec<Row> = Vec::new();
     let mut endpoints: Vec<String> = Vec::new();
-    while let Some(line) = lines.next()? {
+    while let Some(line) = lines.read()? {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
@@ -194,10 +116,10 @@ pub fn read(file: &Path) -> Result<Log, ImportError> {
             endpoints.push(endpoint.to_string());
         }
         let read = row(line, &columns, &mut log, &mut disagree);
-        rows.extend(read.map_err(|reason| ImportError::at(file, lines.number, reason))?);
+        rows.extend(read.map_err(|reason| LogError::at(file, lines.number, reason))?);
     }
     let Some(origin) = rows.iter().map(|r| r.start).min() else {
-        return Err(ImportError::Empty(file.display().to_string()));
+        return Err(LogError::Empty(file.display().to_string()));
     };
     let since = |at: i128| if at > 0 { (at - origin).max(0) as u64 } else { 0 };
     log.records = rows
@@ -249,10 +171,11 @@ fn error_of(log: &mut Log, message: &str) -> Option<u16> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::workload::OperationKind;
 
     const HEADER: &str = "idx\tthread\top\tclient_id\tn_objects\tbytes\tendpoint\tfile\terror\tstart\tfirst_byte\tend\tduration_ns\n";
 
-    fn read_text(name: &str, text: &str) -> Result<Log, ImportError> {
+    fn read_text(name: &str, text: &str) -> Result<Log, LogError> {
         let file = std::env::temp_dir().join(format!("plimsoll-warp-{}-{name}.csv", std::process::id()));
         std::fs::write(&file, text).unwrap();
         let log = read(&file);

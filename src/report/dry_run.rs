@@ -12,8 +12,9 @@ use crate::schedule::{Load, Phase, Role};
 use crate::summary::estimates::Metric;
 use crate::summary::power::detectable;
 use crate::units::{format_bytes, format_count, format_duration, format_size, short_names};
-use crate::workload::Workload;
 use crate::workload::popularity::Popularity;
+use crate::workload::trace::Trace;
+use crate::workload::{OperationKind, Workload};
 
 fn load(phase: &Phase) -> String {
     let Some(ramp) = phase.ramp else {
@@ -66,6 +67,7 @@ fn popularity(w: &Workload) -> String {
         Popularity::Latest { theta } => format!(", latest {theta}"),
         Popularity::YcsbZipfian { .. } => ", zipfian as in YCSB".into(),
         Popularity::YcsbLatest => ", latest as in YCSB".into(),
+        Popularity::Shares { .. } => ", by shares".into(),
         Popularity::Exponential { percentile, objects } => {
             format!(", exponential: {percentile}% of operations on the last {:.0}%", objects * 100.0)
         }
@@ -73,6 +75,13 @@ fn popularity(w: &Workload) -> String {
             format!(", {:.0}% of operations on {:.0}% of objects", operations * 100.0, objects * 100.0)
         }
     }
+}
+
+/// Returns the numbers of the recorded requests by their kinds.
+fn recorded_mix(trace: &Trace) -> Vec<String> {
+    let count = |kind| trace.requests().iter().filter(|request| request.kind == kind).count();
+    let counts = OperationKind::ALL.map(|kind| (kind, count(kind)));
+    counts.iter().filter(|(_, n)| *n > 0).map(|(kind, n)| format!("{kind} {n}")).collect()
 }
 
 /// Renders the plan as text.
@@ -86,8 +95,11 @@ pub fn render(experiment: &Experiment) -> String {
     table.set_header(["phase", "role", "operations", "load", "objects", "count", "written", "read", "time"]);
     for phase in &experiment.phases {
         let estimate = of_phase(phase, experiment.repeats);
-        let mix: Vec<String> =
-            phase.workload.mix.shares().iter().map(|(kind, n)| format!("{kind} {n}")).collect();
+        let replayed = phase.workload.recording.as_ref().filter(|recording| recording.repeats);
+        let mix: Vec<String> = match replayed {
+            Some(recording) => recorded_mix(&recording.trace),
+            None => phase.workload.mix.shares().iter().map(|(kind, n)| format!("{kind} {n}")).collect(),
+        };
         let known = |n: Option<u64>, format: fn(u64) -> String| n.map_or("unknown".into(), format);
         table.add_row([
             phase.name.clone(),

@@ -1,7 +1,12 @@
 //! Intended start times of an open loop: evenly spaced, or a Poisson process. The same seed gives the same times.
 
+use std::sync::Arc;
+
+use super::{Load, Phase};
 use crate::clock::SECOND;
 use crate::rng::Stream;
+use crate::workload::cdf::Cdf;
+use crate::workload::trace::Trace;
 
 /// Distribution of the intended start times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -10,6 +15,10 @@ pub enum Arrival {
     Constant,
     /// Exponentially distributed gaps of mean `1 / rate` seconds.
     Poisson,
+    /// Gaps with a cumulative distribution function.
+    Gaps,
+    /// Times of the recorded requests that the phase repeats.
+    Recorded,
 }
 
 impl Arrival {
@@ -18,6 +27,8 @@ impl Arrival {
         match self {
             Arrival::Constant => "constant",
             Arrival::Poisson => "poisson",
+            Arrival::Gaps => "gaps",
+            Arrival::Recorded => "recorded",
         }
     }
 
@@ -40,6 +51,9 @@ pub struct Arrivals {
     first: u64,
     number: u64,
     at_ns: f64,
+    /// Distribution of the gaps of [`Arrival::Gaps`], and its mean.
+    cdf: Option<(Cdf, f64)>,
+    trace: Option<Arc<Trace>>,
 }
 
 impl Arrivals {
@@ -47,7 +61,25 @@ impl Arrivals {
     /// first of the phase run, from whose start the times count.
     pub fn new(arrival: Arrival, rate_per_s: f64, seed: u64, phase: &str, first: u64) -> Arrivals {
         let gaps = Stream::new(seed, &format!("arrivals/{phase}"));
-        Arrivals { arrival, gap_ns: SECOND as f64 / rate_per_s, gaps, first, number: first, at_ns: 0.0 }
+        Arrivals {
+            arrival,
+            gap_ns: SECOND as f64 / rate_per_s,
+            gaps,
+            first,
+            number: first,
+            at_ns: 0.0,
+            cdf: None,
+            trace: None,
+        }
+    }
+
+    /// Creates the intended times of a phase, as [`Arrivals::new`]; `None` for a closed loop.
+    pub fn of(phase: &Phase, first: u64) -> Option<Arrivals> {
+        let Load::Open { rate_per_s, arrival, .. } = phase.load else { return None };
+        let arrivals = Arrivals::new(arrival, rate_per_s, phase.workload.seed, &phase.name, first);
+        let trace = phase.workload.recording.as_ref().map(|recording| Arc::clone(&recording.trace));
+        let cdf = phase.gaps.clone().map(|cdf| (cdf.clone(), cdf.mean()));
+        Some(Arrivals { trace, cdf, ..arrivals })
     }
 }
 
@@ -61,6 +93,17 @@ impl Iterator for Arrivals {
             Arrival::Poisson => {
                 self.at_ns += self.gaps.exponential(self.number) * self.gap_ns;
                 self.at_ns
+            }
+            Arrival::Gaps => {
+                let (cdf, mean) = self.cdf.as_ref()?;
+                self.at_ns += cdf.at(self.gaps.unit(self.number)) / mean * self.gap_ns;
+                self.at_ns
+            }
+            Arrival::Recorded => {
+                let requests = self.trace.as_ref()?.requests();
+                let at = requests.get(self.number as usize)?.at_ns;
+                self.number += 1;
+                return Some(at);
             }
         };
         self.number += 1;

@@ -17,6 +17,7 @@ use arrival::Arrival;
 use ramp::Ramp;
 
 use crate::workload::Workload;
+use crate::workload::cdf::Cdf;
 
 /// Purpose of a phase.
 #[derive(
@@ -84,6 +85,7 @@ impl Load {
     pub fn describe(&self) -> String {
         match self {
             Load::Closed { concurrency } => format!("{concurrency} in flight"),
+            Load::Open { rate_per_s, arrival: Arrival::Recorded, .. } => format!("{rate_per_s:.1}/s"),
             Load::Open { rate_per_s, .. } => format!("{rate_per_s}/s"),
         }
     }
@@ -116,6 +118,8 @@ pub struct Phase {
     pub load: Load,
     /// Ramp of the load; `None` if the load is fixed.
     pub ramp: Option<Ramp>,
+    /// Gaps between the intended start times of an open loop with [`Arrival::Gaps`], as multiples of the mean gap.
+    pub gaps: Option<Cdf>,
     /// Limits at which the phase ends.
     pub limit: Limit,
     /// Deadline of one operation, in nanoseconds.

@@ -250,6 +250,7 @@ mod tests {
             inserts: None,
             scan: crate::workload::ScanLength::default(),
             sink: None,
+            recording: None,
         };
         let load = Load::Closed { concurrency: 4 };
         Phase {
@@ -258,6 +259,7 @@ mod tests {
             workload,
             load,
             ramp: None,
+            gaps: None,
             limit,
             timeout_ns: 1,
             drain_ns: 1,

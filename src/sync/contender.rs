@@ -115,6 +115,7 @@ pub fn phase(ground: &Ground, up: bool) -> Result<Phase, RunError> {
         inserts: None,
         scan: ScanLength::default(),
         sink: (!up).then(|| ground.target.clone()),
+        recording: None,
     };
     Ok(Phase {
         name: name.into(),
@@ -122,6 +123,7 @@ pub fn phase(ground: &Ground, up: bool) -> Result<Phase, RunError> {
         workload,
         load: Load::Closed { concurrency: ground.concurrency },
         ramp: None,
+        gaps: None,
         limit: Limit { duration_ns: None, operations: Some(ground.count) },
         timeout_ns: ground.timeout_ns,
         drain_ns: 10_000_000_000,

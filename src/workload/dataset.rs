@@ -161,6 +161,7 @@ impl Dataset {
         match (self.found(), &self.size) {
             (Some(found), _) => found.size(index),
             (None, Size::Fixed(bytes)) => *bytes,
+            (None, Size::Recorded(trace)) => trace.size(index, version),
             (None, size) => match self.naming.record_number(index) {
                 // Like the content, the size of a record depends only on its key and version.
                 Some(number) => size.draw(Stream::new(0, "record sizes"), mix(number).wrapping_add(version)),

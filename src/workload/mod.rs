@@ -9,13 +9,16 @@ use serde::{Deserialize, Serialize};
 
 use std::ops::Range;
 use std::path::PathBuf;
+use std::sync::Arc;
 
+pub mod cdf;
 pub mod dataset;
 pub mod mix;
 pub mod naming;
 pub mod payload;
 pub mod popularity;
 pub mod size;
+pub mod trace;
 pub mod ycsb;
 
 pub use dataset::Dataset;
@@ -23,6 +26,7 @@ pub use dataset::Dataset;
 use crate::rng::Stream;
 use mix::{Mix, MixCursor};
 use popularity::{Picker, Popularity};
+use trace::{Recording, Trace};
 
 /// Kinds of operations in a workload.
 #[derive(
@@ -131,7 +135,7 @@ pub struct Operation {
     pub version: u64,
     /// Offset of the first byte of a range read.
     pub range_start: u64,
-    /// Number of objects that a scan reads; 0 for other operations.
+    /// Number of objects that a scan reads, or of bytes that a range read requests; 0 for other operations.
     pub length: u64,
 }
 
@@ -161,6 +165,8 @@ pub struct Workload {
     pub scan: ScanLength,
     /// Directory in which each object that is read becomes a file; `None` if the content is not kept.
     pub sink: Option<PathBuf>,
+    /// Recorded requests that the phase repeats; `None` if the operations are drawn.
+    pub recording: Option<Recording>,
 }
 
 /// Settings of puts that add new objects to the dataset that the phase reads.
@@ -211,7 +217,7 @@ impl Workload {
             cursor: MixCursor::new(self.mix.clone(), Stream::new(self.seed, &format!("mix/{}", self.phase))),
             picker: {
                 let count = self.read.as_ref().map_or(1, |d| d.count);
-                Picker::new(self.popularity, count, self.seed, &self.phase)
+                Picker::new(self.popularity.clone(), count, self.seed, &self.phase)
             },
             ranges: Stream::new(self.seed, &format!("ranges/{}", self.phase)),
             read: self.read.clone(),
@@ -223,6 +229,7 @@ impl Workload {
             },
             range: self.range,
             inserts: self.inserts,
+            trace: self.recording.as_ref().filter(|r| r.repeats).map(|r| Arc::clone(&r.trace)),
             lengths: {
                 let Range { start, end } = self.scan.min..self.scan.max;
                 let popularity = match self.scan.theta {
@@ -247,6 +254,7 @@ pub struct Sequence {
     puts_per_delete: (u64, u64),
     range: u64,
     inserts: Option<Inserts>,
+    trace: Option<Arc<Trace>>,
     /// Minimum length of a scan, number of possible lengths, and the picker that chooses one.
     lengths: (u64, u64, Picker),
 }
@@ -254,6 +262,9 @@ pub struct Sequence {
 impl Sequence {
     /// Returns operation number `i`.
     pub fn at(&mut self, i: u64) -> Operation {
+        if let Some(trace) = &self.trace {
+            return trace.operation(i, self.ranges);
+        }
         let (kind, ordinal) = self.cursor.at(i);
         let mut operation =
             Operation { kind, target: Target::Read, index: 0, version: 0, range_start: 0, length: 0 };
@@ -288,6 +299,7 @@ impl Sequence {
             (OperationKind::GetRange, Some(read)) => {
                 let starts = read.size_of(operation.index, 0).saturating_sub(self.range) + 1;
                 operation.range_start = self.ranges.below(i, starts);
+                operation.length = self.range;
             }
             (OperationKind::Scan, _) => {
                 let (min, span, lengths) = &self.lengths;
@@ -326,6 +338,7 @@ mod tests {
             inserts: None,
             scan: ScanLength::default(),
             sink: None,
+            recording: None,
         }
     }
 
@@ -378,7 +391,7 @@ mod tests {
                 (OperationKind::Delete, 1),
             ])
             .unwrap();
-            (workload.popularity, workload.range) = (popularity, 100);
+            (workload.popularity, workload.range) = (popularity.clone(), 100);
             let configure = |d: &mut Dataset| (d.size, d.naming) = (size.clone(), naming.clone());
             workload.read.iter_mut().chain(&mut workload.spare).for_each(configure);
             configure(&mut workload.written);

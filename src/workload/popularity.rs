@@ -2,6 +2,7 @@
 //! is a pure function of a stream and the number of the operation, so workers need not share their draws. YCSB's
 //! own zipfian and latest generators are in [`super::ycsb`].
 
+use super::cdf::Cdf;
 use super::naming::RecordOrder;
 use super::ycsb;
 use crate::rng::{Stream, mix};
@@ -10,7 +11,7 @@ use crate::rng::{Stream, mix};
 pub const DEFAULT_THETA: f64 = 0.99;
 
 /// Distribution of reads over the objects of a dataset.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub enum Popularity {
     /// All objects with equal probability.
     #[default]
@@ -45,6 +46,14 @@ pub enum Popularity {
         /// Share of the operations that address the hot objects.
         operations: f64,
     },
+    /// Shares of the operations for shares of the objects. Within `operations` operations, the shares are exact, so
+    /// that the number of objects that are addressed at least once is, too. A permutation spreads the objects.
+    Shares {
+        /// Number of operations after which the choices repeat, above 0.
+        operations: u64,
+        /// Distribution of the operations over the objects, from the most popular object at 0 to the last one at 1.
+        shares: Cdf,
+    },
     /// Exponential by age: the most recently written object is the most likely, and each older one is less likely
     /// by a constant factor. The two fields determine that factor.
     Exponential {
@@ -64,6 +73,8 @@ pub struct Picker {
     scrambled: Option<ycsb::Scrambled>,
     latest: Option<ycsb::Latest>,
     scatter: Scatter,
+    /// Permutation of the operations of [`Popularity::Shares`].
+    turns: Scatter,
     draws: Stream,
 }
 
@@ -74,28 +85,33 @@ const DRAWS_PER_OPERATION: u64 = 64;
 impl Picker {
     /// Creates a picker for `count` objects; `seed` and `phase` determine its random stream.
     pub fn new(popularity: Popularity, count: u64, seed: u64, phase: &str) -> Picker {
-        let zipf = match popularity {
+        let zipf = match &popularity {
             Popularity::Zipfian { theta } | Popularity::Latest { theta } => {
-                Some(Zipf::new(count.max(1), theta))
+                Some(Zipf::new(count.max(1), *theta))
             }
             _ => None,
         };
         let label = |purpose: &str| format!("{purpose}/{phase}");
         let scatter = Scatter::new(count.max(1), Stream::new(seed, &label("scatter")).at(0));
-        let scrambled = match popularity {
-            Popularity::YcsbZipfian { items, order } => Some(ycsb::Scrambled::new(items, order)),
+        let scrambled = match &popularity {
+            Popularity::YcsbZipfian { items, order } => Some(ycsb::Scrambled::new(*items, *order)),
             _ => None,
         };
         let latest = (popularity == Popularity::YcsbLatest).then(|| ycsb::Latest::new(count.max(1)));
+        let turns = match &popularity {
+            Popularity::Shares { operations, .. } => *operations,
+            _ => 1,
+        };
+        let turns = Scatter::new(turns.max(1), Stream::new(seed, &label("turns")).at(0));
         let draws = Stream::new(seed, &label("keys"));
-        Picker { popularity, count: count.max(1), zipf, scrambled, latest, scatter, draws }
+        Picker { popularity, count: count.max(1), zipf, scrambled, latest, scatter, turns, draws }
     }
 
     /// Returns the object that operation `i` addresses. `ordinal` is the number of the operation within its kind;
     /// `added` is the number of objects added after the first `count`.
     pub fn pick(&self, i: u64, ordinal: u64, added: u64) -> u64 {
         let rank = || self.zipf.as_ref().map_or(0, |zipf| zipf.rank(self.draws, i * DRAWS_PER_OPERATION) - 1);
-        match self.popularity {
+        match &self.popularity {
             Popularity::Uniform => self.draws.below(i, self.count),
             Popularity::Sequential => ordinal % self.count,
             Popularity::Zipfian { .. } => self.scatter.at(rank()),
@@ -112,9 +128,14 @@ impl Picker {
                 let back = -(1.0 - self.draws.unit(i) * inside).ln() / gamma;
                 (n as u64 - 1).saturating_sub(back as u64)
             }
+            Popularity::Shares { operations, shares } => {
+                let turn = self.turns.at(i % operations) as f64;
+                let rank = shares.at((turn + 0.5) / *operations as f64) * self.count as f64;
+                self.scatter.at((rank as u64).min(self.count - 1))
+            }
             Popularity::Hotspot { objects, operations } => {
                 let hot = ((self.count as f64 * objects) as u64).clamp(1, self.count);
-                if hot == self.count || self.draws.unit(2 * i) < operations {
+                if hot == self.count || self.draws.unit(2 * i) < *operations {
                     self.draws.below(2 * i + 1, hot)
                 } else {
                     hot + self.draws.below(2 * i + 1, self.count - hot)
@@ -287,7 +308,7 @@ mod tests {
         for popularity in
             [Popularity::Latest { theta: 0.99 }, Popularity::Exponential { percentile: 95.0, objects: 0.86 }]
         {
-            let picker = Picker::new(popularity, 100, 42, "get");
+            let picker = Picker::new(popularity.clone(), 100, 42, "get");
             let drawn: Vec<u64> = (0..10_000).map(|i| picker.pick(i, i, 50)).collect();
             assert!(drawn.iter().all(|k| *k < 150) && drawn.contains(&149), "{popularity:?}");
         }

@@ -1,7 +1,10 @@
 //! Object sizes: a pure function of a stream and a counter.
 
 use std::fmt;
+use std::sync::Arc;
 
+use super::cdf::Cdf;
+use super::trace::Trace;
 use crate::rng::{Stream, normal_cdf};
 
 /// A distribution of object sizes, in bytes.
@@ -24,8 +27,12 @@ pub enum Size {
     },
     /// Listed sizes with their weights, in ascending order of size.
     Weighted(Vec<(u64, u32)>),
+    /// Sizes in bytes with a cumulative distribution function.
+    Cdf(Cdf),
     /// Sum of a number of sizes that are drawn independently, such as the fields of a record.
     Sum(u32, Box<Size>),
+    /// Sizes of recorded objects.
+    Recorded(Arc<Trace>),
 }
 
 impl Size {
@@ -49,6 +56,8 @@ impl Size {
                 }
                 list.last().map_or(0, |(bytes, _)| *bytes)
             }
+            Size::Cdf(cdf) => cdf.at(stream.unit(i)).round() as u64,
+            Size::Recorded(trace) => trace.size(stream.below(i, trace.objects().max(1)), 0),
             Size::Sum(count, of) => {
                 (0..u64::from(*count)).map(|j| of.draw(stream, i.wrapping_mul(u64::from(*count)) + j)).sum()
             }
@@ -61,6 +70,8 @@ impl Size {
             Size::Fixed(bytes) => *bytes,
             Size::Uniform(min, _) | Size::Lognormal { min, .. } => *min,
             Size::Weighted(list) => list.first().map_or(0, |(bytes, _)| *bytes),
+            Size::Cdf(cdf) => cdf.range().0.round() as u64,
+            Size::Recorded(trace) => trace.size_range().0,
             Size::Sum(count, of) => u64::from(*count) * of.smallest(),
         }
     }
@@ -71,6 +82,8 @@ impl Size {
             Size::Fixed(bytes) => *bytes,
             Size::Uniform(_, max) | Size::Lognormal { max, .. } => *max,
             Size::Weighted(list) => list.last().map_or(0, |(bytes, _)| *bytes),
+            Size::Cdf(cdf) => cdf.range().1.round() as u64,
+            Size::Recorded(trace) => trace.size_range().1,
             Size::Sum(count, of) => u64::from(*count) * of.largest(),
         }
     }
@@ -94,6 +107,8 @@ impl Size {
                 list.iter().map(|(bytes, w)| *bytes as f64 * f64::from(*w)).sum::<f64>() / total
             }
             Size::Sum(count, of) => f64::from(*count) * of.mean(),
+            Size::Cdf(cdf) => cdf.mean(),
+            Size::Recorded(trace) => trace.mean_size(),
         }
     }
 }
@@ -106,6 +121,8 @@ impl fmt::Display for Size {
             Size::Lognormal { median, sigma, .. } => write!(f, "lognormal {median} B, sigma {sigma}"),
             Size::Weighted(list) => write!(f, "{} weighted sizes", list.len()),
             Size::Sum(count, of) => write!(f, "{count} times {of}"),
+            Size::Cdf(cdf) => write!(f, "sizes of {} points", cdf.points().len()),
+            Size::Recorded(_) => write!(f, "recorded sizes"),
         }
     }
 }

@@ -17,10 +17,12 @@ const ALLOWED: &[(&str, &str)] = &[
     ("store", "clock, net, provider, rng, s3, text, units"),
     ("workload", "rng"),
     ("schedule", "clock, rng, workload"),
-    ("experiment", "clock, schedule, units, workload"),
+    ("logs", "rng, workload"),
+    ("experiment", "clock, logs, schedule, units, workload"),
     ("recorder", "clock, machine, rng, store, workload"),
     ("driver", "clock, machine, net, recorder, rng, schedule, store, workload"),
-    ("import", "recorder, schedule, store, workload"),
+    ("import", "logs, recorder, schedule, store, workload"),
+    ("fit", "experiment, rng, schedule, units, workload"),
     ("published", ""),
     ("cost", "provider, published, units"),
     ("summary", "cost, machine, recorder, rng, schedule, store, units, workload"),
@@ -28,7 +30,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("run_dir", "machine, recorder, schedule, summary, text, units, workload"),
     (
         "report",
-        "advise, cost, experiment, provider, published, recorder, run_dir, schedule, summary, text, units, workload",
+        "advise, cost, experiment, fit, provider, published, recorder, run_dir, schedule, summary, text, units, workload",
     ),
     (
         "session",

@@ -20,6 +20,7 @@ mod plans;
 mod price_books;
 mod probe;
 mod prose;
+mod replay;
 mod resume;
 mod schema;
 mod server;

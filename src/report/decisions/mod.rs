@@ -4,6 +4,7 @@
 pub mod advice;
 pub mod bills;
 pub mod breakeven;
+pub mod fit;
 pub mod prices;
 pub mod published;
 pub mod tiering;

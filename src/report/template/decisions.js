@@ -34,6 +34,15 @@ if (decided.breakeven) {
       series: data.subjects.map((s, i) => ({ name: s.name, type: "line", showSymbol: false, lineStyle: { color: color(i), type: dash(i) }, itemStyle: { color: color(i) }, data: shown(i) ? b.lines[i].filter((p) => p[1] > 0) : [], markLine: i === 0 ? mark(b.crossings.map((c) => ({ xAxis: c[0], label: { formatter: c[1], position: "insideEndTop" } }))) : undefined })) }),
     table: () => [[b.axis, ...data.subjects.map((s) => s.name)]].concat((b.lines[0] || []).map((p, k) => [p[0], ...b.lines.map((l) => (l[k] ? l[k][1] : null))])) });
 }
+for (const c of decided.curves || []) {
+  const both = [["trace", c.trace], ["experiment", c.model]];
+  chart({ section: "Distributions", id: "curve-" + c.name.replace(/ /g, "-"), title: c.name[0].toUpperCase() + c.name.slice(1), note: "Share of the values up to each value.",
+    option: () => base({ legend: legendBelow(), grid: { left: 60, right: 24, top: 14, bottom: 74, containLabel: false },
+      xAxis: (c.log ? logAxis : axis)(c.unit, c.log ? { axisLabel: { color: css("--soft"), fontSize: 11, formatter: c.unit === "bytes" ? bytes : num, hideOverlap: true } } : { type: "value", axisLabel: { color: css("--soft"), fontSize: 11, formatter: c.unit === "bytes" ? bytes : num, hideOverlap: true } }),
+      yAxis: axis("share", { type: "value", min: 0, max: 1 }),
+      series: both.map(([name, points], i) => ({ name, type: "line", step: "end", showSymbol: false, lineStyle: { color: color(i), type: dash(i), width: i === 0 ? 3 : 1.5 }, itemStyle: { color: color(i) }, data: points })) }),
+    table: () => [["of", c.unit, "share"]].concat(...both.map(([name, points]) => points.map((p) => [name, p[0], p[1]]))) });
+}
 if (decided.tiering) {
   const t = decided.tiering, days = (d) => (d === 0 ? "none" : `${d} d`);
   const marks = mark([{ xAxis: t.ages.indexOf(t.asked), label: { formatter: "requested" } }].concat(t.best === null || t.best === t.asked ? [] : [{ xAxis: t.ages.indexOf(t.best), label: { formatter: "best" } }]).filter((m) => m.xAxis >= 0));

@@ -1,0 +1,232 @@
+//! Options of commands that run an experiment.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use prometheus_client::registry::Registry;
+
+use super::command_line;
+use super::exit::Exit;
+use super::money::MoneyArguments;
+use super::out::{note, say};
+use super::progress::Terminal;
+use super::report::conclude;
+use crate::clock::wall_now;
+use crate::driver::Shard;
+use crate::experiment::Experiment;
+use crate::metrics::listen;
+use crate::report::{dry_run, terminal};
+use crate::run_dir::json;
+use crate::session::budget::{Planned, preview};
+use crate::session::live::Live;
+use crate::session::open;
+use crate::session::shard::{Sharding, parse_shard, parse_start};
+use crate::session::{Components, RunSummary, Settings};
+
+/// Options of commands that run an experiment.
+#[derive(Debug, Args)]
+pub struct RunOptions {
+    /// Store to measure: a URL or a name from plimsoll.toml; NAME=URL replaces the store NAME of the
+    /// experiment; may be repeated
+    #[arg(long, value_name = "STORE")]
+    pub store: Vec<String>,
+    /// Directory in which the run directory is created
+    #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
+    out: PathBuf,
+    /// Location of the client, recorded with the results: a region, a rack, a city
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
+    vantage: String,
+    /// Print result.json instead of the table
+    #[arg(long)]
+    json: bool,
+    /// Keep the objects in the store; `plimsoll clean RUN` deletes them later
+    #[arg(long)]
+    keep: bool,
+    /// Create the bucket if it does not exist (it is not deleted afterwards)
+    #[arg(long)]
+    create_bucket: bool,
+    /// PEM file of certificate authorities to trust instead of the system's
+    #[arg(long, value_name = "FILE")]
+    ca_bundle: Option<PathBuf>,
+    /// Number of worker threads [default: derived from load and cores]
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Print the resolved plan with operations, bytes, time and cost, without contacting the store
+    #[arg(long, conflicts_with = "json")]
+    pub dry_run: bool,
+    /// Records to log in addition to the histograms
+    #[arg(long, value_name = "RECORDS")]
+    record: Option<Record>,
+    /// Run one shard of an experiment that several hosts share: 1/4 is the first of four shards; `plimsoll merge`
+    /// merges the shards
+    #[arg(long, value_name = "I/N", requires = "start_at", value_parser = parse_shard)]
+    pub shard: Option<Shard>,
+    /// Time at which all hosts start to measure: a timestamp such as 2026-11-21T12:00:00Z, or Unix seconds; for
+    /// tests on one host, also a delay such as +30s
+    #[arg(long, value_name = "TIME", requires = "shard", value_parser = parse_start)]
+    start_at: Option<jiff::Timestamp>,
+    /// This host's clock minus the reference clock, in seconds: 0.012, -0.003; `plimsoll merge` corrects for it
+    #[arg(long, value_name = "SECONDS", requires = "shard", allow_hyphen_values = true)]
+    clock_offset: Option<f64>,
+    /// Serve Prometheus metrics on this address at /metrics during the run; port 0 selects a free port
+    #[arg(long, value_name = "ADDRESS")]
+    metrics_listen: Option<String>,
+    #[command(flatten)]
+    money: MoneyArguments,
+}
+
+/// Records that are logged in addition to histograms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Record {
+    /// Every individual operation
+    Operations,
+}
+
+/// Maximum number of worker threads, far above the number of cores of any machine.
+const MAX_WORKERS: usize = 1024;
+
+impl RunOptions {
+    /// Applies `--store` to an experiment.
+    ///
+    /// # Errors
+    /// Exit code 2 if a name is unknown, both kinds are mixed, or there is no store.
+    pub fn name_stores(&self, experiment: &mut Experiment) -> Result<(), Exit> {
+        name_stores(experiment, &self.store)?;
+        if experiment.stores.is_empty() && !self.dry_run {
+            return Err(Exit::input(
+                "--store is missing; specify a store, such as --store \
+                 's3://bucket/prefix?endpoint=http://127.0.0.1:9000', \
+                 or use --store embedded: to try Plimsoll on this machine",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Returns the plan that `--dry-run` prints.
+    ///
+    /// # Errors
+    /// Exit code 2 if the cost cannot be estimated.
+    pub fn preview(&self, experiment: &Experiment) -> Result<String, Exit> {
+        let mut text = dry_run::render(experiment);
+        let planned = Planned::of(experiment, self.shard.unwrap_or_default().of);
+        let cost = preview(&self.money.settings(), &experiment.store_urls(), planned)?;
+        text.extend(cost.iter().map(|line| format!("{line}\n")));
+        Ok(text)
+    }
+
+    /// Returns the settings of the run.
+    ///
+    /// # Errors
+    /// Exit code 2 if an option is out of range, or the start time has passed.
+    pub fn settings(&self) -> Result<Settings, Exit> {
+        if self.workers.is_some_and(|n| !(1..=MAX_WORKERS).contains(&n)) {
+            return Err(Exit::input(format!(
+                "--workers must be between 1 and {MAX_WORKERS}; omit --workers to derive the number from load \
+                 and cores"
+            )));
+        }
+        if let Some(start_at) = self.start_at.filter(|at| *at < wall_now()) {
+            return Err(Exit::input(format!(
+                "--start-at {start_at}: this time has passed; use a later time for all shards that leaves time \
+                 to prepare objects"
+            )));
+        }
+        let sharding = self.shard.zip(self.start_at).map(|(shard, start_at)| Sharding {
+            shard,
+            start_at,
+            host_offset_s: self.clock_offset,
+        });
+        Ok(Settings {
+            record_operations: self.record.is_some(),
+            sharding,
+            cost: self.money.settings(),
+            out: self.out.clone(),
+            vantage: self.vantage.clone(),
+            keep: self.keep,
+            create_bucket: self.create_bucket,
+            ca_bundle: self.ca_bundle.clone(),
+            workers: self.workers,
+            command: command_line(),
+        })
+    }
+
+    /// Returns the parts of the run that report its progress.
+    ///
+    /// # Errors
+    /// Exit code 2 if the address of the metrics cannot be used.
+    pub fn components(&self) -> Result<Components, Exit> {
+        Ok(Components {
+            observer: Arc::new(Terminal::new(self.json)),
+            live: self.metrics_listen.as_deref().map(live).transpose()?,
+            credentials: None,
+        })
+    }
+
+    /// Prints the result of a run, and returns the error with which the command ends.
+    ///
+    /// # Errors
+    /// If the run has a problem, or the result cannot be printed.
+    pub fn print(&self, summary: RunSummary) -> Result<(), Exit> {
+        let (run, problem) = conclude(summary);
+        let text = if self.json {
+            json::to_string(&run.result)
+        } else {
+            format!(
+                "{}results: {}\n",
+                terminal::render(&run.result, terminal::Detail::default()),
+                run.path.display()
+            )
+        };
+        let printed = say(&text);
+        problem.map_or(printed, Err)
+    }
+}
+
+/// Applies `--store` to an experiment: plain stores replace all of its stores, `NAME=URL` replaces the store
+/// `NAME`.
+///
+/// # Errors
+/// Exit code 2 if a name is unknown or both kinds are mixed.
+fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit> {
+    let mut plain = Vec::new();
+    for store in given {
+        let Some((name, url)) = open::mapping(store) else {
+            plain.push(store.clone());
+            continue;
+        };
+        let Some(place) = experiment.stores.iter_mut().find(|s| *s == name) else {
+            let known = experiment.stores.join(", ");
+            return Err(Exit::input(format!(
+                "--store {store}: the experiment has no store '{name}'; use one of {known}"
+            )));
+        };
+        *place = url.to_string();
+    }
+    if !plain.is_empty() {
+        if plain.len() < given.len() {
+            return Err(Exit::input(
+                "--store NAME=URL replaces one store of the experiment, but a plain --store replaces all \
+                 stores; use only one kind",
+            ));
+        }
+        experiment.stores = plain;
+    }
+    Ok(())
+}
+
+/// Starts a Prometheus endpoint on `address`, and returns the metrics that it serves.
+///
+/// # Errors
+/// Exit code 2 if the address cannot be used.
+fn live(address: &str) -> Result<Live, Exit> {
+    let live = Live::default();
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(live.clone()));
+    let bound = listen(address, Arc::new(registry), None);
+    let bound = bound.map_err(|e| {
+        Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+    })?;
+    note(format_args!("metrics on http://{bound}/metrics"));
+    Ok(live)
+}
