@@ -50,6 +50,9 @@ struct Audit<'a> {
     rx: u64,
     #[serde(default)]
     tx: u64,
+    /// Duration of the request in nanoseconds.
+    #[serde(borrow, rename = "timeToResponseInNS", default)]
+    duration: Cow<'a, str>,
 }
 
 #[derive(Deserialize)]
@@ -86,8 +89,11 @@ impl Format for Minio {
         let entry: Entry<'a> = serde_json::from_str(line).map_err(|e| format!("not a line of MinIO: {e}"))?;
         let at: Result<jiff::Timestamp, _> = entry.time.parse();
         let at = at.map_err(|_| format!("time '{}' is not a timestamp", entry.time))?;
+        let mut at_ns = at.as_nanosecond() as i64;
         let (name, bucket, key, status, rx, tx) = match entry.api {
-            Api::Audit(Audit { name, bucket, object, status, rx, tx }) => {
+            Api::Audit(Audit { name, bucket, object, status, rx, tx, duration }) => {
+                // The time of an audit log is that of the response.
+                at_ns -= duration.parse::<i64>().unwrap_or(0);
                 (name, bucket, object, status, rx, tx)
             }
             Api::Name(name) => {
@@ -102,7 +108,6 @@ impl Format for Minio {
             OperationKind::Get | OperationKind::GetRange => Some(tx),
             _ => None,
         };
-        let at_ns = at.as_nanosecond() as i64;
         Ok(Line::Request(Logged { at_ns, kind, bucket, key, status, bytes, size: None }))
     }
 }
@@ -113,8 +118,8 @@ mod tests {
 
     #[test]
     fn audit_logs_and_traces_are_parsed() {
-        let audit = r#"{"version":"1","time":"2026-02-06T00:00:38.25Z","api":{"name":"GetObject","bucket":"b","object":"a\"b",
-            "status":"OK","statusCode":200,"rx":0,"tx":4096},"requestID":"1"}"#;
+        let audit = r#"{"version":"1","time":"2026-02-06T00:00:38.5Z","api":{"name":"GetObject","bucket":"b","object":"a\"b",
+            "status":"OK","statusCode":200,"rx":0,"tx":4096,"timeToResponseInNS":"250000000"},"requestID":"1"}"#;
         let Line::Request(logged) = Minio.parse(audit).unwrap() else { panic!("no request") };
         assert_eq!((logged.at_ns, &*logged.bucket, &*logged.key), (1_770_336_038_250_000_000, "b", "a\"b"));
         assert_eq!((logged.kind, logged.bytes), (OperationKind::Get, Some(4096)));
