@@ -210,6 +210,22 @@ impl Workload {
         self.mix.share(OperationKind::Delete) == self.mix.total()
     }
 
+    /// Returns the number of the first read of each kind with [`Popularity::Shares`], whose shares are exact if every
+    /// number occurs once: first all reads of one kind, then those of the next one. Otherwise, all are 0.
+    fn first_turns(&self) -> [u64; OperationKind::ALL.len()] {
+        let mut first = [0; OperationKind::ALL.len()];
+        let Popularity::Shares { operations, .. } = &self.popularity else { return first };
+        let share = |kind: OperationKind| u64::from(self.mix.share(kind));
+        let kinds = || OperationKind::ALL.into_iter().filter(|kind| kind.reads() && share(*kind) > 0);
+        let total: u64 = kinds().map(share).sum();
+        let mut before = 0;
+        for kind in kinds() {
+            first[kind.index()] = operations * before / total;
+            before += share(kind);
+        }
+        first
+    }
+
     /// Returns the operations of the phase, addressed by number. Every worker has its own sequence, and all sequences
     /// contain the same operations.
     pub fn sequence(&self) -> Sequence {
@@ -229,6 +245,7 @@ impl Workload {
             },
             range: self.range,
             inserts: self.inserts,
+            first_turns: self.first_turns(),
             trace: self.recording.as_ref().filter(|r| r.repeats).map(|r| Arc::clone(&r.trace)),
             lengths: {
                 let Range { start, end } = self.scan.min..self.scan.max;
@@ -254,6 +271,8 @@ pub struct Sequence {
     puts_per_delete: (u64, u64),
     range: u64,
     inserts: Option<Inserts>,
+    /// Number of the first read of each kind, by the index of the kind.
+    first_turns: [u64; OperationKind::ALL.len()],
     trace: Option<Arc<Trace>>,
     /// Minimum length of a scan, number of possible lengths, and the picker that chooses one.
     lengths: (u64, u64, Picker),
@@ -292,7 +311,7 @@ impl Sequence {
                     Some(inserts) => self.cursor.before(i, OperationKind::Put).saturating_sub(inserts.margin),
                     None => 0,
                 };
-                operation.index = self.picker.pick(i, ordinal, added);
+                operation.index = self.picker.pick(i, ordinal + self.first_turns[kind.index()], added);
             }
         }
         match (kind, &self.read) {
@@ -435,6 +454,28 @@ mod tests {
             }
         }
         assert!(deletes > 19_000);
+    }
+
+    #[test]
+    fn shares_are_exact_in_any_mix() {
+        let mut workload = mixed();
+        // Of 100 objects, 40 are read once, 59 five times and one 665 times, by gets and heads together.
+        let points = vec![(0.0, 0.0), (0.665, 0.01), (0.96, 0.6), (1.0, 1.0)];
+        let shares = cdf::Cdf::new(points).unwrap();
+        workload.popularity = Popularity::Shares { operations: 1_000, shares };
+        workload.read = Some(Dataset::new("objects", 42, 100, Size::Fixed(1)));
+        workload.mix =
+            Mix::new(&[(OperationKind::Get, 6), (OperationKind::Head, 2), (OperationKind::Put, 2)]).unwrap();
+        let mut sequence = workload.sequence();
+        let mut reads = [0; 100];
+        for operation in (0..1_250).map(|i| sequence.at(i)).filter(|operation| operation.kind.reads()) {
+            reads[operation.index as usize] += 1;
+        }
+        reads.sort_unstable();
+        assert_eq!(
+            (reads[..40].to_vec(), reads[40..99].to_vec(), reads[99]),
+            (vec![1; 40], vec![5; 59], 665)
+        );
     }
 
     #[test]

@@ -107,8 +107,8 @@ impl Picker {
         Picker { popularity, count: count.max(1), zipf, scrambled, latest, scatter, turns, draws }
     }
 
-    /// Returns the object that operation `i` addresses. `ordinal` is the number of the operation within its kind;
-    /// `added` is the number of objects added after the first `count`.
+    /// Returns the object that operation `i` addresses. `ordinal` is the number of the operation within its kind, or
+    /// with [`Popularity::Shares`], among all reads; `added` is the number of objects added after the first `count`.
     pub fn pick(&self, i: u64, ordinal: u64, added: u64) -> u64 {
         let rank = || self.zipf.as_ref().map_or(0, |zipf| zipf.rank(self.draws, i * DRAWS_PER_OPERATION) - 1);
         match &self.popularity {
@@ -129,7 +129,7 @@ impl Picker {
                 (n as u64 - 1).saturating_sub(back as u64)
             }
             Popularity::Shares { operations, shares } => {
-                let turn = self.turns.at(i % operations) as f64;
+                let turn = self.turns.at(ordinal % operations) as f64;
                 let rank = shares.at((turn + 0.5) / *operations as f64) * self.count as f64;
                 self.scatter.at((rank as u64).min(self.count - 1))
             }
