@@ -6,12 +6,11 @@ use clap::{Args, ValueEnum};
 
 use super::exit::Exit;
 use super::out::say;
+use super::replay::LogArguments;
 use crate::experiment::spec::DEFAULT_SEED;
 use crate::fit::fit as fit_trace;
 use crate::report::decisions::fit::document;
 use crate::text::outgoing;
-
-use super::replay::LogArguments;
 
 /// Arguments of `plimsoll fit`.
 #[derive(Debug, Args)]

@@ -24,8 +24,7 @@ pub struct LogArguments {
     /// Format of the logs [default: detected]
     #[arg(long, value_name = "NAME", value_parser = FORMATS)]
     format: Option<String>,
-    /// Name of a column of a CSV log that is not called time, operation, key, size, bytes, status or bucket; may be
-    /// repeated
+    /// Other name of a column of a CSV log than time, operation, key, size, bytes, status or bucket; may be repeated
     #[arg(long, value_name = "COLUMN=NAME")]
     columns: Vec<String>,
 }

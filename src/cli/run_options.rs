@@ -103,11 +103,22 @@ impl RunOptions {
         Ok(())
     }
 
+    fn check_workers(&self) -> Result<(), Exit> {
+        if self.workers.is_some_and(|n| !(1..=MAX_WORKERS).contains(&n)) {
+            return Err(Exit::input(format!(
+                "--workers must be between 1 and {MAX_WORKERS}; omit --workers to derive the number from load \
+                 and cores"
+            )));
+        }
+        Ok(())
+    }
+
     /// Returns the plan that `--dry-run` prints.
     ///
     /// # Errors
-    /// Exit code 2 if the cost cannot be estimated.
+    /// Exit code 2 if an option is out of range, or the cost cannot be estimated.
     pub fn preview(&self, experiment: &Experiment) -> Result<String, Exit> {
+        self.check_workers()?;
         let mut text = dry_run::render(experiment);
         let planned = Planned::of(experiment, self.shard.unwrap_or_default().of);
         let cost = preview(&self.money.settings(), &experiment.store_urls(), planned)?;
@@ -120,12 +131,7 @@ impl RunOptions {
     /// # Errors
     /// Exit code 2 if an option is out of range, or the start time has passed.
     pub fn settings(&self) -> Result<Settings, Exit> {
-        if self.workers.is_some_and(|n| !(1..=MAX_WORKERS).contains(&n)) {
-            return Err(Exit::input(format!(
-                "--workers must be between 1 and {MAX_WORKERS}; omit --workers to derive the number from load \
-                 and cores"
-            )));
-        }
+        self.check_workers()?;
         if let Some(start_at) = self.start_at.filter(|at| *at < wall_now()) {
             return Err(Exit::input(format!(
                 "--start-at {start_at}: this time has passed; use a later time for all shards that leaves time \

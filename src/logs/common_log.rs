@@ -22,8 +22,8 @@ impl<'a> Iterator for Fields<'a> {
     }
 }
 
-/// Parser of times such as `06/Feb/2026:00:00:38 +0000`. It remembers the last one, because many requests have the
-/// same time.
+/// Parser of times such as `06/Feb/2026:00:00:38 +0000`. It remembers the last one, because many
+/// requests have the same time.
 #[derive(Debug, Default)]
 pub struct Times {
     text: String,

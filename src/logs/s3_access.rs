@@ -1,5 +1,5 @@
-//! Server access logs of Amazon S3 (S3 user guide, "Amazon S3 server access log format"). Their times are whole
-//! seconds.
+//! Server access logs of Amazon S3 (S3 user guide, "Amazon S3 server access log format"). Times
+//! are whole seconds.
 
 use super::common_log::{Fields, Times, number};
 use super::{Format, Line, Logged};

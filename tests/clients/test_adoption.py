@@ -76,7 +76,7 @@ secret_key_env = "TIER_SECRET"
 
 
 # Keys whose characters clients encode in requests.
-KEYS = ["k/ü.txt", "k/t~t", "k/q#x?y", "k/p%41", "k/日本", "k/a*b|c^`{d}<e>", "k/quote\"\\", "k/plus+and space"]
+KEYS = ["k/ü.txt", "k/t~t", "k/q#x?y", "k/p%41", "k/日本", "k/a*b|c^`{d}<e>", "k/quote\"\\", "k/plus+and space", "ü/~"]
 
 
 def test_keys_with_any_characters_are_adopted_and_released(tmp_path, monkeypatch):
@@ -100,6 +100,8 @@ secret_key_env = "TIER_SECRET"
         path.write_text(path.read_text().replace("[write]", f"{tiers}[write]"))
         code, result, error = command("adopt", str(path), "--tier", "existing", "--bucket", "adopted", "--owner", ACCESS)
         assert (code, result["objects"], result["skipped"]) == (1, len(KEYS), ["folder"]), error
+        code, result, _ = command("adopt", str(path), "--tier", "existing", "--bucket", "adopted", "--prefix", "ü/", "--dry-run")
+        assert (code, result["existing"]) == (0, 1), "the prefix is not encoded twice"
         code, _, error = command("adopt", str(path), "--tier", "existing", "--bucket", "No_Name")
         assert code == 2 and "this is no name of a bucket" in error
         with run(str(path)) as server:
@@ -112,7 +114,7 @@ secret_key_env = "TIER_SECRET"
         for key, body in bodies.items():
             assert plain.get_object(Bucket="released", Key=key)["Body"].read() == body
     code, result, error = command("scrub", str(path))
-    assert code == 1 and "8 objects were not verified, because their tiers do not answer" in error
+    assert code == 1 and f"{len(KEYS)} objects were not verified, because their tiers do not answer" in error
     assert (result["objects"], len(result["objects_unverified"]), result["objects_damaged"]) == (0, len(KEYS), [])
 
 

@@ -39,7 +39,7 @@ pub struct Adopted {
     pub bytes: u64,
     /// Number of objects that were adopted before, into this or another bucket, or whose keys exist in the bucket.
     pub existing: u64,
-    /// Keys of objects that the backend's client lists but cannot address, such as `a//b` or `a/`.
+    /// Keys of objects that the backend's client lists but cannot address: `a` stands for `a/`.
     pub skipped: Vec<String>,
 }
 
@@ -104,7 +104,7 @@ fn wanted<'a>(
     prefix: &'a str,
 ) -> impl Stream<Item = object_store::Result<ObjectMeta>> + 'a {
     // The backend's client compares whole parts of a path, so the rest of the prefix is compared here.
-    let directory = prefix.rsplit_once('/').map(|(directory, _)| Path::from(directory));
+    let directory = prefix.rsplit_once('/').and_then(|(directory, _)| Path::parse(directory).ok());
     backend.list(directory.as_ref()).filter(move |meta| {
         let is_wanted = |meta: &ObjectMeta| {
             let path = meta.location.as_ref();

@@ -42,7 +42,7 @@ impl Received {
         while missing > 0 {
             if self.rest.is_empty() {
                 let piece = self.stream.next().await.ok_or(std::io::ErrorKind::UnexpectedEof);
-                self.rest = piece.map_err(std::io::Error::from)??;
+                self.rest = piece.map_err(std::io::Error::from)?.map_err(BlobError::from)?;
             }
             let piece = self.rest.split_to(missing.min(self.rest.len()));
             crc.update(&piece);

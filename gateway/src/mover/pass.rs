@@ -356,8 +356,8 @@ impl Pass {
         Ok(())
     }
 
-    /// Adds an object to the segment that is being collected for a tier. A blob with the body stays for some
-    /// milliseconds.
+    /// Adds an object to the segment that is being collected for a tier. A blob that has the body stays for
+    /// `keep_source_ms` milliseconds after the move.
     fn add(
         &mut self,
         (tier, keep_source_ms): (u16, u64),

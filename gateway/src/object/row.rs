@@ -193,8 +193,8 @@ impl Head {
         }
     }
 
-    /// Returns the properties of the object for the protocol. `with_version` is false for a bucket that never
-    /// had versions.
+    /// Returns the properties of the object for the protocol. `with_version` is false if the
+    /// bucket never had versions.
     pub fn info(&self, properties: Properties, with_version: bool) -> ObjectInfo {
         let modified = self.modified();
         let checksum = self.checksum.as_ref().map(|(algorithm, value, full_object)| {

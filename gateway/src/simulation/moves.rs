@@ -1,6 +1,6 @@
 //! Several gateways over one catalog and two tiers: they are killed, fall silent and wake up late, while clients read
-//! and write, objects move, and small ones are packed. After each seed, the invariants in `docs/tiers.md` are
-//! checked.
+//! and write, objects move, and small ones are packed. Each seed ends with a check of
+//! the invariants in `docs/tiers.md`.
 
 use std::collections::BTreeSet;
 use std::future::Future;

@@ -36,8 +36,8 @@ impl ReadGroup {
         self.records_at + self.bytes.len() as u64
     }
 
-    /// Returns each record with its bytes, its offset and the hash of its key. The record is `None` if its header is
-    /// damaged.
+    /// Returns each record with its bytes, its offset and the hash of its key. The record of a damaged header
+    /// is `None`, because its key is unknown.
     pub fn records(&self) -> impl Iterator<Item = (Option<Record>, &[u8], u64, u64)> {
         let mut at = 0;
         self.group.table.iter().map(move |(length, hash)| {

@@ -31,8 +31,8 @@ impl std::fmt::Debug for Database {
 }
 
 impl Database {
-    /// Reads a URL of the form `postgres://USER@HOST:PORT/NAME?sslmode=require`. Passwords never appear in
-    /// messages.
+    /// Reads a URL of the form `postgres://USER@HOST:PORT/NAME?sslmode=require`. Messages never contain
+    /// the password of the URL.
     ///
     /// # Errors
     /// Describes what is wrong, without the URL.
