@@ -15,7 +15,8 @@
 //! - [`cost`] computes bills, [`advise`] recommends a store, and [`published`] contains benchmark results
 //!   that others have published.
 //! - [`import`] feeds the logs of other tools into the same recorder.
-//! - [`calibrate`], [`probe`] and [`sync`] implement the commands of the same name.
+//! - [`fleet`] runs an experiment on several nodes with existing engines.
+//! - [`calibrate`], [`consistency`], [`probe`] and [`sync`] implement the commands of the same name.
 //! - [`machine`], [`clock`], [`rng`], [`text`], [`units`] and [`metrics`] are the foundation of the others.
 #![deny(unsafe_code)]
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -23,10 +24,12 @@
 
 pub mod advise;
 pub mod calibrate;
+pub mod consistency;
 pub mod cost;
 pub mod driver;
 pub mod experiment;
 pub mod fit;
+pub mod fleet;
 pub mod import;
 pub mod logs;
 pub mod probe;

@@ -95,7 +95,7 @@ impl Rates {
                 self.get += operations * (each - 1.0).max(0.0);
                 self.read += bytes;
             }
-            OperationKind::ReadModifyWrite => {
+            OperationKind::ReadModifyWrite | OperationKind::CompareAndSwap => {
                 self.get += operations;
                 self.put += operations;
                 self.read += bytes / 2.0;

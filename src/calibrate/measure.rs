@@ -117,7 +117,6 @@ fn measure(scenario: &Scenario, log: &Path) -> Result<Measured, RunError> {
         tag: true,
         log: true,
         shard: Shard::default(),
-        start_at_ns: None,
         prepared: None,
     });
     let mut kept = KeepLog::default();

@@ -56,14 +56,6 @@ impl From<AdviceError> for Exit {
 
 impl From<RunError> for Exit {
     fn from(error: RunError) -> Exit {
-        let code = match error {
-            RunError::Check(_) => 1,
-            RunError::Input(_) => 2,
-            RunError::Store(_) => 3,
-            RunError::Unwritten(_) => 4,
-            RunError::Interrupted(_) => 130,
-            RunError::Defect(_) => 101,
-        };
-        Exit { code, message: error.to_string() }
+        Exit { code: error.exit_code(), message: error.to_string() }
     }
 }

@@ -17,6 +17,7 @@ use crate::run_dir::environment::{Environment, read_environment};
 use crate::run_dir::intervals::Place;
 use crate::run_dir::json;
 use crate::run_dir::read::{Interval, intervals};
+use crate::run_dir::run::Run;
 use crate::summary::result::RunResult;
 use crate::summary::shards::merge_runs;
 
@@ -97,15 +98,32 @@ fn check(shards: &[Shard]) -> Result<(), Exit> {
 /// # Errors
 /// Exit code 2 if the runs are not shards of one run, or the run directory cannot be written.
 pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
-    let shards: Vec<Shard> = arguments.runs.iter().map(|run| read(run)).collect::<Result<_, _>>()?;
+    let run = merge_shards(&arguments.runs, &arguments.out)?;
+    let text = if arguments.json {
+        json::to_string(&run.result)
+    } else {
+        format!(
+            "{}results: {}\n",
+            terminal::render(&run.result, terminal::Detail::default()),
+            run.path.display()
+        )
+    };
+    say(&text)
+}
+
+/// Merges shards into a run directory below `out`, with its report.
+///
+/// # Errors
+/// Exit code 2 if the runs are not shards of one run, or the run directory cannot be written.
+pub fn merge_shards(runs: &[PathBuf], out: &Path) -> Result<Run, Exit> {
+    let shards: Vec<Shard> = runs.iter().map(|run| read(run)).collect::<Result<_, _>>()?;
     check(&shards)?;
     let id = group(&shards[0].result.run.id).to_string();
     let results: Vec<RunResult> = shards.iter().map(|s| s.result.clone()).collect();
     let merged = merge_runs(&id, &results)
         .ok_or_else(|| Exit::input("there is nothing to merge; specify the run directories of the shards"))?;
-    let out_error = |e: std::io::Error| Exit::input(format!("--out {}: {e}", arguments.out.display()));
-    let mut directory =
-        RunDirectory::create(&arguments.out, &id, &shards[0].experiment, false).map_err(out_error)?;
+    let out_error = |e: std::io::Error| Exit::input(format!("--out {}: {e}", out.display()));
+    let mut directory = RunDirectory::create(out, &id, &shards[0].experiment, false).map_err(out_error)?;
     let origin = shards.iter().map(|s| s.environment.origin_unix_s).fold(f64::INFINITY, f64::min);
     let environment = Environment {
         command: command_line(),
@@ -118,17 +136,7 @@ pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
     let (run, unwritten) = directory.finish(merged, environment);
     unwritten.map_or(Ok(()), |e| Err(out_error(e)))?;
     of_run(&run)?;
-    let text = if arguments.json {
-        json::to_string(&run.result)
-    } else {
-        format!(
-            "{}results: {}\n",
-            terminal::render(&run.result, terminal::Detail::default()),
-            run.path.display()
-        )
-    };
-    say(&text)?;
-    Ok(())
+    Ok(run)
 }
 
 /// Adds up the seconds of all shards on the time axis of the shard that started first. A host's clock is

@@ -9,10 +9,13 @@ mod cannot_tell;
 pub mod check;
 pub mod clean;
 pub mod compare;
+mod consistency;
+mod contention;
 pub mod cost;
 pub mod exit;
 pub mod export;
 mod fit;
+mod fleet;
 mod gateway;
 pub mod import;
 pub mod keys;
@@ -73,6 +76,8 @@ enum Command {
     Compare(compare::Arguments),
     /// Check runs against objectives, such as 'get.p99 < 10ms'
     Check(check::Arguments),
+    /// Run an experiment on several nodes: with ssh, Slurm, Ray or Kubernetes
+    Fleet(fleet::Arguments),
     /// Merge the runs of several shards
     Merge(merge::Arguments),
     /// Export runs as Parquet, CSV, Markdown or HdrHistogram logs
@@ -140,6 +145,7 @@ pub fn main() -> i32 {
         Command::Report(arguments) => report::report(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Check(arguments) => check::check(&arguments),
+        Command::Fleet(arguments) => fleet::fleet(&arguments),
         Command::Merge(arguments) => merge::merge(&arguments),
         Command::Import(arguments) => import::import(&arguments),
         Command::Export(arguments) => export::export(&arguments),

@@ -53,6 +53,11 @@ impl Record {
         &self.control
     }
 
+    /// Returns a shared handle of the control, for other threads.
+    pub fn shared_control(&self) -> Arc<Control> {
+        Arc::clone(&self.control)
+    }
+
     /// Deletes the record if the clean-up succeeded.
     ///
     /// # Errors

@@ -2,8 +2,10 @@
 
 use std::path::Path;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 
+use super::consistency;
+use super::contention;
 use super::exit::Exit;
 use super::knee::KneeArguments;
 use super::out::say;
@@ -21,10 +23,18 @@ use crate::units::format_rate;
 
 /// Arguments of `plimsoll run`.
 #[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true,
+    disable_help_subcommand = true
+)]
 pub struct Arguments {
+    #[command(subcommand)]
+    special: Option<Special>,
     /// Built-in experiment (`plimsoll list experiments`), experiment file, run directory, or a short form:
     /// get, put, mixed, head, list, delete, knee
-    experiment: String,
+    #[arg(required = true)]
+    experiment: Option<String>,
     #[command(flatten)]
     options: RunOptions,
     /// Seed of all random values [default: the seed of the experiment, or 42]
@@ -39,6 +49,15 @@ pub struct Arguments {
     knee: KneeArguments,
     #[command(flatten)]
     precision: PrecisionArguments,
+}
+
+/// Experiments with options of their own.
+#[derive(Debug, Subcommand)]
+enum Special {
+    /// Check under load whether a store is linearizable: reads, listings and conditional writes of shared keys
+    Consistency(Box<consistency::Arguments>),
+    /// Measure compare-and-swap on one object by number of writers: throughput, latency, conflicts and fairness
+    Contention(Box<contention::Arguments>),
 }
 
 /// Options of the short forms. An experiment file contains these settings itself.
@@ -103,6 +122,13 @@ struct ShortArguments {
     cooldown: Option<String>,
 }
 
+impl Arguments {
+    /// Returns the name of the experiment; empty only with a subcommand, which replaces it.
+    fn name(&self) -> &str {
+        self.experiment.as_deref().unwrap_or_default()
+    }
+}
+
 impl ShortArguments {
     /// Returns the first given flag that conflicts with an experiment file; `None` if no such flag is given.
     fn given(&self) -> Option<&'static str> {
@@ -139,7 +165,7 @@ fn of_knee(arguments: &Arguments, search: Option<&KneeSearch>) -> Result<(String
             Some(flag) => {
                 Err(Exit::input(format!("{flag}: only `plimsoll run knee` accepts this flag; omit it")))
             }
-            None => Ok((arguments.experiment.clone(), short.rate.clone())),
+            None => Ok((arguments.name().to_string(), short.rate.clone())),
         };
     };
     let given = [
@@ -199,11 +225,11 @@ fn resolve_experiment(arguments: &Arguments, search: Option<&KneeSearch>) -> Res
         }
         let mut sets = arguments.set.clone();
         sets.extend(arguments.seed.map(|seed| format!("seed={seed}")));
-        let directory = Path::new(&arguments.experiment);
-        let built_in = BUILT_IN.iter().any(|(name, _)| *name == arguments.experiment);
+        let directory = Path::new(arguments.name());
+        let built_in = BUILT_IN.iter().any(|(name, _)| *name == arguments.name());
         let file = match directory.is_dir() && !built_in {
             true => directory.join("experiment.toml").display().to_string(),
-            false => arguments.experiment.clone(),
+            false => arguments.name().to_string(),
         };
         let mut experiment = load(&file, &sets).map_err(Exit::input)?;
         experiment.set_timeout(short.timeout.as_deref()).map_err(Exit::input)?;
@@ -238,7 +264,15 @@ fn as_flag(message: &str) -> String {
 /// # Errors
 /// Exit code 2 if an argument is invalid; otherwise as [`execute`].
 pub fn run(arguments: &Arguments) -> Result<(), Exit> {
-    let search = (arguments.experiment == "knee").then(|| arguments.knee.search()).transpose()?;
+    match &arguments.special {
+        Some(Special::Consistency(arguments)) => consistency::consistency(arguments),
+        Some(Special::Contention(arguments)) => contention::contention(arguments),
+        None => run_experiment(arguments),
+    }
+}
+
+fn run_experiment(arguments: &Arguments) -> Result<(), Exit> {
+    let search = (arguments.name() == "knee").then(|| arguments.knee.search()).transpose()?;
     timeout::apply(arguments.short.timeout.as_deref())?;
     let mut experiment = resolve_experiment(arguments, search.as_ref())?;
     arguments.precision.apply(&mut experiment);

@@ -165,6 +165,7 @@ impl RunOptions {
         Ok(Components {
             observer: Arc::new(Terminal::new(self.json)),
             live: self.metrics_listen.as_deref().map(live).transpose()?,
+            rendezvous: None,
             credentials: None,
         })
     }
@@ -194,7 +195,7 @@ impl RunOptions {
 ///
 /// # Errors
 /// Exit code 2 if a name is unknown or both kinds are mixed.
-fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit> {
+pub fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), Exit> {
     let mut plain = Vec::new();
     for store in given {
         let Some((name, url)) = open::mapping(store) else {

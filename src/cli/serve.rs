@@ -19,6 +19,7 @@ use crate::server::accounts::Accounts;
 use crate::server::connections::Timeouts;
 use crate::server::inject::{Injector, Spec};
 use crate::server::memory::MemoryService;
+use crate::server::memory::anomalies::Anomalies;
 use crate::server::metrics::ServerMetrics;
 use crate::server::observer::RequestObserver;
 use crate::server::shutdown::{listen_on, watch_for_end};
@@ -68,7 +69,8 @@ pub struct Arguments {
     memory_limit: Option<String>,
     /// Faults to inject, separated by commas: latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s,
     /// slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01,
-    /// corrupt=0.01, seed=1
+    /// corrupt=0.01, stale=50ms (reads return old states), lost-conditional=0.01 (conditional writes that are
+    /// acknowledged but not stored), seed=1
     #[arg(long, value_name = "FAULTS")]
     inject: Option<String>,
     /// Write the arrival and completion times of each request to this file, as CSV
@@ -130,6 +132,7 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
     };
     let scheme = if tls.is_some() { "https" } else { "http" };
     let spec = arguments.inject.as_deref().map(Spec::parse).transpose().map_err(Exit::input)?;
+    let anomalies = spec.as_ref().and_then(Anomalies::of);
     let access_log = arguments.access_log.as_ref().map(|path| {
         AccessLog::create(path).map_err(|e| Exit::input(format!("--access-log {}: {e}", path.display())))
     });
@@ -166,7 +169,7 @@ pub fn serve(arguments: &Arguments) -> Result<(), Exit> {
         observers: metrics.into_iter().map(|metrics| Arc::new(metrics) as Arc<dyn RequestObserver>).collect(),
     };
     let shared = Shared::new(parts);
-    let service = Arc::new(MemoryService::new(&shared.memory));
+    let service = Arc::new(MemoryService::new(&shared.memory).with_anomalies(anomalies));
     run(listener, &shared, &service, &shutdown).map_err(|e| Exit::store(format!("the server failed: {e}")))
 }
 

@@ -204,6 +204,7 @@ fn execute_part(part: Part, options: &Options) -> Result<(), Exit> {
     let components = Components {
         observer: Arc::new(Terminal::new(options.json)),
         live: None,
+        rendezvous: None,
         credentials: credentials(&properties),
     };
     let (run, problem) = conclude(execute(&experiment, &settings, &components)?);

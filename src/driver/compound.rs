@@ -1,5 +1,5 @@
 //! Operations that consist of several consecutive requests: a scan (a read, a listing and the reads of the
-//! listed objects) and a read followed by a write.
+//! listed objects), a read followed by a write, and a compare-and-swap.
 
 use super::content::Content;
 use super::retry::{AttemptCounts, AttemptError, Expected, OperationObserver, send_with_retries};
@@ -23,7 +23,7 @@ fn merge_replies(earlier: &Reply, mut last: Reply) -> Reply {
 /// deadline.
 fn next_observer<'a>(observer: &OperationObserver<'a>, expected: &'a Expected) -> OperationObserver<'a> {
     observer.extend();
-    OperationObserver { expected, at: 0, tag: observer.tag.clone(), ..*observer }
+    OperationObserver { expected, at: 0, tag: observer.tag.clone(), condition: Vec::new(), ..*observer }
 }
 
 /// Reads an object, then overwrites it with `content`.
@@ -47,6 +47,38 @@ pub async fn read_modify_write(
     let write = Request::Put { key, body: content.body() };
     let written = send_with_retries(connection, write, &mut observer, counts, timer).await?;
     Ok(merge_replies(&read, written))
+}
+
+/// Reads an object, then overwrites it with `content` if no other write came between, and repeats both until that
+/// succeeds. Each conflict counts as a retry.
+///
+/// # Errors
+/// Returns the error of the first request that does not succeed for another reason than a conflict.
+pub async fn compare_and_swap(
+    connection: &mut dyn Connection,
+    key: &str,
+    content: &Content,
+    observer: &mut OperationObserver<'_>,
+    counts: &mut AttemptCounts,
+    timer: &mut Option<Timer>,
+) -> Result<Reply, AttemptError> {
+    loop {
+        let get = Request::Get { key, range: None };
+        let read = send_with_retries(connection, get, observer, counts, timer).await?;
+        counts.earlier.add_connections(&read.timings);
+        let expected = Expected::unknown();
+        let mut writing = next_observer(observer, &expected);
+        writing.condition = vec![("if-match", read.etag.clone().unwrap_or_default())];
+        let put = Request::Put { key, body: content.body() };
+        match send_with_retries(connection, put, &mut writing, counts, timer).await {
+            Err(AttemptError::Failed(failure)) if matches!(failure.status(), Some(409 | 412)) => {
+                counts.earlier.add_connections(&failure.timings);
+                counts.retries += 1;
+                observer.extend();
+            }
+            result => return result.map(|written| merge_replies(&read, written)),
+        }
+    }
 }
 
 /// Reads up to `length` objects in key order: the object `key`, then the objects that a listing after `key`

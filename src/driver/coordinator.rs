@@ -160,17 +160,14 @@ fn drive(
         let prepare = first.phase.role == Role::Prepare;
         if !measuring && !prepare {
             measuring = true;
-            if let Some(prepared) = &job.prepared {
-                prepared();
-            }
-            planned_ns = job.start_at_ns;
+            planned_ns = job.prepared.as_ref().map(|prepared| prepared());
             if control.stopped_at().is_some() {
                 break;
             }
         }
         match run_segment(job, range, planned_ns, control, messages, &handles, &mut counters) {
             Ok(segment) if segment.failed > 0 && prepare => break,
-            Ok(segment) => planned_ns = segment.next_ns.filter(|_| measuring && job.start_at_ns.is_some()),
+            Ok(segment) => planned_ns = segment.next_ns.filter(|_| measuring && job.prepared.is_some()),
             Err(error) => {
                 result = Err(error);
                 break;
@@ -198,7 +195,7 @@ struct WorkerHandle {
 /// Time between sending a segment and its start, long enough for every worker to receive the segment.
 const LEAD_NS: u64 = 10 * MILLISECOND;
 
-/// Time between two segments whose starts are planned ([`Job::start_at_ns`]), in which the first one can
+/// Time between two segments whose starts are planned ([`Job::prepared`]), in which the first one can
 /// drain.
 const PLANNED_GAP_NS: u64 = 1_000 * MILLISECOND;
 

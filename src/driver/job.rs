@@ -70,12 +70,11 @@ pub struct Job {
     pub log: bool,
     /// Part of the experiment that this process executes.
     pub shard: Shard,
-    /// Earliest start of the first phase run that is not `prepare`, in nanoseconds on the monotonic clock.
-    /// Each later segment then starts 1 s after the planned end of the previous one, if that end is known in
-    /// advance. `None` starts each segment as soon as the previous one is finished.
-    pub start_at_ns: Option<u64>,
-    /// Function that is called once, before the first phase run that is not `prepare`.
-    pub prepared: Option<Box<dyn Fn() + Send + Sync>>,
+    /// Function that is called once, before the first phase run that is not `prepare`. It returns the earliest start of
+    /// that phase run, in nanoseconds on the monotonic clock. Each later segment then starts 1 s after the planned end
+    /// of the previous one, if that end is known in advance. `None` starts each segment as soon as the previous one is
+    /// finished.
+    pub prepared: Option<Box<dyn Fn() -> u64 + Send + Sync>>,
 }
 
 /// Returns the number of worker threads for these phase runs on a machine with `cores` cores: at most one per

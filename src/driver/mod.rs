@@ -21,6 +21,7 @@ pub mod multipart;
 mod nap;
 pub mod operation;
 pub mod records;
+mod request;
 pub mod retry;
 pub mod segment;
 pub mod slots;

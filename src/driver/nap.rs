@@ -23,8 +23,8 @@ const MAX_OBJECT: u64 = 16 * 1024;
 pub fn are_possible(phase_runs: &[PhaseRun]) -> bool {
     phase_runs.iter().all(|phase_run| {
         let phase = &phase_run.phase;
-        use OperationKind::{List, ReadModifyWrite, Scan};
-        let single = |kind: OperationKind| !matches!(kind, List | ReadModifyWrite | Scan);
+        use OperationKind::{CompareAndSwap, List, ReadModifyWrite, Scan};
+        let single = |kind: OperationKind| !matches!(kind, CompareAndSwap | List | ReadModifyWrite | Scan);
         let workload = &phase.workload;
         let small = |kind: OperationKind| {
             let dataset = if kind.reads() { workload.read.as_ref() } else { Some(&workload.written) };

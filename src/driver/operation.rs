@@ -7,22 +7,20 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::task::Poll;
 
-use super::Site;
 use super::compound;
 use super::content::{Content, FileContent};
 use super::context::{Context, Task};
 use super::dispatch::next_task;
 use super::multipart::{self, Connections};
 use super::records::encode;
+use super::request::{Keys, build, upload_checksum_of};
 use super::retry::{AttemptCounts, AttemptError, Expected, OperationObserver, send_with_retries, wait_until};
 use super::slots::CancelReason;
 use crate::clock::{MILLISECOND, Timer, now_ns};
 use crate::recorder::collector::Message;
 use crate::recorder::{Completed, OperationResult};
 use crate::schedule::{Phase, Verify};
-use crate::store::integrity::cheapest;
-use crate::store::{BodyChecksum, Connection, ErrorClass, Failure, Ignore, Reply, Request, Timings};
-use crate::workload::dataset::UNKNOWN_SIZE;
+use crate::store::{Connection, ErrorClass, Failure, Ignore, Reply, Request, Timings};
 use crate::workload::trace::UNKNOWN_VERSION;
 use crate::workload::{Dataset, Operation, OperationKind};
 
@@ -74,15 +72,6 @@ pub async fn slot_loop(
             free_since_ns = now_ns();
         }
     }
-}
-
-/// Buffers for keys, reused from operation to operation.
-#[derive(Default)]
-struct Keys {
-    /// Key of the object, or prefix of a listing.
-    key: String,
-    /// Key after which a listing starts; empty for the first key.
-    start_after: String,
 }
 
 /// State that a connection slot keeps between operations.
@@ -191,7 +180,7 @@ async fn execute_operation(
                 announced_ns: start_ns,
                 start_ns,
             };
-            return record_result(context, task, &operation, execution, state);
+            return record_result((context, id), task, &operation, execution, state);
         }
     };
     let mut keys = std::mem::take(&mut state.keys);
@@ -209,6 +198,7 @@ async fn execute_operation(
         expected: &expected,
         at: expected.from,
         sink: sink.as_ref(),
+        condition: Vec::new(),
     };
     let mut counts = AttemptCounts::default();
     let prepared = PreparedOperation { operation: &operation, dataset, content: &content };
@@ -219,7 +209,7 @@ async fn execute_operation(
     let (announced_ns, start_ns) = (observer.announced_ns, observer.start_ns);
     state.keys = keys;
     record_result(
-        context,
+        (context, id),
         task,
         &operation,
         ExecutionResult { result, counts, announced_ns, start_ns },
@@ -255,6 +245,10 @@ async fn send_requests(
             let checksum = upload_checksum_of(dataset, site);
             let timer = &mut state.timer;
             compound::read_modify_write(connection, key, content, checksum, observer, counts, timer).await
+        }
+        Request::Get { key, .. } if operation.kind == OperationKind::CompareAndSwap => {
+            let timer = &mut state.timer;
+            compound::compare_and_swap(connection, key, content, observer, counts, timer).await
         }
         Request::Get { key, .. } if operation.kind == OperationKind::Scan => {
             let prefix = dataset.prefix(site.space.root());
@@ -304,7 +298,8 @@ async fn verify_upload(
     state.busy_after_end = true;
     let mut expected = Expected::length(content.total());
     expected.content = readback.then(|| content.clone());
-    let mut observer = OperationObserver { expected: &expected, at: 0, tag: None, ..*put };
+    let mut observer =
+        OperationObserver { expected: &expected, at: 0, tag: None, condition: Vec::new(), ..*put };
     observer.extend();
     let request = if readback { Request::Get { key, range: None } } else { Request::Head { key } };
     let verified = send_with_retries(
@@ -339,7 +334,7 @@ struct ExecutionResult {
 
 /// Records the result of an operation. Returns its end, in nanoseconds on the monotonic clock.
 fn record_result(
-    context: &Context,
+    (context, id): (&Context, usize),
     task: Task,
     operation: &Operation,
     execution: ExecutionResult,
@@ -387,6 +382,7 @@ fn record_result(
     let completed = Completed {
         phase: context.number(task.phase),
         number: task.number,
+        slot: context.worker.index + id * context.worker.job.workers,
         kind: operation.kind,
         intended_ns: task.intended_ns,
         ready_ns: task.ready_ns,
@@ -418,71 +414,4 @@ fn report_failure(context: &Context, class: &ErrorClass, message: &str) {
     if context.reported_classes.borrow_mut().insert(class.clone()) {
         let _ = context.worker.messages.send(Message::Failure(class, message.to_string()));
     }
-}
-
-/// Returns the checksum to send with uploads of a dataset; `None` for the checksum configured for the store.
-fn upload_checksum_of(dataset: &Dataset, site: &Site) -> Option<BodyChecksum> {
-    match dataset.upload.checksum.as_deref() {
-        None => None,
-        Some("auto") => site.store.profile().and_then(cheapest),
-        Some(name) => BodyChecksum::from_name(name),
-    }
-}
-
-/// Returns the first request of an operation and its expected response.
-fn build<'a>(
-    phase: &Phase,
-    operation: &Operation,
-    site: &Site,
-    content: &Content,
-    keys: &'a mut Keys,
-) -> (Request<'a>, Expected) {
-    let root = site.space.root();
-    let dataset = phase.workload.dataset(operation.target);
-    let mut expected = Expected::unknown();
-    if operation.kind == OperationKind::List {
-        // A listing starts at a random object, so that the listings of a large dataset differ.
-        keys.start_after.clear();
-        if dataset.count > 1000 && site.store.capabilities().start_after {
-            dataset.key_into(&mut keys.start_after, root, operation.index);
-        }
-        keys.key = dataset.prefix(root);
-        let (prefix, start_after) = (keys.key.as_str(), keys.start_after.as_str());
-        return (Request::List { prefix, start_after, token: "", max_keys: 1000 }, expected);
-    }
-    dataset.key_into(&mut keys.key, root, operation.index);
-    let key = keys.key.as_str();
-    // Objects that existed before the run can only be verified by their length and the store's checksum. The
-    // length of encoded records is unknown, because an update may reduce a record to one field.
-    let verify = phase.verify != Verify::Off;
-    let compared = verify && dataset.existing.is_none() && dataset.encoding.is_none();
-    let request = match operation.kind {
-        OperationKind::Put | OperationKind::Update => {
-            expected.upload_checksum = upload_checksum_of(dataset, site);
-            Request::Put { key, body: content.body() }
-        }
-        OperationKind::Get | OperationKind::Scan | OperationKind::ReadModifyWrite => {
-            let known = |bytes: &u64| *bytes != UNKNOWN_SIZE && dataset.encoding.is_none();
-            expected.bytes = Some(content.total()).filter(known);
-            expected.content = compared.then(|| content.clone());
-            expected.verify_checksum = verify && dataset.existing.is_some();
-            Request::Get { key, range: None }
-        }
-        OperationKind::GetRange => {
-            let length = operation.length.min(content.total());
-            expected.from = operation.range_start;
-            expected.bytes = Some(length);
-            expected.content = compared.then(|| content.clone());
-            Request::Get { key, range: Some(operation.range_start..operation.range_start + length) }
-        }
-        OperationKind::Head => {
-            expected.bytes = Some(content.total()).filter(|bytes| *bytes != UNKNOWN_SIZE);
-            Request::Head { key }
-        }
-        OperationKind::Delete | OperationKind::List => {
-            let owned = site.space.own(key).expect("a phase deletes only keys in the key space of its run");
-            Request::Delete { key: owned }
-        }
-    };
-    (request, expected)
 }

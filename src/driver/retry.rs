@@ -70,6 +70,8 @@ pub struct OperationObserver<'a> {
     pub at: u64,
     /// File to which the content is written; `None` discards the content.
     pub sink: Option<&'a File>,
+    /// Condition that the request carries; empty for none.
+    pub condition: Vec<(&'static str, String)>,
 }
 
 impl<'a> OperationObserver<'a> {
@@ -121,6 +123,14 @@ impl Observer for OperationObserver<'_> {
 
     fn checksum(&self) -> Option<BodyChecksum> {
         self.expected.upload_checksum
+    }
+
+    fn wants_etag(&self) -> bool {
+        self.kind == OperationKind::CompareAndSwap
+    }
+
+    fn headers(&self) -> &[(&'static str, String)] {
+        &self.condition
     }
 
     fn expected_size(&self) -> Option<u64> {

@@ -80,14 +80,19 @@ pub fn of_phase(phase: &Phase, repeats: u32) -> PhaseEstimate {
     let wrote = workload.written.size.mean();
     let rewritten = of_kind(OperationKind::Update)
         .zip(of_kind(OperationKind::ReadModifyWrite))
-        .map(|(updates, modified)| ((updates + modified) as f64 * wrote).round() as u64);
+        .zip(of_kind(OperationKind::CompareAndSwap))
+        .map(|((updates, modified), swapped)| ((updates + modified + swapped) as f64 * wrote).round() as u64);
     let read_mean = workload.read.as_ref().filter(|d| d.existing.is_none()).map(|d| d.size.mean());
     let reads = of_kind(OperationKind::Get)
         .zip(of_kind(OperationKind::ReadModifyWrite))
-        .map(|(gets, modified)| read_mean.map(|mean| (mean * (gets + modified) as f64).round() as u64));
+        .zip(of_kind(OperationKind::CompareAndSwap))
+        .map(|((gets, modified), swapped)| {
+            read_mean.map(|mean| (mean * (gets + modified + swapped) as f64).round() as u64)
+        });
     let ranges = of_kind(OperationKind::GetRange).map(|n| n * workload.range);
     let any = |kinds: &[OperationKind]| kinds.iter().any(|kind| share(*kind) > 0.0);
-    let whole = any(&[OperationKind::Get, OperationKind::ReadModifyWrite]);
+    let swaps = share(OperationKind::CompareAndSwap) > 0.0;
+    let whole = swaps || any(&[OperationKind::Get, OperationKind::ReadModifyWrite]);
     let bytes_read = match (whole, reads, ranges) {
         // The number of bytes that a scan reads depends on the store.
         _ if share(OperationKind::Scan) > 0.0 => None,
@@ -97,7 +102,7 @@ pub fn of_phase(phase: &Phase, repeats: u32) -> PhaseEstimate {
         _ => Some(0),
     };
     let bytes_written =
-        match any(&[OperationKind::Put, OperationKind::Update, OperationKind::ReadModifyWrite]) {
+        match swaps || any(&[OperationKind::Put, OperationKind::Update, OperationKind::ReadModifyWrite]) {
             true => of_kind(OperationKind::Put)
                 .map(|puts| written_bytes(&workload.written, puts))
                 .zip(rewritten)

@@ -240,6 +240,7 @@ fn complete(recorder: &mut WorkerRecorder, log: &Log, record: &Record, number: u
         ..Timings::default()
     };
     recorder.completed(&Completed {
+        slot: 0,
         announced_ns: timings.start_ns,
         phase: usize::from(record.phase),
         number,

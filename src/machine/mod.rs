@@ -136,6 +136,11 @@ impl Machine {
     }
 }
 
+/// Returns the number of files that this process may have open; `None` if it is unlimited.
+pub fn open_files() -> Option<u64> {
+    rustix::process::getrlimit(rustix::process::Resource::Nofile).current
+}
+
 fn links() -> Vec<Link> {
     let Ok(entries) = fs::read_dir("/sys/class/net") else { return Vec::new() };
     let mut out: Vec<Link> = entries

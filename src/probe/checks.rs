@@ -87,11 +87,8 @@ pub async fn objects(
             },
         );
     }
-    // These checks send S3 headers; the native API of Google Cloud Storage has different ones.
-    if store
-        .profile()
-        .is_some_and(|p| p.name != "google-cloud-storage" || store.describe().signing.contains("payload"))
-    {
+    // These checks send S3 headers.
+    if store.capabilities().conditions {
         conditions(background, root, findings).await;
         checksums(background, root, findings).await;
     }

@@ -55,6 +55,8 @@ pub struct Completed<'a> {
     pub phase: usize,
     /// Number of the operation within its phase.
     pub number: u64,
+    /// Number of the connection slot that executed it, among those of all workers.
+    pub slot: usize,
     /// Kind of operation.
     pub kind: OperationKind,
     /// Intended time on the monotonic clock, in nanoseconds; open loops only.

@@ -34,6 +34,8 @@ pub struct Tally {
     pub reconnects: u64,
     /// Failed operations by class.
     pub errors: BTreeMap<String, u64>,
+    /// Successful compare-and-swaps by connection slot.
+    pub commits: BTreeMap<usize, u64>,
     /// Sum of the operations' overlaps with the window, in nanoseconds.
     pub overlap_ns: u128,
     /// Integral of the in-flight counter over the window, in operation-nanoseconds.
@@ -87,6 +89,9 @@ impl Tally {
         self.reconnects += other.reconnects;
         for (class, n) in &other.errors {
             *self.errors.entry(class.clone()).or_default() += n;
+        }
+        for (slot, n) in &other.commits {
+            *self.commits.entry(*slot).or_default() += n;
         }
         self.overlap_ns += other.overlap_ns;
         self.in_flight_ns += other.in_flight_ns;

@@ -192,6 +192,9 @@ impl WorkerRecorder {
         match op.outcome {
             OperationResult::Done(bytes) => {
                 tally.succeeded += 1;
+                if op.kind == OperationKind::CompareAndSwap {
+                    *tally.commits.entry(op.slot).or_default() += 1;
+                }
                 tally.service.record(end - start);
                 tally.client_delay.record(u64::from(t.client_delay_us) * 1_000);
                 tally.by_kernel += u64::from(t.by_kernel);
@@ -334,6 +337,7 @@ mod tests {
             ..Timings::default()
         };
         Completed {
+            slot: 0,
             phase,
             number: 0,
             kind: GET,

@@ -39,6 +39,10 @@ pub struct Spec {
     pub truncate: f64,
     /// Share of requests whose response body, if any, has one byte changed.
     pub corrupt: f64,
+    /// Age in nanoseconds of the state that reads and listings return; 0 for the current state.
+    pub stale_ns: u64,
+    /// Share of conditional writes that are acknowledged but not stored.
+    pub lost_conditional: f64,
     /// Seed of all random draws.
     pub seed: u64,
 }
@@ -53,7 +57,7 @@ pub enum InjectError {
     #[error(
         "--inject '{0}': unknown fault; use latency=5ms, latency=lognormal(5ms;0.8), stall=1s/10s, \
          slow=100ms@20s+10s, drift=2x/60s, capacity=200/s, rate=200/s, error=0.01, reset=0.01, truncate=0.01, \
-         corrupt=0.01 or seed=1"
+         corrupt=0.01, stale=50ms, lost-conditional=0.01 or seed=1"
     )]
     Unknown(String),
     /// The value of a fault is invalid.
@@ -119,6 +123,8 @@ impl Spec {
                 "reset" => spec.reset = share("reset")?,
                 "truncate" => spec.truncate = share("truncate")?,
                 "corrupt" => spec.corrupt = share("corrupt")?,
+                "stale" => spec.stale_ns = parse_duration(value)?,
+                "lost-conditional" => spec.lost_conditional = share("lost-conditional")?,
                 "seed" => {
                     spec.seed = value.parse().map_err(|_| wrong("seed", "a whole number, such as seed=1"))?
                 }

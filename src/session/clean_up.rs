@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::error::RunError;
 use super::observer::RunObserver;
 use super::runtime::block_on;
-use crate::driver::Job;
 use crate::driver::background::Background;
 use crate::driver::clean::{CleanupCounts, CleanupScope, clean};
+use crate::driver::{Job, Shard};
 use crate::experiment::Experiment;
 use crate::run_dir::environment::Environment;
 use crate::store::ownership::KeySpace;
@@ -17,11 +17,11 @@ use crate::store::{Failure, Store};
 /// Deadline of each clean-up request after the user interrupted the run.
 pub const INTERRUPTED_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Deletes the objects that the run wrote to all stores, and returns the first problem.
+/// Deletes the objects that one shard wrote to all stores, or all shards, and returns the first problem.
 ///
 /// Marks the stores that were cleaned up in `environment`.
 pub fn clean_up(
-    experiment: &Experiment,
+    (experiment, shard): (&Experiment, Shard),
     job: &Job,
     environment: &mut Environment,
     observer: &dyn RunObserver,
@@ -30,7 +30,7 @@ pub fn clean_up(
 ) -> Option<RunError> {
     let mut problem = None;
     observer.activity("cleaning up");
-    let owned = CleanupScope::of_phases(&experiment.phases, job.shard);
+    let owned = CleanupScope::of_phases(&experiment.phases, shard);
     let written = job.sites.iter().zip(&mut environment.stores);
     for (site, facts) in written.filter(|(site, _)| site.store.capabilities().writes) {
         let progress = |n| observer.activity(&format!("cleaning up: {n} objects"));

@@ -52,9 +52,10 @@ fn share(phase: &Phase, kind: OperationKind) -> u32 {
 
 /// Fails with the first feature that the phase needs and the store does not support.
 fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
-    use OperationKind::{Delete, GetRange, List, Put, ReadModifyWrite, Scan, Update};
+    use OperationKind::{CompareAndSwap, Delete, GetRange, List, Put, ReadModifyWrite, Scan, Update};
     let can = store.capabilities();
-    let puts = share(phase, Put) + share(phase, Update) + share(phase, ReadModifyWrite) > 0;
+    let swaps = share(phase, CompareAndSwap) > 0;
+    let puts = swaps || share(phase, Put) + share(phase, Update) + share(phase, ReadModifyWrite) > 0;
     let writes = puts || share(phase, Delete) > 0;
     if writes && !can.writes {
         let text = "the store is read-only; \
@@ -66,6 +67,9 @@ fn refusals(phase: &Phase, store: &dyn Store) -> Result<(), String> {
     }
     if share(phase, Scan) > 0 && !can.start_after {
         return Err("the store cannot start a listing at a key; remove scan from operations".into());
+    }
+    if swaps && !can.conditions {
+        return Err("the store has no conditional writes; remove compare_and_swap from operations".into());
     }
     if share(phase, GetRange) > 0 && !can.ranges {
         return Err("the store reads whole objects only; use get instead of get_range".into());

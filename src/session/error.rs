@@ -56,6 +56,18 @@ impl RunError {
         ))
     }
 
+    /// Returns the exit code of a process that ends with this error.
+    pub fn exit_code(&self) -> i32 {
+        match self {
+            RunError::Check(_) => 1,
+            RunError::Input(_) => 2,
+            RunError::Store(_) => 3,
+            RunError::Unwritten(_) => 4,
+            RunError::Interrupted(_) => 130,
+            RunError::Defect(_) => 101,
+        }
+    }
+
     fn message_mut(&mut self) -> &mut String {
         match self {
             RunError::Check(text)

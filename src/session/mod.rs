@@ -31,14 +31,13 @@ use self::budget::{Budget, Planned};
 use self::clean_up::{INTERRUPTED_TIMEOUT, clean_up};
 use self::compatibility::check_compatibility;
 pub use self::error::RunError;
-use self::observer::{RunObserver, RunStart};
+use self::observer::RunStart;
 use self::open::Opened;
 use self::preflight::{find_objects, preflight};
 use self::reporter::Reporter;
 pub use self::settings::{Components, Settings};
-use self::shard::Sharding;
 use crate::clock::{now_ns, wall_now};
-use crate::driver::{Control, DriverError, Job, Site, run, workers_for};
+use crate::driver::{Control, DriverError, Job, Shard, Site, run, workers_for};
 use crate::experiment::Experiment;
 use crate::experiment::to_toml::to_toml;
 use crate::machine::{Machine, peak_rss_bytes, usable_cores};
@@ -166,6 +165,7 @@ fn ready(
         environment.stores.push(preflight(store, &space, settings.create_bucket)?);
         spaces.push(space);
     }
+    components.observer.reached(&environment.stores);
     let phase_runs = passes.first(phase_runs_of(&experiment, &opened)?);
     budget.check(&phase_runs)?;
     let shard = settings.shard();
@@ -179,6 +179,8 @@ struct Driven {
     job: Arc<Job>,
     result: RunResult,
     problem: Option<RunError>,
+    /// Shard whose objects this process deletes.
+    owned: Shard,
 }
 
 /// Executes the passes one after another until there are no more or one fails.
@@ -195,12 +197,11 @@ fn drive(
     let stores = ready.opened.iter().zip(ready.spaces.iter().cloned());
     let sites: Vec<Site> =
         stores.map(|(opened, space)| Site { store: Arc::clone(&opened.store), space }).collect();
-    let prepared =
-        sharding.map(|s| shard::Prepared::new(s, experiment, &sites, control, &components.observer));
+    let prepared = sharding.map(|s| shard::Prepared::new(s, experiment, &sites, control, components));
     let workers = environment.workers;
     let job_of = |phase_runs: Vec<PhaseRun>| {
         let announce =
-            prepared.clone().map(|p| Box::new(move || p.announce()) as Box<dyn Fn() + Send + Sync>);
+            prepared.clone().map(|p| Box::new(move || p.announce()) as Box<dyn Fn() -> u64 + Send + Sync>);
         Arc::new(Job {
             sites: sites.clone(),
             phase_runs: phase_runs.into(),
@@ -209,7 +210,6 @@ fn drive(
             tag: false,
             log: settings.record_operations,
             shard: settings.shard(),
-            start_at_ns: sharding.map(Sharding::start_ns),
             prepared: announce,
         })
     };
@@ -241,11 +241,14 @@ fn drive(
             None => break,
         }
     }
+    let mut owned = settings.shard();
     if let Some(prepared) = &prepared {
         result.run.shards = vec![prepared.info(&ready.id, &result, environment)];
-        prepared.wait_for_the_others();
+        if prepared.wait_for_the_others() {
+            owned = Shard::default();
+        }
     }
-    Driven { job, result, problem }
+    Driven { job, result, problem, owned }
 }
 
 /// Runs an experiment pass by pass.
@@ -270,7 +273,7 @@ pub fn execute_passes(
     let (stores, phase_runs) = (&ready.experiment.stores, &ready.phase_runs);
     components.observer.started(&RunStart { stores, phase_runs, control: &control });
     let driven = drive(&mut ready, settings, components, passes, &mut directory, &control);
-    Ok(conclude(ready, driven, directory, settings, &components.observer, &control))
+    Ok(conclude(ready, driven, directory, settings, components, &control))
 }
 
 /// Cleans up, writes the results and returns them.
@@ -279,21 +282,23 @@ fn conclude(
     driven: Driven,
     directory: RunDirectory,
     settings: &Settings,
-    observer: &Arc<dyn RunObserver>,
+    components: &Components,
     control: &Control,
 ) -> RunSummary {
-    let Driven { job, mut result, mut problem } = driven;
+    let Driven { job, mut result, mut problem, owned } = driven;
+    let observer = &components.observer;
     let path = directory.path().to_path_buf();
     let interrupted = control.stopped_at().is_some();
     let partial = problem.is_some() || interrupted;
     ready.budget.lift();
     // Other shards may still read the objects that an interrupted shard prepared.
-    let others_read = interrupted && settings.shard().of > 1;
+    let others_read = interrupted && settings.shard().of > 1 && components.rendezvous.is_none();
     let mut left_behind = false;
     if !settings.keep && !others_read {
         let timeout = if interrupted { INTERRUPTED_TIMEOUT } else { Duration::MAX };
         let environment = &mut ready.environment;
-        let failed = clean_up(&ready.experiment, &job, environment, observer.as_ref(), &path, timeout);
+        let failed =
+            clean_up((&ready.experiment, owned), &job, environment, observer.as_ref(), &path, timeout);
         left_behind = failed.is_some();
         problem = problem.or(failed);
     }

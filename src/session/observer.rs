@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::driver::Control;
 use crate::recorder::collector::{SecondRow, WindowState};
+use crate::run_dir::environment::StoreFacts;
 use crate::schedule::plan::PhaseRun;
 use crate::summary::result::{KneeStep, Window};
 
@@ -32,6 +33,11 @@ pub trait RunObserver: Send + Sync {
     /// Receives a finished step of a knee search.
     fn knee_step(&self, step: &KneeStep) {
         let _ = step;
+    }
+
+    /// Receives the facts about the stores, which have answered.
+    fn reached(&self, stores: &[StoreFacts]) {
+        let _ = stores;
     }
 
     /// Called when the run directory exists, before the first operation.

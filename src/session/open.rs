@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::embedded::EmbeddedServer;
 use super::error::RunError;
 use super::runtime::block_on;
+use crate::experiment::Experiment;
 use crate::experiment::spec::NamedStore;
 use crate::s3::credentials::{CredentialError, CredentialSource, Credentials};
 use crate::store::Store;
@@ -93,6 +94,20 @@ fn place_of(url: &StoreUrl) -> String {
         StoreUrl::File(path, _) => format!("{}/", path.display()),
         _ => String::new(),
     }
+}
+
+/// Adds the tables of an experiment's named stores from `plimsoll.toml`, so that the experiment works on machines
+/// without this file.
+///
+/// # Errors
+/// [`RunError::Input`] if the file is invalid.
+pub fn add_tables(experiment: &mut Experiment) -> Result<(), RunError> {
+    for name in experiment.stores.iter().filter(|store| !store.contains(':')) {
+        if let Some(table) = table(name)? {
+            experiment.named.entry(name.clone()).or_insert(table);
+        }
+    }
+    Ok(())
 }
 
 /// Returns true if the URL or name of a store, as the user wrote it, denotes a read-only HTTP URL.

@@ -39,7 +39,11 @@ pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Resu
             && failure.is_missing_container()
             && (opened.own_bucket || create_bucket)
         {
-            background.send_until_answered(Request::CreateBucket).await.map_err(|f| unusable(&f))?;
+            match background.send_until_answered(Request::CreateBucket).await {
+                // Another shard was faster.
+                Err(failure) if failure.is_code("BucketAlreadyOwnedByYou") => {}
+                created => drop(created.map_err(|f| unusable(&f))?),
+            }
             listed = background.send_until_answered(list).await.map(|mut second| {
                 // The first request opened the connection, so it has the valid connection times.
                 second.timings.connect_ns = failure.timings.connect_ns;

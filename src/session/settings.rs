@@ -7,7 +7,7 @@ use super::budget::CostSettings;
 use super::error::{RunError, is_full};
 use super::live::Live;
 use super::observer::RunObserver;
-use super::shard::Sharding;
+use super::shard::{Rendezvous, Sharding};
 use crate::driver::Shard;
 use crate::s3::credentials::CredentialSource;
 
@@ -57,12 +57,19 @@ pub struct Components {
     pub observer: Arc<dyn RunObserver>,
     /// Metrics that a Prometheus endpoint serves during the run; `None` without one.
     pub live: Option<Live>,
+    /// Coordinator of the shards of a fleet; `None` to start at the time in [`Settings::sharding`].
+    pub rendezvous: Option<Arc<dyn Rendezvous>>,
     /// Credentials for all stores; `None` uses the standard chain.
     pub credentials: Option<CredentialSource>,
 }
 
 impl Default for Components {
     fn default() -> Components {
-        Components { observer: Arc::new(super::observer::Silent), live: None, credentials: None }
+        Components {
+            observer: Arc::new(super::observer::Silent),
+            live: None,
+            rendezvous: None,
+            credentials: None,
+        }
     }
 }

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::error::RunError;
 use super::observer::RunObserver;
 use super::runtime::block_on;
+use super::settings::Components;
 use crate::clock::{MILLISECOND, SECOND, Timer, now_ns, wall_now};
 use crate::driver::background::Background;
 use crate::driver::clean::shard_markers;
@@ -30,10 +31,21 @@ use crate::workload::Dataset;
 pub struct Sharding {
     /// Shard that this host executes.
     pub shard: Shard,
-    /// Start of the measurement.
+    /// Start of the measurement, from which the run id is derived.
     pub start_at: jiff::Timestamp,
     /// This host's clock minus the reference clock, in seconds; `None` if unknown.
     pub host_offset_s: Option<f64>,
+}
+
+/// Coordinates the shards of a fleet.
+pub trait Rendezvous: Send + Sync {
+    /// Reports that this shard has prepared its objects. Returns when the start is known or the run is stopped: the
+    /// start on this host's clock, and this host's clock minus the reference clock in seconds. `None` starts now.
+    fn start(&self, control: &Control) -> Option<(jiff::Timestamp, f64)>;
+
+    /// Reports that this shard has ended its measurement. Returns when all shards have, and no shard reads objects any
+    /// more. The result is true if this shard must also delete the objects of shards that were lost.
+    fn wait_for_the_others(&self, control: &Control) -> bool;
 }
 
 /// Maximum number of shards, whose markers fit on one page of a listing.
@@ -120,16 +132,12 @@ impl Sharding {
     pub fn run_id(&self, group: &str) -> String {
         format!("{group}.{}of{}", self.shard.index + 1, self.shard.of)
     }
+}
 
-    fn start_unix_s(&self) -> f64 {
-        self.start_at.as_nanosecond() as f64 / 1e9
-    }
-
-    /// Returns the start of the measurement on the monotonic clock, in nanoseconds.
-    pub fn start_ns(&self) -> u64 {
-        let ahead = self.start_at.as_nanosecond() - wall_now().as_nanosecond();
-        (i128::from(now_ns()) + ahead).max(0) as u64
-    }
+/// Returns a wall-clock time on the monotonic clock, in nanoseconds.
+fn monotonic_ns(at: jiff::Timestamp) -> u64 {
+    let ahead = at.as_nanosecond() - wall_now().as_nanosecond();
+    (i128::from(now_ns()) + ahead).max(0) as u64
 }
 
 /// Announces to the other shards that this one has prepared, and counts the prepared shards at the start.
@@ -139,7 +147,10 @@ pub struct Prepared {
     markers: Option<Dataset>,
     sites: Vec<Site>,
     control: Arc<Control>,
+    rendezvous: Option<Arc<dyn Rendezvous>>,
     seen: Arc<Mutex<Option<u64>>>,
+    /// Start on this host's clock, and this host's clock minus the reference clock in seconds, if known.
+    start: Arc<Mutex<(jiff::Timestamp, Option<f64>)>>,
     observer: Arc<dyn RunObserver>,
 }
 
@@ -150,7 +161,7 @@ impl Prepared {
         experiment: &Experiment,
         sites: &[Site],
         control: &Arc<Control>,
-        observer: &Arc<dyn RunObserver>,
+        components: &Components,
     ) -> Prepared {
         Prepared {
             sharding: sharding.clone(),
@@ -158,15 +169,18 @@ impl Prepared {
             sites: sites.to_vec(),
             control: Arc::clone(control),
             seen: Arc::default(),
-            observer: Arc::clone(observer),
+            start: Arc::new(Mutex::new((sharding.start_at, sharding.host_offset_s))),
+            rendezvous: components.rendezvous.clone(),
+            observer: Arc::clone(&components.observer),
         }
     }
 
-    /// Writes this shard's marker, waits until just before the start, and counts the markers of all shards.
-    pub fn announce(&self) {
+    /// Writes this shard's marker, waits until just before the start, and counts the markers of all shards. Returns the
+    /// start on the monotonic clock, in nanoseconds.
+    pub fn announce(&self) -> u64 {
         let Some(markers) = &self.markers else {
             let _ = block_on(self.wait_for_start());
-            return;
+            return self.start_ns();
         };
         let seen = block_on(async {
             let mut least = self.sharding.shard.of;
@@ -190,16 +204,30 @@ impl Prepared {
             least
         });
         *self.seen.lock().unwrap_or_else(PoisonError::into_inner) = seen.ok();
+        self.start_ns()
+    }
+
+    fn start(&self) -> (jiff::Timestamp, Option<f64>) {
+        *self.start.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the start on the monotonic clock, in nanoseconds.
+    fn start_ns(&self) -> u64 {
+        monotonic_ns(self.start().0)
     }
 
     /// Waits until 300 ms before the start, or until the run is stopped.
     async fn wait_for_start(&self) {
-        let until = self.sharding.start_ns().saturating_sub(300 * MILLISECOND);
+        if let Some(rendezvous) = &self.rendezvous {
+            let (at, offset_s) = rendezvous.start(&self.control).unwrap_or((wall_now(), 0.0));
+            *self.start.lock().unwrap_or_else(PoisonError::into_inner) = (at, Some(offset_s));
+        }
+        let until = self.start_ns().saturating_sub(300 * MILLISECOND);
         let Ok(mut timer) = Timer::new() else { return };
         if until > now_ns() + SECOND {
             self.observer.note(&format!(
                 "prepared; waiting until {} ({} s)",
-                self.sharding.start_at,
+                self.start().0,
                 (until - now_ns()) / SECOND
             ));
         }
@@ -210,7 +238,10 @@ impl Prepared {
 
     /// Returns the entry of this shard in the result.
     pub fn info(&self, id: &str, result: &RunResult, environment: &Environment) -> ShardInfo {
-        let start = self.sharding.start_unix_s();
+        let (start_at, host_offset_s) = self.start();
+        // A fleet's start is a time of this host's clock; the result has that of the reference clock.
+        let offset_s = self.rendezvous.as_ref().and(host_offset_s).unwrap_or(0.0);
+        let start = start_at.as_nanosecond() as f64 / 1e9 - offset_s;
         let first = result.windows.iter().find(|w| w.role != Role::Prepare).map(|w| w.start_unix_s);
         ShardInfo {
             shard: self.sharding.shard.index + 1,
@@ -219,16 +250,21 @@ impl Prepared {
             start_at_unix_s: start,
             start_late_s: first.map(|at| at - start),
             clock_offset_s: environment.stores.iter().find_map(|s| s.clock_offset_s).map(|s| s as f64),
-            host_offset_s: self.sharding.host_offset_s,
+            host_offset_s,
             prepared: *self.seen.lock().unwrap_or_else(PoisonError::into_inner),
             // Cleared at the end of a complete run.
             partial: true,
         }
     }
 
-    /// Waits 2 s before clean-up, because shards that lag slightly behind may still be reading the objects.
-    /// Synchronized clocks differ by less.
-    pub fn wait_for_the_others(&self) {
+    /// Waits before clean-up, because shards that lag slightly behind may still be reading the objects: until a fleet's
+    /// coordinator reports the end of all shards, else for 2 s. Synchronized clocks differ by less.
+    ///
+    /// Returns true if this shard must delete the objects of all shards.
+    pub fn wait_for_the_others(&self) -> bool {
+        if let Some(rendezvous) = &self.rendezvous {
+            return rendezvous.wait_for_the_others(&self.control);
+        }
         if self.markers.is_some() && self.control.stopped_at().is_none() {
             let until = now_ns() + 2 * SECOND;
             let _ = block_on(async {
@@ -237,6 +273,7 @@ impl Prepared {
                 }
             });
         }
+        false
     }
 }
 

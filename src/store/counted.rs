@@ -200,6 +200,10 @@ impl Observer for ByteCounter<'_> {
         self.inner.wants_checksum()
     }
 
+    fn wants_etag(&self) -> bool {
+        self.inner.wants_etag()
+    }
+
     fn checksum(&self) -> Option<BodyChecksum> {
         self.inner.checksum()
     }

@@ -206,6 +206,11 @@ pub trait Observer {
         false
     }
 
+    /// Returns true if the reply to a read or write of a whole object must contain its entity tag.
+    fn wants_etag(&self) -> bool {
+        false
+    }
+
     /// Returns the checksum to send with an upload; `None` uses the checksum configured for the store.
     fn checksum(&self) -> Option<BodyChecksum> {
         None
@@ -349,6 +354,8 @@ pub struct Capabilities {
     pub ranges: bool,
     /// True if multipart uploads are supported.
     pub multipart: bool,
+    /// True if the store sends the conditions and checksums in [`Observer::headers`].
+    pub conditions: bool,
     /// Maximum object size in bytes; `None` if the provider's rules for puts and parts determine it.
     pub max_object_bytes: Option<u64>,
 }
@@ -361,6 +368,7 @@ impl Default for Capabilities {
             start_after: true,
             ranges: true,
             multipart: true,
+            conditions: false,
             max_object_bytes: None,
         }
     }

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::contention;
 use super::disturbances::{self, Histograms};
 use super::percentiles::{percentiles, with_censored};
 use super::result::{Disturbances, Percentiles, Window};
@@ -88,6 +89,7 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
         operations: sum(|w| w.operations),
         attempts: sum(|w| w.attempts),
         retries: sum(|w| w.retries),
+        commits_by_writer: contention::merged(windows, how),
         bytes: sum(|w| w.bytes),
         censored: sum(|w| w.censored),
         connections: sum(|w| w.connections),

@@ -8,6 +8,7 @@ pub mod background;
 pub mod comparison;
 pub mod confidence;
 pub mod consistency;
+pub mod contention;
 pub mod disturbances;
 pub mod estimates;
 pub mod groups;

@@ -351,9 +351,12 @@ pub struct Window {
     pub operations: u64,
     /// Requests sent for these operations.
     pub attempts: u64,
-    /// Requests sent again after a failure.
+    /// Requests sent again after a failure. For a compare-and-swap, this includes the conflicts with other writers.
     #[serde(default)]
     pub retries: u64,
+    /// Successful compare-and-swaps of each writer, in ascending order. Absent for other operations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub commits_by_writer: Vec<u64>,
     /// Object bytes delivered inside the window.
     pub bytes: u64,
     /// Operations whose response time is known only to exceed the time waited.

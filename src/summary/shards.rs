@@ -109,7 +109,16 @@ pub fn degraded(shards: &[ShardInfo], windows: &[Window]) -> Option<String> {
             shards.iter().filter_map(|s| s.clock_offset_s).collect::<Vec<_>>(),
             DATE_RESOLUTION_S,
         ),
-        ("the reference clock", shards.iter().filter_map(|s| s.host_offset_s).collect(), HOST_OFFSET_S),
+        // A fleet corrects the start for the offset, so only shards that began at another time are reported.
+        (
+            "the reference clock",
+            shards
+                .iter()
+                .filter(|s| began(s).is_none_or(|late| late.abs() > HOST_OFFSET_S))
+                .filter_map(|s| s.host_offset_s)
+                .collect(),
+            HOST_OFFSET_S,
+        ),
     ] {
         let far = offsets.iter().copied().fold(0.0, |far: f64, o| if o.abs() > far.abs() { o } else { far });
         if far.abs() > limit {
@@ -159,9 +168,12 @@ mod tests {
             judge(&[shard(1), shard(2), ShardInfo { clock_offset_s: Some(-4.0), ..shard(3) }])
                 .contains("4.000 s from the store's")
         );
-        let offset = ShardInfo { host_offset_s: Some(0.25), start_late_s: Some(0.251), ..shard(3) };
-        let text = judge(&[shard(1), shard(2), offset]);
-        assert!(text.contains("from the reference clock") && !text.contains("apart"), "{text}");
+        let offset = ShardInfo { host_offset_s: Some(0.05), ..shard(3) };
+        let text = judge(&[shard(1), shard(2), offset.clone()]);
+        assert!(text.contains("0.050 s from the reference clock") && !text.contains("apart"), "{text}");
+        // The start of this shard was corrected for its clock.
+        let corrected = ShardInfo { start_late_s: Some(0.051), ..offset };
+        assert_eq!(judge(&[shard(1), shard(2), corrected]), "");
     }
 
     #[test]

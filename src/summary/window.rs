@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::contention;
 use super::disturbances;
 use super::limits::{Means, client_limited};
 use super::percentiles::{percentiles, with_censored};
@@ -140,6 +141,7 @@ fn figures(phase: &Phase, tally: &Tally, window_s: f64) -> Window {
         operations: tally.operations,
         attempts: tally.attempts,
         retries: tally.retries,
+        commits_by_writer: contention::commits(phase, tally),
         bytes: tally.bytes.round() as u64,
         censored: tally.censored,
         connections: tally.connections,

@@ -226,7 +226,6 @@ fn run_plimsoll(
         tag: false,
         log: false,
         shard: Shard::default(),
-        start_at_ns: None,
         prepared: None,
     });
     let described = store.describe();

@@ -53,6 +53,9 @@ pub enum OperationKind {
     Scan,
     /// Read of an object, followed by an overwrite of it.
     ReadModifyWrite,
+    /// Read of an object, followed by an overwrite that succeeds only if no other write came between; repeated until it
+    /// succeeds.
+    CompareAndSwap,
 }
 
 impl std::fmt::Display for OperationKind {
@@ -63,7 +66,7 @@ impl std::fmt::Display for OperationKind {
 
 impl OperationKind {
     /// All kinds, in the order of their index.
-    pub const ALL: [OperationKind; 9] = [
+    pub const ALL: [OperationKind; 10] = [
         OperationKind::Put,
         OperationKind::Get,
         OperationKind::GetRange,
@@ -73,6 +76,7 @@ impl OperationKind {
         OperationKind::Update,
         OperationKind::Scan,
         OperationKind::ReadModifyWrite,
+        OperationKind::CompareAndSwap,
     ];
 
     /// Returns the name used in files and tables.
@@ -87,6 +91,7 @@ impl OperationKind {
             OperationKind::Update => "update",
             OperationKind::Scan => "scan",
             OperationKind::ReadModifyWrite => "read_modify_write",
+            OperationKind::CompareAndSwap => "compare_and_swap",
         }
     }
 
@@ -107,7 +112,8 @@ impl OperationKind {
 
     /// Returns true if the operation overwrites existing objects.
     pub fn rewrites(self) -> bool {
-        matches!(self, OperationKind::Update | OperationKind::ReadModifyWrite)
+        use OperationKind::{CompareAndSwap, ReadModifyWrite, Update};
+        matches!(self, Update | ReadModifyWrite | CompareAndSwap)
     }
 }
 
@@ -320,6 +326,8 @@ impl Sequence {
                 operation.range_start = self.ranges.below(i, starts);
                 operation.length = self.range;
             }
+            // Each write has another content, so that the entity tag of no earlier write matches.
+            (OperationKind::CompareAndSwap, _) => operation.version = i + 1,
             (OperationKind::Scan, _) => {
                 let (min, span, lengths) = &self.lengths;
                 // Popularity favours the highest number, which becomes the shortest length.

@@ -21,6 +21,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("experiment", "clock, logs, schedule, units, workload"),
     ("recorder", "clock, machine, rng, store, workload"),
     ("driver", "clock, machine, net, recorder, rng, schedule, store, workload"),
+    ("consistency", "clock, driver, recorder, rng, store"),
     ("import", "logs, recorder, schedule, store, workload"),
     ("fit", "experiment, rng, schedule, units, workload"),
     ("published", ""),
@@ -40,6 +41,7 @@ const ALLOWED: &[(&str, &str)] = &[
         "sync",
         "clock, driver, experiment, machine, recorder, run_dir, schedule, session, store, summary, workload",
     ),
+    ("fleet", "clock, driver, experiment, machine, recorder, rng, run_dir, s3, schedule, session, text"),
     ("probe", "clock, driver, net, run_dir, s3, session, store"),
     (
         "calibrate",

@@ -2,6 +2,7 @@
 //! comparison of several [`stores`], latency [`distribution`]s, and remarks on the figures.
 
 pub mod confidence;
+pub mod contention;
 pub mod cost;
 pub mod distribution;
 pub mod groups;
@@ -99,6 +100,7 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
         None => out.push_str(&ramp::render(&merged, result.ramps.iter().filter(|r| r.store == store))),
     }
     out.push_str(&uploads::render(result, &plain, store));
+    out.push_str(&contention::render(&plain));
     out.push_str(&groups::render(&own));
     let open = measured.iter().any(|w| w.response_ms.is_some());
     let closed = measured.iter().any(|w| w.response_ms.is_none());

@@ -48,12 +48,16 @@ impl Entries for InOrder<'_> {
     }
 }
 
-/// Returns a page of the objects in a bucket.
-pub fn list(bucket: &Bucket, query: &ListQuery<'_>) -> Result<ListPage, ApiError> {
+/// Returns a page of the objects in a bucket, as they were `stale_ns` ago if that is given.
+pub fn list(bucket: &Bucket, query: &ListQuery<'_>, stale_ns: Option<u64>) -> Result<ListPage, ApiError> {
     if bucket.info.directory && !query.versions {
         return Ok(unordered(bucket, query));
     }
     let objects = bucket.objects();
+    if let Some(stale_ns) = stale_ns {
+        let objects = bucket.past().objects(&objects, stale_ns);
+        return page(&mut InOrder { objects: &objects, from: Bound::Unbounded }, query);
+    }
     page(&mut InOrder { objects: &objects, from: Bound::Unbounded }, query)
 }
 

@@ -1,5 +1,6 @@
 //! The service of `plimsoll serve`: keeps buckets and objects in memory, within a limit.
 
+pub mod anomalies;
 mod listing;
 pub mod state;
 
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use self::anomalies::Anomalies;
 use self::state::{Bucket, Object, Part, State, Stored, Upload, headers_size};
 use super::body::BodyReader;
 use super::conditions::{DeleteConditions, WriteConditions};
@@ -27,6 +29,8 @@ use crate::s3::checksum::Algorithm;
 pub struct MemoryService {
     state: State,
     memory: Arc<Memory>,
+    /// Injected violations of consistency; `None` for a linearizable store.
+    anomalies: Option<Anomalies>,
 }
 
 /// Handle of a bucket.
@@ -49,12 +53,23 @@ fn not_implemented() -> ApiError {
 impl MemoryService {
     /// Creates an empty store, whose objects count against the limit of `memory`.
     pub fn new(memory: &Arc<Memory>) -> MemoryService {
-        MemoryService { state: State::new(Arc::clone(memory)), memory: Arc::clone(memory) }
+        MemoryService { state: State::new(Arc::clone(memory)), memory: Arc::clone(memory), anomalies: None }
+    }
+
+    /// Returns the store with injected violations of consistency; `None` for none.
+    pub fn with_anomalies(self, anomalies: Option<Anomalies>) -> MemoryService {
+        MemoryService { anomalies, ..self }
+    }
+
+    /// Returns the staleness of reads in nanoseconds; `None` if reads are not stale.
+    fn stale_ns(&self) -> Option<u64> {
+        self.anomalies.as_ref().map(|anomalies| anomalies.stale_ns).filter(|stale_ns| *stale_ns > 0)
     }
 
     /// Stores an object if the conditions hold. One lock covers the check and the write, so that one of two concurrent
     /// conditional writers fails.
     fn store(
+        &self,
         bucket: &Bucket,
         key: &str,
         object: Object,
@@ -62,8 +77,15 @@ impl MemoryService {
     ) -> Result<(), ApiError> {
         let mut objects = bucket.objects_mut()?;
         conditions.check(objects.get(key).map(|object| existing(&object.info)))?;
+        let conditional = *conditions != WriteConditions::default();
+        if conditional && self.anomalies.as_ref().is_some_and(Anomalies::loses_write) {
+            return Ok(());
+        }
         // Release the lock before the old content is freed.
         let old = objects.insert(key.to_string(), Arc::new(object));
+        if let Some(stale_ns) = self.stale_ns() {
+            bucket.past().record(key, old.clone(), stale_ns);
+        }
         drop(objects);
         drop(old);
         Ok(())
@@ -99,7 +121,10 @@ impl ObjectService for MemoryService {
     }
 
     async fn open(&self, bucket: &Handle, key: &str, _: Option<&str>) -> Result<Stored, ApiError> {
-        bucket.0.object(key).map(Stored)
+        let Some(stale_ns) = self.stale_ns() else { return bucket.0.object(key).map(Stored) };
+        let current = bucket.0.objects().get(key).cloned();
+        let object = bucket.0.past().object(key, current, stale_ns);
+        object.map(Stored).ok_or_else(|| ApiError::new("NoSuchKey"))
     }
 
     async fn read(&self, object: Stored, range: Range<u64>) -> Result<ResponseBody, ApiError> {
@@ -127,7 +152,7 @@ impl ObjectService for MemoryService {
         object.info.checksum =
             digests.checksum.map(|(algorithm, value)| StoredChecksum { algorithm, value, full_object: true });
         let info = object.info.clone();
-        MemoryService::store(bucket, key, object, &new.conditions)?;
+        self.store(bucket, key, object, &new.conditions)?;
         Ok(info)
     }
 
@@ -141,6 +166,9 @@ impl ObjectService for MemoryService {
         let mut objects = bucket.0.objects_mut()?;
         conditions.check(objects.get(key).map(|o| (existing(&o.info), o.info.size)))?;
         let old = objects.remove(key);
+        if let Some(stale_ns) = self.stale_ns() {
+            bucket.0.past().record(key, old.clone(), stale_ns);
+        }
         drop(objects);
         drop(old);
         Ok(Deleted::default())
@@ -157,7 +185,7 @@ impl ObjectService for MemoryService {
     }
 
     async fn list(&self, bucket: &Handle, query: &ListQuery<'_>) -> Result<ListPage, ApiError> {
-        listing::list(&bucket.0, query)
+        listing::list(&bucket.0, query, self.stale_ns())
     }
 
     async fn create_upload(
@@ -231,7 +259,7 @@ impl ObjectService for MemoryService {
         object.info.upload_id = Some(name.id.to_string());
         object.info.checksum = Some(completion.checksum);
         let info = object.info.clone();
-        MemoryService::store(bucket, name.key, object, &completion.conditions)?;
+        self.store(bucket, name.key, object, &completion.conditions)?;
         uploads.remove(&name.owned());
         Ok(info)
     }

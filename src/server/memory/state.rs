@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue};
 
+use super::anomalies::Past;
 use crate::clock::wall_now;
 use crate::rng::mix;
 use crate::server::config::acl::CannedAcl;
@@ -127,6 +128,8 @@ pub struct Bucket {
     pub info: BucketInfo,
     objects: RwLock<Objects>,
     uploads: Mutex<Uploads>,
+    /// Previous states of the objects, if reads are to be stale.
+    past: Mutex<Past>,
     /// True if the bucket was deleted; set and read under the lock of the objects.
     deleted: AtomicBool,
     _overhead: Reservation,
@@ -162,6 +165,11 @@ impl Bucket {
     /// Locks the unfinished uploads. Take this lock before the lock of the objects.
     pub fn uploads(&self) -> MutexGuard<'_, Uploads> {
         self.uploads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Locks the previous states of the objects. Take this lock after the lock of the objects.
+    pub fn past(&self) -> MutexGuard<'_, Past> {
+        self.past.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the object stored under `key`.
@@ -223,6 +231,7 @@ impl State {
             },
             objects: RwLock::default(),
             uploads: Mutex::default(),
+            past: Mutex::default(),
             deleted: AtomicBool::new(false),
             _overhead: self.memory.reserve(OVERHEAD)?,
         };

@@ -221,7 +221,9 @@ fn requests_of(kind: OperationKind, in_parts: bool, readback: bool) -> Vec<Call>
         OperationKind::List => vec![Call::ListObjects],
         OperationKind::Delete => vec![Call::DeleteObject],
         OperationKind::Scan => vec![Call::ListObjects, Call::GetObject],
-        OperationKind::ReadModifyWrite => vec![Call::GetObject, Call::PutObject],
+        OperationKind::ReadModifyWrite | OperationKind::CompareAndSwap => {
+            vec![Call::GetObject, Call::PutObject]
+        }
     };
     if readback && matches!(kind, OperationKind::Put | OperationKind::Update) {
         calls.push(Call::GetObject);
@@ -235,12 +237,13 @@ pub fn largest(phases: &[Phase]) -> (u64, Vec<(Call, u64)>) {
     let of = |p: &Phase| {
         let w = &p.workload;
         let any = |kinds: &[OperationKind]| kinds.iter().any(|kind| w.mix.share(*kind) > 0);
-        let writes = any(&[OperationKind::Put, OperationKind::Update, OperationKind::ReadModifyWrite]);
+        use OperationKind::{CompareAndSwap, Get, Put, ReadModifyWrite, Scan, Update};
+        let writes = any(&[Put, Update, ReadModifyWrite, CompareAndSwap]);
         let written = if writes { w.written.size.largest() } else { 0 };
         let part = w.written.upload.part_size;
         let put = if part > 0 { part.min(written) } else { written };
         let known = w.read.as_ref().filter(|d| d.existing.is_none()).map_or(0, |d| d.size.largest());
-        let whole = any(&[OperationKind::Get, OperationKind::Scan, OperationKind::ReadModifyWrite]);
+        let whole = any(&[Get, Scan, ReadModifyWrite, CompareAndSwap]);
         let readback = if p.verify == Verify::Readback { written } else { 0 };
         let got = readback.max(if whole { known } else { w.range });
         (written.max(known), [(Call::PutObject, put), (Call::GetObject, got)])
@@ -313,7 +316,9 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
         let mix = &phase.workload.mix;
         let of =
             |kind| (operations as f64 * f64::from(mix.share(kind)) / f64::from(mix.total())).round() as u64;
-        let writes = of(OperationKind::Put) + of(OperationKind::Update) + of(OperationKind::ReadModifyWrite);
+        // A compare-and-swap needs at least one read and one write; conflicts add more.
+        let pairs = of(OperationKind::ReadModifyWrite) + of(OperationKind::CompareAndSwap);
+        let writes = of(OperationKind::Put) + of(OperationKind::Update) + pairs;
         let upload = &phase.workload.written.upload;
         let mean = known.bytes_written.map(share).unwrap_or(0).checked_div(writes).unwrap_or(0);
         let calls = &mut out.spent.calls;
@@ -325,10 +330,7 @@ fn estimate(Planned { phases, repeats, hosts, besides }: Planned<'_>, tariff: &T
             calls.add(Call::PutObject, writes);
         }
         let read_back = if phase.verify == Verify::Readback { writes } else { 0 };
-        let reads = of(OperationKind::Get)
-            + of(OperationKind::GetRange)
-            + of(OperationKind::ReadModifyWrite)
-            + read_back;
+        let reads = of(OperationKind::Get) + of(OperationKind::GetRange) + pairs + read_back;
         calls.add(Call::GetObject, reads);
         calls.add(Call::HeadObject, of(OperationKind::Head));
         calls.add(Call::ListObjects, of(OperationKind::List) + of(OperationKind::Scan));

@@ -25,7 +25,7 @@ pub(super) async fn receive(reading: &mut Reading<'_>, request: &Request<'_>) ->
         return Err(answered(reading, &error));
     }
     let mut reply = Reply::default();
-    if matches!(request, Request::Head { .. }) {
+    if matches!(request, Request::Head { .. } | Request::UploadPart { .. }) || reading.observer.wants_etag() {
         reply.etag = text(ETAG).map(str::to_string);
     }
     match request {
@@ -41,9 +41,6 @@ pub(super) async fn receive(reading: &mut Reading<'_>, request: &Request<'_>) ->
                 return Err(answered(reading, &error));
             }
             reply.bytes = body.len();
-            if matches!(request, Request::UploadPart { .. }) {
-                reply.etag = text(ETAG).map(str::to_string);
-            }
         }
         Request::Head { .. } => {
             reply.size = text(CONTENT_LENGTH).and_then(|v| v.parse().ok());

@@ -128,7 +128,7 @@ impl Store for S3Store {
 
     fn capabilities(&self) -> Capabilities {
         let by_key = self.url.profile.list_order == ListOrder::Key;
-        Capabilities { start_after: by_key, ..Capabilities::default() }
+        Capabilities { start_after: by_key, conditions: true, ..Capabilities::default() }
     }
 
     fn profile(&self) -> Option<&Profile> {

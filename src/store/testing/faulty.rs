@@ -113,6 +113,10 @@ impl Observer for Corrupting<'_> {
         self.0.wants_checksum()
     }
 
+    fn wants_etag(&self) -> bool {
+        self.0.wants_etag()
+    }
+
     fn checksum(&self) -> Option<BodyChecksum> {
         self.0.checksum()
     }

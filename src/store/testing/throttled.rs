@@ -95,6 +95,10 @@ impl Observer for Started<'_> {
         self.0.wants_checksum()
     }
 
+    fn wants_etag(&self) -> bool {
+        self.0.wants_etag()
+    }
+
     fn checksum(&self) -> Option<BodyChecksum> {
         self.0.checksum()
     }

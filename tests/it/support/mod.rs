@@ -16,6 +16,7 @@ use plimsoll::s3::credentials::{CredentialSource, Credentials};
 use plimsoll::server::accounts::Accounts;
 use plimsoll::server::inject::{Injector, Spec};
 use plimsoll::server::memory::MemoryService;
+use plimsoll::server::memory::anomalies::Anomalies;
 use plimsoll::server::{Parts, Settings, Shared, run};
 use plimsoll::store::ownership::{CreatedBucket, KeySpace};
 use plimsoll::store::s3::S3Store;
@@ -108,7 +109,8 @@ impl Server {
             observers: Vec::new(),
         };
         let shared = Shared::new(parts);
-        let service = Arc::new(MemoryService::new(&shared.memory));
+        let anomalies = Anomalies::of(&Spec::parse(inject).unwrap());
+        let service = Arc::new(MemoryService::new(&shared.memory).with_anomalies(anomalies));
         let thread = std::thread::spawn(move || run(listener, &shared, &service, &shutdown));
         Server { address, tls, stop, thread: Some(thread) }
     }

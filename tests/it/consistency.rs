@@ -1,0 +1,99 @@
+//! Finds injected violations of consistency, and none in a linearizable store.
+
+use serde_json::Value;
+
+use crate::support::ask::{fails, write};
+use crate::support::{Server, plimsoll, scratch, text};
+
+/// Checks a server with injected faults for a second or more; returns the exit code and the findings.
+fn check(name: &str, inject: &str, more: &[&str]) -> (Option<i32>, Value) {
+    let dir = scratch(name);
+    let server = Server::start(inject, false);
+    server.ready("");
+    let store = format!("s3://bucket/shared?endpoint={}", server.endpoint());
+    let out = dir.join("runs");
+    let base = [
+        "run",
+        "consistency",
+        "--store",
+        &store,
+        "--json",
+        "--turn",
+        "300ms",
+        "--out",
+        out.to_str().unwrap(),
+    ];
+    let run = plimsoll(&[&base, more].concat()).output().unwrap();
+    let findings = serde_json::from_slice(&run.stdout).unwrap_or_else(|_| panic!("{}", text(&run.stderr)));
+    assert!(!out.exists(), "the record is deleted after the clean-up");
+    (run.status.code(), findings)
+}
+
+fn count(findings: &Value, guarantee: &str, field: &str) -> u64 {
+    findings["guarantees"][guarantee][field].as_u64().unwrap_or(0)
+}
+
+#[test]
+fn a_linearizable_store_has_no_violation() {
+    let (code, findings) = check("consistency-clean", "latency=lognormal(1ms;0.8)", &["--duration", "2s"]);
+    assert_eq!((code, findings["violations"].as_u64()), (Some(0), Some(0)), "{findings:#}");
+    assert_eq!(findings["lag"]["late"], 0);
+    assert_eq!(findings["undecided"], 0);
+    assert!(findings["keys"].as_u64().unwrap() >= 8 * 6, "{findings:#}");
+    for guarantee in
+        ["read_after_put", "read_after_delete", "list_after_put", "put_if_absent", "put_if_unchanged"]
+    {
+        assert!(count(&findings, guarantee, "checked") > 10, "{guarantee}: {findings:#}");
+    }
+}
+
+#[test]
+fn throttled_and_broken_requests_are_no_violations() {
+    let faults = "error=0.02,reset=0.02,truncate=0.02";
+    let (code, findings) = check("consistency-faults", faults, &["--duration", "2s"]);
+    assert_eq!((code, findings["violations"].as_u64()), (Some(0), Some(0)), "{findings:#}");
+    assert!(findings["unknown"].as_u64().unwrap() > 0, "{findings:#}");
+}
+
+#[test]
+fn stale_reads_are_found_with_their_lag() {
+    let (code, findings) = check("consistency-stale", "stale=50ms", &["--duration", "1s"]);
+    assert_eq!(code, Some(1));
+    assert!(count(&findings, "read_after_put", "violations") > 0, "{findings:#}");
+    let lag = findings["lag"]["max_ms"].as_f64().unwrap();
+    assert!(lag > 10.0 && lag <= 50.5, "the lag is at most the injected one: {findings:#}");
+    let shortest = findings["shortest"][0]["operations"].as_array().unwrap();
+    assert!(
+        (2..=3).contains(&shortest.len()),
+        "a write, perhaps an earlier one, and the stale read: {findings:#}"
+    );
+}
+
+#[test]
+fn lost_conditional_writes_are_found_and_other_reads_are_not_blamed() {
+    let (code, findings) = check("consistency-lost", "lost-conditional=0.05", &["--duration", "2s"]);
+    assert_eq!(code, Some(1));
+    assert_eq!(count(&findings, "read_after_put", "violations"), 0, "{findings:#}");
+    assert_eq!(count(&findings, "read_after_delete", "violations"), 0, "{findings:#}");
+    let blamed = ["read_after_conditional_put", "put_if_unchanged", "put_if_absent", "list_after_put"];
+    assert!(blamed.iter().map(|name| count(&findings, name, "violations")).sum::<u64>() > 0, "{findings:#}");
+}
+
+#[test]
+fn corrupt_content_is_a_violation() {
+    let (code, findings) = check("consistency-corrupt", "corrupt=0.01", &["--duration", "1s"]);
+    assert_eq!(code, Some(1), "{findings:#}");
+    let all = findings["shortest"].to_string();
+    assert!(all.contains("content that no client wrote"), "{findings:#}");
+}
+
+#[test]
+fn stores_and_options_that_cannot_be_checked_are_refused() {
+    let dir = scratch("consistency-refused");
+    let file = write(&dir, "object", "x");
+    let web = format!("http://127.0.0.1:1/{}", file.file_name().unwrap().to_str().unwrap());
+    let base = ["run", "consistency", "--store"];
+    fails(&[&base[..], &[&web]].concat(), 2, &["read-only"]);
+    fails(&[&base[..], &["memory:", "--size", "4B"]].concat(), 2, &["--size", "16B"]);
+    fails(&[&base[..], &["memory:", "--turn", "1ms"]].concat(), 2, &["--turn 1ms", "10ms"]);
+}
