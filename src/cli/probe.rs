@@ -12,6 +12,7 @@ use super::record::Record;
 use super::timeout::TimeoutArgument;
 use crate::driver::background::Background;
 use crate::driver::clean::{CleanupScope, clean};
+use crate::probe::policy::policy;
 use crate::probe::{Finding, Findings, checks, connection, writing};
 use crate::session::open;
 use crate::session::preflight::preflight;
@@ -26,6 +27,9 @@ pub struct Arguments {
     /// Print JSON instead of the table
     #[arg(long)]
     json: bool,
+    /// Print the AWS policy with the rights that Plimsoll needs for this store, without contacting it
+    #[arg(long, conflicts_with_all = ["json", "create_bucket"])]
+    policy: bool,
     /// Create the bucket if it does not exist (it is not deleted afterwards)
     #[arg(long)]
     create_bucket: bool,
@@ -45,6 +49,11 @@ pub struct Arguments {
 /// Exit code 2 for invalid input, 3 if the store cannot be used.
 pub fn probe(arguments: &Arguments) -> Result<(), Exit> {
     arguments.timeout.apply()?;
+    if arguments.policy {
+        let url = open::url_of(&arguments.store)?;
+        let text = policy(&url).map_err(|e| Exit::input(format!("{}: {e}", arguments.store)))?;
+        return say(&text);
+    }
     let opened = open::open(&arguments.store, arguments.ca_bundle.as_deref())?;
     let id = RunId::generate();
     let space = KeySpace::of_run(opened.store.prefix(), &id);

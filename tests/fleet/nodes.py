@@ -1,7 +1,6 @@
 """Engines for the tests of fleets: Slurm's daemons on one host, and Ray nodes in network namespaces."""
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -129,35 +128,17 @@ def ray_cluster(python, root):
            "PYTHONPATH": os.path.join(ROOT, "python")}
     common = ["--num-cpus=2", "--disable-usage-stats", "--object-store-memory=80000000"]
     with namespaces():
-        started = []
         try:
+            # One after the other: raylets that start at the same time on one host take each other's ports.
             for node in range(NODES):
-                address = f"{NETWORK}.{node + 2}"
-                role = ["--head", "--port=6379", "--include-dashboard=false"]
+                role = ["--head", "--port=6379", "--include-dashboard=false", f"--temp-dir={root}"]
                 role = role if node == 0 else [f"--address={NETWORK}.2:6379"]
-                command = ["ip", "netns", "exec", SPACE.format(node), ray, "start", *role, *common, "--block",
-                           f"--node-ip-address={address}", f"--temp-dir={root}/{node}"]
-                if node != 0:
-                    command.pop()
-                started.append(subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))
-                if node == 0:
-                    wait_for(lambda: reachable(f"{NETWORK}.2", 6379), "Ray's head does not listen")
+                command = ["ip", "netns", "exec", SPACE.format(node), ray, "start", *role, *common,
+                           f"--node-ip-address={NETWORK}.{node + 2}"]
+                subprocess.run(command, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             yield f"{NETWORK}.2:6379"
         finally:
-            for process in reversed(started):
-                process.terminate()
-            for process in started:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(timeout=20)
             for node in range(NODES):
                 pids = subprocess.run(["ip", "netns", "pids", SPACE.format(node)], capture_output=True, text=True)
                 for pid in pids.stdout.split():
                     subprocess.run(["kill", "-9", pid], stderr=subprocess.DEVNULL)
-            shutil.rmtree(root, ignore_errors=True)
-
-
-def reachable(host, port):
-    """Returns true if a TCP connection can be opened."""
-    with contextlib.suppress(OSError), socket.create_connection((host, port), timeout=1):
-        return True
-    return False
