@@ -4,6 +4,7 @@
 //! for an unrelated reason reports that reason instead of guessing. `plimsoll probe` prints the findings.
 
 pub mod checks;
+pub mod policy;
 mod parts;
 mod presigned;
 

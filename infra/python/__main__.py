@@ -1,0 +1,5 @@
+"""Entry point of the Pulumi program."""
+
+from plimsoll_infra.program import main
+
+main()

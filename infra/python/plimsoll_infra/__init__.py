@@ -1,0 +1,1 @@
+"""Buckets and a load generator for Plimsoll."""
