@@ -1,10 +1,11 @@
 # CI runs the same targets as a developer's machine.
-.PHONY: build dist screenshot sentences test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway gateway schema dev test-s3-tests test-s3-tests-gateway bench-idle test-fleet test-infra
+.PHONY: build dist screenshot sentences test package stand-ins lint test-servers bench bench-experiments bench-stores bench-statistics bench-disturbed bench-judge bench-logs bench-prices bench-kills bench-fuzz bench-simulation bench-gateway gateway schema dev test-s3-tests test-s3-tests-gateway bench-idle test-fleet test-infra test-edge
 
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 VERSITYGW := $(shell go env GOPATH 2>/dev/null)/bin/versitygw
 MINIO := $(shell go env GOPATH 2>/dev/null)/bin/minio
+HCLFMT := $(shell go env GOPATH 2>/dev/null)/bin/hclfmt
 FAKE_GCS := $(shell go env GOPATH 2>/dev/null)/bin/fake-gcs-server
 
 # The lean build: five minutes on two cores from nothing.
@@ -35,18 +36,23 @@ stand-ins:
 	@if command -v go >/dev/null; then test -x "$(FAKE_GCS)" || go install github.com/fsouza/fake-gcs-server@v1.56.1; else echo "Go is not installed; the tests of Google Cloud Storage are skipped"; fi
 	@if command -v npm >/dev/null; then test -x node_modules/.bin/dynalite || npm install --no-save --no-package-lock --silent dynalite@4; else echo "npm is not installed; the tests of DynamoDB are skipped"; fi
 
-# Tests the programs in infra/ with mocked providers, and the formatting of the OpenTofu files if tofu is installed. Two
-# minutes, most of them for the installation.
+# Tests the programs in infra/ with mocked providers, and the formatting of the OpenTofu files. Two minutes, most of them
+# for the installation.
 INFRA := $(VENV)-infra
 test-infra: $(INFRA)/ready
 	cd infra/typescript && npm ci --no-audit --no-fund --silent && npm test
 	$(INFRA)/bin/python -m pytest -q -W ignore::DeprecationWarning infra/python/tests
-	@if command -v tofu >/dev/null; then tofu fmt -check infra/terraform; else echo "tofu is not installed; infra/terraform is not checked"; fi
+	@if command -v go >/dev/null; then test -x "$(HCLFMT)" || go install github.com/hashicorp/hcl/v2/cmd/hclfmt@v2.24.0; \
+	for file in infra/terraform/*.tf; do "$(HCLFMT)" "$$file" | diff -u "$$file" - || exit 1; done; fi
 
 $(INFRA)/ready: infra/python/requirements.txt
 	python3 -m venv $(INFRA)
 	$(INFRA)/bin/pip install --quiet --disable-pip-version-check -r infra/python/requirements.txt 'pytest>=9'
 	touch $@
+
+# Tests the Worker on workerd, in half a minute.
+test-edge:
+	cd edge/worker && npm ci --no-audit --no-fund --silent && npm test
 
 # Runs fleets of eight nodes on Slurm's daemons and on Ray in network namespaces, as root, in four minutes. If they pass,
 # records the state of the code, so that CI repeats them only after changes.
