@@ -4,8 +4,8 @@
 //! for an unrelated reason reports that reason instead of guessing. `plimsoll probe` prints the findings.
 
 pub mod checks;
-pub mod policy;
 mod parts;
+pub mod policy;
 mod presigned;
 
 use serde::Serialize;

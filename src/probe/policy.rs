@@ -82,6 +82,8 @@ mod tests {
         assert_eq!(statement["Action"], "s3express:CreateSession");
         assert_eq!(statement["Resource"], "arn:aws:s3express:us-east-1:*:bucket/data--use1-az4--x-s3");
         assert!(of("gs://bucket").unwrap_err().to_string().contains("objectUser"));
-        assert!(of("s3://bucket?provider=cloudflare-r2&endpoint=https://a.r2.cloudflarestorage.com").is_err());
+        assert!(
+            of("s3://bucket?provider=cloudflare-r2&endpoint=https://a.r2.cloudflarestorage.com").is_err()
+        );
     }
 }
