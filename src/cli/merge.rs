@@ -9,14 +9,11 @@ use super::command_line;
 use super::exit::Exit;
 use super::out::say;
 use super::report::of_run;
-use crate::recorder::collector::SecondRow;
-use crate::recorder::tally::Tally;
 use crate::report::terminal;
 use crate::run_dir::directory::RunDirectory;
 use crate::run_dir::environment::{Environment, read_environment};
-use crate::run_dir::intervals::Place;
 use crate::run_dir::json;
-use crate::run_dir::read::{Interval, intervals};
+use crate::run_dir::merge::{ShardLog, merge_intervals};
 use crate::run_dir::run::Run;
 use crate::summary::result::RunResult;
 use crate::summary::shards::merge_runs;
@@ -145,35 +142,12 @@ pub fn merge_shards(runs: &[PathBuf], out: &Path) -> Result<Run, Exit> {
 /// # Errors
 /// Exit code 2 if the intervals of a shard cannot be read.
 fn write_intervals(shards: &[Shard], origin: f64, directory: &mut RunDirectory) -> Result<(), Exit> {
-    let mut rows: BTreeMap<(u64, usize), (Interval, Tally)> = BTreeMap::new();
-    let mut places: Vec<Interval> = Vec::new();
-    for shard in shards {
-        let offset = shard.result.run.shards[0].host_offset_s.unwrap_or(0.0);
-        let shift = (shard.environment.origin_unix_s - offset - origin).max(0.0);
-        for row in intervals(&shard.path).map_err(Exit::input)? {
-            let second = (row.second as f64 + shift).round() as u64;
-            let same = |p: &Interval| {
-                (&p.store, &p.phase, p.repeat, p.block, p.step, &p.operation)
-                    == (&row.store, &row.phase, row.repeat, row.block, row.step, &row.operation)
-            };
-            let place = places.iter().position(same).unwrap_or_else(|| {
-                places.push(row.clone());
-                places.len() - 1
-            });
-            let entry = rows.entry((second, place)).or_insert_with(|| (row.clone(), Tally::default()));
-            entry.1.merge(&row.tally);
-        }
-    }
-    for ((second, place), (row, tally)) in &rows {
-        let place_of = Place {
-            store: &row.store,
-            phase: &row.phase,
-            role: row.role,
-            repeat: row.repeat,
-            block: row.block,
-            step: row.step,
-        };
-        directory.second(place_of, &SecondRow { second: *second, phase: *place, kind: row.operation, tally });
-    }
-    Ok(())
+    let log = |shard: &Shard| {
+        let offset_s = shard.result.run.shards[0].host_offset_s.unwrap_or(0.0);
+        let shift_s = (shard.environment.origin_unix_s - offset_s - origin).max(0.0);
+        ShardLog { run: shard.path.clone(), shift_s }
+    };
+    let logs: Vec<ShardLog> = shards.iter().map(log).collect();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    merge_intervals(&logs, threads, directory).map_err(Exit::input)
 }

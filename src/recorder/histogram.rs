@@ -132,6 +132,16 @@ impl Latencies {
         out
     }
 
+    /// Returns the latencies in a histogram. Minimum, maximum and mean have the resolution of the buckets.
+    pub(super) fn of(histogram: Histogram<u64>) -> Latencies {
+        if histogram.is_empty() {
+            return Latencies::default();
+        }
+        let sum_ns = (histogram.mean() * histogram.len() as f64 * 1_000.0) as u128;
+        let (min_ns, max_ns) = (histogram.min() * 1_000, histogram.max() * 1_000);
+        Latencies { histogram: Some(Box::new(histogram)), sum_ns, min_ns, max_ns }
+    }
+
     /// Decodes the output of [`Latencies::to_bytes`]; `None` if the bytes are invalid. Minimum, maximum and
     /// mean then have the resolution of the buckets.
     pub fn from_bytes(bytes: &[u8]) -> Option<Latencies> {
@@ -143,9 +153,7 @@ impl Latencies {
         let read: Histogram<u64> = Deserializer::new().deserialize(&mut plain.as_slice()).ok()?;
         let mut histogram = empty();
         histogram.add(&read).ok()?;
-        let sum_ns = (histogram.mean() * histogram.len() as f64 * 1_000.0) as u128;
-        let (min_ns, max_ns) = (histogram.min() * 1_000, histogram.max() * 1_000);
-        Some(Latencies { histogram: Some(Box::new(histogram)), sum_ns, min_ns, max_ns })
+        Some(Latencies::of(histogram))
     }
 }
 

@@ -9,6 +9,7 @@ pub mod histogram;
 pub mod log;
 pub mod paused;
 pub mod sparse;
+pub mod sum;
 pub mod tally;
 pub mod worker;
 

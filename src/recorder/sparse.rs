@@ -84,6 +84,31 @@ pub(super) fn unpack(bytes: &[u8], scratch: &mut Vec<u8>) -> Option<()> {
     known.then_some(())
 }
 
+/// Calls `visit` with each non-empty bucket of a serialized histogram and its count, in order. Returns `None` if the
+/// bytes are not a histogram, are damaged, or have other bounds.
+pub(super) fn each_bucket(
+    bytes: &[u8],
+    scratch: &mut Vec<u8>,
+    mut visit: impl FnMut(usize, u64),
+) -> Option<()> {
+    unpack(bytes, scratch)?;
+    let mut counts = scratch.get(HEADER..)?;
+    let mut at = 0usize;
+    while !counts.is_empty() {
+        match varint(&mut counts)? {
+            count @ 1.. => {
+                if at >= BUCKETS {
+                    return None;
+                }
+                visit(at, count as u64);
+                at += 1;
+            }
+            zeros => at = at.checked_add(usize::try_from(zeros.unsigned_abs().max(1)).ok()?)?,
+        }
+    }
+    Some(())
+}
+
 impl Sparse {
     /// Decodes compressed HdrHistogram V2, the output of
     /// [`Latencies::to_bytes`](super::histogram::Latencies::to_bytes). Empty input is an empty histogram.
@@ -92,22 +117,9 @@ impl Sparse {
         if bytes.is_empty() {
             return Some(Sparse::default());
         }
-        unpack(bytes, scratch)?;
-        let mut counts = scratch.get(HEADER..)?;
-        let (mut buckets, mut at) = (Vec::new(), 0usize);
-        while !counts.is_empty() {
-            match varint(&mut counts)? {
-                count @ 1.. => {
-                    if at >= BUCKETS {
-                        return None;
-                    }
-                    buckets.push((at as u16, u32::try_from(count).ok()?));
-                    at += 1;
-                }
-                zeros => at = at.checked_add(usize::try_from(zeros.unsigned_abs().max(1)).ok()?)?,
-            }
-        }
-        Some(buckets.into_iter().collect())
+        let mut buckets = Vec::new();
+        each_bucket(bytes, scratch, |bucket, n| buckets.push((bucket as u16, u32::try_from(n).ok())))?;
+        buckets.into_iter().map(|(bucket, n)| Some((bucket, n?))).collect()
     }
 
     /// Iterates over the non-empty buckets: the number of the bucket and its count.

@@ -9,6 +9,7 @@ pub mod directory;
 pub mod environment;
 pub mod intervals;
 pub mod json;
+pub mod merge;
 pub mod operations;
 pub mod read;
 pub mod run;
