@@ -1,5 +1,6 @@
 //! `plimsoll fleet`: runs an experiment on several nodes.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +14,7 @@ use super::money::MoneyArguments;
 use super::out::{note, say};
 use super::run_options::name_stores;
 use super::signals;
+use super::timeout;
 use crate::clock::{SECOND, wall_now};
 use crate::driver::{Control, Shard};
 use crate::experiment::to_toml::to_toml;
@@ -23,6 +25,7 @@ use crate::fleet::launcher::{LaunchError, parse};
 use crate::fleet::live::{Figures, Live};
 use crate::fleet::message::{ForwardedCredentials, Job};
 use crate::fleet::node;
+use crate::net::limits;
 use crate::report::terminal;
 use crate::report::terminal::table;
 use crate::rng::entropy;
@@ -74,6 +77,9 @@ struct RunArguments {
     /// Send the AWS credentials of this environment to the nodes [default: each node uses its own]
     #[arg(long)]
     forward_credentials: bool,
+    /// Deadline of each operation and of every other request [default: 60s]
+    #[arg(long, value_name = "TIME")]
+    timeout: Option<String>,
     /// Time within which all nodes must start
     #[arg(long, value_name = "TIME", default_value = "2m")]
     launch_timeout: String,
@@ -219,6 +225,7 @@ fn load_experiment(arguments: &RunArguments) -> Result<Experiment, Exit> {
         return Err(Exit::input("--store is missing; specify a store that all nodes can reach"));
     }
     add_tables(&mut experiment)?;
+    experiment.set_timeout(arguments.timeout.as_deref()).map_err(Exit::input)?;
     Ok(experiment)
 }
 
@@ -238,6 +245,7 @@ fn job(arguments: &RunArguments, experiment: &Experiment, of: u64) -> Result<Job
         workers: arguments.workers.map(|n| n as usize),
         vantage: arguments.vantage.clone(),
         ca_bundle: arguments.ca_bundle.clone(),
+        timeout_ns: arguments.timeout.as_deref().map(|_| limits::timeout().as_nanos() as u64),
         max_cost: cost.max_cost,
         prices: cost.prices.iter().map(read).collect::<Result<_, _>>()?,
         in_region: cost.in_region,
@@ -246,9 +254,11 @@ fn job(arguments: &RunArguments, experiment: &Experiment, of: u64) -> Result<Job
     })
 }
 
-/// Progress of a fleet on standard error: one line every five seconds.
+/// Progress of a fleet on standard error: one line at the beginning of each phase, and every five seconds.
+#[derive(Default)]
 struct Lines {
-    shown: std::cell::Cell<u64>,
+    /// Phase of the last line, and the number of calls since.
+    shown: RefCell<(String, u32)>,
 }
 
 impl FleetObserver for Lines {
@@ -257,11 +267,12 @@ impl FleetObserver for Lines {
     }
 
     fn progress(&self, live: &Live) {
-        let count = self.shown.get();
-        self.shown.set(count + 1);
-        if live.phase().is_empty() || !count.is_multiple_of(5) {
+        let mut shown = self.shown.borrow_mut();
+        shown.1 += 1;
+        if live.phase().is_empty() || (shown.0 == live.phase() && shown.1 < 5) {
             return;
         }
+        *shown = (live.phase().to_string(), 0);
         let total = live.total();
         let slow: Vec<String> = live.slow().iter().map(|node| (node + 1).to_string()).collect();
         let slow = if slow.is_empty() { String::new() } else { format!("; slow: node {}", slow.join(", ")) };
@@ -280,6 +291,7 @@ impl FleetObserver for Lines {
 fn run_fleet(arguments: &RunArguments) -> Result<(), Exit> {
     let timeout_ns = parse_duration(&arguments.launch_timeout)
         .map_err(|e| Exit::input(format!("--launch-timeout: {e}")))?;
+    timeout::apply(arguments.timeout.as_deref())?;
     let experiment = load_experiment(arguments)?;
     let program = match &arguments.program {
         Some(program) => program.clone(),
@@ -297,8 +309,7 @@ fn run_fleet(arguments: &RunArguments) -> Result<(), Exit> {
         wall_now().strftime("%Y%m%dT%H%M%S"),
         entropy() as u32
     ));
-    let lines = Lines { shown: std::cell::Cell::new(0) };
-    let ran = run(launcher.as_ref(), &job, (&nodes, timeout_ns), &lines, &control);
+    let ran = run(launcher.as_ref(), &job, (&nodes, timeout_ns), &Lines::default(), &control);
     let collected = match ran {
         Ok(collected) if !collected.runs.is_empty() => collected,
         failed => {

@@ -30,6 +30,8 @@ pub struct Job {
     pub vantage: String,
     /// Path of a file of certificate authorities on the nodes.
     pub ca_bundle: Option<std::path::PathBuf>,
+    /// Deadline of requests outside operations, in nanoseconds; `None` for the default.
+    pub timeout_ns: Option<u64>,
     /// Maximum cost of all nodes together, in US dollars.
     pub max_cost: Option<String>,
     /// Texts of price books that override the built-in ones.

@@ -15,6 +15,7 @@ use crate::clock::{SECOND, now_ns, wall_now};
 use crate::driver::{Control, Shard};
 use crate::experiment::resolve;
 use crate::machine::{Machine, open_files};
+use crate::net::limits::set_timeout;
 use crate::recorder::collector::SecondRow;
 use crate::rng::entropy;
 use crate::run_dir::environment::StoreFacts;
@@ -253,6 +254,9 @@ fn execute_shard(job: &Job, shard: Shard, link: &Arc<Link>, root: &Path) -> Resu
             "the job has {} nodes, but this is one of {}",
             job.of, shard.of
         )));
+    }
+    if let Some(ns) = job.timeout_ns {
+        set_timeout(Duration::from_nanos(ns));
     }
     let experiment =
         resolve::parse("the experiment of the fleet", &job.experiment, &[]).map_err(RunError::input)?;

@@ -101,7 +101,8 @@ fn a_store_that_cannot_be_reached_ends_the_fleet_with_its_error() {
     let dir = scratch("fleet-unreachable");
     let file = write(&dir, "fleet.toml", EXPERIMENT);
     let out = dir.join("runs");
-    let base = ["fleet", "run", file.to_str().unwrap(), "--out", out.to_str().unwrap(), "--on"];
+    let base =
+        ["fleet", "run", file.to_str().unwrap(), "--timeout", "2s", "--out", out.to_str().unwrap(), "--on"];
     let store = ["--store", "s3://bucket/x?endpoint=http://127.0.0.1:1"];
     fails(&[&base[..], &["local:2"], &store].concat(), 3, &["failed before the measurement", "127.0.0.1:1"]);
     assert!(!out.exists() || std::fs::read_dir(&out).unwrap().count() == 0);

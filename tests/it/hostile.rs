@@ -60,6 +60,8 @@ const COMMANDS: &[Case] = &[
         line: "run get --store S3 --objects 5 --duration 1s --warmup 0s --json --timeout 1s --out OUT",
         asks_for_credentials: true,
     },
+    case("consistency", "run consistency --store S3 --duration 1s --json --timeout 1s --out OUT"),
+    case("contention", "run contention --store S3 --writers 1,2 --duration 1s --json --timeout 1s --out OUT"),
     case("probe", "probe S3 --timeout 1s --json --out OUT"),
     case("sync", "sync --store S3 --files 3 --size 1KiB --loops 1 --json --timeout 1s --out OUT"),
     case("ycsb load", "ycsb load -P workloada -p recordcount=10 --store S3 --json --timeout 1s --out OUT"),
