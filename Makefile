@@ -50,9 +50,9 @@ $(INFRA)/ready: infra/python/requirements.txt
 	$(INFRA)/bin/pip install --quiet --disable-pip-version-check -r infra/python/requirements.txt 'pytest>=9'
 	touch $@
 
-# Tests the Worker on workerd, in half a minute.
-test-edge:
-	cd edge/worker && npm ci --no-audit --no-fund --silent && npm test
+# Tests the relays: the Worker on workerd and the Lambda function, driven by the release build. One minute.
+test-edge: build
+	for relay in worker lambda; do (cd edge/$$relay && npm ci --no-audit --no-fund --silent && npm test) || exit 1; done
 
 # Runs fleets of eight nodes on Slurm's daemons and on Ray in network namespaces, as root, in four minutes. If they pass,
 # records the state of the code, so that CI repeats them only after changes.

@@ -10,6 +10,7 @@
 
 mod compare;
 pub mod measure;
+pub mod relay;
 pub mod scenario;
 mod true_values;
 

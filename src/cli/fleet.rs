@@ -300,7 +300,7 @@ fn run_fleet(arguments: &RunArguments) -> Result<(), Exit> {
     };
     let launcher = parse(&arguments.on, arguments.nodes, &program)?;
     let of = launcher.nodes().len() as u64;
-    check(&experiment, Shard { index: 0, of })?;
+    check(&experiment, Shard { index: 0, of }, true)?;
     let job = job(arguments, &experiment, of)?;
     let control = Arc::new(Control::default());
     signals::listen(Arc::clone(&control));

@@ -12,6 +12,7 @@ pub mod compare;
 mod consistency;
 mod contention;
 pub mod cost;
+mod edge;
 pub mod exit;
 pub mod export;
 mod fit;
@@ -78,6 +79,8 @@ enum Command {
     Check(check::Arguments),
     /// Run an experiment on several nodes: with ssh, Slurm, Ray or Kubernetes
     Fleet(fleet::Arguments),
+    /// Measure from other places, such as Cloudflare's data centres
+    Edge(edge::Arguments),
     /// Merge the runs of several shards
     Merge(merge::Arguments),
     /// Export runs as Parquet, CSV, Markdown or HdrHistogram logs
@@ -146,6 +149,7 @@ pub fn main() -> i32 {
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Check(arguments) => check::check(&arguments),
         Command::Fleet(arguments) => fleet::fleet(&arguments),
+        Command::Edge(arguments) => edge::edge(&arguments),
         Command::Merge(arguments) => merge::merge(&arguments),
         Command::Import(arguments) => import::import(&arguments),
         Command::Export(arguments) => export::export(&arguments),

@@ -18,8 +18,12 @@ use crate::experiment::{BUILT_IN, Experiment, load, resolve};
 use crate::session::execute;
 use crate::session::knee::{KneeSearch, find_knee};
 use crate::session::open;
+use crate::session::relays::Relays;
 use crate::session::until::execute_until;
 use crate::units::format_rate;
+
+/// Rate of a short form through relays, if none is given: a load that free plans of relays allow.
+const RELAY_RATE: &str = "20/s";
 
 /// Arguments of `plimsoll run`.
 #[derive(Debug, Args)]
@@ -158,14 +162,22 @@ impl ShortArguments {
 ///
 /// # Errors
 /// Exit code 2 if a flag does not apply.
-fn of_knee(arguments: &Arguments, search: Option<&KneeSearch>) -> Result<(String, Option<String>), Exit> {
+fn of_knee(
+    arguments: &Arguments,
+    search: Option<&KneeSearch>,
+    relays: &Relays,
+) -> Result<(String, Option<String>), Exit> {
     let short = &arguments.short;
     let Some(search) = search else {
         return match arguments.knee.given() {
             Some(flag) => {
                 Err(Exit::input(format!("{flag}: only `plimsoll run knee` accepts this flag; omit it")))
             }
-            None => Ok((arguments.name().to_string(), short.rate.clone())),
+            None => {
+                let open = !relays.is_empty() && short.concurrency.is_none();
+                let rate = short.rate.clone().or_else(|| open.then(|| RELAY_RATE.to_string()));
+                Ok((arguments.name().to_string(), rate))
+            }
         };
     };
     let given = [
@@ -182,9 +194,13 @@ fn of_knee(arguments: &Arguments, search: Option<&KneeSearch>) -> Result<(String
     Ok((search.form.clone(), Some(format_rate(search.limits.from))))
 }
 
-fn resolve_experiment(arguments: &Arguments, search: Option<&KneeSearch>) -> Result<Experiment, Exit> {
+fn resolve_experiment(
+    arguments: &Arguments,
+    search: Option<&KneeSearch>,
+    relays: &Relays,
+) -> Result<Experiment, Exit> {
     let short = &arguments.short;
-    let (form, rate) = of_knee(arguments, search)?;
+    let (form, rate) = of_knee(arguments, search, relays)?;
     let mut experiment: Experiment = if FORMS.contains(&form.as_str()) {
         let written = Short {
             form,
@@ -235,7 +251,11 @@ fn resolve_experiment(arguments: &Arguments, search: Option<&KneeSearch>) -> Res
         experiment.set_timeout(short.timeout.as_deref()).map_err(Exit::input)?;
         experiment
     };
+    if arguments.options.store.is_empty() {
+        relays.add_binding(&mut experiment);
+    }
     arguments.options.name_stores(&mut experiment)?;
+    relays.apply(&mut experiment)?;
     Ok(experiment)
 }
 
@@ -267,14 +287,25 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     match &arguments.special {
         Some(Special::Consistency(arguments)) => consistency::consistency(arguments),
         Some(Special::Contention(arguments)) => contention::contention(arguments),
-        None => run_experiment(arguments),
+        None => run_experiment(arguments, &Relays::default()),
     }
 }
 
-fn run_experiment(arguments: &Arguments) -> Result<(), Exit> {
+/// Runs the experiment through relays and prints its result.
+///
+/// # Errors
+/// Exit code 2 if an argument is invalid; otherwise as [`execute`].
+pub fn run_through(arguments: &Arguments, relays: &Relays) -> Result<(), Exit> {
+    if arguments.special.is_some() {
+        return Err(Exit::input("relays do not support this experiment; use plimsoll run instead"));
+    }
+    run_experiment(arguments, relays)
+}
+
+fn run_experiment(arguments: &Arguments, relays: &Relays) -> Result<(), Exit> {
     let search = (arguments.name() == "knee").then(|| arguments.knee.search()).transpose()?;
     timeout::apply(arguments.short.timeout.as_deref())?;
-    let mut experiment = resolve_experiment(arguments, search.as_ref())?;
+    let mut experiment = resolve_experiment(arguments, search.as_ref(), relays)?;
     arguments.precision.apply(&mut experiment);
     let until = arguments.precision.until()?;
     if search.is_some() && until.is_some() {

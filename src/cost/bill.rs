@@ -154,6 +154,7 @@ fn quantity(meter: &Meter, tariff: &Tariff, usage: &Usage) -> Option<Quantity> {
         Measure::CrossZone => Quantity::whole(usage.cross_zone),
         Measure::CrossRegion => Quantity::whole(usage.cross_region),
         Measure::Instance => Quantity::whole(0u64),
+        Measure::Function(measure) => Quantity::whole(usage.functions.quantity(measure)),
     })
 }
 
@@ -192,6 +193,13 @@ pub fn charges<'a>(
         let meter = meter.ok_or_else(|| unpriced(tariff, &format!("machines of type {name}")))?;
         emit(meter, Quantity::whole(*seconds), 0, &mut each)
             .ok_or_else(|| BillError::Overflow { offer: tariff.offer.clone(), item: name.clone() })?;
+    }
+    if usage.functions.invocations > 0 && tariff.functions.is_empty() {
+        return Err(unpriced(tariff, "functions"));
+    }
+    for meter in &tariff.functions {
+        charge(tariff, meter, usage, &mut each)
+            .ok_or_else(|| BillError::Overflow { offer: tariff.offer.clone(), item: meter.item.clone() })?;
     }
     Ok(())
 }
@@ -328,7 +336,7 @@ pub enum Part {
     Data,
     /// Bytes to the internet.
     Egress,
-    /// Machines in the store's region.
+    /// Machines and functions in the store's region.
     Compute,
 }
 
@@ -343,7 +351,7 @@ impl Part {
             Measure::Requests { .. } => Part::Requests,
             Measure::Upload | Measure::Retrieval | Measure::CrossZone | Measure::CrossRegion => Part::Data,
             Measure::Egress => Part::Egress,
-            Measure::Instance => Part::Compute,
+            Measure::Instance | Measure::Function(_) => Part::Compute,
         }
     }
 

@@ -12,6 +12,7 @@ pub mod book;
 pub mod breakeven;
 pub mod claims;
 pub mod egress;
+pub mod functions;
 pub mod money;
 pub mod of_store;
 pub mod request;

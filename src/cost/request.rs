@@ -5,6 +5,7 @@ use jiff::civil::Date;
 use super::bills::NotPriced;
 use super::book::Prices;
 use super::egress::assumption;
+use super::functions::Functions;
 use super::tariff::Tariff;
 use super::usage::Usage;
 use super::workload::Workload;
@@ -135,6 +136,11 @@ pub fn in_words(usage: &Usage) -> String {
             out.push(format!("objects of {}", format_size(exact)));
         }
         large => out.push(format!("objects of {}", format_volume(large))),
+    }
+    if usage.functions.invocations > 0 {
+        let Functions { invocations, cpu_us, run_ms, memory_mib } = usage.functions;
+        let (count, cpu_ms) = (format_count(invocations), cpu_us as f64 / 1000.0);
+        out.push(format!("{count} invocations of {run_ms} ms, {cpu_ms} ms of CPU and {memory_mib} MiB"));
     }
     out.extend(usage.instances.iter().map(|(name, s)| format!("{:.0} h of {name}", *s as f64 / 3600.0)));
     out.join(", ")

@@ -1,5 +1,6 @@
 //! Tariff: the prices of one offer in one region on one date, in the form from which bills are computed.
 
+use super::functions::FunctionMeasure;
 use super::money::Usd;
 use super::usage::{DAY_S, MONTH_HOURS};
 use crate::provider::Confidence;
@@ -41,6 +42,8 @@ pub enum Measure {
     CrossRegion,
     /// Seconds of a machine.
     Instance,
+    /// Functions that run on demand.
+    Function(FunctionMeasure),
 }
 
 /// Free allowance of a meter.
@@ -252,6 +255,8 @@ pub struct Tariff {
     pub meters: Vec<Meter>,
     /// Prices of machines in the same region, by type.
     pub instances: Vec<Meter>,
+    /// Prices of functions in the same region; empty if the provider does not sell them.
+    pub functions: Vec<Meter>,
     /// Billing rules of the offer.
     pub rules: Rules,
     /// Kinds of requests that have a price, which may be zero.

@@ -1,6 +1,7 @@
 //! Usage of a store over a billing period.
 
 use super::egress::Egress;
+use super::functions::Functions;
 use super::tariff::Tariff;
 use crate::provider::calls::{Call, Calls};
 
@@ -54,6 +55,8 @@ pub struct Usage {
     pub without_allowances: bool,
     /// Machines: type, and total seconds of all machines of that type.
     pub instances: Vec<(String, u64)>,
+    /// Functions that run on demand.
+    pub functions: Functions,
 }
 
 impl Usage {
@@ -76,7 +79,10 @@ impl Usage {
     pub fn is_nothing(&self) -> bool {
         let egress = self.egress.stated();
         let bytes = [self.stored, self.uploaded, self.downloaded, egress, self.cross_zone, self.cross_region];
-        bytes.iter().all(|bytes| *bytes == 0) && self.calls.total() == 0 && self.instances.is_empty()
+        bytes.iter().all(|bytes| *bytes == 0)
+            && self.calls.total() == 0
+            && self.instances.is_empty()
+            && self.functions.invocations == 0
     }
 
     /// Returns true if the period is a month.

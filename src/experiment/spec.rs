@@ -45,7 +45,7 @@ pub struct ExperimentSpec {
 }
 
 /// A `[store.NAME]` table. It names the environment variables that contain the credentials, never the credentials.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct NamedStore {
     /// URL of the store.
@@ -59,6 +59,10 @@ pub struct NamedStore {
     /// Name of the environment variable that contains the session token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub session_token_env: Option<String>,
+    /// URL of the relay that sends the requests, such as a Cloudflare Worker. The environment variable
+    /// `PLIMSOLL_RELAY_TOKEN` contains its token.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub relay: Option<String>,
 }
 
 /// Seed of an experiment that does not set one.

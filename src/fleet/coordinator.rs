@@ -8,12 +8,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
+use super::budget::Pool;
 use super::clocks::{Clocks, Offset};
 use super::collect::Collection;
 use super::launcher::Launcher;
 use super::live::Live;
 use super::message::{Command, FromNode, Job, Report, read_line};
 use super::preflight::{NodeFacts, findings};
+use super::ramps::Ramps;
 use crate::clock::{MILLISECOND, SECOND, now_ns, sleep_until, wall_now};
 use crate::driver::Control;
 use crate::text::one_line;
@@ -125,6 +127,8 @@ struct Fleet<'a> {
     collection: Collection,
     out: &'a Path,
     live: Live,
+    ramps: Ramps,
+    budget: Pool,
     noted: BTreeSet<String>,
     observer: &'a dyn FleetObserver,
     control: &'a Control,
@@ -266,6 +270,17 @@ impl Fleet<'_> {
             Report::Note(line) => self.once(line),
             Report::Second(second) => self.live.add(node, &second, now_ns()),
             Report::Lost(cause) => self.lose(node, one_line(&cause).into_owned()),
+            Report::Step(step) => {
+                let measuring = |stage: &Stage| (Stage::Prepared..=Stage::Measured).contains(stage);
+                let alive = self.stages.iter().filter(|(_, s)| measuring(s)).map(|(node, _)| *node).collect();
+                if let Some(end) = self.ramps.report(node, &step, &alive) {
+                    self.broadcast(&Command::EndRamp { ramp: step.ramp, end });
+                }
+            }
+            Report::NeedsBudget => self.budget.ask(node).iter().for_each(|command| self.broadcast(command)),
+            Report::Budget(pico_usd) => {
+                self.budget.returned(pico_usd).iter().for_each(|command| self.broadcast(command));
+            }
             Report::Measured => self.advance(node, Stage::Measured),
             Report::File { name, data } => self.collection.append(node, &name, &data).map_err(out)?,
             Report::Ended { run, code, message } => {
@@ -410,6 +425,8 @@ pub fn run(
         collection,
         out,
         live: Live::default(),
+        ramps: Ramps::default(),
+        budget: Pool::default(),
         noted: BTreeSet::new(),
         observer,
         control,

@@ -6,6 +6,7 @@ use std::io::{self, BufRead};
 use serde::{Deserialize, Serialize};
 
 use crate::machine::Machine;
+use crate::schedule::plan::{EndedRamp, RampId, RampStep};
 
 /// Work of a fleet, which is the same for all nodes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -82,6 +83,25 @@ pub enum Command {
         /// Node that deletes the objects of lost nodes; `None` if none was lost.
         for_all: Option<u64>,
     },
+    /// End of a ramp, because all nodes together have reached its plateau.
+    EndRamp {
+        /// Ramp that ends.
+        ramp: RampId,
+        /// Steps that count, and the reason.
+        end: EndedRamp,
+    },
+    /// Request to return half of the unspent cost limit, for a node that needs it.
+    ReturnBudget {
+        /// Node that asked, which returns nothing.
+        except: u64,
+    },
+    /// Money that other nodes have returned.
+    GrantBudget {
+        /// Node that receives it.
+        node: u64,
+        /// Amount in picodollars.
+        pico_usd: u64,
+    },
     /// End of the run; results so far are kept.
     Stop,
 }
@@ -145,6 +165,12 @@ pub enum Report {
     Note(String),
     /// Counts of one second.
     Second(Second),
+    /// A step of a ramp has ended.
+    Step(RampStep),
+    /// The node has spent most of its share of the cost limit.
+    NeedsBudget,
+    /// Picodollars of the node's share of the cost limit that others may spend.
+    Budget(u64),
     /// The measurement has ended; the node waits for [`Command::CleanUp`].
     Measured,
     /// A part of a file of the run directory, in base64.

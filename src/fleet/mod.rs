@@ -7,6 +7,7 @@
 //! start, because only the coordinator knows when all nodes have prepared their objects and how far their clocks
 //! differ.
 
+pub mod budget;
 pub mod clocks;
 pub mod collect;
 pub mod coordinator;
@@ -15,3 +16,4 @@ pub mod live;
 pub mod message;
 pub mod node;
 pub mod preflight;
+pub mod ramps;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use base64::Engine;
@@ -20,10 +20,10 @@ use crate::recorder::collector::SecondRow;
 use crate::rng::entropy;
 use crate::run_dir::environment::StoreFacts;
 use crate::s3::credentials::{CredentialSource, Credentials};
-use crate::schedule::plan::PhaseRun;
+use crate::schedule::plan::{EndedRamp, PhaseRun, RampId, RampStep};
 use crate::session::budget::CostSettings;
 use crate::session::observer::{RunObserver, RunStart};
-use crate::session::shard::{Rendezvous, Sharding};
+use crate::session::shard::{BudgetChange, Rendezvous, Sharding};
 use crate::session::{Components, RunError, RunSummary, Settings, execute};
 
 /// Output of a node, one message per line.
@@ -82,9 +82,21 @@ struct Link {
     decisions: Mutex<Receiver<Decision>>,
     control: Arc<Stop>,
     phases: Mutex<Vec<String>>,
+    shared: Arc<Mutex<Shared>>,
+}
+
+/// Decisions of the coordinator about ramps and the cost limit.
+#[derive(Default)]
+struct Shared {
+    ramps: BTreeMap<RampId, EndedRamp>,
+    budget: BudgetChange,
 }
 
 impl Link {
+    fn shared(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Waits for the next decision, until `grace_ns` after the run was stopped, or until the coordinator is gone.
     fn decision(&self, control: &Control, grace_ns: u64) -> Option<Decision> {
         let decisions = self.decisions.lock().unwrap_or_else(PoisonError::into_inner);
@@ -119,6 +131,28 @@ impl Rendezvous for Link {
             }
         }
         false
+    }
+
+    fn step(&self, step: RampStep) {
+        self.output.send(Report::Step(step));
+    }
+
+    fn ramp_end(&self, ramp: RampId) -> Option<EndedRamp> {
+        self.shared().ramps.get(&ramp).copied()
+    }
+
+    fn needs_budget(&self) {
+        self.output.send(Report::NeedsBudget);
+    }
+
+    fn budget(&self) -> BudgetChange {
+        std::mem::take(&mut self.shared().budget)
+    }
+
+    fn give_budget(&self, pico_usd: u64) {
+        if pico_usd > 0 {
+            self.output.send(Report::Budget(pico_usd));
+        }
     }
 }
 
@@ -186,6 +220,8 @@ pub fn serve(
     let (decide, decisions) = channel();
     let control = Arc::new(Stop::default());
     let (listener, stopped) = (Arc::clone(&output), Arc::clone(&control));
+    let shared = Arc::new(Mutex::new(Shared::default()));
+    let shared_input = Arc::clone(&shared);
     std::thread::Builder::new().name("fleet-input".into()).spawn(move || {
         let decide = |decision| drop(decide.send(decision));
         while let Ok(Some(line)) = read_line(&mut input) {
@@ -201,7 +237,8 @@ pub fn serve(
                     decide(Decision::CleanUp { for_all: for_all == Some(listener.node) });
                 }
                 Ok(Command::Stop) => stopped.stop(),
-                Ok(Command::Job(_)) | Err(_) => {}
+                Ok(command) => decisions_of(&shared_input, listener.node, command),
+                Err(_) => {}
             }
         }
         // The coordinator is gone.
@@ -212,8 +249,22 @@ pub fn serve(
         decisions: Mutex::new(decisions),
         control,
         phases: Mutex::default(),
+        shared,
     });
     Ok(run(&job, shard, &link))
+}
+
+/// Records a decision about ramps or the cost limit for node `node`.
+fn decisions_of(shared: &Mutex<Shared>, node: u64, command: Command) {
+    let mut shared = shared.lock().unwrap_or_else(PoisonError::into_inner);
+    match command {
+        Command::EndRamp { ramp, end } => drop(shared.ramps.insert(ramp, end)),
+        Command::ReturnBudget { except } if except != node => shared.budget.asked = true,
+        Command::GrantBudget { node: to, pico_usd } if to == node => {
+            shared.budget.granted = shared.budget.granted.saturating_add(pico_usd);
+        }
+        _ => {}
+    }
 }
 
 /// Executes the shard, sends its run directory, and returns the exit code.

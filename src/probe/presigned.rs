@@ -35,7 +35,7 @@ pub async fn urls(background: &mut Background, opened: &Opened, root: &str, find
         let text = format!("{}{path}?{query}", url.endpoint.url());
         let refused = |e: String| Failure::new(crate::store::ErrorClass::Connect, e, Default::default());
         let web = web::parse(&text).map_err(|e| refused(e.to_string()))?;
-        let store = WebStore::open(web, opened.ca_bundle.as_deref()).map_err(|e| refused(e.to_string()))?;
+        let store = WebStore::open(web, opened.route()).map_err(|e| refused(e.to_string()))?;
         let mut reader = Background::new(&store);
         reader.send(Request::Get { key: "", range: None }, &mut Ignore).await.map(|reply| reply.bytes)
     };

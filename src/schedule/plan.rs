@@ -8,6 +8,9 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
+
+use super::plateau::Plateau;
 use super::ramp::Stop;
 use super::{Limit, Load, Phase, Role};
 use crate::rng::Stream;
@@ -89,7 +92,7 @@ impl PhaseRun {
 }
 
 /// Identity of one ramp of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct RampId {
     /// Index of the store.
     pub store: usize,
@@ -97,6 +100,28 @@ pub struct RampId {
     pub phase: usize,
     /// Repeat, from 0.
     pub repeat: u32,
+}
+
+/// A finished step of a ramp.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct RampStep {
+    /// Ramp to which the step belongs.
+    pub ramp: RampId,
+    /// Number of the step, from 0.
+    pub step: usize,
+    /// Bytes per second, or operations per second if the step transferred no bytes.
+    pub throughput: f64,
+    /// Share of the network link that the step used (0 to 1); `None` if unknown.
+    pub link: Option<f64>,
+}
+
+/// End of a ramp at its plateau.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EndedRamp {
+    /// Number of steps that count.
+    pub steps: usize,
+    /// Reason why the ramp ended.
+    pub reason: Plateau,
 }
 
 /// Returns the load of one step of a phase's ramp; without a ramp, the load of the phase.

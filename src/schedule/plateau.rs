@@ -1,7 +1,10 @@
 //! The rule that ends a ramp at its plateau: throughput no longer grows, falls, or fills the network link.
 
+use serde::{Deserialize, Serialize};
+
 /// Reason why a ramp has reached its plateau.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Plateau {
     /// The last two steps each gained less than [`MIN_GAIN`].
     NoGain,

@@ -9,6 +9,7 @@ use super::error::RunError;
 use crate::rng::entropy;
 use crate::s3::credentials::{CredentialSource, Credentials};
 use crate::store::Store;
+use crate::store::http::Route;
 use crate::store::s3::S3Store;
 use crate::store::url::{StoreUrl, parse};
 
@@ -42,6 +43,14 @@ impl EmbeddedServer {
     /// # Errors
     /// [`RunError::Input`] if [`set_program`] was not called; [`RunError::Store`] if the server does not start.
     pub fn start(arguments: &[&str]) -> Result<EmbeddedServer, RunError> {
+        EmbeddedServer::start_on("127.0.0.1:0", arguments)
+    }
+
+    /// Does the same as [`EmbeddedServer::start`] on another address.
+    ///
+    /// # Errors
+    /// Returns the same errors as [`EmbeddedServer::start`].
+    pub fn start_on(listen: &str, arguments: &[&str]) -> Result<EmbeddedServer, RunError> {
         use std::os::unix::process::CommandExt;
         let program = PROGRAM.get().ok_or_else(|| {
             RunError::input(
@@ -50,7 +59,7 @@ impl EmbeddedServer {
         })?;
         let credentials = Credentials::new(&random_word(), &random_word(), None);
         let child = Command::new(program)
-            .args(["serve", "--listen", "127.0.0.1:0", "--until-stdin-closes"])
+            .args(["serve", "--listen", listen, "--until-stdin-closes"])
             .args(arguments)
             .env("PLIMSOLL_ACCESS_KEY", &credentials.access_key)
             .env("PLIMSOLL_SECRET_KEY", credentials.secret_key())
@@ -81,12 +90,27 @@ impl EmbeddedServer {
     /// # Errors
     /// [`RunError::Store`] if the loopback address cannot be used.
     pub fn store(&self, redacted_url: &str) -> Result<Arc<dyn Store>, RunError> {
-        let text = format!("s3://{EMBEDDED_BUCKET}?endpoint={}&provider=embedded", self.url);
+        self.store_at(&self.url, redacted_url, Route::default())
+    }
+
+    /// Returns a store on the server's bucket whose requests go to `address` by `route`.
+    ///
+    /// # Errors
+    /// [`RunError::Store`] if the address cannot be used.
+    pub fn store_at(
+        &self,
+        address: &str,
+        redacted_url: &str,
+        route: Route<'_>,
+    ) -> Result<Arc<dyn Store>, RunError> {
+        let text = format!("s3://{EMBEDDED_BUCKET}?endpoint={address}&provider=embedded");
         let Ok(StoreUrl::S3(url)) = parse(&text, &|_| None) else {
-            return Err(RunError::store("the URL of the embedded server is invalid"));
+            return Err(RunError::input(format!(
+                "'{address}' is not the URL of a server, such as http://host:port"
+            )));
         };
         let source = CredentialSource::fixed(self.credentials.clone());
-        let store = S3Store::open(*url, redacted_url, Some(source), None).map_err(RunError::store)?;
+        let store = S3Store::open(*url, redacted_url, Some(source), route).map_err(RunError::store)?;
         Ok(Arc::new(store))
     }
 

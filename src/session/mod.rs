@@ -14,6 +14,7 @@ pub mod live;
 pub mod observer;
 pub mod open;
 pub mod preflight;
+pub mod relays;
 pub mod renewal;
 pub mod reporter;
 pub mod runtime;
@@ -143,7 +144,7 @@ fn ready(
     let mut experiment = requested.clone();
     let sharding = settings.sharding.as_ref();
     if let Some(sharding) = sharding {
-        shard::check(&experiment, sharding.shard)?;
+        shard::check(&experiment, sharding.shard, components.rendezvous.is_some())?;
     }
     let mut opened = open_all(&experiment, settings, components)?;
     // From here on, the experiment contains redacted URLs only.
@@ -244,6 +245,9 @@ fn drive(
     let mut owned = settings.shard();
     if let Some(prepared) = &prepared {
         result.run.shards = vec![prepared.info(&ready.id, &result, environment)];
+        if let Some(rendezvous) = &components.rendezvous {
+            ready.budget.give_rest(rendezvous.as_ref());
+        }
         if prepared.wait_for_the_others() {
             owned = Shard::default();
         }

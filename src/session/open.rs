@@ -16,13 +16,15 @@ use crate::store::Store;
 use crate::store::dynamodb::DynamoDbStore;
 use crate::store::file::FileStore;
 use crate::store::gcs::{GcsStore, Tokens};
-use crate::store::http::OpenError;
+use crate::store::http::relay::{Relay, TOKEN_VARIABLE};
+use crate::store::http::{OpenError, Route};
 use crate::store::memory::MemoryStore;
 use crate::store::s3::S3Store;
+use crate::store::url::s3::BINDING;
 use crate::store::url::web::redacted as redacted_url;
 use crate::store::url::{StoreUrl, parse};
 use crate::store::web::WebStore;
-use crate::text::redacted_document;
+use crate::text::{redacted_document, register_secret};
 
 /// An open store.
 pub struct Opened {
@@ -44,6 +46,15 @@ pub struct Opened {
     pub named: Option<NamedStore>,
     /// PEM file of certificate authorities to trust; `None` for those of the system.
     pub ca_bundle: Option<PathBuf>,
+    /// Relay that sends its requests; `None` to send them from this process.
+    pub relay: Option<Arc<Relay>>,
+}
+
+impl Opened {
+    /// Returns the way of its requests.
+    pub fn route(&self) -> Route<'_> {
+        Route { ca_bundle: self.ca_bundle.as_deref(), relay: self.relay.as_ref() }
+    }
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -180,7 +191,10 @@ pub fn open_as(
         url: Some(resolved.clone()),
         named: named.clone(),
         ca_bundle: ca_bundle.map(Path::to_path_buf),
+        relay: relay_of(&resolved, named.as_ref(), ca_bundle)?,
     };
+    let relay = opened.relay.clone();
+    let route = Route { ca_bundle, relay: relay.as_ref() };
     // Precedence: given credentials, the environment variables that a named store specifies, the standard chain.
     let aws = || match (given, &named) {
         (Some(given), _) => Ok(given),
@@ -197,25 +211,57 @@ pub fn open_as(
         }
         StoreUrl::Gcs(gcs) => {
             let tokens = if gcs.sign { Some(on_runtime(Tokens::from_chain())?) } else { None };
-            opened.store = Arc::new(GcsStore::open(*gcs, &written, tokens, ca_bundle).map_err(open_error)?);
+            opened.store = Arc::new(GcsStore::open(*gcs, &written, tokens, route).map_err(open_error)?);
         }
         StoreUrl::Web(web) => {
-            opened.store = Arc::new(WebStore::open(*web, ca_bundle).map_err(open_error)?);
+            opened.store = Arc::new(WebStore::open(*web, route).map_err(open_error)?);
         }
         StoreUrl::DynamoDb(table) => {
             let source = aws()?;
             opened.credentials = Some(source.clone());
             opened.store =
-                Arc::new(DynamoDbStore::open(*table, &written, source, ca_bundle).map_err(open_error)?);
+                Arc::new(DynamoDbStore::open(*table, &written, source, route).map_err(open_error)?);
         }
         StoreUrl::S3(s3) => {
             opened.credentials = if s3.sign { Some(aws()?) } else { None };
             let credentials = opened.credentials.clone();
-            opened.store =
-                Arc::new(S3Store::open(*s3, &written, credentials, ca_bundle).map_err(open_error)?);
+            opened.store = Arc::new(S3Store::open(*s3, &written, credentials, route).map_err(open_error)?);
         }
     }
     Ok(opened)
+}
+
+/// Opens a relay with the token from the environment.
+///
+/// # Errors
+/// [`RunError::Input`] if the URL is invalid or there is no token; [`RunError::Store`] if its host does not resolve.
+pub fn relay_at(url: &str, ca_bundle: Option<&Path>) -> Result<Relay, RunError> {
+    let token = std::env::var(TOKEN_VARIABLE).ok().filter(|token| !token.is_empty());
+    let token = token.ok_or_else(|| {
+        RunError::input(format!("{url} needs a token; set {TOKEN_VARIABLE} to the TOKEN of the relay"))
+    })?;
+    register_secret(&token);
+    Relay::open(url, &token, ca_bundle).map_err(open_error)
+}
+
+/// Returns the relay of a store; `None` if this process sends its requests.
+fn relay_of(
+    url: &StoreUrl,
+    named: Option<&NamedStore>,
+    ca_bundle: Option<&Path>,
+) -> Result<Option<Arc<Relay>>, RunError> {
+    let network =
+        matches!(url, StoreUrl::S3(_) | StoreUrl::Gcs(_) | StoreUrl::Web(_) | StoreUrl::DynamoDb(_));
+    match named.and_then(|table| table.relay.as_ref()) {
+        Some(_) if !network => {
+            Err(RunError::input("--worker: this store has no network address; omit --worker"))
+        }
+        Some(relay) => relay_at(relay, ca_bundle).map(|relay| Some(Arc::new(relay))),
+        None if matches!(url, StoreUrl::S3(s3) if s3.endpoint.host == BINDING) => Err(RunError::input(
+            "endpoint=binding: only a Worker has a binding; use plimsoll edge run with --worker URL",
+        )),
+        None => Ok(None),
+    }
 }
 
 fn open_error(error: OpenError) -> RunError {

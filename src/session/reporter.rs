@@ -1,13 +1,14 @@
 //! Processes the collector's data during a run: updates the run directory, ends ramps at their plateau, and
 //! notifies the observer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::budget::Budget;
 use super::live::Live;
 use super::observer::RunObserver;
 use super::settings::Components;
+use super::shard::Rendezvous;
 use crate::clock::now_ns;
 use crate::driver::{Control, Job, RampId};
 use crate::machine::peak_rss_bytes;
@@ -16,21 +17,16 @@ use crate::recorder::log::LogRecord;
 use crate::run_dir::directory::RunDirectory;
 use crate::run_dir::intervals::Place;
 use crate::schedule::Role;
-use crate::schedule::plateau::{Plateau, plateau};
+use crate::schedule::plan::{EndedRamp, RampStep};
+use crate::schedule::plateau::plateau;
 use crate::store::Description;
-use crate::summary::background::sums;
+use crate::summary::background::{places, sums};
 use crate::summary::limits::Means;
 use crate::summary::merge::overall;
 use crate::summary::ramp::{RampEnd, of_windows};
 use crate::summary::result::{RunResult, Window};
 use crate::summary::uploads::sweeps;
 use crate::summary::window::{Setting, settled, windows};
-
-/// End of a ramp: the number of steps that count, and the reason.
-struct EndedRamp {
-    steps: usize,
-    reason: Plateau,
-}
 
 /// Collects the results of one pass during the run.
 pub struct Reporter<'a> {
@@ -52,6 +48,10 @@ pub struct Reporter<'a> {
     write_took_ns: u64,
     /// Metrics of the Prometheus endpoint; `None` without one.
     live: Option<Live>,
+    /// Coordinator of a fleet, which ends ramps; `None` to end them here.
+    rendezvous: Option<Arc<dyn Rendezvous>>,
+    /// Steps that were reported to the coordinator.
+    reported: BTreeSet<usize>,
     /// Cost of the run; `None` if it is not computed.
     pub budget: Option<Arc<Budget>>,
     /// Result of the earlier passes.
@@ -89,6 +89,8 @@ impl<'a> Reporter<'a> {
             write_took_ns: 0,
             live: components.live.clone(),
             budget: None,
+            rendezvous: components.rendezvous.clone(),
+            reported: BTreeSet::new(),
             earlier: result.clone(),
             result,
         }
@@ -132,14 +134,26 @@ impl<'a> Reporter<'a> {
             .collect();
         let mut throughputs = Vec::new();
         let mut link = None;
-        for index in &steps {
+        for (step, index) in steps.iter().enumerate() {
             if !self.settled.contains_key(index) && settled(&states[*index]) {
                 let (carried, share) = self.carried(*index, &states[*index]);
                 self.settled.insert(*index, (carried, share));
             }
-            let Some((carried, share)) = self.settled.get(index) else { break };
-            throughputs.push(*carried);
-            link = *share;
+            let Some((throughput, share)) = self.settled.get(index).copied() else { break };
+            throughputs.push(throughput);
+            link = share;
+            if let Some(rendezvous) = &self.rendezvous
+                && self.reported.insert(*index)
+            {
+                rendezvous.step(RampStep { ramp, step, throughput, link });
+            }
+        }
+        if let Some(rendezvous) = &self.rendezvous {
+            if let Some(end) = rendezvous.ramp_end(ramp) {
+                self.ends.insert(ramp, end);
+                self.control.end_ramp(ramp);
+            }
+            return;
         }
         for steps in 1..=throughputs.len() {
             let share = link.filter(|_| steps == throughputs.len());
@@ -187,7 +201,8 @@ impl<'a> Reporter<'a> {
         let calls = self.job.sites.iter().zip(&self.described);
         self.result.cost = self.budget.as_ref().map(|budget| budget.figures()).unwrap_or_default();
         self.result.background_requests =
-            calls.flat_map(|(s, d)| sums(&d.url, &s.store.background_requests())).collect();
+            calls.clone().flat_map(|(s, d)| sums(&d.url, &s.store.background_requests())).collect();
+        self.result.places = calls.flat_map(|(s, d)| places(&d.url, s.store.relayed())).collect();
     }
 
     fn cpu_s(&self, index: usize, state: &WindowState) -> f64 {
@@ -251,6 +266,9 @@ impl Listener for Reporter<'_> {
         self.judge_ramp(states);
         if let Some(budget) = &self.budget {
             budget.watch();
+            if let Some(rendezvous) = &self.rendezvous {
+                budget.share(rendezvous.as_ref());
+            }
             self.live.iter().for_each(|live| live.cost(&budget.figures()));
         }
         self.observer.progress(states, &self.job.phase_runs);

@@ -19,7 +19,7 @@ use crate::experiment::to_toml::to_toml;
 use crate::rng::{hash_name, mix};
 use crate::run_dir::environment::Environment;
 use crate::schedule::Role;
-use crate::schedule::plan::Order;
+use crate::schedule::plan::{EndedRamp, Order, RampId, RampStep};
 use crate::schedule::ramp::Stop;
 use crate::store::ownership::RunId;
 use crate::store::{Body, Request};
@@ -46,6 +46,30 @@ pub trait Rendezvous: Send + Sync {
     /// Reports that this shard has ended its measurement. Returns when all shards have, and no shard reads objects any
     /// more. The result is true if this shard must also delete the objects of shards that were lost.
     fn wait_for_the_others(&self, control: &Control) -> bool;
+
+    /// Reports a finished step of a ramp, which ends at the plateau of all shards together.
+    fn step(&self, step: RampStep);
+
+    /// Returns the end of a ramp, if the shards together have reached their plateau.
+    fn ramp_end(&self, ramp: RampId) -> Option<EndedRamp>;
+
+    /// Asks for a part of the cost limit that other shards do not need.
+    fn needs_budget(&self);
+
+    /// Returns what has happened to this shard's part of the cost limit since the last call.
+    fn budget(&self) -> BudgetChange;
+
+    /// Returns a part of this shard's cost limit to the others, in picodollars.
+    fn give_budget(&self, pico_usd: u64);
+}
+
+/// Changes of a shard's part of the cost limit.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BudgetChange {
+    /// Picodollars that other shards have returned to this one.
+    pub granted: u64,
+    /// True if another shard needs a part of what this one has not spent.
+    pub asked: bool,
 }
 
 /// Maximum number of shards, whose markers fit on one page of a listing.
@@ -87,11 +111,11 @@ pub fn parse_start(text: &str) -> Result<jiff::Timestamp, String> {
     text.parse().map_err(|_| wrong())
 }
 
-/// Checks that an experiment can be split into shards.
+/// Checks that an experiment can be split into shards. `coordinated` is true if the shards are those of a fleet.
 ///
 /// # Errors
 /// [`RunError::Input`] with the reason if it cannot.
-pub fn check(experiment: &Experiment, shard: Shard) -> Result<(), RunError> {
+pub fn check(experiment: &Experiment, shard: Shard, coordinated: bool) -> Result<(), RunError> {
     for phase in &experiment.phases {
         let connections = phase.load.slots() as u64;
         if connections < shard.of {
@@ -101,10 +125,10 @@ pub fn check(experiment: &Experiment, shard: Shard) -> Result<(), RunError> {
                 phase.name, shard.of
             )));
         }
-        if phase.ramp.is_some_and(|ramp| ramp.stop != Stop::Never) {
+        if !coordinated && phase.ramp.is_some_and(|ramp| ramp.stop != Stop::Never) {
             return Err(RunError::input(format!(
                 "--shard: phase '{}' ends at its plateau, which a single shard cannot detect; \
-                 set stop = \"never\" and a value for to",
+                 use plimsoll fleet run, or set stop = \"never\" and a value for to",
                 phase.name
             )));
         }

@@ -3,9 +3,10 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::cost_limit::{Charge, Limit};
 use super::{
     BackgroundRequest, BodyChecksum, Capabilities, Connection, Description, ErrorClass, Failure, Local,
     Observer, Reply, Request, Store, Timings,
@@ -79,77 +80,6 @@ impl Counts {
                 }
             }
         }
-    }
-}
-
-/// A function that returns the price of a request in picodollars, from its kind and the object bytes that it
-/// transfers.
-pub type Charge = Arc<dyn Fn(Call, u64) -> u64 + Send + Sync>;
-
-/// A limit on the total cost of the requests to all stores. The maximum cost of a request is reserved before
-/// the request is sent; a request that would exceed the limit is withheld.
-pub struct Limit {
-    most: u64,
-    /// Cost of finished requests, time-based cost and reservations for requests in flight, in picodollars.
-    committed: AtomicU64,
-    /// Time-based cost so far in picodollars, as last reported.
-    timed: AtomicU64,
-    /// Size of the largest object in bytes; assumed for an object of unknown size.
-    largest: u64,
-    /// True if the limit is no longer enforced. Clean-up may exceed the limit, because skipping it would leave
-    /// objects behind.
-    lifted: AtomicBool,
-    reached: Box<dyn Fn() + Send + Sync>,
-}
-
-impl Limit {
-    /// Creates a limit of `most` picodollars that assumes `largest` bytes for an object of unknown size.
-    /// Once the limit is reached, `reached` is called, possibly many times.
-    pub fn new(most: u64, largest: u64, reached: Box<dyn Fn() + Send + Sync>) -> Limit {
-        Limit {
-            most,
-            committed: AtomicU64::new(0),
-            timed: AtomicU64::new(0),
-            largest,
-            lifted: AtomicBool::new(false),
-            reached,
-        }
-    }
-
-    /// Stops enforcing the limit.
-    pub fn lift(&self) {
-        self.lifted.store(true, Ordering::Relaxed);
-    }
-
-    /// Sets the time-based cost since the start, in picodollars.
-    pub fn took(&self, timed: u64) {
-        let before = self.timed.swap(timed, Ordering::Relaxed);
-        self.committed.fetch_add(timed.saturating_sub(before), Ordering::Relaxed);
-        if !self.fits() {
-            (self.reached)();
-        }
-    }
-
-    /// Returns true if the committed cost is within the limit or the limit was lifted.
-    fn fits(&self) -> bool {
-        self.lifted.load(Ordering::Relaxed) || self.committed.load(Ordering::Relaxed) <= self.most
-    }
-
-    /// Reserves `cost`; returns false if it would exceed the limit.
-    fn reserve(&self, cost: u64) -> bool {
-        self.committed.fetch_add(cost, Ordering::Relaxed);
-        if self.fits() {
-            return true;
-        }
-        self.committed.fetch_sub(cost, Ordering::Relaxed);
-        (self.reached)();
-        false
-    }
-
-    /// Replaces a reservation with the actual cost.
-    fn settle(&self, reserved: u64, spent: u64) {
-        self.committed.fetch_add(spent, Ordering::Relaxed);
-        self.committed.fetch_sub(reserved, Ordering::Relaxed);
     }
 }
 
@@ -275,6 +205,10 @@ impl Store for Counted {
         self.inner.profile()
     }
 
+    fn relayed(&self) -> Option<super::http::relay::Seen> {
+        self.inner.relayed()
+    }
+
     fn background_requests(&self) -> Vec<BackgroundRequest> {
         self.inner.background_requests()
     }
@@ -311,7 +245,7 @@ impl CountedConnection {
         let cost = charge(call, Self::max_object_bytes(request, expected, limit));
         // A started upload may always be aborted.
         if call == Call::AbortMultipartUpload {
-            limit.committed.fetch_add(cost, Ordering::Relaxed);
+            limit.settle(0, cost);
             return Ok(cost);
         }
         if limit.reserve(cost) {
@@ -414,7 +348,7 @@ mod tests {
             assert_eq!((counts.requests(Call::GetObject), reached.load(Ordering::Relaxed)), (0, 1));
             // A range bounds the bytes to transfer.
             connection.execute(Request::Get { key: "a", range: Some(0..50) }, &mut Ignore).await.unwrap();
-            assert_eq!(limit.committed.load(Ordering::Relaxed), 120);
+            assert_eq!(limit.committed(), 120);
             // Time-based cost counts too. Once the limit is lifted, every request passes.
             limit.took(40);
             assert_eq!(reached.load(Ordering::Relaxed), 2);
@@ -442,11 +376,11 @@ mod tests {
         block_on(async {
             connection.execute(put(50), &mut Ignore).await.unwrap();
             drop(connection.execute(Request::Get { key: "a", range: None }, &mut Ignore));
-            let spent = limit.committed.load(Ordering::Relaxed);
+            let spent = limit.committed();
             assert_eq!(spent, 70, "a put of 50 bytes and a request that was cancelled");
             connection.execute(Request::Get { key: "a", range: None }, &mut Wrong).await.unwrap_err();
         });
         assert_eq!((counts.downloaded(), counts.failures()), (50, 1));
-        assert_eq!(limit.committed.load(Ordering::Relaxed), 130);
+        assert_eq!(limit.committed(), 130);
     }
 }

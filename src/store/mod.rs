@@ -15,6 +15,7 @@ use std::pin::Pin;
 
 pub mod body;
 pub mod cache_status;
+pub mod cost_limit;
 pub mod counted;
 pub mod dynamodb;
 pub mod failure;
@@ -437,6 +438,12 @@ pub trait Store: Send + Sync {
 
     /// Returns the profile of the store's provider; `None` if the store has no profile.
     fn profile(&self) -> Option<&Profile> {
+        None
+    }
+
+    /// Returns the places in which a relay executed operations, and the step of its clock; `None` if this process
+    /// executes them itself.
+    fn relayed(&self) -> Option<http::relay::Seen> {
         None
     }
 

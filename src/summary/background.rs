@@ -1,8 +1,21 @@
 //! Summaries of background requests, such as those for sessions. They are counted and timed separately from the
-//! operations.
+//! operations. Also lists the places in which relays executed operations.
 
-use super::result::BackgroundRequests;
+use super::result::{BackgroundRequests, PlaceFigures};
 use crate::store::BackgroundRequest;
+use crate::store::http::relay::Seen;
+
+/// Lists the places in which a relay executed the operations of one store; empty without a relay.
+pub fn places(store: &str, seen: Option<Seen>) -> Vec<PlaceFigures> {
+    let seen = seen.unwrap_or_default();
+    let figures = |(place, requests)| PlaceFigures {
+        store: store.to_string(),
+        place,
+        requests,
+        clock_step_us: seen.step_us,
+    };
+    seen.places.into_iter().map(figures).collect()
+}
 
 /// Summarizes the background requests of one store, one entry per purpose, in order of the first request.
 pub fn sums(store: &str, calls: &[BackgroundRequest]) -> Vec<BackgroundRequests> {

@@ -42,6 +42,9 @@ pub struct RunResult {
     /// Requests that Plimsoll sends besides the operations, such as those for sessions.
     #[serde(default, skip_serializing_if = "Vec::is_empty", alias = "side_calls")]
     pub background_requests: Vec<BackgroundRequests>,
+    /// Places in which relays executed operations, one entry per store and place.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub places: Vec<PlaceFigures>,
     /// Result of the search for the highest rate that meets the objectives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub knee: Option<KneeFigures>,
@@ -86,6 +89,20 @@ pub struct CostFigures {
     /// The bill, with the assumptions and the usage without a known price in its notes.
     #[serde(flatten)]
     pub bill: Bill,
+}
+
+/// A place in which a relay executed operations, such as a data centre of Cloudflare. The latencies of these
+/// operations are those in this place.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PlaceFigures {
+    /// URL of the store as the user wrote it, without credentials.
+    pub store: String,
+    /// Name of the place: an IATA code for Cloudflare, a region for AWS; empty if the relay does not know it.
+    pub place: String,
+    /// Number of requests, also those of preparation and clean-up.
+    pub requests: u64,
+    /// Step of the relay's clock in microseconds; latencies are exact to one step.
+    pub clock_step_us: u64,
 }
 
 /// Requests that Plimsoll sends besides the operations, such as those for sessions.

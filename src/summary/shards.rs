@@ -1,7 +1,8 @@
 //! Merges the shards of one run: parallel windows, and the defects of the merged run.
 
 use super::merge::{How, merge};
-use super::result::{ClientInfo, RunResult, ShardInfo, Window};
+use super::ramp::{RampEnd, of_windows};
+use super::result::{ClientInfo, RampFigures, RunResult, ShardInfo, Window};
 use crate::schedule::Role;
 
 /// Difference between start times, as a share of the shortest measured window, above which it is reported.
@@ -29,7 +30,7 @@ pub fn merge_runs(id: &str, results: &[RunResult]) -> Option<RunResult> {
     out.run.shards = shards;
     // Each host has its own bill, because each sent its own requests.
     out.cost = results.iter().flat_map(|r| r.cost.iter().cloned()).collect();
-    out.ramps = Vec::new();
+    out.ramps = ramps(results, &out.windows);
     Some(out)
 }
 
@@ -47,6 +48,28 @@ fn windows(results: &[RunResult]) -> Vec<Window> {
         }
     }
     groups.iter().filter_map(|group| merge(group, How::Parallel)).collect()
+}
+
+/// Returns the figures of the merged ramps. The reason why a ramp ended is that of its shards.
+fn ramps(results: &[RunResult], windows: &[Window]) -> Vec<RampFigures> {
+    let mut all: Vec<RampFigures> = Vec::new();
+    let of_shards: Vec<&RampFigures> = results.iter().flat_map(|r| &r.ramps).collect();
+    let same = |a: &RampFigures, b: &RampFigures| {
+        (&a.store, &a.phase, a.repeat, a.operation) == (&b.store, &b.phase, b.repeat, b.operation)
+    };
+    for mut figures in of_windows(windows, |_| RampEnd::NoPlateau) {
+        let mut shards = of_shards.iter().filter(|shard| same(shard, &figures)).peekable();
+        if shards.peek().is_none() {
+            // Steps without a ramp, such as those of a search.
+            continue;
+        }
+        if let Some(shard) = shards.find(|shard| shard.reached) {
+            figures.reached = true;
+            figures.end_reason.clone_from(&shard.end_reason);
+        }
+        all.push(figures);
+    }
+    all
 }
 
 fn client(results: &[RunResult]) -> ClientInfo {

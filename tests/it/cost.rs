@@ -370,3 +370,37 @@ fn a_provider_that_does_not_accept_the_workload_is_left_out() {
     assert_eq!(value["not_priced"][0]["provider"], "wasabi");
     assert!(good(&arguments).contains("left out: wasabi does not accept this workload"));
 }
+
+/// The examples of the providers' own price pages.
+#[test]
+fn functions_cost_what_the_providers_print() {
+    let compute = |arguments: &[&str]| -> f64 {
+        let value = json(&[&["cost", "--as-of", "2026-11-21", "--json"], arguments].concat());
+        let lines = value["bills"][0]["lines"].as_array().unwrap().clone();
+        lines.iter().filter(|line| line["part"] == "compute").map(usd("amount_usd")).sum()
+    };
+    let worker = ["--provider", "cloudflare-r2", "--invocations", "15M", "--cpu-time", "7ms"];
+    assert_eq!(compute(&worker), 5.0 + 1.5 + 1.5);
+    let lambda = ["--provider", "aws-s3", "--invocations"];
+    let first = compute(&[&lambda[..], &["3M", "--run-time", "1s", "--memory", "512MiB"]].concat());
+    assert!((first - (18.33337 + 0.40)).abs() < 1e-9, "{first}");
+    let second = compute(&[&lambda[..], &["30M", "--run-time", "200ms", "--memory", "128MiB"]].concat());
+    assert!((second - (5.833345 + 5.80)).abs() < 1e-9, "{second}");
+    let used_up = compute(
+        &[&lambda[..], &["3M", "--run-time", "1s", "--memory", "512MiB", "--without-allowances"]].concat(),
+    );
+    assert!((used_up - (25.00005 + 0.60)).abs() < 1e-9, "{used_up}");
+}
+
+#[test]
+fn values_of_functions_are_checked() {
+    let base = ["cost", "--provider", "aws-s3"];
+    let with = |more: &[&'static str]| [&base[..], more].concat();
+    refused(&with(&["--get", "1", "--cpu-time", "5ms"]), &["--invocations"]);
+    refused(&with(&["--invocations", "1M", "--cpu-time", "5ms", "--run-time", "1ms"]), &["CPU time"]);
+    refused(&with(&["--invocations", "1M", "--memory", "20GiB"]), &["10GiB"]);
+    refused(&with(&["--invocations", "1M", "--run-time", "1h"]), &["15 minutes"]);
+    let wasabi = ["cost", "--provider", "wasabi", "--storage", "1TB", "--invocations", "1M"];
+    assert!(!good(&["cost", "--storage", "1TB", "--invocations", "1M"]).is_empty());
+    refused(&wasabi, &["functions"]);
+}

@@ -155,3 +155,24 @@ fn a_manifest_describes_an_indexed_job() {
     assert_eq!(container["args"], serde_json::json!(["--of", "8"]));
     assert_eq!(container["envFrom"][0]["secretRef"]["name"], "keys");
 }
+
+#[test]
+fn a_ramp_ends_at_the_plateau_of_all_nodes() {
+    let dir = scratch("fleet-ramp");
+    let server = Server::start("latency=5ms,capacity=300/s", false);
+    server.ready("");
+    let experiment = "name = 'ramp'\nstores = []\n\
+        [[phase]]\nname = 'objects'\nrole = 'prepare'\noperations = { put = 1 }\nobjects = { count = 10, size = '1 KiB' }\n\
+        [[phase]]\nname = 'climb'\noperations = { get = 1 }\nobjects = { from = 'objects' }\n\
+        concurrency = { from = 2, step = 2, to = 100, every = '1s', stop = 'plateau' }\n";
+    let run = fleet(&dir, &server, experiment, 2).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+    let result: RunResult = serde_json::from_slice(&run.stdout).unwrap();
+    let ramp = &result.ramps[0];
+    assert!(ramp.reached && ramp.steps < 50, "{ramp:?}");
+    let steps: Vec<Vec<u32>> = node_runs(&dir)
+        .iter()
+        .map(|run| json::read(run).unwrap().windows.iter().filter_map(|w| w.step).collect())
+        .collect();
+    assert_eq!(steps[0], steps[1], "both nodes count the same steps");
+}

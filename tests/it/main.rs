@@ -9,6 +9,7 @@ mod consistency;
 mod cost;
 mod damaged;
 mod decisions;
+mod edge;
 mod experiments;
 mod express;
 mod fleet;

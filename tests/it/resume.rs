@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use crate::support::block_on;
 use plimsoll::s3::checksum::Algorithm;
 use plimsoll::store::gcs::GcsStore;
+use plimsoll::store::http::Route;
 use plimsoll::store::url::{StoreUrl, parse};
 use plimsoll::store::{Body, Failure, Ignore, Reply, Request, Store};
 
@@ -146,7 +147,7 @@ fn upload(
     let server = std::thread::spawn(move || serve(&listener, &behaviours, total, &recorded));
     let text = format!("gs://bucket?sign=off&upload=resumable{chunk}&endpoint=http://127.0.0.1:{port}");
     let Ok(StoreUrl::Gcs(url)) = parse(&text, &|_| None) else { panic!("{text}") };
-    let store = GcsStore::open(*url, &text, None, None).unwrap();
+    let store = GcsStore::open(*url, &text, None, Route::default()).unwrap();
     let body = Body::Whole(content.clone().into());
     let result =
         block_on(async { store.connection(0).execute(Request::Put { key: "k", body }, &mut Ignore).await });

@@ -13,6 +13,7 @@ use plimsoll::s3::credentials::{CredentialSource, Credentials};
 use plimsoll::store::counted::Counted;
 use plimsoll::store::dynamodb::DynamoDbStore;
 use plimsoll::store::gcs::GcsStore;
+use plimsoll::store::http::Route;
 use plimsoll::store::testing::conformance::check;
 use plimsoll::store::url::{StoreUrl, parse};
 use plimsoll::store::{Body, Collect, Failure, Ignore, Reply, Request, Store};
@@ -86,7 +87,7 @@ fn table(port: u16, parameters: &str) -> Arc<dyn Store> {
     let text = format!("dynamodb://conformance?endpoint=http://127.0.0.1:{port}{parameters}");
     let Ok(StoreUrl::DynamoDb(url)) = parse(&text, &|_| None) else { panic!("{text}") };
     let credentials = CredentialSource::fixed(Credentials::new("test", "secret", None));
-    Arc::new(DynamoDbStore::open(*url, &text, credentials, None).unwrap())
+    Arc::new(DynamoDbStore::open(*url, &text, credentials, Route::default()).unwrap())
 }
 
 impl Drop for Foreign {
@@ -99,7 +100,7 @@ impl Drop for Foreign {
 fn gcs(port: u16, parameters: &str) -> Arc<dyn Store> {
     let text = format!("gs://bucket/some/prefix?sign=off&endpoint=http://127.0.0.1:{port}{parameters}");
     let Ok(StoreUrl::Gcs(url)) = parse(&text, &|_| None) else { panic!("{text}") };
-    Arc::new(GcsStore::open(*url, &text, None, None).unwrap())
+    Arc::new(GcsStore::open(*url, &text, None, Route::default()).unwrap())
 }
 
 fn one(store: &dyn Store, request: Request<'_>) -> Result<Reply, Failure> {

@@ -2,6 +2,7 @@
 
 use crate::support::{ACCESS, SECRET, Server, block_on};
 use plimsoll::s3::credentials::Credentials;
+use plimsoll::store::http::Route;
 use plimsoll::store::testing::conformance::check;
 use plimsoll::store::{Body, Collect, Connection, ErrorClass, Failure, Ignore, Reply, Request};
 
@@ -92,7 +93,9 @@ fn an_untrusted_certificate_is_a_tls_failure() {
     };
     // The server's certificate is not a certificate authority.
     let ca = crate::support::data("tls/server.pem");
-    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, Some(&ca)).unwrap();
+    let store =
+        plimsoll::store::s3::S3Store::open(*url, &text, None, Route { ca_bundle: Some(&ca), relay: None })
+            .unwrap();
     let failure = block_on(async {
         use plimsoll::store::Store;
         store.connection(0).execute(Request::CheckBucket, &mut Ignore).await.map(|_| ()).unwrap_err()
@@ -171,7 +174,7 @@ fn a_connection_closed_during_a_request_is_replaced_once_and_counted() {
     let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
         panic!()
     };
-    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
+    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, Route::default()).unwrap();
     block_on(async {
         use plimsoll::store::Store;
         let mut connection = store.connection(0);
@@ -201,7 +204,7 @@ fn a_server_that_closes_after_each_response_fails_no_operation() {
     let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
         panic!()
     };
-    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
+    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, Route::default()).unwrap();
     block_on(async {
         use plimsoll::store::Store;
         let mut connection = store.connection(0);
@@ -222,7 +225,7 @@ fn a_refused_connection_names_the_address() {
     let Ok(plimsoll::store::url::StoreUrl::S3(url)) = plimsoll::store::url::parse(&text, &|_| None) else {
         panic!()
     };
-    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, None).unwrap();
+    let store = plimsoll::store::s3::S3Store::open(*url, &text, None, Route::default()).unwrap();
     let failure = block_on(async {
         use plimsoll::store::Store;
         get(store.connection(0).as_mut(), "k").await.map(|_| ()).unwrap_err()

@@ -114,6 +114,7 @@ fn refuse(workload: &Workload) -> Result<(), WorkloadError> {
         ("cross_zone", workload.cross_zone.is_some(), "the value could apply to either store; omit it"),
         ("cross_region", workload.cross_region.is_some(), "the value could apply to either store; omit it"),
         ("instance", !workload.instance.is_empty(), "machines cost the same at every age; omit it"),
+        ("invocations", workload.invocations.is_some(), "functions cost the same at every age; omit it"),
         (
             "storage",
             workload.storage.is_some() && workload.keep.is_some(),

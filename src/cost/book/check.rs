@@ -4,16 +4,21 @@ use jiff::civil::Date;
 
 use super::spec::{BookSpec, MeterName, OfferSpec, PriceSpec, RuleSpec};
 use super::{Book, BookError, Price, Rule, Span};
+use crate::cost::functions::FunctionMeasure;
 use crate::cost::money::Usd;
 use crate::cost::tariff::{Free, Measure, Meter, Provenance, Tier};
 use crate::units::{parse_count, parse_volume};
 
 /// Seconds in an hour.
 const HOUR_S: u64 = 3600;
+/// Microseconds in a millisecond of CPU time.
+const CPU_MS: u64 = 1000;
+/// MiB milliseconds in a GB-second: AWS counts 1,024 MB in a GB.
+const GB_SECOND: u64 = 1024 * 1000;
 /// Maximum price of one unit, in picodollars: a million dollars.
 const MAX_USD: i128 = 1_000_000 * 1_000_000_000_000;
 
-/// Unit of a price: its name, and its size in bytes, requests or seconds.
+/// Unit of a price: its name, and its size in bytes, requests, seconds, or the base units of functions.
 struct Unit {
     name: String,
     base: u64,
@@ -27,14 +32,25 @@ fn unit(meter: MeterName, per: Option<&str>) -> Result<Unit, String> {
     match meter {
         MeterName::Storage => made(bytes(per.strip_suffix("-month").ok_or_else(|| wrong(meter, per))?)?),
         MeterName::Requests => {
-            let count = per.strip_suffix(" requests").or_else(|| per.strip_suffix(" request units"));
-            let count = count.ok_or_else(|| wrong(meter, per))?;
-            made(parse_count(count).ok().filter(|n| *n > 0).ok_or_else(|| wrong(meter, per))?)
+            let count = counted(per, " requests").or_else(|| counted(per, " request units"));
+            made(count.ok_or_else(|| wrong(meter, per))?)
         }
         MeterName::Instance if per == "hour" => made(HOUR_S),
-        MeterName::Instance => Err(wrong(meter, per)),
+        MeterName::MemoryTime if per == "GB-second" => made(GB_SECOND),
+        MeterName::Subscription if per == "month" => made(1),
+        MeterName::Invocations => made(counted(per, " invocations").ok_or_else(|| wrong(meter, per))?),
+        MeterName::CpuTime => {
+            let ms = counted(per, " CPU ms").and_then(|ms| ms.checked_mul(CPU_MS));
+            made(ms.ok_or_else(|| wrong(meter, per))?)
+        }
+        MeterName::Instance | MeterName::MemoryTime | MeterName::Subscription => Err(wrong(meter, per)),
         _ => made(bytes(per)?),
     }
+}
+
+/// Parses a number, greater than zero, that stands before `unit`.
+fn counted(per: &str, unit: &str) -> Option<u64> {
+    per.strip_suffix(unit).and_then(|count| parse_count(count).ok()).filter(|count| *count > 0)
 }
 
 /// Returns the unit of a price of zero that has none.
@@ -43,6 +59,10 @@ fn usual_unit(meter: MeterName) -> &'static str {
         MeterName::Storage => "GB-month",
         MeterName::Requests => "1000 requests",
         MeterName::Instance => "hour",
+        MeterName::Invocations => "1000000 invocations",
+        MeterName::CpuTime => "1000000 CPU ms",
+        MeterName::MemoryTime => "GB-second",
+        MeterName::Subscription => "month",
         _ => "GB",
     }
 }
@@ -50,9 +70,12 @@ fn usual_unit(meter: MeterName) -> &'static str {
 fn wrong(meter: MeterName, per: &str) -> String {
     let example = match meter {
         MeterName::Storage => "GiB-month or GB-month",
-        MeterName::Requests => "1000 requests",
-        MeterName::Instance => "hour",
-        _ => "GiB or GB",
+        MeterName::Upload
+        | MeterName::Retrieval
+        | MeterName::Egress
+        | MeterName::CrossZone
+        | MeterName::CrossRegion => "GiB or GB",
+        other => usual_unit(other),
     };
     format!("per = \"{per}\" is not a unit of {meter:?}; write {example}")
 }
@@ -78,9 +101,16 @@ fn volume(field: &str, text: &str) -> Result<u64, String> {
 
 /// Parses an amount in the base unit of the meter: bytes or a count.
 fn amount(meter: MeterName, field: &str, text: &str) -> Result<u64, String> {
+    let count = |base: u64| {
+        let count = parse_count(text).map_err(|e| format!("{field}: {e}"))?;
+        count.checked_mul(base).ok_or_else(|| format!("{field}: {text} is too large"))
+    };
     match meter {
-        MeterName::Requests => parse_count(text).map_err(|e| format!("{field}: {e}")),
+        MeterName::Requests | MeterName::Invocations => count(1),
+        MeterName::CpuTime => count(CPU_MS),
+        MeterName::MemoryTime => count(GB_SECOND),
         MeterName::Instance => Err(format!("{field} is not valid for machines")),
+        MeterName::Subscription => Err(format!("{field} is not valid for a subscription")),
         _ => volume(field, text),
     }
 }
@@ -138,6 +168,10 @@ fn measure(price: &PriceSpec) -> Result<Measure, String> {
         MeterName::CrossZone => Measure::CrossZone,
         MeterName::CrossRegion => Measure::CrossRegion,
         MeterName::Instance => Measure::Instance,
+        MeterName::Invocations => Measure::Function(FunctionMeasure::Invocations),
+        MeterName::CpuTime => Measure::Function(FunctionMeasure::CpuTime),
+        MeterName::MemoryTime => Measure::Function(FunctionMeasure::MemoryTime),
+        MeterName::Subscription => Measure::Function(FunctionMeasure::Subscription),
     })
 }
 
@@ -149,6 +183,10 @@ fn item(price: &PriceSpec) -> Result<String, String> {
         MeterName::Egress => "egress to the internet",
         MeterName::CrossZone => "transfer to another zone",
         MeterName::CrossRegion => "transfer to another region",
+        MeterName::Invocations => "invocations",
+        MeterName::CpuTime => "CPU time",
+        MeterName::MemoryTime => "memory time",
+        MeterName::Subscription => "subscription",
         MeterName::Requests | MeterName::Instance => "",
     };
     let item = price.item.clone().unwrap_or_else(|| usual.into());

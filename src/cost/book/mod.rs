@@ -33,6 +33,8 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("aws-network", include_str!("../../../prices/aws-network.toml")),
     ("google-network", include_str!("../../../prices/google-network.toml")),
     ("aws-ec2", include_str!("../../../prices/aws-ec2.toml")),
+    ("aws-lambda", include_str!("../../../prices/aws-lambda.toml")),
+    ("cloudflare-workers", include_str!("../../../prices/cloudflare-workers.toml")),
 ];
 
 /// Error in a price book, or a missing price.
@@ -220,7 +222,7 @@ impl Prices {
             Err(BookError::At { path: path.into(), line, message })
         };
         let offer = |name: &str| book.offers.iter().find(|o| o.name == name).or_else(|| self.offer(name));
-        let next = book.offers.iter().flat_map(|o| o.network.iter().chain(&o.machines));
+        let next = book.offers.iter().flat_map(|o| o.network.iter().chain(&o.machines).chain(&o.functions));
         let named = book.prices.iter().map(|p| &p.offers).chain(book.rules.iter().map(|r| &r.offers));
         if let Some(name) = named.flatten().chain(next).find(|name| offer(name).is_none()) {
             let known = self.names().join(", ");

@@ -181,8 +181,8 @@ impl Prices {
         self.books.iter().flat_map(move |b| b.prices.iter().filter(of).map(move |p| (b, p)))
     }
 
-    /// Returns the prices of an offer in a region on a date, including those of its network and machines. The
-    /// default region is the first of the offer.
+    /// Returns the prices of an offer in a region on a date, including those of its network, machines and
+    /// functions. The default region is the first of the offer.
     ///
     /// # Errors
     /// [`BookError`] if the offer or the region is unknown, or if one of its items has no price on that date.
@@ -199,8 +199,12 @@ impl Prices {
             })?,
         };
         let mut meters = self.meters(name, region, date)?;
-        let mut instances: Vec<Meter> = Vec::new();
-        for (next, into) in [(&offer.network, &mut meters), (&offer.machines, &mut instances)] {
+        let (mut instances, mut functions): (Vec<Meter>, Vec<Meter>) = Default::default();
+        for (next, into) in [
+            (&offer.network, &mut meters),
+            (&offer.machines, &mut instances),
+            (&offer.functions, &mut functions),
+        ] {
             let Some(next) = next else { continue };
             let own = self
                 .offer(next)
@@ -235,12 +239,13 @@ impl Prices {
             as_of: date.to_string(),
             meters,
             instances,
+            functions,
             rules: self.rules(offer, date),
             priced,
         })
     }
 
-    /// Returns the meters of the offer itself, without its network and machines.
+    /// Returns the meters of the offer itself, without its network, machines and functions.
     fn meters(&self, offer: &str, region: &str, date: Date) -> Result<Vec<Meter>, BookError> {
         let here = |p: &Price| p.regions.is_empty() || p.regions.iter().any(|r| r == region);
         let all: Vec<(&Book, &Price)> = self.prices_of(offer).filter(|(_, p)| here(p)).collect();

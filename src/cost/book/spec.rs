@@ -29,7 +29,7 @@ pub struct BookSpec {
     pub rule: Vec<RuleSpec>,
 }
 
-/// Something that a provider sells: a storage class, network traffic, or machines.
+/// Something that a provider sells: a storage class, network traffic, machines, or functions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OfferSpec {
@@ -58,6 +58,9 @@ pub struct OfferSpec {
     /// Offer with the prices of machines in the same region.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub machines: Option<String>,
+    /// Offer with the prices of functions in the same region.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub functions: Option<String>,
     /// Hours in a billing month [default: 730].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub month_hours: Option<u64>,
@@ -83,6 +86,14 @@ pub enum MeterName {
     CrossRegion,
     /// Machine hours; `item` names the type of the machine.
     Instance,
+    /// Invocations of functions.
+    Invocations,
+    /// CPU time of functions.
+    CpuTime,
+    /// Memory of functions multiplied by their duration.
+    MemoryTime,
+    /// Monthly charge for an account that uses functions.
+    Subscription,
 }
 
 /// A price that applies up to an amount.
@@ -114,8 +125,8 @@ pub struct PriceSpec {
     /// Kinds of requests that belong to the class.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub calls: Vec<Call>,
-    /// Unit: `GiB-month`, `GB-month`, `GB`, `1000 requests`, `1000000 request units` or `hour`. A price of zero
-    /// needs no unit.
+    /// Unit: `GiB-month`, `GB-month`, `GB`, `1000 requests`, `1000000 request units`, `hour`, `1000000 invocations`,
+    /// `1000000 CPU ms`, `GB-second` or `month`. A price of zero needs no unit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub per: Option<String>,
     /// Price of one unit, in US dollars.
@@ -133,7 +144,7 @@ pub struct PriceSpec {
     /// Step in which the size of the object counts, such as `1 KiB`: a request counts once for each started step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub every: Option<String>,
-    /// Free amount per month: `10 GB` or `1000000`.
+    /// Free amount per month: `10 GB`, or a number of requests, invocations, CPU milliseconds or GB-seconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub free: Option<String>,
     /// True if the tiers include the free amount.

@@ -1,5 +1,6 @@
 //! Workload of one month, from the command line or a file, and the usage that follows from it.
 
+mod functions;
 pub mod spec;
 
 pub use spec::{Workload, parse};
@@ -166,6 +167,7 @@ impl Workload {
         usage.cross_zone = volume("cross_zone", self.cross_zone.as_ref())?.unwrap_or(0);
         usage.cross_region = volume("cross_region", self.cross_region.as_ref())?.unwrap_or(0);
         usage.instances = self.instance.iter().map(|text| instance(text)).collect::<Result<_, _>>()?;
+        usage.functions = functions::of(self, &mut assumptions)?;
         if usage.is_nothing() {
             return Err(wrong(
                 "storage",

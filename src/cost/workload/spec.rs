@@ -77,6 +77,22 @@ pub struct Workload {
     #[arg(long, value_name = "TYPE=HOURS")]
     #[serde(deserialize_with = "words")]
     pub instance: Vec<String>,
+    /// Number of invocations of functions in the store's region: Lambda for AWS, Workers for Cloudflare
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
+    pub invocations: Option<String>,
+    /// CPU time of an invocation: 5ms [default: 1ms]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
+    pub cpu_time: Option<String>,
+    /// Duration of an invocation, which includes waiting for the store: 60ms [default: --cpu-time]
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
+    pub run_time: Option<String>,
+    /// Memory of a function [default: 128MiB]
+    #[arg(long, value_name = "SIZE", allow_hyphen_values = true)]
+    #[serde(deserialize_with = "word")]
+    pub memory: Option<String>,
     /// Assume that the free allowances of the month are used up
     #[arg(long)]
     pub without_allowances: bool,
@@ -138,6 +154,10 @@ impl Workload {
             ("keep", &self.keep),
             ("cross zone", &self.cross_zone),
             ("cross region", &self.cross_region),
+            ("invocations", &self.invocations),
+            ("CPU time", &self.cpu_time),
+            ("run time", &self.run_time),
+            ("memory", &self.memory),
         ];
         let words = fields.into_iter().filter_map(|(name, text)| Some(format!("{name} {}", text.as_ref()?)));
         words
@@ -175,6 +195,10 @@ impl Workload {
             cross_zone: self.cross_zone.or(below.cross_zone),
             cross_region: self.cross_region.or(below.cross_region),
             instance: if self.instance.is_empty() { below.instance } else { self.instance },
+            invocations: self.invocations.or(below.invocations),
+            cpu_time: self.cpu_time.or(below.cpu_time),
+            run_time: self.run_time.or(below.run_time),
+            memory: self.memory.or(below.memory),
             without_allowances: self.without_allowances || below.without_allowances,
         }
     }

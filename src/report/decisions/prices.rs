@@ -152,7 +152,7 @@ pub fn one(prices: &Prices, name: &str, date: Date, dated: bool) -> Result<Docum
     let columns = ["item", "price", "per", "valid", "as of", "confidence", "source"];
     let mut table = Table::new(format!("{} ({name})", tariff.title), &columns);
     if dated {
-        for meter in tariff.meters.iter().chain(&tariff.instances) {
+        for meter in tariff.meters.iter().chain(&tariff.instances).chain(&tariff.functions) {
             row(
                 &mut table,
                 &PriceFacts {

@@ -63,6 +63,15 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
             side.store, side.request, side.calls, side.first_ms, side.mean_ms, side.max_ms
         ));
     }
+    for place in &result.places {
+        let name = if place.place.is_empty() { "an unknown place" } else { &place.place };
+        out.push_str(&format!(
+            "\n{}: {} requests executed in {name}, latencies exact to {} ms\n",
+            place.store,
+            place.requests,
+            place.clock_step_us as f64 / 1000.0
+        ));
+    }
     if let Some(until) = &result.until {
         out.push_str(&format!(
             "\nuntil {}: {} ({:.0} s per store, judged {} times)\n",

@@ -13,7 +13,7 @@ use crate::machine::Machine;
 use crate::provider::calls::{Call, Calls};
 use crate::provider::is_own_host;
 use crate::schedule::{Phase, Role, Verify};
-use crate::store::counted::Charge;
+use crate::store::cost_limit::Charge;
 use crate::store::url::StoreUrl;
 use crate::workload::OperationKind;
 

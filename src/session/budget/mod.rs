@@ -3,10 +3,10 @@
 mod estimate;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use crate::clock::now_ns;
+use crate::clock::{SECOND, now_ns};
 use crate::cost::book::read_prices;
 use crate::cost::money::Usd;
 use crate::cost::of_store::StoreUsage;
@@ -17,7 +17,9 @@ use crate::schedule::Phase;
 use crate::schedule::plan::PhaseRun;
 use crate::session::error::RunError;
 use crate::session::open::{Opened, url_of};
-use crate::store::counted::{Charge, Counted, Counts, Limit};
+use crate::session::shard::Rendezvous;
+use crate::store::cost_limit::{Charge, Limit};
+use crate::store::counted::{Counted, Counts};
 use crate::store::{BackgroundRequestKind, Store};
 use crate::summary::result::CostFigures;
 use crate::workload::dataset::UNKNOWN_SIZE;
@@ -53,6 +55,8 @@ pub struct Budget {
     limit: Option<Arc<Limit>>,
     /// Stops the run when the limit is reached.
     ended: Arc<Ended>,
+    /// Time of the last request for a part of other shards' limits, in nanoseconds on the monotonic clock.
+    asked_ns: AtomicU64,
 }
 
 /// Cost limit of a run, in equal shares for its hosts.
@@ -91,6 +95,10 @@ impl std::fmt::Display for Bound {
 
 /// Maximum number of requests of each kind that clean-up sends in addition to one per thousand objects.
 const CLEAN_UP_REQUESTS: u64 = 8;
+/// A shard of a fleet asks for more when less than this fraction of its limit remains.
+const SHORT: u64 = 5;
+/// Time between two such requests, in nanoseconds.
+const ASK_EVERY_NS: u64 = 2 * SECOND;
 
 /// Stops a run when its cost limit is reached.
 #[derive(Default)]
@@ -153,7 +161,8 @@ impl Budget {
         }
         locate(metered.iter_mut().map(|m| &mut m.priced), settings.in_region, machine);
         let ended = Arc::new(Ended::default());
-        let mut budget = Budget { metered, began_ns: now_ns(), bound, limit: None, ended };
+        let asked_ns = AtomicU64::new(0);
+        let mut budget = Budget { metered, began_ns: now_ns(), bound, limit: None, ended, asked_ns };
         refuse(bound, planned.phases, budget.metered.iter().map(|m| &m.priced))?;
         budget.limit = bound.map(|bound| budget.limit(bound, planned.phases)).transpose()?;
         Ok(budget)
@@ -225,6 +234,29 @@ impl Budget {
             let timed = |m: &Metered| m.priced.timed(m.counts.uploaded(), self.seconds());
             let timed: Usd = self.metered.iter().map(timed).sum();
             limit.took(timed.pico().clamp(0, i128::from(u64::MAX / 4)) as u64);
+        }
+    }
+
+    /// Exchanges unspent parts of the limit with the other shards of a fleet: asks for more when little is left, and
+    /// gives half of the rest when another shard asks.
+    pub fn share(&self, rendezvous: &dyn Rendezvous) {
+        let Some(limit) = &self.limit else { return };
+        let change = rendezvous.budget();
+        limit.raise(change.granted);
+        if change.asked {
+            rendezvous.give_budget(limit.give_back(2));
+        }
+        let asked_ns = self.asked_ns.load(Ordering::Relaxed);
+        if limit.remaining() < limit.most() / SHORT && now_ns() >= asked_ns + ASK_EVERY_NS {
+            self.asked_ns.store(now_ns(), Ordering::Relaxed);
+            rendezvous.needs_budget();
+        }
+    }
+
+    /// Gives the unspent part of the limit to the other shards of a fleet, after the measurement.
+    pub fn give_rest(&self, rendezvous: &dyn Rendezvous) {
+        if let Some(limit) = &self.limit {
+            rendezvous.give_budget(limit.give_back(1));
         }
     }
 

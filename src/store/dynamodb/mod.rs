@@ -6,7 +6,6 @@
 
 mod answer;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -14,14 +13,16 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderName, HeaderValue};
 use serde_json::{Value, json};
 
 use super::http::reading::Reading;
-use super::http::{HttpTransport, OpenError, Prepared, Sending, Unsent, payload_of, target_of};
+use super::http::relay::Seen;
+use super::http::{
+    Destination, HttpTransport, OpenError, Prepared, Route, Sending, Unsent, payload_of, target_of,
+};
 use super::url::dynamodb::DynamoDbUrl;
 use super::{
     Body, Capabilities, Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store,
     Timings,
 };
 use crate::clock::{SECOND, Timer, now_ns};
-use crate::net::connection::Target;
 use crate::net::encode::hex;
 use crate::net::limits::MAX_RESPONSE_BYTES;
 use crate::provider::calls::Call as BilledCall;
@@ -43,7 +44,7 @@ const MAX_BATCH_ITEMS: usize = 25;
 pub struct DynamoDbStore {
     url: Arc<DynamoDbUrl>,
     redacted: String,
-    target: Target,
+    destination: Destination,
     credentials: CredentialSource,
 }
 
@@ -56,11 +57,11 @@ impl DynamoDbStore {
         url: DynamoDbUrl,
         redacted: &str,
         credentials: CredentialSource,
-        ca_bundle: Option<&Path>,
+        route: Route<'_>,
     ) -> Result<DynamoDbStore, OpenError> {
         let place = &url.endpoint;
-        let target = target_of(&place.host, place.port, place.tls, ca_bundle)?;
-        Ok(DynamoDbStore { url: Arc::new(url), redacted: redacted.to_string(), target, credentials })
+        let destination = target_of(&place.host, place.port, place.tls, route)?;
+        Ok(DynamoDbStore { url: Arc::new(url), redacted: redacted.to_string(), destination, credentials })
     }
 }
 
@@ -70,7 +71,7 @@ impl Store for DynamoDbStore {
             url: self.redacted.clone(),
             provider: "aws-dynamodb".into(),
             endpoint: self.url.endpoint.url(),
-            addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
+            addresses: self.destination.addresses(),
             signing: if self.url.consistent { "signed payload, consistent reads" } else { "signed payload" }
                 .into(),
         }
@@ -81,12 +82,16 @@ impl Store for DynamoDbStore {
             signer: Signer::new(&self.url.endpoint.region, "dynamodb"),
             url: Arc::clone(&self.url),
             credentials: self.credentials.clone(),
-            wire: HttpTransport::new(self.target.clone(), index),
+            wire: HttpTransport::new(self.destination.clone(), index),
         })
     }
 
     fn container(&self) -> &str {
         &self.url.endpoint.bucket
+    }
+
+    fn relayed(&self) -> Option<Seen> {
+        self.destination.seen()
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -11,20 +11,21 @@ mod request;
 mod resumable;
 mod token;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use http::Method;
 
 use super::http::reading::{Reading, SHORT_BODY};
-use super::http::{Answer, HttpTransport, OpenError, Prepared, Sending, Unsent, target_of};
+use super::http::relay::Seen;
+use super::http::{
+    Answer, Destination, HttpTransport, OpenError, Prepared, Route, Sending, Unsent, target_of,
+};
 use super::url::gcs::{GcsUrl, UploadMethod};
 use super::{
     Algorithm, BackgroundRequest, Body, BodyChecksum, Capabilities, Connection, Description, ErrorClass,
     Failure, Local, Observer, Reply, Request, Store, Timings,
 };
 use crate::clock::now_ns;
-use crate::net::connection::Target;
 use crate::net::limits::MAX_RESPONSE_BYTES;
 use crate::provider::Profile;
 pub use token::{TokenError, Tokens};
@@ -36,7 +37,7 @@ use request::Call;
 pub struct GcsStore {
     url: Arc<GcsUrl>,
     redacted: String,
-    target: Target,
+    destination: Destination,
     tokens: Option<Arc<Tokens>>,
 }
 
@@ -50,11 +51,11 @@ impl GcsStore {
         url: GcsUrl,
         redacted: &str,
         tokens: Option<Arc<Tokens>>,
-        ca_bundle: Option<&Path>,
+        route: Route<'_>,
     ) -> Result<GcsStore, OpenError> {
         let place = &url.endpoint;
-        let target = target_of(&place.host, place.port, place.tls, ca_bundle)?;
-        Ok(GcsStore { url: Arc::new(url), redacted: redacted.to_string(), target, tokens })
+        let destination = target_of(&place.host, place.port, place.tls, route)?;
+        Ok(GcsStore { url: Arc::new(url), redacted: redacted.to_string(), destination, tokens })
     }
 }
 
@@ -64,7 +65,7 @@ impl Store for GcsStore {
             url: self.redacted.clone(),
             provider: self.url.profile.name.clone(),
             endpoint: self.url.endpoint.url(),
-            addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
+            addresses: self.destination.addresses(),
             signing: if self.tokens.is_some() { "OAuth token" } else { "none" }.into(),
         }
     }
@@ -73,7 +74,7 @@ impl Store for GcsStore {
         Box::new(GcsConnection {
             url: Arc::clone(&self.url),
             tokens: self.tokens.clone(),
-            wire: HttpTransport::new(self.target.clone(), index),
+            wire: HttpTransport::new(self.destination.clone(), index),
         })
     }
 
@@ -83,6 +84,10 @@ impl Store for GcsStore {
 
     fn container(&self) -> &str {
         &self.url.endpoint.bucket
+    }
+
+    fn relayed(&self) -> Option<Seen> {
+        self.destination.seen()
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -3,6 +3,7 @@
 //! of measurement 8).
 
 pub mod reading;
+pub mod relay;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -12,11 +13,12 @@ use http::response::Parts;
 use hyper::body::Incoming;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-use super::{Body, ErrorClass, Failure, Timings};
+use super::{Body, ErrorClass, Failure, Ignore, Timings};
 use crate::clock::now_ns;
 use crate::net::connection::{ConnectError, HttpConnection, Payload, Target, resolve};
 use crate::net::tls::{TlsError, client_config};
-use reading::broken;
+use reading::{Reading, SHORT_BODY, broken};
+use relay::{Relay, Relayed};
 
 /// A request that is ready to be sent.
 pub type Prepared = hyper::Request<Payload>;
@@ -38,24 +40,60 @@ pub enum OpenError {
     /// The host is not a valid name for a certificate.
     #[error("'{0}' is not a valid TLS server name; check the host of the store")]
     ServerName(String),
+    /// The URL or the token of the relay is invalid.
+    #[error("--worker: {0}")]
+    Relay(String),
 }
 
-/// Resolves a host and prepares TLS if `tls` is true.
+/// The way of the requests of a store.
+#[derive(Clone, Copy, Default)]
+pub struct Route<'a> {
+    /// PEM file of certificate authorities to trust; `None` for those of the system.
+    pub ca_bundle: Option<&'a Path>,
+    /// Relay that sends the requests; `None` to send them from this process.
+    pub relay: Option<&'a Arc<Relay>>,
+}
+
+/// A place to which requests are sent: the store, or a relay that forwards them.
+#[derive(Clone)]
+pub struct Destination {
+    /// Addresses and TLS settings.
+    pub target: Target,
+    /// Relay at these addresses, and true if the store itself uses TLS; `None` if they are those of the store.
+    relay: Option<(Arc<Relay>, bool)>,
+}
+
+impl Destination {
+    /// Returns the socket addresses as text.
+    pub fn addresses(&self) -> Vec<String> {
+        self.target.addresses.iter().map(ToString::to_string).collect()
+    }
+
+    /// Returns the properties of the relay's responses; `None` without a relay.
+    pub fn seen(&self) -> Option<relay::Seen> {
+        self.relay.as_ref().map(|(relay, _)| relay.seen())
+    }
+}
+
+/// Resolves a host and prepares TLS if `tls` is true. With a relay, only the relay resolves the host.
 ///
 /// # Errors
 /// Returns an [`OpenError`] if the host does not resolve or TLS cannot be set up.
-pub fn target_of(host: &str, port: u16, tls: bool, ca_bundle: Option<&Path>) -> Result<Target, OpenError> {
+pub fn target_of(host: &str, port: u16, tls: bool, route: Route<'_>) -> Result<Destination, OpenError> {
+    if let Some(relay) = route.relay {
+        return Ok(Destination { target: relay.target().clone(), relay: Some((Arc::clone(relay), tls)) });
+    }
     let addresses: Arc<[SocketAddr]> = resolve(host, port)
         .map_err(|e| OpenError::Resolve { host: host.to_string(), reason: e.to_string() })?
         .into();
     let tls = if tls {
         let name =
             ServerName::try_from(host.to_string()).map_err(|_| OpenError::ServerName(host.to_string()))?;
-        Some((client_config(ca_bundle)?, name))
+        Some((client_config(route.ca_bundle)?, name))
     } else {
         None
     };
-    Ok(Target { tls, addresses })
+    Ok(Destination { target: Target { tls, addresses }, relay: None })
 }
 
 /// Converts a body to the payload of an HTTP request.
@@ -82,7 +120,7 @@ pub struct Sending {
 
 /// The HTTP transport of one connection slot. It reuses a connection if it can.
 pub struct HttpTransport {
-    target: Target,
+    destination: Destination,
     turn: usize,
     connection: Option<Box<HttpConnection>>,
 }
@@ -95,12 +133,14 @@ pub struct Answer {
     pub head: Parts,
     /// Unread body of the response.
     pub body: Incoming,
+    /// Durations that the relay measured; `None` without a relay.
+    pub relayed: Option<Relayed>,
 }
 
 impl Answer {
     fn of(connection: Box<HttpConnection>, answer: hyper::Response<Incoming>) -> Answer {
         let (head, body) = answer.into_parts();
-        Answer { connection, head, body }
+        Answer { connection, head, body, relayed: None }
     }
 }
 
@@ -113,10 +153,10 @@ pub enum Unsent {
 }
 
 impl HttpTransport {
-    /// Creates the transport to `target`. Its first connection uses address number `turn`, modulo the number of
+    /// Creates the transport to `destination`. Its first connection uses address number `turn`, modulo the number of
     /// addresses.
-    pub fn new(target: Target, turn: usize) -> HttpTransport {
-        HttpTransport { target, turn, connection: None }
+    pub fn new(destination: Destination, turn: usize) -> HttpTransport {
+        HttpTransport { destination, turn, connection: None }
     }
 
     async fn connect(
@@ -124,7 +164,7 @@ impl HttpTransport {
         vectored: bool,
         timings: &mut Timings,
     ) -> Result<Box<HttpConnection>, Failure> {
-        let opened = HttpConnection::open(&self.target, self.turn, vectored).await;
+        let opened = HttpConnection::open(&self.destination.target, self.turn, vectored).await;
         // The next connection of this slot uses the endpoint's next address.
         self.turn += 1;
         match opened {
@@ -165,8 +205,8 @@ impl HttpTransport {
         let Some(mut connection) = self.connection.take().filter(|c| c.is_open()) else {
             return self.send_on_new_connection(request, sending, timings).await.map_err(Unsent::Failed);
         };
-        match connection.send(request).await {
-            Ok(answer) => Ok(Answer::of(connection, answer)),
+        match connection.send(self.wrap(request)).await {
+            Ok(answer) => self.unwrap(Answer::of(connection, answer), timings).await.map_err(Unsent::Failed),
             Err(_) if connection.stamps().first_read.get() == 0 && sending.idempotent => {
                 timings.reconnects += 1;
                 Err(Unsent::ConnectionClosed)
@@ -186,10 +226,32 @@ impl HttpTransport {
         timings: &mut Timings,
     ) -> Result<Answer, Failure> {
         let mut connection = self.connect(sending.bytes > LARGE_BODY, timings).await?;
-        match connection.send(request).await {
-            Ok(answer) => Ok(Answer::of(connection, answer)),
+        match connection.send(self.wrap(request)).await {
+            Ok(answer) => self.unwrap(Answer::of(connection, answer), timings).await,
             Err(error) => Err(broken(&error, timings)),
         }
+    }
+
+    fn wrap(&self, request: Prepared) -> Prepared {
+        match &self.destination.relay {
+            Some((relay, tls)) => relay.wrap(request, *tls),
+            None => request,
+        }
+    }
+
+    /// Restores the store's response from that of a relay.
+    async fn unwrap(&self, mut answer: Answer, timings: &mut Timings) -> Result<Answer, Failure> {
+        let Some((relay, _)) = &self.destination.relay else { return Ok(answer) };
+        answer.relayed = relay.unwrap(&mut answer.head);
+        if answer.relayed.is_some() {
+            return Ok(answer);
+        }
+        let status = answer.head.status.as_u16();
+        let mut reading = Reading { answer: &mut answer, timings, observer: &mut Ignore };
+        let text = reading.excerpt(SHORT_BODY).await?;
+        let error = serde_json::from_slice::<serde_json::Value>(&text).ok();
+        let message = error.as_ref().and_then(|error| error["error"].as_str()).unwrap_or("no message");
+        Err(reading.answered(format!("{status} Relay"), format!("the relay failed: {message}")))
     }
 
     /// Keeps the connection of a response for the next request, if it is reusable: the response was read to its

@@ -47,6 +47,13 @@ impl Reading<'_> {
 
     /// Records the time of the first byte of the response, and reports that of the first byte of the request.
     pub fn begin(&mut self) {
+        if let Some(relayed) = self.answer.relayed {
+            // The connections of this process lead to the relay, not to the store.
+            *self.timings = Timings { start_ns: self.timings.start_ns, ..Timings::default() };
+            self.timings.first_byte_ns = self.timings.start_ns + relayed.first_byte_ns;
+            self.timings.end_ns = self.timings.start_ns + relayed.total_ns;
+            return;
+        }
         let stamps = self.answer.connection.stamps();
         if self.timings.first_byte_ns == 0 && self.timings.connections == 0 {
             self.observer.sent(stamps.first_write.get());
@@ -57,8 +64,10 @@ impl Reading<'_> {
     /// Records the times of the first and last byte of the sent content.
     pub fn sent(&mut self) {
         let stamps = self.answer.connection.stamps();
-        (self.timings.body_first_ns, self.timings.body_last_ns) =
-            (stamps.first_write.get(), stamps.last_write.get());
+        (self.timings.body_first_ns, self.timings.body_last_ns) = match self.answer.relayed {
+            Some(_) => (self.timings.start_ns, self.timings.first_byte_ns),
+            None => (stamps.first_write.get(), stamps.last_write.get()),
+        };
     }
 
     /// Records the end of the operation: the arrival of the last byte, not the time at which this task ran again.
@@ -105,6 +114,10 @@ impl Reading<'_> {
             }
         }
         self.timings.body_last_ns = self.answer.connection.stamps().last_read.get();
+        if self.answer.relayed.is_some() {
+            (self.timings.body_first_ns, self.timings.body_last_ns) =
+                (self.timings.first_byte_ns, self.timings.end_ns);
+        }
         if let (Some((algorithm, expected)), Some(hasher)) = (kept, hasher) {
             let found = hasher.finish();
             if found != expected {

@@ -6,13 +6,14 @@ mod answer;
 mod prepare;
 mod session;
 
-use std::path::Path;
 use std::sync::Arc;
 
 use hyper::header::HeaderValue;
 
 use super::http::reading::Reading;
-use super::http::{HttpTransport, OpenError, Sending, Unsent, target_of};
+use super::http::relay::Seen;
+use super::http::{Destination, HttpTransport, OpenError, Route, Sending, Unsent, target_of};
+use super::url::s3::BINDING;
 use super::url::{PayloadSigning, S3Url};
 use super::{
     BackgroundRequest, BodyChecksum, Capabilities, Connection, Description, ErrorClass, Failure, Local,
@@ -23,7 +24,6 @@ use prepare::SignedAhead;
 use session::Sessions;
 
 use crate::clock::now_ns;
-use crate::net::connection::Target;
 use crate::provider::{ListOrder, Profile};
 use crate::s3::credentials::CredentialSource;
 use crate::s3::endpoint::Endpoint;
@@ -33,17 +33,17 @@ use crate::s3::sign::Signer;
 pub struct S3Store {
     url: Arc<S3Url>,
     redacted: String,
-    target: Target,
-    /// URL and target for creating and deleting the bucket; `None` if the object endpoint does this too.
-    control: Option<(Arc<S3Url>, Target)>,
+    destination: Destination,
+    /// URL and destination for creating and deleting the bucket; `None` if the object endpoint does this too.
+    control: Option<(Arc<S3Url>, Destination)>,
     credentials: Option<CredentialSource>,
     sessions: Option<Arc<Sessions>>,
     signed_ahead: Arc<SignedAhead>,
 }
 
 /// Resolves the host of an endpoint and prepares TLS.
-fn place_of(endpoint: &Endpoint, ca_bundle: Option<&Path>) -> Result<Target, OpenError> {
-    target_of(&endpoint.host, endpoint.port, endpoint.tls, ca_bundle)
+fn place_of(endpoint: &Endpoint, route: Route<'_>) -> Result<Destination, OpenError> {
+    target_of(&endpoint.host, endpoint.port, endpoint.tls, route)
 }
 
 impl S3Store {
@@ -56,27 +56,31 @@ impl S3Store {
         url: S3Url,
         redacted: &str,
         credentials: Option<CredentialSource>,
-        ca_bundle: Option<&Path>,
+        route: Route<'_>,
     ) -> Result<S3Store, OpenError> {
-        let target = place_of(&url.endpoint, ca_bundle)?;
+        let destination = place_of(&url.endpoint, route)?;
         let control = match &url.control {
             // Creating and deleting buckets is rare. If their endpoint does not resolve, only these requests
             // fail.
-            Some(endpoint) => place_of(endpoint, ca_bundle).ok().map(|target| {
+            Some(endpoint) => place_of(endpoint, route).ok().map(|destination| {
                 let url = S3Url { endpoint: endpoint.clone(), control: None, ..url.clone() };
-                (Arc::new(url), target)
+                (Arc::new(url), destination)
             }),
             None => None,
         };
         let url = Arc::new(url);
-        let sessions = credentials
-            .as_ref()
-            .filter(|_| url.profile.sessions)
-            .map(|by| Arc::new(Sessions::new(Arc::clone(&url), target.clone(), by.clone())));
+        let sessions = match credentials.as_ref().filter(|_| url.profile.sessions) {
+            // Only operations go through a relay.
+            Some(by) => {
+                let direct = place_of(&url.endpoint, Route { relay: None, ..route })?;
+                Some(Arc::new(Sessions::new(Arc::clone(&url), direct.target, by.clone())))
+            }
+            None => None,
+        };
         Ok(S3Store {
             url,
             redacted: redacted.to_string(),
-            target,
+            destination,
             control,
             credentials,
             sessions,
@@ -104,13 +108,13 @@ impl Store for S3Store {
             url: self.redacted.clone(),
             provider: self.url.profile.name.clone(),
             endpoint: self.url.endpoint.url(),
-            addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
+            addresses: self.destination.addresses(),
             signing: self.signing(),
         }
     }
 
     fn connection(&self, index: usize) -> Box<dyn Connection> {
-        let mut connection = S3Connection::new(Arc::clone(&self.url), self.target.clone(), index);
+        let mut connection = S3Connection::new(Arc::clone(&self.url), self.destination.clone(), index);
         connection.control.clone_from(&self.control);
         connection.credentials.clone_from(&self.credentials);
         connection.sessions.clone_from(&self.sessions);
@@ -126,9 +130,14 @@ impl Store for S3Store {
         &self.url.endpoint.bucket
     }
 
+    fn relayed(&self) -> Option<Seen> {
+        self.destination.seen()
+    }
+
     fn capabilities(&self) -> Capabilities {
         let by_key = self.url.profile.list_order == ListOrder::Key;
-        Capabilities { start_after: by_key, conditions: true, ..Capabilities::default() }
+        let multipart = self.url.endpoint.host != BINDING;
+        Capabilities { start_after: by_key, conditions: true, multipart, ..Capabilities::default() }
     }
 
     fn profile(&self) -> Option<&Profile> {
@@ -147,7 +156,7 @@ struct S3Connection {
     date: HeaderValue,
     signer: Signer,
     url: Arc<S3Url>,
-    control: Option<(Arc<S3Url>, Target)>,
+    control: Option<(Arc<S3Url>, Destination)>,
     credentials: Option<CredentialSource>,
     sessions: Option<Arc<Sessions>>,
     signed_ahead: Arc<SignedAhead>,
@@ -159,7 +168,7 @@ struct S3Connection {
 }
 
 impl S3Connection {
-    fn new(url: Arc<S3Url>, target: Target, turn: usize) -> S3Connection {
+    fn new(url: Arc<S3Url>, destination: Destination, turn: usize) -> S3Connection {
         let authority = HeaderValue::from_str(&url.endpoint.authority);
         let service = if url.profile.sessions { "s3express" } else { "s3" };
         S3Connection {
@@ -171,7 +180,7 @@ impl S3Connection {
             credentials: None,
             sessions: None,
             signed_ahead: Arc::new(SignedAhead::now()),
-            wire: HttpTransport::new(target, turn),
+            wire: HttpTransport::new(destination, turn),
             declared: None,
             path: String::new(),
             query: String::new(),
@@ -184,8 +193,8 @@ impl S3Connection {
     async fn manage(&mut self, request: Request<'_>, observer: &mut dyn Observer) -> Result<Reply, Failure> {
         match self.control.clone() {
             None => self.run(request, observer).await,
-            Some((url, target)) => {
-                let mut connection = S3Connection::new(url, target, 0);
+            Some((url, destination)) => {
+                let mut connection = S3Connection::new(url, destination, 0);
                 connection.credentials.clone_from(&self.credentials);
                 connection.run(request, observer).await
             }

@@ -72,6 +72,10 @@ impl<S: Store> Store for Faulty<S> {
         self.inner.profile()
     }
 
+    fn relayed(&self) -> Option<crate::store::http::relay::Seen> {
+        self.inner.relayed()
+    }
+
     fn background_requests(&self) -> Vec<BackgroundRequest> {
         self.inner.background_requests()
     }

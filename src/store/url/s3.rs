@@ -49,6 +49,9 @@ pub struct S3Url {
 pub const PARAMETERS: &str =
     "endpoint, region, provider, account, style, payload, sign, checksum, storage_class, presign";
 
+/// Value of `endpoint` for the R2 bucket that is bound to a Worker. The Worker accesses it without signatures.
+pub const BINDING: &str = "binding";
+
 /// Parses the part of an S3 URL after `s3://`.
 ///
 /// # Errors
@@ -69,6 +72,9 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
     let named = query.take("provider");
     let from_environment = variable("AWS_ENDPOINT_URL_S3").or_else(|| variable("AWS_ENDPOINT_URL"));
     let written = query.take("endpoint");
+    let bound = written.as_deref() == Some(BINDING);
+    let written = if bound { Some(format!("https://{BINDING}")) } else { written };
+    let named = named.or_else(|| bound.then(|| "cloudflare-r2".into()));
     let seen = written.as_deref().or(from_environment.as_deref());
     let profile = profile_of(named.as_deref(), bucket, seen)?;
     // A named provider with its own endpoint takes precedence over the endpoint from the environment.
@@ -107,7 +113,7 @@ pub fn parse(rest: &str, environment: Lookup<'_>) -> Result<S3Url, UrlError> {
         prefix,
         zone: zone.map(str::to_string),
         payload: payload.unwrap_or(default_payload),
-        sign: query.choice("sign", &[("on", true), ("off", false)])?.unwrap_or(true),
+        sign: query.choice("sign", &[("on", true), ("off", false)])?.unwrap_or(!bound),
         checksum: checksum_of(&profile, query.take("checksum"))?,
         presign_s: presign_of(query.take("presign"))?,
         storage_class: storage_class_of(&profile, query.take("storage_class"))?,

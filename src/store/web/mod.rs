@@ -4,28 +4,29 @@
 //! followed, because each would add a second request to the time of an operation.
 
 use std::ops::Range;
-use std::path::Path;
 use std::sync::Arc;
 
 use hyper::header::{CONTENT_LENGTH, HOST, HeaderName, HeaderValue, LOCATION, RANGE};
 
 use super::cache_status::CacheStatus;
 use super::http::reading::{Reading, SHORT_BODY};
-use super::http::{HttpTransport, OpenError, Prepared, Sending, Unsent, payload_of, target_of};
+use super::http::relay::Seen;
+use super::http::{
+    Destination, HttpTransport, OpenError, Prepared, Route, Sending, Unsent, payload_of, target_of,
+};
 use super::url::web::WebUrl;
 use super::{
     Capabilities, Connection, Description, ErrorClass, Failure, Local, Observer, Reply, Request, Store,
     Timings,
 };
 use crate::clock::now_ns;
-use crate::net::connection::Target;
 use crate::net::encode::encode_path;
 use crate::s3::error::S3Error;
 
 /// A read-only store behind a URL.
 pub struct WebStore {
     url: Arc<WebUrl>,
-    target: Target,
+    destination: Destination,
 }
 
 impl WebStore {
@@ -33,9 +34,9 @@ impl WebStore {
     ///
     /// # Errors
     /// Returns an [`OpenError`] if the host does not resolve or TLS cannot be set up.
-    pub fn open(url: WebUrl, ca_bundle: Option<&Path>) -> Result<WebStore, OpenError> {
-        let target = target_of(&url.host, url.port, url.tls, ca_bundle)?;
-        Ok(WebStore { url: Arc::new(url), target })
+    pub fn open(url: WebUrl, route: Route<'_>) -> Result<WebStore, OpenError> {
+        let destination = target_of(&url.host, url.port, url.tls, route)?;
+        Ok(WebStore { url: Arc::new(url), destination })
     }
 }
 
@@ -46,7 +47,7 @@ impl Store for WebStore {
             url: self.url.redacted.clone(),
             provider: "web".into(),
             endpoint: format!("{scheme}://{}", self.url.authority),
-            addresses: self.target.addresses.iter().map(ToString::to_string).collect(),
+            addresses: self.destination.addresses(),
             signing: if self.url.query.is_empty() { "none" } else { "in the URL query" }.into(),
         }
     }
@@ -54,8 +55,12 @@ impl Store for WebStore {
     fn connection(&self, index: usize) -> Box<dyn Connection> {
         Box::new(WebConnection {
             url: Arc::clone(&self.url),
-            wire: HttpTransport::new(self.target.clone(), index),
+            wire: HttpTransport::new(self.destination.clone(), index),
         })
+    }
+
+    fn relayed(&self) -> Option<Seen> {
+        self.destination.seen()
     }
 
     fn capabilities(&self) -> Capabilities {

@@ -18,6 +18,7 @@ use plimsoll::server::inject::{Injector, Spec};
 use plimsoll::server::memory::MemoryService;
 use plimsoll::server::memory::anomalies::Anomalies;
 use plimsoll::server::{Parts, Settings, Shared, run};
+use plimsoll::store::http::Route;
 use plimsoll::store::ownership::{CreatedBucket, KeySpace};
 use plimsoll::store::s3::S3Store;
 use plimsoll::store::url::{StoreUrl, parse};
@@ -130,7 +131,7 @@ impl Server {
         let sign = url.sign;
         let source = sign.then(|| CredentialSource::fixed(credentials));
         let ca = data("tls/ca.pem");
-        Arc::new(S3Store::open(*url, &text, source, Some(&ca)).unwrap())
+        Arc::new(S3Store::open(*url, &text, source, Route { ca_bundle: Some(&ca), relay: None }).unwrap())
     }
 
     pub fn store(&self, parameters: &str) -> Arc<dyn Store> {
