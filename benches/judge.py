@@ -2,10 +2,10 @@
 """Tests comparisons, knees and reports against known results.
 
 `same` compares runs of one store, which should not differ. `knee` finds the knee of servers of known capacity. `scale`
-times the reports of long runs.
+times the reports of long runs. `merge` times the merge of 100 shards.
 
-    make bench-judge                # all three: about half an hour on a quiet machine
-    judge.py same|knee|scale        # one of them; --quick makes a shorter version
+    make bench-judge                # all of them: about half an hour on a quiet machine
+    judge.py same|knee|scale|merge  # one of them; --quick makes a shorter version
 
 With PERFORMANCE=write, the full version writes its tables into docs/performance.md and docs/calibration.md.
 """
@@ -129,15 +129,30 @@ def scale(quick):
             show(f"{subject}: peak memory", f"{max(m for _, m in took):.0f} MB")
 
 
+def merge(quick):
+    """Times the merge of 100 shards of an hour."""
+    with tempfile.TemporaryDirectory() as out:
+        shards, seconds = (10, 600) if quick else (100, 3600)
+        generator = ["cargo", "bench", "--quiet", "--bench", "scale", "--"]
+        arguments = [f"{out}/shards", str(shards), "1", str(seconds), "500", "shards"]
+        subprocess.run([*generator, *arguments], check=True, cwd=ROOT)
+        runs = sorted(Path(f"{out}/shards").iterdir())
+        size = sum(file.stat().st_size for run in runs for file in run.iterdir()) / 1e6
+        took = [timed("merge", *runs, "--out", f"{out}/merged-{attempt}") for attempt in range(3)]
+        subject = f"`plimsoll merge` of {shards} shards of {seconds:,} s ({size:.0f} MB)"
+        show(f"{subject}: time", f"{statistics.median(t for t, _ in took):.2f} s", "10 s")
+        show(f"{subject}: peak memory", f"{max(m for _, m in took):.0f} MB", "300 MB")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bench", nargs="*", choices=[[], "same", "knee", "scale"], default=[])
+    parser.add_argument("bench", nargs="*", choices=[[], "same", "knee", "scale", "merge"], default=[])
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for name in arguments.bench or ["scale", "knee", "same"]:
+    for name in arguments.bench or ["scale", "merge", "knee", "same"]:
         rows.clear()
-        {"same": same, "knee": knee, "scale": scale}[name](arguments.quick)
+        {"same": same, "knee": knee, "scale": scale, "merge": merge}[name](arguments.quick)
         if not arguments.quick:
             performance.write(name, performance.table(["figure", "value", "limit"], rows))
 

@@ -1,6 +1,8 @@
 //! Generates synthetic run directories of any size, for which `benches/judge.py` measures the time of reports.
 //!
-//!     cargo bench --bench scale -- DIRECTORY RUNS STORES SECONDS OPERATIONS_PER_SECOND
+//!     cargo bench --bench scale -- DIRECTORY RUNS STORES SECONDS OPERATIONS_PER_SECOND [shards]
+//!
+//! With `shards`, the runs are the shards of one run.
 
 use std::path::Path;
 
@@ -13,12 +15,14 @@ fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     let number = |i: usize, default: u64| arguments.get(i).and_then(|a| a.parse().ok()).unwrap_or(default);
     let Some(out) = arguments.first() else {
-        eprintln!("usage: cargo bench --bench scale -- DIRECTORY RUNS STORES SECONDS OPERATIONS_PER_SECOND");
+        eprintln!("usage: cargo bench --bench scale -- DIRECTORY RUNS STORES SECONDS OPERATIONS_PER_SECOND [shards]");
         return Ok(());
     };
-    for run in 0..number(1, 1) {
+    let (runs, shards) = (number(1, 1), arguments.get(5).is_some_and(|word| word == "shards"));
+    for run in 0..runs {
         let made = Made {
-            id: format!("run-{run:02}"),
+            id: if shards { format!("run.{}of{runs}", run + 1) } else { format!("run-{run:02}") },
+            shard: shards.then_some((run + 1, runs)),
             stores: (0..number(2, 1)).map(|s| (format!("s3://store-{s}"), 1.0)).collect(),
             seconds: number(3, 60),
             per_s: number(4, 1000),

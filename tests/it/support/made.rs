@@ -16,7 +16,7 @@ use plimsoll::run_dir::environment::{Environment, StoreFacts};
 use plimsoll::run_dir::intervals::Place;
 use plimsoll::schedule::Role;
 use plimsoll::summary::percentiles::percentiles;
-use plimsoll::summary::result::{RunInfo, RunResult, SCHEMA, Window};
+use plimsoll::summary::result::{RunInfo, RunResult, SCHEMA, ShardInfo, Window};
 use plimsoll::workload::OperationKind;
 
 /// Start of every synthetic run, in Unix seconds.
@@ -53,6 +53,8 @@ pub struct Made {
     pub concurrency: usize,
     /// True if the run is an import of another tool's log.
     pub imported: bool,
+    /// Number of the shard, from 1, and number of shards; `None` if the run is not a shard.
+    pub shard: Option<(u64, u64)>,
 }
 
 impl Default for Made {
@@ -72,6 +74,7 @@ impl Default for Made {
             limited: None,
             concurrency: 16,
             imported: false,
+            shard: None,
         }
     }
 }
@@ -132,6 +135,17 @@ impl Made {
         }
     }
 
+    fn shard_info(&self, (shard, of): (u64, u64)) -> ShardInfo {
+        ShardInfo {
+            shard,
+            of,
+            run: self.id.clone(),
+            start_at_unix_s: ORIGIN_S,
+            start_late_s: Some(0.0),
+            ..ShardInfo::default()
+        }
+    }
+
     /// Writes the run below `out` and returns its directory.
     pub fn write(&self, out: &Path) -> io::Result<PathBuf> {
         let experiment = if self.imported {
@@ -189,6 +203,7 @@ impl Made {
             experiment: "get".into(),
             seed: 1,
             imported: self.imported.then(|| "log of a tool".into()),
+            shards: self.shard.iter().map(|shard| self.shard_info(*shard)).collect(),
             ..RunInfo::default()
         };
         let result = RunResult { schema: SCHEMA, run, windows, ..RunResult::default() };
