@@ -15,7 +15,9 @@ fn main() -> std::io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
     let number = |i: usize, default: u64| arguments.get(i).and_then(|a| a.parse().ok()).unwrap_or(default);
     let Some(out) = arguments.first() else {
-        eprintln!("usage: cargo bench --bench scale -- DIRECTORY RUNS STORES SECONDS OPERATIONS_PER_SECOND [shards]");
+        eprintln!(
+            "usage: cargo bench --bench scale -- DIRECTORY RUNS STORES SECONDS OPERATIONS_PER_SECOND [shards]"
+        );
         return Ok(());
     };
     let (runs, shards) = (number(1, 1), arguments.get(5).is_some_and(|word| word == "shards"));

@@ -1,26 +1,36 @@
 //! `plimsoll run consistency`: checks under load whether a store is linearizable.
 
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 use clap::Args;
 use comfy_table::{ContentArrangement, Table, presets};
 
 use super::exit::Exit;
+use super::fleet::NodesArguments;
 use super::out::{note, say};
 use super::record::Record;
 use super::timeout;
-use crate::clock::{MILLISECOND, SECOND, now_ns};
-use crate::consistency::clients::{MAX_CLIENTS, MIN_SIZE, Plan};
+use crate::clock::{MILLISECOND, SECOND, now_ns, wall_now};
+use crate::consistency::clients::{Event, MAX_CLIENTS, MIN_SIZE};
 use crate::consistency::findings::{Findings, Guarantee, Violation};
-use crate::consistency::run::run;
+use crate::consistency::run::{receive, run};
+use crate::driver::Control;
 use crate::driver::background::Background;
 use crate::driver::clean::{CleanupScope, clean};
-use crate::experiment::spec::DEFAULT_SEED;
+use crate::experiment::spec::{DEFAULT_SEED, NamedStore};
+use crate::fleet::consistency::ConsistencyJob;
+use crate::fleet::coordinator::{self, FleetObserver};
+use crate::fleet::launcher::Launcher;
+use crate::fleet::live::Live;
+use crate::fleet::message::Job;
 use crate::net::limits;
 use crate::report::terminal::table;
 use crate::session::open;
 use crate::session::preflight::preflight;
 use crate::session::runtime::block_on;
+use crate::store::Store;
 use crate::store::ownership::{KeySpace, RunId};
 use crate::units::{format_count, format_ms, parse_duration, parse_size};
 
@@ -67,14 +77,19 @@ pub struct Arguments {
     /// PEM file of certificate authorities to trust instead of the system's
     #[arg(long, value_name = "FILE")]
     ca_bundle: Option<PathBuf>,
+    /// Engine that starts clients on several nodes: ssh:FILE, slurm, ray://HOST:PORT, k8s:JOB, local:N
+    #[arg(long, value_name = "ENGINE")]
+    on: Option<String>,
+    #[command(flatten)]
+    nodes: NodesArguments,
     /// Directory for the list of created objects; the list is deleted after a successful clean-up
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
 }
 
 impl Arguments {
-    /// Returns the plan of the clients, which start now.
-    fn plan(&self, conditions: bool) -> Result<Plan, Exit> {
+    /// Returns the check in the key space of run `id`.
+    fn job(&self, id: &RunId, named: Option<NamedStore>, conditions: bool) -> Result<ConsistencyJob, Exit> {
         let time = |flag: &str, text: &str, least: u64, hint: &str| {
             let ns = parse_duration(text).map_err(|e| Exit::input(format!("{flag}: {e}")))?;
             Some(ns)
@@ -89,15 +104,14 @@ impl Arguments {
                 self.size
             )));
         }
-        let start_ns = now_ns();
-        Ok(Plan {
-            keys: self.keys,
-            clients: self.clients,
-            per_key_ns: time("--turn", &self.turn, 10 * MILLISECOND, "10ms")?,
+        Ok(ConsistencyJob {
+            store: self.store.clone(),
+            named,
+            run: id.to_string(),
+            counts: (self.keys, self.clients, self.workers),
+            lengths_ns: (duration_ns, time("--turn", &self.turn, 10 * MILLISECOND, "10ms")?),
             size: size as usize,
             seed: self.seed,
-            window_ns: (start_ns, start_ns + duration_ns),
-            timeout_ns: limits::timeout().as_nanos() as u64,
             conditions,
         })
     }
@@ -118,18 +132,15 @@ pub fn consistency(arguments: &Arguments) -> Result<(), Exit> {
         )));
     }
     let conditions = store.capabilities().conditions && !arguments.no_conditions;
-    arguments.plan(conditions)?;
     let id = RunId::generate();
+    let check = arguments.job(&id, opened.named.clone(), conditions)?;
+    let launcher = arguments.on.as_deref().map(|on| arguments.nodes.launcher(on)).transpose()?;
     let space = KeySpace::of_run(store.prefix(), &id);
     let facts = preflight(&opened, &space, arguments.create_bucket)?;
     let record = Record::create(&arguments.out, &id, facts)?;
-    let threads = arguments
-        .workers
-        .unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32));
     let mut noted_s = 0;
-    let plan = arguments.plan(conditions)?;
-    let began_ns = plan.window_ns.0;
-    let ran = run(plan, store, &space, (threads, &record.shared_control()), |findings| {
+    let began_ns = now_ns();
+    let progress = |findings: &Findings| {
         let elapsed_s = (now_ns() - began_ns) / SECOND;
         if elapsed_s >= noted_s + 10 {
             noted_s = elapsed_s;
@@ -140,19 +151,97 @@ pub fn consistency(arguments: &Arguments) -> Result<(), Exit> {
                 format_count(findings.violations)
             ));
         }
-    });
+    };
+    let control = record.shared_control();
+    let ran = match launcher {
+        Some(launcher) => on_nodes(arguments, launcher.as_ref(), check, &space, &control, progress),
+        None => here(&check, store, &space, &control, progress),
+    };
     let cleaned = block_on(async {
         let mut background = Background::new(store.as_ref());
         clean(store.as_ref(), &mut background, &space, &CleanupScope::everything(), |_| {}).await
     })?;
     let finished = record.finish(&opened.written, cleaned.map(|_| ()));
-    let findings = ran.map_err(Exit::store)?;
+    let findings = ran?;
     if arguments.json {
         say(&(serde_json::to_string_pretty(&findings).map_err(Exit::store)? + "\n"))?;
     } else {
         say(&text(&opened.written, &findings, conditions))?;
     }
     finished.and_then(|()| verdict(&findings))
+}
+
+/// Runs all clients in this process.
+fn here(
+    check: &ConsistencyJob,
+    store: &Arc<dyn Store>,
+    space: &KeySpace,
+    control: &Arc<Control>,
+    progress: impl FnMut(&Findings),
+) -> Result<Findings, Exit> {
+    let cores = || std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+    let threads = check.counts.2.unwrap_or_else(cores);
+    run(check.plan(now_ns()), store, space, (threads, control), progress).map_err(Exit::store)
+}
+
+/// Passes the answers of clients on nodes to the checker in this process.
+struct Answers(Sender<Event>);
+
+impl FleetObserver for Answers {
+    fn note(&self, line: &str) {
+        note(line);
+    }
+
+    fn progress(&self, _: &Live) {}
+
+    fn events(&self, events: Vec<Event>) {
+        for event in events {
+            let _ = self.0.send(event);
+        }
+    }
+}
+
+/// Runs the clients on the nodes of an engine.
+fn on_nodes(
+    arguments: &Arguments,
+    launcher: &dyn Launcher,
+    check: ConsistencyJob,
+    space: &KeySpace,
+    control: &Arc<Control>,
+    mut progress: impl FnMut(&Findings) + Send,
+) -> Result<Findings, Exit> {
+    let plan = check.plan(0);
+    let job = Job {
+        version: env!("CARGO_PKG_VERSION").into(),
+        of: launcher.nodes().len() as u64,
+        created_unix_ns: wall_now().as_nanosecond() as i64,
+        ca_bundle: arguments.ca_bundle.clone(),
+        timeout_ns: arguments.timeout.as_deref().map(|_| limits::timeout().as_nanos() as u64),
+        credentials: arguments.nodes.credentials()?,
+        consistency: Some(check),
+        ..Job::default()
+    };
+    let launch_timeout_ns = arguments.nodes.launch_timeout_ns()?;
+    // The nodes of a check send no files.
+    let files = arguments.out.join(format!("fleet-{}", job.created_unix_ns));
+    let (events, answers) = channel();
+    let (findings, ran) = std::thread::scope(|scope| {
+        let plan = &plan;
+        let checker = scope.spawn(move || receive(plan, space, &answers, control, &mut progress));
+        let ran = coordinator::run(launcher, &job, (&files, launch_timeout_ns), &Answers(events), control);
+        (checker.join(), ran)
+    });
+    let _ = std::fs::remove_dir(&files);
+    let ends = ran?.ends;
+    let findings = findings.map_err(|_| Exit::defect("the checker panicked"))?;
+    match ends.iter().find(|(_, end)| end.code != Some(0)) {
+        // A violation is proven by the operations that are known.
+        Some((node, end)) if findings.violations == 0 && control.stopped_at().is_none() => {
+            let reason = &end.message;
+            Err(Exit::store(format!("node {}: {reason}; histories without its clients are incomplete", node + 1)))
+        }
+        _ => Ok(findings),
+    }
 }
 
 /// Returns the error with which the command ends: a violation, or a store that answered no request.

@@ -1,4 +1,4 @@
-//! `plimsoll export`: exports runs in the formats of other tools.
+//! `plimsoll export`: exports runs in the formats of other tools, and as logs of requests.
 
 use std::path::PathBuf;
 
@@ -10,6 +10,7 @@ use crate::report::export::csv::Csv;
 use crate::report::export::hlog::Hlog;
 use crate::report::export::markdown::{Markdown, render};
 use crate::report::export::parquet::Parquet;
+use crate::report::export::requests::Requests;
 use crate::report::export::{Exporter, Run};
 use crate::run_dir::json;
 
@@ -37,6 +38,8 @@ enum Format {
     Markdown,
     /// HdrHistogram interval logs
     Hlog,
+    /// requests.csv, a log that `plimsoll replay` and `plimsoll fit` read, if operations were recorded
+    Requests,
 }
 
 /// Exports each run.
@@ -58,6 +61,7 @@ pub fn export(arguments: &Arguments) -> Result<(), Exit> {
             Format::Csv => &Csv,
             Format::Markdown => &Markdown,
             Format::Hlog => &Hlog,
+            Format::Requests => &Requests,
         };
         let to = arguments.to.as_ref().unwrap_or(path);
         std::fs::create_dir_all(to).map_err(|e| Exit::input(format!("--to {}: {e}", to.display())))?;

@@ -21,7 +21,7 @@ use crate::experiment::to_toml::to_toml;
 use crate::experiment::{Experiment, load};
 use crate::fleet::coordinator::{Collected, FleetError, FleetObserver, run};
 use crate::fleet::launcher::kubernetes::Manifest;
-use crate::fleet::launcher::{LaunchError, parse};
+use crate::fleet::launcher::{LaunchError, Launcher, parse};
 use crate::fleet::live::{Figures, Live};
 use crate::fleet::message::{ForwardedCredentials, Job};
 use crate::fleet::node;
@@ -61,9 +61,8 @@ struct RunArguments {
     /// ray://HOST:PORT, k8s:JOB (the name of a Job), local:N (processes on this machine)
     #[arg(long, value_name = "ENGINE")]
     on: String,
-    /// Number of nodes [default: all that the engine lists; required for Ray]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
-    nodes: Option<u64>,
+    #[command(flatten)]
+    nodes: NodesArguments,
     /// Store to measure: a URL or a name from plimsoll.toml; NAME=URL replaces the store NAME of the experiment; may be
     /// repeated
     #[arg(long, value_name = "STORE")]
@@ -71,18 +70,9 @@ struct RunArguments {
     /// Override a value of the experiment: seed=7, phase.get.duration=60s; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
-    /// Path of Plimsoll on the nodes [default: plimsoll for ssh, this program for slurm and local]
-    #[arg(long, value_name = "PATH")]
-    program: Option<PathBuf>,
-    /// Send the AWS credentials of this environment to the nodes [default: each node uses its own]
-    #[arg(long)]
-    forward_credentials: bool,
     /// Deadline of each operation and of every other request [default: 60s]
     #[arg(long, value_name = "TIME")]
     timeout: Option<String>,
-    /// Time within which all nodes must start
-    #[arg(long, value_name = "TIME", default_value = "2m")]
-    launch_timeout: String,
     /// Directory in which the run directories are created
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
@@ -109,6 +99,54 @@ struct RunArguments {
     record_operations: bool,
     #[command(flatten)]
     money: MoneyArguments,
+}
+
+/// Nodes of an engine.
+#[derive(Debug, Args)]
+pub(super) struct NodesArguments {
+    /// Number of nodes [default: all that the engine lists; required for Ray]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1000))]
+    nodes: Option<u64>,
+    /// Path of Plimsoll on the nodes [default: plimsoll for ssh, this program for slurm and local]
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    /// Send the AWS credentials of this environment to the nodes [default: each node uses its own]
+    #[arg(long)]
+    forward_credentials: bool,
+    /// Time within which all nodes must start
+    #[arg(long, value_name = "TIME", default_value = "2m")]
+    launch_timeout: String,
+}
+
+impl NodesArguments {
+    /// Returns the launcher of the engine `on`.
+    ///
+    /// # Errors
+    /// Exit code 2 or 3 if the engine cannot be used.
+    pub fn launcher(&self, on: &str) -> Result<Box<dyn Launcher>, Exit> {
+        let program = match &self.program {
+            Some(program) => program.clone(),
+            None if on.starts_with("ssh:") => "plimsoll".into(),
+            None => std::env::current_exe().map_err(Exit::store)?,
+        };
+        Ok(parse(on, self.nodes, &program)?)
+    }
+
+    /// Returns the time within which all nodes must start, in nanoseconds.
+    ///
+    /// # Errors
+    /// Exit code 2 if it is invalid.
+    pub fn launch_timeout_ns(&self) -> Result<u64, Exit> {
+        parse_duration(&self.launch_timeout).map_err(|e| Exit::input(format!("--launch-timeout: {e}")))
+    }
+
+    /// Returns the AWS credentials to send to the nodes; `None` if each node has its own.
+    ///
+    /// # Errors
+    /// Exit code 2 if the environment has none.
+    pub fn credentials(&self) -> Result<Option<ForwardedCredentials>, Exit> {
+        self.forward_credentials.then(credentials_to_forward).transpose()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -250,7 +288,8 @@ fn job(arguments: &RunArguments, experiment: &Experiment, of: u64) -> Result<Job
         prices: cost.prices.iter().map(read).collect::<Result<_, _>>()?,
         in_region: cost.in_region,
         command: command_line(),
-        credentials: arguments.forward_credentials.then(credentials_to_forward).transpose()?,
+        credentials: arguments.nodes.credentials()?,
+        consistency: None,
     })
 }
 
@@ -289,16 +328,10 @@ impl FleetObserver for Lines {
 }
 
 fn run_fleet(arguments: &RunArguments) -> Result<(), Exit> {
-    let timeout_ns = parse_duration(&arguments.launch_timeout)
-        .map_err(|e| Exit::input(format!("--launch-timeout: {e}")))?;
+    let timeout_ns = arguments.nodes.launch_timeout_ns()?;
     timeout::apply(arguments.timeout.as_deref())?;
     let experiment = load_experiment(arguments)?;
-    let program = match &arguments.program {
-        Some(program) => program.clone(),
-        None if arguments.on.starts_with("ssh:") => "plimsoll".into(),
-        None => std::env::current_exe().map_err(Exit::store)?,
-    };
-    let launcher = parse(&arguments.on, arguments.nodes, &program)?;
+    let launcher = arguments.nodes.launcher(&arguments.on)?;
     let of = launcher.nodes().len() as u64;
     check(&experiment, Shard { index: 0, of }, true)?;
     let job = job(arguments, &experiment, of)?;

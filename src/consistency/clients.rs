@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::history::{Action, Answer, Operation, Value};
 use crate::clock::{Timer, now_ns};
@@ -45,7 +46,7 @@ pub const MAX_CLIENTS: u32 = 8;
 pub const MIN_SIZE: usize = 16;
 
 /// A key in use: one of [`Plan::keys`], and the number of times that its clients have moved on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct KeyTurn {
     /// Number of the key, from 0.
     pub key: u32,
@@ -61,13 +62,19 @@ impl KeyTurn {
 }
 
 /// A message from a client.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Event {
     /// An operation on the key of a turn, and the entity tag in its answer. A listing that contains the key has the
     /// answer [`Answer::Present`] and its entity tag.
     Operation(KeyTurn, Operation, Option<String>),
     /// A request that failed without any effect or observation.
-    Failed(Failure),
+    Failed {
+        /// Class of the failure.
+        class: String,
+        /// Message for the user.
+        message: String,
+    },
     /// A client of a key has left all turns before this one.
     Reached {
         /// Number of the key.
@@ -232,7 +239,9 @@ impl Client {
                 Response::Answer(answer, etag) => (answer, etag),
                 Response::NoEffect(failure) => {
                     let refused = matches!(failure.class, ErrorClass::Connect | ErrorClass::Tls);
-                    let _ = self.events.send(Event::Failed(failure));
+                    let _ = self
+                        .events
+                        .send(Event::Failed { class: failure.class.to_string(), message: failure.message });
                     return Ok((!refused).then_some(turn));
                 }
             };

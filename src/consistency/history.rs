@@ -2,11 +2,14 @@
 
 use std::num::NonZeroU64;
 
+use serde::{Deserialize, Serialize};
+
 /// Identifies the content of one write. No two writes of a run have the same content.
 pub type Value = NonZeroU64;
 
 /// A request that a client sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Unconditional write of a value.
     Put(Value),
@@ -38,7 +41,8 @@ impl Action {
 }
 
 /// The answer of the store to a request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Answer {
     /// The write or delete succeeded.
     Done,
@@ -53,7 +57,7 @@ pub enum Answer {
 }
 
 /// A request to one key with its answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Operation {
     /// Client that sent the request; a client sends one request at a time.
     pub client: u32,
@@ -69,6 +73,17 @@ pub struct Operation {
 }
 
 impl Operation {
+    /// Moves the operation to another clock: adds `shift_ns` to its times, and widens it on both sides by the error of
+    /// the shift, so that it contains the true interval.
+    pub fn shifted(self, shift_ns: i128, error_ns: u64) -> Operation {
+        let moved = |at_ns: u64| (i128::from(at_ns) + shift_ns).clamp(0, i128::from(u64::MAX) - 1) as u64;
+        let end_ns = match self.end_ns {
+            u64::MAX => u64::MAX,
+            end_ns => moved(end_ns).saturating_add(error_ns).min(u64::MAX - 1),
+        };
+        Operation { start_ns: moved(self.start_ns).saturating_sub(error_ns), end_ns, ..self }
+    }
+
     /// Returns true if the operation leaves the object as it is, whatever its state.
     pub fn is_observer(&self) -> bool {
         matches!(self.answer, Answer::Refused | Answer::Saw(_) | Answer::Present)
@@ -90,5 +105,25 @@ impl Operation {
         };
         let after = if self.is_observer() { state } else { self.action.written() };
         possible.then_some(after)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_operation_on_another_clock_contains_its_true_interval() {
+        let get = Operation {
+            client: 0,
+            action: Action::Get,
+            answer: Answer::Saw(None),
+            start_ns: 100,
+            end_ns: 200,
+        };
+        let moved = get.shifted(-50, 10);
+        assert_eq!((moved.start_ns, moved.end_ns), (40, 160));
+        let unknown = Operation { end_ns: u64::MAX, ..get }.shifted(-500, 10);
+        assert_eq!((unknown.start_ns, unknown.end_ns), (0, u64::MAX), "an unknown end stays unknown");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tokio::task::LocalSet;
 use super::clients::{Client, Event, FOREIGN, KeyTurn, Plan};
 use super::findings::Findings;
 use super::history::{Action, Answer, Operation, Value};
-use crate::driver::Control;
+use crate::driver::{Control, Shard};
 use crate::store::Store;
 use crate::store::ownership::KeySpace;
 
@@ -88,12 +88,53 @@ pub fn run(
     (threads, control): (u32, &Arc<Control>),
     mut progress: impl FnMut(&Findings),
 ) -> io::Result<Findings> {
-    let plan = Arc::new(plan);
     let (events, answers) = channel();
+    let running = start((&plan, Shard::default()), store, space, (threads, control), &events)?;
+    drop(events);
+    let findings = receive(&plan, space, &answers, control, &mut progress);
+    end(running)?;
+    Ok(findings)
+}
+
+/// Runs the clients of one shard of a plan to their end, and sends their answers to `events`. Client number N belongs to
+/// shard N modulo the number of shards, so the clients of a key are spread over all shards.
+///
+/// # Errors
+/// Returns the same errors as [`run`].
+pub fn run_share(
+    share: (&Plan, Shard),
+    store: &Arc<dyn Store>,
+    space: &KeySpace,
+    threads: (u32, &Arc<Control>),
+    events: &Sender<Event>,
+) -> io::Result<()> {
+    end(start(share, store, space, threads, events)?)
+}
+
+type Running = Vec<thread::JoinHandle<io::Result<()>>>;
+
+fn end(running: Running) -> io::Result<()> {
+    for thread in running {
+        thread.join().map_err(|_| io::Error::other("a client thread panicked"))??;
+    }
+    Ok(())
+}
+
+fn start(
+    (plan, shard): (&Plan, Shard),
+    store: &Arc<dyn Store>,
+    space: &KeySpace,
+    (threads, control): (u32, &Arc<Control>),
+    events: &Sender<Event>,
+) -> io::Result<Running> {
+    let plan = Arc::new(plan.clone());
     let mut lots: Vec<Vec<Client>> = (0..threads.max(1)).map(|_| Vec::new()).collect();
     for (key, member) in (0..plan.keys).flat_map(|key| (0..plan.clients).map(move |member| (key, member))) {
+        if u64::from(key + member) % shard.of != shard.index {
+            continue;
+        }
         // The clients of a key are on different threads.
-        lots[((key + member) % threads.max(1)) as usize].push(Client {
+        lots[((u64::from(key + member) / shard.of) % u64::from(threads.max(1))) as usize].push(Client {
             plan: Arc::clone(&plan),
             store: Arc::clone(store),
             space: space.clone(),
@@ -103,19 +144,14 @@ pub fn run(
             control: Arc::clone(control),
         });
     }
-    drop(events);
     let spawn = |(index, lot)| {
         thread::Builder::new().name(format!("consistency-{index}")).spawn(move || run_thread(lot))
     };
-    let running = lots.into_iter().enumerate().map(spawn).collect::<io::Result<Vec<_>>>()?;
-    let findings = receive(&plan, space, &answers, control, &mut progress);
-    for thread in running {
-        thread.join().map_err(|_| io::Error::other("a client thread panicked"))??;
-    }
-    Ok(findings)
+    lots.into_iter().enumerate().map(spawn).collect()
 }
 
-fn receive(
+/// Checks the history of each key as soon as all of its clients have left it, until all senders are gone.
+pub fn receive(
     plan: &Plan,
     space: &KeySpace,
     answers: &Receiver<Event>,
@@ -129,7 +165,7 @@ fn receive(
             Ok(Event::Operation(turn, operation, etag)) => {
                 histories.turns.entry(turn).or_default().push((operation, etag));
             }
-            Ok(Event::Failed(failure)) => findings.add_failure(&failure.class.to_string(), &failure.message),
+            Ok(Event::Failed { class, message }) => findings.add_failure(&class, &message),
             Ok(Event::Reached { key, member, turn }) => {
                 let complete = control.stopped_at().is_none();
                 for (turn, history) in histories.leave(key, member, turn).into_iter().filter(|_| complete) {

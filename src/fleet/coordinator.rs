@@ -11,12 +11,14 @@ use std::time::Duration;
 use super::budget::Pool;
 use super::clocks::{Clocks, Offset};
 use super::collect::Collection;
+use super::consistency::on_our_clock;
 use super::launcher::Launcher;
 use super::live::Live;
 use super::message::{Command, FromNode, Job, Report, read_line};
 use super::preflight::{NodeFacts, findings};
 use super::ramps::Ramps;
 use crate::clock::{MILLISECOND, SECOND, now_ns, sleep_until, wall_now};
+use crate::consistency::clients::Event as ConsistencyEvent;
 use crate::driver::Control;
 use crate::text::one_line;
 
@@ -54,6 +56,11 @@ pub trait FleetObserver {
 
     /// Receives the rates and latencies of the nodes, about once a second during the measurement.
     fn progress(&self, live: &Live);
+
+    /// Receives answers to the clients of a check of consistency, with times in Unix nanoseconds of this host's clock.
+    fn events(&self, events: Vec<ConsistencyEvent>) {
+        drop(events);
+    }
 }
 
 /// Exit code and message of a node.
@@ -270,6 +277,11 @@ impl Fleet<'_> {
             Report::Note(line) => self.once(line),
             Report::Second(second) => self.live.add(node, &second, now_ns()),
             Report::Lost(cause) => self.lose(node, one_line(&cause).into_owned()),
+            Report::Events(events) => {
+                let offset = self.facts.get(&node).and_then(|facts| facts.offset);
+                let offset = offset.unwrap_or(Offset { offset_ns: 0, error_ns: 0 });
+                self.observer.events(events.into_iter().map(|event| on_our_clock(event, offset)).collect());
+            }
             Report::Step(step) => {
                 let measuring = |stage: &Stage| (Stage::Prepared..=Stage::Measured).contains(stage);
                 let alive = self.stages.iter().filter(|(_, s)| measuring(s)).map(|(node, _)| *node).collect();

@@ -5,6 +5,8 @@ use std::io::{self, BufRead};
 
 use serde::{Deserialize, Serialize};
 
+use super::consistency::ConsistencyJob;
+use crate::consistency::clients::Event;
 use crate::machine::Machine;
 use crate::schedule::plan::{EndedRamp, RampId, RampStep};
 
@@ -13,7 +15,10 @@ use crate::schedule::plan::{EndedRamp, RampId, RampStep};
 pub struct Job {
     /// Version of Plimsoll that the coordinator runs. Nodes with another version refuse the job.
     pub version: String,
-    /// Resolved experiment as TOML.
+    /// Check of consistency to execute instead of the experiment.
+    #[serde(default)]
+    pub consistency: Option<ConsistencyJob>,
+    /// Resolved experiment as TOML; empty for a check of consistency.
     pub experiment: String,
     /// Number of nodes.
     pub of: u64,
@@ -165,6 +170,8 @@ pub enum Report {
     Note(String),
     /// Counts of one second.
     Second(Second),
+    /// Answers to the clients of a check of consistency, with times in Unix nanoseconds of the node's clock.
+    Events(Vec<Event>),
     /// A step of a ramp has ended.
     Step(RampStep),
     /// The node has spent most of its share of the cost limit.

@@ -10,6 +10,7 @@
 pub mod budget;
 pub mod clocks;
 pub mod collect;
+pub mod consistency;
 pub mod coordinator;
 pub mod launcher;
 pub mod live;

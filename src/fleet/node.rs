@@ -10,6 +10,7 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use super::consistency::{self, ConsistencyJob};
 use super::message::{Command, FromNode, Hello, Job, Reached, Report, Second, read_line};
 use crate::clock::{SECOND, now_ns, wall_now};
 use crate::driver::{Control, Shard};
@@ -269,6 +270,12 @@ fn decisions_of(shared: &Mutex<Shared>, node: u64, command: Command) {
 
 /// Executes the shard, sends its run directory, and returns the exit code.
 fn run(job: &Job, shard: Shard, link: &Arc<Link>) -> i32 {
+    if let Some(check) = &job.consistency {
+        let done = check_consistency(job, check, shard, link);
+        let (code, message) = done.err().map_or((0, String::new()), |e| (e.exit_code(), e.to_string()));
+        link.output.send(Report::Ended { run: String::new(), code, message });
+        return code;
+    }
     let root = std::env::temp_dir().join(format!("plimsoll-fleet-{:016x}", entropy()));
     let done = execute_shard(job, shard, link, &root);
     let (path, problem) = match done {
@@ -292,7 +299,8 @@ fn run(job: &Job, shard: Shard, link: &Arc<Link>) -> i32 {
     code
 }
 
-fn execute_shard(job: &Job, shard: Shard, link: &Arc<Link>, root: &Path) -> Result<RunSummary, RunError> {
+/// Checks that the coordinator has the same version, and applies the settings of the job to this process.
+fn prepare(job: &Job, shard: Shard) -> Result<(), RunError> {
     if job.version != env!("CARGO_PKG_VERSION") {
         return Err(RunError::input(format!(
             "this node has Plimsoll {}, and the coordinator {}; install the same version",
@@ -309,6 +317,36 @@ fn execute_shard(job: &Job, shard: Shard, link: &Arc<Link>, root: &Path) -> Resu
     if let Some(ns) = job.timeout_ns {
         set_timeout(Duration::from_nanos(ns));
     }
+    Ok(())
+}
+
+/// Returns the credentials of the job; `None` if the node has its own.
+fn credentials(job: &Job) -> Option<CredentialSource> {
+    let keys = job.credentials.as_ref()?;
+    let credentials = Credentials::new(&keys.access_key, &keys.secret_key, keys.token.as_deref());
+    credentials.hide();
+    Some(CredentialSource::fixed(credentials))
+}
+
+/// Executes this node's clients of a check of consistency.
+fn check_consistency(
+    job: &Job,
+    check: &ConsistencyJob,
+    shard: Shard,
+    link: &Arc<Link>,
+) -> Result<(), RunError> {
+    prepare(job, shard)?;
+    let control = Arc::new(Control::default());
+    link.control.started(&control);
+    let start = || link.start(&control).map(|(at, _)| at);
+    let send = |events| link.output.send(Report::Events(events));
+    consistency::execute(check, shard, (job.ca_bundle.as_deref(), credentials(job)), start, &control, send)?;
+    link.wait_for_the_others(&control);
+    Ok(())
+}
+
+fn execute_shard(job: &Job, shard: Shard, link: &Arc<Link>, root: &Path) -> Result<RunSummary, RunError> {
+    prepare(job, shard)?;
     let experiment =
         resolve::parse("the experiment of the fleet", &job.experiment, &[]).map_err(RunError::input)?;
     let created =
@@ -329,11 +367,7 @@ fn execute_shard(job: &Job, shard: Shard, link: &Arc<Link>, root: &Path) -> Resu
         },
         command: job.command.clone(),
     };
-    let credentials = job.credentials.as_ref().map(|keys| {
-        let credentials = Credentials::new(&keys.access_key, &keys.secret_key, keys.token.as_deref());
-        credentials.hide();
-        CredentialSource::fixed(credentials)
-    });
+    let credentials = credentials(job);
     let (observer, rendezvous): (Arc<dyn RunObserver>, Arc<dyn Rendezvous>) = (link.clone(), link.clone());
     let components = Components { observer, live: None, rendezvous: Some(rendezvous), credentials };
     execute(&experiment, &settings, &components)

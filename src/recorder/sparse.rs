@@ -1,10 +1,10 @@
 //! Sparse histograms, decoded from their serialized form. They are for readers of thousands of seconds, for which
 //! a full [`Latencies`](super::histogram::Latencies) each would take a third of a megabyte and the time to clear it.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::io::Read;
 
-use flate2::read::ZlibDecoder;
+use flate2::{Decompress, FlushDecompress, Status};
 
 use super::histogram::MAX_US;
 
@@ -67,16 +67,41 @@ fn varint(bytes: &mut &[u8]) -> Option<i64> {
     Some((value >> 1) as i64 ^ -((value & 1) as i64))
 }
 
+thread_local! {
+    /// Decompressor of this thread. A new one for each histogram would take more time than most histograms.
+    static INFLATER: RefCell<Decompress> = RefCell::new(Decompress::new(true));
+}
+
+/// Maximum length in bytes of a plain histogram with our bounds: at most nine bytes per bucket.
+const MOST: usize = HEADER + 9 * BUCKETS;
+/// Usual length in bytes of the histogram of a second.
+const USUAL: usize = 4096;
+
+/// Decompresses a zlib stream into `out`. Returns `None` if it is damaged, incomplete, or longer than [`MOST`].
+fn inflate(bytes: &[u8], out: &mut Vec<u8>) -> Option<()> {
+    out.clear();
+    INFLATER.with_borrow_mut(|inflater| {
+        inflater.reset(true);
+        loop {
+            out.reserve(USUAL.max(out.len()));
+            let read = inflater.total_in() as usize;
+            match inflater.decompress_vec(bytes.get(read..)?, out, FlushDecompress::Finish).ok()? {
+                Status::StreamEnd => return (out.len() <= MOST).then_some(()),
+                // There is no more input, or the output is full.
+                _ if out.len() < out.capacity() || out.len() > MOST => return None,
+                _ => {}
+            }
+        }
+    })
+}
+
 /// Decompresses a histogram into `scratch`. Returns `None` if the bytes are not a histogram, are damaged, or have
 /// other bounds. The bounds are checked because a decoder would allocate memory for whatever the header states.
 pub(super) fn unpack(bytes: &[u8], scratch: &mut Vec<u8>) -> Option<()> {
     if word(bytes, 0)? != COMPRESSED {
         return None;
     }
-    scratch.clear();
-    // A histogram with these bounds takes at most nine bytes per bucket.
-    let most = (HEADER + 9 * BUCKETS) as u64;
-    ZlibDecoder::new(bytes.get(8..)?).take(most).read_to_end(scratch).ok()?;
+    inflate(bytes.get(8..)?, scratch)?;
     let counts = u32::try_from(scratch.len().checked_sub(HEADER)?).ok()?;
     let shape = [0, 4, 8, 12, 16, 20].map(|at| word(scratch, at));
     let highest = scratch.get(24..32).and_then(|b| b.try_into().ok()).map(u64::from_be_bytes)?;

@@ -97,3 +97,15 @@ fn stores_and_options_that_cannot_be_checked_are_refused() {
     fails(&[&base[..], &["memory:", "--size", "4B"]].concat(), 2, &["--size", "16B"]);
     fails(&[&base[..], &["memory:", "--turn", "1ms"]].concat(), 2, &["--turn 1ms", "10ms"]);
 }
+
+#[test]
+fn clients_on_several_nodes_find_stale_reads_and_no_false_ones() {
+    let nodes = ["--on", "local:3", "--keys", "6", "--duration", "2s"];
+    let (code, findings) = check("consistency-nodes", "latency=lognormal(1ms;0.8)", &nodes);
+    assert_eq!((code, findings["violations"].as_u64()), (Some(0), Some(0)), "{findings:#}");
+    assert_eq!(findings["undecided"], 0);
+    assert!(findings["keys"].as_u64().unwrap() >= 6 * 4, "{findings:#}");
+    let (code, findings) = check("consistency-nodes-stale", "stale=100ms", &nodes);
+    assert_eq!(code, Some(1));
+    assert!(count(&findings, "read_after_put", "violations") > 0, "{findings:#}");
+}

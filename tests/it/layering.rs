@@ -41,7 +41,10 @@ const ALLOWED: &[(&str, &str)] = &[
         "sync",
         "clock, driver, experiment, machine, recorder, run_dir, schedule, session, store, summary, workload",
     ),
-    ("fleet", "clock, driver, experiment, machine, net, recorder, rng, run_dir, s3, schedule, session, text"),
+    (
+        "fleet",
+        "clock, consistency, driver, experiment, machine, net, recorder, rng, run_dir, s3, schedule, session, store, text",
+    ),
     ("probe", "clock, driver, net, run_dir, s3, session, store"),
     (
         "calibrate",

@@ -175,3 +175,36 @@ fn unusable_logs_and_options_are_rejected() {
     let file = write(&dir, "rate.toml", &text);
     fails(&["run", file.to_str().unwrap(), "--dry-run"], 2, &["the trace of the phase determines rate"]);
 }
+
+#[test]
+fn recorded_operations_are_replayed() {
+    let dir = scratch("replay-own");
+    let (_server, store) = server(&dir);
+    let out = dir.join("runs");
+    let common = ["--store", &store, "--json", "--out", out.to_str().unwrap()];
+    let run = |arguments: &[&str]| -> RunResult {
+        let run = plimsoll(&[arguments, &common].concat()).output().unwrap();
+        assert_eq!(run.status.code(), Some(0), "{}", text(&run.stderr));
+        serde_json::from_slice(&run.stdout).unwrap()
+    };
+    let options =
+        ["--rate", "200/s", "--duration", "2s", "--warmup", "0s", "--objects", "30", "--size", "3KiB"];
+    let first = run(&[&["run", "mixed", "--record", "operations"], &options[..]].concat());
+    let recorded = out.join(&first.run.id);
+    let listed =
+        good(&["export", "--format", "requests", recorded.to_str().unwrap(), "--to", dir.to_str().unwrap()]);
+    let second = run(&["replay", listed.trim()]);
+    let sums = |result: &RunResult| -> Vec<(String, u64, u64)> {
+        let measured = result.windows.iter().filter(|w| w.role == plimsoll::schedule::Role::Measure);
+        let mut sums: Vec<_> =
+            measured.map(|w| (w.operation.name().to_string(), w.operations, w.bytes)).collect();
+        sums.sort();
+        sums
+    };
+    assert_eq!(sums(&first), sums(&second));
+    fails(
+        &["export", "--format", "requests", out.join(&second.run.id).to_str().unwrap()],
+        2,
+        &["--record operations"],
+    );
+}

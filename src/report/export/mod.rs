@@ -9,6 +9,7 @@ pub mod csv;
 pub mod hlog;
 pub mod markdown;
 pub mod parquet;
+pub mod requests;
 
 /// A run to export.
 pub struct Run {
