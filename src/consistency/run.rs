@@ -96,8 +96,8 @@ pub fn run(
     Ok(findings)
 }
 
-/// Runs the clients of one shard of a plan to their end, and sends their answers to `events`. Client number N belongs to
-/// shard N modulo the number of shards, so the clients of a key are spread over all shards.
+/// Runs the clients of one shard of a plan to their end, and sends their answers to `events`. Client number N belongs
+/// to shard N modulo the number of shards, so the clients of a key are spread over all shards.
 ///
 /// # Errors
 /// Returns the same errors as [`run`].

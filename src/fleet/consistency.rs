@@ -1,5 +1,5 @@
-//! Checks of consistency by clients on several nodes: the nodes execute clients of the same keys and send their answers;
-//! the coordinator checks the histories.
+//! Checks of consistency by clients on several nodes: the nodes execute clients of the same keys and send their
+//! answers; the coordinator checks the histories.
 
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
