@@ -6,6 +6,7 @@ PYTHON := $(VENV)/bin/python
 VERSITYGW := $(shell go env GOPATH 2>/dev/null)/bin/versitygw
 MINIO := $(shell go env GOPATH 2>/dev/null)/bin/minio
 HCLFMT := $(shell go env GOPATH 2>/dev/null)/bin/hclfmt
+HELM := $(shell go env GOPATH 2>/dev/null)/bin/helm
 FAKE_GCS := $(shell go env GOPATH 2>/dev/null)/bin/fake-gcs-server
 
 # The lean build: five minutes on two cores from nothing.
@@ -54,17 +55,19 @@ $(INFRA)/ready: infra/python/requirements.txt
 test-edge: build
 	for relay in worker lambda; do (cd edge/$$relay && npm ci --no-audit --no-fund --silent && npm test) || exit 1; done
 
-# Runs fleets of eight nodes on Slurm's daemons and on Ray in network namespaces, as root, in four minutes. If they pass,
-# records the state of the code, so that CI repeats them only after changes.
+# Runs fleets of eight nodes on Slurm's daemons and on Ray in network namespaces, as root, and renders the Helm chart, in
+# five minutes. If they pass, records the state of the code, so that CI repeats them only after changes.
 FLEET := $(VENV)-fleet
 test-fleet: $(FLEET)/ready build
+	@if command -v go >/dev/null; then test -x "$(HELM)" || go install helm.sh/helm/v3/cmd/helm@v3.22.0; fi
 	PLIMSOLL_RAY_PYTHON=$(abspath $(FLEET))/bin/python \
+		HELM=$$(command -v "$(HELM)") \
 		$(FLEET)/bin/python -m pytest -q tests/fleet
 	tests/fleet/digest > tests/fleet/verified
 
 $(FLEET)/ready:
 	python3 -m venv $(FLEET)
-	$(FLEET)/bin/pip install --quiet --disable-pip-version-check 'ray>=2.30' 'polars>=1.20' 'pytest>=9'
+	$(FLEET)/bin/pip install --quiet --disable-pip-version-check 'ray>=2.30' 'polars>=1.20' 'pytest>=9' pyyaml
 	touch $@
 
 lint:
@@ -135,10 +138,11 @@ bench-statistics:
 bench-judge: dist
 	python3 benches/judge.py
 
-# Prices a million workloads at every provider, and compares the bills with a decimal library; 15 seconds.
+# Measures the parsing of logs in every format, and of fits; one minute.
 bench-logs:
 	cargo bench --bench logs
 
+# Prices a million workloads at every provider, and compares the bills with a decimal library; 15 seconds.
 bench-prices:
 	cargo bench --bench prices
 
