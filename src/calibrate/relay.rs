@@ -13,7 +13,7 @@ use super::DetectedPauses;
 use super::true_values::quantile_ms;
 use crate::driver::background::Background;
 use crate::server::access_log::read;
-use crate::session::embedded::{EMBEDDED_BUCKET, EmbeddedServer};
+use crate::session::embedded::EmbeddedServer;
 use crate::session::error::RunError;
 use crate::session::runtime::block_on;
 use crate::store::body::Body;
@@ -174,7 +174,8 @@ const WARM_UP: usize = 20;
 /// Reads an object one time after another, and returns the durations in nanoseconds.
 async fn sample(store: &dyn Store, samples: usize) -> Result<Vec<u64>, RunError> {
     let mut background = Background::new(store);
-    let failed = |failure: crate::store::Failure| RunError::store(format!("{EMBEDDED_BUCKET}: {failure}"));
+    let failed =
+        |failure: crate::store::Failure| RunError::store(format!("the calibration failed: {failure}"));
     let key = "calibration";
     background.send(Request::CreateBucket, &mut Ignore).await.map_err(failed)?;
     let body = Body::Whole(bytes::Bytes::from_static(&[7; 1024]));

@@ -238,7 +238,10 @@ fn on_nodes(
         // A violation is proven by the operations that are known.
         Some((node, end)) if findings.violations == 0 && control.stopped_at().is_none() => {
             let reason = &end.message;
-            Err(Exit::store(format!("node {}: {reason}; histories without its clients are incomplete", node + 1)))
+            Err(Exit::store(format!(
+                "node {}: {reason}; histories without its clients are incomplete",
+                node + 1
+            )))
         }
         _ => Ok(findings),
     }

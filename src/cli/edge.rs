@@ -36,7 +36,7 @@ struct RunArguments {
     #[arg(long, value_name = "URL", required = true)]
     worker: Vec<String>,
     #[command(flatten)]
-    run: run::Arguments,
+    run: run::ExperimentArguments,
 }
 
 #[derive(Debug, Args)]

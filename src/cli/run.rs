@@ -35,6 +35,13 @@ const RELAY_RATE: &str = "20/s";
 pub struct Arguments {
     #[command(subcommand)]
     special: Option<Special>,
+    #[command(flatten)]
+    experiment: ExperimentArguments,
+}
+
+/// Experiment, and the options that apply to any.
+#[derive(Debug, Args)]
+pub struct ExperimentArguments {
     /// Built-in experiment (`plimsoll list experiments`), experiment file, run directory, or a short form:
     /// get, put, mixed, head, list, delete, knee
     #[arg(required = true)]
@@ -126,7 +133,7 @@ struct ShortArguments {
     cooldown: Option<String>,
 }
 
-impl Arguments {
+impl ExperimentArguments {
     /// Returns the name of the experiment; empty only with a subcommand, which replaces it.
     fn name(&self) -> &str {
         self.experiment.as_deref().unwrap_or_default()
@@ -163,7 +170,7 @@ impl ShortArguments {
 /// # Errors
 /// Exit code 2 if a flag does not apply.
 fn of_knee(
-    arguments: &Arguments,
+    arguments: &ExperimentArguments,
     search: Option<&KneeSearch>,
     relays: &Relays,
 ) -> Result<(String, Option<String>), Exit> {
@@ -195,7 +202,7 @@ fn of_knee(
 }
 
 fn resolve_experiment(
-    arguments: &Arguments,
+    arguments: &ExperimentArguments,
     search: Option<&KneeSearch>,
     relays: &Relays,
 ) -> Result<Experiment, Exit> {
@@ -287,22 +294,15 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
     match &arguments.special {
         Some(Special::Consistency(arguments)) => consistency::consistency(arguments),
         Some(Special::Contention(arguments)) => contention::contention(arguments),
-        None => run_experiment(arguments, &Relays::default()),
+        None => run_through(&arguments.experiment, &Relays::default()),
     }
 }
 
-/// Runs the experiment through relays and prints its result.
+/// Runs the experiment through relays, if there are any, and prints its result.
 ///
 /// # Errors
 /// Exit code 2 if an argument is invalid; otherwise as [`execute`].
-pub fn run_through(arguments: &Arguments, relays: &Relays) -> Result<(), Exit> {
-    if arguments.special.is_some() {
-        return Err(Exit::input("relays do not support this experiment; use plimsoll run instead"));
-    }
-    run_experiment(arguments, relays)
-}
-
-fn run_experiment(arguments: &Arguments, relays: &Relays) -> Result<(), Exit> {
+pub fn run_through(arguments: &ExperimentArguments, relays: &Relays) -> Result<(), Exit> {
     let search = (arguments.name() == "knee").then(|| arguments.knee.search()).transpose()?;
     timeout::apply(arguments.short.timeout.as_deref())?;
     let mut experiment = resolve_experiment(arguments, search.as_ref(), relays)?;

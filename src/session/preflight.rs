@@ -79,7 +79,9 @@ pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Resu
 /// Returns advice that usually resolves a failure; empty if there is none.
 pub fn hint(failure: &Failure) -> &'static str {
     use crate::store::ErrorClass;
+    use crate::store::http::RELAY;
     match &failure.class {
+        _ if failure.message.starts_with(RELAY) => "is the URL of --worker correct?",
         ErrorClass::Connect => "is the server running, and are endpoint= and the port correct?",
         ErrorClass::Tls => {
             "is the certificate trusted? specify its authority with --ca-bundle, \

@@ -109,6 +109,9 @@ pub fn payload_of(body: Option<Body>) -> Payload {
 /// are sent without a copy.
 const LARGE_BODY: u64 = 32 * 1024;
 
+/// Beginning of the messages about a relay that cannot be reached.
+pub const RELAY: &str = "the relay: ";
+
 /// Options for sending a request.
 #[derive(Debug, Clone, Copy)]
 pub struct Sending {
@@ -181,7 +184,8 @@ impl HttpTransport {
                     ConnectError::Tls { .. } => ErrorClass::Tls,
                     ConnectError::Http { .. } => ErrorClass::Reset,
                 };
-                Err(Failure::new(class, error.to_string(), *timings))
+                let place = if self.destination.relay.is_some() { RELAY } else { "" };
+                Err(Failure::new(class, format!("{place}{error}"), *timings))
             }
         }
     }
