@@ -62,7 +62,7 @@ test-fleet: $(FLEET)/ready build
 	@if command -v go >/dev/null; then test -x "$(HELM)" || go install helm.sh/helm/v3/cmd/helm@v3.22.0; fi
 	PLIMSOLL_RAY_PYTHON=$(abspath $(FLEET))/bin/python \
 		HELM=$$(command -v "$(HELM)") \
-		$(FLEET)/bin/python -m pytest -q tests/fleet
+		$(FLEET)/bin/python -m pytest -q -s tests/fleet
 	tests/fleet/digest > tests/fleet/verified
 
 $(FLEET)/ready:

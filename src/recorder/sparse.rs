@@ -51,6 +51,12 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 
 /// Reads the next number, in ZigZag LEB128 of at most nine bytes; `None` at the end of the input.
 fn varint(bytes: &mut &[u8]) -> Option<i64> {
+    let (first, rest) = bytes.split_first()?;
+    if first & 0x80 == 0 {
+        // Most counts fit in one byte.
+        *bytes = rest;
+        return Some(i64::from(first >> 1) ^ -i64::from(first & 1));
+    }
     let mut value = 0u64;
     for place in 0..9 {
         let (byte, rest) = bytes.split_first()?;

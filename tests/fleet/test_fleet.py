@@ -59,6 +59,10 @@ class Fleet:
         return subprocess.Popen([*self.wrap, *command], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                                 text=True)
 
+    def local(self, out):
+        """Returns the same fleet with local processes as nodes."""
+        return Fleet(["--on", f"local:{NODES}"], self.env, self.wrap, self.host, out)
+
     def runs(self):
         return sorted(glob.glob(os.path.join(self.out, "runs", "fleet-*", "*")))
 
@@ -104,14 +108,22 @@ def service_us(run):
     return times
 
 
-def test_merged_percentiles_equal_the_logs_and_nodes_start_together(engine, tmp_path):
-    fleet = engine(tmp_path)
+def timed(fleet):
+    """Runs a fleet against two servers. Returns its standard output, and its duration in seconds."""
     with server(fleet, "1ms") as first, server(fleet, "2ms") as second:
         began = time.monotonic()
         process = fleet.start(first, second)
         stdout, stderr = process.communicate(timeout=300)
         took = time.monotonic() - began
     assert process.returncode == 0, stderr
+    return stdout, took
+
+
+def test_merged_percentiles_equal_the_logs_and_nodes_start_together(engine, tmp_path):
+    fleet = engine(tmp_path)
+    stdout, took = timed(fleet)
+    (tmp_path / "local").mkdir()
+    _, local = timed(fleet.local(tmp_path / "local"))
     result = json.loads(stdout)
     assert result["run"].get("degraded") is None, result["run"]["degraded"]
     measured = [w for w in result["windows"] if w["phase"] == "read"]
@@ -124,7 +136,8 @@ def test_merged_percentiles_equal_the_logs_and_nodes_start_together(engine, tmp_
     assert sum(map(len, logged.values())) == OPERATIONS
     planned = max(w["start_unix_s"] + w["window_s"] for w in measured) - min(w["start_unix_s"] for w in measured)
     print(f"\n{' '.join(fleet.on)}: {start_skew_ms(fleet.runs()):.2f} ms between the first and the last start, "
-          f"{took - planned:.2f} s beyond the {planned:.1f} s of the measurement")
+          f"{took - planned:.2f} s beyond the {planned:.1f} s of the measurement, "
+          f"{took - local:.2f} s beyond a fleet of local processes")
     check_percentiles(result, logged)
 
 
