@@ -50,6 +50,7 @@ fn word(bytes: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Reads the next number, in ZigZag LEB128 of at most nine bytes; `None` at the end of the input.
+#[inline(always)]
 fn varint(bytes: &mut &[u8]) -> Option<i64> {
     let (first, rest) = bytes.split_first()?;
     if first & 0x80 == 0 {

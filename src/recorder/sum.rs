@@ -1,6 +1,8 @@
 //! Sums of serialized histograms, for readers that add millions of them: the counts go from the serialized form
 //! directly into one array, without a histogram for each.
 
+use std::ops::Range;
+
 use super::histogram::{Latencies, empty};
 use super::sparse::{BUCKETS, each_bucket, edges_us};
 
@@ -9,6 +11,8 @@ use super::sparse::{BUCKETS, each_bucket, edges_us};
 pub struct HistogramSum {
     /// Count of each bucket; empty before the first value.
     counts: Vec<u64>,
+    /// Half-open range of the buckets that may have counts.
+    used: Range<usize>,
 }
 
 impl HistogramSum {
@@ -18,24 +22,38 @@ impl HistogramSum {
         if bytes.is_empty() {
             return Some(());
         }
-        self.counts.resize(BUCKETS, 0);
-        let counts = &mut self.counts;
-        each_bucket(bytes, scratch, |bucket, n| counts[bucket] = counts[bucket].saturating_add(n))
+        self.allocate();
+        let (counts, used) = (&mut self.counts, &mut self.used);
+        each_bucket(bytes, scratch, |bucket, n| {
+            counts[bucket] = counts[bucket].saturating_add(n);
+            *used = used.start.min(bucket)..used.end.max(bucket + 1);
+        })
+    }
+
+    /// Allocates the counts. The system hands out zeroed memory, of which only the used part is touched.
+    fn allocate(&mut self) {
+        if self.counts.is_empty() {
+            (self.counts, self.used) = (vec![0; BUCKETS], BUCKETS..0);
+        }
     }
 
     /// Adds another sum.
     pub fn add(&mut self, other: &HistogramSum) {
-        if !other.counts.is_empty() {
-            self.counts.resize(BUCKETS, 0);
-            self.counts.iter_mut().zip(&other.counts).for_each(|(sum, n)| *sum = sum.saturating_add(*n));
+        if other.used.is_empty() {
+            return;
+        }
+        self.allocate();
+        self.used = self.used.start.min(other.used.start)..self.used.end.max(other.used.end);
+        for bucket in other.used.clone() {
+            self.counts[bucket] = self.counts[bucket].saturating_add(other.counts[bucket]);
         }
     }
 
     /// Returns the sum as latencies. Minimum, maximum and mean have the resolution of the buckets.
     pub fn latencies(&self) -> Latencies {
         let mut histogram = empty();
-        for (bucket, n) in self.counts.iter().enumerate().filter(|(_, n)| **n > 0) {
-            histogram.saturating_record_n(edges_us(bucket).0.max(1), *n);
+        for bucket in self.used.clone().filter(|bucket| self.counts[*bucket] > 0) {
+            histogram.saturating_record_n(edges_us(bucket).0.max(1), self.counts[bucket]);
         }
         Latencies::of(histogram)
     }

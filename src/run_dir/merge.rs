@@ -8,7 +8,8 @@ use std::thread;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::{Array, BinaryArray, Float64Array, RecordBatch, StringArray, UInt32Array, UInt64Array};
+use arrow_schema::Schema;
 
 use super::directory::RunDirectory;
 use super::intervals::Place;
@@ -84,6 +85,7 @@ struct Cursor {
     batches: Batches,
     batch: Option<RecordBatch>,
     row: usize,
+    places: Places,
     scratch: Vec<u8>,
 }
 
@@ -91,8 +93,9 @@ impl Cursor {
     fn open(log: &ShardLog) -> io::Result<Cursor> {
         let path = log.run.join("intervals.arrows");
         let batches = Batches::open(&path, "an interval log")?;
+        let places = Places::of(&batches.schema()).ok_or_else(|| Cursor::damaged(&path))?;
         let (shift_s, scratch) = (log.shift_s, Vec::new());
-        let mut cursor = Cursor { path, shift_s, batches, batch: None, row: 0, scratch };
+        let mut cursor = Cursor { path, shift_s, batches, batch: None, row: 0, places, scratch };
         cursor.next_batch()?;
         Ok(cursor)
     }
@@ -116,7 +119,7 @@ impl Cursor {
     /// Returns the second of the current row in the merged log; `None` at the end.
     fn second(&self) -> io::Result<Option<u64>> {
         let Some(batch) = &self.batch else { return Ok(None) };
-        let seconds = batch.column_by_name("second").and_then(|c| c.as_primitive_opt::<UInt64Type>());
+        let seconds = batch.column(self.places.second).as_primitive_opt::<UInt64Type>();
         let second = seconds.ok_or_else(|| Cursor::damaged(&self.path))?.value(self.row);
         Ok(Some((second as f64 + self.shift_s).round() as u64))
     }
@@ -125,7 +128,8 @@ impl Cursor {
     fn drain(&mut self, until: u64, sums: &mut SecondSums) -> io::Result<()> {
         while self.second()?.is_some_and(|second| second <= until) {
             let Some(batch) = &self.batch else { break };
-            let added = add_row(batch, self.row, sums, &mut self.scratch);
+            let columns = Columns::of(batch, &self.places).ok_or_else(|| Cursor::damaged(&self.path))?;
+            let added = add_row(&columns, self.row, sums, &mut self.scratch);
             added.ok_or_else(|| Cursor::damaged(&self.path))?;
             self.row += 1;
             if self.row == batch.num_rows() {
@@ -136,43 +140,91 @@ impl Cursor {
     }
 }
 
-/// Adds one row to the sums of its second. Returns `None` if a column is missing or a value is damaged.
-fn add_row(batch: &RecordBatch, row: usize, sums: &mut SecondSums, scratch: &mut Vec<u8>) -> Option<()> {
-    let number = |name: &str| Some(batch.column_by_name(name)?.as_primitive_opt::<UInt64Type>()?.value(row));
-    let small = |name: &str| Some(batch.column_by_name(name)?.as_primitive_opt::<UInt32Type>()?.value(row));
-    let text = |name: &str| Some(batch.column_by_name(name)?.as_string_opt::<i32>()?.value(row));
-    let binary = |name: &str| Some(batch.column_by_name(name)?.as_binary_opt::<i32>()?.value(row));
-    let steps = batch.column_by_name("step")?.as_primitive_opt::<UInt32Type>()?;
+/// Columns of a batch.
+struct Columns<'a> {
+    texts: [&'a StringArray; 5],
+    numbers: [&'a UInt64Array; 5],
+    repeats: &'a UInt32Array,
+    blocks: &'a UInt32Array,
+    steps: &'a UInt32Array,
+    bytes: &'a Float64Array,
+    latencies: [&'a BinaryArray; 3],
+}
+
+impl<'a> Columns<'a> {
+    /// Returns the columns at their positions in the schema; `None` if one has another type.
+    fn of(batch: &'a RecordBatch, places: &Places) -> Option<Columns<'a>> {
+        let small = |place: usize| batch.column(place).as_primitive_opt::<UInt32Type>();
+        let [repeats, blocks, steps] = places.small;
+        Some(Columns {
+            texts: all(places.texts, |place| batch.column(place).as_string_opt::<i32>())?,
+            numbers: all(places.numbers, |place| batch.column(place).as_primitive_opt::<UInt64Type>())?,
+            repeats: small(repeats)?,
+            blocks: small(blocks)?,
+            steps: small(steps)?,
+            bytes: batch.column(places.bytes).as_primitive_opt::<Float64Type>()?,
+            latencies: all(places.latencies, |place| batch.column(place).as_binary_opt::<i32>())?,
+        })
+    }
+}
+
+/// Applies a function to all items; `None` if it fails for one.
+fn all<T: Copy, U, const N: usize>(items: [T; N], of: impl Fn(T) -> Option<U>) -> Option<[U; N]> {
+    let found: Option<Vec<U>> = items.into_iter().map(of).collect();
+    found?.try_into().ok()
+}
+
+/// Positions of the columns in the schema of a log.
+struct Places {
+    second: usize,
+    texts: [usize; 5],
+    numbers: [usize; 5],
+    small: [usize; 3],
+    bytes: usize,
+    latencies: [usize; 3],
+}
+
+impl Places {
+    fn of(schema: &Schema) -> Option<Places> {
+        let at = |name| schema.index_of(name).ok();
+        Some(Places {
+            second: at("second")?,
+            texts: all(["store", "phase", "role", "operation", "errors"], at)?,
+            numbers: all(["intended", "begun", "completed", "operations", "censored"], at)?,
+            small: all(["repeat", "block", "step"], at)?,
+            bytes: at("bytes")?,
+            latencies: all(["service", "response", "first_byte"], at)?,
+        })
+    }
+}
+
+/// Adds one row to the sums of its second. Returns `None` if a value is damaged.
+fn add_row(columns: &Columns<'_>, row: usize, sums: &mut SecondSums, scratch: &mut Vec<u8>) -> Option<()> {
+    let [store, phase, role, operation, errors] = columns.texts.map(|column| column.value(row));
     let key = (
-        text("store")?.to_string(),
-        text("phase")?.to_string(),
-        text("role")?.to_string(),
-        small("repeat")?,
-        small("block")?,
-        (!steps.is_null(row)).then(|| steps.value(row)),
-        text("operation")?.to_string(),
+        store.to_string(),
+        phase.to_string(),
+        role.to_string(),
+        columns.repeats.value(row),
+        columns.blocks.value(row),
+        (!columns.steps.is_null(row)).then(|| columns.steps.value(row)),
+        operation.to_string(),
     );
-    let counts = [
-        number("intended")?,
-        number("begun")?,
-        number("completed")?,
-        number("operations")?,
-        number("censored")?,
-    ];
-    let bytes = batch.column_by_name("bytes")?.as_primitive_opt::<Float64Type>()?.value(row);
+    let counts = columns.numbers.map(|column| column.value(row));
+    let bytes = columns.bytes.value(row);
     let sum = sums.entry(key).or_default();
     plausible(&counts, bytes).then_some(())?;
     sum.counts.iter_mut().zip(counts).for_each(|(sum, n)| *sum = sum.saturating_add(n));
     sum.bytes += bytes;
-    let errors: BTreeMap<String, u64> = serde_json::from_str(text("errors")?).unwrap_or_default();
+    let errors: BTreeMap<String, u64> = serde_json::from_str(errors).unwrap_or_default();
     for (class, n) in errors {
         let total = sum.errors.entry(class).or_default();
         *total = total.saturating_add(n);
     }
-    let [service, response, first_byte] = &mut sum.latencies;
-    service.add_bytes(binary("service")?, scratch)?;
-    response.add_bytes(binary("response")?, scratch)?;
-    first_byte.add_bytes(binary("first_byte")?, scratch)
+    for (sum, column) in sum.latencies.iter_mut().zip(columns.latencies) {
+        sum.add_bytes(column.value(row), scratch)?;
+    }
+    Some(())
 }
 
 /// Merges logs in order of seconds. Calls `emit` with each second that has rows; stops if it returns false.
