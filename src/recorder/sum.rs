@@ -33,7 +33,7 @@ impl HistogramSum {
     /// Allocates the counts. The system hands out zeroed memory, of which only the used part is touched.
     fn allocate(&mut self) {
         if self.counts.is_empty() {
-            (self.counts, self.used) = (vec![0; BUCKETS], BUCKETS..0);
+            (self.counts, self.used) = (vec![0; BUCKETS], Range { start: BUCKETS, end: 0 });
         }
     }
 
