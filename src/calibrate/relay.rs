@@ -1,6 +1,6 @@
 //! Compares durations that a relay measured with the true ones in the access log of a server with known latencies.
 //!
-//! A duration at a relay contains the way from the relay to the server and back and the overhead of its platform, which
+//! A duration at a relay contains the network path between relay and server and the overhead of its platform, which
 //! the server's log does not contain. What they add should not depend on the latency: the constant is the median of the
 //! differences of all latencies, and the errors are what remains.
 
@@ -68,7 +68,7 @@ impl RelayRow {
 /// Result of the calibration of a relay.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct RelayCalibration {
-    /// Median of the way to the server and back and of the platform's overhead, in milliseconds.
+    /// Median of the network path to the server and the platform's overhead, in milliseconds.
     pub constant_ms: f64,
     /// Step of the relay's clock in microseconds, as far as the durations show it.
     pub clock_step_us: u64,

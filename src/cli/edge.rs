@@ -126,7 +126,7 @@ fn render(calibration: &RelayCalibration) -> String {
     }
     let text: String = out.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect();
     format!(
-        "{text}\nThe way to the server and the platform add {:.2} ms to every operation; the errors are without \
+        "{text}\nThe network path to the server and the platform add {:.2} ms to every operation; the errors are without \
          them.\nThe clock of the relay advances in steps of {} ms.\n",
         calibration.constant_ms,
         calibration.clock_step_us as f64 / 1000.0

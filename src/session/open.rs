@@ -51,7 +51,7 @@ pub struct Opened {
 }
 
 impl Opened {
-    /// Returns the way of its requests.
+    /// Returns the route of its requests.
     pub fn route(&self) -> Route<'_> {
         Route { ca_bundle: self.ca_bundle.as_deref(), relay: self.relay.as_ref() }
     }

@@ -56,7 +56,7 @@ test("listings and metadata are measured through the binding, multipart uploads 
     assert.deepEqual((await bucket.list()).objects, []);
 });
 
-test("an S3 store is measured through fetch, without the way to the Worker", async () => {
+test("an S3 store is measured through fetch, without the network path to the Worker", async () => {
     const run = ["edge", "run", "get", "--worker", url, "--store", store.url, "--rate", "20/s", "--duration", "3s"];
     const result = await plimsoll([...run, "--json"]);
     const get = result.windows.find((window: any) => window.role === "measure");

@@ -45,7 +45,7 @@ pub enum OpenError {
     Relay(String),
 }
 
-/// The way of the requests of a store.
+/// Route of a store's requests.
 #[derive(Clone, Copy, Default)]
 pub struct Route<'a> {
     /// PEM file of certificate authorities to trust; `None` for those of the system.

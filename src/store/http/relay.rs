@@ -1,11 +1,11 @@
 //! Requests through a relay: a small program in another place, such as a Cloudflare Worker or an AWS Lambda function,
 //! that sends each request to the store and reports how long it took there (`edge/`).
 //!
-//! A request is signed here and travels to the relay as a POST: its URL, method and headers as `x-plimsoll-…` headers,
+//! A request is signed here and travels to the relay as a POST: URL, method and headers as `x-plimsoll-...` headers,
 //! its body as the body. The relay returns status and headers of the store in the same form. The credentials never
 //! leave this process; the relay sees a signature that is valid for one request and a few minutes. An operation
-//! starts when its request is sent to the relay and takes as long as the relay measured. The way to the relay and back
-//! is therefore no part of it.
+//! starts when its request is sent to the relay and takes as long as the relay measured. Its
+//! latency therefore excludes the network path between this process and the relay.
 
 use std::collections::BTreeMap;
 use std::path::Path;
