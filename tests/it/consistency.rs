@@ -81,7 +81,7 @@ fn lost_conditional_writes_are_found_and_other_reads_are_not_blamed() {
 
 #[test]
 fn corrupt_content_is_a_violation() {
-    let (code, findings) = check("consistency-corrupt", "corrupt=0.01", &["--duration", "1s"]);
+    let (code, findings) = check("consistency-corrupt", "corrupt=0.2", &["--duration", "1s"]);
     assert_eq!(code, Some(1), "{findings:#}");
     let all = findings["shortest"].to_string();
     assert!(all.contains("content that no client wrote"), "{findings:#}");
