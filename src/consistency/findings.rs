@@ -68,19 +68,36 @@ impl Acknowledged<'_> {
 
     /// Returns the guarantee that an operation tests; `None` if it tests none, because nothing was written before it.
     fn tested_by(&self, operation: &Operation) -> Option<Guarantee> {
-        let ended = self.0.partition_point(|write| write.end_ns < operation.start_ns);
-        let last = self.0[..ended].last().map(|write| write.action);
-        match (operation.action, operation.answer, last) {
-            (_, Answer::Unknown, _) => None,
-            (Action::PutIfAbsent(_), ..) => Some(Guarantee::PutIfAbsent),
-            (Action::PutIfUnchanged(..), ..) => Some(Guarantee::PutIfUnchanged),
-            (Action::Get, _, Some(Action::Delete)) => Some(Guarantee::ReadAfterDelete),
-            (Action::Get, _, Some(Action::Put(_))) => Some(Guarantee::ReadAfterPut),
-            (Action::Get, _, Some(_)) => Some(Guarantee::ReadAfterConditionalPut),
-            (Action::List, _, Some(Action::Delete)) => Some(Guarantee::ListAfterDelete),
-            (Action::List, _, Some(_)) => Some(Guarantee::ListAfterPut),
-            _ => None,
-        }
+        guarantee(operation, self.before(operation).last().map(|write| write.action))
+    }
+
+    /// Returns the guarantee that an operation without a valid place in the history violates. A read violates the
+    /// guarantee of the last write whose state it did not return: a write that it did return may have been
+    /// acknowledged after the write that is missing.
+    fn violated_by(&self, operation: &Operation) -> Option<Guarantee> {
+        let missed = |write: &&&Operation| operation.answer != Answer::Saw(write.action.written());
+        let missing = self.before(operation).iter().rev().find(missed).map(|write| write.action);
+        guarantee(operation, missing).or_else(|| self.tested_by(operation))
+    }
+
+    /// Returns the writes and deletes that were acknowledged before an operation started.
+    fn before(&self, operation: &Operation) -> &[&Operation] {
+        &self.0[..self.0.partition_point(|write| write.end_ns < operation.start_ns)]
+    }
+}
+
+/// Returns the guarantee that an operation tests after a write or delete; `None` if it tests none.
+fn guarantee(operation: &Operation, last: Option<Action>) -> Option<Guarantee> {
+    match (operation.action, operation.answer, last) {
+        (_, Answer::Unknown, _) => None,
+        (Action::PutIfAbsent(_), ..) => Some(Guarantee::PutIfAbsent),
+        (Action::PutIfUnchanged(..), ..) => Some(Guarantee::PutIfUnchanged),
+        (Action::Get, _, Some(Action::Delete)) => Some(Guarantee::ReadAfterDelete),
+        (Action::Get, _, Some(Action::Put(_))) => Some(Guarantee::ReadAfterPut),
+        (Action::Get, _, Some(_)) => Some(Guarantee::ReadAfterConditionalPut),
+        (Action::List, _, Some(Action::Delete)) => Some(Guarantee::ListAfterDelete),
+        (Action::List, _, Some(_)) => Some(Guarantee::ListAfterPut),
+        _ => None,
     }
 }
 
@@ -205,7 +222,7 @@ impl Findings {
     ) {
         self.violations += 1;
         // A wrong write is noticed at its own end or, if nothing was written before, by a read.
-        let guarantee = acknowledged.tested_by(&history[last]).unwrap_or(Guarantee::ReadAfterPut);
+        let guarantee = acknowledged.violated_by(&history[last]).unwrap_or(Guarantee::ReadAfterPut);
         let counts = self.guarantees.entry(guarantee).or_default();
         counts.violations += 1;
         if counts.violations > MAX_REDUCED {
@@ -295,5 +312,18 @@ mod tests {
         assert_eq!(requests, ["PUT v1", "PUT v2 If-Match: v1", "GET"]);
         assert_eq!(violation.operations[2].answer, "v1");
         assert_eq!(violation.operations[2].start_ms, 4.0);
+    }
+
+    #[test]
+    fn a_write_that_was_acknowledged_late_is_not_blamed_for_the_loss_of_another() {
+        let history = [
+            operation(0, Action::Put(value(7)), Answer::Done, 0, 4_000_000),
+            operation(1, Action::Get, Answer::Saw(Some(value(7))), 1_000_000, 1_200_000),
+            operation(1, Action::PutIfUnchanged(value(7), value(9)), Answer::Done, 2_000_000, 3_000_000),
+            operation(2, Action::Get, Answer::Saw(Some(value(7))), 5_000_000, 6_000_000),
+        ];
+        let mut findings = Findings::default();
+        findings.add("key", &history);
+        assert_eq!(findings.shortest[0].guarantee, Guarantee::ReadAfterConditionalPut);
     }
 }
