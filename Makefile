@@ -133,7 +133,7 @@ bench-disturbed: dist
 bench-statistics:
 	cargo bench --bench statistics
 
-# Compares runs of one store, finds the knee of servers of known capacity, and times reports of long runs.
+# Compares runs of one store, finds the capacity of servers with known limits, and times reports of long runs.
 # Takes about half an hour on a quiet machine.
 bench-judge: dist
 	python3 benches/judge.py

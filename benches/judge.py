@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Tests comparisons, knees and reports against known results.
+"""Tests comparisons, capacities and reports against known results.
 
-`same` compares runs of one store, which should not differ. `knee` finds the knee of servers of known capacity. `scale`
+`same` compares runs of one store, which should not differ. `capacity` searches for the capacity of servers with known limits. `scale`
 times the reports of long runs. `merge` times the merge of 100 shards.
 
     make bench-judge                # all of them: about half an hour on a quiet machine
-    judge.py same|knee|scale|merge  # one of them; --quick makes a shorter version
+    judge.py same|capacity|scale|merge  # one of them; --quick makes a shorter version
 
 With PERFORMANCE=write, the full version writes its tables into docs/performance.md and docs/calibration.md.
 """
@@ -76,21 +76,20 @@ def same(quick):
     show("pairs of runs of one store that differ (A/A)", f"{sum(called)} of {pairs}", "2 of 10")
 
 
-def knee(quick):
-    """Finds the knee of a server of known capacity several times and compares it with the capacity."""
-    capacities = [437] if quick else [437] * 5
-    found = {}
-    for capacity in capacities:
-        with Server(f"latency=2ms,capacity={capacity}/s") as server, tempfile.TemporaryDirectory() as out:
-            result = json.loads(plimsoll("run", "knee", "--store", server.store, "--create-bucket", "--slo",
-                                         "get.p99 < 20ms", "--out", out, "--json"))["knee"]
-            off = result["highest_met_per_s"] / capacity - 1
-            found.setdefault(capacity, []).append(off)
-            print(f"  capacity {capacity}/s: {result['highest_met_per_s']:.1f}/s met, {result['lowest_missed_per_s']:.1f}/s missed, "
-                  f"error {100 * off:+.2f}%, {len(result['steps'])} steps", flush=True)
-    for capacity, offs in found.items():
-        median = 100 * statistics.median(offs)
-        show(f"knee at {capacity}/s: median error of {len(offs)} searches", f"{median:+.2f}%", "3%")
+def capacity(quick):
+    """Searches for the capacity of servers with known limits, by rate and by concurrency, and compares both."""
+    servers = [("queues", "latency=2ms,capacity={}/s"), ("refuses", "latency=2ms,rate={}/s")]
+    cases = [(kind, inject, size, limit, by) for size, limit in (("1KiB", 437), ("1MiB", 83))
+             for kind, inject in servers for by in ("rate", "concurrency")]
+    for kind, inject, size, limit, by in cases[:2] if quick else cases:
+        with Server(inject.format(limit)) as server, tempfile.TemporaryDirectory() as out:
+            began = time.perf_counter()
+            found = json.loads(plimsoll("run", "capacity", "--store", server.store, "--create-bucket", "--by", by,
+                                        "--size", size, "--out", out, "--json"))["capacity"]
+            took = time.perf_counter() - began
+        value = found["per_s"]
+        error = f"{100 * (value / limit - 1):+.2f}%" if value else str(found["client_limit"])
+        show(f"capacity by {by}, {size}, server {kind} above {limit}/s", f"{error}, {took:.0f} s", "5%, 300 s")
 
 
 def timed(*arguments):
@@ -146,13 +145,13 @@ def merge(quick):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("bench", nargs="*", choices=[[], "same", "knee", "scale", "merge"], default=[])
+    parser.add_argument("bench", nargs="*", choices=[[], "same", "capacity", "scale", "merge"], default=[])
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for name in arguments.bench or ["scale", "merge", "knee", "same"]:
+    for name in arguments.bench or ["scale", "merge", "capacity", "same"]:
         rows.clear()
-        {"same": same, "knee": knee, "scale": scale, "merge": merge}[name](arguments.quick)
+        {"same": same, "capacity": capacity, "scale": scale, "merge": merge}[name](arguments.quick)
         if not arguments.quick:
             performance.write(name, performance.table(["figure", "value", "limit"], rows))
 

@@ -30,6 +30,7 @@ pub mod driver;
 pub mod experiment;
 pub mod fit;
 pub mod fleet;
+pub mod history;
 pub mod import;
 pub mod logs;
 pub mod probe;

@@ -10,6 +10,7 @@ use super::cost::form::FormArguments;
 use super::cost::from_run::FromRun;
 use super::cost::request::WorkloadArguments;
 use super::exit::Exit;
+use super::runs::find;
 use crate::advise::sensitivity::{Change, changes};
 use crate::advise::{
     BoundChange, Candidate, Evidence, Figure, ObjectiveFinding, UnitCost, bound_changes, pareto_front,
@@ -114,8 +115,7 @@ pub fn advise(arguments: &Arguments) -> Result<(), Exit> {
     let objectives: Vec<Objective> = arguments.slo.iter().map(parse).collect::<Result<_, _>>()?;
     let mut request = arguments.workload.request(&arguments.from_run)?;
     let latencies = [LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte];
-    let runs: Vec<Run> = arguments
-        .runs
+    let runs: Vec<Run> = find(&arguments.runs)?
         .iter()
         .map(|path| read(path, &latencies))
         .collect::<Result<_, _>>()

@@ -3,17 +3,18 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use comfy_table::{Table, presets};
 use serde::Serialize;
 
 use super::cannot_tell::CannotTell;
 use super::exit::Exit;
-use super::out::say;
+use super::out::{append, say};
+use super::runs::find;
+use crate::report::document::{Document, Table};
 use crate::report::junit;
-use crate::report::terminal::table::lines;
+use crate::report::terminal::table::{lines, plain};
 use crate::run_dir::run::{Run, read};
 use crate::schedule::Role;
-use crate::summary::objective::{Finding, Objective};
+use crate::summary::objective::{Finding, Objective, ObjectiveResult};
 use crate::summary::series::{LatencyKind, Series};
 use crate::text::outgoing;
 use crate::units::short_names;
@@ -33,6 +34,9 @@ pub struct Arguments {
     /// Also write the results to this file as JUnit XML
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
+    /// Also append the results to this file as Markdown, such as "$GITHUB_STEP_SUMMARY"
+    #[arg(long, value_name = "FILE")]
+    summary: Option<PathBuf>,
     /// If a run is too short to tell whether an objective is met, fail (exit code 1) or pass (exit code 0)
     #[arg(long, value_enum, default_value = "fail")]
     cannot_tell: CannotTell,
@@ -120,17 +124,42 @@ fn check_run(run: &Run, objectives: &[Objective]) -> Result<Vec<Checked>, Exit> 
 }
 
 fn render(path: &Path, checked: &[Checked]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
+    let mut table = plain();
     for c in checked {
         table.add_row([c.finding.outcome.describe(), &c.objective, &c.place, &c.finding.text()]);
     }
     format!("{}\n{}", path.display(), lines(&table))
 }
 
+/// Returns the answer for all runs in a sentence.
+fn answer(suites: &[(String, Vec<Checked>)]) -> String {
+    let outcomes = || suites.iter().flat_map(|(_, checked)| checked).map(|c| c.finding.outcome);
+    let count = |outcome: ObjectiveResult| outcomes().filter(|found| *found == outcome).count();
+    let (all, missed, open) =
+        (outcomes().count(), count(ObjectiveResult::Fail), count(ObjectiveResult::CannotTell));
+    match (missed, open) {
+        (0, 0) => format!("pass: {all} of {all} objectives met"),
+        (0, open) => format!("cannot tell: the measurement is too short for {open} of {all} objectives"),
+        (missed, 0) => format!("FAIL: {missed} of {all} objectives missed"),
+        (missed, open) => format!("FAIL: {missed} of {all} objectives missed, {open} undecided"),
+    }
+}
+
+/// Returns the results as Markdown: the answer and a table.
+fn markdown(suites: &[(String, Vec<Checked>)]) -> String {
+    let mut table = Table::new("", &["result", "objective", "store", "measured", "run"]);
+    for (run, checked) in suites {
+        for c in checked {
+            table.row([c.finding.outcome.describe(), &c.objective, &c.place, &c.finding.text(), run]);
+        }
+    }
+    let (title, answer) = ("Objectives".into(), answer(suites));
+    Document { title, answer, tables: vec![table], ..Document::default() }.markdown()
+}
+
 /// The JSON output for an objective and one series.
 #[derive(Serialize)]
-struct Document<'a> {
+struct CheckResult<'a> {
     run: &'a str,
     objective: &'a str,
     place: &'a str,
@@ -142,7 +171,7 @@ struct Document<'a> {
 
 fn json(suites: &[(String, Vec<Checked>)]) -> String {
     let document = |run: &str, c: &Checked| {
-        serde_json::to_value(Document {
+        serde_json::to_value(CheckResult {
             run,
             objective: &c.objective,
             place: &c.place,
@@ -165,18 +194,20 @@ fn json(suites: &[(String, Vec<Checked>)]) -> String {
 /// invalid input.
 pub fn check(arguments: &Arguments) -> Result<(), Exit> {
     let objectives = objectives(arguments)?;
-    let mut suites = Vec::new();
-    for path in &arguments.runs {
+    let (mut suites, mut tables) = (Vec::new(), String::new());
+    for path in &find(&arguments.runs)? {
         let run = read(path, &[LatencyKind::Service, LatencyKind::Response, LatencyKind::FirstByte])
             .map_err(Exit::input)?;
         let checked = check_run(&run, &objectives)?;
-        if !arguments.json {
-            say(&render(path, &checked))?;
-        }
+        tables.push_str(&render(path, &checked));
         suites.push((run.result.run.id.clone(), checked));
     }
-    if arguments.json {
-        say(&json(&suites))?;
+    match arguments.json {
+        true => say(&json(&suites))?,
+        false => say(&format!("{}\n\n{tables}", answer(&suites)))?,
+    }
+    if let Some(path) = &arguments.summary {
+        append("--summary", path, &markdown(&suites))?;
     }
     if let Some(path) = &arguments.junit {
         let cases = suites.iter().map(|(id, checked)| {

@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::exit::Exit;
 use super::out::say;
+use super::runs::find;
 use super::timeout::TimeoutArgument;
 use crate::driver::Shard;
 use crate::driver::clean::CleanupScope;
@@ -38,7 +39,7 @@ pub struct Arguments {
 pub fn clean(arguments: &Arguments) -> Result<(), Exit> {
     arguments.timeout.apply()?;
     let mut problem = None;
-    for run in &arguments.runs {
+    for run in &find(&arguments.runs)? {
         problem = problem.or(clean_run(run, arguments.ca_bundle.as_deref()).err());
     }
     problem.map_or(Ok(()), Err)

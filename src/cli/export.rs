@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use super::exit::Exit;
 use super::out::say;
+use super::runs::find;
 use crate::report::export::csv::Csv;
 use crate::report::export::hlog::Hlog;
 use crate::report::export::markdown::{Markdown, render};
@@ -47,10 +48,11 @@ enum Format {
 /// # Errors
 /// Exit code 2 if a run cannot be read or a file cannot be written.
 pub fn export(arguments: &Arguments) -> Result<(), Exit> {
-    if arguments.to.is_some() && arguments.runs.len() > 1 {
+    let runs = find(&arguments.runs)?;
+    if arguments.to.is_some() && runs.len() > 1 {
         return Err(Exit::input("--to accepts only one run; specify one run or omit --to"));
     }
-    for path in &arguments.runs {
+    for path in &runs {
         let run = Run { path: path.clone(), result: json::read(path).map_err(Exit::input)? };
         if arguments.format == Format::Markdown && arguments.to.is_none() {
             say(&render(&run.result))?;

@@ -9,7 +9,8 @@ use super::cost::request::PriceArguments;
 use super::exit::Exit;
 use super::out::say;
 use super::prices;
-use crate::experiment::{BUILT_IN, load};
+use crate::experiment::short::{FORMS, describe};
+use crate::experiment::{BUILT_IN, SEARCHES, load};
 use crate::provider::{self, Addressing, Confidence, Profile, Row};
 use crate::published;
 use crate::units::{format_bytes, format_count};
@@ -59,8 +60,14 @@ pub fn list(arguments: &Arguments) -> Result<(), Exit> {
     match arguments.kind {
         Kind::Prices => prices::list(arguments.name.as_deref(), &arguments.prices)?,
         Kind::Experiments => {
+            let line = |name: &str, text: &str| say(&format!("{name:16} {text}\n"));
+            say("short forms\n")?;
+            FORMS.iter().try_for_each(|form| line(form, describe(form)))?;
+            say("\nsearches and checks\n")?;
+            SEARCHES.iter().try_for_each(|(name, text)| line(name, text))?;
+            say("\nbuilt-in experiments\n")?;
             for (name, _) in BUILT_IN {
-                say(&format!("{name:16} {}\n", load(name, &[]).map_err(Exit::input)?.description))?;
+                line(name, &load(name, &[]).map_err(Exit::input)?.description)?;
             }
         }
         Kind::Published => {

@@ -9,6 +9,7 @@ use super::command_line;
 use super::exit::Exit;
 use super::out::say;
 use super::report::of_run;
+use super::runs::find;
 use crate::report::terminal;
 use crate::run_dir::directory::RunDirectory;
 use crate::run_dir::environment::{Environment, read_environment};
@@ -95,7 +96,7 @@ fn check(shards: &[Shard]) -> Result<(), Exit> {
 /// # Errors
 /// Exit code 2 if the runs are not shards of one run, or the run directory cannot be written.
 pub fn merge(arguments: &Arguments) -> Result<(), Exit> {
-    let run = merge_shards(&arguments.runs, &arguments.out)?;
+    let run = merge_shards(&find(&arguments.runs)?, &arguments.out)?;
     let text = if arguments.json {
         json::to_string(&run.result)
     } else {

@@ -1,11 +1,12 @@
 //! The command line: parses arguments into typed settings, and reports an error as one line and an exit code.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub mod advise;
 pub mod bucket;
 pub mod calibrate;
 mod cannot_tell;
+mod capacity;
 pub mod check;
 pub mod clean;
 pub mod compare;
@@ -13,14 +14,15 @@ mod consistency;
 mod contention;
 pub mod cost;
 mod edge;
+mod examples;
 pub mod exit;
 pub mod export;
 mod fit;
 mod fleet;
 mod gateway;
+mod history;
 pub mod import;
 pub mod keys;
-pub mod knee;
 pub mod list;
 pub mod merge;
 mod money;
@@ -34,6 +36,7 @@ mod replay;
 pub mod report;
 pub mod run;
 mod run_options;
+mod runs;
 pub mod serve;
 pub mod show;
 pub mod signals;
@@ -77,6 +80,8 @@ enum Command {
     Compare(compare::Arguments),
     /// Check runs against objectives, such as 'get.p99 < 10ms'
     Check(check::Arguments),
+    /// List runs, and show the trend of a figure with its changes
+    History(history::Arguments),
     /// Run an experiment on several nodes: with ssh, Slurm, Ray or Kubernetes
     Fleet(fleet::Arguments),
     /// Measure from other places, such as Cloudflare's data centres
@@ -127,7 +132,8 @@ pub fn main() -> i32 {
     if let Ok(program) = std::env::current_exe() {
         set_program(program);
     }
-    let cli = match Cli::try_parse() {
+    let parsed = examples::add(Cli::command()).try_get_matches();
+    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => {
             if error.use_stderr() {
@@ -148,6 +154,7 @@ pub fn main() -> i32 {
         Command::Report(arguments) => report::report(&arguments),
         Command::Compare(arguments) => compare::compare(&arguments),
         Command::Check(arguments) => check::check(&arguments),
+        Command::History(arguments) => history::history(&arguments),
         Command::Fleet(arguments) => fleet::fleet(&arguments),
         Command::Edge(arguments) => edge::edge(&arguments),
         Command::Merge(arguments) => merge::merge(&arguments),

@@ -3,7 +3,9 @@
 //! neither is any failure to write to standard error.
 
 use std::fmt::Display;
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 
 use super::exit::Exit;
 use crate::text::{message, outgoing};
@@ -20,6 +22,16 @@ pub fn say(text: &str) -> Result<(), Exit> {
         }
         _ => Ok(()),
     }
+}
+
+/// Appends `text` to the file that a flag names.
+///
+/// # Errors
+/// Exit code 2 if the file cannot be written.
+pub fn append(flag: &str, path: &Path, text: &str) -> Result<(), Exit> {
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.and_then(|mut file| file.write_all(outgoing(text).as_bytes()))
+        .map_err(|e| Exit::input(format!("{flag} {}: {e}; choose another file", path.display())))
 }
 
 /// Writes a line to standard error. Ignores a failure, because there is nowhere to report it.

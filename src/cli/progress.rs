@@ -17,12 +17,12 @@ use crate::clock::{SECOND, now_ns};
 use crate::driver::Control;
 use crate::recorder::collector::{SecondRow, WindowState};
 use crate::recorder::histogram::Latencies;
-use crate::report::text::knee::verdict;
+use crate::report::text::capacity::{load, verdict};
 use crate::schedule::plan::PhaseRun;
 use crate::session::observer::{RunObserver, RunStart};
-use crate::summary::result::{KneeStep, Window};
+use crate::summary::result::{CapacityStep, Window};
 use crate::text::outgoing;
-use crate::units::{format_count, format_duration, format_ms, format_throughput, short_names};
+use crate::units::{format_count, format_duration, format_ms, format_per_s, format_throughput, short_names};
 
 /// Length of the window for the percentiles and rates of the live line, in seconds.
 const LAST_SECONDS: u64 = 5;
@@ -251,9 +251,14 @@ impl RunObserver for Terminal {
         }
     }
 
-    fn knee_step(&self, step: &KneeStep) {
+    fn capacity_step(&self, step: &CapacityStep) {
         if !self.quiet {
-            note(format_args!("{:>10.1}/s  {}", step.offered_per_s, verdict(step)));
+            note(format_args!(
+                "{:>14}  {:>9}/s  {}",
+                load(step),
+                format_per_s(step.achieved_per_s),
+                verdict(step)
+            ));
         }
     }
 

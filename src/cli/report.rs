@@ -7,7 +7,9 @@ use clap::Args;
 use super::compare::comparisons;
 use super::exit::Exit;
 use super::out::{note, say};
+use super::runs::find;
 use crate::published::named;
+use crate::report::comparison::Comparison;
 use crate::report::html::Report;
 use crate::run_dir::directory::LATENCIES;
 use crate::run_dir::run::{Run, read};
@@ -67,14 +69,15 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     let documents = arguments.published.iter().map(|name| named(name));
     let documents =
         documents.collect::<Result<Vec<_>, _>>().map_err(|e| Exit::input(format!("--published {e}")))?;
-    let first = read(&arguments.runs[0], &LATENCIES).map_err(Exit::input)?;
+    let paths = find(&arguments.runs)?;
+    let first = read(&paths[0], &LATENCIES).map_err(Exit::input)?;
     let stores = first.environment.stores.len().max(1);
-    let mut report = Report::new(stores * arguments.runs.len());
+    let mut report = Report::new(stores * paths.len());
     add(&mut report, &first);
-    if arguments.runs.len() == 1 && several_stores(&first) {
+    if paths.len() == 1 && several_stores(&first) {
         report.compare(comparisons(&[&first], primary.as_ref(), &[])?);
     }
-    others(&arguments.runs[1..], |run| {
+    others(&paths[1..], |run| {
         add(&mut report, &run);
         match comparisons(&[&first, &run], primary.as_ref(), &[]) {
             Ok(comparisons) => report.compare(comparisons),
@@ -83,7 +86,7 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
         }
     })?;
     documents.iter().for_each(|document| report.refer(document));
-    let out = arguments.out.clone().unwrap_or_else(|| match arguments.runs.as_slice() {
+    let out = arguments.out.clone().unwrap_or_else(|| match paths.as_slice() {
         [run] => run.join("report.html"),
         _ => PathBuf::from("plimsoll-report.html"),
     });
@@ -109,10 +112,25 @@ pub fn of_run(run: &Run) -> Result<(), Exit> {
     write(report, &run.path.join("report.html"))
 }
 
-/// Writes the report of a run that has just ended, with or without a problem. Returns the run and its first
-/// problem.
-pub fn conclude(summary: RunSummary) -> (Run, Option<Exit>) {
+/// Returns the verdicts on the stores of a run with their cautions, one per line. Empty if the run has one store, or if
+/// it answers another question.
+pub fn verdicts(run: &Run) -> String {
+    if !several_stores(run) || run.result.until.is_some() {
+        return String::new();
+    }
+    let found = comparisons(&[run], None, &[]).unwrap_or_default();
+    let lines = |c: &Comparison| {
+        let cautions: String = c.limits().iter().map(|line| format!("! {line}\n")).collect();
+        format!("{}\n{cautions}", c.sentence())
+    };
+    found.iter().map(lines).collect()
+}
+
+/// Writes the report of a run that has just ended, with or without a problem, if `reports` is true. Returns the run and
+/// its first problem.
+pub fn conclude(summary: RunSummary, reports: bool) -> (Run, Option<Exit>) {
     let RunSummary { run, problem } = summary;
-    let reported = of_run(&run).err().map(|exit| RunError::results_kept(&exit.message, &run.path));
+    let written = if reports { of_run(&run) } else { Ok(()) };
+    let reported = written.err().map(|exit| RunError::results_kept(&exit.message, &run.path));
     (run, problem.or(reported).map(Exit::from))
 }

@@ -4,10 +4,10 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 
+use super::capacity::CapacityArguments;
 use super::consistency;
 use super::contention;
 use super::exit::Exit;
-use super::knee::KneeArguments;
 use super::out::say;
 use super::run_options::RunOptions;
 use super::timeout;
@@ -15,12 +15,13 @@ use super::until::PrecisionArguments;
 use crate::experiment::short::{FORMS, Short};
 use crate::experiment::spec::DEFAULT_SEED;
 use crate::experiment::{BUILT_IN, Experiment, load, resolve};
+use crate::session::capacity::{CapacitySearch, find_capacity};
 use crate::session::execute;
-use crate::session::knee::{KneeSearch, find_knee};
 use crate::session::open;
 use crate::session::relays::Relays;
 use crate::session::until::execute_until;
-use crate::units::format_rate;
+use crate::summary::result::CapacityBy;
+use crate::units::{format_rate, parse_size};
 
 /// Rate of a short form through relays, if none is given: a load that free plans of relays allow.
 const RELAY_RATE: &str = "20/s";
@@ -43,11 +44,9 @@ pub struct Arguments {
 #[derive(Debug, Args)]
 pub struct ExperimentArguments {
     /// Built-in experiment (`plimsoll list experiments`), experiment file, run directory, or a short form:
-    /// get, put, mixed, head, list, delete, knee
+    /// get, put, mixed, head, list, delete, capacity
     #[arg(required = true)]
     experiment: Option<String>,
-    #[command(flatten)]
-    options: RunOptions,
     /// Seed of all random values [default: the seed of the experiment, or 42]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -55,9 +54,11 @@ pub struct ExperimentArguments {
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
+    options: RunOptions,
+    #[command(flatten)]
     short: ShortArguments,
     #[command(flatten)]
-    knee: KneeArguments,
+    capacity: CapacityArguments,
     #[command(flatten)]
     precision: PrecisionArguments,
 }
@@ -164,21 +165,21 @@ impl ShortArguments {
     }
 }
 
-/// Returns the name of the experiment or short form, and its rate. For a knee search, these are its short
-/// form and first rate.
+/// Returns the name of the experiment or short form, and its rate. For a search by rate, these are its short form and
+/// first rate.
 ///
 /// # Errors
 /// Exit code 2 if a flag does not apply.
-fn of_knee(
+fn form_and_rate(
     arguments: &ExperimentArguments,
-    search: Option<&KneeSearch>,
+    search: Option<&CapacitySearch>,
     relays: &Relays,
 ) -> Result<(String, Option<String>), Exit> {
     let short = &arguments.short;
     let Some(search) = search else {
-        return match arguments.knee.given() {
+        return match arguments.capacity.given() {
             Some(flag) => {
-                Err(Exit::input(format!("{flag}: only `plimsoll run knee` accepts this flag; omit it")))
+                Err(Exit::input(format!("{flag}: only `plimsoll run capacity` accepts this flag; omit it")))
             }
             None => {
                 let open = !relays.is_empty() && short.concurrency.is_none();
@@ -188,31 +189,42 @@ fn of_knee(
         };
     };
     let given = [
-        ("--concurrency", short.concurrency.is_some(), "use --in-flight"),
-        ("--rate", short.rate.is_some(), "use --from"),
+        ("--concurrency", short.concurrency.is_some(), "use --by concurrency with --from and --to"),
+        ("--rate", short.rate.is_some(), "use --by rate with --from and --to"),
         ("--duration", short.duration.is_some(), "use --step"),
         ("--operations", short.operations.is_some(), "use --step"),
         ("--warmup", short.warmup.is_some(), "omit it, because every step has its own warm-up"),
         ("--shard", arguments.options.shard.is_some(), "run the search on one host"),
     ];
     if let Some((flag, _, instead)) = given.into_iter().find(|(_, given, _)| *given) {
-        return Err(Exit::input(format!("{flag}: a knee search does not support this flag; {instead}")));
+        return Err(Exit::input(format!(
+            "{flag}: a search for the capacity does not support this flag; {instead}"
+        )));
     }
-    Ok((search.form.clone(), Some(format_rate(search.limits.from))))
+    let first = search.from_per_s.unwrap_or(100.0);
+    Ok((search.form.clone(), (search.by == CapacityBy::Rate).then(|| format_rate(first))))
+}
+
+/// Returns the default number of objects. A search for the capacity writes at most 256 MiB if there are more than 16
+/// objects, because its time is limited.
+fn objects_of(size: &str, searches: bool) -> u64 {
+    let bytes = parse_size(size).unwrap_or(1).max(1);
+    if searches { ((256 << 20) / bytes).clamp(16, 1000) } else { 1000 }
 }
 
 fn resolve_experiment(
     arguments: &ExperimentArguments,
-    search: Option<&KneeSearch>,
+    search: Option<&CapacitySearch>,
     relays: &Relays,
 ) -> Result<Experiment, Exit> {
     let short = &arguments.short;
-    let (form, rate) = of_knee(arguments, search, relays)?;
+    let (form, rate) = form_and_rate(arguments, search, relays)?;
+    let size = short.size.as_deref().unwrap_or("1KiB");
     let mut experiment: Experiment = if FORMS.contains(&form.as_str()) {
         let written = Short {
             form,
-            size: short.size.clone().unwrap_or_else(|| "1KiB".into()),
-            objects: short.objects.unwrap_or(1000),
+            size: size.into(),
+            objects: short.objects.unwrap_or_else(|| objects_of(size, search.is_some())),
             concurrency: short.concurrency,
             rate,
             arrival: short.arrival.clone(),
@@ -303,13 +315,13 @@ pub fn run(arguments: &Arguments) -> Result<(), Exit> {
 /// # Errors
 /// Exit code 2 if an argument is invalid; otherwise as [`execute`].
 pub fn run_through(arguments: &ExperimentArguments, relays: &Relays) -> Result<(), Exit> {
-    let search = (arguments.name() == "knee").then(|| arguments.knee.search()).transpose()?;
+    let search = (arguments.name() == "capacity").then(|| arguments.capacity.search()).transpose()?;
     timeout::apply(arguments.short.timeout.as_deref())?;
     let mut experiment = resolve_experiment(arguments, search.as_ref(), relays)?;
     arguments.precision.apply(&mut experiment);
     let until = arguments.precision.until()?;
     if search.is_some() && until.is_some() {
-        return Err(Exit::input("--until: a knee search does not support this flag; omit it"));
+        return Err(Exit::input("--until: a search for the capacity does not support this flag; omit it"));
     }
     if arguments.options.dry_run {
         let text = arguments.options.preview(&experiment)?;
@@ -317,7 +329,7 @@ pub fn run_through(arguments: &ExperimentArguments, relays: &Relays) -> Result<(
     }
     let (settings, components) = (arguments.options.settings()?, arguments.options.components()?);
     let summary = match (search, until) {
-        (Some(search), _) => find_knee(&experiment, &settings, &components, search)?,
+        (Some(search), _) => find_capacity(&experiment, &settings, &components, search)?,
         (None, Some(until)) => execute_until(&experiment, &settings, &components, until)?,
         (None, None) => execute(&experiment, &settings, &components)?,
     };

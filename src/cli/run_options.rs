@@ -11,13 +11,14 @@ use super::exit::Exit;
 use super::money::MoneyArguments;
 use super::out::{note, say};
 use super::progress::Terminal;
-use super::report::conclude;
+use super::report::{conclude, verdicts};
 use crate::clock::wall_now;
 use crate::driver::Shard;
 use crate::experiment::Experiment;
 use crate::metrics::listen;
 use crate::report::{dry_run, terminal};
 use crate::run_dir::json;
+use crate::session::abort::{AbortCondition, AbortRules};
 use crate::session::budget::{Planned, preview};
 use crate::session::live::Live;
 use crate::session::open;
@@ -37,9 +38,21 @@ pub struct RunOptions {
     /// Location of the client, recorded with the results: a region, a rack, a city
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     vantage: String,
+    /// Label of the run, such as branch=main; may be repeated; `plimsoll history --label` selects runs by it
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label)]
+    label: Vec<(String, String)>,
+    /// End the run with exit code 1 if this holds for ten seconds: 'errors > 5%', 'get.p99 > 2s'; may be repeated
+    #[arg(long, value_name = "CONDITION")]
+    abort_if: Vec<String>,
     /// Print result.json instead of the table
     #[arg(long)]
     json: bool,
+    /// Print no progress, only results, warnings and errors
+    #[arg(long)]
+    quiet: bool,
+    /// Do not write the HTML report; `plimsoll report RUN` writes it later
+    #[arg(long)]
+    no_report: bool,
     /// Keep the objects in the store; `plimsoll clean RUN` deletes them later
     #[arg(long)]
     keep: bool,
@@ -152,6 +165,7 @@ impl RunOptions {
             keep: self.keep,
             create_bucket: self.create_bucket,
             ca_bundle: self.ca_bundle.clone(),
+            labels: self.label.iter().cloned().collect(),
             workers: self.workers,
             command: command_line(),
         })
@@ -162,8 +176,12 @@ impl RunOptions {
     /// # Errors
     /// Exit code 2 if the address of the metrics cannot be used.
     pub fn components(&self) -> Result<Components, Exit> {
+        let conditions = self.abort_if.iter().map(|text| AbortCondition::parse(text));
+        let conditions: Vec<AbortCondition> =
+            conditions.collect::<Result<_, _>>().map_err(|e| Exit::input(format!("--abort-if {e}")))?;
         Ok(Components {
-            observer: Arc::new(Terminal::new(self.json)),
+            abort: (!conditions.is_empty()).then(|| Arc::new(AbortRules::new(conditions))),
+            observer: Arc::new(Terminal::new(self.json || self.quiet)),
             live: self.metrics_listen.as_deref().map(live).transpose()?,
             rendezvous: None,
             credentials: None,
@@ -175,12 +193,13 @@ impl RunOptions {
     /// # Errors
     /// If the run has a problem, or the result cannot be printed.
     pub fn print(&self, summary: RunSummary) -> Result<(), Exit> {
-        let (run, problem) = conclude(summary);
+        let (run, problem) = conclude(summary, !self.no_report);
         let text = if self.json {
             json::to_string(&run.result)
         } else {
             format!(
-                "{}results: {}\n",
+                "{}{}results: {}\n",
+                verdicts(&run),
                 terminal::render(&run.result, terminal::Detail::default()),
                 run.path.display()
             )
@@ -188,6 +207,19 @@ impl RunOptions {
         let printed = say(&text);
         problem.map_or(printed, Err)
     }
+}
+
+/// Parses a label.
+///
+/// # Errors
+/// Describes the expected syntax.
+fn parse_label(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, such as branch=main")?;
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    if key.is_empty() || !key.chars().all(plain) {
+        return Err(format!("'{key}' is not a key; use letters, digits, '-', '_' and '.'"));
+    }
+    Ok((key.to_string(), value.to_string()))
 }
 
 /// Applies `--store` to an experiment: plain stores replace all of its stores, `NAME=URL` replaces the store

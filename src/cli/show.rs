@@ -6,6 +6,7 @@ use clap::Args;
 
 use super::exit::Exit;
 use super::out::say;
+use super::runs::find;
 use crate::report::terminal;
 use crate::report::terminal::Detail;
 use crate::run_dir::json;
@@ -30,7 +31,7 @@ pub struct Arguments {
 /// # Errors
 /// Exit code 2 if a run cannot be read or its result contradicts itself.
 pub fn show(arguments: &Arguments) -> Result<(), Exit> {
-    for run in &arguments.runs {
+    for run in &find(&arguments.runs)? {
         let result = json::read(run).map_err(Exit::input)?;
         if let Some(problem) = consistency::contradiction(&result) {
             return Err(Exit::input(format!("{}: {problem}", run.display())));

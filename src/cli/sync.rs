@@ -132,6 +132,7 @@ impl Arguments {
             sharding: None,
             cost: self.money.settings(),
             command: command_line(),
+            ..Settings::default()
         }
     }
 
@@ -294,7 +295,7 @@ pub fn sync(arguments: &Arguments) -> Result<(), Exit> {
     }
     let (run, unwritten) = directory.finish(result, environment);
     let unwritten = unwritten.map(|e| RunError::results_kept(&e.to_string(), &path));
-    let (run, problem) = conclude(RunSummary { run, problem: problem.or(unwritten) });
+    let (run, problem) = conclude(RunSummary { run, problem: problem.or(unwritten) }, true);
     let text = if arguments.json {
         json::to_string(&run.result)
     } else {

@@ -105,8 +105,6 @@ struct Options {
     /// Print result.json instead of the table
     #[arg(long, conflicts_with = "format")]
     json: bool,
-    #[command(flatten)]
-    money: MoneyArguments,
     /// Directory in which the run directory is created
     #[arg(long, value_name = "DIR", default_value = "plimsoll-runs")]
     out: PathBuf,
@@ -124,6 +122,8 @@ struct Options {
     ca_bundle: Option<PathBuf>,
     #[command(flatten)]
     timeout: TimeoutArgument,
+    #[command(flatten)]
+    money: MoneyArguments,
 }
 
 impl Options {
@@ -203,11 +203,10 @@ fn execute_part(part: Part, options: &Options) -> Result<(), Exit> {
     };
     let components = Components {
         observer: Arc::new(Terminal::new(options.json)),
-        live: None,
-        rendezvous: None,
         credentials: credentials(&properties),
+        ..Components::default()
     };
-    let (run, problem) = conclude(execute(&experiment, &settings, &components)?);
+    let (run, problem) = conclude(execute(&experiment, &settings, &components)?, true);
     let text = match (options.json, options.format) {
         (true, _) => json::to_string(&run.result),
         (false, Format::GoYcsb) => ycsb::go_ycsb(&run.result, properties.redacted()),

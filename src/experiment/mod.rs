@@ -118,13 +118,14 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 pub enum ExperimentError {
     /// No built-in experiment has this name, and no readable file has this path.
     #[error(
-        "'{name}' is neither a built-in experiment ({known}) nor a readable file ({reason}); see `plimsoll list experiments`"
+        "'{name}' is neither an experiment nor a readable file ({reason}){suggestion}; `plimsoll list experiments` shows \
+         all experiments"
     )]
     NotFound {
         /// The name or path as written.
         name: String,
-        /// Names of the built-in experiments, separated by commas.
-        known: String,
+        /// Question that names the experiment that was probably meant; empty if no name is close.
+        suggestion: String,
         /// The system's reason for not reading the file.
         reason: String,
     },
@@ -151,6 +152,27 @@ pub enum ExperimentError {
     Path(#[from] locate::SetError),
 }
 
+/// Names that `plimsoll run` accepts besides [`BUILT_IN`] and the short forms, with descriptions.
+pub const SEARCHES: [(&str, &str); 3] = [
+    ("capacity", "The highest throughput, or the highest rate within an objective, found in five minutes"),
+    ("consistency", "Reads, listings and conditional writes of shared keys, checked for linearizability"),
+    ("contention", "Compare-and-swap on one object by number of writers"),
+];
+
+/// Returns the experiment whose name is closest to `name`; `None` if no name is close.
+fn closest(name: &str) -> Option<&'static str> {
+    if name == "knee" {
+        return Some("capacity");
+    }
+    let searches = SEARCHES.iter().map(|(name, _)| *name);
+    let names = BUILT_IN.iter().map(|(name, _)| *name).chain(short::FORMS).chain(searches);
+    let close = names.map(|known| (strsim::damerau_levenshtein(name, known), known));
+    close
+        .filter(|(edits, known)| *edits <= 2 && *edits * 2 < known.len().max(3))
+        .min()
+        .map(|(_, known)| known)
+}
+
 /// Loads a built-in experiment or a file and applies the `--set` options.
 ///
 /// # Errors
@@ -161,7 +183,7 @@ pub fn load(name: &str, sets: &[String]) -> Result<Experiment, ExperimentError> 
     }
     let text = std::fs::read_to_string(name).map_err(|e| ExperimentError::NotFound {
         name: name.to_string(),
-        known: BUILT_IN.iter().map(|(n, _)| *n).collect::<Vec<_>>().join(", "),
+        suggestion: closest(name).map_or(String::new(), |close| format!("; did you mean {close}?")),
         reason: e.to_string(),
     })?;
     resolve::parse(name, &text, sets)

@@ -36,7 +36,7 @@ const DEFAULT_DRAIN_NS: u64 = 10 * SECOND;
 const DEFAULT_BLOCK: &str = "10s";
 const DEFAULT_REWARM: &str = "1s";
 /// Default number of retries in prepare phases. They retry because later phases need every object.
-pub(super) const PREPARE_RETRIES: u32 = 5;
+pub(super) const PREPARE_RETRIES: u32 = 10;
 /// Maximum number of connection slots; one host cannot keep more connections open.
 const MAX_SLOTS: u64 = 65_536;
 const MAX_STEPS: u32 = 1_000;
@@ -253,9 +253,17 @@ pub(super) fn resolve_waits(written: &PhaseSpec) -> Result<(u64, u64), Problem> 
 /// Resolves the verification of contents.
 pub(super) fn resolve_verify(written: &PhaseSpec) -> Result<Verify, Problem> {
     let verify = written.verify.as_deref().unwrap_or("on");
-    Verify::from_name(verify).ok_or_else(|| {
+    let verify = Verify::from_name(verify).ok_or_else(|| {
         Problem::new("verify", format!("unknown value '{verify}' of verify; use on, off or readback"))
-    })
+    })?;
+    let read_only = ["get", "get_range", "head", "list", "scan", "delete"];
+    if verify == Verify::Readback && written.operations.keys().all(|name| read_only.contains(&name.as_str()))
+    {
+        let problem = "verify readback: the phase writes nothing that could be read back; use on, which compares every \
+                       byte that is read";
+        return Err(Problem::new("verify", problem));
+    }
+    Ok(verify)
 }
 
 fn resolve_limit(

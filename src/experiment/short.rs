@@ -9,6 +9,18 @@ use super::spec::{ArrivalSpec, ConcurrencySpec, ExperimentSpec, ObjectsSpec, Pha
 /// Names of the short forms.
 pub const FORMS: [&str; 6] = ["get", "put", "mixed", "head", "list", "delete"];
 
+/// Returns the description of a short form.
+pub fn describe(form: &str) -> &'static str {
+    match form {
+        "put" => "Uploads; --size, --concurrency or --rate, and other options set the load",
+        "mixed" => "45% GET, 30% HEAD, 15% PUT and 10% DELETE",
+        "head" => "Requests for metadata",
+        "list" => "Listings",
+        "delete" => "Deletions",
+        _ => "Downloads; --size, --concurrency or --rate, and other options set the load",
+    }
+}
+
 /// Options of a short form. `None` selects the default, unless the field says otherwise.
 #[derive(Debug, Clone, Default)]
 pub struct Short {

@@ -366,10 +366,12 @@ fn execute_shard(job: &Job, shard: Shard, link: &Arc<Link>, root: &Path) -> Resu
             in_region: job.in_region,
         },
         command: job.command.clone(),
+        ..Settings::default()
     };
     let credentials = credentials(job);
     let (observer, rendezvous): (Arc<dyn RunObserver>, Arc<dyn Rendezvous>) = (link.clone(), link.clone());
-    let components = Components { observer, live: None, rendezvous: Some(rendezvous), credentials };
+    let components =
+        Components { observer, rendezvous: Some(rendezvous), credentials, ..Components::default() };
     execute(&experiment, &settings, &components)
 }
 

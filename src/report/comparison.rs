@@ -1,15 +1,17 @@
 //! Comparison of two sides, rendered for a terminal, as JSON and in the HTML report.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::CellAlignment;
 use serde::Serialize;
 
-use super::terminal::table::lines;
+use super::document::{Document, Table as Figures};
+use super::terminal::table::{lines, plain};
 use crate::summary::comparison::{MetricComparison, Verdict, compare, holm, metrics};
 use crate::summary::confidence::LEVEL;
 use crate::summary::estimates::{Estimate, Estimator, Metric};
 use crate::summary::groups::compare_groups;
 use crate::summary::objective::Target;
 use crate::summary::series::Series;
+use crate::summary::verdict::{self, Compared};
 use crate::units::{format_ms, format_per_s, format_throughput};
 
 /// One side of a comparison.
@@ -216,6 +218,20 @@ impl Row {
         }
     }
 
+    fn compared(&self, label: String) -> Compared {
+        Compared {
+            label,
+            less_is_better: self.unit == "ms",
+            change: self
+                .change
+                .zip(self.change_low)
+                .zip(self.change_high)
+                .map(|((c, low), high)| (c, low, high)),
+            verdict: self.verdict,
+            duration_needed_s: self.duration_needed_s,
+        }
+    }
+
     /// Returns the change with its interval: `x 1.25 [1.20..1.31]`.
     pub fn change_text(&self) -> String {
         let (Some(change), Some(low), Some(high)) = (self.change, self.change_low, self.change_high) else {
@@ -264,77 +280,50 @@ impl Row {
 }
 
 impl Comparison {
-    /// Returns the verdict on the primary figure in a sentence.
+    /// Returns the verdict on the primary figure in a sentence, with that on p99 of the same operation.
     pub fn sentence(&self) -> String {
         let Some(row) = self.rows.iter().find(|r| r.primary).or_else(|| self.rows.first()) else {
             return "no figure was measured on both sides".into();
         };
         let (a, b) = (&self.base.name, &self.other.name);
-        let reservations = self.reservations(row);
-        match row.change.filter(|_| matches!(row.verdict, Verdict::Faster | Verdict::Slower)) {
-            Some(change) if row.unit != "share" => {
-                let less = row.unit == "ms";
-                let factor = if (row.verdict == Verdict::Faster) == less { 1.0 / change } else { change };
-                let ends = row.change_low.zip(row.change_high).map(|(l, h)| {
-                    if (row.verdict == Verdict::Faster) == less { (1.0 / h, 1.0 / l) } else { (l, h) }
-                });
-                let (low, high) = ends.unwrap_or_default();
-                format!(
-                    "{b} is {} than {a} by a factor of {factor:.2} [{low:.2}..{high:.2}] in {}{reservations}",
-                    row.verdict.describe(),
-                    row.label()
-                )
-            }
-            Some(change) => format!(
-                "{} of {b} differ from {a} by {:+.3} percentage points{reservations}",
-                row.label(),
-                100.0 * change
-            ),
-            None => match row.duration_needed_s.filter(|_| row.change.is_none()) {
-                Some(seconds) => format!(
-                    "too little data to compare {b} with {a} in {}; the comparison needs \
-                     about {seconds:.0} s of measurement{reservations}",
-                    row.label()
-                ),
-                None if row.verdict == Verdict::CannotTell => {
+        if row.unit == "share" {
+            return match row.change.filter(|_| matches!(row.verdict, Verdict::Faster | Verdict::Slower)) {
+                Some(change) => {
                     format!(
-                        "too few runs to compare {b} with {a} in {}; use three per group{reservations}",
-                        row.label()
+                        "{} of {b} differ from {a} by {:+.3} percentage points",
+                        row.label(),
+                        100.0 * change
                     )
                 }
-                None => {
-                    format!("{} between {a} and {b} in {}{reservations}", row.verdict_alone(), row.label())
-                }
-            },
-        }
-    }
-
-    /// Returns the reservations about the verdict: different clients, different loads, or a limited client.
-    fn reservations(&self, row: &Row) -> String {
-        let mut out = match self.runs {
-            (1, 1) => " (one run each: differences between days not included)".to_string(),
-            (base, other) => format!(" ({base} and {other} runs)"),
-        };
-        if !self.clients.is_empty() {
-            let instance = self.clients.iter().find(|line| line.starts_with("instance type"));
-            let which = instance.map_or(String::new(), |line| format!(" ({line})"));
-            out.push_str(&format!(", measured by different clients{which}"));
-        }
-        if let Some(first) = self.loads.first() {
-            let more = match self.loads.len() {
-                1 => String::new(),
-                n => format!(" and {} more", n - 1),
+                None => format!("no difference shown between {a} and {b} in {}", row.label()),
             };
-            out.push_str(&format!(", under different loads ({first}{more})"));
         }
-        let limited: Vec<&str> = [(&row.base, &self.base), (&row.other, &self.other)]
+        let beside = |r: &&Row| {
+            r.metric == "p99"
+                && row.metric == "p50"
+                && (&r.phase, r.step, &r.operation) == (&row.phase, row.step, &row.operation)
+        };
+        let others: Vec<Compared> =
+            self.rows.iter().filter(beside).map(|r| r.compared(r.metric.clone())).collect();
+        let limited: Vec<&str> = [(&row.base, a), (&row.other, b)]
             .into_iter()
             .filter(|(side, _)| side.client_limited.is_some())
-            .map(|(_, subject)| subject.name.as_str())
+            .map(|(_, name)| name.as_str())
             .collect();
-        if !limited.is_empty() {
-            let whose = limited.join(" and ");
-            out.push_str(&format!("; only a bound, because the client, not the store, limited {whose}"));
+        let bound = match limited.join(" and ") {
+            none if none.is_empty() => none,
+            whose => format!("; only a bound, because the client, not the store, limited {whose}"),
+        };
+        format!("{}{bound}", verdict::sentence(a, b, &row.compared(row.label()), &others))
+    }
+
+    /// Returns the reservations about the verdict: different clients or loads, a limited client, or single runs.
+    pub fn cautions(&self) -> Vec<String> {
+        let mut out = self.limits();
+        out.extend(self.clients.iter().map(|line| format!("the clients differ: {line}")));
+        out.extend(self.loads.iter().map(|line| format!("the loads differ: {line}")));
+        if self.runs == (1, 1) && self.base.run != self.other.run {
+            out.push("one run each: differences between days are not included".into());
         }
         out
     }
@@ -356,25 +345,44 @@ impl Comparison {
         out
     }
 
+    /// Returns the comparison as a document: the sentence, the cautions and the figures.
+    pub fn document(&self) -> Document {
+        let (base, other) = (format!("{}#", self.base.name), format!("{}#", self.other.name));
+        let verdict = format!("{} is", self.other.name);
+        let mut table = Figures::new("", &["figure", &base, &other, "change (95%)#", &verdict]);
+        for row in &self.rows {
+            let side = |side: &Side| side.value.map_or("-".into(), |value| row.value(value));
+            table.row([
+                row.label(),
+                side(&row.base),
+                side(&row.other),
+                row.change_text(),
+                row.verdict_text(),
+            ]);
+        }
+        Document {
+            title: format!("{} and {}", self.base.name, self.other.name),
+            answer: self.sentence(),
+            warnings: self.cautions(),
+            tables: vec![table],
+            ..Document::default()
+        }
+    }
+
     /// Renders the comparison for a terminal.
     pub fn render(&self) -> String {
         let mut out = format!("{}\n", self.sentence());
-        for (side, subject) in [("base ", &self.base), ("other", &self.other)] {
-            out.push_str(&format!("{side}: {} (run {})\n", subject.store, subject.run));
+        self.cautions().iter().for_each(|line| out.push_str(&format!("! {line}\n")));
+        for subject in [&self.base, &self.other] {
+            out.push_str(&format!("{}: {} (run {})\n", subject.name, subject.store, subject.run));
         }
-        self.clients.iter().for_each(|line| out.push_str(&format!("! the clients differ: {line}\n")));
-        self.loads.iter().for_each(|line| out.push_str(&format!("! the loads differ: {line}\n")));
-        for line in self.limits() {
-            out.push_str(&format!("! {line}\n"));
-        }
-        let mut table = Table::new();
-        table.load_style(presets::NOTHING);
+        let mut table = plain();
         table.set_header([
             "",
             &self.base.name,
             &self.other.name,
-            "change [95% interval]",
-            "verdict for the other",
+            "change [95%]",
+            &format!("{} is", self.other.name),
         ]);
         for row in &self.rows {
             let side = |side: &Side| side.value.map_or("-".into(), |v| row.value(v));
@@ -391,7 +399,7 @@ impl Comparison {
             column.set_cell_alignment(CellAlignment::Right);
         }
         out.push_str(&format!(
-            "\n{}\n* primary figure; the others must pass Holm's correction",
+            "\n{}\n* main figure; the others have to pass a stricter test, because one of many may differ by chance",
             lines(&table)
         ));
         if let Some(pairs) = self.rows.iter().map(|r| r.pairs).max().filter(|p| *p > 0) {

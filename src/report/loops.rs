@@ -30,6 +30,36 @@ fn groups(loops: &[SyncLoop]) -> Vec<Vec<&SyncLoop>> {
     groups
 }
 
+/// Returns a sentence for each direction with several contenders: the fastest one and the one after it, by the median
+/// time of a loop.
+pub fn winners(loops: &[SyncLoop]) -> Vec<String> {
+    let groups = groups(loops);
+    let stores: Vec<&str> = groups.iter().map(|g| g[0].store.as_str()).collect();
+    let several = stores.iter().any(|store| *store != stores[0]);
+    let names = short_names(&stores);
+    let mut directions: Vec<_> = groups.iter().map(|g| &g[0].direction).collect();
+    directions.dedup();
+    let mut out = Vec::new();
+    for direction in directions {
+        let of = groups.iter().zip(&names).filter(|(g, _)| g[0].direction == *direction);
+        let mut times: Vec<(f64, String)> = of
+            .map(|(g, store)| {
+                let place = if several { format!(" with {store}") } else { String::new() };
+                (median(g.iter().map(|l| l.wall_s)), format!("{}{place}", g[0].client))
+            })
+            .collect();
+        times.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if let [(first_s, first), (second_s, second), ..] = times.as_slice() {
+            let factor = second_s / first_s.max(1e-9);
+            out.push(format!(
+                "{first} is the fastest in {direction}: {first_s:.2} s per loop, {factor:.2}x as fast as {second} \
+                 ({second_s:.2} s)"
+            ));
+        }
+    }
+    out
+}
+
 /// Returns the table of all loops; `None` if there are none. The first contender of each direction is the baseline.
 pub fn table(loops: &[SyncLoop]) -> Option<Table> {
     let first = loops.first()?;

@@ -6,6 +6,7 @@ pub mod decisions;
 pub mod document;
 pub mod dry_run;
 pub mod export;
+pub mod history;
 pub mod html;
 pub mod junit;
 pub mod loops;

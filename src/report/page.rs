@@ -14,19 +14,21 @@ pub fn render(
     scripts: &[&str],
 ) -> Result<String, minijinja::Error> {
     // The data must not end the script element that contains it.
-    let data = data.to_string().replace("</", "<\\/").replace("<!--", "<\\u0021--");
+    let text = data.to_string().replace("</", "<\\/").replace("<!--", "<\\u0021--");
     let mut templates = Environment::new();
     templates.add_template("page.html", include_str!("template/page.html"))?;
     templates.add_template("table.html", include_str!("template/table.html"))?;
     templates.add_template("content.html", template)?;
     let kit = include_str!("template/kit.js");
     let start = include_str!("template/start.js");
+    // Reports of runs have data of runs, and documents with charts have data of charts.
+    let charts = data.get("runs").is_some() || data.get("chart").is_some_and(|chart| !chart.is_null());
     templates.get_template("content.html")?.render(context! {
         version => env!("CARGO_PKG_VERSION"),
         style => include_str!("template/report.css"),
-        echarts => include_str!("template/echarts.min.js"),
+        echarts => charts.then_some(include_str!("template/echarts.min.js")),
         scripts => format!("{kit}{}{start}", scripts.concat()),
-        data => data,
+        data => text,
         ..content
     })
 }

@@ -98,9 +98,9 @@ mod tests {
         assert_eq!(result.schema, SCHEMA);
         assert_eq!(result.ramps[0].end_reason, "plateau");
         assert_eq!(result.background_requests[0].request, "CreateSession");
-        let knee = result.knee.as_ref().unwrap();
-        assert_eq!((knee.highest_met_per_s, knee.lowest_missed_per_s), (Some(100.0), Some(200.0)));
-        assert_eq!((knee.steps[0].met, knee.steps[0].missed.as_deref()), (false, Some("p99")));
+        let found = result.capacity.as_ref().unwrap();
+        assert_eq!((found.highest_met_per_s, found.lowest_missed_per_s), (Some(100.0), Some(200.0)));
+        assert_eq!((found.steps[0].met, found.steps[0].missed.as_deref()), (false, Some("p99")));
         let bill = &result.cost[0].bill;
         assert_eq!((bill.total_usd.to_string().as_str(), bill.lines[0].part), ("2.00", None));
         assert_eq!(result.confidence[0].duration_needed_s, Some(30.0));

@@ -1,5 +1,5 @@
-//! Search for the highest rate that meets an objective. The search doubles the rate until it violates the
-//! objective, then bisects until the two bounds are close, and then tries both bounds again.
+//! Search for the highest rate that meets an objective. The search raises the rate until it violates the objective,
+//! then bisects until the two bounds are close, and then tries both bounds again.
 
 /// Range and tolerance of a search.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -10,6 +10,8 @@ pub struct Limits {
     pub to: f64,
     /// Relative distance between the bounds at which the search ends, such as 0.02 for 2%.
     pub tolerance: f64,
+    /// Factor by which the rate rises until a step violates the objective, above 1.
+    pub growth: f64,
 }
 
 /// Maximum number of steps in a search.
@@ -87,7 +89,7 @@ impl Search {
 
     /// Returns the next rate to try, in operations per second; `None` if the search is over.
     pub fn next(&self) -> Option<f64> {
-        let Limits { from, to, tolerance } = self.limits;
+        let Limits { from, to, tolerance, growth } = self.limits;
         if self.steps >= MAX_STEPS {
             return None;
         }
@@ -97,7 +99,7 @@ impl Search {
                 if low >= to {
                     (!self.sure(low)).then_some(low)
                 } else {
-                    Some((low * 2.0).min(to))
+                    Some((low * growth).min(to))
                 }
             }
             KneeBounds { holds: None, breaks: Some(high) } => {
@@ -148,7 +150,7 @@ mod tests {
         (search.found(), steps)
     }
 
-    const LIMITS: Limits = Limits { from: 50.0, to: 1e6, tolerance: 0.02 };
+    const LIMITS: Limits = Limits { from: 50.0, to: 1e6, tolerance: 0.02, growth: 2.0 };
 
     #[test]
     fn a_sharp_knee_is_found_within_the_tolerance() {

@@ -9,6 +9,7 @@ pub mod knee;
 pub mod plan;
 pub mod plateau;
 pub mod ramp;
+pub mod survey;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

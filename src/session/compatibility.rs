@@ -6,6 +6,7 @@ use crate::experiment::Experiment;
 use crate::provider::{self, ListPrefix, rules};
 use crate::schedule::{Load, Phase};
 use crate::store::Store;
+use crate::store::url::web::as_bucket;
 use crate::units::format_size;
 use crate::workload::OperationKind;
 
@@ -30,7 +31,12 @@ pub fn check_compatibility(experiment: &mut Experiment, opened: &[Opened]) -> Re
                     }
                     continue;
                 }
-                Err(reason) => return Err(RunError::input(place(reason))),
+                Err(reason) => {
+                    let bucket = as_bucket(&store.written).filter(|_| !store.store.capabilities().writes);
+                    let meant =
+                        bucket.map_or(String::new(), |url| format!("; for an S3 server, use '{url}'"));
+                    return Err(RunError::input(format!("{}{meant}", place(reason))));
+                }
             }
             notes.extend(remarks(phase, store.store.as_ref()).into_iter().map(place));
         }

@@ -4,12 +4,13 @@
 //! live objects. `driver` executes the plan, `run_dir` stores the results, and `cost` prices them. This module
 //! prints nothing.
 
+pub mod abort;
 pub mod budget;
+pub mod capacity;
 pub mod clean_up;
 pub mod compatibility;
 pub mod embedded;
 pub mod error;
-pub mod knee;
 pub mod live;
 pub mod observer;
 pub mod open;
@@ -309,7 +310,8 @@ fn conclude(
     observer.ended();
     // The user may also interrupt the clean-up.
     if control.stopped_at().is_some() {
-        problem = Some(interruption(&ready.budget, others_read, &path));
+        let aborted = components.abort.as_ref().and_then(|rules| rules.ended());
+        problem = Some(aborted.unwrap_or_else(|| interruption(&ready.budget, others_read, &path)));
     }
     problem = problem.map(|error| error.with_left_behind(left_behind, &path));
     result.cost = ready.budget.figures();
@@ -360,6 +362,7 @@ pub fn blank(settings: &Settings, id: &str, experiment: &str, seed: u64) -> RunR
             started_at: wall_now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string(),
             version: env!("CARGO_PKG_VERSION").into(),
             partial: true,
+            labels: settings.labels.clone(),
             ..RunInfo::default()
         },
         client: ClientInfo { vantage: settings.vantage.clone(), ..ClientInfo::default() },

@@ -6,7 +6,7 @@ use crate::driver::Control;
 use crate::recorder::collector::{SecondRow, WindowState};
 use crate::run_dir::environment::StoreFacts;
 use crate::schedule::plan::PhaseRun;
-use crate::summary::result::{KneeStep, Window};
+use crate::summary::result::{CapacityStep, Window};
 
 /// Facts about a run that is about to start.
 pub struct RunStart<'a> {
@@ -30,8 +30,8 @@ pub trait RunObserver: Send + Sync {
         let _ = line;
     }
 
-    /// Receives a finished step of a knee search.
-    fn knee_step(&self, step: &KneeStep) {
+    /// Receives a finished step of a search for the capacity.
+    fn capacity_step(&self, step: &CapacityStep) {
         let _ = step;
     }
 

@@ -10,6 +10,7 @@ use crate::driver::background::{Background, Pages, within_prefix};
 use crate::run_dir::environment::StoreFacts;
 use crate::store::ownership::KeySpace;
 use crate::store::url::StoreUrl;
+use crate::store::url::web::as_bucket;
 use crate::store::{Failure, Request, Store};
 use crate::workload::dataset::{Existing, Found, UNKNOWN_SIZE};
 
@@ -21,12 +22,11 @@ pub fn preflight(opened: &Opened, space: &KeySpace, create_bucket: bool) -> Resu
     let store = opened.store.as_ref();
     let root = space.root().to_string();
     let unusable = |failure: &Failure| {
-        let hint = hint(failure);
-        RunError::store(format!(
-            "{}: {failure}{}{hint}",
-            opened.written,
-            if hint.is_empty() { "" } else { "; " }
-        ))
+        let bucket = as_bucket(&opened.written).filter(|_| !store.capabilities().writes);
+        let meant = bucket.map(|url| format!("for an S3 server, use '{url}'"));
+        let hints = [Some(hint(failure).to_string()).filter(|hint| !hint.is_empty()), meant];
+        let hints: String = hints.into_iter().flatten().map(|hint| format!("; {hint}")).collect();
+        RunError::store(format!("{}: {failure}{hints}", opened.written))
     };
     let facts = block_on(async {
         let mut background = Background::new(store);

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::abort::AbortRules;
 use super::budget::Budget;
 use super::live::Live;
 use super::observer::RunObserver;
@@ -48,6 +49,8 @@ pub struct Reporter<'a> {
     write_took_ns: u64,
     /// Metrics of the Prometheus endpoint; `None` without one.
     live: Option<Live>,
+    /// Conditions that end the run early; `None` without any.
+    abort: Option<Arc<AbortRules>>,
     /// Coordinator of a fleet, which ends ramps; `None` to end them here.
     rendezvous: Option<Arc<dyn Rendezvous>>,
     /// Steps that were reported to the coordinator.
@@ -88,6 +91,7 @@ impl<'a> Reporter<'a> {
             written_at_ns: 0,
             write_took_ns: 0,
             live: components.live.clone(),
+            abort: components.abort.clone(),
             budget: None,
             rendezvous: components.rendezvous.clone(),
             reported: BTreeSet::new(),
@@ -258,6 +262,9 @@ impl Listener for Reporter<'_> {
             self.directory.second(place, row);
             if let Some(live) = &self.live {
                 live.second(place, row);
+            }
+            if let Some(abort) = &self.abort {
+                abort.second((place.phase, place.role), row, self.control);
             }
         }
     }

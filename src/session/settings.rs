@@ -1,8 +1,10 @@
 //! Settings of a run, which are plain data, and its components, which are live objects.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use super::abort::AbortRules;
 use super::budget::CostSettings;
 use super::error::{RunError, is_full};
 use super::live::Live;
@@ -24,6 +26,8 @@ pub struct Settings {
     pub create_bucket: bool,
     /// PEM file of certificate authorities to trust; `None` for those of the system.
     pub ca_bundle: Option<PathBuf>,
+    /// Labels of the run, by key.
+    pub labels: BTreeMap<String, String>,
     /// Number of worker threads; `None` derives it from the load and the number of cores.
     pub workers: Option<usize>,
     /// True if every operation is logged to `operations.arrows`.
@@ -57,6 +61,8 @@ pub struct Components {
     pub observer: Arc<dyn RunObserver>,
     /// Metrics that a Prometheus endpoint serves during the run; `None` without one.
     pub live: Option<Live>,
+    /// Conditions that end the run early; `None` without any.
+    pub abort: Option<Arc<AbortRules>>,
     /// Coordinator of the shards of a fleet; `None` to start at the time in [`Settings::sharding`].
     pub rendezvous: Option<Arc<dyn Rendezvous>>,
     /// Credentials for all stores; `None` uses the standard chain.
@@ -68,6 +74,7 @@ impl Default for Components {
         Components {
             observer: Arc::new(super::observer::Silent),
             live: None,
+            abort: None,
             rendezvous: None,
             credentials: None,
         }

@@ -9,12 +9,15 @@ use super::{Components, Passes, RunSummary, Settings, execute_passes};
 use crate::experiment::Experiment;
 use crate::schedule::Role;
 use crate::schedule::plan::PhaseRun;
-use crate::summary::comparison::{MetricComparison, compare};
+use crate::summary::comparison::{MetricComparison, Verdict, compare};
+use crate::summary::confidence::LEVEL;
 use crate::summary::estimates::{Estimator, Metric};
 use crate::summary::objective::Target;
 use crate::summary::result::{RunResult, UntilFigures};
 use crate::summary::sequential::{Difference, error_of_look, judge_difference, looks, precision};
 use crate::summary::series::Series;
+use crate::summary::verdict::{Compared, sentence};
+use crate::units::short_names;
 
 /// Question that ends a run when it is answered.
 #[derive(Debug, Clone, PartialEq)]
@@ -98,6 +101,16 @@ fn change_in_words(compared: &MetricComparison, look: &str) -> String {
     }
 }
 
+fn in_words(compared: &MetricComparison, label: String, verdict: Verdict) -> Compared {
+    Compared {
+        label,
+        less_is_better: true,
+        change: compared.change,
+        verdict,
+        duration_needed_s: compared.duration_needed_s,
+    }
+}
+
 impl Answering {
     /// Compares the first measured operation of both stores.
     fn compare(&self, series: &[Series], error: f64, margin: f64) -> Answer {
@@ -110,22 +123,22 @@ impl Answering {
         };
         let Some(second) = measured.find(same) else { return open("only one store was measured".into()) };
         let metric = Metric::Percentile(first.clocked(), 0.5);
-        let compared = compare(&mut Estimator::new(first), &mut Estimator::new(second), metric, true);
-        let figure = format!("{} p50", first.operation);
-        let ratio = change_in_words(&compared, &figure);
-        let (a, b) = (&first.store, &second.store);
-        let better = |better: &str, worse: &str| Answer {
-            sentence: format!("{better} is faster than {worse} in {figure}: {ratio}"),
-            answered: true,
+        let (mut one, mut two) = (Estimator::new(first), Estimator::new(second));
+        let compared = compare(&mut one, &mut two, metric, true);
+        let tail = compare(&mut one, &mut two, Metric::Percentile(first.clocked(), 0.99), true);
+        let stores = short_names(&[&first.store, &second.store]);
+        let difference = judge_difference(&compared, error, margin);
+        let verdict = match difference {
+            Difference::SecondIsBetter => Verdict::Faster,
+            Difference::FirstIsBetter => Verdict::Slower,
+            Difference::BelowMargin => Verdict::NoDifference,
+            Difference::Open => Verdict::CannotTell,
         };
-        match judge_difference(&compared, error, margin) {
-            Difference::SecondIsBetter => better(b, a),
-            Difference::FirstIsBetter => better(a, b),
-            Difference::BelowMargin => Answer {
-                sentence: format!("{a} and {b} differ by less than {:.1}%: {ratio}", 100.0 * margin),
-                answered: true,
-            },
-            Difference::Open => open(format!("no answer yet: {ratio}")),
+        let main = in_words(&compared, format!("{} p50", first.operation), verdict);
+        let others = [in_words(&tail, "p99".into(), tail.verdict(1.0 - LEVEL))];
+        match difference {
+            Difference::Open => open(format!("no answer yet: {}", change_in_words(&compared, &main.label))),
+            _ => Answer { sentence: sentence(&stores[0], &stores[1], &main, &others), answered: true },
         }
     }
 

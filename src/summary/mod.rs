@@ -2,6 +2,7 @@
 //!
 //! [`window`] computes the figures of one window, [`percentiles`] its percentiles, and [`limits`] decides whether
 //! the client was the bottleneck. [`merge`] merges several windows into one. [`ramp`] finds plateau and knee.
+//! [`verdict`] words comparisons.
 //! Nothing here reads a clock, a file or a store.
 
 pub mod background;
@@ -23,4 +24,5 @@ pub mod sequential;
 pub mod series;
 pub mod shards;
 pub mod uploads;
+pub mod verdict;
 pub mod window;

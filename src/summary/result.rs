@@ -14,7 +14,9 @@ mod disturbances;
 mod judgement;
 
 pub use disturbances::{Disturbances, PauseFigures, ReceiveClock};
-pub use judgement::{ClientLimit, ConfidenceInterval, KneeFigures, KneeStep, UntilFigures};
+pub use judgement::{
+    CapacityBy, CapacityFigures, CapacityStep, ClientLimit, ConfidenceInterval, UntilFigures,
+};
 
 /// Schema number of [`RunResult`].
 pub const SCHEMA: u32 = 2;
@@ -45,9 +47,9 @@ pub struct RunResult {
     /// Places in which relays executed operations, one entry per store and place.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub places: Vec<PlaceFigures>,
-    /// Result of the search for the highest rate that meets the objectives.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub knee: Option<KneeFigures>,
+    /// Result of a search for the capacity of a store.
+    #[serde(default, skip_serializing_if = "Option::is_none", alias = "knee")]
+    pub capacity: Option<CapacityFigures>,
     /// Question of a run that measured until its answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until: Option<UntilFigures>,
@@ -279,6 +281,9 @@ pub struct RunInfo {
     /// Settings that differ between stores, and documented limits that the run will reach.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// Labels of the run, by key, from `--label`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
     /// Shards of the run; one entry if the run is itself a shard.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shards: Vec<ShardInfo>,

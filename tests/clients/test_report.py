@@ -56,7 +56,7 @@ def runs(tmp_path_factory):
             "mixed": ["mixed", "--store", store(sound), "--store", store(faulty), "--duration", "4s", "--warmup", "0s"],
             "ramp": [folder / "ramp.toml", "--store", store(sound)],
             "sweep": [folder / "sweep.toml", "--store", store(sound)],
-            "knee": ["knee", "--store", store(slow), "--slo", "get.p90 < 50ms", "--step", "1s", "--from", "100/s",
+            "capacity": ["capacity", "--store", store(slow), "--slo", "get.p90 < 50ms", "--step", "1s", "--from", "100/s",
                      "--tolerance", "20%"],
         }
         for name, arguments in each.items():
@@ -75,7 +75,7 @@ CHARTS = {
     "mixed": ["throughput", "rate", "percentiles", "heatmap", "errors", "curve", "histogram", "boxes", "parts", "client"],
     "ramp": ["ramp-throughput", "ramp-efficiency", "ramp-latency"],
     "sweep": ["sweep"],
-    "knee": ["knee"],
+    "capacity": ["capacity"],
 }
 
 

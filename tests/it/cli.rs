@@ -144,7 +144,11 @@ fn invalid_input_is_reported_in_one_line_that_names_the_fix() {
     fails(
         &["run", "gett", "--store", &good],
         2,
-        &["'gett' is neither a built-in experiment", "plimsoll list experiments"],
+        &[
+            "'gett' is neither an experiment nor a readable file",
+            "did you mean get?",
+            "plimsoll list experiments",
+        ],
     );
     fails(&["run", "get", "--store", "bucket"], 2, &["'bucket' is not a store"]);
     fails(&["run", "get", "--store", &format!("{good}&stile=path")], 2, &["unknown store parameter 'stile'"]);

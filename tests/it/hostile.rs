@@ -38,8 +38,8 @@ const COMMANDS: &[Case] = &[
         "run put --store S3 --objects 2 --operations 2 --warmup 0s --size 6MiB --part-size 5MiB --json --timeout 1s --out OUT",
     ),
     case(
-        "knee",
-        "run knee --store S3 --slo get.p99<10ms --objects 5 --from 10/s --to 20/s --step 1s --json --timeout 1s --out OUT",
+        "capacity",
+        "run capacity --store S3 --slo get.p99<10ms --objects 5 --from 10/s --to 20/s --step 1s --json --timeout 1s --out OUT",
     ),
     case("web", "run get --store WEB --duration 1s --warmup 0s --json --timeout 1s --out OUT"),
     case(

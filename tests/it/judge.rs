@@ -36,7 +36,10 @@ fn a_store_that_is_20_percent_slower_is_reported_as_slower() {
     assert_eq!(row(&same, "p50")["verdict"], "no difference shown");
     assert!(row(&same, "p50")["smallest"].as_f64().unwrap() < 0.1);
     let table = text(&run(&["compare", name(&base), name(&slower)]).stdout);
-    assert!(table.contains("slower is slower than base by a factor of 1.2"), "{table}");
+    assert!(
+        table.starts_with("base is 1.2") && table.contains("x faster than slower at get p50 (95%: "),
+        "{table}"
+    );
 }
 
 #[test]
@@ -170,9 +173,8 @@ fn comparisons_of_imported_runs_note_different_loads_and_unknown_clients() {
     };
     let (base, other, same_load) = (import("base", 16), import("other", 64), import("same", 16));
     let table = text(&run(&["compare", name(&base), name(&other)]).stdout);
-    let headline = table.lines().next().unwrap();
-    assert!(headline.contains("under different loads (get get: 16 / 64 in flight)"), "{headline}");
-    assert!(headline.contains("instance type: not in the imported log"), "{headline}");
+    assert!(table.contains("! the loads differ: get get: 16 / 64 in flight"), "{table}");
+    assert!(table.contains("! the clients differ: instance type: not in the imported log"), "{table}");
     let document = comparison(&base, &same_load);
     assert_eq!(document["comparisons"][0]["loads"].as_array().unwrap().len(), 0);
     let measured = made(&out, "measured", |_| {});
@@ -242,11 +244,11 @@ fn every_operation_with_content_has_a_body_time() {
 
 /// A store in the client's memory is as fast as the client, so the client reaches its limit first.
 #[test]
-fn a_client_limited_knee_search_reports_the_limit_and_stops() {
-    let out = scratch("client-knee");
+fn a_client_limited_search_for_the_capacity_reports_the_limit_and_stops() {
+    let out = scratch("client-capacity");
     let search = [
         "run",
-        "knee",
+        "capacity",
         "--store",
         "memory:",
         "--slo",
@@ -264,13 +266,13 @@ fn a_client_limited_knee_search_reports_the_limit_and_stops() {
     let done = run(&search);
     assert!(done.status.success(), "{}", text(&done.stderr));
     let result: Value = serde_json::from_slice(&done.stdout).unwrap();
-    let knee = &result["knee"];
-    assert!(knee["client_limit"]["per_s"].as_f64().unwrap() > 0.0, "{knee}");
-    assert_eq!(knee["steps"].as_array().unwrap().len(), 2, "one retry, no bisection: {knee}");
-    assert!(knee["lowest_missed_per_s"].is_null() && knee["highest_met_per_s"].is_null(), "{knee}");
+    let found = &result["capacity"];
+    assert!(found["client_limit"]["per_s"].as_f64().unwrap() > 0.0, "{found}");
+    assert_eq!(found["steps"].as_array().unwrap().len(), 3, "two retries, no bisection: {found}");
+    assert!(found["lowest_missed_per_s"].is_null() && found["highest_met_per_s"].is_null(), "{found}");
     let path = std::fs::read_dir(&out).unwrap().flatten().next().unwrap().path();
     let shown = text(&run(&["show", name(&path)]).stdout);
-    for part in ["the client, not the store, was the bottleneck at", "; limited by the client ("] {
+    for part in ["client-limited: the capacity of memory", "; limited by the client ("] {
         assert!(shown.contains(part), "{part}\n{shown}");
     }
 }
@@ -380,7 +382,8 @@ fn the_report_is_one_page_without_external_requests() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let page = std::fs::read_to_string(two.join("report.html")).unwrap();
     assert!(
-        page.contains("b is slower than s3:&#x2f;&#x2f;a by a factor of 1.3"),
+        page.contains("s3:&#x2f;&#x2f;a is 1.3")
+            && page.contains("x faster than s3:&#x2f;&#x2f;b at get p50"),
         "the page has the conclusion"
     );
     assert!(page.contains("default-src &#x27;none&#x27;") || page.contains("default-src 'none'"));

@@ -22,6 +22,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("recorder", "clock, machine, rng, store, workload"),
     ("driver", "clock, machine, net, recorder, rng, schedule, store, workload"),
     ("consistency", "clock, driver, recorder, rng, store"),
+    ("history", "rng, summary"),
     ("import", "logs, recorder, schedule, store, workload"),
     ("fit", "experiment, rng, schedule, units, workload"),
     ("published", ""),
@@ -31,7 +32,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("run_dir", "machine, recorder, schedule, summary, text, units, workload"),
     (
         "report",
-        "advise, cost, experiment, fit, provider, published, recorder, run_dir, schedule, summary, text, units, workload",
+        "advise, cost, experiment, fit, history, provider, published, recorder, run_dir, schedule, summary, text, units, workload",
     ),
     (
         "session",

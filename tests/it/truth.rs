@@ -63,7 +63,7 @@ fn a_group_of_runs_is_judged_by_the_variation_between_its_runs() {
     let table = text(&run(&["compare", name(&base[0]), "--", name(&slower[0])]).stdout);
     assert!(table.contains("needs more runs"), "{table}");
     let table = text(&run(&["compare", name(&base[0]), name(&slower[0])]).stdout);
-    assert!(table.contains("one run each: differences between days not included"), "{table}");
+    assert!(table.contains("one run each: differences between days are not included"), "{table}");
     let other = made(&out, "other", |m| m.size = "4 KiB".into());
     fails(&["compare", name(&base[0]), "--", name(&other)], 2, &["not comparable"]);
 }

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::cannot_tell::CannotTell;
 use super::exit::Exit;
-use super::out::say;
+use super::out::{append, say};
+use super::runs::find;
 use crate::report::comparison::{Comparison, Row, rows};
 use crate::run_dir::run::{Run, read};
 use crate::summary::objective::{ChangeBound, ObjectiveResult, Target};
@@ -36,6 +37,9 @@ pub struct Arguments {
     /// Exit with code 1 if a change exceeds this bound: 'get.p99 > +5%'; may be repeated
     #[arg(long, value_name = "CHANGE")]
     fail_if: Vec<String>,
+    /// Also append the verdicts to this file as Markdown, such as "$GITHUB_STEP_SUMMARY"
+    #[arg(long, value_name = "FILE")]
+    summary: Option<PathBuf>,
     /// If a run is too short to tell whether a bound is exceeded, fail (exit code 1) or pass (exit code 0)
     #[arg(long, value_enum, default_value = "fail")]
     cannot_tell: CannotTell,
@@ -202,7 +206,7 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
     let read_all = |paths: &[PathBuf]| -> Result<Vec<Run>, Exit> {
         paths.iter().map(|run| read(run, &clocks[..used]).map_err(Exit::input)).collect()
     };
-    let (runs, others) = (read_all(&arguments.runs)?, read_all(&arguments.others)?);
+    let (runs, others) = (read_all(&find(&arguments.runs)?)?, read_all(&find(&arguments.others)?)?);
     let comparisons = if others.is_empty() {
         comparisons(&runs.iter().collect::<Vec<_>>(), primary.as_ref(), &also)?
     } else {
@@ -210,6 +214,10 @@ pub fn compare(arguments: &Arguments) -> Result<(), Exit> {
     };
     let checks = check(&comparisons, &bounds)?;
     let outcomes: Vec<ObjectiveResult> = checks.iter().map(|c| c.outcome).collect();
+    if let Some(path) = &arguments.summary {
+        let text: String = comparisons.iter().map(|comparison| comparison.document().markdown()).collect();
+        append("--summary", path, &text)?;
+    }
     let text = if arguments.json {
         let document = Document { comparisons, checks };
         format!("{}\n", serde_json::to_string_pretty(&document).unwrap_or_default())

@@ -10,11 +10,16 @@ pub const SHOWN_WIDTH: u16 = 150;
 /// Minimum width of tables, in columns.
 const MIN_WIDTH: u16 = 40;
 
-/// Returns the width of the terminal in columns.
-fn width() -> u16 {
+/// Returns the width of the terminal in columns, at least [`MIN_WIDTH`]; `None` if standard output is not a terminal
+/// and COLUMNS is not set.
+pub fn terminal_width() -> Option<u16> {
     let terminal = || terminal_size::terminal_size_of(std::io::stdout()).map(|(width, _)| width.0);
     let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
-    terminal().or_else(variable).unwrap_or(SHOWN_WIDTH).max(MIN_WIDTH)
+    terminal().or_else(variable).map(|width: u16| width.max(MIN_WIDTH))
+}
+
+fn width() -> u16 {
+    terminal_width().unwrap_or(SHOWN_WIDTH)
 }
 
 /// Length of the longest row name that is kept on one line, in characters.

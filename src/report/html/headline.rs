@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::rows::Row;
 use crate::report::comparison::Comparison;
-use crate::report::text::{confidence, knee, ramp};
+use crate::report::text::{answer, confidence, ramp};
 use crate::run_dir::environment::Environment;
 use crate::schedule::Role;
 use crate::summary::comparison::Verdict;
@@ -47,6 +47,39 @@ pub(super) struct Figure {
 struct Cell {
     value: String,
     interval: String,
+}
+
+/// Key figures of a store and operation: name, value and interval of each.
+#[derive(Debug, Serialize)]
+pub(super) struct Tile {
+    subject: usize,
+    name: String,
+    figures: Vec<(&'static str, String, String)>,
+}
+
+/// Maximum number of rows whose key figures are shown as tiles.
+const MAX_TILES: usize = 4;
+
+/// Returns the key figures; none if there are many rows.
+pub(super) fn tiles(figures: &[Figure]) -> Vec<Tile> {
+    let shown: Vec<&Figure> = figures.iter().filter(|figure| !figure.later).collect();
+    if shown.len() > MAX_TILES {
+        return Vec::new();
+    }
+    let tile = |figure: &&Figure| {
+        let cells = [("rate", &figure.rate), ("p50", &figure.p50), ("p99", &figure.p99)];
+        let key = |(name, cell): (&'static str, &Cell)| (name, cell.value.clone(), cell.interval.clone());
+        let mut figures: Vec<_> = cells.into_iter().map(key).collect();
+        if figure.failed != "0" {
+            figures.push(("failed", figure.failed.clone(), String::new()));
+        }
+        Tile {
+            subject: figure.subject,
+            name: format!("{} {}, {}", figure.name, figure.operation, figure.load),
+            figures,
+        }
+    };
+    shown.iter().map(tile).collect()
 }
 
 /// Environment and command of a run.
@@ -101,7 +134,8 @@ pub(super) fn measurement(result: &RunResult, environment: &Environment, stores:
     let vantage =
         if environment.vantage.is_empty() { String::new() } else { format!(" from {}", environment.vantage) };
     format!(
-        "{} operations in {:.0} s of measurement on {}{vantage}, seed {}, {}",
+        "{}: {} operations in {:.0} s of measurement on {}{vantage}, seed {}, {}",
+        result.run.experiment,
         format_count(measured),
         seconds,
         short_names(stores).join(", "),
@@ -144,8 +178,9 @@ fn first_of(mut lines: Vec<String>, noun: &str) -> Vec<String> {
 
 /// Returns the results of a run in sentences, for a report without a comparison.
 pub(super) fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
-    if let Some(found) = &result.knee {
-        return vec![knee::sentence(found)];
+    let answers = answer::of(result);
+    if !answers.is_empty() {
+        return answers;
     }
     if !result.ramps.is_empty() {
         return result.ramps.iter().map(ramp::summary).collect();
@@ -182,15 +217,18 @@ fn recommended(sweep: &SweepFigures) -> Option<String> {
     ))
 }
 
-/// Returns true if a step of the search for the knee is the highest rate that met the objectives, or the lowest
-/// that did not.
+/// Returns true if a step of the search for the capacity is the highest rate that met the objectives, the lowest that
+/// did not, or the first one at the lowest concurrency that reached the capacity.
 fn is_edge(result: &RunResult, step: u32) -> bool {
-    result.knee.as_ref().is_some_and(|knee| {
-        let edges = [knee.highest_met_per_s, knee.lowest_missed_per_s];
-        let first = |rate: f64| {
-            knee.steps.iter().find(|s| (s.offered_per_s - rate).abs() < 0.01 * rate).map(|s| s.step)
+    result.capacity.as_ref().is_some_and(|found| {
+        let edges = [found.highest_met_per_s, found.lowest_missed_per_s];
+        let at = |rate: f64| {
+            let close = |offered: f64| (offered - rate).abs() < 0.01 * rate;
+            found.steps.iter().find(|s| s.offered_per_s.is_some_and(close)).map(|s| s.step)
         };
-        edges.into_iter().flatten().any(|rate| first(rate) == Some(step))
+        let reached = found.steps.iter().find(|s| s.in_flight.is_some() && s.in_flight == found.in_flight);
+        edges.into_iter().flatten().any(|rate| at(rate) == Some(step))
+            || reached.is_some_and(|s| s.step == step)
     })
 }
 
@@ -217,9 +255,8 @@ pub(super) fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResul
     let cell = |metric: &str, otherwise: Option<f64>, show: fn(f64) -> String| {
         let judged = judged(metric);
         let value = judged.and_then(|j| j.value).or(otherwise).map_or("–".into(), show);
-        let interval = judged.map_or(String::new(), |j| match (j.low, j.high, j.duration_needed_s) {
-            (Some(low), Some(high), _) => format!("{} – {}", show(low), show(high)),
-            (_, _, Some(seconds)) => confidence::needs(seconds),
+        let interval = judged.map_or(String::new(), |j| match (j.low, j.high) {
+            (Some(low), Some(high)) => format!("{} – {}", show(low), show(high)),
             _ => String::new(),
         });
         Cell { value, interval }

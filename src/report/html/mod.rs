@@ -13,16 +13,17 @@ use super::comparison::Comparison;
 use super::document::Table;
 use super::loops;
 use super::page;
+use super::text::confidence::needs;
 use super::text::cost;
 use crate::published::Published;
 use crate::run_dir::environment::Environment;
 use crate::schedule::Role;
-use crate::summary::result::{KneeFigures, RampFigures, RunResult, SweepFigures};
+use crate::summary::result::{CapacityFigures, RampFigures, RunResult, SweepFigures};
 use crate::summary::series::Series;
 use crate::units::short_names;
 use headline::{
     FIRST_FIGURES, Facts, Figure, MANY, answers, comparison_context, facts, figure, measurement, tally,
-    warnings,
+    tiles, warnings,
 };
 use lines::{Band, Line, bands, line};
 use rows::{Row, rows};
@@ -45,7 +46,7 @@ struct Drawn {
     rows: Vec<Row>,
     ramps: Vec<RampFigures>,
     sweeps: Vec<SweepFigures>,
-    knee: Option<KneeFigures>,
+    capacity: Option<CapacityFigures>,
     cpu_us_per_operation: f64,
     cpu_seconds: f64,
     peak_rss_bytes: u64,
@@ -86,7 +87,8 @@ pub struct Report {
     sources: Vec<String>,
     costs: Vec<Cost>,
     loops: Vec<Table>,
-    title: String,
+    /// Longest time of measurement that a figure without an interval needs, in seconds.
+    needed_s: Option<f64>,
     what: Vec<String>,
     lines_expected: usize,
 }
@@ -114,9 +116,8 @@ impl Report {
         let rows = rows(result, subject);
         self.figures.extend(rows.iter().map(|row| figure(row, &stores, first, result)));
         self.stamp(result);
-        if self.title.is_empty() {
-            self.title.clone_from(&result.run.experiment);
-        }
+        let needed = result.confidence.iter().filter_map(|figure| figure.duration_needed_s);
+        self.needed_s = needed.chain(self.needed_s).reduce(f64::max);
         self.what.push(measurement(result, environment, &stores));
         let names = short_names(&stores);
         let on = |subject: usize| match names.as_slice() {
@@ -141,7 +142,7 @@ impl Report {
             rows,
             ramps: result.ramps.clone(),
             sweeps: result.sweeps.clone(),
-            knee: result.knee.clone(),
+            capacity: result.capacity.clone(),
             cpu_us_per_operation: result.client.cpu_us_per_operation,
             cpu_seconds: result.client.cpu_seconds,
             peak_rss_bytes: result.client.peak_rss_bytes,
@@ -219,12 +220,17 @@ impl Report {
     /// Fails if the template is invalid; the tests render it.
     pub fn render(mut self) -> Result<String, minijinja::Error> {
         self.make_names_unique();
-        let mut headline = std::mem::take(&mut self.warnings);
-        headline.push(match self.comparisons.as_slice() {
-            [] => self.answers.join(". "),
-            many if many.len() > MANY => tally(many),
-            few => few.iter().map(Comparison::sentence).collect::<Vec<_>>().join(". "),
-        });
+        let sentences: Vec<String> = match self.comparisons.as_slice() {
+            [] => std::mem::take(&mut self.answers),
+            many if many.len() > MANY => vec![tally(many)],
+            few => few.iter().map(Comparison::sentence).collect(),
+        };
+        let mut cautions = std::mem::take(&mut self.warnings);
+        let about = self.comparisons.iter().take(MANY).flat_map(Comparison::cautions);
+        cautions.extend(about);
+        cautions.append(&mut self.stamps);
+        let mut seen = std::collections::HashSet::new();
+        cautions.retain(|caution| seen.insert(caution.clone()));
         let data = serde_json::json!({
             "subjects": self.subjects,
             "runs": self.runs,
@@ -232,10 +238,12 @@ impl Report {
             "references": self.references,
         });
         let content = context! {
-            title => self.title,
+            title => self.title(),
             what => self.what,
-            answer => headline.join(". "),
-            stamps => self.stamps,
+            sentences => sentences,
+            stamps => cautions,
+            tiles => Value::from(Serde(tiles(&self.figures))),
+            needed => self.needed_s.map(needs),
             later => self.figures.iter().filter(|f| f.later).count(),
             many => Some(self.comparisons.len()).filter(|n| *n > MANY),
             figures => Value::from(Serde(&self.figures)),
@@ -250,12 +258,32 @@ impl Report {
             content,
             &data,
             &[
+                include_str!("../template/judgement.js"),
                 include_str!("../template/time.js"),
                 include_str!("../template/latency.js"),
                 include_str!("../template/load.js"),
-                include_str!("../template/judgement.js"),
+                include_str!("../template/client.js"),
             ],
         )
+    }
+
+    /// Returns the question that the page answers, or the names of the stores.
+    fn title(&self) -> String {
+        let mut names: Vec<&str> = self.subjects.iter().map(|s| s.name.trim_end_matches(':')).collect();
+        names.dedup();
+        let stores = if names.len() > 3 { format!("{} stores", names.len()) } else { names.join(", ") };
+        match self.comparisons.as_slice() {
+            [one] => format!("Is {} faster than {}?", one.other.name, one.base.name),
+            [] if self.runs.iter().any(|run| run.capacity.is_some()) => {
+                format!("How much can {stores} take?")
+            }
+            [] if self.runs.iter().any(|run| !run.ramps.is_empty()) => {
+                format!("Where does {stores} saturate?")
+            }
+            [] if !self.loops.is_empty() => "Which client synchronizes fastest?".into(),
+            [] => stores,
+            _ => format!("Comparison of {stores}"),
+        }
     }
 
     /// Adds the run's id to the names of subjects that would otherwise be equal.

@@ -25,6 +25,18 @@ if (decided.beside && decided.beside.offers.length) {
       series: ["published", "real"].map((key, i) => ({ name: b.names[i], type: "bar", barMaxWidth: 22, itemStyle: { color: color(i === 0 ? 7 : 0) }, data: b[key] })) }),
     table: () => [["offer", ...b.names]].concat(b.offers.map((o, k) => [o, b.published[k], b.real[k]])) });
 }
+if (decided.trend) {
+  const t = decided.trend, unit = { ms: "ms", per_s: "operations/s", bytes_per_s: "MB/s", share: "%" }[t.unit] || t.unit, scale = { bytes_per_s: 1e-6, share: 100 }[t.unit] || 1;
+  const at = (x) => (x === null ? null : x * scale);
+  chart({ section: "Trend", id: "trend", wide: true, title: t.figure, note: "One point per run, with its 95% confidence interval. Dashed: changes of the level.",
+    option: () => base({ legend: legendBelow(), grid: { left: 66, right: 40, top: 24, bottom: 74, containLabel: false },
+      tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => { const q = t.lines[Number(p.seriesId.split("-")[1])].points[p.dataIndex]; return `${escapeText(q[4])}<br>${num(at(q[1]))} ${unit}` + (q[2] === null ? "" : `<br>${num(at(q[2]))} to ${num(at(q[3]))}`); } }),
+      xAxis: axis("", { type: "time", splitLine: { show: false }, axisLabel: { color: css("--soft"), fontSize: 11, hideOverlap: true } }), yAxis: valueAxis(unit),
+      series: data.subjects.flatMap((s, i) => !shown(i) ? [] : [
+        { id: "line-" + i, name: s.name, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, lineStyle: { color: color(i), type: dash(i) }, data: t.lines[i].points.map((p) => [p[0], at(p[1])]), markLine: t.lines[i].changes.length ? mark(t.lines[i].changes.map((c) => ({ xAxis: c.at, label: { formatter: (c.percent > 0 ? "+" : "") + num(c.percent) + "%" } }))) : undefined },
+        { id: "ends-" + i, name: s.name, type: "custom", silent: true, data: t.lines[i].points.filter((p) => p[2] !== null).map((p) => [p[0], at(p[2]), at(p[3])]), renderItem: (_, api) => { const [x, l] = api.coord([api.value(0), api.value(1)]), [, h] = api.coord([api.value(0), api.value(2)]); return { type: "line", shape: { x1: x, y1: l, x2: x, y2: h }, style: { stroke: color(i), opacity: 0.5 } }; } }]) }),
+    table: () => [["run", "store", "started", unit, "low", "high"]].concat(data.subjects.flatMap((s, i) => t.lines[i].points.map((p) => [p[4], s.name, p[0], at(p[1]), at(p[2]), at(p[3])]))) });
+}
 if (decided.breakeven) {
   const b = decided.breakeven, shownAmount = b.bytes ? bytes : num;
   chart({ section: "Bills", id: "breakeven", wide: true, title: `Monthly bill by ${b.axis}`, note: "Both axes are logarithmic. At a dashed line, the cheapest provider changes.",

@@ -70,13 +70,17 @@ function escapeText(text) { const span = document.createElement("span"); span.te
 /* Adds a chart: { section, id, title, note, wide, option(): ECharts option or null, table(): [header, ...rows] }. */
 function chart(spec) { cards.push(spec); window.plimsoll.charts++; }
 
+/* Sections that answer the question of a run; they are above the table of figures. */
+const FIRST = ["Comparison", "Rising load"];
+
 function make(spec) {
   let host = document.querySelector(`[data-section="${spec.section}"] .grid`);
   if (!host) {
     const section = document.createElement("section");
     section.dataset.section = spec.section;
     section.innerHTML = `<h2>${escapeText(spec.section)}</h2><div class="grid"></div>`;
-    document.getElementById("charts").append(section);
+    const first = document.getElementById("first");
+    (first && FIRST.includes(spec.section) ? first : document.getElementById("charts")).append(section);
     host = section.querySelector(".grid");
   }
   const card = document.createElement("article");
@@ -105,6 +109,7 @@ function make(spec) {
   act("SVG", () => save(spec.id + ".svg", URL.createObjectURL(new Blob([svg(spec)], { type: "image/svg+xml" }))));
   act("CSV", () => save(spec.id + ".csv", URL.createObjectURL(new Blob([csv(spec.table())], { type: "text/csv" }))));
   act("Table", () => toggleTable(spec));
+  if (spec.open) toggleTable(spec);
 }
 function save(name, url) { const a = document.createElement("a"); a.href = url; a.download = name; a.click(); }
 function svg(spec) {

@@ -1,4 +1,4 @@
-/* Behaviour under rising load: ramps, the search for the knee, sweeps of part sizes. */
+/* Behaviour under rising load: ramps, the search for the capacity, sweeps of part sizes. */
 const ramped = allRows.filter((r) => r.step !== null);
 const stepGroups = () => {
   const groups = new Map();
@@ -9,11 +9,11 @@ const stepGroups = () => {
   });
   return [...groups.values()];
 };
-const knees = data.runs.filter((r) => r.knee).map((r) => r.knee);
+const searches = data.runs.filter((r) => r.capacity).map((r) => r.capacity);
 const atLeast = (r, x) => { const last = r.curve.filter((p) => p[0] <= x).pop(); return last && last[0] > x * 0.9 ? last[1] : null; };
 const stepTable = () => [["series", "phase", "offered/s", "achieved/s", "MB/s", "in flight", "p50 ms", "p99 ms"]].concat(stepGroups().flatMap((g) => g.rows.map((r) => [g.name, r.phase, r.offered_per_s, r.per_s, r.bytes_per_s / 1e6, r.in_flight, atLeast(r, 2), atLeast(r, 100)])));
 
-if (ramped.length && !knees.length) {
+if (ramped.length && !searches.length) {
   const moves = ramped.some((r) => r.bytes_per_s > 0);
   const throughput = (r) => (moves ? r.bytes_per_s / 1e6 : r.per_s);
   const unit = moves ? "MB/s" : "operations/s";
@@ -21,7 +21,7 @@ if (ramped.length && !knees.length) {
   /* Published ramps, by machine and store. */
   const others = data.references.filter((r) => moves && r.in_flight && r.mb_per_s && ramped.some((x) => x.operation === r.operation));
   const publishedRamps = () => [...new Set(others.map((r) => r.label.replace(/ \S+ \(published.*$/, "")))].map((name, i) => ({ name: name + " (published, not measured here)", type: "line", symbol: "emptyDiamond", symbolSize: 6, lineStyle: { type: "dotted", width: 1 }, itemStyle: { color: color(i + 2), opacity: 0.7 }, data: others.filter((r) => r.label.startsWith(name + " ") && !/ (ALL|warmup) /.test(r.label)).map((r) => [r.in_flight, r.mb_per_s]) }));
-  const rampChart = (id, title, note, name, pick, more) => chart({ section: "Rising load", id, title, note,
+  const rampChart = (id, title, note, name, pick, more) => chart({ section: "Rising load", id, title, note, open: id === "ramp-throughput",
     option: () => base({ xAxis: axis("operations in flight (time average)", { type: "value", min: 0 }), yAxis: valueAxis(name, more),
       legend: others.length && id === "ramp-throughput" ? { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } } : base({}).legend, grid: { left: 66, right: 24, top: 20, bottom: several || others.length ? 66 : 48 },
       series: (id === "ramp-throughput" ? publishedRamps() : []).concat(stepGroups().flatMap((g, i) => pick(g).map(([label, data, type]) => ({ name: [g.name, label].filter(Boolean).join(" "), type: "line", symbolSize: 7, data, itemStyle: { color: color(several ? g.subject : i) }, lineStyle: { type: type || "solid" }, markLine: kneeMarks().length ? mark(kneeMarks()) : undefined })))), tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText(p.seriesName)}<br>${num(p.value[0])} in flight<br>${num(p.value[1])} ${name}` }) }),
@@ -30,12 +30,13 @@ if (ramped.length && !knees.length) {
   rampChart("ramp-efficiency", "Efficiency against concurrency", "Throughput per operation in flight.", unit + " each", (g) => [["", g.rows.map((r) => [r.in_flight, r.in_flight > 0 ? throughput(r) / r.in_flight : null])]]);
   rampChart("ramp-latency", "Latency against concurrency", "Median (solid) and 99th percentile (dashed).", "ms", (g) => [["p50", g.rows.map((r) => [r.in_flight, atLeast(r, 2)]), "solid"], ["p99", g.rows.map((r) => [r.in_flight, atLeast(r, 100)]).filter((p) => p[1] !== null), "dashed"]]);
 }
-if (knees.length) {
-  const sorted = (g) => g.rows.slice().sort((a, b) => a.offered_per_s - b.offered_per_s);
-  chart({ section: "Rising load", id: "knee", wide: true, title: "Latency against rate", note: "Steps of the search for the highest rate that meets " + knees.flatMap((k) => k.objectives).join(", ") + ". The latency axis is logarithmic, so it has no zero.",
-    option: () => { const marks = knees.flatMap((k) => [k.highest_met_per_s && { xAxis: k.highest_met_per_s, label: { formatter: "meets: " + num(k.highest_met_per_s) + "/s" } }, k.lowest_missed_per_s && { xAxis: k.lowest_missed_per_s, label: { formatter: "misses", position: "end" } }].filter(Boolean));
-      return base({ xAxis: axis("offered operations/s", { type: "value", min: 0 }), yAxis: logAxis("ms", { nameGap: 48 }), legend: { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } }, grid: { left: 66, right: 30, top: 30, bottom: 66 },
-        series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: sorted(g).map((r) => [r.offered_per_s, atLeast(r, x)]).filter((p) => p[1] !== null), markLine: i === 0 && marks.length ? mark(marks) : undefined }))) }); },
+if (searches.length) {
+  const sorted = (g) => g.rows.slice().sort((a, b) => a.per_s - b.per_s);
+  const objectives = searches.flatMap((c) => c.objectives).join(", ");
+  chart({ section: "Rising load", id: "capacity", wide: true, open: true, title: "Latency against throughput", note: "Each point is a step of the search" + (objectives ? ` for the highest rate that meets ${objectives}` : "") + ". Dashed: the capacity. The latency axis is logarithmic, so it has no zero.",
+    option: () => { const marks = searches.filter((c) => c.per_s).map((c) => ({ xAxis: c.per_s, label: { formatter: num(c.per_s) + "/s" } }));
+      return base({ xAxis: axis("successful operations/s", { type: "value", min: 0 }), yAxis: logAxis("ms", { nameGap: 48 }), legend: { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } }, grid: { left: 66, right: 44, top: 30, bottom: 66 },
+        series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: sorted(g).map((r) => [r.per_s, atLeast(r, x)]).filter((p) => p[1] !== null), markLine: i === 0 && marks.length ? mark(marks) : undefined }))) }); },
     table: stepTable });
 }
 const sweeps = data.runs.flatMap((run) => run.sweeps);

@@ -1,8 +1,8 @@
 //! Table of compare-and-swap on one object: throughput, latency, conflicts and fairness by number of writers.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::CellAlignment;
 
-use super::table::lines;
+use super::table::{lines, plain};
 use crate::summary::contention::fairness;
 use crate::summary::result::Window;
 use crate::units::{format_count, format_ms};
@@ -30,8 +30,7 @@ fn row(window: &Window) -> Option<[String; 8]> {
 
 /// Renders the windows of one store; returns an empty string if none has a compare-and-swap.
 pub fn render(merged: &[&Window]) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let mut table = plain();
     table.set_header([
         "writers",
         "commits",

@@ -1,8 +1,8 @@
 //! Comparison of the same operation on differently named keys, with a verdict from the repeats.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table};
 
-use super::table::lines;
+use super::table::{lines, plain};
 use crate::schedule::Role;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::Window;
@@ -54,8 +54,7 @@ pub fn render(windows: &[Window]) -> String {
     let mut operations: Vec<OperationKind> = measured().map(|w| w.operation).collect();
     operations.sort_unstable();
     operations.dedup();
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
+    let mut table = plain();
     table.set_header(["operation", "keys", "per second", "vs first", "p50", "p99"]);
     let mut verdicts = Vec::new();
     for operation in operations {

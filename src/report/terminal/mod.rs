@@ -1,12 +1,12 @@
 //! The report in a terminal: one [`table`] per store, [`ramp`] steps and knee, a verdict on key [`groups`], a
 //! comparison of several [`stores`], latency [`distribution`]s, and remarks on the figures.
 
+pub mod capacity;
 pub mod confidence;
 pub mod contention;
 pub mod cost;
 pub mod distribution;
 pub mod groups;
-pub mod knee;
 pub mod ramp;
 pub mod stores;
 pub mod table;
@@ -14,6 +14,7 @@ pub mod uploads;
 
 use table::{lines, table};
 
+use super::text::answer;
 use super::text::percentile::cell;
 use super::text::remarks::remarks;
 
@@ -37,7 +38,7 @@ pub struct Detail {
 
 /// Renders the whole report as text.
 pub fn render(result: &RunResult, detail: Detail) -> String {
-    let mut out = String::new();
+    let mut out: String = answer::of(result).iter().map(|line| format!("{line}\n")).collect();
     let run = &result.run;
     let partial = if run.partial { "  (partial: the run did not complete)" } else { "" };
     out.push_str(&format!("{}  seed {}  {}{partial}\n", run.experiment, run.seed, run.started_at));
@@ -74,8 +75,8 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
     }
     if let Some(until) = &result.until {
         out.push_str(&format!(
-            "\nuntil {}: {} ({:.0} s per store, judged {} times)\n",
-            until.question, until.answer, until.measured_s, until.looks
+            "\nuntil {}: {:.0} s per store, judged {} times\n",
+            until.question, until.measured_s, until.looks
         ));
     }
     out.push_str(&cost::render(&result.cost));
@@ -104,8 +105,8 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     if !plain.is_empty() {
         out.push_str(&format!("\n{}", lines(&table(&plain))));
     }
-    match &result.knee {
-        Some(found) => out.push_str(&knee::render(found, &merged)),
+    match &result.capacity {
+        Some(found) => out.push_str(&capacity::render(found, &merged)),
         None => out.push_str(&ramp::render(&merged, result.ramps.iter().filter(|r| r.store == store))),
     }
     out.push_str(&uploads::render(result, &plain, store));
@@ -134,8 +135,8 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     }
     for window in &measured {
         out.push_str(&caches(window));
-        // A search exceeds the knee on purpose, and its own table reports the failures.
-        if result.knee.is_none() {
+        // A search exceeds the capacity on purpose, and its own table reports the failures.
+        if result.capacity.is_none() {
             remarks(window).iter().for_each(|line| out.push_str(&format!("! {line}\n")));
         }
     }

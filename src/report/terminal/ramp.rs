@@ -1,8 +1,8 @@
 //! A ramp in the format of R2-bench: one row per step, then plateau and knee.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::CellAlignment;
 
-use super::table::lines;
+use super::table::{lines, plain};
 use crate::report::text::ramp::summary;
 use crate::schedule::Role;
 use crate::summary::merge::{How, merge};
@@ -57,8 +57,7 @@ fn all(windows: &[Window], first_step: usize) -> Vec<Vec<String>> {
 /// there is no ramp.
 pub fn render<'a>(windows: &[Window], ramps: impl Iterator<Item = &'a RampFigures>) -> String {
     let Some(first) = windows.iter().position(|w| w.step.is_some()) else { return String::new() };
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
+    let mut table = plain();
     table.set_header(COLUMNS);
     let mut at = 0;
     while at < windows.len() {

@@ -1,9 +1,9 @@
 //! Comparison of the stores of one run: rates, latencies and their ratios, paired by block if the stores were
 //! interleaved.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::CellAlignment;
 
-use super::table::lines;
+use super::table::{lines, plain};
 use crate::schedule::Role;
 use crate::summary::merge::{How, merge};
 use crate::summary::result::{RunResult, Window};
@@ -51,8 +51,7 @@ pub fn render(result: &RunResult) -> String {
         return String::new();
     }
     let names = short_names(&stores);
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING);
+    let mut table = plain();
     table.set_header([
         "phase",
         "operation",

@@ -1,7 +1,8 @@
 //! The table of windows, with blocks and repeats merged into one row.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, presets};
 
+use crate::report::document::terminal::terminal_width;
 use crate::report::text::percentile::cell;
 use crate::summary::result::{Percentiles, Window};
 use crate::units::{format_count, format_per_s, format_throughput};
@@ -50,7 +51,24 @@ fn figures(window: &Window, phase: &str, operation: String) -> Vec<String> {
     ]
 }
 
-/// Returns the table of these windows.
+/// Columns that are left out of a narrow terminal, the least important first.
+const OPTIONAL: [&str; 8] = ["Gbit/s", "mean", "p99.9", "p90", "max", "failed", "count", "throughput"];
+
+/// Hides columns until the table is at most `width` characters wide. The column of failures stays if there are any.
+fn fit(table: &mut Table, width: usize, failures: bool) {
+    let too_wide = |table: &Table| lines(table).lines().any(|line| line.chars().count() > width);
+    for name in OPTIONAL.iter().filter(|name| **name != "failed" || !failures) {
+        if !too_wide(table) {
+            return;
+        }
+        let at = COLUMNS.iter().position(|column| column == name);
+        if let Some(column) = at.and_then(|at| table.column_mut(at)) {
+            column.set_constraint(ColumnConstraint::Hidden);
+        }
+    }
+}
+
+/// Returns the table of these windows, as wide as the terminal or without a limit.
 pub fn table(windows: &[&Window]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
@@ -72,6 +90,19 @@ pub fn table(windows: &[&Window]) -> Table {
     }
     for column in table.column_iter_mut().skip(3) {
         column.set_cell_alignment(CellAlignment::Right);
+    }
+    if let Some(width) = terminal_width() {
+        fit(&mut table, width.into(), windows.iter().any(|w| !w.errors.is_empty()));
+    }
+    table
+}
+
+/// Returns an empty table without borders. In a terminal, it wraps its cells to fit.
+pub fn plain() -> Table {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    if let Some(width) = terminal_width() {
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
     }
     table
 }

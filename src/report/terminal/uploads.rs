@@ -1,8 +1,8 @@
 //! Multipart uploads: one line per window, and the table of a sweep with the recommended setting.
 
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::CellAlignment;
 
-use super::table::lines;
+use super::table::{lines, plain};
 use crate::summary::result::{RunResult, SweepFigures, Window};
 use crate::summary::uploads::median_bytes_per_s;
 use crate::units::{format_bytes, format_count, format_throughput};
@@ -42,8 +42,7 @@ fn line(window: &Window) -> Option<String> {
 }
 
 fn sweep(figures: &SweepFigures) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    let mut table = plain();
     table.set_header([
         "part size",
         "in flight",

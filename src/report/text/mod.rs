@@ -1,8 +1,9 @@
 //! Sentences and cells of reports, shared by the terminal, HTML and Markdown.
 
+pub mod answer;
+pub mod capacity;
 pub mod confidence;
 pub mod cost;
-pub mod knee;
 pub mod percentile;
 pub mod ramp;
 pub mod remarks;

@@ -43,6 +43,17 @@ pub fn redacted(written: &str) -> String {
     }
 }
 
+/// Returns the URL of the S3 bucket that a web URL without a query may mean: `s3://bucket?endpoint=http://host` for
+/// `http://host/bucket`. `None` if the URL is not of this form.
+pub fn as_bucket(written: &str) -> Option<String> {
+    let (scheme, rest) =
+        written.split_once("://").filter(|(scheme, _)| ["http", "https"].contains(scheme))?;
+    let (host, path) = rest.split_once('/')?;
+    let path = path.trim_end_matches('/');
+    (!path.is_empty() && !path.contains(['?', '.']))
+        .then(|| format!("s3://{path}?endpoint={scheme}://{host}"))
+}
+
 /// Parses a URL that begins with `https://` or `http://`.
 ///
 /// # Errors
@@ -72,6 +83,18 @@ pub fn parse(text: &str) -> Result<WebUrl, UrlError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_web_url_that_may_mean_a_bucket_has_a_suggestion() {
+        let expected = Some("s3://bucket?endpoint=http://localhost:9000".to_string());
+        assert_eq!(as_bucket("http://localhost:9000/bucket"), expected);
+        assert_eq!(as_bucket("http://localhost:9000/bucket/"), expected);
+        for other in
+            ["http://localhost:9000/", "https://cdn/a/file.bin", "https://h/o?X-Amz-Signature=1", "s3://b/c"]
+        {
+            assert_eq!(as_bucket(other), None, "{other}");
+        }
+    }
 
     #[test]
     fn urls_are_parsed_and_signatures_redacted() {

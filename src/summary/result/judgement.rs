@@ -1,14 +1,46 @@
-//! Conclusions that a run draws from its windows: the knee and the confidence intervals.
+//! Conclusions that a run draws from its windows: the capacity and the confidence intervals.
 
 use crate::workload::OperationKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Highest rate that meets the objectives, and the steps of the search.
+/// Load that a search for the capacity varied.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CapacityBy {
+    /// Rate of an open loop: the capacity is the highest rate that meets the objectives.
+    #[default]
+    Rate,
+    /// Operations in flight of a closed loop: the capacity is the highest throughput.
+    Concurrency,
+}
+
+/// Capacity of a store, and the steps of the search for it.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct KneeFigures {
+pub struct CapacityFigures {
+    /// Load that the search varied.
+    #[serde(default)]
+    pub by: CapacityBy,
     /// Objectives as written; a step must meet all of them.
     pub objectives: Vec<String>,
+    /// Capacity in successful operations per second. Null if the search found none.
+    #[serde(default)]
+    pub per_s: Option<f64>,
+    /// Lower end of the interval of `per_s`: the 95% confidence interval by concurrency, `highest_met_per_s` by rate.
+    #[serde(default)]
+    pub low_per_s: Option<f64>,
+    /// Upper end of the interval of `per_s`: the 95% confidence interval by concurrency, `lowest_missed_per_s` by rate.
+    #[serde(default)]
+    pub high_per_s: Option<f64>,
+    /// Object bytes per second at the capacity. Null if the operations transfer none.
+    #[serde(default)]
+    pub bytes_per_s: Option<f64>,
+    /// Lowest concurrency of a step that reached 95% of the capacity. Null if no step had a closed loop.
+    #[serde(default)]
+    pub in_flight: Option<u64>,
+    /// True if the throughput still grew at the maximum concurrency or rate, so that `per_s` is only a lower bound.
+    #[serde(default)]
+    pub growing: bool,
     /// Highest rate that met the objectives in most of its tries, in operations per second. Null if no
     /// rate did.
     #[serde(alias = "holds_per_s")]
@@ -23,7 +55,7 @@ pub struct KneeFigures {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limit: Option<ClientLimit>,
     /// Steps in order; the windows of a step have the same step number.
-    pub steps: Vec<KneeStep>,
+    pub steps: Vec<CapacityStep>,
 }
 
 /// Rate at which the client became the bottleneck.
@@ -35,13 +67,16 @@ pub struct ClientLimit {
     pub reason: String,
 }
 
-/// One step of the search: one rate and its result.
+/// One step of the search: one load and its result.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct KneeStep {
+pub struct CapacityStep {
     /// Number of the step, from 0.
     pub step: u32,
-    /// Operations intended per second.
-    pub offered_per_s: f64,
+    /// Operations intended per second. Null in a closed loop.
+    pub offered_per_s: Option<f64>,
+    /// Operations in flight of a closed loop. Null in an open loop.
+    #[serde(default)]
+    pub in_flight: Option<u64>,
     /// Successful operations per second.
     pub achieved_per_s: f64,
     /// True if the step met the objectives.
@@ -55,6 +90,9 @@ pub struct KneeStep {
     /// if the client was not the bottleneck.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub client_limited: Option<String>,
+    /// Share of the step, from 0 to 1, during which a core of the client was paused.
+    #[serde(default)]
+    pub paused_share: f64,
 }
 
 /// Question of a run that measured until its answer, with the answer.

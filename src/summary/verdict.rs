@@ -1,0 +1,148 @@
+//! The verdict of a comparison in a sentence: "A is 1.48x faster than B at get p50 (95%: 1.41-1.56); p99: no difference
+//! larger than 8%".
+
+use super::comparison::Verdict;
+
+/// Comparison of one figure, as the sentence needs it.
+#[derive(Debug, Clone)]
+pub struct Compared {
+    /// Name of the figure in the sentence, such as `get p50` or `get rate`.
+    pub label: String,
+    /// True for latencies, false for rates and throughputs.
+    pub less_is_better: bool,
+    /// Ratio of the second to the first side with its interval: `(ratio, low, high)`. `None` without an interval.
+    pub change: Option<(f64, f64, f64)>,
+    /// Verdict on the second side.
+    pub verdict: Verdict,
+    /// Seconds of measurement that an interval would need; `None` if there is an interval or the need is unknown.
+    pub duration_needed_s: Option<f64>,
+}
+
+impl Compared {
+    /// Returns true if the second side is the faster one, and the factor by which the faster side is faster, with its
+    /// interval; `None` if no difference was shown.
+    fn factor(&self) -> Option<(bool, f64, f64, f64)> {
+        let (change, low, high) = self.change?;
+        let second = match self.verdict {
+            Verdict::Faster => true,
+            Verdict::Slower => false,
+            Verdict::NoDifference | Verdict::CannotTell => return None,
+        };
+        let (factor, low, high) = if second == self.less_is_better {
+            (1.0 / change, 1.0 / high, 1.0 / low)
+        } else {
+            (change, low, high)
+        };
+        Some((second, factor, low, high))
+    }
+
+    /// Returns the largest difference that the interval contains, in percent.
+    fn largest_percent(&self) -> Option<f64> {
+        self.change.map(|(_, low, high)| 100.0 * (high - 1.0).max(1.0 - low).max(1.0 / low.max(1e-9) - 1.0))
+    }
+
+    /// Describes a lack of data.
+    fn too_short(&self) -> String {
+        match self.duration_needed_s {
+            Some(seconds) => format!("too little data (needs about {seconds:.0} s of measurement)"),
+            None => "too little data".into(),
+        }
+    }
+}
+
+fn percent(value: f64) -> String {
+    if value >= 9.95 { format!("{value:.0}%") } else { format!("{value:.1}%") }
+}
+
+/// Describes how `second` compares with `first` in a figure.
+fn main_clause(first: &str, second: &str, figure: &Compared) -> String {
+    if let Some((second_is_faster, factor, low, high)) = figure.factor() {
+        let (winner, loser) = if second_is_faster { (second, first) } else { (first, second) };
+        return format!(
+            "{winner} is {factor:.2}x faster than {loser} at {} (95%: {low:.2}-{high:.2})",
+            figure.label
+        );
+    }
+    match figure.largest_percent().filter(|_| figure.verdict == Verdict::NoDifference) {
+        Some(largest) => format!(
+            "{first} and {second}: no difference larger than {} at {}",
+            percent(largest),
+            figure.label
+        ),
+        None => {
+            format!("{first} and {second} cannot be compared at {}: {}", figure.label, figure.too_short())
+        }
+    }
+}
+
+/// Describes another figure after the main clause.
+fn other_clause(first: &str, second: &str, main: &Compared, figure: &Compared) -> String {
+    let label = &figure.label;
+    match (figure.factor(), main.factor()) {
+        (Some((faster, factor, low, high)), Some((main_faster, ..))) if faster == main_faster => {
+            format!("{label}: {factor:.2}x (95%: {low:.2}-{high:.2})")
+        }
+        (Some((faster, factor, low, high)), _) => {
+            let winner = if faster { second } else { first };
+            format!("{label}: {winner} is {factor:.2}x faster (95%: {low:.2}-{high:.2})")
+        }
+        (None, _) => match figure.largest_percent().filter(|_| figure.verdict == Verdict::NoDifference) {
+            Some(largest) => format!("{label}: no difference larger than {}", percent(largest)),
+            None => format!("{label}: {}", figure.too_short()),
+        },
+    }
+}
+
+/// Returns the verdict on two sides, which are named, from their main figure and other figures.
+pub fn sentence(first: &str, second: &str, main: &Compared, others: &[Compared]) -> String {
+    let clauses = others.iter().map(|figure| other_clause(first, second, main, figure));
+    [main_clause(first, second, main)].into_iter().chain(clauses).collect::<Vec<_>>().join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn latency(label: &str, change: (f64, f64, f64), verdict: Verdict) -> Compared {
+        Compared {
+            label: label.into(),
+            less_is_better: true,
+            change: Some(change),
+            verdict,
+            duration_needed_s: None,
+        }
+    }
+
+    #[test]
+    fn the_winner_comes_first_with_its_factor() {
+        let p50 = latency("get p50", (1.48, 1.41, 1.56), Verdict::Slower);
+        let p99 = latency("p99", (1.01, 0.94, 1.08), Verdict::NoDifference);
+        assert_eq!(
+            sentence("A", "B", &p50, std::slice::from_ref(&p99)),
+            "A is 1.48x faster than B at get p50 (95%: 1.41-1.56); p99: no difference larger than 8.0%"
+        );
+        let better = latency("get p50", (0.5, 0.4, 0.625), Verdict::Faster);
+        let worse = latency("p99", (2.0, 1.5, 3.0), Verdict::Slower);
+        assert_eq!(
+            sentence("A", "B", &better, &[worse]),
+            "B is 2.00x faster than A at get p50 (95%: 1.60-2.50); p99: A is 2.00x faster (95%: 1.50-3.00)"
+        );
+        let rate =
+            Compared { less_is_better: false, ..latency("get rate", (2.0, 1.9, 2.1), Verdict::Faster) };
+        assert_eq!(sentence("A", "B", &rate, &[]), "B is 2.00x faster than A at get rate (95%: 1.90-2.10)");
+    }
+
+    #[test]
+    fn missing_differences_and_data_are_stated() {
+        let same = latency("get p50", (1.0, 0.8, 1.15), Verdict::NoDifference);
+        let short = Compared {
+            change: None,
+            duration_needed_s: Some(16.0),
+            ..latency("p99", (1.0, 1.0, 1.0), Verdict::CannotTell)
+        };
+        assert_eq!(
+            sentence("A", "B", &same, &[short]),
+            "A and B: no difference larger than 25% at get p50; p99: too little data (needs about 16 s of measurement)"
+        );
+    }
+}
