@@ -24,7 +24,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
     ),
     ("sync", &["plimsoll sync --store s3://bucket --client plimsoll --client 'aws s3 sync'"]),
     ("show", &["plimsoll show latest --distribution"]),
-    ("report", &["plimsoll report plimsoll-runs/OLD plimsoll-runs/NEW --out comparison.html"]),
+    ("report", &["plimsoll report latest~1 latest --out comparison.html", "plimsoll report --publish site"]),
     (
         "compare",
         &[

@@ -27,7 +27,7 @@ pub struct Arguments {
     #[arg(long, value_name = "NAME")]
     experiment: Option<String>,
     /// Only runs with this label; may be repeated
-    #[arg(long, value_name = "KEY[=VALUE]")]
+    #[arg(long, value_name = "NAME[=VALUE]")]
     label: Vec<String>,
     /// Only runs that started at or after this date or time, such as 2026-11-20 (UTC)
     #[arg(long, value_name = "TIME")]

@@ -30,6 +30,7 @@ mod out;
 pub mod prices;
 pub mod probe;
 pub mod progress;
+mod publish;
 pub mod published;
 mod record;
 mod replay;

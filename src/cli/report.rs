@@ -7,6 +7,7 @@ use clap::Args;
 use super::compare::comparisons;
 use super::exit::Exit;
 use super::out::{note, say};
+use super::publish::publish;
 use super::runs::find;
 use crate::published::named;
 use crate::report::comparison::Comparison;
@@ -21,8 +22,12 @@ use crate::summary::objective::Target;
 #[derive(Debug, Args)]
 pub struct Arguments {
     /// Run directories; the report compares the other runs with the first run
-    #[arg(required = true, value_name = "RUN")]
+    #[arg(required_unless_present = "publish", value_name = "RUN")]
     runs: Vec<PathBuf>,
+    /// Write a static site with an index, trends and a page for each run into this directory [default: all runs of
+    /// plimsoll-runs]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["out", "published", "primary"])]
+    publish: Option<PathBuf>,
     /// File for the report [default: report.html in the run directory; plimsoll-report.html for several runs]
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -64,6 +69,9 @@ fn others(paths: &[PathBuf], mut consume: impl FnMut(Run)) -> Result<(), Exit> {
 /// # Errors
 /// Exit code 2 if a run cannot be read or the file cannot be written.
 pub fn report(arguments: &Arguments) -> Result<(), Exit> {
+    if let Some(directory) = &arguments.publish {
+        return publish(directory, &find(&arguments.runs)?);
+    }
     let primary = arguments.primary.as_deref().map(Target::parse).transpose();
     let primary = primary.map_err(|e| Exit::input(format!("--primary {e}")))?;
     let documents = arguments.published.iter().map(|name| named(name));
@@ -94,9 +102,12 @@ pub fn report(arguments: &Arguments) -> Result<(), Exit> {
     say(&format!("{}\n", out.display()))
 }
 
+fn rendered(report: Report) -> Result<String, Exit> {
+    report.render().map_err(|e| Exit::defect(format!("the report template failed: {e:#}")))
+}
+
 fn write(report: Report, out: &Path) -> Result<(), Exit> {
-    let page = report.render().map_err(|e| Exit::defect(format!("the report template failed: {e:#}")))?;
-    write_whole(out, &page).map_err(|e| Exit::input(format!("--out {}: {e}", out.display())))
+    write_whole(out, &rendered(report)?).map_err(|e| Exit::input(format!("--out {}: {e}", out.display())))
 }
 
 /// Writes the report of a finished run into its directory.
@@ -104,12 +115,21 @@ fn write(report: Report, out: &Path) -> Result<(), Exit> {
 /// # Errors
 /// Exit code 101 if the template fails, 2 if the file cannot be written.
 pub fn of_run(run: &Run) -> Result<(), Exit> {
+    let out = run.path.join("report.html");
+    write_whole(&out, &page_of(run)?).map_err(|e| Exit::input(format!("{}: {e}", out.display())))
+}
+
+/// Returns the page of a run.
+///
+/// # Errors
+/// Exit code 101 if the template fails.
+pub fn page_of(run: &Run) -> Result<String, Exit> {
     let mut report = Report::new(run.environment.stores.len());
     add(&mut report, run);
     if several_stores(run) {
         report.compare(comparisons(&[run], None, &[])?);
     }
-    write(report, &run.path.join("report.html"))
+    rendered(report)
 }
 
 /// Returns the verdicts on the stores of a run with their cautions, one per line. Empty if the run has one store, or if

@@ -39,7 +39,7 @@ pub struct RunOptions {
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     vantage: String,
     /// Label of the run, such as branch=main; may be repeated; `plimsoll history --label` selects runs by it
-    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_label)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = parse_label)]
     label: Vec<(String, String)>,
     /// End the run with exit code 1 if this holds for ten seconds: 'errors > 5%', 'get.p99 > 2s'; may be repeated
     #[arg(long, value_name = "CONDITION")]
@@ -214,10 +214,10 @@ impl RunOptions {
 /// # Errors
 /// Describes the expected syntax.
 fn parse_label(text: &str) -> Result<(String, String), String> {
-    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE, such as branch=main")?;
+    let (key, value) = text.split_once('=').ok_or("write NAME=VALUE, such as branch=main")?;
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     if key.is_empty() || !key.chars().all(plain) {
-        return Err(format!("'{key}' is not a key; use letters, digits, '-', '_' and '.'"));
+        return Err(format!("'{key}' is not the name of a label; use letters, digits, '-', '_' and '.'"));
     }
     Ok((key.to_string(), value.to_string()))
 }

@@ -319,7 +319,13 @@ impl Comparison {
 
     /// Returns the reservations about the verdict: different clients or loads, a limited client, or single runs.
     pub fn cautions(&self) -> Vec<String> {
-        let mut out = self.limits();
+        self.limits().into_iter().chain(self.differences()).collect()
+    }
+
+    /// Returns the differences between the measurements of both sides, and that single runs do not show those between
+    /// days.
+    pub fn differences(&self) -> Vec<String> {
+        let mut out = Vec::new();
         out.extend(self.clients.iter().map(|line| format!("the clients differ: {line}")));
         out.extend(self.loads.iter().map(|line| format!("the loads differ: {line}")));
         if self.runs == (1, 1) && self.base.run != self.other.run {

@@ -11,6 +11,7 @@ pub mod html;
 pub mod junit;
 pub mod loops;
 pub mod page;
+pub mod site;
 pub mod terminal;
 pub mod text;
 pub mod ycsb;

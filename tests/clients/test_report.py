@@ -119,3 +119,86 @@ def test_one_report_shows_several_runs(runs, page, tmp_path):
     page.run("plimsoll.drawAll()")
     assert page.run("plimsoll.empty.length") == 0 and page.trouble == []
     assert "published by others, not measured here" in page.run("document.body.textContent")
+
+
+READABLE = """
+(() => {
+  const problems = [];
+  const channel = (c) => { const s = c / 255; return s <= 0.04045 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4; };
+  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
+  const luminance = (c) => 0.2126 * channel(c[0]) + 0.7152 * channel(c[1]) + 0.0722 * channel(c[2]);
+  const behind = (e) => {
+    for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] > 0) return c; }
+    return [255, 255, 255];
+  };
+  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
+    const e = node.parentElement, text = node.textContent.trim();
+    if (!text || ["SCRIPT", "STYLE", "OPTION", "NOSCRIPT"].includes(e.tagName) || !e.checkVisibility()) continue;
+    const range = document.createRange(); range.selectNodeContents(node);
+    const box = range.getBoundingClientRect();
+    if (box.width === 0 || box.right < 0) continue;
+    const scrolls = e.closest(".scroll, .alternative, pre");
+    if (!scrolls && (box.left < -1 || box.right > innerWidth + 1)) problems.push(`cut off: ${text.slice(0, 60)}`);
+    const [a, b] = [luminance(parse(getComputedStyle(e).color)), luminance(behind(e))].sort((x, y) => y - x);
+    const contrast = (a + 0.05) / (b + 0.05);
+    if (contrast < 4.5) problems.push(`contrast ${contrast.toFixed(2)}: ${text.slice(0, 60)}`);
+  }
+  const boxes = [...document.querySelectorAll(".tile, .tile dl > div, .answer, article.card, .figures td, .figures tbody th")]
+    .filter((e) => e.checkVisibility()).map((e) => [e, e.getBoundingClientRect()]);
+  boxes.forEach(([e, p], i) => boxes.slice(i + 1, i + 40).forEach(([f, q]) => {
+    if (e.contains(f) || f.contains(e)) return;
+    const wide = Math.min(p.right, q.right) - Math.max(p.left, q.left), high = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
+    if (wide > 1 && high > 1) problems.push(`overlap: ${e.textContent.slice(0, 30)} / ${f.textContent.slice(0, 30)}`);
+  }));
+  return problems;
+})()
+"""
+
+
+@pytest.mark.parametrize("name", CHARTS)
+@pytest.mark.parametrize("width", [1440, 390])
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_is_readable_and_nothing_is_cut_off(runs, page, name, width, dark):
+    page.open((runs[name] / "report.html").as_uri(), width=width, dark=dark)
+    page.run("plimsoll.drawAll()")
+    assert page.run(READABLE) == []
+
+
+def test_a_phone_shows_rate_and_percentiles_without_scrolling_sideways(runs, page):
+    page.open((runs["mixed"] / "report.html").as_uri(), width=390)
+    seen = page.run("""[...document.querySelectorAll('.figures td')].filter((td) => td.checkVisibility()).filter((td) => {
+        const box = td.getBoundingClientRect(); return box.left >= 0 && box.right <= innerWidth; }).map((td) => td.dataset.label)""")
+    assert {"rate", "p50", "p99"} <= set(seen), seen
+
+
+def test_the_page_starts_with_the_question_and_its_answer(runs, page):
+    page.open((runs["capacity"] / "report.html").as_uri())
+    assert page.run("document.querySelector('h1').textContent").startswith("How much can s3://bench")
+    assert page.run("document.querySelector('.sentence').textContent").startswith("capacity of s3://bench")
+    above = "document.querySelector('#capacity').getBoundingClientRect().top < document.querySelector('.figures').getBoundingClientRect().top"
+    assert page.run(above), "the chart that answers the question is above the figures"
+
+
+def test_a_page_without_charts_carries_no_chart_library(tmp_path):
+    bill = tmp_path / "prices.html"
+    plimsoll("cost", "--storage", "1TB", "--format", "html", "--output", bill)
+    assert "echarts" in bill.read_text()
+    listing = tmp_path / "history.html"
+    (tmp_path / "empty").mkdir()
+    plimsoll("history", tmp_path / "empty", "--format", "html", "--output", listing)
+    assert len(listing.read_text()) < 60_000
+
+
+def test_a_published_site_has_an_index_trends_and_pages_of_runs(runs, page, tmp_path):
+    site = tmp_path / "site"
+    plimsoll("report", "--publish", site, runs["mixed"], runs["ramp"])
+    page.requests.clear()
+    page.open((site / "index.html").as_uri(), width=390)
+    links = page.run("[...document.querySelectorAll('a[href$=\".html\"]')].map((a) => a.getAttribute('href'))")
+    assert {"get.p50.html", "get.p99.html", "get.rate.html"} <= set(links), links
+    assert sum(link.startswith("runs/") for link in links) == 2
+    assert all((site / link).exists() for link in links)
+    page.open((site / "get.p50.html").as_uri())
+    page.run("plimsoll.drawAll()")
+    assert page.run("plimsoll.empty.length") == 0 and page.trouble == []

@@ -14,6 +14,7 @@ mod experiments;
 mod express;
 mod fleet;
 mod fuzz;
+mod history;
 mod hostile;
 mod import;
 mod judge;

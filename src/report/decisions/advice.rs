@@ -299,6 +299,7 @@ pub fn document(advice: &Advice<'_>, what: Vec<String>, mut notes: Vec<String>) 
     tables.extend(certainty(advice));
     tables.extend(sensitivity(advice));
     Document {
+        links: Vec::new(),
         title: "Recommended store".into(),
         what,
         answer: sentence(advice),

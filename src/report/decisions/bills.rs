@@ -223,6 +223,7 @@ pub fn document(bills: &Bills, what: Vec<String>, items: Items) -> Document {
     let amounts = |b: &&Bill| parts.iter().map(|p| dollars(b.part(*p))).collect::<Vec<f64>>();
     let low = |b: &Bill| b.lines.iter().any(|l| l.confidence == Confidence::Low);
     Document {
+        links: Vec::new(),
         title: "Monthly cost".into(),
         what,
         answer: answer(bills),

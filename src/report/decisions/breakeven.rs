@@ -94,6 +94,7 @@ pub fn document(found: &Breakeven, titles: &[&str], what: Vec<String>, mut notes
         found.points.iter().step_by(4).filter_map(of).collect()
     };
     Document {
+        links: Vec::new(),
         title: format!("Break-even by {}", found.vary.name()),
         what,
         answer: sentence(found, titles),

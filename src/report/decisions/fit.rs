@@ -105,6 +105,7 @@ pub fn document(logs: &str, fit: &Fit, remarks: &[String]) -> Document {
         }
     }
     Document {
+        links: Vec::new(),
         title: "An experiment fitted to a trace".into(),
         what: vec![logs.to_string()],
         answer: answer(fit),

@@ -104,6 +104,7 @@ pub fn document(
     let mut tables: Vec<Table> = beside.iter().map(difference).collect();
     tables.push(claims(checked));
     Document {
+        links: Vec::new(),
         title: head,
         what,
         answer: format!("{}.", totals.join("; ")),

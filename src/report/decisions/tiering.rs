@@ -163,6 +163,7 @@ pub fn document(
     let step = found.ages.len().div_ceil(400);
     let drawn: Vec<&Age> = found.ages.iter().step_by(step).collect();
     Document {
+        links: Vec::new(),
         title: format!("{} for young objects, {} for old ones", found.hot, found.cold),
         what,
         answer: answer(found),

@@ -74,6 +74,8 @@ pub struct Document {
     pub tables: Vec<Table>,
     /// Sources, assumptions and explanations, below the tables.
     pub notes: Vec<String>,
+    /// Links of an HTML page to other pages: text and relative address.
+    pub links: Vec<(String, String)>,
     /// Figures for programs, printed as CSV.
     pub figures: Table,
     /// Data of the charts for the scripts of the page; null if there are no charts.

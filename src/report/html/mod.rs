@@ -226,7 +226,7 @@ impl Report {
             few => few.iter().map(Comparison::sentence).collect(),
         };
         let mut cautions = std::mem::take(&mut self.warnings);
-        let about = self.comparisons.iter().take(MANY).flat_map(Comparison::cautions);
+        let about = self.comparisons.iter().take(MANY).flat_map(Comparison::differences);
         cautions.extend(about);
         cautions.append(&mut self.stamps);
         let mut seen = std::collections::HashSet::new();

@@ -31,12 +31,21 @@ if (ramped.length && !searches.length) {
   rampChart("ramp-latency", "Latency against concurrency", "Median (solid) and 99th percentile (dashed).", "ms", (g) => [["p50", g.rows.map((r) => [r.in_flight, atLeast(r, 2)]), "solid"], ["p99", g.rows.map((r) => [r.in_flight, atLeast(r, 100)]).filter((p) => p[1] !== null), "dashed"]]);
 }
 if (searches.length) {
-  const sorted = (g) => g.rows.slice().sort((a, b) => a.per_s - b.per_s);
+  /* The curve has one point for each load: the mean of its steps. A search by rate shows only its open loops. */
+  const curve = (g, x) => {
+    const open = g.rows.some((r) => r.offered_per_s !== null), loads = new Map();
+    g.rows.filter((r) => !open || r.offered_per_s !== null).forEach((r) => {
+      const ms = atLeast(r, x), load = open ? Number(r.offered_per_s.toPrecision(3)) : r.concurrency;
+      if (ms !== null) loads.set(load, (loads.get(load) || []).concat([[r.per_s, ms]]));
+    });
+    const mean = (steps, i) => steps.reduce((sum, s) => sum + s[i], 0) / steps.length;
+    return [...loads.entries()].sort((a, b) => a[0] - b[0]).map(([, steps]) => [mean(steps, 0), mean(steps, 1)]);
+  };
   const objectives = searches.flatMap((c) => c.objectives).join(", ");
-  chart({ section: "Rising load", id: "capacity", wide: true, open: true, title: "Latency against throughput", note: "Each point is a step of the search" + (objectives ? ` for the highest rate that meets ${objectives}` : "") + ". Dashed: the capacity. The latency axis is logarithmic, so it has no zero.",
+  chart({ section: "Rising load", id: "capacity", wide: true, open: true, title: "Latency against throughput", note: "Each point is a load of the search" + (objectives ? ` for the highest rate that meets ${objectives}` : "") + ". Dashed: the capacity. The latency axis is logarithmic, so it has no zero.",
     option: () => { const marks = searches.filter((c) => c.per_s).map((c) => ({ xAxis: c.per_s, label: { formatter: num(c.per_s) + "/s" } }));
       return base({ xAxis: axis("successful operations/s", { type: "value", min: 0 }), yAxis: logAxis("ms", { nameGap: 48 }), legend: { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } }, grid: { left: 66, right: 44, top: 30, bottom: 66 },
-        series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: sorted(g).map((r) => [r.per_s, atLeast(r, x)]).filter((p) => p[1] !== null), markLine: i === 0 && marks.length ? mark(marks) : undefined }))) }); },
+        series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: curve(g, x), markLine: i === 0 && marks.length ? mark(marks) : undefined }))) }); },
     table: stepTable });
 }
 const sweeps = data.runs.flatMap((run) => run.sweeps);

@@ -18,14 +18,14 @@ function phaseBands() {
   });
   if (bands.length > 40) return undefined;
   /* A label that is wider than its band is left out; the tooltip of the card's table names all phases. */
-  const plot = document.querySelector(".plot"), width = (plot ? plot.clientWidth : 600) - 90, span = bands.length ? bands[bands.length - 1].to_s - bands[0].from_s : 1;
+  const width = Math.min(...[...document.querySelectorAll(".plot")].map((p) => p.clientWidth).filter((w) => w > 0), 1200) - 90, span = bands.length ? bands[bands.length - 1].to_s - bands[0].from_s : 1;
   const fits = (b) => ((b.to_s - b.from_s) / Math.max(span, 1)) * width > 6.5 * b.name.length + 8;
   return { silent: true, label: { color: css("--soft"), fontSize: 10, position: "insideTop", overflow: "truncate" }, data: bands.map((b, i) => [{ name: fits(b) ? b.name : "", xAxis: b.from_s, itemStyle: { color: i % 2 ? "rgba(127,140,160,0.05)" : "rgba(127,140,160,0.12)" } }, { xAxis: b.to_s }]) };
 }
 function errorMarks() {
   return allLines.filter((l) => shown(l.subject)).flatMap((l) => l.at_s.filter((_, i) => Object.values(l.errors).some((n) => n[i] > 0)).map((t) => t));
 }
-const timeAxis = () => axis("seconds of the run, m:ss", { type: "value", min: (v) => Math.floor(v.min / 10) * 10, max: (v) => Math.ceil(v.max / 10) * 10, axisLabel: { color: css("--soft"), fontSize: 11, formatter: clock, hideOverlap: true } });
+const timeAxis = () => axis("seconds of the run, m:ss", { type: "value", min: (v) => Math.floor(v.min / 10) * 10, max: (v) => Math.ceil(v.max / 10) * 10, axisLabel: { color: css("--soft"), fontSize: 11, formatter: clock, hideOverlap: true, showMaxLabel: false } });
 
 function overTime(name, pick, more) {
   const bands = phaseBands(), errors = more && more.errors ? errorMarks() : [];

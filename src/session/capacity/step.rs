@@ -18,6 +18,14 @@ fn failed_share(windows: &[&Window]) -> f64 {
     failed as f64 / all.max(1) as f64
 }
 
+/// Returns the share of operations that the store refused with an HTTP status, from 0 to 1.
+fn refused_share(windows: &[&Window]) -> f64 {
+    let status = |class: &str| class.starts_with(|c: char| c.is_ascii_digit());
+    let refused = windows.iter().flat_map(|w| &w.errors).filter(|(class, _)| status(class)).map(|(_, n)| n);
+    let all: u64 = windows.iter().map(|w| w.operations).sum();
+    refused.sum::<u64>() as f64 / all.max(1) as f64
+}
+
 /// Returns the object bytes of a successful operation; `None` if there is none.
 pub fn bytes_per_operation(windows: &[&Window]) -> Option<f64> {
     let per_s: f64 = windows.iter().map(|w| w.achieved_per_s).sum();
@@ -46,8 +54,8 @@ fn missed(windows: &[&Window], offered_per_s: f64, objectives: &[Objective]) -> 
 pub fn judge(windows: &[&Window], step: u32, load: Load, objectives: &[Objective]) -> CapacityStep {
     let offered = windows.iter().filter_map(|w| w.offered_per_s).reduce(|a, b| a + b);
     let missed = offered.and_then(|offered| missed(windows, offered, objectives));
-    // A closed loop spins on a store that refuses operations at once, so a busy client is not the limit then.
-    let refused = !load.is_open() && failed_share(windows) >= REFUSED_SHARE;
+    // A store that refuses operations is the limit. A closed loop spins on it, which makes the client busy.
+    let refused = refused_share(windows) >= REFUSED_SHARE;
     let client_limited = windows.iter().find_map(|w| w.client_limited.clone()).filter(|_| !refused);
     let paused = |w: &&Window| w.disturbances.pauses_s / w.window_s.max(1e-9);
     CapacityStep {
