@@ -14,6 +14,7 @@ use super::timeout;
 use super::until::PrecisionArguments;
 use crate::experiment::short::{FORMS, Short};
 use crate::experiment::spec::DEFAULT_SEED;
+use crate::experiment::to_toml::to_toml;
 use crate::experiment::{BUILT_IN, Experiment, load, resolve};
 use crate::session::capacity::{CapacitySearch, find_capacity};
 use crate::session::execute;
@@ -50,7 +51,7 @@ pub struct ExperimentArguments {
     /// Seed of all random values [default: the seed of the experiment, or 42]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Override a value of the experiment: seed=7, phase.get.duration=60s; may be repeated
+    /// Override a value of the experiment or short form: seed=7, phase.get.duration=60s; may be repeated
     #[arg(long, value_name = "PATH=VALUE")]
     set: Vec<String>,
     #[command(flatten)]
@@ -245,12 +246,12 @@ fn resolve_experiment(
             cooldown: short.cooldown.clone(),
             seed: arguments.seed.unwrap_or(DEFAULT_SEED),
         };
-        if let Some(set) = arguments.set.first() {
-            return Err(Exit::input(format!(
-                "--set {set}: short forms do not support --set; use their own flags (--help)"
-            )));
+        let resolved =
+            resolve::resolve(written.to_spec()).map_err(|problem| Exit::input(as_flag(&problem.message)))?;
+        match arguments.set.as_slice() {
+            [] => resolved,
+            sets => resolve::parse(&resolved.name, &to_toml(&resolved), sets).map_err(Exit::input)?,
         }
-        resolve::resolve(written.to_spec()).map_err(|problem| Exit::input(as_flag(&problem.message)))?
     } else {
         if let Some(flag) = short.given() {
             return Err(Exit::input(format!(

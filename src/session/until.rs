@@ -10,7 +10,7 @@ use crate::experiment::Experiment;
 use crate::schedule::Role;
 use crate::schedule::plan::PhaseRun;
 use crate::summary::comparison::{MetricComparison, Verdict, compare};
-use crate::summary::confidence::LEVEL;
+use crate::summary::confidence::{LEVEL, t_quantile_at};
 use crate::summary::estimates::{Estimator, Metric};
 use crate::summary::objective::Target;
 use crate::summary::result::{RunResult, UntilFigures};
@@ -101,6 +101,18 @@ fn change_in_words(compared: &MetricComparison, look: &str) -> String {
     }
 }
 
+/// Returns the further time per store that an answer probably needs, in seconds, if the interval becomes narrower with the
+/// square root of the time; `None` without an interval. Looks are at doubled times, so the answer may come later.
+fn more_s(compared: &MetricComparison, error: f64, margin: f64, measured_s: f64) -> Option<f64> {
+    let ((ratio, low, high), freedom) = compared.change.zip(compared.freedom)?;
+    let wider = t_quantile_at(1.0 - error, freedom) / t_quantile_at(LEVEL, freedom);
+    let (half, distance) = (wider * (high / low).ln() / 2.0, ratio.ln().abs());
+    // Either the interval excludes equality, or it lies within the margin.
+    let target = distance.max((1.0 + margin).ln() - distance);
+    let needed_s = measured_s * (half / target).powi(2);
+    needed_s.is_finite().then(|| (needed_s - measured_s).max(0.0))
+}
+
 fn in_words(compared: &MetricComparison, label: String, verdict: Verdict) -> Compared {
     Compared {
         label,
@@ -137,7 +149,11 @@ impl Answering {
         let main = in_words(&compared, format!("{} p50", first.operation), verdict);
         let others = [in_words(&tail, "p99".into(), tail.verdict(1.0 - LEVEL))];
         match difference {
-            Difference::Open => open(format!("no answer yet: {}", change_in_words(&compared, &main.label))),
+            Difference::Open => {
+                let more = more_s(&compared, error, margin, self.looks[self.look])
+                    .map_or(String::new(), |seconds| format!("; about {seconds:.0} s more per store"));
+                open(format!("no answer yet: {}{more}", change_in_words(&compared, &main.label)))
+            }
             _ => Answer { sentence: sentence(&stores[0], &stores[1], &main, &others), answered: true },
         }
     }
@@ -291,6 +307,36 @@ pub fn execute_until(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_the_width_of_the_interval() {
+        let estimate = |value: f64| crate::summary::estimates::Estimate {
+            metric: Metric::Percentile(crate::summary::series::LatencyKind::Service, 0.5),
+            value: Some(value),
+            confidence: crate::summary::confidence::Confidence::Between {
+                low: value,
+                high: value,
+                freedom: 1e6,
+            },
+        };
+        let compared = |change| MetricComparison {
+            metric: Metric::Percentile(crate::summary::series::LatencyKind::Service, 0.5),
+            base: estimate(1.0),
+            other: estimate(1.0),
+            change: Some(change),
+            probability: None,
+            freedom: Some(1e6),
+            smallest: None,
+            duration_needed_s: None,
+            pairs: 0,
+        };
+        // The interval reaches from 1 / 1.44 to 1.2 squared around 1.2, so it must become half as wide.
+        let wide = compared((1.2, 1.2 / 1.44, 1.2 * 1.44));
+        let more = more_s(&wide, 0.05, 0.05, 60.0).unwrap();
+        assert!((more - 3.0 * 60.0).abs() < 1.0, "{more}");
+        let equal = compared((1.0, 1.0 / 1.1025, 1.1025));
+        assert!((more_s(&equal, 0.05, 0.05, 60.0).unwrap() - 180.0).abs() < 1.0);
+    }
 
     #[test]
     fn questions_are_parsed() {

@@ -345,5 +345,6 @@ fn unsupported_shards_merges_and_imports_are_refused_with_a_reason() {
     fails(&["import", "warp", data("tls/ca.pem").to_str().unwrap()], "is the file warp's operation log");
     fails(&["import", "r2-bench", data("tls/ca.pem").to_str().unwrap()], "cannot read the file as Parquet");
     fails(&["export", "--format", "csv", dir.to_str().unwrap()], "specify a run directory");
-    fails(&["run", "get", "--set", "seed=3", "--store", "embedded:"], "short forms do not support --set");
+    fails(&["run", "get", "--set", "phase.get.speed=3", "--store", "embedded:"], "--set phase.get.speed=3");
+    fails(&["run", "get", "--set", "phase.put.duration=3s", "--store", "embedded:"], "put");
 }
