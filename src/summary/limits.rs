@@ -21,6 +21,12 @@ pub struct Means {
     pub workers: usize,
 }
 
+/// Returns true if the CPU or the network link of the client was exhausted, which limits its rate. Start lag alone limits
+/// only latencies.
+pub fn exhausted(usage: &Usage, window_s: f64, means: Means) -> bool {
+    client_limited(usage, window_s, means, &Percentiles::default(), &Percentiles::default()).is_some()
+}
+
 /// Returns the reasons why the client was the bottleneck in a window of `window_s` seconds, `None` if it was not.
 pub fn client_limited(
     usage: &Usage,
@@ -64,6 +70,7 @@ mod tests {
         assert_eq!(judge(Usage::default(), 0.9), None);
         assert_eq!(judge(Usage::default(), 1.1).unwrap(), "start lag: p99 1.1 ms");
         let busy = Usage { busiest_worker_ns: 9_000_000_000, ..Usage::default() };
+        assert!(exhausted(&busy, 10.0, means) && !exhausted(&Usage::default(), 10.0, means));
         assert_eq!(judge(busy, 0.0).unwrap(), "cpu: 90% of a core by the busiest of 2 workers");
         let full = Usage { link: Some(("eth0".into(), 0.95)), ..Usage::default() };
         assert_eq!(judge(full, 0.0).unwrap(), "link: eth0 95% full");

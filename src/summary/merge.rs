@@ -95,6 +95,7 @@ pub fn merge(windows: &[&Window], how: How) -> Option<Window> {
         connections: sum(|w| w.connections),
         reconnects: sum(|w| w.reconnects),
         client_limited: client_limited(windows),
+        client_exhausted: windows.iter().any(|w| w.client_exhausted),
         instrument_error: joined(windows, |w| w.instrument_error.as_ref()),
         client_steal: windows.iter().filter_map(|w| w.client_steal).reduce(f64::max),
         start_unix_s: windows.iter().map(|w| w.start_unix_s).fold(f64::INFINITY, f64::min),

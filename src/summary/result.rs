@@ -389,6 +389,9 @@ pub struct Window {
     pub reconnects: u64,
     /// Reason why the client was the bottleneck; the figures then measure the client. Null if it was not.
     pub client_limited: Option<String>,
+    /// True if the CPU or the network link of the client was exhausted, so that it could not send more operations.
+    #[serde(default)]
+    pub client_exhausted: bool,
     /// Share of CPU time that the hypervisor gave to other machines (0 to 1). Null if unknown.
     pub client_steal: Option<f64>,
     /// Error of Plimsoll itself, found by its consistency check. Null if there is none.

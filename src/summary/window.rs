@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::contention;
 use super::disturbances;
-use super::limits::{Means, client_limited};
+use super::limits::{Means, client_limited, exhausted};
 use super::percentiles::{percentiles, with_censored};
 use super::result::{LoopKind, Percentiles, Window};
 use super::uploads;
@@ -78,6 +78,7 @@ pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) 
         let edges = Edges { end_ns, ..edges };
         window.disturbances = disturbances::of_window(tally, &state.usage, edges, open);
         insert_histogram(&mut window.histograms, "wake_up_delay", &state.usage.wake_up_delay);
+        window.client_exhausted = exhausted(&state.usage, window_s, setting.means);
         window.client_limited =
             client_limited(&state.usage, window_s, setting.means, &lag, &window.service_ms);
         window

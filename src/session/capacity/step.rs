@@ -56,7 +56,10 @@ pub fn judge(windows: &[&Window], step: u32, load: Load, objectives: &[Objective
     let missed = offered.and_then(|offered| missed(windows, offered, objectives));
     // A store that refuses operations is the limit. A closed loop spins on it, which makes the client busy.
     let refused = refused_share(windows) >= REFUSED_SHARE;
-    let client_limited = windows.iter().find_map(|w| w.client_limited.clone()).filter(|_| !refused);
+    // Start lag matters only to latencies, and therefore only to objectives.
+    let matters = |w: &&&Window| w.client_exhausted || (load.is_open() && !objectives.is_empty());
+    let limited = windows.iter().filter(matters).find_map(|w| w.client_limited.clone());
+    let client_limited = limited.filter(|_| !refused);
     let paused = |w: &&Window| w.disturbances.pauses_s / w.window_s.max(1e-9);
     CapacityStep {
         step,
@@ -86,6 +89,7 @@ mod tests {
             window_s: 10.0,
             errors: [("503 SlowDown".to_string(), failed)].into(),
             client_limited: Some("cpu: 99%".into()),
+            client_exhausted: true,
             ..Window::default()
         }
     }
