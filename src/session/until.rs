@@ -101,8 +101,8 @@ fn change_in_words(compared: &MetricComparison, look: &str) -> String {
     }
 }
 
-/// Returns the further time per store that an answer probably needs, in seconds, if the interval becomes narrower with the
-/// square root of the time; `None` without an interval. Looks are at doubled times, so the answer may come later.
+/// Returns the further time per store that an answer probably needs, in seconds, if the interval becomes narrower with
+/// the square root of the time; `None` without an interval. Looks are at doubled times, so the answer may come later.
 fn more_s(compared: &MetricComparison, error: f64, margin: f64, measured_s: f64) -> Option<f64> {
     let ((ratio, low, high), freedom) = compared.change.zip(compared.freedom)?;
     let wider = t_quantile_at(1.0 - error, freedom) / t_quantile_at(LEVEL, freedom);

@@ -21,8 +21,8 @@ pub struct Means {
     pub workers: usize,
 }
 
-/// Returns true if the CPU or the network link of the client was exhausted, which limits its rate. Start lag alone limits
-/// only latencies.
+/// Returns true if the CPU or the network link of the client was exhausted, which limits its rate. Start lag alone
+/// limits only latencies.
 pub fn exhausted(usage: &Usage, window_s: f64, means: Means) -> bool {
     client_limited(usage, window_s, means, &Percentiles::default(), &Percentiles::default()).is_some()
 }
