@@ -51,37 +51,43 @@ def only(kind):
 
 
 @pulumi.runtime.test
-def test_the_program_declares_private_buckets_a_machine_and_an_alarm():
+def declare():
+    """Runs the program. Returns once all its resources are declared, which is later than its outputs are known."""
     from plimsoll_infra import program
 
     program.pulumi.export = lambda name, value: exported.__setitem__(name, value)
     program.main()
 
-    def check(values):
-        toml, generator = values
-        assert generator == "generator-id"
-        express = only("aws:s3/directoryBucket:DirectoryBucket")
-        assert re.fullmatch(r"plimsoll-[0-9a-f]{8}--use1-az4--x-s3", express["bucket"])
-        assert express["location"] == {"name": "use1-az4", "type": "AvailabilityZone"}
-        for bucket in (express, only("aws:s3/bucket:Bucket"), only("gcp:storage/bucket:Bucket")):
-            assert bucket["forceDestroy"] is False, "buckets with objects are kept by default"
-            assert (bucket.get("tags") or bucket["labels"])["project"] == "plimsoll"
-        assert only("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock")["restrictPublicBuckets"] is True
-        assert only("gcp:storage/bucket:Bucket")["publicAccessPrevention"] == "enforced"
-        instance = only("aws:ec2/instance:Instance")
-        assert instance["metadataOptions"]["httpTokens"] == "required"
-        assert instance["subnetId"] == "subnet-1"
-        assert "ingress" not in only("aws:ec2/securityGroup:SecurityGroup"), "no incoming connections"
-        policies = [r.inputs["policy"] for r in declared if r.typ == "aws:iam/rolePolicy:RolePolicy"]
-        assert len(policies) == 2
-        for policy in policies:
-            for statement in json.loads(policy)["Statement"]:
-                assert "*" not in json.dumps(statement["Action"]) and "plimsoll-" in statement["Resource"]
-        budget = only("aws:budgets/budget:Budget")
-        assert budget["limitAmount"] == "50"
-        assert budget["notifications"][0]["subscriberEmailAddresses"] == ["team@example.com"]
-        assert re.search(r'\[store\.express\]\nurl = "s3://plimsoll-[0-9a-f]{8}--use1-az4--x-s3"', toml)
-        assert re.search(r'\[store\.r2\]\nurl = "s3://plimsoll-[0-9a-f]{8}\?endpoint=https://abcdef\.r2\.', toml)
-        assert re.search(r'\[store\.gcs\]\nurl = "gs://plimsoll-[0-9a-f]{8}"', toml)
+    def record(values):
+        exported["plimsollToml"], exported["generator"] = values
 
-    return pulumi.Output.all(exported["plimsollToml"], exported["generator"]).apply(check)
+    return pulumi.Output.all(exported["plimsollToml"], exported["generator"]).apply(record)
+
+
+def test_the_program_declares_private_buckets_a_machine_and_an_alarm():
+    declare()
+    toml = exported["plimsollToml"]
+    assert exported["generator"] == "generator-id"
+    express = only("aws:s3/directoryBucket:DirectoryBucket")
+    assert re.fullmatch(r"plimsoll-[0-9a-f]{8}--use1-az4--x-s3", express["bucket"])
+    assert express["location"] == {"name": "use1-az4", "type": "AvailabilityZone"}
+    for bucket in (express, only("aws:s3/bucket:Bucket"), only("gcp:storage/bucket:Bucket")):
+        assert bucket["forceDestroy"] is False, "buckets with objects are kept by default"
+        assert (bucket.get("tags") or bucket["labels"])["project"] == "plimsoll"
+    assert only("aws:s3/bucketPublicAccessBlock:BucketPublicAccessBlock")["restrictPublicBuckets"] is True
+    assert only("gcp:storage/bucket:Bucket")["publicAccessPrevention"] == "enforced"
+    instance = only("aws:ec2/instance:Instance")
+    assert instance["metadataOptions"]["httpTokens"] == "required"
+    assert instance["subnetId"] == "subnet-1"
+    assert "ingress" not in only("aws:ec2/securityGroup:SecurityGroup"), "no incoming connections"
+    policies = [r.inputs["policy"] for r in declared if r.typ == "aws:iam/rolePolicy:RolePolicy"]
+    assert len(policies) == 2
+    for policy in policies:
+        for statement in json.loads(policy)["Statement"]:
+            assert "*" not in json.dumps(statement["Action"]) and "plimsoll-" in statement["Resource"]
+    budget = only("aws:budgets/budget:Budget")
+    assert budget["limitAmount"] == "50"
+    assert budget["notifications"][0]["subscriberEmailAddresses"] == ["team@example.com"]
+    assert re.search(r'\[store\.express\]\nurl = "s3://plimsoll-[0-9a-f]{8}--use1-az4--x-s3"', toml)
+    assert re.search(r'\[store\.r2\]\nurl = "s3://plimsoll-[0-9a-f]{8}\?endpoint=https://abcdef\.r2\.', toml)
+    assert re.search(r'\[store\.gcs\]\nurl = "gs://plimsoll-[0-9a-f]{8}"', toml)

@@ -66,6 +66,7 @@ test("the program declares private buckets, a machine in the zone of the directo
     const outputs = await main();
     const toml = await value<string>(outputs.plimsollToml);
     const generator = await value<string>(outputs.generator);
+    await pulumi.runtime.disconnect(); // Outputs are known before all resources are declared.
     assert.equal(generator, "generator-id");
 
     const express = only("aws:s3/directoryBucket:DirectoryBucket");
