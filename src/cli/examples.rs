@@ -10,6 +10,7 @@ pub const EXAMPLES: &[(&str, &[&str])] = &[
             "plimsoll run mixed --store s3://bucket --rate 500/s",
             "plimsoll run get --store s3://one --store s3://two --until conclusive",
             "plimsoll run capacity --store s3://bucket --slo 'get.p99 < 25ms'",
+            "plimsoll run get --store s3://bucket --sweep size=1KiB,1MiB --sweep concurrency=1,8,64",
             "plimsoll run experiment.toml --store NAME --max-cost 5",
         ],
     ),

@@ -135,7 +135,7 @@ pub fn page_of(run: &Run) -> Result<String, Exit> {
 /// Returns the verdicts on the stores of a run with their cautions, one per line. Empty if the run has one store, or if
 /// it answers another question.
 pub fn verdicts(run: &Run) -> String {
-    if !several_stores(run) || run.result.until.is_some() {
+    if !several_stores(run) || run.result.until.is_some() || !run.result.sweeps.is_empty() {
         return String::new();
     }
     let found = comparisons(&[run], None, &[]).unwrap_or_default();

@@ -13,7 +13,8 @@ use super::run_options::RunOptions;
 use super::timeout;
 use super::until::PrecisionArguments;
 use crate::experiment::short::{FORMS, Short};
-use crate::experiment::spec::DEFAULT_SEED;
+use crate::experiment::spec::{DEFAULT_SEED, SweepSpec};
+use crate::experiment::sweep::parse_field;
 use crate::experiment::to_toml::to_toml;
 use crate::experiment::{BUILT_IN, Experiment, load, resolve};
 use crate::session::capacity::{CapacitySearch, find_capacity};
@@ -26,6 +27,9 @@ use crate::units::{format_rate, parse_size};
 
 /// Rate of a short form through relays, if none is given: a load that free plans of relays allow.
 const RELAY_RATE: &str = "20/s";
+
+/// Default length of each point of a sweep.
+const SWEEP_DURATION: &str = "10s";
 
 /// Arguments of `plimsoll run`.
 #[derive(Debug, Args)]
@@ -130,6 +134,10 @@ struct ShortArguments {
     /// Upload this file instead of generated content
     #[arg(long, value_name = "FILE", conflicts_with = "size")]
     file: Option<String>,
+    /// Measure every combination of values: size=1KiB,1MiB concurrency=1,8,64 or rate, part_size, parts_in_flight;
+    /// at most two fields, 10s per point unless --duration is given
+    #[arg(long, value_name = "FIELD=VALUES")]
+    sweep: Vec<String>,
     /// Closed loop: pause after each operation
     #[arg(long, value_name = "TIME", conflicts_with = "rate")]
     cooldown: Option<String>,
@@ -161,6 +169,7 @@ impl ShortArguments {
             ("--checksum", self.checksum.is_some()),
             ("--file", self.file.is_some()),
             ("--cooldown", self.cooldown.is_some()),
+            ("--sweep", !self.sweep.is_empty()),
         ];
         given.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
     }
@@ -195,6 +204,7 @@ fn form_and_rate(
         ("--duration", short.duration.is_some(), "use --step"),
         ("--operations", short.operations.is_some(), "use --step"),
         ("--warmup", short.warmup.is_some(), "omit it, because every step has its own warm-up"),
+        ("--sweep", !short.sweep.is_empty(), "run one search per value"),
         ("--shard", arguments.options.shard.is_some(), "run the search on one host"),
     ];
     if let Some((flag, _, instead)) = given.into_iter().find(|(_, given, _)| *given) {
@@ -206,11 +216,25 @@ fn form_and_rate(
     Ok((search.form.clone(), (search.by == CapacityBy::Rate).then(|| format_rate(first))))
 }
 
-/// Returns the default number of objects. A search for the capacity writes at most 256 MiB if there are more than 16
-/// objects, because its time is limited.
-fn objects_of(size: &str, searches: bool) -> u64 {
-    let bytes = parse_size(size).unwrap_or(1).max(1);
-    if searches { ((256 << 20) / bytes).clamp(16, 1000) } else { 1000 }
+/// Returns the default number of objects. A search for the capacity and a sweep write at most 256 MiB of each size if
+/// there are more than 16 objects, because their time is limited.
+fn objects_of(short: &ShortArguments, sweep: Option<&SweepSpec>, searches: bool) -> u64 {
+    let swept = sweep.and_then(|sweep| sweep.size.clone()).unwrap_or_default();
+    let largest = swept.iter().chain(&short.size).filter_map(|size| parse_size(size).ok()).max();
+    let bytes = largest.unwrap_or(1024).max(1);
+    if searches || sweep.is_some() { ((256 << 20) / bytes).clamp(16, 1000) } else { 1000 }
+}
+
+/// Returns the swept fields and their values; `None` without a sweep.
+///
+/// # Errors
+/// Exit code 2 if a field or a value is not valid.
+fn swept(fields: &[String]) -> Result<Option<SweepSpec>, Exit> {
+    let mut sweep = SweepSpec::default();
+    for field in fields {
+        parse_field(field, &mut sweep).map_err(|e| Exit::input(format!("--sweep {field}: {e}")))?;
+    }
+    Ok((!fields.is_empty()).then_some(sweep))
 }
 
 fn resolve_experiment(
@@ -220,17 +244,20 @@ fn resolve_experiment(
 ) -> Result<Experiment, Exit> {
     let short = &arguments.short;
     let (form, rate) = form_and_rate(arguments, search, relays)?;
-    let size = short.size.as_deref().unwrap_or("1KiB");
+    let sweep = swept(&short.sweep)?;
     let mut experiment: Experiment = if FORMS.contains(&form.as_str()) {
         let written = Short {
             form,
-            size: size.into(),
-            objects: short.objects.unwrap_or_else(|| objects_of(size, search.is_some())),
+            size: short.size.clone(),
+            objects: short.objects.unwrap_or_else(|| objects_of(short, sweep.as_ref(), search.is_some())),
             concurrency: short.concurrency,
             rate,
             arrival: short.arrival.clone(),
             in_flight: short.in_flight,
-            duration: short.duration.clone(),
+            duration: short
+                .duration
+                .clone()
+                .or_else(|| (sweep.is_some() && short.operations.is_none()).then(|| SWEEP_DURATION.into())),
             operations: short.operations,
             warmup: Some(short.warmup.clone().unwrap_or_else(|| "2s".into())),
             verify: short.verify.clone(),
@@ -244,6 +271,7 @@ fn resolve_experiment(
             checksum: short.checksum.clone(),
             file: short.file.clone(),
             cooldown: short.cooldown.clone(),
+            sweep,
             seed: arguments.seed.unwrap_or(DEFAULT_SEED),
         };
         let resolved =

@@ -81,7 +81,7 @@ pub fn resolve_objects(
     };
     let upload = resolve_upload(objects, read.as_ref())?;
     // A sweep may contain points that the store rejects: the rejections are part of its result.
-    if !existing && written.sweep_of.is_none() {
+    if !existing && !written.sweep_at.contains_key("part_size") {
         check_size(&size, upload.part_size)?;
     }
     let count = objects.count.unwrap_or_else(|| read.as_ref().map_or(DEFAULT_OBJECTS, |d| d.count));

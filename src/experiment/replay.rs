@@ -105,7 +105,7 @@ pub fn resolve_replay(
         retries: written.retries.unwrap_or(if role == Role::Prepare { PREPARE_RETRIES } else { 0 }),
         verify: resolve_verify(written)?,
         cooldown_ns: 0,
-        sweep_of: None,
+        sweep: None,
         workload: Workload {
             seed,
             phase: written.name.clone(),

@@ -17,7 +17,7 @@ use crate::clock::SECOND;
 use crate::schedule::arrival::Arrival;
 use crate::schedule::plan::Order;
 use crate::schedule::ramp::{Ramp, Stop};
-use crate::schedule::{Limit, Load, Phase, Role, Verify};
+use crate::schedule::{Limit, Load, Phase, Role, SweepPlace, Verify};
 use crate::units::{parse_duration, parse_rate};
 use crate::workload::cdf::Cdf;
 use crate::workload::mix::Mix;
@@ -222,7 +222,7 @@ fn resolve_phase(written: &PhaseSpec, seed: u64, repeats: u32, before: &[Phase])
         retries: written.retries.unwrap_or(if role == Role::Prepare { PREPARE_RETRIES } else { 0 }),
         verify,
         cooldown_ns,
-        sweep_of: written.sweep_of.clone(),
+        sweep: written.sweep_of.clone().map(|of| SweepPlace { of, at: written.sweep_at.clone() }),
         workload: Workload {
             seed,
             phase,
@@ -468,7 +468,7 @@ fn spare_phase(phase: &Phase, all: &[Phase]) -> Option<Phase> {
         retries: PREPARE_RETRIES,
         verify: phase.verify,
         cooldown_ns: 0,
-        sweep_of: None,
+        sweep: None,
         workload,
     })
 }

@@ -107,6 +107,12 @@ fn errors_name_the_line_and_the_fix() {
         ("objects = { file = '/' }", 6, "not a regular file"),
         ("cooldown = '1s'\nrate = '5/s'", 6, "applies only to a closed loop"),
         ("sweep = { part_size = [], parts_in_flight = [1] }", 6, "a sweep needs values"),
+        ("sweep = { }\nstop_after = 1", 6, "a sweep needs values"),
+        ("sweep = { size = ['1 KiB'], rate = ['5/s'], part_size = ['8 MiB'] }", 6, "at most 2 fields"),
+        ("sweep = { concurrency = [1, 8, 1] }\nstop_after = 1", 6, "concurrency 1 is listed twice"),
+        ("sweep = { size = ['1 KB', 'big'] }\nstop_after = 1", 6, "sweep.size: "),
+        ("sweep = { concurrency = [1] }\nconcurrency = 2\nstop_after = 1", 7, "the sweep sets concurrency"),
+        ("sweep = { size = ['1 KiB'] }\nstop_after = 1\nobjects.size = '1 KiB'", 8, "the sweep sets size"),
         ("sweep = { part_size = ['8 MiB'], parts_in_flight = [1] }", 3, "add stop_after"),
         ("role = 'main'", 6, "use prepare, warmup or measure"),
         ("concurency = 3", 6, "unknown field `concurency`"),
@@ -222,4 +228,61 @@ fn a_large_plan_needs_no_list_of_operations() {
                 objects={ count=10_000_000, size={ lognormal={ median='10 KiB', sigma=1.0 } } }\n";
     let experiment = parse("f", text, &[]).unwrap();
     assert_eq!(experiment.phases[0].limit.operations, Some(10_000_000));
+}
+
+/// A file whose phases write objects of two sizes and read them at two concurrencies.
+const SWEPT: &str = "name = 'x'
+[[phase]]
+name = 'objects'
+role = 'prepare'
+operations = { put = 1 }
+objects = { count = 4 }
+sweep = { size = ['1 KiB', '64 KiB'] }
+[[phase]]
+name = 'warmup'
+role = 'warmup'
+operations = { get = 1 }
+objects = { from = 'objects' }
+stop_after = 1
+sweep = { size = ['1 KiB', '64 KiB'], concurrency = [1, 8] }
+[[phase]]
+name = 'get'
+operations = { get = 1 }
+objects = { from = 'objects' }
+stop_after = 1
+sweep = { size = ['1 KiB', '64 KiB'], concurrency = [1, 8] }
+";
+
+#[test]
+fn consecutive_phases_with_the_same_sweep_run_point_by_point_and_read_objects_of_their_size() {
+    let experiment = parse("e.toml", SWEPT, &[]).unwrap();
+    let names: Vec<&str> = experiment.phases.iter().map(|phase| phase.name.as_str()).collect();
+    assert_eq!(
+        names,
+        [
+            "objects-1KiB",
+            "objects-64KiB",
+            "warmup-1KiB-x1",
+            "get-1KiB-x1",
+            "warmup-1KiB-x8",
+            "get-1KiB-x8",
+            "warmup-64KiB-x1",
+            "get-64KiB-x1",
+            "warmup-64KiB-x8",
+            "get-64KiB-x8",
+        ]
+    );
+    let last = experiment.phases.last().unwrap();
+    assert_eq!(last.sweep.as_ref().unwrap().at["size"], "64 KiB");
+    assert_eq!(parse("again", &to_toml(&experiment), &[]).unwrap(), experiment);
+    let written = to_toml(&experiment);
+    assert!(written.contains("from = \"objects-64KiB\""), "{written}");
+    for (set, expected) in [
+        ("phase.get.sweep={ concurrency = [1, 8] }", "give both the same values"),
+        ("phase.get.sweep={ size = ['2 KiB'] }", "give both the same values"),
+        ("phase.objects.sweep={ part_size = ['8 MiB'] }", "give both the same values"),
+    ] {
+        let message = parse("e.toml", SWEPT, &[set.to_string()]).unwrap_err().to_string();
+        assert!(message.contains(expected), "{set}: {message}");
+    }
 }

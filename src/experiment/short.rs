@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 
 use crate::units::parse_duration;
 
-use super::spec::{ArrivalSpec, ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, RateSpec, SizeSpec};
+use super::spec::{
+    ArrivalSpec, ConcurrencySpec, ExperimentSpec, ObjectsSpec, PhaseSpec, RateSpec, SizeSpec, SweepSpec,
+};
 
 /// Names of the short forms.
 pub const FORMS: [&str; 6] = ["get", "put", "mixed", "head", "list", "delete"];
+
+/// Size of the objects, if nothing else determines it.
+pub const DEFAULT_SIZE: &str = "1KiB";
 
 /// Returns the description of a short form.
 pub fn describe(form: &str) -> &'static str {
@@ -26,8 +31,8 @@ pub fn describe(form: &str) -> &'static str {
 pub struct Short {
     /// Name of the form: one of [`FORMS`].
     pub form: String,
-    /// Size of the objects (`--size`).
-    pub size: String,
+    /// Size of the objects (`--size`); `None` for [`DEFAULT_SIZE`], a file or swept sizes.
+    pub size: Option<String>,
     /// Number of objects (`--objects`).
     pub objects: u64,
     /// Operations in flight of a closed loop (`--concurrency`).
@@ -64,6 +69,8 @@ pub struct Short {
     pub file: Option<String>,
     /// Pause after each operation of a closed loop (`--cooldown`).
     pub cooldown: Option<String>,
+    /// Swept fields and their values (`--sweep`); `None` without a sweep.
+    pub sweep: Option<SweepSpec>,
     /// Seed for all random choices (`--seed`).
     pub seed: u64,
 }
@@ -82,10 +89,17 @@ impl Short {
         pairs.iter().map(|(name, weight)| ((*name).to_string(), *weight)).collect()
     }
 
+    /// Returns the swept sizes; `None` if sizes are not swept.
+    fn swept_sizes(&self) -> Option<Vec<String>> {
+        self.sweep.as_ref()?.size.clone()
+    }
+
     /// Returns the settings of the objects to write.
     fn written_objects(&self) -> ObjectsSpec {
+        let others = self.file.is_some() || self.swept_sizes().is_some();
+        let size = self.size.clone().or_else(|| (!others).then(|| DEFAULT_SIZE.to_string()));
         ObjectsSpec {
-            size: self.file.is_none().then(|| SizeSpec::Fixed(self.size.clone())),
+            size: size.map(SizeSpec::Fixed),
             part_size: self.part_size.clone(),
             parts_in_flight: self.parts_in_flight,
             checksum: self.checksum.clone(),
@@ -107,6 +121,9 @@ impl Short {
                 objects: ObjectsSpec { from: None, count: Some(self.objects), ..self.written_objects() },
                 concurrency: self.concurrency.map(ConcurrencySpec::Fixed),
                 timeout: self.timeout.clone(),
+                sweep: self
+                    .swept_sizes()
+                    .map(|sizes| SweepSpec { size: Some(sizes), ..SweepSpec::default() }),
                 ..PhaseSpec::default()
             });
         }
@@ -132,6 +149,7 @@ impl Short {
             retries: self.retries,
             verify: self.verify.clone(),
             cooldown: self.cooldown.clone(),
+            sweep: self.sweep.clone(),
             ..PhaseSpec::default()
         };
         // The delete form has no warm-up phase, because a warm-up would delete the objects.
@@ -170,7 +188,7 @@ mod tests {
         for (warmup, phases) in [("0", 2), ("0s", 2), ("0ms", 2), ("0.0s", 2), ("1ms", 3)] {
             let short = Short {
                 form: "get".into(),
-                size: "1KiB".into(),
+                size: Some("1KiB".into()),
                 objects: 10,
                 warmup: Some(warmup.into()),
                 ..Short::default()
@@ -184,7 +202,7 @@ mod tests {
         for form in FORMS {
             let short = Short {
                 form: form.into(),
-                size: "1KiB".into(),
+                size: Some("1KiB".into()),
                 objects: 1000,
                 warmup: Some("2s".into()),
                 duration: Some("30s".into()),

@@ -116,19 +116,22 @@ pub struct PhaseSpec {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub drain: Option<String>,
     /// Maximum number of retries of a request after throttling, a server error or a broken connection (default: 0;
-    /// 5 in prepare phases).
+    /// 10 in prepare phases).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub retries: Option<u32>,
     /// Verification of content: `on` (default) compares the bytes that are read, `off` checks only their length,
     /// `readback` also reads back every object that the phase writes, outside the measured time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify: Option<String>,
-    /// Sweep: the phase runs once for every combination of these part sizes and numbers of parts in flight.
+    /// Sweep: the phase runs once for every combination of these values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweep: Option<SweepSpec>,
     /// Name of the sweep to which the phase belongs. Plimsoll writes this field into resolved experiments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sweep_of: Option<String>,
+    /// Values of the sweep with which the phase runs. Plimsoll writes this field into resolved experiments.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub sweep_at: BTreeMap<String, String>,
     /// Closed loop: pause after each operation (default: none).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cooldown: Option<String>,
@@ -205,14 +208,25 @@ pub struct ScanSpec {
     pub theta: Option<f64>,
 }
 
-/// The values of a sweep, which runs every combination of them.
-#[derive(Debug, Clone, Default, Deserialize, Serialize, JsonSchema)]
+/// The values of a sweep, which runs every combination of them: one or two fields, each with its values.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SweepSpec {
+    /// Sizes of the objects, such as `["1 KiB", "1 MiB"]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub size: Option<Vec<String>>,
     /// Part sizes, such as `["8 MiB", "64 MiB"]`.
-    pub part_size: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part_size: Option<Vec<String>>,
     /// Numbers of parts in flight, such as `[1, 8]`.
-    pub parts_in_flight: Vec<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parts_in_flight: Option<Vec<u64>>,
+    /// Closed loop: numbers of operations in flight, such as `[1, 8, 64]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub concurrency: Option<Vec<u64>>,
+    /// Open loop: rates, such as `["100/s", "1000/s"]`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate: Option<Vec<String>>,
 }
 
 /// The objects that a phase reads, writes or deletes.

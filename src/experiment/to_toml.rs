@@ -1,6 +1,8 @@
 //! Conversion of a resolved experiment to TOML that resolves to the same experiment. Run directories contain this
 //! form, and `--dry-run` prints it.
 
+use std::collections::BTreeMap;
+
 use super::Experiment;
 use super::field_specs::{
     ConcurrencyRamp, ExponentialSpec, HotspotSpec, LognormalSpec, RateRamp, SharesSpec, SumSpec,
@@ -84,7 +86,8 @@ fn phase(p: &Phase, repeats: u32) -> PhaseSpec {
         retries: Some(p.retries),
         verify: Some(p.verify.name().into()),
         sweep: None,
-        sweep_of: p.sweep_of.clone(),
+        sweep_of: p.sweep.as_ref().map(|sweep| sweep.of.clone()),
+        sweep_at: p.sweep.as_ref().map_or_else(BTreeMap::new, |sweep| sweep.at.clone()),
         cooldown: (p.cooldown_ns > 0).then(|| format_duration(p.cooldown_ns)),
     }
 }

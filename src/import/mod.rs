@@ -177,7 +177,7 @@ fn phase_run(log: &Log, number: usize) -> PhaseRun {
         retries: 0,
         verify: Verify::Off,
         cooldown_ns: 0,
-        sweep_of: None,
+        sweep: None,
     };
     PhaseRun { phase, store: 0, number, repeat: 0, block: 0, step, recorded: true }
 }

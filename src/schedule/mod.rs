@@ -11,6 +11,8 @@ pub mod plateau;
 pub mod ramp;
 pub mod survey;
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -134,8 +136,17 @@ pub struct Phase {
     pub verify: Verify,
     /// Pause of each connection slot of a closed loop after each of its operations, in nanoseconds.
     pub cooldown_ns: u64,
-    /// Name of the sweep to which the phase belongs; `None` if it belongs to none.
-    pub sweep_of: Option<String>,
+    /// Place of the phase in its sweep; `None` outside a sweep.
+    pub sweep: Option<SweepPlace>,
+}
+
+/// Place of a phase in a sweep.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SweepPlace {
+    /// Name of the sweep: that of the phase in the experiment file.
+    pub of: String,
+    /// Swept fields and their values, such as `size` and `64 KiB`.
+    pub at: BTreeMap<String, String>,
 }
 
 /// Verification of the contents that are read and written.

@@ -291,7 +291,7 @@ mod tests {
             retries: 0,
             verify: crate::schedule::Verify::On,
             cooldown_ns: 0,
-            sweep_of: None,
+            sweep: None,
         }
     }
 

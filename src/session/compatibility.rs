@@ -23,7 +23,7 @@ pub fn check_compatibility(experiment: &mut Experiment, opened: &[Opened]) -> Re
             let place = |text: String| format!("phase '{}' on {}: {text}", phase.name, store.written);
             match refusals(phase, store.store.as_ref()) {
                 Ok(()) => {}
-                Err(reason) if phase.sweep_of.is_some() => {
+                Err(reason) if phase.sweep.is_some() => {
                     refused.push(phase.name.clone());
                     let note = format!("a point of the sweep is omitted on {}: {reason}", store.written);
                     if !notes.contains(&note) {

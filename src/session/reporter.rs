@@ -26,7 +26,7 @@ use crate::summary::limits::Means;
 use crate::summary::merge::overall;
 use crate::summary::ramp::{RampEnd, of_windows};
 use crate::summary::result::{RunResult, Window};
-use crate::summary::uploads::sweeps;
+use crate::summary::sweeps::sweeps;
 use crate::summary::window::{Setting, settled, windows};
 
 /// Collects the results of one pass during the run.

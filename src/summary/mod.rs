@@ -23,6 +23,7 @@ pub mod result;
 pub mod sequential;
 pub mod series;
 pub mod shards;
+pub mod sweeps;
 pub mod uploads;
 pub mod verdict;
 pub mod window;

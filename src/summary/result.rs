@@ -5,18 +5,20 @@ use std::collections::BTreeMap;
 
 use crate::cost::bill::Bill;
 use crate::cost::money::Usd;
-use crate::schedule::Role;
+use crate::schedule::{Role, SweepPlace};
 use crate::workload::OperationKind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 mod disturbances;
 mod judgement;
+mod sweep;
 
 pub use disturbances::{Disturbances, PauseFigures, ReceiveClock};
 pub use judgement::{
     CapacityBy, CapacityFigures, CapacityStep, ClientLimit, ConfidenceInterval, UntilFigures,
 };
+pub use sweep::{SweepFigures, SweepPoint, UploadFigures};
 
 /// Schema number of [`RunResult`].
 pub const SCHEMA: u32 = 2;
@@ -125,58 +127,6 @@ pub struct BackgroundRequests {
     pub mean_ms: f64,
     /// Longest duration, in milliseconds.
     pub max_ms: f64,
-}
-
-/// Settings of multipart uploads.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct UploadFigures {
-    /// Size of an object in bytes. Null if sizes differ.
-    pub object_bytes: Option<u64>,
-    /// Size of a part in bytes.
-    pub part_bytes: u64,
-    /// Parts of one object uploaded concurrently.
-    pub parts_in_flight: u64,
-    /// Checksum sent with each part, as named in the experiment. Null if none.
-    pub checksum: Option<String>,
-    /// Verification of uploads: `off`, `on` or `readback`.
-    pub verify: String,
-    /// Name of the sweep that this setting belongs to. Null outside a sweep.
-    pub sweep: Option<String>,
-}
-
-/// One setting of a sweep.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SweepPoint {
-    /// Size of a part in bytes.
-    pub part_bytes: u64,
-    /// Parts of one object uploaded concurrently.
-    pub parts_in_flight: u64,
-    /// Number of uploads, failed ones included.
-    pub uploads: u64,
-    /// Number of failed uploads.
-    pub failed: u64,
-    /// Number of requests sent, retries included.
-    pub requests: u64,
-    /// Number of retried requests.
-    pub retries: u64,
-    /// Median time of an upload, in seconds; the mean if there are too few uploads for a median.
-    pub median_s: Option<f64>,
-    /// Object size divided by `median_s`, in bytes per second. Null if object sizes differ.
-    pub bytes_per_s: Option<f64>,
-}
-
-/// Results of a sweep over part sizes and parts in flight.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-pub struct SweepFigures {
-    /// URL of the store as the user wrote it, without credentials.
-    pub store: String,
-    /// Name of the swept phase.
-    pub sweep: String,
-    /// Settings that the store accepts, with their results.
-    pub points: Vec<SweepPoint>,
-    /// Recommended setting: of those without a failed upload and within 5% of the fastest, the one with the
-    /// fewest bytes in flight. Null if every setting lost an upload.
-    pub recommended: Option<SweepPoint>,
 }
 
 /// One loop of `plimsoll sync`: one client transfers all files once.
@@ -349,6 +299,9 @@ pub struct Window {
     /// Start of the window by the client's clock, in Unix seconds.
     #[serde(default)]
     pub start_unix_s: f64,
+    /// Place of the phase in its sweep. Null outside a sweep.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sweep: Option<SweepPlace>,
     /// Settings of multipart uploads. Null if objects are not uploaded in parts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<UploadFigures>,

@@ -70,6 +70,7 @@ pub fn windows(phase_run: &PhaseRun, state: &WindowState, setting: Setting<'_>) 
         window.block = phase_run.block;
         window.step = phase_run.step;
         window.concurrency = setting.connections;
+        window.sweep = phase.sweep.clone();
         window.upload = uploads::of_phase(phase, *kind);
         window.key_group = key_group(phase, *kind);
         window.start_unix_s = setting.epoch_unix_s + edges.start_ns as f64 / 1e9;

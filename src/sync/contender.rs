@@ -130,7 +130,7 @@ pub fn phase(ground: &Ground, up: bool) -> Result<Phase, RunError> {
         retries: 5,
         verify: Verify::Off,
         cooldown_ns: 0,
-        sweep_of: None,
+        sweep: None,
     })
 }
 

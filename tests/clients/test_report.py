@@ -56,6 +56,8 @@ def runs(tmp_path_factory):
             "mixed": ["mixed", "--store", store(sound), "--store", store(faulty), "--duration", "4s", "--warmup", "0s"],
             "ramp": [folder / "ramp.toml", "--store", store(sound)],
             "sweep": [folder / "sweep.toml", "--store", store(sound)],
+            "matrix": ["get", "--store", store(sound), "--sweep", "size=1KiB,64KiB", "--sweep", "concurrency=1,4",
+                     "--duration", "1s", "--warmup", "0s"],
             "capacity": ["capacity", "--store", store(slow), "--slo", "get.p90 < 50ms", "--step", "1s", "--from", "100/s",
                      "--tolerance", "20%"],
         }
@@ -75,6 +77,7 @@ CHARTS = {
     "mixed": ["throughput", "rate", "percentiles", "heatmap", "errors", "curve", "histogram", "boxes", "parts", "client"],
     "ramp": ["ramp-throughput", "ramp-efficiency", "ramp-latency"],
     "sweep": ["sweep"],
+    "matrix": ["sweep"],
     "capacity": ["capacity"],
 }
 

@@ -348,3 +348,48 @@ fn unsupported_shards_merges_and_imports_are_refused_with_a_reason() {
     fails(&["run", "get", "--set", "phase.get.speed=3", "--store", "embedded:"], "--set phase.get.speed=3");
     fails(&["run", "get", "--set", "phase.put.duration=3s", "--store", "embedded:"], "put");
 }
+
+#[test]
+fn a_sweep_measures_every_combination_and_prints_matrices() {
+    let server = Server::start("", false);
+    server.ready("");
+    let dir = scratch("matrix");
+    let store = url(&server, "bucket");
+    let swept = ["run", "get", "--sweep", "size=1KiB,64KiB", "--sweep", "concurrency=1,4", "--store", &store];
+    let limits = ["--operations", "30", "--objects", "8", "--warmup", "0", "--no-report", "--out"];
+    let run = plimsoll(&swept).args(limits).arg(&dir).output().unwrap();
+    let printed = text(&run.stdout);
+    assert!(run.status.success(), "{printed}{}", text(&run.stderr));
+    let lines: Vec<&str> = printed.lines().collect();
+    assert!(lines[0].starts_with("get: at most ") && lines[0].contains("/s, at size "), "{printed}");
+    assert!(lines[1].starts_with("operations/s by size and concurrency"), "{printed}");
+    let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
+    assert_eq!(words(lines[2]), ["size", "1", "4"]);
+    assert_eq!(words(lines[3])[..2], ["1", "KiB"]);
+    let path = std::fs::read_dir(&dir).unwrap().next().unwrap().unwrap().path().join("result.json");
+    let result: RunResult = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    let [figures] = &result.sweeps[..] else { panic!("{:?}", result.sweeps) };
+    let found: Vec<(&str, &str, u64, u64)> = figures
+        .points
+        .iter()
+        .map(|p| (p.at["size"].as_str(), p.at["concurrency"].as_str(), p.operations, p.failed))
+        .collect();
+    assert_eq!(
+        found,
+        [("1 KiB", "1", 30, 0), ("1 KiB", "4", 30, 0), ("64 KiB", "1", 30, 0), ("64 KiB", "4", 30, 0)]
+    );
+    let bytes: Vec<u64> = measured(&result).iter().map(|w| w.bytes).collect();
+    assert_eq!(bytes, [30 << 10, 30 << 10, 30 << 16, 30 << 16]);
+    for (arguments, expected) in [
+        (&["--sweep", "size=1KiB", "--size", "2KiB"][..], "the sweep sets size"),
+        (&["--sweep", "concurrency=1", "--rate", "5/s"], "concurrency"),
+        (&["--sweep", "colour=red"], "cannot be swept"),
+        (&["--sweep", "size=1KiB", "--keys", "keys.txt"], "sweep another field"),
+    ] {
+        let refused = plimsoll(&["run", "get", "--store", &store]).args(arguments).output().unwrap();
+        let message = text(&refused.stderr);
+        assert!(refused.status.code() == Some(2) && message.contains(expected), "{arguments:?}: {message}");
+    }
+    let file = plimsoll(&["run", "quickstart", "--sweep", "size=1KiB"]).output().unwrap();
+    assert!(text(&file.stderr).contains("--sweep: only the short forms"), "{}", text(&file.stderr));
+}

@@ -11,8 +11,8 @@ use crate::report::text::{answer, confidence, ramp};
 use crate::run_dir::environment::Environment;
 use crate::schedule::Role;
 use crate::summary::comparison::Verdict;
-use crate::summary::result::{ConfidenceInterval, RunResult, SweepFigures};
-use crate::units::{format_count, format_ms, format_per_s, format_size, format_throughput, short_names};
+use crate::summary::result::{ConfidenceInterval, RunResult};
+use crate::units::{format_count, format_ms, format_per_s, format_throughput, short_names};
 
 /// Number of rows of the table of figures that are shown at first.
 pub(super) const FIRST_FIGURES: usize = 12;
@@ -185,10 +185,6 @@ pub(super) fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
     if !result.ramps.is_empty() {
         return result.ramps.iter().map(ramp::summary).collect();
     }
-    let settings: Vec<String> = result.sweeps.iter().filter_map(recommended).collect();
-    if !settings.is_empty() {
-        return settings;
-    }
     let of = |metric: &str, row: &Row| {
         let own = |j: &&ConfidenceInterval| {
             j.metric == metric && j.operation.name() == row.operation && j.phase == row.phase
@@ -203,18 +199,6 @@ pub(super) fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
         format!("{}: {}", row.operation, figures.join(", "))
     };
     rows.iter().take(3).map(sentence).collect()
-}
-
-/// Describes the setting that a sweep recommends; `None` if there is none.
-fn recommended(sweep: &SweepFigures) -> Option<String> {
-    let point = sweep.recommended.as_ref()?;
-    Some(format!(
-        "{}: upload in parts of {}, {} in flight: {}",
-        sweep.store.split('?').next().unwrap_or(&sweep.store),
-        format_size(point.part_bytes),
-        point.parts_in_flight,
-        point.bytes_per_s.map_or("not measured".into(), format_throughput)
-    ))
 }
 
 /// Returns true if a step of the search for the capacity is the highest rate that met the objectives, the lowest that

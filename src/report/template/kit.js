@@ -71,7 +71,7 @@ function escapeText(text) { const span = document.createElement("span"); span.te
 function chart(spec) { cards.push(spec); window.plimsoll.charts++; }
 
 /* Sections that answer the question of a run; they are above the table of figures. */
-const FIRST = ["Comparison", "Rising load"];
+const FIRST = ["Comparison", "Rising load", "Sweep"];
 
 function make(spec) {
   let host = document.querySelector(`[data-section="${spec.section}"] .grid`);

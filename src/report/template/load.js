@@ -48,16 +48,30 @@ if (searches.length) {
         series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: curve(g, x), markLine: i === 0 && marks.length ? mark(marks) : undefined }))) }); },
     table: stepTable });
 }
-const sweeps = data.runs.flatMap((run) => run.sweeps);
+const sweeps = data.runs.flatMap((run) => run.sweeps).filter((s) => Object.keys(s.points[0].at).length);
 if (sweeps.length) {
-  const size = (b) => (b >= 1 << 30 ? b / (1 << 30) + " GiB" : b / (1 << 20) + " MiB");
-  chart({ section: "Rising load", id: "sweep", wide: true, title: "Upload settings", note: "Median throughput of an upload by part size and parts in flight, in MB/s. Framed: the recommended setting.",
-    choices: () => sweeps.map((s) => `${s.store.split("?")[0]} ${s.sweep}`),
-    option: () => { const s = sweeps[spec("sweep").choice], xs = [...new Set(s.points.map((p) => p.parts_in_flight))].sort((a, b) => a - b), ys = [...new Set(s.points.map((p) => p.part_bytes))].sort((a, b) => a - b);
-      const values = s.points.map((p) => (p.bytes_per_s || 0) / 1e6), r = s.recommended;
-      return base({ legend: undefined, grid: { left: 80, right: 24, top: 10, bottom: 90 }, tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${size(ys[p.value[1]])} × ${xs[p.value[0]]}: ${num(p.value[2])} MB/s` }),
-        xAxis: axis("parts in flight", { type: "category", data: xs.map(String) }), yAxis: axis("part size", { type: "category", data: ys.map(size), nameGap: 62 }),
-        visualMap: { min: 0, max: Math.max(...values, 1), orient: "horizontal", left: "center", bottom: 0, textStyle: { color: css("--soft"), fontSize: 10 }, inRange: { color: dark() ? ["#14354a", "#1f6f9f", "#56b4e9"] : ["#eaf3f9", "#7fb8dc", "#0b5c8a"] } },
-        series: [{ type: "heatmap", label: { show: true, formatter: (p) => num(p.value[2]) }, data: s.points.map((p) => ({ value: [xs.indexOf(p.parts_in_flight), ys.indexOf(p.part_bytes), (p.bytes_per_s || 0) / 1e6], itemStyle: r && r.part_bytes === p.part_bytes && r.parts_in_flight === p.parts_in_flight ? { borderColor: "#d55e00", borderWidth: 3 } : undefined })) }] }); },
-    table: () => [["store", "part bytes", "parts in flight", "uploads", "failed", "retries", "median s", "MB/s"]].concat(sweeps.flatMap((s) => s.points.map((p) => [s.store, p.part_bytes, p.parts_in_flight, p.uploads, p.failed, p.retries, p.median_s, (p.bytes_per_s || 0) / 1e6]))) });
+  const words = (field) => field.replace(/_/g, " ");
+  const values = (s, field) => [...new Set(s.points.map((p) => p.at[field]))];
+  /* Swept fields: the load is the columns. */
+  const loads = ["concurrency", "rate", "parts_in_flight"];
+  const fields = (s) => Object.keys(s.points[0].at).sort((a, b) => loads.includes(a) - loads.includes(b));
+  const uploads = (s) => s.points.every((p) => "part_size" in p.at);
+  const figures = (s) => uploads(s)
+    ? [["throughput of an upload in MB/s", (p) => (p.bytes_per_s || 0) / 1e6]]
+    : [["operations/s", (p) => p.achieved_per_s], ["MB/s", (p) => p.throughput_bytes_per_s / 1e6], ["p50 in ms", (p) => p.p50_ms], ["p99 in ms", (p) => p.p99_ms]].filter(([, of]) => s.points.some((p) => of(p)));
+  const views = sweeps.flatMap((s) => figures(s).map(([name, of]) => ({ s, name, of })));
+  const title = (v) => [sweeps.some((s) => s.store !== v.s.store) ? v.s.store.split("?")[0] : "", sweeps.some((s) => s.operation !== v.s.operation || s.sweep !== v.s.sweep) ? v.s.operation : "", v.name].filter(Boolean).join(" ");
+  chart({ section: "Sweep", id: "sweep", wide: true, open: true, title: views.some((v) => uploads(v.s)) ? "Upload settings" : "Every combination", note: (sweeps.some((s) => s.recommended) ? "Framed: the recommended setting." : "Framed: the highest rate and throughput, the lowest latency.") + (sweeps.some((s) => s.points.some((p) => p.client_limited)) ? " *: limited by this client." : ""),
+    choices: () => views.map(title),
+    option: () => { const { s, name, of } = views[spec("sweep").choice], names = fields(s), [y, x] = names.length > 1 ? names : [null, names[0]];
+      const xs = values(s, x), ys = y ? values(s, y) : [""], found = s.points.map(of), lowest = name.endsWith("ms");
+      const best = s.recommended ? s.points.findIndex((p) => JSON.stringify(p.at) === JSON.stringify(s.recommended.at)) : found.indexOf((lowest ? Math.min : Math.max)(...found.filter((v) => v !== null)));
+      const stops = dark() ? ["#14354a", "#1f6f9f", "#56b4e9"] : ["#eaf3f9", "#a9cfe6", "#7fb8dc"], top = Math.max(...found, 1e-9);
+      const ink = (value) => (dark() && value > 0.75 * top ? "#0b1a24" : css("--ink"));
+      return base({ legend: undefined, grid: { left: y ? 84 : 24, right: 24, top: 10, bottom: 90 }, tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText([y ? words(y) + " " + ys[p.value[1]] : "", words(x) + " " + xs[p.value[0]]].filter(Boolean).join(", "))}<br>${num(p.value[2])} ${name}` }),
+        xAxis: axis(words(x), { type: "category", data: xs }), yAxis: axis(y ? words(y) : "", { type: "category", data: ys, nameGap: 66, inverse: true }),
+        visualMap: { min: 0, max: top, precision: top < 10 ? 2 : 0, orient: "horizontal", left: "center", bottom: 0, textStyle: { color: css("--soft"), fontSize: 10 }, inRange: { color: stops } },
+        series: [{ type: "heatmap", label: { show: true, formatter: (p) => num(p.value[2]) + (s.points[p.dataIndex].client_limited ? "*" : "") }, emphasis: { disabled: true },
+          data: s.points.map((p, i) => ({ value: [xs.indexOf(p.at[x]), y ? ys.indexOf(p.at[y]) : 0, found[i]], label: { color: ink(found[i]) }, itemStyle: i === best ? { borderColor: "#d55e00", borderWidth: 3 } : undefined })) }] }); },
+    table: () => [["store", "operation", ...fields(sweeps[0]).map(words), "operations", "failed", "retries", "operations/s", "MB/s", "p50 ms", "p99 ms"]].concat(sweeps.flatMap((s) => s.points.map((p) => [s.store.split("?")[0], s.operation, ...fields(s).map((f) => p.at[f]), p.operations, p.failed, p.retries, p.achieved_per_s, p.throughput_bytes_per_s / 1e6, p.p50_ms, p.p99_ms]))) });
 }

@@ -9,6 +9,7 @@ pub mod distribution;
 pub mod groups;
 pub mod ramp;
 pub mod stores;
+pub mod sweep;
 pub mod table;
 pub mod uploads;
 
@@ -39,6 +40,7 @@ pub struct Detail {
 /// Renders the whole report as text.
 pub fn render(result: &RunResult, detail: Detail) -> String {
     let mut out: String = answer::of(result).iter().map(|line| format!("{line}\n")).collect();
+    out.push_str(&sweep::render(result));
     let run = &result.run;
     let partial = if run.partial { "  (partial: the run did not complete)" } else { "" };
     out.push_str(&format!("{}  seed {}  {}{partial}\n", run.experiment, run.seed, run.started_at));
@@ -97,8 +99,8 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
     let own: Vec<Window> = result.windows.iter().filter(|w| w.store == store).cloned().collect();
     let merged = overall(&own);
     let measured: Vec<&Window> = merged.iter().filter(|w| w.role == Role::Measure).collect();
-    let swept = |w: &Window| w.upload.as_ref().is_some_and(|u| u.sweep.is_some());
-    let plain: Vec<&Window> = measured.iter().copied().filter(|w| w.step.is_none() && !swept(w)).collect();
+    let single = |w: &&Window| w.step.is_none() && w.sweep.is_none();
+    let plain: Vec<&Window> = measured.iter().copied().filter(single).collect();
     if measured.is_empty() {
         return "\nthe run ended before a measured phase\n".into();
     }
@@ -109,11 +111,16 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
         Some(found) => out.push_str(&capacity::render(found, &merged)),
         None => out.push_str(&ramp::render(&merged, result.ramps.iter().filter(|r| r.store == store))),
     }
-    out.push_str(&uploads::render(result, &plain, store));
+    out.push_str(&uploads::render(&plain));
     out.push_str(&contention::render(&plain));
     out.push_str(&groups::render(&own));
     let open = measured.iter().any(|w| w.response_ms.is_some());
     let closed = measured.iter().any(|w| w.response_ms.is_none());
+    // The matrices of a sweep contain its latencies, and mark its points.
+    if measured.iter().all(|w| w.sweep.is_some()) {
+        measured.iter().filter(|w| !w.errors.is_empty()).for_each(|w| out.push_str(&cautions(w)));
+        return out;
+    }
     out.push_str("\nlatency in ms");
     if closed {
         out.push_str("; closed loop: service time only");
@@ -137,10 +144,14 @@ fn of_store(result: &RunResult, store: &str, detail: Detail) -> String {
         out.push_str(&caches(window));
         // A search exceeds the capacity on purpose, and its own table reports the failures.
         if result.capacity.is_none() {
-            remarks(window).iter().for_each(|line| out.push_str(&format!("! {line}\n")));
+            out.push_str(&cautions(window));
         }
     }
     out
+}
+
+fn cautions(window: &Window) -> String {
+    remarks(window).iter().map(|line| format!("! {line}\n")).collect()
 }
 
 /// Renders the hit ratio, and the latency by cache status; empty if no response had one.

@@ -1,15 +1,12 @@
-//! Multipart uploads: one line per window, and the table of a sweep with the recommended setting.
+//! Multipart uploads: one line per window.
 
-use comfy_table::CellAlignment;
-
-use super::table::{lines, plain};
-use crate::summary::result::{RunResult, SweepFigures, Window};
+use crate::summary::result::Window;
 use crate::summary::uploads::median_bytes_per_s;
-use crate::units::{format_bytes, format_count, format_throughput};
+use crate::units::{format_bytes, format_count};
 
-/// Returns the line of one window of multipart uploads; `None` for other windows and those of a sweep.
+/// Returns the line of one window of multipart uploads; `None` for other windows.
 fn line(window: &Window) -> Option<String> {
-    let upload = window.upload.as_ref().filter(|u| u.sweep.is_none())?;
+    let upload = window.upload.as_ref()?;
     let size = upload.object_bytes.map_or("various sizes".into(), format_bytes);
     let seconds = |ms: Option<f64>| ms.map_or("-".into(), |ms| format!("{:.2} s", ms / 1e3));
     let p99 = match window.service_ms.samples_needed.get("p99") {
@@ -41,58 +38,7 @@ fn line(window: &Window) -> Option<String> {
     ))
 }
 
-fn sweep(figures: &SweepFigures) -> String {
-    let mut table = plain();
-    table.set_header([
-        "part size",
-        "in flight",
-        "uploads",
-        "failed",
-        "retries",
-        "requests",
-        "seconds",
-        "throughput",
-    ]);
-    for point in &figures.points {
-        table.add_row([
-            format_bytes(point.part_bytes),
-            point.parts_in_flight.to_string(),
-            point.uploads.to_string(),
-            point.failed.to_string(),
-            point.retries.to_string(),
-            format_count(point.requests),
-            point.median_s.map_or("-".into(), |s| format!("{s:.2}")),
-            point.bytes_per_s.map_or("-".into(), format_throughput),
-        ]);
-    }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let mut out = format!(
-        "\nsweep {} (seconds: median of at least 20 uploads, else the mean)\n{}",
-        figures.sweep,
-        lines(&table)
-    );
-    match &figures.recommended {
-        Some(best) => {
-            let cap = format_bytes(best.part_bytes.saturating_mul(10_000));
-            out.push_str(&format!(
-                "recommended: parts of {}, {} in flight: within 5% of the fastest, with the fewest bytes in flight (10,000 parts allow objects up to {cap})\n",
-                format_bytes(best.part_bytes),
-                best.parts_in_flight,
-            ));
-        }
-        None => out.push_str("no recommendation: uploads failed with every setting\n"),
-    }
-    out
-}
-
-/// Renders the multipart uploads and sweeps of one store. `merged` has its windows, one per phase.
-pub fn render(result: &RunResult, merged: &[&Window], store: &str) -> String {
-    let mut out = String::new();
-    for window in merged {
-        out.extend(line(window).map(|line| format!("{line}\n")));
-    }
-    result.sweeps.iter().filter(|s| s.store == store).for_each(|s| out.push_str(&sweep(s)));
-    out
+/// Renders the multipart uploads among the windows of one store, one per phase.
+pub fn render(merged: &[&Window]) -> String {
+    merged.iter().filter_map(|window| line(window)).map(|line| format!("{line}\n")).collect()
 }

@@ -7,3 +7,4 @@ pub mod cost;
 pub mod percentile;
 pub mod ramp;
 pub mod remarks;
+pub mod sweep;
