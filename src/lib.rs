@@ -15,6 +15,7 @@
 //! - [`cost`] computes bills, [`advise`] recommends a store, and [`published`] contains benchmark results
 //!   that others have published.
 //! - [`import`] feeds the logs of other tools into the same recorder.
+//! - [`screen`] shows a run on the whole terminal.
 //! - [`fleet`] runs an experiment on several nodes with existing engines.
 //! - [`calibrate`], [`consistency`], [`probe`] and [`sync`] implement the commands of the same name.
 //! - [`machine`], [`clock`], [`rng`], [`text`], [`units`] and [`metrics`] are the foundation of the others.
@@ -38,6 +39,7 @@ pub mod recorder;
 pub mod report;
 pub mod run_dir;
 pub mod schedule;
+pub mod screen;
 pub mod session;
 pub mod summary;
 pub mod sync;

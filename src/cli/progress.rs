@@ -114,7 +114,7 @@ impl Progress {
     fn show(&self, states: &[WindowState], phase_runs: &[PhaseRun]) {
         let Some(current) = states.iter().rposition(|w| w.edges.is_some()) else { return };
         let phase_run = &phase_runs[current];
-        let name = self.name(phase_run);
+        let name = phase_run.label(&self.stores);
         if self.plain && self.live().announced != Some(current) {
             self.live().announced = Some(current);
             if phase_run.recorded {
@@ -161,20 +161,6 @@ impl Progress {
             quantile(0.5),
             quantile(0.99)
         )
-    }
-
-    fn name(&self, phase_run: &PhaseRun) -> String {
-        let mut name = phase_run.phase.name.clone();
-        if phase_run.step.is_some() {
-            name.push_str(&format!(" at {}", phase_run.phase.load.describe()));
-        }
-        if phase_run.repeat > 0 {
-            name.push_str(&format!(", repeat {}", phase_run.repeat + 1));
-        }
-        if self.stores.len() > 1 {
-            name.push_str(&format!(" on {}", self.stores[phase_run.store]));
-        }
-        if phase_run.recorded { name } else { format!("{name} (re-warm)") }
     }
 
     /// Prints a line above the live line, or as a plain line.

@@ -1,5 +1,6 @@
 //! Options of commands that run an experiment.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -12,15 +13,18 @@ use super::money::MoneyArguments;
 use super::out::{note, say};
 use super::progress::Terminal;
 use super::report::{conclude, verdicts};
+use super::signals;
 use crate::clock::wall_now;
 use crate::driver::Shard;
 use crate::experiment::Experiment;
 use crate::metrics::listen;
 use crate::report::{dry_run, terminal};
 use crate::run_dir::json;
+use crate::screen::{Hooks, Screen};
 use crate::session::abort::{AbortCondition, AbortRules};
 use crate::session::budget::{Planned, preview};
 use crate::session::live::Live;
+use crate::session::observer::RunObserver;
 use crate::session::open;
 use crate::session::shard::{Sharding, parse_shard, parse_start};
 use crate::session::{Components, RunSummary, Settings};
@@ -50,6 +54,9 @@ pub struct RunOptions {
     /// Print no progress, only results, warnings and errors
     #[arg(long)]
     quiet: bool,
+    /// Show the run on the whole terminal: throughput and latency of the last minutes, failures and the client
+    #[arg(long, conflicts_with = "quiet")]
+    live: bool,
     /// Do not write the HTML report; `plimsoll report RUN` writes it later
     #[arg(long)]
     no_report: bool,
@@ -181,11 +188,23 @@ impl RunOptions {
             conditions.collect::<Result<_, _>>().map_err(|e| Exit::input(format!("--abort-if {e}")))?;
         Ok(Components {
             abort: (!conditions.is_empty()).then(|| Arc::new(AbortRules::new(conditions))),
-            observer: Arc::new(Terminal::new(self.json || self.quiet)),
+            observer: self.observer()?,
             live: self.metrics_listen.as_deref().map(live).transpose()?,
             rendezvous: None,
             credentials: None,
         })
+    }
+
+    fn observer(&self) -> Result<Arc<dyn RunObserver>, Exit> {
+        if !self.live {
+            return Ok(Arc::new(Terminal::new(self.json || self.quiet)));
+        }
+        if !(std::io::stderr().is_terminal() && std::io::stdin().is_terminal()) {
+            return Err(Exit::input("--live needs a terminal; omit --live, or use `ssh -t` on another host"));
+        }
+        let limit = self.money.settings().max_cost.map(|limit| format!("${limit}"));
+        let hooks = Hooks { print: |line| note(line), started: signals::listen };
+        Ok(Arc::new(Screen::new(limit, hooks)))
     }
 
     /// Prints the result of a run, and returns the error with which the command ends.

@@ -80,6 +80,21 @@ impl PhaseRun {
         PhaseRun { phase: phase.clone(), store, number, repeat, block: 0, step: None, recorded: true }
     }
 
+    /// Returns a name for people: the phase, the load of a ramp step, the repeat, and the store if there are several.
+    pub fn label(&self, stores: &[String]) -> String {
+        let mut name = self.phase.name.clone();
+        if self.step.is_some() {
+            name.push_str(&format!(" at {}", self.phase.load.describe()));
+        }
+        if self.repeat > 0 {
+            name.push_str(&format!(", repeat {}", self.repeat + 1));
+        }
+        if stores.len() > 1 {
+            name.push_str(&format!(" on {}", stores[self.store]));
+        }
+        if self.recorded { name } else { format!("{name} (re-warm)") }
+    }
+
     /// Returns true if the phase run is a step of a ramp that a rule may end early.
     pub fn may_end_early(&self) -> bool {
         self.phase.ramp.is_some_and(|ramp| ramp.stop != Stop::Never)

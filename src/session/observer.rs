@@ -6,7 +6,7 @@ use crate::driver::Control;
 use crate::recorder::collector::{SecondRow, WindowState};
 use crate::run_dir::environment::StoreFacts;
 use crate::schedule::plan::PhaseRun;
-use crate::summary::result::{CapacityStep, Window};
+use crate::summary::result::{CapacityStep, CostFigures, Window};
 
 /// Facts about a run that is about to start.
 pub struct RunStart<'a> {
@@ -33,6 +33,11 @@ pub trait RunObserver: Send + Sync {
     /// Receives a finished step of a search for the capacity.
     fn capacity_step(&self, step: &CapacityStep) {
         let _ = step;
+    }
+
+    /// Receives the cost so far, one entry per store whose provider has prices, about once a second.
+    fn cost(&self, figures: &[CostFigures]) {
+        let _ = figures;
     }
 
     /// Receives the facts about the stores, which have answered.

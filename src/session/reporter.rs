@@ -276,7 +276,9 @@ impl Listener for Reporter<'_> {
             if let Some(rendezvous) = &self.rendezvous {
                 budget.share(rendezvous.as_ref());
             }
-            self.live.iter().for_each(|live| live.cost(&budget.figures()));
+            let cost = budget.figures();
+            self.live.iter().for_each(|live| live.cost(&cost));
+            self.observer.cost(&cost);
         }
         self.observer.progress(states, &self.job.phase_runs);
         self.directory.flush();

@@ -38,6 +38,7 @@ const ALLOWED: &[(&str, &str)] = &[
         "session",
         "clock, cost, driver, experiment, machine, metrics, provider, recorder, rng, run_dir, s3, schedule, store, summary, text, units, workload",
     ),
+    ("screen", "clock, driver, recorder, schedule, session, summary, text, units"),
     (
         "sync",
         "clock, driver, experiment, machine, recorder, run_dir, schedule, session, store, summary, workload",
