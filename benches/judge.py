@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Tests comparisons, capacities and reports against known results.
 
-`same` compares runs of one store, which should not differ. `capacity` searches for the capacity of servers with known limits. `scale`
-times the reports of long runs. `merge` times the merge of 100 shards.
+`same` compares runs of one store, which should not differ. `capacity` searches for the capacity of servers with known
+limits, also with a disturbed client. `scale` times the reports of long runs. `merge` times the merge of 100 shards.
 
     make bench-judge                # all of them: about half an hour on a quiet machine
     judge.py same|capacity|scale|merge  # one of them; --quick makes a shorter version
@@ -13,11 +13,14 @@ With PERFORMANCE=write, the full version writes its tables into docs/performance
 import argparse
 import json
 import os
+import random
 import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -76,20 +79,53 @@ def same(quick):
     show("pairs of runs of one store that differ (A/A)", f"{sum(called)} of {pairs}", "2 of 10")
 
 
+def search(kind, inject, size, limit, by, disturb=None):
+    """Searches for the capacity of a server with a known limit; `disturb` is called with the process until it ends."""
+    with Server(inject.format(limit)) as server, tempfile.TemporaryDirectory() as out:
+        began = time.perf_counter()
+        command = [BINARY, "run", "capacity", "--store", server.store, "--create-bucket", "--by", by, "--size", size,
+                   "--out", out, "--json"]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ENVIRONMENT)
+        ended = threading.Event()
+        if disturb:
+            threading.Thread(target=disturb, args=(process, ended), daemon=True).start()
+        output, problem = process.communicate()
+        ended.set()
+        if process.returncode:
+            sys.exit(f"capacity by {by}: {problem.decode()}")
+        found, took = json.loads(output)["capacity"], time.perf_counter() - began
+    value = found["per_s"]
+    error = f"{100 * (value / limit - 1):+.2f}%" if value else f"client-limited: {found['client_limit']}"
+    name = f"capacity by {by}, {size}, server {kind} above {limit}/s" + (f", client disturbed: {disturb.__name__}" if disturb else "")
+    show(name, f"{error}, {took:.0f} s", "5% or client-limited, 300 s" if disturb else "5%, 300 s")
+
+
+def stopped(process, ended):
+    """Stops a process for 300 ms about every two seconds."""
+    pauses = random.Random(42)
+    while not ended.wait(pauses.uniform(1, 3)):
+        process.send_signal(signal.SIGSTOP)
+        ended.wait(0.3)
+        process.send_signal(signal.SIGCONT)
+
+
+def competition(process, ended):
+    """Occupies both cores for two of every four seconds, beside the process."""
+    while not ended.wait(2):
+        burners = [subprocess.Popen(["timeout", "2", "sh", "-c", "while :; do :; done"]) for _ in range(2)]
+        [burner.wait() for burner in burners]
+
+
 def capacity(quick):
     """Searches for the capacity of servers with known limits, by rate and by concurrency, and compares both."""
     servers = [("queues", "latency=2ms,capacity={}/s"), ("refuses", "latency=2ms,rate={}/s")]
     cases = [(kind, inject, size, limit, by) for size, limit in (("1KiB", 437), ("1MiB", 83))
              for kind, inject in servers for by in ("rate", "concurrency")]
-    for kind, inject, size, limit, by in cases[:2] if quick else cases:
-        with Server(inject.format(limit)) as server, tempfile.TemporaryDirectory() as out:
-            began = time.perf_counter()
-            found = json.loads(plimsoll("run", "capacity", "--store", server.store, "--create-bucket", "--by", by,
-                                        "--size", size, "--out", out, "--json"))["capacity"]
-            took = time.perf_counter() - began
-        value = found["per_s"]
-        error = f"{100 * (value / limit - 1):+.2f}%" if value else str(found["client_limit"])
-        show(f"capacity by {by}, {size}, server {kind} above {limit}/s", f"{error}, {took:.0f} s", "5%, 300 s")
+    for case in cases[:2] if quick else cases:
+        search(*case)
+    for case in cases[:2]:
+        for disturb in (stopped, competition):
+            search(*case, disturb)
 
 
 def timed(*arguments):
