@@ -184,7 +184,8 @@ impl Capacity {
 
     /// Records a step and advances the search.
     fn note(&mut self, load: Load, step: CapacityStep) {
-        let (per_s, disturbed) = (step.achieved_per_s, step.paused_share > DISTURBED_SHARE);
+        let (per_s, paused_share) = (step.achieved_per_s, step.paused_share);
+        let disturbed = paused_share > DISTURBED_SHARE;
         let limited = step.client_limited.clone();
         let met = step.met;
         self.steps.push(step);
@@ -194,7 +195,7 @@ impl Capacity {
                 self.end_survey(limited);
             }
             (Stage::Plateau(plateau), Load::Closed { .. }) => {
-                if let Some(outlier) = plateau.note(per_s, disturbed, self.survey.best_per_s()) {
+                if let Some(outlier) = plateau.note(per_s, paused_share, self.survey.best_per_s()) {
                     self.survey.revise(plateau.concurrency, outlier);
                     self.stage = Stage::Survey;
                     self.end_survey(None);
@@ -255,10 +256,17 @@ impl Capacity {
         };
         match &self.stage {
             Stage::Survey => {}
-            Stage::Plateau(plateau) => {
-                figures.per_s = plateau.mean();
-                (figures.low_per_s, figures.high_per_s) = plateau.interval().unzip();
-            }
+            Stage::Plateau(plateau) => match plateau.paused_share() {
+                Some(share) => {
+                    let reason = format!("it paused {:.0}% of the time", 100.0 * share);
+                    figures.client_limit =
+                        Some(ClientLimit { per_s: plateau.mean().unwrap_or_default(), reason });
+                }
+                None => {
+                    figures.per_s = plateau.mean();
+                    (figures.low_per_s, figures.high_per_s) = plateau.interval().unzip();
+                }
+            },
             Stage::Rate(search) => {
                 let found = search.found();
                 (figures.highest_met_per_s, figures.lowest_missed_per_s) = (found.holds, found.breaks);

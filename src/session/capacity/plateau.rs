@@ -1,5 +1,6 @@
 //! Repeated measurement of the best concurrency, until its throughput is precise.
 
+use super::step::DISTURBED_SHARE;
 use crate::summary::confidence::t_quantile;
 
 /// Number of steps from which a mean has an interval.
@@ -20,21 +21,26 @@ pub struct Plateau {
     /// Throughput of each step in operations per second.
     per_s: Vec<f64>,
     left_out: u32,
+    /// Shares of the time for which the client paused in the recorded steps that it disturbed.
+    disturbed: Vec<f64>,
 }
 
 impl Plateau {
     /// Creates a measurement without steps.
     pub fn new(concurrency: usize) -> Plateau {
-        Plateau { concurrency, per_s: Vec::new(), left_out: 0 }
+        Plateau { concurrency, per_s: Vec::new(), left_out: 0, disturbed: Vec::new() }
     }
 
-    /// Records a step. Steps with a disturbed client are left out, up to [`MAX_LEFT_OUT`] of them. Returns the mean if
-    /// it shows that the step of the survey, with `surveyed_per_s`, was an outlier.
-    pub fn note(&mut self, per_s: f64, disturbed: bool, surveyed_per_s: f64) -> Option<f64> {
+    /// Records a step during which the client paused for a share of the time. Steps with a disturbed client are left
+    /// out, up to [`MAX_LEFT_OUT`] of them. Returns the mean if it shows that the step of the survey, with
+    /// `surveyed_per_s`, was an outlier.
+    pub fn note(&mut self, per_s: f64, paused_share: f64, surveyed_per_s: f64) -> Option<f64> {
+        let disturbed = paused_share > DISTURBED_SHARE;
         if disturbed && self.left_out < MAX_LEFT_OUT {
             self.left_out += 1;
             return None;
         }
+        self.disturbed.extend(disturbed.then_some(paused_share));
         self.per_s.push(per_s);
         let mean = self.mean()?;
         (self.per_s.len() == 2 && mean < OUTLIER * surveyed_per_s).then_some(mean)
@@ -43,6 +49,13 @@ impl Plateau {
     /// Returns the mean throughput in operations per second; `None` without a step.
     pub fn mean(&self) -> Option<f64> {
         (!self.per_s.is_empty()).then(|| self.per_s.iter().sum::<f64>() / self.per_s.len() as f64)
+    }
+
+    /// Returns the mean share of the time for which the client paused, if it disturbed most steps, so that the throughput
+    /// is that of the client; otherwise `None`.
+    pub fn paused_share(&self) -> Option<f64> {
+        let n = self.disturbed.len();
+        (n > 0 && 2 * n >= self.per_s.len()).then(|| self.disturbed.iter().sum::<f64>() / n as f64)
     }
 
     /// Returns the 95% confidence interval of the mean, with the steps as independent samples; `None` if there are too
@@ -74,7 +87,7 @@ mod tests {
     fn the_interval_is_that_of_students_t() {
         let mut plateau = Plateau::new(8);
         for per_s in [98.0, 100.0, 102.0] {
-            assert_eq!(plateau.note(per_s, false, 100.0), None);
+            assert_eq!(plateau.note(per_s, 0.0, 100.0), None);
         }
         let (low, high) = plateau.interval().unwrap();
         // The quantile of t with 2 degrees of freedom is 4.303, and the standard error is 2 / sqrt(3).
@@ -83,16 +96,28 @@ mod tests {
         );
         assert!(!plateau.is_precise());
         let mut steady = Plateau::new(8);
-        (0..3).for_each(|_| assert_eq!(steady.note(100.0, false, 100.0), None));
+        (0..3).for_each(|_| assert_eq!(steady.note(100.0, 0.0, 100.0), None));
         assert!(steady.is_precise());
     }
 
     #[test]
     fn disturbed_steps_are_left_out_and_outliers_of_the_survey_are_found() {
         let mut plateau = Plateau::new(8);
-        assert_eq!(plateau.note(10.0, true, 100.0), None);
+        assert_eq!(plateau.note(10.0, 0.2, 100.0), None);
         assert_eq!(plateau.mean(), None);
-        assert_eq!(plateau.note(50.0, false, 100.0), None);
-        assert_eq!(plateau.note(52.0, false, 100.0), Some(51.0));
+        assert_eq!(plateau.note(50.0, 0.0, 100.0), None);
+        assert_eq!(plateau.note(52.0, 0.0, 100.0), Some(51.0));
+    }
+
+    /// Regression test: a client that was stopped for 13% of the time reported a capacity that was 13% too low.
+    #[test]
+    fn a_client_that_is_disturbed_in_most_steps_hides_the_capacity() {
+        let mut plateau = Plateau::new(8);
+        (0..MAX_LEFT_OUT).for_each(|_| assert_eq!(plateau.note(87.0, 0.13, 88.0), None));
+        assert_eq!((plateau.mean(), plateau.paused_share()), (None, None));
+        plateau.note(87.0, 0.13, 88.0);
+        assert_eq!(plateau.paused_share(), Some(0.13));
+        (0..2).for_each(|_| assert_eq!(plateau.note(100.0, 0.0, 88.0), None));
+        assert_eq!(plateau.paused_share(), None, "one of three steps");
     }
 }
