@@ -51,8 +51,8 @@ impl Plateau {
         (!self.per_s.is_empty()).then(|| self.per_s.iter().sum::<f64>() / self.per_s.len() as f64)
     }
 
-    /// Returns the mean share of the time for which the client paused, if it disturbed most steps, so that the throughput
-    /// is that of the client; otherwise `None`.
+    /// Returns the mean share of the time for which the client paused, if it disturbed at least half of the steps, so
+    /// that the throughput is that of the client; otherwise `None`.
     pub fn paused_share(&self) -> Option<f64> {
         let n = self.disturbed.len();
         (n > 0 && 2 * n >= self.per_s.len()).then(|| self.disturbed.iter().sum::<f64>() / n as f64)
