@@ -73,7 +73,7 @@ def test_the_view_fills_80x24_and_200x60_and_redraws_only_changed_cells(store):
     terminal = Terminal("get", "--duration", "60s", *store)
     terminal.until(full)
     assert "on s3://bench" in terminal.text() and "left, press q to stop" in terminal.text()
-    assert b"\x1b[?1049h" in terminal.received, "the view has a screen of its own"
+    assert b"\x1b[?1049h" in terminal.received, "the view uses the alternate screen"
     before = len(terminal.received)
     first = terminal.text()
     terminal.until(lambda text: text != first)
