@@ -125,6 +125,11 @@ def test_one_report_shows_several_runs(runs, page, tmp_path):
     page.run("plimsoll.drawAll()")
     assert page.run("plimsoll.empty.length") == 0 and page.trouble == []
     assert "published by others, not measured here" in page.run("document.body.textContent")
+    marks = page.run("spec('rate').instance.getOption().series.flatMap((s) => s.markLine ? s.markLine.data : [])"
+                     ".map((m) => m.label.formatter)")
+    assert marks and all(re.fullmatch(r"P\d+", mark) for mark in marks), marks
+    explained = page.run("[...document.querySelectorAll('#rate .key li')].map((li) => li.textContent)")
+    assert [line.split()[0] for line in explained] == marks and all("published" in line for line in explained)
 
 
 READABLE = """
