@@ -18,6 +18,7 @@ use crate::clock::wall_now;
 use crate::driver::Shard;
 use crate::experiment::Experiment;
 use crate::metrics::listen;
+use crate::metrics::push::Collector;
 use crate::report::{dry_run, terminal};
 use crate::run_dir::json;
 use crate::screen::{Hooks, Screen};
@@ -92,6 +93,11 @@ pub struct RunOptions {
     /// Serve Prometheus metrics on this address at /metrics during the run; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS")]
     metrics_listen: Option<String>,
+    /// Send metrics to this collector every ten seconds: otlp+http://host:4318, or
+    /// influx+http://host:8086/api/v2/write?org=ORG&bucket=BUCKET; secrets come from OTEL_EXPORTER_OTLP_HEADERS and
+    /// INFLUX_TOKEN; may be repeated
+    #[arg(long, value_name = "URL")]
+    metrics_to: Vec<String>,
     #[command(flatten)]
     money: MoneyArguments,
 }
@@ -189,7 +195,7 @@ impl RunOptions {
         Ok(Components {
             abort: (!conditions.is_empty()).then(|| Arc::new(AbortRules::new(conditions))),
             observer: self.observer()?,
-            live: self.metrics_listen.as_deref().map(live).transpose()?,
+            live: live(self.metrics_listen.as_deref(), &self.metrics_to)?,
             rendezvous: None,
             credentials: None,
         })
@@ -273,18 +279,28 @@ pub fn name_stores(experiment: &mut Experiment, given: &[String]) -> Result<(), 
     Ok(())
 }
 
-/// Starts a Prometheus endpoint on `address`, and returns the metrics that it serves.
+/// Starts a Prometheus endpoint on `address` and the connections to collectors. Returns the metrics that they have;
+/// `None` without either.
 ///
 /// # Errors
-/// Exit code 2 if the address cannot be used.
-fn live(address: &str) -> Result<Live, Exit> {
+/// Exit code 2 if the address or a collector cannot be used.
+fn live(address: Option<&str>, collectors: &[String]) -> Result<Option<Live>, Exit> {
     let live = Live::default();
-    let mut registry = Registry::default();
-    registry.register_collector(Box::new(live.clone()));
-    let bound = listen(address, Arc::new(registry), None);
-    let bound = bound.map_err(|e| {
-        Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
-    })?;
-    note(format_args!("metrics on http://{bound}/metrics"));
-    Ok(live)
+    for text in collectors {
+        let wrong = |e: String| Exit::input(format!("--metrics-to {text}: {e}"));
+        let collector = Collector::parse(text, |name| std::env::var(name).ok()).map_err(wrong)?;
+        let name = text.clone();
+        let report = move |line: &str| note(format_args!("! --metrics-to {name}: {line}"));
+        live.push_to(collector, report).map_err(|e| wrong(e.to_string()))?;
+    }
+    if let Some(address) = address {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(live.clone()));
+        let bound = listen(address, Arc::new(registry), None);
+        let bound = bound.map_err(|e| {
+            Exit::input(format!("--metrics-listen {address}: {e}; choose another address or port"))
+        })?;
+        note(format_args!("metrics on http://{bound}/metrics"));
+    }
+    Ok((address.is_some() || !collectors.is_empty()).then_some(live))
 }

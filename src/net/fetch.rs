@@ -1,4 +1,4 @@
-//! One HTTP request on a new connection, with limits on time and size, for credential chains.
+//! One HTTP request on a new connection, with limits on time and size, for credential chains and collectors of metrics.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,12 +12,17 @@ use tokio_rustls::rustls::pki_types::ServerName;
 use super::connection::{HttpConnection, Payload, Target, resolve};
 use super::limits::{self, MAX_CREDENTIAL_BYTES};
 
-/// Maximum duration of one request of a credential chain.
+/// Maximum duration of one request.
 const MAX_FETCH: Duration = Duration::from_secs(10);
 
-/// Sends one request of a credential chain on a new connection and returns the response. Blocks the calling thread,
-/// so it must not run during measured operations.
+/// Sends one request on a new connection and returns the response, for credential chains, which are asynchronous.
+/// Blocks the calling thread, so it must not run during measured operations.
 pub(crate) async fn fetch(request: http::Request<Bytes>) -> Result<http::Response<Bytes>, String> {
+    fetch_blocking(request)
+}
+
+/// Sends one request on a new connection and returns the response.
+pub(crate) fn fetch_blocking(request: http::Request<Bytes>) -> Result<http::Response<Bytes>, String> {
     let work = move || -> Result<http::Response<Bytes>, String> {
         let runtime =
             tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|e| e.to_string())?;

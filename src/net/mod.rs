@@ -4,7 +4,7 @@
 pub mod chain;
 pub mod connection;
 pub mod encode;
-mod fetch;
+pub(crate) mod fetch;
 pub mod limits;
 pub mod socket;
 pub mod stamps;

@@ -1,22 +1,22 @@
-//! Live figures of a run for Prometheus: the recorder's sums, updated every second, under names that include
-//! their units.
+//! Live figures of a run for Prometheus and for collectors: the recorder's sums, updated every second, under names that
+//! include their units.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::exemplar::Exemplar;
 
+use crate::clock::wall_now;
 use crate::metrics::LATENCY_EDGES_S;
+use crate::metrics::push::{Collector, Pusher};
+use crate::metrics::sample::{Histogram, Labels, Sample, Series};
 use crate::recorder::collector::SecondRow;
 use crate::recorder::histogram::Latencies;
 use crate::run_dir::intervals::Place;
 use crate::summary::result::CostFigures;
-
-type Labels = Vec<(&'static str, String)>;
 
 /// Key of the sums: store, phase, role and operation.
 type Key = (String, String, String, String);
@@ -31,30 +31,19 @@ struct Sums {
     bytes: f64,
     censored: u64,
     errors: BTreeMap<String, u64>,
-    service: Buckets,
-    response: Buckets,
+    service: Histogram,
+    response: Histogram,
 }
 
-/// A classic histogram with one count per bucket, not cumulative.
-#[derive(Debug, Default)]
-struct Buckets {
-    counts: [u64; LATENCY_EDGES_S.len() + 1],
-    sum_s: f64,
-}
-
-impl Buckets {
-    fn add(&mut self, latencies: &Latencies) {
-        let Some(histogram) = latencies.histogram() else { return };
-        for value in histogram.iter_recorded() {
-            let s = value.value_iterated_to() as f64 / 1e6;
-            self.counts[LATENCY_EDGES_S.partition_point(|edge| *edge < s)] += value.count_at_value();
-        }
-        self.sum_s += latencies.mean_ns().unwrap_or(0.0) * latencies.len() as f64 / 1e9;
+/// Adds latencies to a histogram.
+fn add(histogram: &mut Histogram, latencies: &Latencies) {
+    let Some(recorded) = latencies.histogram() else { return };
+    histogram.counts.resize(LATENCY_EDGES_S.len() + 1, 0);
+    for value in recorded.iter_recorded() {
+        let s = value.value_iterated_to() as f64 / 1e6;
+        histogram.counts[LATENCY_EDGES_S.partition_point(|edge| *edge < s)] += value.count_at_value();
     }
-
-    fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
+    histogram.sum_s += latencies.mean_ns().unwrap_or(0.0) * latencies.len() as f64 / 1e9;
 }
 
 /// Cost so far of each store in US dollars, with labels for the store and the price list.
@@ -62,11 +51,62 @@ type Costs = Vec<(Labels, f64)>;
 
 /// Live figures, shared with the metrics endpoint.
 #[derive(Debug, Clone, Default)]
-pub struct Live(Arc<Mutex<BTreeMap<Key, Sums>>>, Arc<Mutex<Costs>>);
+pub struct Live {
+    figures: Figures,
+    /// Connections to collectors, which end with the last clone.
+    pushers: Arc<Mutex<Vec<Pusher>>>,
+}
+
+/// Figures, shared with the threads that send them.
+#[derive(Debug, Clone, Default)]
+struct Figures {
+    sums: Arc<Mutex<BTreeMap<Key, Sums>>>,
+    costs: Arc<Mutex<Costs>>,
+}
+
+impl Figures {
+    fn sums(&self) -> MutexGuard<'_, BTreeMap<Key, Sums>> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn costs(&self) -> MutexGuard<'_, Costs> {
+        self.costs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the figures of a run that began at `start_unix_ns`.
+    fn sample(&self, start_unix_ns: u64) -> Sample {
+        let series = |(key, sums): (&Key, &Sums)| Series {
+            labels: labels(key),
+            operations: sums.completed,
+            object_bytes: sums.bytes,
+            unanswered: sums.censored,
+            failed: sums.errors.iter().map(|(class, n)| (class.clone(), *n)).collect(),
+            service: sums.service.clone(),
+            response: sums.response.clone(),
+        };
+        let series = self.sums().iter().map(series).collect();
+        Sample { start_unix_ns, at_unix_ns: unix_ns(), series, cost_usd: self.costs().clone() }
+    }
+}
+
+fn unix_ns() -> u64 {
+    u64::try_from(wall_now().as_nanosecond()).unwrap_or(0)
+}
 
 impl Live {
-    fn sums(&self) -> MutexGuard<'_, BTreeMap<Key, Sums>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Sends the figures to a collector every ten seconds and at the end of the run. `report` receives errors.
+    ///
+    /// # Errors
+    /// If the thread that sends them cannot be started.
+    pub fn push_to(
+        &self,
+        collector: Collector,
+        report: impl Fn(&str) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let (figures, start) = (self.figures.clone(), unix_ns());
+        let pusher = Pusher::start(collector, move || figures.sample(start), report)?;
+        self.pushers.lock().unwrap_or_else(PoisonError::into_inner).push(pusher);
+        Ok(())
     }
 
     /// Updates the cost of the run so far.
@@ -79,7 +119,7 @@ impl Live {
             ];
             (labels, f.bill.total_usd.pico() as f64 / 1e12)
         };
-        *self.1.lock().unwrap_or_else(PoisonError::into_inner) = figures.iter().map(cost).collect();
+        *self.figures.costs() = figures.iter().map(cost).collect();
     }
 
     /// Adds the counts of one second.
@@ -90,14 +130,14 @@ impl Live {
             place.role.name().to_string(),
             row.kind.name().to_string(),
         );
-        let (mut all, tally) = (self.sums(), row.tally);
+        let (mut all, tally) = (self.figures.sums(), row.tally);
         let sums = all.entry(key).or_default();
         sums.completed += tally.completed;
         sums.bytes += tally.bytes;
         sums.censored += tally.censored;
         tally.errors.iter().for_each(|(class, n)| *sums.errors.entry(class.clone()).or_default() += n);
-        sums.service.add(&tally.service);
-        sums.response.add(&tally.response);
+        add(&mut sums.service, &tally.service);
+        add(&mut sums.response, &tally.response);
     }
 }
 
@@ -110,9 +150,9 @@ fn labels((store, phase, role, operation): &Key) -> Labels {
     ]
 }
 
-impl Collector for Live {
+impl prometheus_client::collector::Collector for Live {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), std::fmt::Error> {
-        let all = self.sums();
+        let all = self.figures.sums();
         let counters: [MetricRow<f64>; 3] = [
             ("plimsoll_operations", "Successful operations", |s| s.completed as f64),
             ("plimsoll_object_bytes", "Object bytes delivered", |s| s.bytes),
@@ -129,7 +169,7 @@ impl Collector for Live {
         }
         let help = "Cost of the run so far in US dollars, at list prices";
         let mut metric = encoder.encode_descriptor("plimsoll_cost_usd", help, None, MetricType::Counter)?;
-        for (labels, dollars) in self.1.lock().unwrap_or_else(PoisonError::into_inner).iter() {
+        for (labels, dollars) in self.figures.costs().iter() {
             ConstCounter::new(*dollars).encode(metric.encode_family(labels)?)?;
         }
         let help = "Operations that failed, by class";
@@ -159,13 +199,13 @@ fn histogram(
     name: &str,
     help: &str,
     all: &BTreeMap<Key, Sums>,
-    buckets: fn(&Sums) -> &Buckets,
+    buckets: fn(&Sums) -> &Histogram,
 ) -> Result<(), std::fmt::Error> {
     let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
     for (key, sums) in all.iter().filter(|(_, sums)| buckets(sums).count() > 0) {
         let found = buckets(sums);
         let edges = LATENCY_EDGES_S.into_iter().chain([f64::MAX]);
-        let pairs: Vec<(f64, u64)> = edges.zip(found.counts).collect();
+        let pairs: Vec<(f64, u64)> = edges.zip(found.counts.iter().copied()).collect();
         let none: Option<&std::collections::HashMap<usize, Exemplar<Labels, f64>>> = None;
         metric.encode_family(&labels(key))?.encode_histogram(found.sum_s, found.count(), &pairs, none)?;
     }

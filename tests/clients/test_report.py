@@ -1,6 +1,9 @@
 """The HTML report in a real browser: every chart is drawn with data, without errors or network requests."""
 
+import json
 import os
+import re
+import shutil
 import subprocess
 
 import pytest
@@ -122,6 +125,11 @@ def test_one_report_shows_several_runs(runs, page, tmp_path):
     page.run("plimsoll.drawAll()")
     assert page.run("plimsoll.empty.length") == 0 and page.trouble == []
     assert "published by others, not measured here" in page.run("document.body.textContent")
+    marks = page.run("spec('rate').instance.getOption().series.flatMap((s) => s.markLine ? s.markLine.data : [])"
+                     ".map((m) => m.label.formatter)")
+    assert marks and all(re.fullmatch(r"P\d+", mark) for mark in marks), marks
+    explained = page.run("[...document.querySelectorAll('#rate .key li')].map((li) => li.textContent)")
+    assert [line.split()[0] for line in explained] == marks and all("published" in line for line in explained)
 
 
 READABLE = """
@@ -205,3 +213,20 @@ def test_a_published_site_has_an_index_trends_and_pages_of_runs(runs, page, tmp_
     page.open((site / "get.p50.html").as_uri())
     page.run("plimsoll.drawAll()")
     assert page.run("plimsoll.empty.length") == 0 and page.trouble == []
+
+
+def test_runs_of_one_store_are_named_by_their_labels_or_their_start(runs, page, tmp_path):
+    both = tmp_path / "both.html"
+    plimsoll("report", runs["matrix"], runs["sweep"], "--out", both)
+    page.open(both.as_uri())
+    names = page.run("data.subjects.map((s) => s.name)")
+    assert all(re.search(r"^s3://bench \(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\)$", name) for name in names), names
+    for number, run in enumerate(("matrix", "sweep")):
+        copy = tmp_path / run
+        shutil.copytree(runs[run], copy)
+        result = json.loads((copy / "result.json").read_text())
+        result["run"]["labels"] = {"branch": f"b{number}"}
+        (copy / "result.json").write_text(json.dumps(result))
+    plimsoll("report", tmp_path / "matrix", tmp_path / "sweep", "--out", both)
+    page.open(both.as_uri())
+    assert page.run("data.subjects.map((s) => s.name)") == ["s3://bench (branch=b0)", "s3://bench (branch=b1)"]

@@ -9,7 +9,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("rng", ""),
     ("units", "clock"),
     ("machine", "clock"),
-    ("metrics", ""),
+    ("metrics", "net"),
     ("net", "clock"),
     ("text", "net"),
     ("s3", "clock, net, text"),

@@ -5,6 +5,8 @@ mod headline;
 pub mod lines;
 pub mod rows;
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use minijinja::value::Serde;
 use minijinja::{Value, context};
 use serde::Serialize;
@@ -34,6 +36,19 @@ struct Subject {
     name: String,
     store: String,
     run: String,
+    #[serde(skip)]
+    started_at: String,
+    #[serde(skip)]
+    labels: BTreeMap<String, String>,
+}
+
+impl Subject {
+    /// Returns names of the run, the most telling one first: its labels, the time of its start, its identifier.
+    fn runs(&self) -> [String; 3] {
+        let labels: Vec<String> = self.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        let started = self.started_at.trim_end_matches('Z').replacen('T', " ", 1);
+        [labels.join(" "), started, self.run.clone()]
+    }
 }
 
 /// A run's data for the scripts.
@@ -110,7 +125,13 @@ impl Report {
         let stores = result.stores();
         let first = self.subjects.len();
         for (store, name) in stores.iter().zip(short_names(&stores)) {
-            self.subjects.push(Subject { name, store: (*store).to_string(), run: result.run.id.clone() });
+            self.subjects.push(Subject {
+                name,
+                store: (*store).to_string(),
+                run: result.run.id.clone(),
+                started_at: result.run.started_at.clone(),
+                labels: result.run.labels.clone(),
+            });
         }
         let subject = |store: &str| first + stores.iter().position(|s| *s == store).unwrap_or(0);
         let rows = rows(result, subject);
@@ -286,13 +307,21 @@ impl Report {
         }
     }
 
-    /// Adds the run's id to the names of subjects that would otherwise be equal.
+    /// Adds the labels, the start or the identifier of the run to the names of subjects that would otherwise be equal.
     fn make_names_unique(&mut self) {
-        let names: Vec<String> = self.subjects.iter().map(|s| s.name.clone()).collect();
+        let before = self.subjects.clone();
         for subject in &mut self.subjects {
-            if names.iter().filter(|n| **n == subject.name).count() > 1 {
-                subject.name = format!("{} ({})", subject.name, subject.run);
+            let equal: Vec<[String; 3]> =
+                before.iter().filter(|other| other.name == subject.name).map(Subject::runs).collect();
+            if equal.len() < 2 {
+                continue;
             }
+            let tells = |kind: &usize| {
+                let names: BTreeSet<&String> = equal.iter().map(|names| &names[*kind]).collect();
+                names.len() == equal.len() && names.iter().all(|name| !name.is_empty())
+            };
+            let kind = (0..3).find(tells).unwrap_or(2);
+            subject.name = format!("{} ({})", subject.name, subject.runs()[kind]);
         }
         for (number, figure) in self.figures.iter_mut().enumerate() {
             figure.name.clone_from(&self.subjects[figure.subject].name);

@@ -60,8 +60,8 @@ function base(more) {
 /* Dashed lines with labels, for knees and published figures. */
 const mark = (items) => ({ silent: true, symbol: "none", label: { color: css("--soft"), fontSize: 10, position: "insideEndTop" }, lineStyle: { color: css("--soft"), type: "dashed", width: 1 }, data: items });
 
-/* Published results as dashed lines at the value of `figure`. */
-const publishedLines = (figure, operations) => mark(data.references.filter((r) => r[figure] > 0 && operations.has(r.operation)).slice(0, 12).map((r) => ({ yAxis: r[figure], label: { formatter: r.label } })));
+/* Published results as dashed lines at the value of `figure`. A line has a short label, which the key below the chart explains. */
+const publishedLines = (figure, operations) => mark(data.references.filter((r) => r[figure] > 0 && operations.has(r.operation)).slice(0, 12).map((r) => ({ yAxis: r[figure], label: { formatter: "P" + (data.references.indexOf(r) + 1) }, published: r.label })));
 
 const cards = [];
 const spec = (id) => cards.find((c) => c.id === id);
@@ -86,7 +86,7 @@ function make(spec) {
   const card = document.createElement("article");
   card.className = spec.wide ? "card wide" : "card";
   card.id = spec.id;
-  card.innerHTML = `<h3>${escapeText(spec.title)}</h3><p>${escapeText(spec.note || "")}</p><div class="choice"></div><div class="plot" role="img" aria-label="${escapeText(spec.title)}; the Table button shows its numbers"></div><div class="actions"></div>`;
+  card.innerHTML = `<h3>${escapeText(spec.title)}</h3><p>${escapeText(spec.note || "")}</p><div class="choice"></div><div class="plot" role="img" aria-label="${escapeText(spec.title)}; the Table button shows its numbers"></div><ul class="key"></ul><div class="actions"></div>`;
   host.append(card);
   spec.card = card;
   spec.plot = card.querySelector(".plot");
@@ -139,6 +139,8 @@ function draw(spec) {
   const points = (option.series || []).reduce((n, s) => n + (s.data ? s.data.length : 0), 0);
   if (points === 0 && hidden.size === 0) window.plimsoll.empty.push(spec.id);
   spec.instance.setOption(option, { notMerge: true });
+  const marks = (option.series || []).flatMap((s) => (s.markLine ? s.markLine.data : [])).filter((m) => m.published);
+  spec.card.querySelector(".key").innerHTML = marks.map((m) => `<li><b>${m.label.formatter}</b> ${escapeText(m.published)}</li>`).join("");
   spec.fresh = true;
 }
 function drawAll() { cards.forEach((spec) => { if (!spec.fresh) draw(spec); }); }

@@ -1,5 +1,11 @@
-//! A Prometheus endpoint: serves `GET /metrics` in OpenMetrics text format from a separate thread, which is idle
-//! between scrapes.
+//! Metrics of a process. A Prometheus endpoint serves `GET /metrics` in OpenMetrics text format from a separate thread,
+//! which is idle between scrapes; [`push`] sends live figures to collectors of OpenTelemetry ([`otlp`]) and InfluxDB
+//! ([`influx`]).
+
+pub mod influx;
+pub mod otlp;
+pub mod push;
+pub mod sample;
 
 use std::convert::Infallible;
 use std::io;
