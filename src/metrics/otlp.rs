@@ -1,4 +1,5 @@
-//! OpenTelemetry metrics in the JSON encoding of OTLP/HTTP: <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>.
+//! OpenTelemetry metrics in the JSON encoding of OTLP/HTTP:
+//! <https://opentelemetry.io/docs/specs/otlp/#json-protobuf-encoding>.
 
 use serde_json::{Value, json};
 

@@ -126,7 +126,7 @@ def test_moves_that_do_not_pay_are_not_made(tmp_path):
         s3.create_bucket(Bucket="tiers")
         s3.put_object(Bucket="tiers", Key="small", Body=b"x" * 20_000)
         s3.put_object(Bucket="tiers", Key="large", Body=b"x" * BLOB)
-        wait(lambda: len(files(tmp_path, "cold")) == 1, "the large blob is moved")
+        wait(lambda: len(files(tmp_path, "cold")) == len(files(tmp_path, "hot")) == 1, "the large blob is moved")
         time.sleep(1)
         assert len(files(tmp_path, "hot")) == 1 and os.path.getsize(files(tmp_path, "cold")[0]) == BLOB
     failed = subprocess.run([GATEWAY, "run", priced(tmp_path, RULES + "only_if_cheaper = true\n", hot=None)],
@@ -143,7 +143,7 @@ def test_moves_wait_for_the_budget_of_the_next_day(tmp_path):
         s3.create_bucket(Bucket="tiers")
         for number in range(4):
             s3.put_object(Bucket="tiers", Key=str(number), Body=b"x" * BLOB)
-        wait(lambda: len(files(tmp_path, "cold")) == 2, "two blobs are moved")
+        wait(lambda: len(files(tmp_path, "cold")) == len(files(tmp_path, "hot")) == 2, "two blobs are moved")
     # A restart on the same day does not begin a new budget.
     with Server(path, "--move-every", "50ms", command=(GATEWAY, "run")):
         time.sleep(1)

@@ -104,9 +104,10 @@ def test_only_the_blobs_that_the_condition_names_move(tmp_path):
         s3.create_bucket(Bucket="tiers")
         for key, size in (("logs/a", BLOB), ("logs/b", BLOB - 1), ("data/a", BLOB)):
             s3.put_object(Bucket="tiers", Key=key, Body=b"x" * size)
-        wait(lambda: files(tmp_path, "cold"), "the blob is moved")
+        counts = lambda: (len(files(tmp_path, "hot")), len(files(tmp_path, "cold")))
+        wait(lambda: counts() == (2, 1), "the blob is moved")
         time.sleep(1.5)
-        assert (len(files(tmp_path, "hot")), len(files(tmp_path, "cold"))) == (2, 1)
+        assert counts() == (2, 1)
 
 
 def test_reads_use_the_other_place_while_one_fails(tmp_path):
