@@ -126,7 +126,7 @@ pub fn trend(entries: &[Entry], target: &Target, text: &str) -> Option<Document>
     let mut table =
         Table::new("", &["started", "run", "store", &format!("{text}#"), "low#", "high#", "change#"]);
     for trend in &trends {
-        for (at, (entry, figure)) in trend.points.iter().enumerate() {
+        for (at, (entry, figure)) in trend.points.iter().enumerate().rev() {
             let end = |end: Option<f64>| end.map_or("-".into(), |end| amount(&figure.unit, end));
             let change = trend.changes.iter().find(|change| change.at == at);
             let change =
@@ -145,7 +145,7 @@ pub fn trend(entries: &[Entry], target: &Target, text: &str) -> Option<Document>
         figures: table.clone(),
         tables: vec![table],
         notes: vec![
-            "Low and high are the ends of the 95% confidence interval of a run. A change is a change of the level of \
+            "The newest run is first. Low and high are the ends of the 95% confidence interval of a run. A change is a change of the level of \
              several runs; partial runs are left out."
                 .into(),
         ],

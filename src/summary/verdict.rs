@@ -41,6 +41,11 @@ impl Compared {
         self.change.map(|(_, low, high)| 100.0 * (high - 1.0).max(1.0 - low).max(1.0 / low.max(1e-9) - 1.0))
     }
 
+    /// Returns true if the figure shows neither a difference nor its bound.
+    fn lacks_data(&self) -> bool {
+        self.factor().is_none() && (self.verdict != Verdict::NoDifference || self.change.is_none())
+    }
+
     /// Describes a lack of data.
     fn too_short(&self) -> String {
         match self.duration_needed_s {
@@ -95,8 +100,15 @@ fn other_clause(first: &str, second: &str, main: &Compared, figure: &Compared) -
 
 /// Returns the verdict on two sides, which are named, from their main figure and other figures.
 pub fn sentence(first: &str, second: &str, main: &Compared, others: &[Compared]) -> String {
-    let clauses = others.iter().map(|figure| other_clause(first, second, main, figure));
-    [main_clause(first, second, main)].into_iter().chain(clauses).collect::<Vec<_>>().join("; ")
+    // Figures that lack the same data as the main figure are named with it.
+    let with_main = |figure: &&Compared| {
+        main.lacks_data() && figure.lacks_data() && figure.too_short() == main.too_short()
+    };
+    let (same, others): (Vec<_>, Vec<_>) = others.iter().partition(with_main);
+    let labels: Vec<_> = std::iter::once(main).chain(same).map(|figure| figure.label.as_str()).collect();
+    let main = Compared { label: labels.join(" and "), ..main.clone() };
+    let clauses = others.into_iter().map(|figure| other_clause(first, second, &main, figure));
+    [main_clause(first, second, &main)].into_iter().chain(clauses).collect::<Vec<_>>().join("; ")
 }
 
 #[cfg(test)]
@@ -141,8 +153,13 @@ mod tests {
             ..latency("p99", (1.0, 1.0, 1.0), Verdict::CannotTell)
         };
         assert_eq!(
-            sentence("A", "B", &same, &[short]),
+            sentence("A", "B", &same, std::slice::from_ref(&short)),
             "A and B: no difference larger than 25% at get p50; p99: too little data (needs about 16 s of measurement)"
+        );
+        let main = Compared { label: "get p50".into(), ..short.clone() };
+        assert_eq!(
+            sentence("A", "B", &main, &[short]),
+            "A and B cannot be compared at get p50 and p99: too little data (needs about 16 s of measurement)"
         );
     }
 }

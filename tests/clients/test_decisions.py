@@ -7,7 +7,7 @@ import pytest
 
 from browser import CHROMIUM, Page
 from support import Server
-from test_report import plimsoll
+from test_report import READABLE, plimsoll
 
 if CHROMIUM is None:
     if os.environ.get("PLIMSOLL_REQUIRE_BROWSER"):
@@ -42,7 +42,8 @@ def check_page(page, path, charts, width, dark):
     assert page.run("[...document.querySelectorAll('article')].map((a) => a.id)") == charts
     for chart in charts:
         assert page.run(f"spec('{chart}').table().length") > 1, chart
-        assert page.run(f"svg(spec('{chart}')).startsWith('<svg')"), chart
+        assert page.run(f"picture(spec('{chart}'), 'svg', (s) => s.renderToSVGString()).startsWith('<svg')"), chart
+    assert page.run(READABLE) == []
     assert page.trouble == []
     assert page.requests == [path.as_uri()], "the page loads nothing but itself"
     assert page.run("document.documentElement.scrollWidth <= innerWidth"), "nothing is wider than the window"

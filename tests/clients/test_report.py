@@ -5,6 +5,7 @@ import os
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -108,8 +109,8 @@ def test_charts_have_tables_downloads_and_a_selection(runs, page):
         rows = page.run(f"spec('{chart}').table().length")
         assert rows > 1, f"{chart} has no table"
         assert page.run(f"csv(spec('{chart}').table()).split('\\n').length") > rows - 1
-        assert page.run(f"svg(spec('{chart}')).startsWith('<svg')"), chart
-        assert page.run(f"spec('{chart}').instance.getDataURL({{type: 'png'}}).length") > 1000
+        assert page.run(f"picture(spec('{chart}'), 'svg', (s) => s.renderToSVGString()).startsWith('<svg')"), chart
+        assert page.run(f"picture(spec('{chart}'), 'canvas', (s) => s.getDataURL({{type: 'png'}})).length") > 1000
     page.run("toggleTable(spec('curve'))")
     assert page.run("document.querySelectorAll('#curve .alternative td').length") > 10
     before = page.run("spec('curve').instance.getOption().series.length")
@@ -132,39 +133,7 @@ def test_one_report_shows_several_runs(runs, page, tmp_path):
     assert [line.split()[0] for line in explained] == marks and all("published" in line for line in explained)
 
 
-READABLE = """
-(() => {
-  const problems = [];
-  const channel = (c) => { const s = c / 255; return s <= 0.04045 ? s / 12.92 : ((s + 0.055) / 1.055) ** 2.4; };
-  const parse = (text) => (text.match(/[\\d.]+/g) || []).map(Number);
-  const luminance = (c) => 0.2126 * channel(c[0]) + 0.7152 * channel(c[1]) + 0.0722 * channel(c[2]);
-  const behind = (e) => {
-    for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length === 3 || c[3] > 0) return c; }
-    return [255, 255, 255];
-  };
-  const walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
-  for (let node = walker.nextNode(); node; node = walker.nextNode()) {
-    const e = node.parentElement, text = node.textContent.trim();
-    if (!text || ["SCRIPT", "STYLE", "OPTION", "NOSCRIPT"].includes(e.tagName) || !e.checkVisibility()) continue;
-    const range = document.createRange(); range.selectNodeContents(node);
-    const box = range.getBoundingClientRect();
-    if (box.width === 0 || box.right < 0) continue;
-    const scrolls = e.closest(".scroll, .alternative, pre");
-    if (!scrolls && (box.left < -1 || box.right > innerWidth + 1)) problems.push(`cut off: ${text.slice(0, 60)}`);
-    const [a, b] = [luminance(parse(getComputedStyle(e).color)), luminance(behind(e))].sort((x, y) => y - x);
-    const contrast = (a + 0.05) / (b + 0.05);
-    if (contrast < 4.5) problems.push(`contrast ${contrast.toFixed(2)}: ${text.slice(0, 60)}`);
-  }
-  const boxes = [...document.querySelectorAll(".tile, .tile dl > div, .answer, article.card, .figures td, .figures tbody th")]
-    .filter((e) => e.checkVisibility()).map((e) => [e, e.getBoundingClientRect()]);
-  boxes.forEach(([e, p], i) => boxes.slice(i + 1, i + 40).forEach(([f, q]) => {
-    if (e.contains(f) || f.contains(e)) return;
-    const wide = Math.min(p.right, q.right) - Math.max(p.left, q.left), high = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
-    if (wide > 1 && high > 1) problems.push(`overlap: ${e.textContent.slice(0, 30)} / ${f.textContent.slice(0, 30)}`);
-  }));
-  return problems;
-})()
-"""
+READABLE = (Path(__file__).parent / "readable.js").read_text()
 
 
 @pytest.mark.parametrize("name", CHARTS)

@@ -52,10 +52,14 @@ const valueAxis = (name, more) => axis(name, Object.assign({ type: "value", min:
 function base(more) {
   return Object.assign({
     animation: false, backgroundColor: "transparent", textStyle: { color: css("--ink"), fontFamily: "inherit" },
-    grid: { left: 66, right: 24, top: 20, bottom: several ? 64 : 48, containLabel: false },
-    legend: several ? { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 }, inactiveColor: css("--line"), pageTextStyle: { color: css("--soft") }, pageIconColor: css("--soft") } : undefined,
+    grid: { left: 66, right: 24, top: 20, bottom: 48, containLabel: false }, legend: several,
     tooltip: { trigger: "axis", confine: true, backgroundColor: css("--card"), borderColor: css("--line"), textStyle: { color: css("--ink"), fontSize: 12 }, valueFormatter: num },
   }, more);
+}
+/* Black or white, whichever is readable on a colour: at a luminance of 0.179, both have the same contrast. */
+function inkOn(background) {
+  const part = (c) => (c <= 10.3 ? c / 3295 : ((c / 255 + 0.055) / 1.055) ** 2.4), [r, g, b] = echarts.color.parse(background);
+  return 0.2126 * part(r) + 0.7152 * part(g) + 0.0722 * part(b) > 0.179 ? "#000" : "#fff";
 }
 /* Dashed lines with labels, for knees and published figures. */
 const mark = (items) => ({ silent: true, symbol: "none", label: { color: css("--soft"), fontSize: 10, position: "insideEndTop" }, lineStyle: { color: css("--soft"), type: "dashed", width: 1 }, data: items });
@@ -67,7 +71,8 @@ const cards = [];
 const spec = (id) => cards.find((c) => c.id === id);
 function escapeText(text) { const span = document.createElement("span"); span.textContent = text; return span.innerHTML; }
 
-/* Adds a chart: { section, id, title, note, wide, option(): ECharts option or null, table(): [header, ...rows] }. */
+/* Adds a chart: { section, id, title, note, wide, option(width): ECharts option for a width in pixels, whose `legend` says
+   if the series need names, table(): [header, ...rows] }. */
 function chart(spec) { cards.push(spec); window.plimsoll.charts++; }
 
 /* Sections that answer the question of a run; they are above the table of figures. */
@@ -86,7 +91,7 @@ function make(spec) {
   const card = document.createElement("article");
   card.className = spec.wide ? "card wide" : "card";
   card.id = spec.id;
-  card.innerHTML = `<h3>${escapeText(spec.title)}</h3><p>${escapeText(spec.note || "")}</p><div class="choice"></div><div class="plot" role="img" aria-label="${escapeText(spec.title)}; the Table button shows its numbers"></div><ul class="key"></ul><div class="actions"></div>`;
+  card.innerHTML = `<h3>${escapeText(spec.title)}</h3><p>${escapeText(spec.note || "")}</p><div class="choice"></div><div class="plot" role="img" aria-label="${escapeText(spec.title)}; the Table button shows its numbers"></div><div class="legend"></div><ul class="key"></ul><div class="actions"></div>`;
   host.append(card);
   spec.card = card;
   spec.plot = card.querySelector(".plot");
@@ -105,19 +110,40 @@ function make(spec) {
     button.onclick = action;
     card.querySelector(".actions").append(button);
   };
-  act("PNG", () => save(spec.id + ".png", spec.instance.getDataURL({ type: "png", pixelRatio: 2, backgroundColor: css("--card") })));
-  act("SVG", () => save(spec.id + ".svg", URL.createObjectURL(new Blob([svg(spec)], { type: "image/svg+xml" }))));
+  act("PNG", () => save(spec.id + ".png", picture(spec, "canvas", (still) => still.getDataURL({ type: "png", pixelRatio: 2 }))));
+  act("SVG", () => save(spec.id + ".svg", URL.createObjectURL(new Blob([picture(spec, "svg", (still) => still.renderToSVGString())], { type: "image/svg+xml" }))));
   act("CSV", () => save(spec.id + ".csv", URL.createObjectURL(new Blob([csv(spec.table())], { type: "text/csv" }))));
   act("Table", () => toggleTable(spec));
   if (spec.open) toggleTable(spec);
 }
 function save(name, url) { const a = document.createElement("a"); a.href = url; a.download = name; a.click(); }
-function svg(spec) {
-  const still = echarts.init(null, null, { renderer: "svg", ssr: true, width: 900, height: 420 });
-  still.setOption(Object.assign(spec.option(), { backgroundColor: css("--card"), textStyle: { color: css("--ink"), fontFamily: "sans-serif" } }));
-  const text = still.renderToSVGString();
+/* Draws a chart for a file. Its legend is a list below the axes, one name per line. */
+function picture(spec, renderer, convert) {
+  const width = 900, option = spec.option(width), names = legendEntries(option).map((s) => s.name), line = 20, height = 420 + line * names.length;
+  const still = echarts.init(renderer === "svg" ? null : document.createElement("div"), null, { renderer, ssr: renderer === "svg", width, height });
+  const legend = names.length ? { type: "plain", orient: "vertical", left: 60, bottom: 6, itemGap: line - 14, data: names, textStyle: { color: css("--ink"), fontSize: 12 } } : undefined;
+  const grid = Object.assign({}, option.grid, { bottom: (option.grid.bottom || 48) + line * names.length });
+  still.setOption(Object.assign(option, { legend, grid, backgroundColor: css("--card"), textStyle: { color: css("--ink"), fontFamily: "sans-serif" } }));
+  const drawn = convert(still);
   still.dispose();
-  return text;
+  return drawn;
+}
+/* The first series of each name, if the chart needs names. */
+const legendEntries = (option) => (option.legend ? (option.series || []).filter((s, i, all) => s.name && all.findIndex((o) => o.name === s.name) === i) : []);
+/* The legend is a part of the page, so that names are never cut off. A name switches its series. */
+function drawLegend(spec, entries) {
+  const box = spec.card.querySelector(".legend");
+  box.replaceChildren(...entries.map((s) => {
+    const button = document.createElement("button"), swatch = document.createElement("i");
+    const line = s.type === "line" ? (s.lineStyle && s.lineStyle.type) || "solid" : null;
+    if (line) swatch.style.borderTop = `3px ${typeof line === "string" ? line : "dashed"} ${s.itemStyle.color}`;
+    else { swatch.className = s.symbol || "block"; swatch.style.color = s.itemStyle.color; }
+    button.type = "button";
+    button.append(swatch, s.name);
+    button.setAttribute("aria-pressed", String(!spec.off.has(s.name)));
+    button.onclick = () => { if (!spec.off.delete(s.name)) spec.off.add(s.name); draw(spec); };
+    return button;
+  }));
 }
 function csv(rows) { return rows.map((r) => r.map((c) => { const t = c === null || c === undefined ? "" : String(c); return /[",\n]/.test(t) ? `"${t.replace(/"/g, '""')}"` : t; }).join(",")).join("\n") + "\n"; }
 function toggleTable(spec) {
@@ -131,7 +157,9 @@ function toggleTable(spec) {
   spec.card.append(box);
 }
 function draw(spec) {
-  const option = spec.option();
+  const option = spec.option(spec.plot.clientWidth), entries = legendEntries(option);
+  spec.off = spec.off || new Set();
+  option.legend = { show: false, selected: Object.fromEntries([...spec.off].map((name) => [name, false])) };
   if (!spec.instance) {
     spec.instance = echarts.init(spec.plot, null, { renderer: "canvas" });
     window.plimsoll.drawn++;
@@ -139,6 +167,7 @@ function draw(spec) {
   const points = (option.series || []).reduce((n, s) => n + (s.data ? s.data.length : 0), 0);
   if (points === 0 && hidden.size === 0) window.plimsoll.empty.push(spec.id);
   spec.instance.setOption(option, { notMerge: true });
+  drawLegend(spec, entries);
   const marks = (option.series || []).flatMap((s) => (s.markLine ? s.markLine.data : [])).filter((m) => m.published);
   spec.card.querySelector(".key").innerHTML = marks.map((m) => `<li><b>${m.label.formatter}</b> ${escapeText(m.published)}</li>`).join("");
   spec.fresh = true;

@@ -5,13 +5,11 @@ const distributed = plainRows.length ? plainRows : allRows;
 const rowName = (r) => [several ? subjectName(r.subject) : "", r.phase === r.operation ? "" : r.phase, r.operation, r.key_group || ""].filter(Boolean).join(" ");
 const rowColor = (r) => (several ? r.subject : distributed.indexOf(r));
 const visibleRows = () => distributed.filter((r) => shown(r.subject));
-const rowLegend = () => (distributed.length > 1 ? { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } } : undefined);
-const rowGrid = () => ({ left: 66, right: 24, top: 20, bottom: distributed.length > 1 ? 66 : 48 });
 const clockedOf = (rows) => [...new Set(rows.map((r) => (r.load === "open" ? "response" : "service")))].join(" and ") + " time, ms";
 
 if (distributed.some((r) => r.curve.length > 1)) {
   chart({ section: "Latency", id: "curve", title: "Percentile plot", note: "Latency by percentile; rare, slow operations are on the right. Both axes are logarithmic. A curve ends if fewer than ten operations are beyond it.",
-    option: () => base({ grid: rowGrid(), legend: rowLegend(),
+    option: () => base({ legend: distributed.length > 1,
       xAxis: axis("percentile", { type: "log", min: 1, max: 10000, axisLabel: { color: css("--soft"), fontSize: 11, formatter: (x) => (x <= 1 ? "0" : String(Number((100 * (1 - 1 / x)).toFixed(2)))) + "%" } }),
       yAxis: logAxis(clockedOf(visibleRows()), { nameGap: 48 }),
       tooltip: Object.assign(base({}).tooltip, { formatter: (ps) => `${(100 * (1 - 1 / ps[0].value[0])).toFixed(3)}%<br>` + ps.map((p) => `${p.marker}${escapeText(p.seriesName)}: <b>${num(p.value[1])} ms</b>`).join("<br>") }),
@@ -20,7 +18,7 @@ if (distributed.some((r) => r.curve.length > 1)) {
 }
 if (distributed.some((r) => r.bars.length)) {
   chart({ section: "Latency", id: "histogram", title: "Histogram", note: "Share of operations by latency. Bars have equal width on the logarithmic axis.",
-    option: () => base({ grid: rowGrid(), legend: rowLegend(), xAxis: logAxis(clockedOf(visibleRows())), yAxis: valueAxis("% of operations"),
+    option: () => base({ legend: distributed.length > 1, xAxis: logAxis(clockedOf(visibleRows())), yAxis: valueAxis("% of operations"),
       series: visibleRows().map((r) => { const n = r.bars.reduce((s, b) => s + b[2], 0) || 1; return { name: rowName(r), type: "line", step: "end", showSymbol: false, areaStyle: { opacity: distributed.length > 3 ? 0.05 : 0.18 }, lineStyle: { width: 1.5, type: dash(rowColor(r)) }, itemStyle: { color: color(rowColor(r)) }, data: steps(r.bars, n) }; }) }),
     table: () => [["row", "from ms", "to ms", "operations"]].concat(distributed.flatMap((r) => r.bars.map((b) => [rowName(r), b[0], b[1], b[2]]))) });
 }
@@ -47,7 +45,7 @@ if (distributed.some((r) => r.quartiles)) {
 if (distributed.some((r) => r.parts.some((p) => p[2] !== null))) {
   const names = ["connect", "TLS", "first byte", "body"].filter((n) => distributed.some((r) => r.parts.some((p) => p[0] === n)));
   chart({ section: "Latency", id: "parts", title: "Time by part of the operation", note: "Medians of connect, TLS handshake, first byte (from the start of the operation) and body; faint: 99th percentiles. Percentiles do not add up. Connections are rarely opened, so the first two have few samples.",
-    option: () => base({ grid: rowGrid(), legend: rowLegend(), xAxis: axis("", { type: "category", data: names, splitLine: { show: false } }), yAxis: valueAxis("ms"),
+    option: () => base({ legend: distributed.length > 1, xAxis: axis("", { type: "category", data: names, splitLine: { show: false } }), yAxis: valueAxis("ms"),
       series: visibleRows().flatMap((r) => [["p50", 2, 1], ["p99", 3, 0.35]].map(([q, i, opacity]) => ({ name: rowName(r), type: "bar", barMaxWidth: 22, itemStyle: { color: color(rowColor(r)), opacity }, tooltip: { valueFormatter: (v) => `${num(v)} ms (${q})` }, data: names.map((n) => { const p = r.parts.find((x) => x[0] === n); return p ? p[i] : null; }) }))) }),
     table: () => [["row", "part", "samples", "p50 ms", "p99 ms"]].concat(distributed.flatMap((r) => r.parts.map((p) => [rowName(r)].concat(p)))) });
 }

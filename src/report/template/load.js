@@ -23,7 +23,7 @@ if (ramped.length && !searches.length) {
   const publishedRamps = () => [...new Set(others.map((r) => r.label.replace(/ \S+ \(published.*$/, "")))].map((name, i) => ({ name: name + " (published, not measured here)", type: "line", symbol: "emptyDiamond", symbolSize: 6, lineStyle: { type: "dotted", width: 1 }, itemStyle: { color: color(i + 2), opacity: 0.7 }, data: others.filter((r) => r.label.startsWith(name + " ") && !/ (ALL|warmup) /.test(r.label)).map((r) => [r.in_flight, r.mb_per_s]) }));
   const rampChart = (id, title, note, name, pick, more) => chart({ section: "Rising load", id, title, note, open: id === "ramp-throughput",
     option: () => base({ xAxis: axis("operations in flight (time average)", { type: "value", min: 0 }), yAxis: valueAxis(name, more),
-      legend: others.length && id === "ramp-throughput" ? { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } } : base({}).legend, grid: { left: 66, right: 24, top: 20, bottom: several || others.length ? 66 : 48 },
+      legend: several || (others.length > 0 && id === "ramp-throughput"),
       series: (id === "ramp-throughput" ? publishedRamps() : []).concat(stepGroups().flatMap((g, i) => pick(g).map(([label, data, type]) => ({ name: [g.name, label].filter(Boolean).join(" "), type: "line", symbolSize: 7, data, itemStyle: { color: color(several ? g.subject : i) }, lineStyle: { type: type || "solid" }, markLine: kneeMarks().length ? mark(kneeMarks()) : undefined })))), tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText(p.seriesName)}<br>${num(p.value[0])} in flight<br>${num(p.value[1])} ${name}` }) }),
     table: stepTable });
   rampChart("ramp-throughput", "Throughput against concurrency", "Beyond the bend of the curve, more operations in flight only add latency. Dashed: the knee.", unit, (g) => [["", g.rows.map((r) => [r.in_flight, throughput(r)])]]);
@@ -44,8 +44,8 @@ if (searches.length) {
   const objectives = searches.flatMap((c) => c.objectives).join(", ");
   chart({ section: "Rising load", id: "capacity", wide: true, open: true, title: "Latency against throughput", note: "Each point is a load of the search" + (objectives ? ` for the highest rate that meets ${objectives}` : "") + ". Dashed: the capacity. The latency axis is logarithmic, so it has no zero.",
     option: () => { const marks = searches.filter((c) => c.per_s).map((c) => ({ xAxis: c.per_s, label: { formatter: num(c.per_s) + "/s" } }));
-      return base({ xAxis: axis("successful operations/s", { type: "value", min: 0 }), yAxis: logAxis("ms", { nameGap: 48 }), legend: { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } }, grid: { left: 66, right: 44, top: 30, bottom: 66 },
-        series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: curve(g, x), markLine: i === 0 && marks.length ? mark(marks) : undefined }))) }); },
+      return base({ xAxis: axis("successful operations/s", { type: "value", min: 0 }), yAxis: logAxis("ms", { nameGap: 48 }), legend: true, grid: { left: 66, right: 44, top: 30, bottom: 48 },
+        series: stepGroups().flatMap((g) => [["p50", 2, 0], ["p90", 10, 1], ["p99", 100, 2]].map(([q, x, i]) => ({ name: `${g.name} ${q}`, type: "line", symbolSize: 6, itemStyle: { color: color(i) }, data: curve(g, x), markLine: i === 0 && marks.length ? mark(marks) : undefined })).filter((s) => s.data.length)) }); },
     table: stepTable });
 }
 const sweeps = data.runs.flatMap((run) => run.sweeps).filter((s) => Object.keys(s.points[0].at).length);
@@ -67,10 +67,10 @@ if (sweeps.length) {
       const xs = values(s, x), ys = y ? values(s, y) : [""], found = s.points.map(of), lowest = name.endsWith("ms");
       const best = s.recommended ? s.points.findIndex((p) => JSON.stringify(p.at) === JSON.stringify(s.recommended.at)) : found.indexOf((lowest ? Math.min : Math.max)(...found.filter((v) => v !== null)));
       const stops = dark() ? ["#14354a", "#1f6f9f", "#56b4e9"] : ["#eaf3f9", "#a9cfe6", "#7fb8dc"], top = Math.max(...found, 1e-9);
-      const ink = (value) => (dark() && value > 0.75 * top ? "#0b1a24" : css("--ink"));
+      const ink = (value) => inkOn(echarts.color.lerp(Math.min(value / top, 1), stops));
       return base({ legend: undefined, grid: { left: y ? 84 : 24, right: 24, top: 10, bottom: 90 }, tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText([y ? words(y) + " " + ys[p.value[1]] : "", words(x) + " " + xs[p.value[0]]].filter(Boolean).join(", "))}<br>${num(p.value[2])} ${name}` }),
         xAxis: axis(words(x), { type: "category", data: xs }), yAxis: axis(y ? words(y) : "", { type: "category", data: ys, nameGap: 66, inverse: true }),
-        visualMap: { min: 0, max: top, precision: top < 10 ? 2 : 0, orient: "horizontal", left: "center", bottom: 0, textStyle: { color: css("--soft"), fontSize: 10 }, inRange: { color: stops } },
+        visualMap: { min: 0, max: top, text: [num(top), "0"], orient: "horizontal", left: "center", bottom: 0, textStyle: { color: css("--soft"), fontSize: 10 }, inRange: { color: stops } },
         series: [{ type: "heatmap", label: { show: true, formatter: (p) => num(p.value[2]) + (s.points[p.dataIndex].client_limited ? "*" : "") }, emphasis: { disabled: true },
           data: s.points.map((p, i) => ({ value: [xs.indexOf(p.at[x]), y ? ys.indexOf(p.at[y]) : 0, found[i]], label: { color: ink(found[i]) }, itemStyle: i === best ? { borderColor: "#d55e00", borderWidth: 3 } : undefined })) }] }); },
     table: () => [["store", "operation", ...fields(sweeps[0]).map(words), "operations", "failed", "retries", "operations/s", "MB/s", "p50 ms", "p99 ms"]].concat(sweeps.flatMap((s) => s.points.map((p) => [s.store.split("?")[0], s.operation, ...fields(s).map((f) => p.at[f]), p.operations, p.failed, p.retries, p.achieved_per_s, p.throughput_bytes_per_s / 1e6, p.p50_ms, p.p99_ms]))) });

@@ -26,7 +26,7 @@ document.querySelectorAll(".more").forEach((button) => {
 });
 addEventListener("beforeprint", () => document.querySelectorAll("table.short").forEach((t) => t.classList.remove("short")));
 let resizing = 0;
-addEventListener("resize", () => { cancelAnimationFrame(resizing); resizing = requestAnimationFrame(() => cards.forEach((s) => s.instance && s.instance.resize())); });
+addEventListener("resize", () => { cancelAnimationFrame(resizing); resizing = requestAnimationFrame(() => { cards.forEach((s) => s.instance && s.instance.resize()); redraw(); watch(); }); });
 addEventListener("beforeprint", drawAll);
 document.querySelectorAll("[data-copy]").forEach((b) => { b.onclick = () => { const text = b.previousElementSibling.textContent; (navigator.clipboard ? navigator.clipboard.writeText(text) : Promise.reject()).then(() => { b.textContent = "Copied"; }, () => { const r = document.createRange(); r.selectNodeContents(b.previousElementSibling); const sel = getSelection(); sel.removeAllRanges(); sel.addRange(r); b.textContent = "Selected"; }); }; });
 window.plimsoll.drawAll = drawAll;

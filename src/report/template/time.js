@@ -3,36 +3,49 @@ const allLines = data.runs.flatMap((run, r) => run.lines.map((line) => Object.as
 const operations = new Set(allLines.map((l) => l.operation));
 const lineName = (l) => [subjectName(l.subject), operations.size > 1 ? l.operation : ""].filter(Boolean).join(" ");
 const lineColor = (l) => (several ? l.subject : [...operations].indexOf(l.operation));
+/* With several subjects, colours tell the subjects and dashes the operations. */
+const lineDash = (l) => (several ? DASHES[[...operations].indexOf(l.operation) % DASHES.length] : dash(lineColor(l)));
 const points = (l, values) => l.at_s.map((t, i) => [t, values[i]]);
 const manyLines = allLines.length > 1;
 
-/* Phases as bands behind the curves; only those of the first visible run are drawn. */
-function phaseBands() {
+/* Phases as bands behind the curves, for axes with a width in pixels and a range in seconds; only those of the first visible
+   run are drawn. */
+function phaseBands(width, [from, to]) {
   const run = data.runs.find((_, r) => allLines.some((l) => l.run === r && shown(l.subject)));
   if (!run) return undefined;
   const bands = [];
   run.bands.filter((b) => b.role !== "prepare").forEach((b) => {
     const last = bands[bands.length - 1];
     if (last && last.name === b.name && b.from_s <= last.to_s + 3) last.to_s = Math.max(last.to_s, b.to_s);
-    else bands.push(Object.assign({}, b));
+    /* Phases that begin in the same second share a band without a name. */
+    else if (last && b.from_s <= last.from_s) Object.assign(last, { name: "", to_s: Math.max(last.to_s, b.to_s) });
+    else {
+      if (last) last.to_s = Math.min(last.to_s, b.from_s);
+      bands.push(Object.assign({}, b));
+    }
   });
   if (bands.length > 40) return undefined;
   /* A label that is wider than its band is left out; the tooltip of the card's table names all phases. */
-  const width = Math.min(...[...document.querySelectorAll(".plot")].map((p) => p.clientWidth).filter((w) => w > 0), 1200) - 90, span = bands.length ? bands[bands.length - 1].to_s - bands[0].from_s : 1;
-  const fits = (b) => ((b.to_s - b.from_s) / Math.max(span, 1)) * width > 6.5 * b.name.length + 8;
+  const fits = (b) => ((Math.min(b.to_s, to) - Math.max(b.from_s, from)) / (to - from)) * width > 6.5 * b.name.length + 8;
   return { silent: true, label: { color: css("--soft"), fontSize: 10, position: "insideTop", overflow: "truncate" }, data: bands.map((b, i) => [{ name: fits(b) ? b.name : "", xAxis: b.from_s, itemStyle: { color: i % 2 ? "rgba(127,140,160,0.05)" : "rgba(127,140,160,0.12)" } }, { xAxis: b.to_s }]) };
 }
 function errorMarks() {
   return allLines.filter((l) => shown(l.subject)).flatMap((l) => l.at_s.filter((_, i) => Object.values(l.errors).some((n) => n[i] > 0)).map((t) => t));
 }
-const timeAxis = () => axis("seconds of the run, m:ss", { type: "value", min: (v) => Math.floor(v.min / 10) * 10, max: (v) => Math.ceil(v.max / 10) * 10, axisLabel: { color: css("--soft"), fontSize: 11, formatter: clock, hideOverlap: true, showMaxLabel: false } });
+/* The range of a time axis: whole seconds, or multiples of ten seconds in runs of over a minute. */
+function timeRange() {
+  const at = allLines.flatMap((l) => [l.at_s[0], l.at_s[l.at_s.length - 1]]).filter((t) => t !== undefined), [first, last] = [Math.min(...at), Math.max(...at)];
+  const unit = last - first > 60 ? 10 : 1, from = Math.floor(first / unit) * unit;
+  return [from, Math.max(Math.ceil(last / unit) * unit, from + unit)];
+}
+const timeAxis = () => axis("seconds of the run, m:ss", { type: "value", min: timeRange()[0], max: timeRange()[1], axisLabel: { color: css("--soft"), fontSize: 11, formatter: clock, hideOverlap: true, showMaxLabel: false } });
 
-function overTime(name, pick, more) {
-  const bands = phaseBands(), errors = more && more.errors ? errorMarks() : [];
+function overTime(width, name, pick, more) {
+  const bands = phaseBands(width - 90, timeRange()), errors = more && more.errors ? errorMarks() : [];
   const lines = allLines.filter((l) => shown(l.subject) && pick(l).some((v) => v !== null));
   const series = lines.map((l, i) => ({
     name: lineName(l), type: "line", showSymbol: l.at_s.length < 3, connectNulls: false, data: points(l, pick(l)),
-    lineStyle: { width: 1.6, type: dash(l.subject) }, itemStyle: { color: color(lineColor(l)) },
+    lineStyle: { width: 1.6, type: lineDash(l) }, itemStyle: { color: color(lineColor(l)) },
     markArea: i === 0 ? bands : undefined, emphasis: { disabled: lines.length > 8 },
   }));
   if (errors.length && series.length) {
@@ -47,28 +60,26 @@ function overTime(name, pick, more) {
     if (at.length && y.type === "log") Object.assign(y, { min: (v) => floorLog(Math.min(v.min, ...at)), max: (v) => ceilLog(Math.max(v.max, ...at)) });
     else if (at.length) y.max = (v) => Math.max(v.max, ...at) * 1.05;
   }
-  const legend = manyLines || errors.length;
   return base({ xAxis: timeAxis(), yAxis: y, series, dataZoom: [{ type: "inside", filterMode: "none" }],
-    legend: legend ? Object.assign({ type: "scroll", bottom: 0 }, { textStyle: { color: css("--soft"), fontSize: 11 } }) : undefined,
-    grid: { left: 66, right: 24, top: 20, bottom: legend ? 66 : 48 } });
+    legend: manyLines || errors.length > 0 });
 }
 const timeTable = (columns) => () => [["series", "second"].concat(columns.map((c) => c[0]))].concat(allLines.flatMap((l) => l.at_s.map((t, i) => [lineName(l), t].concat(columns.map((c) => c[1](l)[i])))));
 
 if (allLines.some((l) => l.mb_per_s.some((v) => v !== null))) {
   chart({ section: "Over time", id: "throughput", title: "Throughput", note: "Object megabytes per second (decimal). Shaded: phases. Triangles: seconds with errors.",
-    option: () => overTime("MB/s", (l) => l.mb_per_s, { errors: true, published: "mb_per_s" }), table: timeTable([["MB/s", (l) => l.mb_per_s]]) });
+    option: (width) => overTime(width, "MB/s", (l) => l.mb_per_s, { errors: true, published: "mb_per_s" }), table: timeTable([["MB/s", (l) => l.mb_per_s]]) });
 }
 if (allLines.length) {
   chart({ section: "Over time", id: "rate", title: "Rate", note: "Successful operations per second.",
-    option: () => overTime("operations/s", (l) => l.per_s, { errors: true, published: "per_s" }), table: timeTable([["operations/s", (l) => l.per_s]]) });
+    option: (width) => overTime(width, "operations/s", (l) => l.per_s, { errors: true, published: "per_s" }), table: timeTable([["operations/s", (l) => l.per_s]]) });
   /* Percentiles with enough operations in at least one point. */
   const quantiles = [["p50", (l) => l.p50], ["p90", (l) => l.p90], ["p99", (l) => l.p99], ["p99.9", (l) => l.p99_9]].filter((q) => allLines.some((l) => q[1](l).some((v) => v !== null)));
   const published = { p50: "p50_ms", p99: "p99_ms" };
   if (quantiles.length) chart({ section: "Over time", id: "percentiles", wide: true, title: "Latency percentiles", note: "Percentiles of the operations of each point, from merged histograms. The axis is logarithmic, so it has no zero. A gap means that there are too few operations for the percentile.",
     choices: () => quantiles.map((q) => q[0]),
-    option: () => {
+    option: (width) => {
       const [name, pick] = quantiles[spec("percentiles").choice];
-      return overTime("ms", pick, { axis: logAxis("ms", { nameGap: 48 }), published: published[name] });
+      return overTime(width, "ms", pick, { axis: logAxis("ms", { nameGap: 48 }), published: published[name] });
     },
     table: timeTable(quantiles) });
   chart({ section: "Over time", id: "heatmap", wide: true, title: "Latency heatmap", note: "Operations per cell on a logarithmic colour scale. The latency axis is logarithmic, so it has no zero.",
@@ -96,7 +107,7 @@ if (classes.length) {
         allLines.filter((l) => shown(l.subject) && l.errors[c]).forEach((l) => l.at_s.forEach((t, j) => at.set(t, (at.get(t) || 0) + l.errors[c][j])));
         return { name: c, type: "bar", stack: "errors", itemStyle: { color: color(i + 1) }, barMaxWidth: 12, data: [...at.entries()].sort((a, b) => a[0] - b[0]) };
       });
-      return base({ xAxis: timeAxis(), yAxis: valueAxis("failed operations"), series: bars, legend: { type: "scroll", bottom: 0, textStyle: { color: css("--soft"), fontSize: 11 } }, grid: { left: 66, right: 24, top: 20, bottom: 64 } });
+      return base({ xAxis: timeAxis(), yAxis: valueAxis("failed operations"), series: bars, legend: true });
     },
     table: () => [["series", "second", "class", "failed"]].concat(allLines.flatMap((l) => Object.entries(l.errors).flatMap(([c, n]) => l.at_s.map((t, i) => [lineName(l), t, c, n[i]]).filter((r) => r[3] > 0)))) });
 }
