@@ -304,18 +304,23 @@ pub fn format_ms(ms: f64) -> String {
     format!("{ms:.decimals$}")
 }
 
-/// Returns short names of stores for display: URLs without parameters if these are distinct, else with the host of the
-/// endpoint if these are distinct, else the full URLs.
+/// Returns short names of stores for display: URLs without parameters if these are distinct; the hosts of the endpoints
+/// if only these differ; else URLs with the hosts if these are distinct, else the full URLs.
 pub fn short_names(stores: &[&str]) -> Vec<String> {
     let short = |store: &&str| store.split('?').next().unwrap_or(store).trim_end_matches('/').to_string();
-    let with_host = |store: &&str| {
+    let host = |store: &&str| {
         let host = store.split_once("endpoint=").map_or("", |(_, rest)| rest.split('&').next().unwrap_or(""));
-        let host = host.split_once("://").map_or(host, |(_, host)| host);
-        if host.is_empty() { short(store) } else { format!("{} at {host}", short(store)) }
+        host.split_once("://").map_or(host, |(_, host)| host).trim_end_matches('/').to_string()
     };
+    let with_host = |store: &&str| match host(store) {
+        none if none.is_empty() => short(store),
+        host => format!("{} at {host}", short(store)),
+    };
+    let one_bucket = stores.iter().all(|store| short(store) == short(&stores[0]) && !host(store).is_empty());
+    let hosts = if one_bucket { stores.iter().map(host).collect() } else { Vec::new() };
     let distinct =
-        |names: &Vec<String>| names.iter().collect::<std::collections::HashSet<_>>().len() == names.len();
-    let names = [stores.iter().map(short).collect(), stores.iter().map(with_host).collect::<Vec<_>>()];
+        |names: &Vec<String>| names.iter().collect::<std::collections::HashSet<_>>().len() == stores.len();
+    let names = [stores.iter().map(short).collect(), hosts, stores.iter().map(with_host).collect::<Vec<_>>()];
     names.into_iter().find(distinct).unwrap_or_else(|| stores.iter().map(|s| (*s).to_string()).collect())
 }
 
@@ -403,6 +408,9 @@ mod tests {
     fn short_names_of_stores_are_distinct() {
         assert_eq!(short_names(&["s3://a?x=1", "s3://b?x=2"]), ["s3://a", "s3://b"]);
         assert_eq!(short_names(&["s3://a?x=1", "s3://a?x=2"]), ["s3://a?x=1", "s3://a?x=2"]);
+        let on = |bucket: &str, host: &str| format!("s3://{bucket}?endpoint=http://{host}&region=r");
+        assert_eq!(short_names(&[&on("a", "one"), &on("a", "two")]), ["one", "two"]);
+        assert_eq!(short_names(&["s3://a", &on("a", "two")]), ["s3://a", "s3://a at two"]);
     }
 
     #[test]

@@ -77,7 +77,7 @@ fn objectives(arguments: &Arguments) -> Result<Vec<Objective>, Exit> {
     Ok(out)
 }
 
-/// Returns the short name of the store, the phase and the operation of a series.
+/// Returns the short name of the store, the phase and the operation of a series; once, if these two have one name.
 fn place(run: &Run, series: &Series) -> String {
     let stores: Vec<&str> = run.environment.stores.iter().map(|s| s.url.as_str()).collect();
     let names = short_names(&stores);
@@ -85,7 +85,8 @@ fn place(run: &Run, series: &Series) -> String {
         stores.iter().position(|s| *s == series.store).map_or(series.store.clone(), |at| names[at].clone());
     let phase =
         series.step.map_or_else(|| series.phase.clone(), |step| format!("{}_{}", series.phase, step + 1));
-    format!("{store} {phase} {}", series.operation)
+    let operation = series.operation.name();
+    if phase == operation { format!("{store} {phase}") } else { format!("{store} {phase} {operation}") }
 }
 
 /// Checks a run against objectives.

@@ -44,8 +44,15 @@ struct Live {
     announced: Option<usize>,
     /// First second of the phase run. It is incomplete, because the phase run started within it.
     first: u64,
-    /// Error classes that have been reported.
+    /// Error classes, phases and warnings that have been reported. The steps of a search and the blocks of a comparison
+    /// repeat them.
     reported: HashSet<String>,
+}
+
+/// Rounds a duration in nanoseconds to a tenth of a second if it is longer: searches compute durations.
+fn rounded(ns: u64) -> u64 {
+    const TENTH: u64 = SECOND / 10;
+    if ns < SECOND { ns } else { (ns + TENTH / 2) / TENTH * TENTH }
 }
 
 /// The display of a run's progress.
@@ -117,12 +124,12 @@ impl Progress {
         let name = phase_run.label(&self.stores);
         if self.plain && self.live().announced != Some(current) {
             self.live().announced = Some(current);
-            if phase_run.recorded {
+            if phase_run.recorded && self.is_new(name.clone()) {
                 let length = phase_run
                     .phase
                     .limit
                     .duration_ns
-                    .map_or(String::new(), |d| format!(", {}", format_duration(d)));
+                    .map_or(String::new(), |d| format!(", {}", format_duration(rounded(d))));
                 note(format_args!("{}: {name}{length}", phase_run.phase.role.name()));
             }
         }
@@ -172,26 +179,27 @@ impl Progress {
         }
     }
 
+    /// Returns true at the first call with a key.
+    fn is_new(&self, key: String) -> bool {
+        self.live().reported.insert(key)
+    }
+
     /// Prints a failure if it is the first of its class.
     fn failure(&self, class: &str, message: &str) {
-        if !self.live().reported.insert(class.to_string()) {
-            return;
+        if self.is_new(format!("failed {class}")) {
+            self.note(&format!("! {class}: {message}"));
         }
-        self.note(&format!("! {class}: {message}"));
     }
 
     /// Prints a warning for each finished window that was client-limited or saturated.
     fn warnings(&self, windows: &[Window]) {
         for window in windows {
-            if let Some(reason) = &window.client_limited {
-                self.note(&format!(
-                    "! {} {}: limited by this client ({reason})",
-                    window.label(),
-                    window.operation
-                ));
+            let key = |what: &str| format!("{what} {} {} {}", window.phase, window.operation, window.store);
+            if let Some(reason) = window.client_limited.as_ref().filter(|_| self.is_new(key("limited"))) {
+                self.note(&format!("! {}: limited by this client ({reason})", window.place()));
             }
-            if window.saturated {
-                self.note(&format!("! {} {}: saturated", window.label(), window.operation));
+            if window.saturated && self.is_new(key("saturated")) {
+                self.note(&format!("! {}: saturated", window.place()));
             }
         }
     }

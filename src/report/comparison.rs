@@ -279,6 +279,14 @@ impl Row {
     }
 }
 
+/// Returns the remark that a comparison is only a bound, because the client limited the stores with these names.
+pub fn bound(limited: &[&str]) -> String {
+    match limited.join(" and ") {
+        none if none.is_empty() => none,
+        whose => format!("; only a bound, because the client, not the store, limited {whose}"),
+    }
+}
+
 impl Comparison {
     /// Returns the verdict on the primary figure in a sentence, with that on p99 of the same operation.
     pub fn sentence(&self) -> String {
@@ -310,11 +318,7 @@ impl Comparison {
             .filter(|(side, _)| side.client_limited.is_some())
             .map(|(_, name)| name.as_str())
             .collect();
-        let bound = match limited.join(" and ") {
-            none if none.is_empty() => none,
-            whose => format!("; only a bound, because the client, not the store, limited {whose}"),
-        };
-        format!("{}{bound}", verdict::sentence(a, b, &row.compared(row.label()), &others))
+        format!("{}{}", verdict::sentence(a, b, &row.compared(row.label()), &others), bound(&limited))
     }
 
     /// Returns the reservations about the verdict: different clients or loads, a limited client, or single runs.

@@ -78,7 +78,7 @@ pub fn loads(base: &RunResult, other: &RunResult, series: &[(&Series, &Series)])
 }
 
 fn load_differs(a: &Window, b: &Window) -> Vec<String> {
-    let place = format!("{} {}", a.label(), a.operation);
+    let place = a.place();
     let differ = |x: f64, y: f64| (x - y).abs() > LOAD_TOLERANCE * x.max(y);
     let mut out = Vec::new();
     if a.loop_ != b.loop_ {

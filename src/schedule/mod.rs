@@ -89,6 +89,10 @@ impl Load {
         match self {
             Load::Closed { concurrency } => format!("{concurrency} in flight"),
             Load::Open { rate_per_s, arrival: Arrival::Recorded, .. } => format!("{rate_per_s:.1}/s"),
+            // Searches compute rates.
+            Load::Open { rate_per_s, .. } if *rate_per_s >= 10.0 => {
+                format!("{}/s", (rate_per_s * 10.0).round() / 10.0)
+            }
             Load::Open { rate_per_s, .. } => format!("{rate_per_s}/s"),
         }
     }

@@ -225,7 +225,7 @@ impl Model {
     /// Adds a note for each finished window that this client limited, or that was saturated.
     pub fn windows(&mut self, windows: &[Window]) {
         for window in windows {
-            let name = format!("{} {}", window.label(), window.operation);
+            let name = window.place();
             if let Some(reason) = &window.client_limited {
                 self.note(&format!("! {name}: limited by this client ({reason})"));
             }

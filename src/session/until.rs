@@ -277,10 +277,15 @@ pub fn execute_until(
 ) -> Result<RunSummary, RunError> {
     let repeat_s = repeat_s(experiment, &until)?;
     let max_s = until.max_s.max(repeat_s);
-    components.observer.note(&format!(
-        "measuring until the question '{}' is answered, at most {max_s:.0} s per store",
-        until.text
-    ));
+    let end = match &until.question {
+        Question::Conclusive { margin } => {
+            format!("one store is faster or they differ by less than {:.0}%", 100.0 * margin)
+        }
+        Question::Precision { target, share } => {
+            format!("{} is known to within {:.1}%", target.metric, 100.0 * share)
+        }
+    };
+    components.observer.note(&format!("measuring until {end}, at most {max_s:.0} s per store"));
     let figures = UntilFigures { question: until.text.clone(), max_s, ..UntilFigures::default() };
     let mut answering = Answering {
         until,

@@ -391,6 +391,12 @@ impl Window {
     pub fn label(&self) -> String {
         self.step.map_or_else(|| self.phase.clone(), |step| format!("{}_{}", self.phase, step + 1))
     }
+
+    /// Returns the display name of phase and operation: `load put`, `ramp_3 get`, or `get` if both have one name.
+    pub fn place(&self) -> String {
+        let (label, operation) = (self.label(), self.operation.name());
+        if label == operation { label } else { format!("{label} {operation}") }
+    }
 }
 
 /// Percentiles in milliseconds. A percentile is the upper bound of its histogram bucket, at most 0.1% too high.

@@ -59,6 +59,18 @@ fn percent(value: f64) -> String {
     if value >= 9.95 { format!("{value:.0}%") } else { format!("{value:.1}%") }
 }
 
+/// Largest bound of a difference, in percent, that counts as an answer: a larger one only means that none was shown.
+const SMALL: f64 = 25.0;
+
+/// Describes the bound of a difference that was not shown, in percent.
+fn bound(largest: f64) -> String {
+    if largest <= SMALL {
+        format!("no difference larger than {}", percent(largest))
+    } else {
+        format!("no difference shown (at most {})", percent(largest))
+    }
+}
+
 /// Describes how `second` compares with `first` in a figure.
 fn main_clause(first: &str, second: &str, figure: &Compared) -> String {
     if let Some((second_is_faster, factor, low, high)) = figure.factor() {
@@ -69,11 +81,7 @@ fn main_clause(first: &str, second: &str, figure: &Compared) -> String {
         );
     }
     match figure.largest_percent().filter(|_| figure.verdict == Verdict::NoDifference) {
-        Some(largest) => format!(
-            "{first} and {second}: no difference larger than {} at {}",
-            percent(largest),
-            figure.label
-        ),
+        Some(largest) => format!("{first} and {second}: {} at {}", bound(largest), figure.label),
         None => {
             format!("{first} and {second} cannot be compared at {}: {}", figure.label, figure.too_short())
         }
@@ -92,7 +100,7 @@ fn other_clause(first: &str, second: &str, main: &Compared, figure: &Compared) -
             format!("{label}: {winner} is {factor:.2}x faster (95%: {low:.2}-{high:.2})")
         }
         (None, _) => match figure.largest_percent().filter(|_| figure.verdict == Verdict::NoDifference) {
-            Some(largest) => format!("{label}: no difference larger than {}", percent(largest)),
+            Some(largest) => format!("{label}: {}", bound(largest)),
             None => format!("{label}: {}", figure.too_short()),
         },
     }

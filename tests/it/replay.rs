@@ -140,7 +140,7 @@ fn a_fitted_experiment_resembles_the_log() {
         "--page",
         page.to_str().unwrap(),
     ]);
-    assert!(printed.contains("cannot be told from the trace"), "{printed}");
+    assert!(printed.contains("No difference between the experiment and the trace"), "{printed}");
     let plan = good(&["run", output.to_str().unwrap(), "--dry-run"]);
     assert!(plan.contains("get_range") && plan.contains("delete"), "{plan}");
     assert!(std::fs::read_to_string(&page).unwrap().contains("reads per object"));

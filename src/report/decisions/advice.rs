@@ -141,7 +141,7 @@ fn table(advice: &Advice<'_>) -> Table {
                 .map(|h| h.finding.as_ref().map_or("not measured", |f| f.outcome.describe()).to_string()),
         );
         let best = if recommended(advice.candidates) == Some(at) { "best; " } else { "" };
-        let front = if on_front.contains(&at) { "front" } else { "" };
+        let front = if on_front.contains(&at) { "Pareto front" } else { "" };
         row.push(format!("{best}{front}").trim_end_matches("; ").to_string());
         table.row(row);
     }
@@ -281,7 +281,7 @@ pub fn document(advice: &Advice<'_>, what: Vec<String>, mut notes: Vec<String>) 
     let warnings = warnings(advice);
     notes.splice(0..0, advice.missing.iter().map(|m| format!("not measured: {m}")));
     notes.push(
-        "front: no other store is both cheaper and faster (Pareto front); stores that miss an objective are left out"
+        "Pareto front: no other store is both cheaper and faster; stores that miss an objective are left out"
             .into(),
     );
     let on_front = pareto_front(advice.candidates);

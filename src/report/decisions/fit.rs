@@ -34,7 +34,8 @@ fn is_equal(comparison: &Comparison) -> bool {
 fn answer(fit: &Fit) -> String {
     let differ: Vec<&str> = fit.comparisons.iter().filter(|c| !is_equal(c)).map(|c| c.name).collect();
     match differ.as_slice() {
-        [] => "The experiment cannot be told from the trace by sizes, popularity and gaps.".into(),
+        [] => "No difference between the experiment and the trace was found in sizes, popularity and gaps."
+            .into(),
         names => format!("The experiment differs from the trace in {}.", names.join(", ")),
     }
 }

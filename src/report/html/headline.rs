@@ -202,9 +202,10 @@ pub(super) fn answers(result: &RunResult, rows: &[Row]) -> Vec<String> {
 }
 
 /// Returns true if a step of the search for the capacity is the highest rate that met the objectives, the lowest that
-/// did not, or the first one at the lowest concurrency that reached the capacity.
+/// did not, or the first one at the lowest concurrency that reached the capacity. Without a search, every step is
+/// shown.
 fn is_edge(result: &RunResult, step: u32) -> bool {
-    result.capacity.as_ref().is_some_and(|found| {
+    result.capacity.as_ref().is_none_or(|found| {
         let edges = [found.highest_met_per_s, found.lowest_missed_per_s];
         let at = |rate: f64| {
             let close = |offered: f64| (offered - rate).abs() < 0.01 * rate;

@@ -21,7 +21,7 @@ if (ramped.length && !searches.length) {
   /* Published ramps, by machine and store. */
   const others = data.references.filter((r) => moves && r.in_flight && r.mb_per_s && ramped.some((x) => x.operation === r.operation));
   const publishedRamps = () => [...new Set(others.map((r) => r.label.replace(/ \S+ \(published.*$/, "")))].map((name, i) => ({ name: name + " (published, not measured here)", type: "line", symbol: "emptyDiamond", symbolSize: 6, lineStyle: { type: "dotted", width: 1 }, itemStyle: { color: color(i + 2), opacity: 0.7 }, data: others.filter((r) => r.label.startsWith(name + " ") && !/ (ALL|warmup) /.test(r.label)).map((r) => [r.in_flight, r.mb_per_s]) }));
-  const rampChart = (id, title, note, name, pick, more) => chart({ section: "Rising load", id, title, note, open: id === "ramp-throughput",
+  const rampChart = (id, title, note, name, pick, more) => chart({ section: "Rising load", id, title, note, open: id === "ramp-throughput", wide: id === "ramp-throughput",
     option: () => base({ xAxis: axis("operations in flight (time average)", { type: "value", min: 0 }), yAxis: valueAxis(name, more),
       legend: several || (others.length > 0 && id === "ramp-throughput"),
       series: (id === "ramp-throughput" ? publishedRamps() : []).concat(stepGroups().flatMap((g, i) => pick(g).map(([label, data, type]) => ({ name: [g.name, label].filter(Boolean).join(" "), type: "line", symbolSize: 7, data, itemStyle: { color: color(several ? g.subject : i) }, lineStyle: { type: type || "solid" }, markLine: kneeMarks().length ? mark(kneeMarks()) : undefined })))), tooltip: Object.assign(base({}).tooltip, { trigger: "item", formatter: (p) => `${escapeText(p.seriesName)}<br>${num(p.value[0])} in flight<br>${num(p.value[1])} ${name}` }) }),

@@ -38,7 +38,7 @@ function timeRange() {
   const unit = last - first > 60 ? 10 : 1, from = Math.floor(first / unit) * unit;
   return [from, Math.max(Math.ceil(last / unit) * unit, from + unit)];
 }
-const timeAxis = () => axis("seconds of the run, m:ss", { type: "value", min: timeRange()[0], max: timeRange()[1], axisLabel: { color: css("--soft"), fontSize: 11, formatter: clock, hideOverlap: true, showMaxLabel: false } });
+const timeAxis = () => axis("seconds of the run, m:ss", { type: "value", minInterval: 1, min: timeRange()[0], max: timeRange()[1], axisLabel: { color: css("--soft"), fontSize: 11, formatter: clock, hideOverlap: true, showMaxLabel: false } });
 
 function overTime(width, name, pick, more) {
   const bands = phaseBands(width - 90, timeRange()), errors = more && more.errors ? errorMarks() : [];

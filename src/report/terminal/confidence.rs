@@ -16,7 +16,7 @@ pub fn render(window: &Window, judged: &[ConfidenceInterval]) -> String {
         })
         .filter(|j| METRICS.contains(&j.metric.as_str()))
         .collect();
-    let place = format!("{} {}", window.label(), window.operation);
+    let place = window.place();
     let shown: Vec<String> = own.iter().filter_map(|j| figure(j)).collect();
     let mut out = String::new();
     if !shown.is_empty() {

@@ -161,13 +161,7 @@ fn caches(window: &Window) -> String {
         format!("{status} {} (p50 {} p99 {} ms)", format_count(p.n), cell(p, "p50"), cell(p, "p99"))
     };
     let parts: Vec<String> = window.cache_ms.iter().map(part).collect();
-    format!(
-        "{} {}: {:.1}% from the cache: {}\n",
-        window.label(),
-        window.operation,
-        100.0 * ratio,
-        parts.join(", ")
-    )
+    format!("{}: {:.1}% from the cache: {}\n", window.place(), 100.0 * ratio, parts.join(", "))
 }
 
 fn client(result: &RunResult) -> String {

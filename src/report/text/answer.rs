@@ -1,16 +1,32 @@
 //! Answers of a run to the question that it was started with. Every report starts with them.
 
 use super::{capacity, sweep};
+use crate::report::comparison::bound;
 use crate::report::loops;
-use crate::summary::result::RunResult;
+use crate::schedule::Role;
+use crate::summary::result::{RunResult, UntilFigures};
+use crate::units::short_names;
+
+/// Returns the answer to `--until`. If the client limited a store, a comparison is only a bound.
+fn until(result: &RunResult, until: &UntilFigures) -> String {
+    if !until.answered {
+        return format!("not answered after {:.0} s per store: {}", until.measured_s, until.answer);
+    }
+    let stores = result.stores();
+    let is_limited = |store: &&str| {
+        let mut measured = result.windows.iter().filter(|w| w.role == Role::Measure && w.store == **store);
+        measured.any(|window| window.client_limited.is_some())
+    };
+    let names = short_names(&stores);
+    let limited = stores.iter().zip(&names).filter(|(store, _)| is_limited(store));
+    let limited: Vec<&str> = limited.map(|(_, name)| name.as_str()).collect();
+    format!("{}{}", until.answer, if stores.len() == 2 { bound(&limited) } else { String::new() })
+}
 
 /// Returns the answers of a run: its capacity, the answer to `--until`, the best points of a sweep, or the fastest
 /// contender of a synchronization. Empty for a run that only measured.
 pub fn of(result: &RunResult) -> Vec<String> {
     let capacity = result.capacity.iter().map(|found| capacity::sentence(result, found));
-    let until = result.until.iter().map(|until| match until.answered {
-        true => until.answer.clone(),
-        false => format!("not answered after {:.0} s per store: {}", until.measured_s, until.answer),
-    });
+    let until = result.until.iter().map(|figures| until(result, figures));
     capacity.chain(until).chain(sweep::sentences(result)).chain(loops::winners(&result.sync)).collect()
 }

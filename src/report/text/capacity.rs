@@ -21,11 +21,20 @@ pub fn sentence(result: &RunResult, found: &CapacityFigures) -> String {
 fn of_store(store: &str, unit: &str, found: &CapacityFigures) -> String {
     let rate = |per_s: f64| format!("{} {unit}/s", format_per_s(per_s));
     if let Some(limit) = &found.client_limit {
-        let least = found.highest_met_per_s.map_or(limit.per_s, |met| met.max(limit.per_s));
+        let objectives = found.objectives.join(" and ");
+        let reached = match found.highest_met_per_s {
+            Some(met) if !objectives.is_empty() => format!(
+                "{store} takes at least {} within {objectives}, and this client was the bottleneck at {}/s",
+                rate(met),
+                format_per_s(limit.per_s)
+            ),
+            met => format!(
+                "the capacity of {store} was not reached, and this client can send {}",
+                rate(met.map_or(limit.per_s, |met| met.max(limit.per_s)))
+            ),
+        };
         return format!(
-            "client-limited: the capacity of {store} was not reached; this client can send {} ({}); use a larger client, \
-             or several (plimsoll fleet run)",
-            rate(least),
+            "client-limited: {reached} ({}); use a larger client, or several (plimsoll fleet run)",
             limit.reason
         );
     }
@@ -149,8 +158,16 @@ mod tests {
         let limit = ClientLimit { per_s: 1500.0, reason: "cpu: 99% of a core".into() };
         let limited = CapacityFigures { client_limit: Some(limit), per_s: None, ..by_rate };
         assert!(
+            say(&limited).starts_with(
+                "client-limited: a takes at least 1000 get/s within get.p99 < 10ms, and this client was the bottleneck at \
+                 1500/s (cpu: 99% of a core); use"
+            ),
+            "{}",
             say(&limited)
-                .starts_with("client-limited: the capacity of a was not reached; this client can send 1500")
         );
+        let without = CapacityFigures { objectives: Vec::new(), highest_met_per_s: None, ..limited };
+        let start =
+            "client-limited: the capacity of a was not reached, and this client can send 1500 get/s (";
+        assert!(say(&without).starts_with(start), "{}", say(&without));
     }
 }

@@ -14,7 +14,7 @@ pub fn summary(ramp: &RampFigures) -> String {
     };
     let repeat = if ramp.repeat > 0 { format!(", repeat {}", ramp.repeat + 1) } else { String::new() };
     let found = match (ramp.reached, ramp.knee_in_flight) {
-        (false, _) => format!("no plateau; highest {rate}"),
+        (false, _) => format!("highest {rate}"),
         (true, Some(n)) => format!("plateau {rate}; knee at {n:.1} in flight"),
         (true, None) => format!("plateau {rate}; the knee is below the first step; start at a lower load"),
     };

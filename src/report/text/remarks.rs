@@ -61,7 +61,7 @@ fn count(n: u64, noun: &str) -> String {
 
 /// Returns the problems of a window, one per line.
 pub fn remarks(window: &Window) -> Vec<String> {
-    let place = format!("{} {}", window.label(), window.operation);
+    let place = window.place();
     let mut out = Vec::new();
     if !window.errors.is_empty() {
         let failed: u64 = window.errors.values().sum();
