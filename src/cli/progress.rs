@@ -49,16 +49,20 @@ struct Live {
     reported: HashSet<String>,
 }
 
-/// Rounds a duration in nanoseconds to a tenth of a second if it is longer: searches compute durations.
-fn rounded(ns: u64) -> u64 {
-    const TENTH: u64 = SECOND / 10;
-    if ns < SECOND { ns } else { (ns + TENTH / 2) / TENTH * TENTH }
+/// Formats a length, in tenths of a second if it is at least a second: searches compute durations.
+fn length(ns: u64) -> String {
+    if ns < SECOND || ns.is_multiple_of(SECOND) {
+        return format_duration(ns);
+    }
+    format!("{:.1}s", ns as f64 / SECOND as f64)
 }
 
 /// The display of a run's progress.
 struct Progress {
     bar: Option<ProgressBar>,
     plain: bool,
+    urls: Vec<String>,
+    /// Short names of the stores.
     stores: Vec<String>,
     live: Mutex<Live>,
     total_ns: u64,
@@ -73,15 +77,17 @@ impl Progress {
         let total_ns: u64 = phase_runs.iter().filter_map(|s| s.phase.limit.duration_ns).sum();
         let bar = (terminal && !quiet).then(|| {
             let bar = ProgressBar::with_draw_target(Some(total_ns / 1_000_000), ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("[{bar:20}] {wide_msg}");
+            let style = ProgressStyle::with_template("[{bar:10}] {wide_msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
             bar.set_message("starting");
             bar.enable_steady_tick(Duration::from_millis(250));
             bar
         });
         let keys = bar.as_ref().and_then(|_| Keys::listen(control));
-        let stores = short_names(&stores.iter().map(String::as_str).collect::<Vec<_>>());
-        Progress { bar, plain: !terminal && !quiet, stores, live: Mutex::default(), total_ns, _keys: keys }
+        let names = short_names(&stores.iter().map(String::as_str).collect::<Vec<_>>());
+        let plain = !terminal && !quiet;
+        let live = Mutex::default();
+        Progress { bar, plain, urls: stores.to_vec(), stores: names, live, total_ns, _keys: keys }
     }
 
     fn live(&self) -> MutexGuard<'_, Live> {
@@ -125,12 +131,11 @@ impl Progress {
         if self.plain && self.live().announced != Some(current) {
             self.live().announced = Some(current);
             if phase_run.recorded && self.is_new(name.clone()) {
-                let length = phase_run
-                    .phase
-                    .limit
-                    .duration_ns
-                    .map_or(String::new(), |d| format!(", {}", format_duration(rounded(d))));
-                note(format_args!("{}: {name}{length}", phase_run.phase.role.name()));
+                let limit =
+                    phase_run.phase.limit.duration_ns.map_or(String::new(), |d| format!(", {}", length(d)));
+                let role = phase_run.phase.role.name();
+                let role = if phase_run.phase.name == role { String::new() } else { format!("{role}: ") };
+                note(format_args!("{role}{name}{limit}"));
             }
         }
         let Some(bar) = &self.bar else { return };
@@ -140,7 +145,8 @@ impl Progress {
         let here = now_ns().saturating_sub(started).min(duration(phase_run));
         let left = self.total_ns.saturating_sub(before + here) / SECOND;
         bar.set_position((before + here) / 1_000_000);
-        let text = format!("{name}: {}, {left} s left (press q to stop)", self.figures(current));
+        // A narrow terminal cuts the end.
+        let text = format!("{name}, {left} s left (q stops): {}", self.figures(current));
         bar.set_message(outgoing(&text).into_owned());
     }
 
@@ -179,6 +185,15 @@ impl Progress {
         }
     }
 
+    /// Returns the phase and operation of a window, with its store if there are several.
+    fn place(&self, window: &Window) -> String {
+        let at = self.urls.iter().position(|url| *url == window.store);
+        match at.filter(|_| self.stores.len() > 1) {
+            Some(at) => format!("{} on {}", window.place(), self.stores[at]),
+            None => window.place(),
+        }
+    }
+
     /// Returns true at the first call with a key.
     fn is_new(&self, key: String) -> bool {
         self.live().reported.insert(key)
@@ -196,10 +211,11 @@ impl Progress {
         for window in windows {
             let key = |what: &str| format!("{what} {} {} {}", window.phase, window.operation, window.store);
             if let Some(reason) = window.client_limited.as_ref().filter(|_| self.is_new(key("limited"))) {
-                self.note(&format!("! {}: limited by this client ({reason})", window.place()));
+                let place = self.place(window);
+                self.note(&format!("! {place}: limited by this client ({reason})"));
             }
             if window.saturated && self.is_new(key("saturated")) {
-                self.note(&format!("! {}: saturated", window.place()));
+                self.note(&format!("! {}: saturated", self.place(window)));
             }
         }
     }
@@ -247,12 +263,9 @@ impl RunObserver for Terminal {
 
     fn capacity_step(&self, step: &CapacityStep) {
         if !self.quiet {
-            note(format_args!(
-                "{:>14}  {:>9}/s  {}",
-                load(step),
-                format_per_s(step.achieved_per_s),
-                verdict(step)
-            ));
+            let text =
+                format!("{:>14}  {:>9}/s  {}", load(step), format_per_s(step.achieved_per_s), verdict(step));
+            note(text.trim_end());
         }
     }
 

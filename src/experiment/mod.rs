@@ -118,7 +118,7 @@ pub const BUILT_IN: &[(&str, &str)] = &[
 pub enum ExperimentError {
     /// No built-in experiment has this name, and no readable file has this path.
     #[error(
-        "'{name}' is neither an experiment nor a readable file ({reason}){suggestion}; `plimsoll list experiments` shows \
+        "'{name}' is neither an experiment nor a readable file ({reason}); {suggestion}`plimsoll list experiments` shows \
          all experiments"
     )]
     NotFound {
@@ -183,8 +183,11 @@ pub fn load(name: &str, sets: &[String]) -> Result<Experiment, ExperimentError> 
     }
     let text = std::fs::read_to_string(name).map_err(|e| ExperimentError::NotFound {
         name: name.to_string(),
-        suggestion: closest(name).map_or(String::new(), |close| format!("; did you mean {close}?")),
-        reason: e.to_string(),
+        suggestion: closest(name).map_or(String::new(), |close| format!("did you mean {close}? ")),
+        reason: match e.kind() {
+            std::io::ErrorKind::NotFound => "there is no such file".into(),
+            _ => e.to_string(),
+        },
     })?;
     resolve::parse(name, &text, sets)
 }

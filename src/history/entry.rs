@@ -14,6 +14,13 @@ struct Results {
     run: Info,
     #[serde(default)]
     confidence: Vec<ConfidenceInterval>,
+    capacity: Option<Found>,
+}
+
+/// Result of a search for the capacity.
+#[derive(Deserialize)]
+struct Found {
+    per_s: Option<f64>,
 }
 
 #[derive(Deserialize)]
@@ -46,6 +53,9 @@ pub struct Entry {
     pub labels: BTreeMap<String, String>,
     /// True if the run did not complete.
     pub partial: bool,
+    /// Capacity in successful operations per second, if the run searched for it and found it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub capacity_per_s: Option<f64>,
     /// Figures with their confidence intervals.
     #[serde(skip)]
     pub figures: Vec<ConfidenceInterval>,
@@ -55,7 +65,7 @@ impl Entry {
     /// Reads the summary of a run directory; `None` if it is not one, or if its result cannot be read.
     pub fn read(path: &Path) -> Option<Entry> {
         let text = std::fs::read_to_string(path.join("result.json")).ok()?;
-        let Results { run, confidence } = serde_json::from_str(&text).ok()?;
+        let Results { run, confidence, capacity } = serde_json::from_str(&text).ok()?;
         Some(Entry {
             path: path.to_path_buf(),
             id: run.id,
@@ -64,15 +74,17 @@ impl Entry {
             stores: run.stores,
             labels: run.labels,
             partial: run.partial,
+            capacity_per_s: capacity.and_then(|found| found.per_s),
             figures: confidence,
         })
     }
 
     /// Returns the first figure that a target names; with a store, only figures of that store. Without an operation,
-    /// this is the figure of the first operation.
+    /// this is the figure of the first operation. The steps of a ramp or of a search are not figures of the run.
     pub fn figure(&self, target: &Target, store: Option<&str>) -> Option<&ConfidenceInterval> {
         self.figures.iter().find(|f| {
             f.metric == target.metric
+                && f.step.is_none()
                 && target.phase.as_ref().is_none_or(|phase| *phase == f.phase)
                 && target.operation.as_ref().is_none_or(|name| *name == f.operation.name())
                 && store.is_none_or(|store| f.store == store)

@@ -268,13 +268,13 @@ impl Row {
     }
 
     /// Returns a remark that names the sides whose figure is only a bound, such as
-    /// `; only a bound, because the client limited the base`.
+    /// `; only a bound (base)`. The sentence of the comparison states the reason.
     pub fn bound_text(&self) -> &'static str {
         match (&self.base.client_limited, &self.other.client_limited) {
             (None, None) => "",
-            (Some(_), None) => "; only a bound, because the client limited the base",
-            (None, Some(_)) => "; only a bound, because the client limited the other",
-            (Some(_), Some(_)) => "; only a bound, because the client limited both",
+            (Some(_), None) => "; only a bound (base)",
+            (None, Some(_)) => "; only a bound (other)",
+            (Some(_), Some(_)) => "; only a bound",
         }
     }
 }

@@ -40,18 +40,18 @@ fn stores(entry: &Entry) -> String {
 pub fn list(entries: &[Entry]) -> Document {
     let target = |metric: &str| Target { phase: None, operation: None, metric: metric.into() };
     let metrics = ["rate", "p50", "p99"].map(target);
-    let names = ["id", "started", "experiment", "stores", "labels", "rate#", "p50#", "p99#"];
+    // The id starts with the start time.
+    let names = ["id", "experiment", "stores", "labels", "rate#", "p50#", "p99#"];
     let mut table = Table::new("", &names);
     for entry in entries {
-        let figures = metrics.iter().map(|m| entry.figure(m, None).map_or("-".into(), value));
+        let capacity = entry.capacity_per_s.map(|per_s| format!("{}/s (capacity)", format_per_s(per_s)));
+        let figures = metrics.iter().enumerate().map(|(column, m)| match (&capacity, column) {
+            (Some(capacity), 0) => capacity.clone(),
+            _ => entry.figure(m, None).map_or("-".into(), value),
+        });
         let partial = if entry.partial { " (partial)" } else { "" };
-        let texts = [
-            entry.id.clone(),
-            time(entry),
-            format!("{}{partial}", entry.experiment),
-            stores(entry),
-            labels(entry),
-        ];
+        let texts =
+            [entry.id.clone(), format!("{}{partial}", entry.experiment), stores(entry), labels(entry)];
         table.row(texts.into_iter().chain(figures));
     }
     Document {
@@ -100,6 +100,7 @@ fn sentence(trend: &Trend<'_>, figure: &str) -> String {
     let count = trend.points.len();
     let unit = trend.points.first().map_or("", |(_, figure)| figure.unit.as_str());
     match trend.changes.last() {
+        None if count == 1 => format!("{figure} of {}: one run", trend.store),
         None => format!("{figure} of {}: no change in {count} runs", trend.store),
         Some(change) => {
             let entry = trend.points[change.at].0;

@@ -301,8 +301,8 @@ pub fn execute_until(
     let unanswered = summary.run.result.until.as_ref().filter(|until| !until.answered);
     if let (None, Some(until)) = (&summary.problem, unanswered) {
         let message = format!(
-            "--until {}: not answered after {:.0} s per store ({}); raise --max-time",
-            until.question, until.measured_s, until.answer
+            "--until {}: no answer after {:.0} s per store; raise --max-time",
+            until.question, until.measured_s
         );
         summary.problem = Some(RunError::check(message));
     }

@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::advise::projection::{Scale, project};
 use crate::cli::exit::Exit;
+use crate::cli::runs;
 use crate::cost::workload::Workload;
 use crate::run_dir::json;
 use crate::schedule::Role;
@@ -31,7 +32,13 @@ impl FromRun {
     /// # Errors
     /// Exit code 2 if there is no such run or store, or nothing was measured.
     pub fn workload(&self) -> Result<(Workload, Vec<String>), Exit> {
-        let Some(path) = &self.from_run else { return Ok((Workload::default(), Vec::new())) };
+        let Some(reference) = &self.from_run else { return Ok((Workload::default(), Vec::new())) };
+        let found = runs::find(std::slice::from_ref(reference))?;
+        let [path] = found.as_slice() else {
+            let count = found.len();
+            let problem = format!("--from-run {}: {count} runs match; use one", reference.display());
+            return Err(Exit::input(problem));
+        };
         let wrong = |e: &dyn std::fmt::Display| Exit::input(format!("--from-run {}: {e}", path.display()));
         let result = json::read(path).map_err(|e| wrong(&e))?;
         let measured =

@@ -53,11 +53,11 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
     if let Some(degraded) = &run.degraded {
         out.push_str(&format!("! DEGRADED: {degraded}\n"));
     }
+    out.push_str(&stores::render(result));
     for store in result.stores() {
         out.push_str(&format!("\n{store}\n"));
         out.push_str(&of_store(result, store, detail));
     }
-    out.push_str(&stores::render(result));
     out.push_str(&loops(&result.sync));
     for side in &result.background_requests {
         let failed = if side.failed > 0 { format!(", {} failed", side.failed) } else { String::new() };
@@ -77,8 +77,10 @@ pub fn render(result: &RunResult, detail: Detail) -> String {
     }
     if let Some(until) = &result.until {
         out.push_str(&format!(
-            "\nuntil {}: {:.0} s per store, judged {} times\n",
-            until.question, until.measured_s, until.looks
+            "\nuntil {}: {:.0} s per store, looked at {}\n",
+            until.question,
+            until.measured_s,
+            if until.looks == 1 { "once".to_string() } else { format!("{} times", until.looks) }
         ));
     }
     out.push_str(&cost::render(&result.cost));

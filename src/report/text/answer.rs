@@ -10,7 +10,8 @@ use crate::units::short_names;
 /// Returns the answer to `--until`. If the client limited a store, a comparison is only a bound.
 fn until(result: &RunResult, until: &UntilFigures) -> String {
     if !until.answered {
-        return format!("not answered after {:.0} s per store: {}", until.measured_s, until.answer);
+        let found = until.answer.trim_start_matches("no answer yet: ");
+        return format!("no answer after {:.0} s per store: {found}", until.measured_s);
     }
     let stores = result.stores();
     let is_limited = |store: &&str| {

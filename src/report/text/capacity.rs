@@ -15,10 +15,16 @@ pub fn sentence(result: &RunResult, found: &CapacityFigures) -> String {
     kinds.sort_unstable();
     kinds.dedup();
     let unit = if let [kind] = kinds.as_slice() { (*kind).to_string() } else { "operations".into() };
-    of_store(store.trim_end_matches(':'), &unit, found)
+    let is_local = |url: &&&str| ["//127.", "//localhost", "//[::1]"].iter().any(|host| url.contains(host));
+    let advice = match stores.iter().find(is_local) {
+        Some(_) => "the store shares this machine: measure from another one",
+        None => "use a larger client, or several (plimsoll fleet run)",
+    };
+    of_store(store.trim_end_matches(':'), &unit, found, advice)
 }
 
-fn of_store(store: &str, unit: &str, found: &CapacityFigures) -> String {
+/// `advice` is for a user whose client was the bottleneck.
+fn of_store(store: &str, unit: &str, found: &CapacityFigures, advice: &str) -> String {
     let rate = |per_s: f64| format!("{} {unit}/s", format_per_s(per_s));
     if let Some(limit) = &found.client_limit {
         let objectives = found.objectives.join(" and ");
@@ -33,14 +39,11 @@ fn of_store(store: &str, unit: &str, found: &CapacityFigures) -> String {
                 rate(met.map_or(limit.per_s, |met| met.max(limit.per_s)))
             ),
         };
-        return format!(
-            "client-limited: {reached} ({}); use a larger client, or several (plimsoll fleet run)",
-            limit.reason
-        );
+        return format!("client-limited: {reached} ({}); {advice}", limit.reason);
     }
     let Some(per_s) = found.per_s else { return without_value(store, &rate, found) };
     let bytes = found.bytes_per_s.map_or(String::new(), |bytes| format!(", {}", format_throughput(bytes)));
-    let early = if found.finished { "" } else { " (the search did not complete)" };
+    let early = if found.finished { "" } else { "; the search ran out of time: raise --within" };
     match found.by {
         CapacityBy::Concurrency => {
             let interval = match (found.low_per_s, found.high_per_s) {
@@ -137,7 +140,7 @@ mod tests {
             finished: true,
             ..CapacityFigures::default()
         };
-        let say = |found: &CapacityFigures| of_store("a", "get", found);
+        let say = |found: &CapacityFigures| of_store("a", "get", found, "use a larger client");
         assert_eq!(say(&by_rate), "capacity of a: 1000 get/s meets get.p99 < 10ms; 1020/s does not");
         let without = CapacityFigures { objectives: Vec::new(), ..by_rate.clone() };
         assert_eq!(say(&without), "capacity of a: 1000 get/s is sustained; 1020/s is not");

@@ -24,6 +24,7 @@ use crate::schedule::{Limit, Load, Role};
 use crate::summary::objective::Objective;
 use crate::summary::result::{CapacityBy, CapacityFigures, CapacityStep, ClientLimit, RunResult, Window};
 use crate::summary::series::Series;
+use crate::units::format_duration;
 use plateau::Plateau;
 use step::{DISTURBED_SHARE, bytes_per_operation, judge};
 
@@ -244,6 +245,12 @@ impl Capacity {
         }
     }
 
+    /// Returns true if the search has its result, rather than only no more time.
+    fn is_finished(&self) -> bool {
+        let has_interval = matches!(&self.stage, Stage::Plateau(plateau) if plateau.interval().is_some());
+        has_interval || self.next_step().is_none()
+    }
+
     fn figures(&self, finished: bool) -> CapacityFigures {
         let mut figures = CapacityFigures {
             by: self.search.by,
@@ -280,7 +287,12 @@ impl Capacity {
         figures.bytes_per_s =
             figures.per_s.map(|per_s| per_s * self.bytes_per_operation).filter(|bytes| *bytes > 0.0);
         let reaching = figures.per_s.and_then(|per_s| self.survey.reaching(per_s, 0.95));
-        figures.in_flight = reaching.map(|concurrency| concurrency as u64);
+        // A store that became faster after the survey reached its capacity only at the concurrency of the plateau.
+        let measured = match &self.stage {
+            Stage::Plateau(plateau) if figures.per_s.is_some() => Some(plateau.concurrency),
+            _ => None,
+        };
+        figures.in_flight = reaching.or(measured).map(|concurrency| concurrency as u64);
         figures
     }
 }
@@ -301,7 +313,7 @@ impl Passes for Capacity {
     ) -> Option<Vec<PhaseRun>> {
         self.finish_step(&result.windows);
         let next = self.phase_runs();
-        result.capacity = Some(self.figures(next.is_none()));
+        result.capacity = Some(self.figures(self.is_finished()));
         next
     }
 }
@@ -320,8 +332,8 @@ pub fn find_capacity(
         let problem = "--store: a search for the capacity measures exactly one store; specify one store";
         return Err(RunError::input(problem));
     }
-    let minutes = search.within_ns as f64 / 60e9;
-    components.observer.estimate(&format!("searching for the capacity for at most {minutes:.1} minutes"));
+    let within = format_duration(search.within_ns);
+    components.observer.estimate(&format!("searching for the capacity for at most {within}"));
     // The number of workers must suit the later steps, not the first one.
     let workers = settings.workers.unwrap_or_else(|| usable_cores() as usize);
     let settings = Settings { workers: Some(workers), ..settings.clone() };
