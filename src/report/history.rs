@@ -1,5 +1,7 @@
 //! Documents of a history: a list of runs, and the trend of a figure with its change points.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::json;
 
 use super::document::{Document, Table};
@@ -32,8 +34,18 @@ fn labels(entry: &Entry) -> String {
     entry.labels.iter().map(|(key, value)| format!("{key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
-fn stores(entry: &Entry) -> String {
-    short_names(&entry.stores.iter().map(String::as_str).collect::<Vec<_>>()).join(", ")
+/// Returns the part of the URL of a store that names it: all except parameters other than the endpoint.
+fn place(store: &str) -> String {
+    let (path, parameters) = store.split_once('?').unwrap_or((store, ""));
+    let endpoint = parameters.split('&').find(|parameter| parameter.starts_with("endpoint="));
+    endpoint.map_or_else(|| path.to_string(), |endpoint| format!("{path}?{endpoint}"))
+}
+
+/// Returns a name for each place of the runs, so that equal buckets of different servers have different names.
+fn names_of_places(entries: &[Entry]) -> BTreeMap<String, String> {
+    let all: BTreeSet<String> = entries.iter().flat_map(|e| &e.stores).map(|store| place(store)).collect();
+    let names = short_names(&all.iter().map(String::as_str).collect::<Vec<_>>());
+    all.into_iter().zip(names).collect()
 }
 
 /// Returns the list of runs, the latest last.
@@ -41,8 +53,10 @@ pub fn list(entries: &[Entry]) -> Document {
     let target = |metric: &str| Target { phase: None, operation: None, metric: metric.into() };
     let metrics = ["rate", "p50", "p99"].map(target);
     // The id starts with the start time.
-    let names = ["id", "experiment", "stores", "labels", "rate#", "p50#", "p99#"];
-    let mut table = Table::new("", &names);
+    let columns = ["id", "experiment", "stores", "labels", "rate#", "p50#", "p99#"];
+    let mut table = Table::new("", &columns);
+    let names = names_of_places(entries);
+    let named = |store: &String| names.get(&place(store)).cloned().unwrap_or_else(|| store.clone());
     for entry in entries {
         let capacity = entry.capacity_per_s.map(|per_s| format!("{}/s (capacity)", format_per_s(per_s)));
         let figures = metrics.iter().enumerate().map(|(column, m)| match (&capacity, column) {
@@ -50,8 +64,12 @@ pub fn list(entries: &[Entry]) -> Document {
             _ => entry.figure(m, None).map_or("-".into(), value),
         });
         let partial = if entry.partial { " (partial)" } else { "" };
-        let texts =
-            [entry.id.clone(), format!("{}{partial}", entry.experiment), stores(entry), labels(entry)];
+        let texts = [
+            entry.id.clone(),
+            format!("{}{partial}", entry.experiment),
+            entry.stores.iter().map(named).collect::<Vec<_>>().join(", "),
+            labels(entry),
+        ];
         table.row(texts.into_iter().chain(figures));
     }
     Document {

@@ -28,6 +28,10 @@
     const wide = Math.min(p.right, q.right) - Math.max(p.left, q.left), high = Math.min(p.bottom, q.bottom) - Math.max(p.top, q.top);
     if (wide > 1 && high > 1) problems.push(`overlap: ${e.textContent.slice(0, 30)} / ${f.textContent.slice(0, 30)}`);
   }));
+  document.querySelectorAll(".stamp").forEach((e) => {
+    const frame = (e.closest(".scroll") || document.body).getBoundingClientRect();
+    if (e.checkVisibility() && e.getBoundingClientRect().right > frame.right + 1) problems.push(`cut off: ${e.textContent.slice(0, 60)}`);
+  });
   cards.filter((card) => card.instance).forEach((card) => problems.push(...ofChart(card)));
   return problems;
 

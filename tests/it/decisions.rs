@@ -123,7 +123,11 @@ fn a_run_is_extrapolated_to_a_month() {
         ["--hot", "aws-s3", "--cold", "cloudflare-r2", "--hot-reads", "80%", "--put", "1M", "--keep", "90d"];
     good(&[&["cost", "tiering", "--from-run", name(&run)], &tiers[..]].concat());
     refused(&["cost", "--from-run", name(&run), "--scale", "much"], &["--scale", "500/s"]);
+    // Regression test: only paths were accepted.
+    good(&["cost", "--from-run", name(&out.join("r*")), "--provider", "aws-s3"]);
+    refused(&["cost", "--from-run", "latest~99"], &["latest~99"]);
     let two = made(&out, "two", |m| m.stores.push(("s3://b".into(), 2.0)));
+    refused(&["cost", "--from-run", name(&out.join("*"))], &["2 runs match"]);
     refused(&["cost", "--from-run", name(&two)], &["several stores", "--store", "s3://b"]);
     good(&["cost", "--from-run", name(&two), "--store", "s3://b"]);
 }

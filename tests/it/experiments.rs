@@ -361,7 +361,7 @@ fn a_sweep_measures_every_combination_and_prints_matrices() {
     let printed = text(&run.stdout);
     assert!(run.status.success(), "{printed}{}", text(&run.stderr));
     let lines: Vec<&str> = printed.lines().collect();
-    assert!(lines[0].starts_with("get: at most ") && lines[0].contains("/s, at size "), "{printed}");
+    assert!(lines[0].starts_with("get: up to ") && lines[0].contains("/s at size "), "{printed}");
     assert!(lines[1].starts_with("operations/s by size and concurrency"), "{printed}");
     let words = |line: &str| line.split_whitespace().map(String::from).collect::<Vec<_>>();
     assert_eq!(words(lines[2]), ["size", "1", "4"]);

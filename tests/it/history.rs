@@ -78,6 +78,38 @@ fn a_history_lists_runs_and_finds_the_change_of_a_figure() {
     assert!(text(&shown.stderr).contains("20261101T160000-"), "{}", text(&shown.stderr));
 }
 
+/// Regression test: a search for the capacity was listed with the figures of its first step, and equal buckets of two
+/// servers had one name.
+#[test]
+fn a_history_shows_capacities_and_tells_servers_apart() {
+    let dir = scratch("history-capacity");
+    for (number, host) in ["one:9000", "two:9000&provider=aws-s3", "two:9000"].iter().enumerate() {
+        let id = format!("20261101T0{number}0000-{number:012x}");
+        let store = format!("s3://b?endpoint=http://{host}");
+        let mut result = serde_json::json!({
+            "run": { "id": id, "experiment": "get", "started_at": format!("2026-11-01T0{number}:00:00Z"), "seed": 1,
+                     "stores": [store], "version": "0", "partial": false },
+            "confidence": [{ "store": store, "phase": "get", "operation": "get", "metric": "rate", "unit": "per_s",
+                             "value": 77.0 }],
+        });
+        if number == 0 {
+            result["capacity"] = serde_json::json!({ "per_s": 437.0 });
+            result["confidence"][0]["step"] = 0.into();
+        }
+        std::fs::create_dir_all(dir.join(&id)).unwrap();
+        write(&dir.join(&id), "result.json", &result.to_string());
+    }
+    let done = plimsoll(&["history", dir.to_str().unwrap()]).output().unwrap();
+    let list = text(&done.stdout);
+    let rows: Vec<&str> =
+        list.lines().filter(|line| line.contains("20261101T0") && line.contains("get")).collect();
+    assert!(rows[0].contains("one:9000 ") && rows[0].contains("437/s (capacity)"), "{list}");
+    assert!(
+        rows[1].contains("two:9000 ") && rows[2].contains("two:9000 ") && rows[2].contains("77.0/s"),
+        "{list}"
+    );
+}
+
 #[test]
 fn unknown_figures_references_and_conditions_are_refused() {
     let dir = scratch("history-refused");

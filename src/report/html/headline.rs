@@ -227,6 +227,17 @@ fn quoted(word: &str) -> String {
     }
 }
 
+/// Joins the ends of an interval. A common unit is written once.
+fn range(low: &str, high: &str) -> String {
+    let unit = |text: &str| text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, end) = low.split_at(unit(low));
+    if high.split_at(unit(high)).1 == end {
+        format!("{number} – {high}")
+    } else {
+        format!("{low} – {high}")
+    }
+}
+
 /// Returns a row of the table of figures. Its name is set later, when all runs are known.
 pub(super) fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResult) -> Figure {
     let store = stores.get(row.subject - first).copied().unwrap_or_default();
@@ -241,7 +252,7 @@ pub(super) fn figure(row: &Row, stores: &[&str], first: usize, result: &RunResul
         let judged = judged(metric);
         let value = judged.and_then(|j| j.value).or(otherwise).map_or("–".into(), show);
         let interval = judged.map_or(String::new(), |j| match (j.low, j.high) {
-            (Some(low), Some(high)) => format!("{} – {}", show(low), show(high)),
+            (Some(low), Some(high)) => range(&show(low), &show(high)),
             _ => String::new(),
         });
         Cell { value, interval }

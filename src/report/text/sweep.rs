@@ -48,7 +48,7 @@ fn sentence(sweep: &SweepFigures) -> String {
     };
     let rate = format_per_s(fastest.achieved_per_s);
     let most = sweep.best(|point| point.throughput_bytes_per_s);
-    let first = format!("{}: at most {rate}/s, at {}", sweep.operation, place(sweep, fastest));
+    let first = format!("{}: up to {rate}/s at {}", sweep.operation, place(sweep, fastest));
     let limited = match sweep.points.iter().filter(|point| point.client_limited).count() {
         0 => String::new(),
         n => format!("; this client limited {n} of {} points", sweep.points.len()),
@@ -56,7 +56,7 @@ fn sentence(sweep: &SweepFigures) -> String {
     match most {
         Some(most) if most.at != fastest.at => {
             let throughput = format_throughput(most.throughput_bytes_per_s);
-            format!("{first}; at most {throughput}, at {}{limited}", place(sweep, most))
+            format!("{first}; up to {throughput} at {}{limited}", place(sweep, most))
         }
         Some(most) => format!("{first} ({}){limited}", format_throughput(most.throughput_bytes_per_s)),
         None => format!("{first}{limited}"),

@@ -386,6 +386,15 @@ mod tests {
         capacity.figures(true)
     }
 
+    /// Regression test: a search that ran out of time was reported as finished.
+    #[test]
+    fn a_search_is_finished_only_with_a_result() {
+        let mut capacity = Capacity::new(search(CapacityBy::Rate, Some(100.0)), Arc::new(Silent));
+        assert!(!capacity.figures(capacity.is_finished()).finished);
+        capacity.over = true;
+        assert!(capacity.figures(capacity.is_finished()).finished);
+    }
+
     #[test]
     fn both_searches_find_a_known_capacity() {
         let by_concurrency = found(search(CapacityBy::Concurrency, None), 1e9, 1000.0);
