@@ -71,6 +71,13 @@ impl Survey {
         Survey::best(&self.tried)
     }
 
+    /// Returns the concurrency with the highest throughput among those that are not in `except`, and this throughput in
+    /// operations per second; `None` if there is none. Of several, it is the one that was tried first.
+    pub fn best_except(&self, except: &[usize]) -> Option<(usize, f64)> {
+        let others = self.tried.iter().filter(|t| !except.contains(&t.concurrency));
+        others.rev().max_by(|a, b| a.per_s.total_cmp(&b.per_s)).map(|t| (t.concurrency, t.per_s))
+    }
+
     /// Returns the lowest concurrency whose throughput was at least this share of `per_s`; `None` if there is none.
     pub fn reaching(&self, per_s: f64, share: f64) -> Option<usize> {
         let enough = self.tried.iter().filter(|t| t.per_s >= share * per_s);
@@ -169,5 +176,7 @@ mod tests {
         survey.revise(2, 200.0);
         assert_eq!(survey.next(), Next::Try(16));
         assert_eq!((survey.best_per_s(), survey.reaching(800.0, 0.95)), (800.0, Some(8)));
+        assert_eq!(survey.best_except(&[8, 4]), Some((2, 200.0)));
+        assert_eq!(survey.best_except(&[1, 2, 4, 8]), None);
     }
 }

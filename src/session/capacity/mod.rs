@@ -76,6 +76,8 @@ struct Capacity {
     began_ns: u64,
     survey: Survey,
     stage: Stage,
+    /// Measured concurrencies that another one of the survey exceeded.
+    exceeded: Vec<Plateau>,
     /// True if the search has ended before its time.
     over: bool,
     steps: Vec<CapacityStep>,
@@ -101,6 +103,7 @@ impl Capacity {
             model: None,
             began_ns: now_ns(),
             stage,
+            exceeded: Vec::new(),
             over: false,
             steps: Vec::new(),
             bytes_per_operation: 0.0,
@@ -200,8 +203,8 @@ impl Capacity {
                     self.survey.revise(plateau.concurrency, outlier);
                     self.stage = Stage::Survey;
                     self.end_survey(None);
-                } else {
-                    self.over = plateau.is_precise();
+                } else if plateau.is_precise() {
+                    self.end_plateau();
                 }
             }
             (Stage::Rate(search), Load::Open { rate_per_s, .. }) => {
@@ -245,10 +248,30 @@ impl Capacity {
         }
     }
 
+    /// Ends the measurement of a concurrency. The search ends, unless the survey found a higher throughput at another
+    /// concurrency, which is then measured too.
+    fn end_plateau(&mut self) {
+        let Stage::Plateau(plateau) = &mut self.stage else { return };
+        let measured = self.exceeded.iter().chain([&*plateau]).map(|p| p.concurrency).collect::<Vec<_>>();
+        match self.survey.best_except(&measured).filter(|(_, per_s)| plateau.is_below(*per_s)) {
+            Some((concurrency, _)) => {
+                self.exceeded.push(std::mem::replace(plateau, Plateau::new(concurrency)));
+            }
+            None => self.over = true,
+        }
+    }
+
+    /// Returns the measured concurrency with the highest throughput; `None` before the first one.
+    fn best_plateau(&self) -> Option<&Plateau> {
+        let Stage::Plateau(last) = &self.stage else { return None };
+        let complete = self.exceeded.iter().chain([last]).filter(|p| p.interval().is_some());
+        let per_s = |p: &&Plateau| p.mean().unwrap_or_default();
+        complete.max_by(|a, b| per_s(a).total_cmp(&per_s(b))).or(Some(last))
+    }
+
     /// Returns true if the search has its result, rather than only no more time.
     fn is_finished(&self) -> bool {
-        let has_interval = matches!(&self.stage, Stage::Plateau(plateau) if plateau.interval().is_some());
-        has_interval || self.next_step().is_none()
+        self.best_plateau().is_some_and(|plateau| plateau.interval().is_some()) || self.next_step().is_none()
     }
 
     fn figures(&self, finished: bool) -> CapacityFigures {
@@ -261,9 +284,18 @@ impl Capacity {
             steps: self.steps.clone(),
             ..CapacityFigures::default()
         };
-        match &self.stage {
-            Stage::Survey => {}
-            Stage::Plateau(plateau) => match plateau.paused_share() {
+        match (&self.stage, self.best_plateau()) {
+            (Stage::Rate(search), _) => {
+                let found = search.found();
+                (figures.highest_met_per_s, figures.lowest_missed_per_s) = (found.holds, found.breaks);
+                if self.client_limit.is_none() {
+                    figures.growing = found.breaks.is_none() && found.holds.is_some();
+                    figures.per_s = found.holds;
+                    (figures.low_per_s, figures.high_per_s) = (found.holds, found.breaks);
+                }
+            }
+            (_, None) => {}
+            (_, Some(plateau)) => match plateau.paused_share() {
                 Some(share) => {
                     let reason = format!("it paused {:.0}% of the time", 100.0 * share);
                     figures.client_limit =
@@ -274,24 +306,12 @@ impl Capacity {
                     (figures.low_per_s, figures.high_per_s) = plateau.interval().unzip();
                 }
             },
-            Stage::Rate(search) => {
-                let found = search.found();
-                (figures.highest_met_per_s, figures.lowest_missed_per_s) = (found.holds, found.breaks);
-                if self.client_limit.is_none() {
-                    figures.growing = found.breaks.is_none() && found.holds.is_some();
-                    figures.per_s = found.holds;
-                    (figures.low_per_s, figures.high_per_s) = (found.holds, found.breaks);
-                }
-            }
         }
         figures.bytes_per_s =
             figures.per_s.map(|per_s| per_s * self.bytes_per_operation).filter(|bytes| *bytes > 0.0);
         let reaching = figures.per_s.and_then(|per_s| self.survey.reaching(per_s, 0.95));
         // A store that became faster after the survey reached its capacity only at the concurrency of the plateau.
-        let measured = match &self.stage {
-            Stage::Plateau(plateau) if figures.per_s.is_some() => Some(plateau.concurrency),
-            _ => None,
-        };
+        let measured = self.best_plateau().filter(|_| figures.per_s.is_some()).map(|p| p.concurrency);
         figures.in_flight = reaching.or(measured).map(|concurrency| concurrency as u64);
         figures
     }
@@ -406,6 +426,23 @@ mod tests {
             assert!(low <= 1000.0 && high > 1000.0 && high / low < 1.0201, "{from:?}: {low}..{high}");
             assert_eq!((by_rate.per_s, by_rate.client_limit, by_rate.growing), (Some(low), None, false));
         }
+    }
+
+    /// Regression test: a search reported the throughput at 4 in flight although 16 in flight had 20% more.
+    #[test]
+    fn a_concurrency_that_exceeds_the_measured_one_is_measured_too() {
+        let mut capacity = Capacity::new(search(CapacityBy::Concurrency, None), Arc::new(Silent));
+        let mut steps = 0;
+        while let Some((load @ Load::Closed { concurrency }, ..)) = capacity.next_step() {
+            // The first step at 4 in flight is an outlier.
+            let outlier = concurrency == 4 && steps == 2;
+            let achieved_per_s = if outlier { 1060.0 } else { 1040.0f64.min(240.0 * concurrency as f64) };
+            capacity.note(load, CapacityStep { achieved_per_s, ..CapacityStep::default() });
+            steps += 1;
+        }
+        let found = capacity.figures(true);
+        assert_eq!((found.per_s, found.low_per_s), (Some(1040.0), Some(1040.0)));
+        assert_eq!(steps, 5 + 3 + 3, "survey to 16, then 4 and 8 in flight");
     }
 
     #[test]

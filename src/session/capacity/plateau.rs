@@ -11,6 +11,8 @@ const MAX_STEPS: usize = 8;
 const PRECISION: f64 = 0.01;
 /// Share of the survey's throughput below which the survey's step was an outlier.
 const OUTLIER: f64 = 0.9;
+/// Gain of another concurrency over the upper end of the interval, as a share, above which it must be measured too.
+const BETTER: f64 = 0.05;
 /// Maximum number of disturbed steps that are left out.
 const MAX_LEFT_OUT: u32 = 4;
 
@@ -68,6 +70,11 @@ impl Plateau {
         let variance = self.per_s.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / (n - 1) as f64;
         let half = t_quantile((n - 1) as f64) * (variance / n as f64).sqrt();
         Some(((mean - half).max(0.0), mean + half))
+    }
+
+    /// Returns true if `per_s`, the throughput of another concurrency, is so much higher that it must be measured too.
+    pub fn is_below(&self, per_s: f64) -> bool {
+        self.interval().is_some_and(|(_, high)| per_s > high * (1.0 + BETTER))
     }
 
     /// Returns true if the interval is narrow enough, or if there are enough steps.
