@@ -71,6 +71,8 @@ pub async fn slot_loop(
             pause_after_refusal(&mut state).await;
             free_since_ns = now_ns();
         }
+        // A store in memory never waits, so its slots would keep the others and the reports from running.
+        tokio::task::coop::consume_budget().await;
     }
 }
 
